@@ -1,0 +1,17 @@
+/* The only place for compiler extensions and for facts about the compiler. */
+#ifndef SPRY_BASE_COMPILER_H
+#define SPRY_BASE_COMPILER_H
+
+#if defined(__GNUC__)
+#define SPRY_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#define SPRY_LIKELY(x)                       __builtin_expect(!!(x), 1)
+#define SPRY_UNLIKELY(x)                     __builtin_expect(!!(x), 0)
+#else
+#define SPRY_PRINTF(format_index, first_arg)
+#define SPRY_LIKELY(x)   (x)
+#define SPRY_UNLIKELY(x) (x)
+#endif
+
+#define SPRY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif

@@ -1,0 +1,56 @@
+/* Statuses and sentences. */
+#include "base/error.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#ifndef SPRY_VERSION
+#define SPRY_VERSION "0"
+#endif
+
+const char *spry_version(void)
+{
+    return SPRY_VERSION;
+}
+
+const char *spry_status_name(spry_status status)
+{
+    static const char *const names[] = {
+        [SPRY_OK] = "ok",
+        [SPRY_ERR_INPUT] = "input",
+        [SPRY_ERR_FILE] = "file",
+        [SPRY_ERR_FORMAT] = "format",
+        [SPRY_ERR_UNSUPPORTED] = "unsupported",
+        [SPRY_ERR_MEMORY] = "memory",
+        [SPRY_ERR_CONTEXT] = "context",
+        [SPRY_ERR_CANCELLED] = "cancelled",
+    };
+    return (size_t)status < SPRY_COUNT(names) ? names[status] : "unknown";
+}
+
+spry_status spry_fail(spry_error *error, spry_status status, const char *format, ...)
+{
+    if (!error)
+        return status;
+    error->status = status;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(error->message, sizeof error->message, format, args);
+    va_end(args);
+    return status;
+}
+
+spry_status spry_fail_memory(spry_error *error, const char *what, size_t bytes)
+{
+    return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for %s (%zu bytes)", what, bytes);
+}
+
+spry_status spry_fail_prefix(spry_error *error, spry_status status, const char *prefix)
+{
+    if (!error)
+        return status;
+    char rest[SPRY_ERROR_MAX];
+    memcpy(rest, error->message, sizeof rest);
+    return spry_fail(error, status, "%.200s: %.300s", prefix, rest);
+}

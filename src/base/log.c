@@ -1,0 +1,17 @@
+/* One sentence at a time, cut to a line's length. */
+#include "base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+void spry_log_write(const spry_log *log, spry_log_level level, const char *format, ...)
+{
+    if (!log || !log->write)
+        return;
+    char sentence[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    log->write(log->user, level, sentence);
+}

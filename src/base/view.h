@@ -1,0 +1,45 @@
+/* A string view: bytes borrowed from somebody else, not zero-terminated. */
+#ifndef SPRY_BASE_VIEW_H
+#define SPRY_BASE_VIEW_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct spry_view {
+    const char *data;
+    size_t size;
+} spry_view;
+
+#define SPRY_VIEW(literal) ((spry_view){(literal), sizeof(literal) - 1})
+
+/* For printf: printf("%.*s", SPRY_VIEW_ARG(v)); cut at 200 bytes, so a hostile name cannot flood a message. */
+#define SPRY_VIEW_ARG(v) (int)((v).size < 200 ? (v).size : 200), (v).data
+
+static inline spry_view spry_view_of(const char *zero_terminated)
+{
+    return (spry_view){zero_terminated, strlen(zero_terminated)};
+}
+
+static inline bool spry_view_equal(spry_view a, spry_view b)
+{
+    return a.size == b.size && (a.size == 0 || memcmp(a.data, b.data, a.size) == 0);
+}
+
+static inline bool spry_view_is(spry_view a, const char *zero_terminated)
+{
+    return spry_view_equal(a, spry_view_of(zero_terminated));
+}
+
+static inline bool spry_view_starts(spry_view a, spry_view prefix)
+{
+    return a.size >= prefix.size && (prefix.size == 0 || memcmp(a.data, prefix.data, prefix.size) == 0);
+}
+
+static inline bool spry_view_ends(spry_view a, spry_view suffix)
+{
+    return a.size >= suffix.size &&
+           (suffix.size == 0 || memcmp(a.data + (a.size - suffix.size), suffix.data, suffix.size) == 0);
+}
+
+#endif

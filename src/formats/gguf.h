@@ -1,0 +1,74 @@
+/* Reading GGUF v2 and v3 (little-endian). The file is mapped and hostile: every count, length, offset, type and
+ * dimension is checked before use, tensors must lie inside the file and not overlap. Views and tensors point into the
+ * mapping. */
+#ifndef SPRY_FORMATS_GGUF_H
+#define SPRY_FORMATS_GGUF_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "formats/tensor.h"
+
+typedef struct spry_gguf spry_gguf;
+
+typedef enum spry_gguf_kind {
+    SPRY_GGUF_U8 = 0,
+    SPRY_GGUF_I8,
+    SPRY_GGUF_U16,
+    SPRY_GGUF_I16,
+    SPRY_GGUF_U32,
+    SPRY_GGUF_I32,
+    SPRY_GGUF_F32,
+    SPRY_GGUF_BOOL,
+    SPRY_GGUF_STRING,
+    SPRY_GGUF_ARRAY,
+    SPRY_GGUF_U64,
+    SPRY_GGUF_I64,
+    SPRY_GGUF_F64,
+} spry_gguf_kind;
+
+/* An array's elements lie one after another from `data`; strings as length (u64) and bytes. */
+typedef struct spry_gguf_array {
+    spry_gguf_kind kind;
+    size_t count;
+    const unsigned char *data;
+} spry_gguf_array;
+
+typedef struct spry_gguf_entry {
+    spry_view key;
+    spry_gguf_kind kind;
+    const unsigned char *data; /* the value's bytes, unaligned */
+} spry_gguf_entry;
+
+/* Opens a file (kept mapped until close). Messages name the path. */
+spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error);
+
+/* The same over memory that outlives it; `name` stands for the path in messages. */
+spry_status spry_gguf_open_memory(spry_gguf **out, const void *data, size_t size, const char *name, spry_error *error);
+void spry_gguf_close(spry_gguf *gguf);
+
+const char *spry_gguf_name(const spry_gguf *gguf);
+uint32_t spry_gguf_version(const spry_gguf *gguf);
+size_t spry_gguf_size(const spry_gguf *gguf); /* bytes of the file */
+
+size_t spry_gguf_tensor_count(const spry_gguf *gguf);
+const spry_tensor *spry_gguf_tensor(const spry_gguf *gguf, size_t index);
+const spry_tensor *spry_gguf_find_tensor(const spry_gguf *gguf, spry_view name); /* NULL: none */
+
+size_t spry_gguf_entry_count(const spry_gguf *gguf);
+const spry_gguf_entry *spry_gguf_entry_at(const spry_gguf *gguf, size_t index);
+
+/* Typed look-ups by zero-terminated key. False: absent, or of another kind, or out of the result's range. Any integer
+ * kind serves for u64; any number kind for f64. */
+bool spry_gguf_get_u64(const spry_gguf *gguf, const char *key, uint64_t *value);
+bool spry_gguf_get_f64(const spry_gguf *gguf, const char *key, double *value);
+bool spry_gguf_get_bool(const spry_gguf *gguf, const char *key, bool *value);
+bool spry_gguf_get_string(const spry_gguf *gguf, const char *key, spry_view *value);
+bool spry_gguf_get_array(const spry_gguf *gguf, const char *key, spry_gguf_array *value);
+
+/* Elements of an array. Numbers: by index. Strings: walk with a cursor that starts at 0. */
+bool spry_gguf_array_f64(const spry_gguf_array *array, size_t index, double *value);
+bool spry_gguf_array_u64(const spry_gguf_array *array, size_t index, uint64_t *value); /* also bool */
+bool spry_gguf_array_string(const spry_gguf_array *array, size_t *cursor, spry_view *value);
+
+#endif

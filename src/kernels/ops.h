@@ -1,0 +1,100 @@
+/* The op table: everything the forward pass does with numbers. Each op exists first as plain C (ref/); instruction sets
+ * overwrite entries of the table upward. No op allocates, and none knows about threads: callers hand out ranges.
+ *
+ * Invariance: a row's result never depends on the other rows of the call or on how ranges were split. Each sum runs in
+ * one fixed order. */
+#ifndef SPRY_KERNELS_OPS_H
+#define SPRY_KERNELS_OPS_H
+
+#include <stdbool.h>
+
+#include "base/dtype.h"
+#include "base/error.h"
+
+/* out[row][o] = sum over i of weight[o][i] * act[row][i], for o in a range of outputs. */
+typedef struct spry_matmul {
+    float *out;           /* [n_rows, out_stride] */
+    size_t out_stride;    /* in floats */
+    const void *weight;   /* [n_out, n_in] in the weight's type, rows whole blocks, one after another */
+    size_t weight_stride; /* bytes from row to row */
+    const void *act;      /* [n_rows, n_in] in the type the kernel asks for */
+    size_t act_stride;    /* bytes from row to row */
+    size_t n_rows, n_in;
+} spry_matmul;
+
+typedef struct spry_matmul_kernel {
+    spry_dtype act; /* the type activations must be encoded in (F32: as they are) */
+    void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);
+} spry_matmul_kernel;
+
+/* A page of a sequence's table, as attention sees it. */
+typedef struct spry_kv_entry {
+    uint32_t page;  /* index in the pool */
+    uint32_t start; /* position of its first token in the sequence */
+    uint32_t count; /* tokens it holds */
+} spry_kv_entry;
+
+/* Attention of consecutive rows of one sequence over its pages, for one key/value head and the query heads that share
+ * it. Row r stands at position first_position + r and sees keys at positions p <= its own, within `window` when that is
+ * not 0 (distance 0 .. window-1). Keys and values are in the pages already, this step's too. */
+typedef struct spry_attend {
+    float *out;         /* [n_rows, row_stride]: head h of a row at h * head_dim */
+    const float *query; /* the same layout, rotated */
+    size_t row_stride;  /* in floats */
+    size_t n_rows;
+    uint32_t first_position;
+    uint32_t window; /* 0: none */
+    size_t head_dim;
+    size_t group;    /* query heads per key/value head */
+    float scale;     /* multiplies scores */
+    float softcap;   /* 0: none; else cap * tanh(score / cap) */
+    spry_dtype type; /* of keys and values: F32, F16 or Q8_0 */
+    const unsigned char *pages;
+    size_t page_bytes;
+    size_t key_offset, value_offset; /* of this layer's blocks in a page; each [n_kv_heads, page_tokens, head_dim] */
+    size_t head_bytes;               /* bytes of [page_tokens, head_dim] */
+    size_t token_bytes;              /* bytes of [head_dim] */
+    const spry_kv_entry *entries;    /* ascending by start, without gaps */
+    size_t n_entries;
+} spry_attend;
+
+enum { SPRY_PAGE_TOKENS = 32 }; /* tokens a KV page holds, and attention's tile */
+
+typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_COUNT } spry_gate;
+
+typedef struct spry_ops {
+    const char *name; /* "ref" */
+
+    /* n values of a type to floats and back; n is whole blocks. encode is NULL for types we only read. */
+    void (*decode[SPRY_DTYPE_COUNT])(float *out, const void *in, size_t n);
+    void (*encode[SPRY_DTYPE_COUNT])(void *out, const float *in, size_t n);
+
+    spry_matmul_kernel matmul[SPRY_DTYPE_COUNT];
+
+    /* out = in / sqrt(mean(in^2) + eps) * weight, over n values; out may be in. */
+    void (*rms_norm)(float *out, const float *in, const float *weight, size_t n, float eps);
+
+    /* Rotates the first 2 * n_pairs values of each of n_heads heads in place by cos/sin [n_pairs]. Pairs are (i, i +
+     * n_pairs), or (2i, 2i + 1) when interleaved. */
+    void (*rope)(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
+                 bool interleaved);
+
+    void (*attend)(const spry_attend *a, size_t kv_head);
+
+    /* out = activation(gate) * up; out may be gate. */
+    void (*gate[SPRY_GATE_COUNT])(float *out, const float *gate, const float *up, size_t n);
+
+    void (*add)(float *x, const float *y, size_t n);                     /* x += y */
+    void (*add_scaled)(float *x, const float *y, float scale, size_t n); /* x += scale * y */
+    void (*scale)(float *x, float scale, size_t n);                      /* x *= scale */
+    void (*softcap)(float *x, float cap, size_t n);                      /* x = cap * tanh(x / cap) */
+    void (*softmax)(float *x, size_t n);                                 /* in place, max subtracted */
+} spry_ops;
+
+/* The table for a mask: "auto" (all this machine has) or a name of it ("ref"). An unknown name lists the known ones. */
+spry_status spry_ops_get(const spry_ops **out, const char *mask, spry_error *error);
+
+/* Names separated by ", ". */
+const char *spry_ops_names(void);
+
+#endif

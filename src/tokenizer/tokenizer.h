@@ -1,0 +1,96 @@
+/* Text to token ids and back. A tokenizer is immutable once made and may be used by many threads.
+ *
+ * Special tokens: `encode` turns their spelling into their id only where SPRY_ENCODE_SPECIAL is set and the spelling
+ * lies outside every literal range. What users typed is passed as literal, so it can never become a control token. */
+#ifndef SPRY_TOKENIZER_TOKENIZER_H
+#define SPRY_TOKENIZER_TOKENIZER_H
+
+#include <stdbool.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "base/view.h"
+#include "formats/gguf.h"
+
+typedef struct spry_tokenizer spry_tokenizer;
+
+typedef enum spry_token_kind {
+    SPRY_TOKEN_NORMAL, /* ordinary text */
+    SPRY_TOKEN_UNKNOWN,
+    SPRY_TOKEN_CONTROL, /* special: decodes to nothing unless asked */
+    SPRY_TOKEN_ADDED,   /* user-defined: matched before the pattern, decodes to its text */
+    SPRY_TOKEN_UNUSED,
+    SPRY_TOKEN_BYTE, /* one byte, <0xNN> */
+} spry_token_kind;
+
+enum {
+    SPRY_ENCODE_SPECIAL = 1, /* spellings of control tokens become those tokens */
+    SPRY_ENCODE_BOS_EOS = 2, /* add what the model's own post-processor adds at begin and end */
+};
+
+typedef struct spry_text_range {
+    size_t begin, end;
+} spry_text_range;
+
+/* Growable array of ids, bounded like a buffer. */
+typedef struct spry_tokens {
+    int32_t *ids;
+    size_t count, capacity;
+} spry_tokens;
+
+void spry_tokens_deinit(spry_tokens *tokens);
+bool spry_tokens_push(spry_tokens *tokens, int32_t id);
+
+/* Making one. `name` stands before messages (a path). The text and file may go away afterwards. */
+spry_status spry_tokenizer_from_json(spry_tokenizer **out, spry_view tokenizer_json, const char *name,
+                                     spry_error *error);
+spry_status spry_tokenizer_from_spm(spry_tokenizer **out, spry_view tokenizer_model, const char *name,
+                                    spry_error *error);
+spry_status spry_tokenizer_from_gguf(spry_tokenizer **out, const spry_gguf *gguf, spry_error *error);
+/* A Hugging Face folder (tokenizer.json, else tokenizer.model; tokenizer_config.json for bos/eos), or one such file. */
+spry_status spry_tokenizer_open(spry_tokenizer **out, const char *path, spry_error *error);
+void spry_tokenizer_destroy(spry_tokenizer *tokenizer);
+
+/* Appends the ids of `text` (any bytes; bytes that are not UTF-8 are encoded as bytes where the vocabulary can, as
+ * U+FFFD otherwise). `literal` ranges, ascending, never become control tokens. Time is linear in text.size (times log).
+ */
+spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *out, spry_view text,
+                                  const spry_text_range *literal, size_t n_literal, unsigned flags, spry_error *error);
+
+/* The whole text of ids, as the tokenizer's own decoder gives it (a leading space the encoder added is taken off).
+ * Control tokens are left out unless `special`. An id out of range is an error that names it. */
+spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *out, const int32_t *ids, size_t count,
+                                  bool special, spry_error *error);
+
+size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
+spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* the bytes it decodes to, in mid-text */
+spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
+int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling); /* -1: none */
+int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                      /* -1: none */
+int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                      /* -1: none */
+/* Whether the id ends an answer: eos, and the ends of turn known by their spelling (<|im_end|>, <|eot_id|>,
+ * <end_of_turn>, ...). */
+bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);
+const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (qwen2 pattern)", "SentencePiece BPE" */
+
+/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. */
+struct spry_gguf_writer;
+void spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer);
+
+/* Streaming: push ids, take text. Never emits half a UTF-8 character; bytes that can become none come out as U+FFFD.
+ * What comes out in all equals spry_tokenizer_decode with ill-formed bytes replaced. */
+typedef struct spry_decoder {
+    const spry_tokenizer *tokenizer;
+    bool special, started;
+    char pending[4];
+    size_t n_pending;
+} spry_decoder;
+
+void spry_decoder_init(spry_decoder *decoder, const spry_tokenizer *tokenizer, bool special);
+/* For text that goes on from earlier tokens: no leading space is taken off. */
+void spry_decoder_continue(spry_decoder *decoder);
+spry_status spry_decoder_push(spry_decoder *decoder, spry_buffer *out, int32_t id, spry_error *error);
+void spry_decoder_finish(spry_decoder *decoder, spry_buffer *out);
+
+#endif
