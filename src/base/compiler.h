@@ -12,6 +12,15 @@
 #define SPRY_UNLIKELY(x) (x)
 #endif
 
+/* Inside a loop that waits for another thread: saves power and leaves the core to its sibling. */
+#if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
+#define SPRY_PAUSE() __builtin_ia32_pause()
+#elif defined(__GNUC__) && defined(__aarch64__)
+#define SPRY_PAUSE() __asm__ volatile("yield" ::: "memory")
+#else
+#define SPRY_PAUSE() ((void)0)
+#endif
+
 #define SPRY_COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 #endif

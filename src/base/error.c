@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
+
 #ifndef SPRY_VERSION
 #define SPRY_VERSION "0"
 #endif
@@ -29,6 +31,21 @@ const char *spry_status_name(spry_status status)
     return (size_t)status < SPRY_COUNT(names) ? names[status] : "unknown";
 }
 
+/* Names in sentences come from strangers' files: what a terminal must not see or JSON cannot carry becomes '?'. */
+static void make_printable(char *text)
+{
+    size_t size = strlen(text), length;
+    for (size_t at = 0; at < size; at += length) {
+        uint32_t character;
+        length = spry_utf8_decode(&character, text + at, size - at);
+        bool printable = length && character >= 0x20 && (character < 0x7f || character > 0x9f);
+        if (!length)
+            length = 1;
+        if (!printable)
+            memset(text + at, '?', length);
+    }
+}
+
 spry_status spry_fail(spry_error *error, spry_status status, const char *format, ...)
 {
     if (!error)
@@ -38,6 +55,7 @@ spry_status spry_fail(spry_error *error, spry_status status, const char *format,
     va_start(args, format);
     vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
+    make_printable(error->message);
     return status;
 }
 

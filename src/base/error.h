@@ -6,7 +6,7 @@
 #include "base/compiler.h"
 #include "spry.h"
 
-/* Writes the sentence (cut to fit) and returns `status`. `error` may be NULL. */
+/* Writes the sentence (cut to fit, unprintable bytes replaced by '?') and returns `status`. `error` may be NULL. */
 spry_status spry_fail(spry_error *error, spry_status status, const char *format, ...) SPRY_PRINTF(3, 4);
 
 /* The sentence for a failed allocation of `bytes` for `what`. */

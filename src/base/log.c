@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-void spry_log_write(const spry_log *log, spry_log_level level, const char *format, ...)
+void spry_log_write(const spry_log *log, int level, const char *format, ...)
 {
     if (!log || !log->write)
         return;

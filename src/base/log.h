@@ -3,14 +3,13 @@
 #define SPRY_BASE_LOG_H
 
 #include "base/compiler.h"
-
-typedef enum spry_log_level { SPRY_LOG_DEBUG, SPRY_LOG_INFO, SPRY_LOG_WARN } spry_log_level;
+#include "spry.h"
 
 typedef struct spry_log {
     void (*write)(void *user, int level, const char *sentence); /* NULL: silence */
     void *user;
 } spry_log;
 
-void spry_log_write(const spry_log *log, spry_log_level level, const char *format, ...) SPRY_PRINTF(3, 4);
+void spry_log_write(const spry_log *log, int level, const char *format, ...) SPRY_PRINTF(3, 4);
 
 #endif

@@ -114,6 +114,7 @@ size_t spry_utf8_append_valid(spry_buffer *out, spry_view text)
         i += have ? have : 1;
         start = i;
     }
-    spry_buffer_append(out, text.data + start, text.size - start);
+    if (start < text.size)
+        spry_buffer_append(out, text.data + start, text.size - start);
     return replaced;
 }

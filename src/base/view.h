@@ -11,6 +11,11 @@ typedef struct spry_view {
     size_t size;
 } spry_view;
 
+/* Bytes [begin, end) of a text. */
+typedef struct spry_text_range {
+    size_t begin, end;
+} spry_text_range;
+
 #define SPRY_VIEW(literal) ((spry_view){(literal), sizeof(literal) - 1})
 
 /* For printf: printf("%.*s", SPRY_VIEW_ARG(v)); cut at 200 bytes, so a hostile name cannot flood a message. */

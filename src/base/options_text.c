@@ -1,0 +1,236 @@
+/* Writing options: values, help for a terminal, tables for the documentation. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "base/options.h"
+
+enum { COLUMN_MAX = 34, CELL_MAX = 256 };
+
+void spry_options_print(char *out, size_t size, const spry_option_table *table, const spry_option *option)
+{
+    const char *field = (const char *)table->target + option->offset;
+    bool flag;
+    uint32_t narrow;
+    uint64_t wide;
+    size_t bytes;
+    float real;
+    const char *string;
+    char number[SPRY_NUMBER_TEXT] = "";
+    switch (option->kind) {
+    case SPRY_OPTION_FLAG:
+        memcpy(&flag, field, sizeof flag);
+        snprintf(out, size, "%s", flag ? "true" : "false");
+        return;
+    case SPRY_OPTION_STRING:
+    case SPRY_OPTION_CHOICE:
+        memcpy(&string, field, sizeof string);
+        snprintf(out, size, "%s", string ? string : "");
+        return;
+    case SPRY_OPTION_U32:
+        memcpy(&narrow, field, sizeof narrow);
+        snprintf(number, sizeof number, "%" PRIu32, narrow);
+        break;
+    case SPRY_OPTION_U64:
+        memcpy(&wide, field, sizeof wide);
+        snprintf(number, sizeof number, "%" PRIu64, wide);
+        break;
+    case SPRY_OPTION_SIZE:
+        memcpy(&bytes, field, sizeof bytes);
+        spry_number_print_bytes(number, bytes);
+        break;
+    case SPRY_OPTION_FLOAT:
+        memcpy(&real, field, sizeof real);
+        spry_number_print(number, (double)real);
+        break;
+    case SPRY_OPTION_LIST: break;
+    }
+    snprintf(out, size, "%s", number);
+}
+
+static const char *metavar(const spry_option *option)
+{
+    if (option->metavar)
+        return option->metavar;
+    switch (option->kind) {
+    case SPRY_OPTION_FLAG: return "";
+    case SPRY_OPTION_U32:
+    case SPRY_OPTION_U64: return "N";
+    case SPRY_OPTION_SIZE: return "SIZE";
+    case SPRY_OPTION_FLOAT: return "X";
+    case SPRY_OPTION_CHOICE: return "NAME";
+    case SPRY_OPTION_STRING:
+    case SPRY_OPTION_LIST: return "TEXT";
+    }
+    return "";
+}
+
+static bool is_on(const spry_option_table *table, const spry_option *option)
+{
+    char value[8] = "";
+    if (option->kind == SPRY_OPTION_FLAG)
+        spry_options_print(value, sizeof value, table, option);
+    return strcmp(value, "true") == 0;
+}
+
+/* "-k, --top-k N"; a flag that is on by default shows how to turn it off. */
+static void print_flag(char out[CELL_MAX], const spry_option_table *table, const spry_option *option)
+{
+    char letter[8] = "";
+    if (option->letter)
+        snprintf(letter, sizeof letter, "-%c, ", option->letter);
+    const char *value = metavar(option);
+    snprintf(out, CELL_MAX, "%s--%s%s%s%s%s%s", letter, is_on(table, option) ? "[no-]" : "", option->name,
+             option->alias ? ", --" : "", option->alias ? option->alias : "", *value ? " " : "", value);
+}
+
+/* The help sentence with values and default behind it, where they say something. */
+static void print_meaning(char *out, size_t size, const spry_option_table *table, const spry_option *option)
+{
+    char values[CELL_MAX] = "", current[CELL_MAX];
+    bool plain = option->kind == SPRY_OPTION_FLAG || option->kind == SPRY_OPTION_STRING;
+    if (!plain)
+        spry_options_values(values, sizeof values, option);
+    spry_options_print(current, sizeof current, table, option);
+    bool has_default = *current && (option->kind != SPRY_OPTION_FLAG || is_on(table, option));
+    const char *shown = option->kind == SPRY_OPTION_FLAG ? "on" : current;
+    snprintf(out, size, "%s%s%s%s%s%s%s", option->help, *values || has_default ? " (" : "", values,
+             *values && has_default ? "; " : "", has_default ? "default " : "", has_default ? shown : "",
+             *values || has_default ? ")" : "");
+}
+
+static void pad(spry_buffer *out, size_t from, size_t to)
+{
+    for (; from < to; from++)
+        spry_buffer_text(out, " ");
+}
+
+/* Appends words, starting a line at `indent` whenever the next word would pass `width`. The cursor stands at `indent`. */
+static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width)
+{
+    size_t at = indent;
+    while (*text) {
+        size_t word = strcspn(text, " ");
+        if (at > indent && at + 1 + word > width) {
+            spry_buffer_text(out, "\n");
+            pad(out, 0, indent);
+            at = indent;
+        } else if (at > indent) {
+            spry_buffer_text(out, " ");
+            at++;
+        }
+        spry_buffer_append(out, text, word);
+        at += word;
+        text += word;
+        text += strspn(text, " ");
+    }
+    spry_buffer_text(out, "\n");
+}
+
+/* Options without a letter stand below the long names of the others. */
+static size_t flag_indent(const spry_option *option)
+{
+    return option->letter ? 2 : 6;
+}
+
+static size_t left_column(const spry_option_table *tables, size_t n_tables)
+{
+    size_t widest = 0;
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].count; i++) {
+            char flag[CELL_MAX];
+            print_flag(flag, &tables[t], &tables[t].options[i]);
+            size_t size = flag_indent(&tables[t].options[i]) + strlen(flag) + 2;
+            if (size > widest && size <= COLUMN_MAX)
+                widest = size;
+        }
+    }
+    return widest;
+}
+
+static bool starts_group(const char **group, const spry_option *option)
+{
+    bool starts = option->group && (!*group || strcmp(*group, option->group) != 0);
+    if (starts)
+        *group = option->group;
+    return starts;
+}
+
+void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, size_t width)
+{
+    size_t column = left_column(tables, n_tables);
+    const char *group = NULL;
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].count; i++) {
+            const spry_option *option = &tables[t].options[i];
+            bool first = t == 0 && i == 0;
+            if (starts_group(&group, option))
+                spry_buffer_format(out, "%s%s:\n", first ? "" : "\n", group);
+            char flag[CELL_MAX], meaning[1024];
+            print_flag(flag, &tables[t], option);
+            print_meaning(meaning, sizeof meaning, &tables[t], option);
+            size_t end = flag_indent(option) + strlen(flag);
+            pad(out, 0, flag_indent(option));
+            spry_buffer_text(out, flag);
+            if (end + 2 > column) {
+                spry_buffer_text(out, "\n");
+                end = 0;
+            }
+            pad(out, end, column);
+            wrap(out, meaning, column, width);
+        }
+    }
+}
+
+/* Table cells must not hold a bare bar. */
+static void append_cell(spry_buffer *out, const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            spry_buffer_text(out, "\\");
+        spry_buffer_append(out, text, 1);
+    }
+}
+
+static void append_names(spry_buffer *out, const spry_option *option, bool as_key)
+{
+    const char *const names[] = {option->name, option->alias};
+    for (size_t i = 0; i < SPRY_COUNT(names) && names[i]; i++) {
+        char key[CELL_MAX];
+        spry_options_key(key, sizeof key, names[i]);
+        spry_buffer_format(out, "%s`%s%s`", i == 0 ? "" : ", ", as_key ? "" : "--", as_key ? key : names[i]);
+    }
+    if (option->letter && !as_key)
+        spry_buffer_format(out, ", `-%c`", option->letter);
+}
+
+void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables)
+{
+    const char *group = NULL;
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; i < tables[t].count; i++) {
+            const spry_option *option = &tables[t].options[i];
+            bool first = t == 0 && i == 0;
+            bool heading = starts_group(&group, option);
+            if (heading)
+                spry_buffer_format(out, "%s### %s\n\n", first ? "" : "\n", group);
+            if (heading || first)
+                spry_buffer_text(out, "| flag | JSON key | values | default | meaning |\n|---|---|---|---|---|\n");
+            char values[CELL_MAX], current[CELL_MAX];
+            spry_options_values(values, sizeof values, option);
+            spry_options_print(current, sizeof current, &tables[t], option);
+            spry_buffer_text(out, "| ");
+            append_names(out, option, false);
+            spry_buffer_text(out, " | ");
+            append_names(out, option, true);
+            spry_buffer_text(out, " | ");
+            append_cell(out, values);
+            spry_buffer_text(out, " | ");
+            append_cell(out, current);
+            spry_buffer_text(out, " | ");
+            append_cell(out, option->help);
+            spry_buffer_text(out, " |\n");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+/* Pages, free list, reference counts. */
+#include "kv/kv_pool.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "platform/memory.h"
+
+bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
+{
+    size_t head, heads;
+    return spry_dtype_size(&head, shape->type, shape->head_dim) && spry_checked_mul(&heads, shape->n_kv_heads, 2) &&
+           spry_checked_mul(&heads, heads, shape->n_layers) && spry_checked_mul(bytes, heads, head);
+}
+
+spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error)
+{
+    *pool = (spry_kv_pool){.shape = *shape, .n_pages = n_pages};
+    size_t token_all, whole;
+    if (!spry_dtype_size(&pool->token_bytes, shape->type, shape->head_dim))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "kv-type %s needs a head size that is a multiple of %zu, not %zu",
+                         spry_dtype_name(shape->type), spry_dtype_block(shape->type), shape->head_dim);
+    if (!spry_kv_token_bytes(&token_all, shape) || !spry_checked_mul(&pool->page_bytes, token_all, SPRY_PAGE_TOKENS) ||
+        !spry_checked_mul(&whole, pool->page_bytes, n_pages) || n_pages > UINT32_MAX)
+        return spry_fail(error, SPRY_ERR_MEMORY, "a KV pool of %zu pages is larger than any memory", n_pages);
+    pool->head_bytes = pool->token_bytes * SPRY_PAGE_TOKENS;
+    pool->side_bytes = pool->head_bytes * shape->n_kv_heads;
+    pool->pages = spry_memory_map(whole);
+    pool->references = calloc(n_pages, sizeof *pool->references);
+    pool->free = calloc(n_pages, sizeof *pool->free);
+    if (!pool->pages || !pool->references || !pool->free) {
+        spry_kv_pool_deinit(pool);
+        return spry_fail_memory(error, "the KV pool", whole);
+    }
+    for (size_t i = 0; i < n_pages; i++)
+        pool->free[i] = (uint32_t)(n_pages - 1 - i); /* page 0 is taken first */
+    pool->n_free = n_pages;
+    return SPRY_OK;
+}
+
+void spry_kv_pool_deinit(spry_kv_pool *pool)
+{
+    if (pool->pages)
+        spry_memory_unmap(pool->pages, pool->page_bytes * pool->n_pages);
+    free(pool->references);
+    free(pool->free);
+    *pool = (spry_kv_pool){0};
+}
+
+bool spry_kv_page_take(spry_kv_pool *pool, uint32_t *page)
+{
+    if (!pool->n_free)
+        return false;
+    *page = pool->free[--pool->n_free];
+    pool->references[*page] = 1;
+    return true;
+}
+
+void spry_kv_page_ref(spry_kv_pool *pool, uint32_t page)
+{
+    pool->references[page]++;
+}
+
+void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page)
+{
+    if (--pool->references[page] == 0)
+        pool->free[pool->n_free++] = page;
+}

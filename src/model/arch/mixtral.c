@@ -1,0 +1,24 @@
+/* Mixtral: Mistral whose feed-forward part is a mixture of experts, weights renormalised over the chosen ones. */
+#include "model/arch.h"
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect; /* GGUF calls it llama */
+    config->rope.theta = 1e6f;
+    config->norm_eps = 1e-5f;
+    config->n_kv_heads = 8;
+    config->n_context = 131072;
+    config->n_experts = 8;
+    config->n_experts_used = 2;
+    config->normalise_experts = true;
+}
+
+const spry_arch spry_arch_mixtral = {
+    .name = "Mixtral",
+    .gguf = "llama",
+    .hf_type = "mixtral",
+    .gate = SPRY_GATE_SILU,
+    .permuted_in_gguf = true,
+    .gguf_normalises = true,
+    .defaults = defaults,
+};

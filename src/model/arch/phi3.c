@@ -1,0 +1,18 @@
+/* Phi-3 and 3.5: q, k, v in one matrix, gate and up in one; long rope in the long-context ones. */
+#include "model/arch.h"
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->norm_eps = 1e-5f;
+    config->n_context = 4096;
+}
+
+const spry_arch spry_arch_phi3 = {
+    .name = "Phi-3",
+    .gguf = "phi3",
+    .hf_type = "phi3",
+    .gate = SPRY_GATE_SILU,
+    .fused = true,
+    .defaults = defaults,
+};

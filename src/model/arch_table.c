@@ -1,0 +1,35 @@
+/* The array of architectures. The order matters only for GGUF: Mistral and Mixtral are stored as "llama", and the first
+ * match wins. */
+#include "model/arch.h"
+
+static const spry_arch *const table[] = {
+    &spry_arch_llama,     &spry_arch_mistral, &spry_arch_mixtral,   &spry_arch_qwen2,
+    &spry_arch_qwen2_moe, &spry_arch_qwen3,   &spry_arch_qwen3_moe, &spry_arch_gemma,
+    &spry_arch_gemma2,    &spry_arch_gemma3,  &spry_arch_phi3,
+};
+
+const spry_arch *spry_arch_by_gguf(spry_view name)
+{
+    for (size_t i = 0; i < SPRY_COUNT(table); i++)
+        if (spry_view_is(name, table[i]->gguf))
+            return table[i];
+    return NULL;
+}
+
+const spry_arch *spry_arch_by_hf(spry_view model_type)
+{
+    for (size_t i = 0; i < SPRY_COUNT(table); i++)
+        if (spry_view_is(model_type, table[i]->hf_type))
+            return table[i];
+    return NULL;
+}
+
+const char *spry_arch_gguf_names(void)
+{
+    return "llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, phi3";
+}
+
+const char *spry_arch_hf_names(void)
+{
+    return "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, gemma3_text, phi3";
+}

@@ -1,0 +1,126 @@
+/* GGUF metadata: keys stand below the architecture's name. */
+#include <stdio.h>
+
+#include "model/arch.h"
+#include "model/config.h"
+
+typedef struct source {
+    const spry_gguf *gguf;
+    const char *arch;
+} source;
+
+static void full_key(char key[128], const source *from, const char *suffix)
+{
+    snprintf(key, 128, "%s.%s", from->arch, suffix);
+}
+
+/* Some files give one number a layer: taken when all are the same. */
+static int number(const void *user, const char *suffix, double *value)
+{
+    const source *from = user;
+    char key[128];
+    full_key(key, from, suffix);
+    spry_gguf_array array;
+    if (!spry_gguf_get_array(from->gguf, key, &array))
+        return spry_gguf_get_f64(from->gguf, key, value);
+    if (!spry_gguf_array_f64(&array, 0, value))
+        return -1;
+    for (size_t i = 1; i < array.count; i++) {
+        double other;
+        if (!spry_gguf_array_f64(&array, i, &other) || other != *value)
+            return -1;
+    }
+    return 1;
+}
+
+static void real(float *value, const source *from, const char *suffix)
+{
+    double found;
+    if (number(from, suffix, &found) > 0)
+        *value = (float)found;
+}
+
+static spry_status read_rope(spry_config *config, const source *from, const char *name, spry_error *error)
+{
+    spry_rope *rope = &config->rope;
+    spry_view type;
+    char key[128];
+    float context = 0, magnitude = 1;
+    real(&rope->theta, from, "rope.freq_base");
+    real(&config->rope_sliding.theta, from, "rope.freq_base_swa");
+    full_key(key, from, "rope.scaling.type");
+    if (spry_gguf_get_string(from->gguf, key, &type)) {
+        if (spry_view_is(type, "linear"))
+            rope->kind = SPRY_ROPE_LINEAR;
+        else if (spry_view_is(type, "yarn"))
+            rope->kind = SPRY_ROPE_YARN;
+        else if (spry_view_is(type, "longrope"))
+            rope->kind = SPRY_ROPE_LONG;
+        else if (!spry_view_is(type, "none"))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: %s is '%.*s'; known are none, linear, yarn, longrope",
+                             name, key, SPRY_VIEW_ARG(type));
+    }
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    real(&rope->factor, from, "rope.scaling.factor");
+    real(&rope->beta_fast, from, "rope.scaling.yarn_beta_fast");
+    real(&rope->beta_slow, from, "rope.scaling.yarn_beta_slow");
+    real(&context, from, "rope.scaling.original_context_length");
+    real(&magnitude, from, "rope.scaling.attn_factor");
+    rope->original_context = context >= 1 && context < 1e9f ? (uint32_t)context : config->n_context;
+    if (rope->kind == SPRY_ROPE_LONG) {
+        rope->attention_factor = magnitude;
+        rope->factor = (float)config->n_context / (float)rope->original_context;
+    }
+    if (config->arch != &spry_arch_gemma3)
+        config->rope_sliding = *rope;
+    return SPRY_OK;
+}
+
+/* A list of which layers slide, or the period of the pattern. */
+static void read_pattern(spry_config *config, const source *from)
+{
+    char key[128];
+    spry_gguf_array array;
+    uint64_t slides;
+    full_key(key, from, "attention.sliding_window_pattern");
+    if (spry_gguf_get_array(from->gguf, key, &array) && array.count == config->n_layers)
+        for (uint32_t i = 0; i < config->n_layers; i++)
+            if (spry_gguf_array_u64(&array, i, &slides))
+                config->sliding[i] = slides && config->window;
+}
+
+spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, spry_arena *arena, spry_error *error)
+{
+    const char *name = spry_gguf_name(gguf);
+    spry_view architecture;
+    if (!spry_gguf_get_string(gguf, "general.architecture", &architecture))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: general.architecture is missing or not a string", name);
+    config->arch = spry_arch_by_gguf(architecture);
+    if (!config->arch)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not known; known are %s", name,
+                         SPRY_VIEW_ARG(architecture), spry_arch_gguf_names());
+    source from = {gguf, config->arch->gguf};
+    spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
+    if (status)
+        return status;
+    config->interleaved = config->arch->permuted_in_gguf;
+    config->normalise_experts = config->arch->gguf_normalises;
+    char key[128];
+    full_key(key, &from, "expert_weights_norm");
+    spry_gguf_get_bool(gguf, key, &config->normalise_experts);
+    float scale = 0;
+    real(&scale, &from, "attention.scale");
+    if (scale > 0)
+        config->query_scalar = 1 / (scale * scale);
+    double period;
+    full_key(key, &from, "attention.sliding_window_pattern");
+    if (spry_gguf_get_f64(gguf, key, &period) && period >= 1 && period < SPRY_MAX_LAYERS)
+        config->window_layers = (uint32_t)period;
+    status = read_rope(config, &from, name, error);
+    if (!status)
+        status = spry_config_finish(config, name, arena, error);
+    if (!status)
+        read_pattern(config, &from);
+    return status;
+}

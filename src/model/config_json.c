@@ -1,0 +1,202 @@
+/* config.json of Hugging Face checkpoints, old and new: rope_parameters (new) or rope_theta + rope_scaling (old),
+ * layer_types or the older rules for which layers slide, text_config where a text model sits inside a larger one. */
+#include <math.h>
+#include <string.h>
+
+#include "model/arch.h"
+#include "model/config.h"
+
+static int number(const void *source, const char *key, double *value)
+{
+    const json_t *item = json_object_get((const json_t *)source, key);
+    if (!item)
+        return 0;
+    if (json_is_null(item))
+        *value = 0;
+    else if (json_is_number(item))
+        *value = json_number_value(item);
+    else
+        return -1;
+    return 1;
+}
+
+static bool truth(const json_t *json, const char *key, bool otherwise)
+{
+    const json_t *item = json_object_get(json, key);
+    return json_is_boolean(item) ? json_is_true(item) : otherwise;
+}
+
+/* A float of a rope object; the value stays when it is absent or null. */
+static void real(float *value, const json_t *json, const char *key)
+{
+    const json_t *item = json_object_get(json, key);
+    if (json_is_number(item))
+        *value = (float)json_number_value(item);
+}
+
+static spry_status rope_factors(const float **out, const spry_config *config, const json_t *json, const char *key,
+                                const char *name, spry_arena *arena, spry_error *error)
+{
+    const json_t *list = json_object_get(json, key);
+    size_t n_pairs = config->rope_dim / 2;
+    if (!json_is_array(list) || json_array_size(list) != n_pairs)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: rope %s must be a list of %zu numbers", name, key, n_pairs);
+    float *factors = spry_arena_alloc(arena, n_pairs, sizeof *factors);
+    if (!factors)
+        return spry_fail_memory(error, "rope factors", n_pairs * sizeof *factors);
+    for (size_t i = 0; i < n_pairs; i++) {
+        factors[i] = (float)json_number_value(json_array_get(list, i));
+        if (!(factors[i] > 0))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: rope %s holds %g", name, key, (double)factors[i]);
+    }
+    *out = factors;
+    return SPRY_OK;
+}
+
+static bool rope_kind(spry_rope_kind *kind, const char *name)
+{
+    static const struct {
+        const char *name;
+        spry_rope_kind kind;
+    } kinds[] = {{"default", SPRY_ROPE_DEFAULT}, {"linear", SPRY_ROPE_LINEAR}, {"llama3", SPRY_ROPE_LLAMA3},
+                 {"yarn", SPRY_ROPE_YARN},       {"longrope", SPRY_ROPE_LONG}, {"su", SPRY_ROPE_LONG}};
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
+        if (!strcmp(name, kinds[i].name)) {
+            *kind = kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+static float yarn_magnitude(float factor, float mscale)
+{
+    return factor <= 1 ? 1 : 0.1f * mscale * logf(factor) + 1;
+}
+
+static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t *whole, const json_t *json,
+                             const char *name, spry_arena *arena, spry_error *error)
+{
+    const json_t *type = json_object_get(json, "rope_type");
+    if (!type)
+        type = json_object_get(json, "type");
+    const char *kind = json_is_string(type) ? json_string_value(type) : "default";
+    if (!rope_kind(&rope->kind, kind))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope", name,
+                         kind);
+    rope->factor = 0;
+    rope->low_freq_factor = 1;
+    rope->high_freq_factor = 4;
+    rope->beta_fast = 32;
+    rope->beta_slow = 1;
+    real(&rope->theta, json, "rope_theta");
+    real(&rope->factor, json, "factor");
+    real(&rope->low_freq_factor, json, "low_freq_factor");
+    real(&rope->high_freq_factor, json, "high_freq_factor");
+    real(&rope->beta_fast, json, "beta_fast");
+    real(&rope->beta_slow, json, "beta_slow");
+    real(&rope->attention_factor, json, "attention_factor");
+    rope->truncate = truth(json, "truncate", true);
+    float original = 0, mscale = 0, mscale_all = 0, partial = 0;
+    real(&original, json, "original_max_position_embeddings");
+    real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
+    real(&mscale, json, "mscale");
+    real(&mscale_all, json, "mscale_all_dim");
+    real(&partial, json, "partial_rotary_factor");
+    real(&partial, whole, "partial_rotary_factor");
+    uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
+    config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
+    rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
+    if (!(rope->factor > 0))
+        rope->factor = rope->kind == SPRY_ROPE_DEFAULT ? 1 : (float)config->n_context / (float)rope->original_context;
+    if (rope->kind == SPRY_ROPE_YARN && !(rope->attention_factor > 0) && mscale > 0 && mscale_all > 0)
+        rope->attention_factor = yarn_magnitude(rope->factor, mscale) / yarn_magnitude(rope->factor, mscale_all);
+    if (rope->kind != SPRY_ROPE_LONG)
+        return SPRY_OK;
+    spry_status status = rope_factors(&rope->factors, config, json, "short_factor", name, arena, error);
+    return status ? status : rope_factors(&rope->long_factors, config, json, "long_factor", name, arena, error);
+}
+
+static spry_status read_ropes(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
+                              spry_error *error)
+{
+    const json_t *parameters = json_object_get(json, "rope_parameters");
+    const json_t *full = json_object_get(parameters, "full_attention");
+    const json_t *sliding = json_object_get(parameters, "sliding_attention");
+    const json_t *scaling = json_object_get(json, "rope_scaling");
+    real(&config->rope.theta, json, "rope_theta");
+    if (!json_is_object(full)) /* one rope for all layers, or the old form */
+        full = json_is_object(scaling) ? scaling : parameters;
+    spry_status status = read_rope(&config->rope, config, json, full, name, arena, error);
+    if (status)
+        return status;
+    if (config->arch != &spry_arch_gemma3) {
+        config->rope_sliding = config->rope;
+        return SPRY_OK;
+    }
+    real(&config->rope_sliding.theta, json, "rope_local_base_freq");
+    return read_rope(&config->rope_sliding, config, json, sliding, name, arena, error);
+}
+
+static spry_status check_activation(const spry_arch *arch, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *item = json_object_get(json, "hidden_activation");
+    if (!json_is_string(item))
+        item = json_object_get(json, "hidden_act");
+    if (!json_is_string(item))
+        return SPRY_OK;
+    const char *act = json_string_value(item);
+    /* Gemma's first configs say gelu and mean its tanh form. */
+    bool ok = arch->gate == SPRY_GATE_SILU ? !strcmp(act, "silu") || !strcmp(act, "swish") : !strncmp(act, "gelu", 4);
+    return ok ? SPRY_OK
+              : spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: hidden_act '%.60s' is not what %s models use", name, act,
+                          arch->name);
+}
+
+static spry_status read_layer_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *types = json_object_get(json, "layer_types");
+    if (!json_is_array(types) || config->arch == &spry_arch_mistral)
+        return SPRY_OK;
+    if (json_array_size(types) != config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        bool sliding = type && !strcmp(type, "sliding_attention");
+        if (!sliding && (!type || strcmp(type, "full_attention")))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                             "%s: layer_types[%u] is '%.60s'; known are full_attention and sliding_attention", name, i,
+                             type ? type : "not a string");
+        config->sliding[i] = sliding && config->window;
+    }
+    return SPRY_OK;
+}
+
+spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
+                                  spry_error *error)
+{
+    const json_t *text = json_object_get(json, "text_config");
+    if (json_is_object(text))
+        json = text;
+    const char *type = json_string_value(json_object_get(json, "model_type"));
+    if (!type)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: model_type is missing or not a string", name);
+    config->arch = spry_arch_by_hf(spry_view_of(type));
+    if (!config->arch)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: model_type '%.60s' is not known; known are %s", name, type,
+                         spry_arch_hf_names());
+    spry_status status = spry_config_read(config, SPRY_DIALECT_JSON, number, json, name, error);
+    if (!status)
+        status = check_activation(config->arch, json, name, error);
+    if (!status)
+        status = read_ropes(config, json, name, arena, error);
+    if (status)
+        return status;
+    if (config->arch->window_needs_flag && !truth(json, "use_sliding_window", false))
+        config->window = 0;
+    config->tied = truth(json, "tie_word_embeddings", config->tied);
+    config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
+    status = spry_config_finish(config, name, arena, error);
+    return status ? status : read_layer_types(config, json, name, error);
+}

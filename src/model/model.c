@@ -1,0 +1,222 @@
+/* Opening: GGUF has everything in one file; a Hugging Face folder has weights, config, tokenizer and template apart. */
+#include "model/model.h"
+
+#include <stdlib.h>
+
+#include "platform/file.h"
+
+enum { SMALL_FILE_BYTES = 64 << 20 };
+
+/* A file of a folder as JSON; *out stays NULL when it is not there. */
+static spry_status read_json(json_t **out, const char *folder, const char *file, spry_error *error)
+{
+    *out = NULL;
+    spry_buffer path, text;
+    spry_buffer_init(&path, 1 << 16);
+    spry_buffer_init(&text, SMALL_FILE_BYTES);
+    spry_status status = spry_path_join(&path, folder, file, error);
+    if (status || !spry_path_exists(path.data))
+        goto done;
+    status = spry_file_read(&text, path.data, error);
+    if (status)
+        goto done;
+    json_error_t why;
+    *out = json_loadb(spry_buffer_view(&text).data, text.size, JSON_REJECT_DUPLICATES, &why);
+    if (!json_is_object(*out)) {
+        json_decref(*out);
+        *out = NULL;
+        status =
+            spry_fail(error, SPRY_ERR_FORMAT, "%s: not a JSON object (line %d: %s)", path.data, why.line, why.text);
+    }
+done:
+    spry_buffer_deinit(&path);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+static void add_end(spry_model *model, const json_t *id)
+{
+    json_int_t value = json_integer_value(id);
+    if (json_is_integer(id) && value >= 0 && value <= INT32_MAX && model->n_end_ids < SPRY_MAX_END_IDS)
+        model->end_ids[model->n_end_ids++] = (int32_t)value;
+}
+
+static void add_ends(spry_model *model, const json_t *json)
+{
+    const json_t *ids = json_object_get(json, "eos_token_id"), *id;
+    size_t i;
+    add_end(model, ids);
+    json_array_foreach(ids, i, id) add_end(model, id);
+}
+
+/* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" counts. */
+static spry_view template_of(const json_t *json)
+{
+    const json_t *chat = json_object_get(json, "chat_template"), *item;
+    size_t i;
+    json_array_foreach(chat, i, item)
+    {
+        const char *name = json_string_value(json_object_get(item, "name"));
+        if (name && spry_view_is(SPRY_VIEW("default"), name)) {
+            chat = json_object_get(item, "template");
+            break;
+        }
+    }
+    return json_is_string(chat) ? (spry_view){json_string_value(chat), json_string_length(chat)} : (spry_view){"", 0};
+}
+
+static spry_status open_folder_template(spry_model *model, const char *folder, spry_error *error)
+{
+    json_t *json = NULL;
+    spry_buffer path, text;
+    spry_buffer_init(&path, 1 << 16);
+    spry_buffer_init(&text, SMALL_FILE_BYTES);
+    spry_status status = spry_path_join(&path, folder, "chat_template.jinja", error);
+    if (!status && spry_path_exists(path.data)) {
+        status = spry_file_read(&text, path.data, error);
+        if (!status)
+            status = spry_chat_template_create(&model->chat, spry_buffer_view(&text), error);
+    } else if (!status) {
+        status = read_json(&json, folder, "tokenizer_config.json", error);
+        if (!status)
+            status = spry_chat_template_create(&model->chat, template_of(json), error);
+    }
+    json_decref(json);
+    spry_buffer_deinit(&path);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+static bool has_file(const char *folder, const char *file)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, 1 << 16);
+    bool there = !spry_path_join(&path, folder, file, NULL) && spry_path_exists(path.data);
+    spry_buffer_deinit(&path);
+    return there;
+}
+
+static spry_status open_folder(spry_model *model, const char *folder, spry_error *error)
+{
+    json_t *config = NULL, *generation = NULL;
+    spry_status status = read_json(&config, folder, "config.json", error);
+    if (!status && !config)
+        status = spry_fail(error, SPRY_ERR_FILE, "%s: no config.json in this folder", folder);
+    if (!status)
+        status = read_json(&generation, folder, "generation_config.json", error);
+    if (!status)
+        status = spry_config_from_json(&model->config, config, folder, &model->arena, error);
+    if (!status)
+        status = spry_safetensors_open(&model->files, folder, error);
+    if (!status)
+        status = spry_weights_bind(&model->weights, &model->config, NULL, model->files, folder, &model->arena, error);
+    if (!status && (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")))
+        status = spry_tokenizer_open(&model->tokenizer, folder, error);
+    if (!status)
+        status = open_folder_template(model, folder, error);
+    add_ends(model, config);
+    add_ends(model, generation);
+    json_decref(config);
+    json_decref(generation);
+    return status;
+}
+
+static spry_status bind_gguf(spry_model *model, spry_error *error)
+{
+    spry_view text = {"", 0};
+    uint64_t id;
+    static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
+    spry_status status = spry_config_from_gguf(&model->config, model->gguf, &model->arena, error);
+    if (!status)
+        status =
+            spry_weights_bind(&model->weights, &model->config, model->gguf, NULL, model->name, &model->arena, error);
+    if (!status && spry_gguf_get_string(model->gguf, "tokenizer.ggml.model", &text))
+        status = spry_tokenizer_from_gguf(&model->tokenizer, model->gguf, error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < SPRY_COUNT(end_keys); i++)
+        if (spry_gguf_get_u64(model->gguf, end_keys[i], &id) && id <= INT32_MAX)
+            model->end_ids[model->n_end_ids++] = (int32_t)id;
+    text = (spry_view){"", 0};
+    spry_gguf_get_string(model->gguf, "tokenizer.chat_template", &text);
+    return spry_chat_template_create(&model->chat, text, error);
+}
+
+static spry_status model_create(spry_model **out, const char *name, spry_error *error)
+{
+    spry_model *model = calloc(1, sizeof *model);
+    if (!model)
+        return spry_fail_memory(error, "a model", sizeof *model);
+    spry_arena_init(&model->arena);
+    model->name = spry_arena_copy(&model->arena, spry_view_of(name));
+    if (!model->name) {
+        spry_model_close(model);
+        return spry_fail_memory(error, "a model's name", strlen(name));
+    }
+    *out = model;
+    return SPRY_OK;
+}
+
+spry_status spry_model_open(spry_model **out, const char *path, spry_error *error)
+{
+    spry_model *model = NULL;
+    *out = NULL;
+    spry_status status = model_create(&model, path, error);
+    if (status)
+        return status;
+    if (spry_path_is_folder(path)) {
+        status = open_folder(model, path, error);
+    } else {
+        status = spry_gguf_open(&model->gguf, path, error);
+        if (!status)
+            status = bind_gguf(model, error);
+    }
+    if (status)
+        spry_model_close(model);
+    else
+        *out = model;
+    return status;
+}
+
+spry_status spry_model_open_memory(spry_model **out, const void *data, size_t size, const char *name, spry_error *error)
+{
+    spry_model *model = NULL;
+    *out = NULL;
+    spry_status status = model_create(&model, name, error);
+    if (status)
+        return status;
+    status = spry_gguf_open_memory(&model->gguf, data, size, name, error);
+    if (!status)
+        status = bind_gguf(model, error);
+    if (status)
+        spry_model_close(model);
+    else
+        *out = model;
+    return status;
+}
+
+void spry_model_close(spry_model *model)
+{
+    if (!model)
+        return;
+    spry_chat_template_destroy(model->chat);
+    spry_tokenizer_destroy(model->tokenizer);
+    spry_safetensors_close(model->files);
+    spry_gguf_close(model->gguf);
+    spry_arena_deinit(&model->arena);
+    free(model);
+}
+
+bool spry_model_is_end(const spry_model *model, int32_t id)
+{
+    for (size_t i = 0; i < model->n_end_ids; i++)
+        if (model->end_ids[i] == id)
+            return true;
+    return model->tokenizer && spry_tokenizer_is_end(model->tokenizer, id);
+}
+
+spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
+{
+    const spry_config *c = &model->config;
+    return (spry_kv_shape){c->n_layers, c->n_kv_heads, c->head_dim, type};
+}

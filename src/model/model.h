@@ -1,0 +1,40 @@
+/* A model as it lies on disk: files kept mapped, config, weights, tokenizer, chat template. Immutable once open, so any
+ * number of passes may share it. */
+#ifndef SPRY_MODEL_MODEL_H
+#define SPRY_MODEL_MODEL_H
+
+#include "kv/kv_pool.h"
+#include "model/arch.h"
+#include "model/weights.h"
+#include "template/chat_template.h"
+#include "tokenizer/tokenizer.h"
+
+enum { SPRY_MAX_END_IDS = 16 };
+
+typedef struct spry_model {
+    char *name;      /* the path it was opened by */
+    spry_gguf *gguf; /* or */
+    spry_safetensors *files;
+    spry_config config;
+    spry_weights weights;
+    spry_tokenizer *tokenizer; /* NULL when the checkpoint has none */
+    spry_chat_template *chat;
+    int32_t end_ids[SPRY_MAX_END_IDS]; /* that the checkpoint names, beside the tokenizer's own */
+    size_t n_end_ids;
+    spry_arena arena;
+} spry_model;
+
+/* A .gguf file or a Hugging Face folder. */
+spry_status spry_model_open(spry_model **out, const char *path, spry_error *error);
+/* A GGUF file in memory that outlives the model. */
+spry_status spry_model_open_memory(spry_model **out, const void *data, size_t size, const char *name,
+                                   spry_error *error);
+void spry_model_close(spry_model *model);
+
+/* Whether a token ends an answer. */
+bool spry_model_is_end(const spry_model *model, int32_t id);
+
+/* Bytes of keys and values a token costs, for messages and estimates. */
+spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type);
+
+#endif

@@ -1,0 +1,222 @@
+/* Working memory and the step itself. */
+#include "model/pass.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "model/pass_state.h"
+#include "model/rope.h"
+#include "platform/memory.h"
+
+/* Carving: the same walk first counts bytes (base NULL), then hands out pointers. */
+typedef struct carver {
+    unsigned char *base;
+    size_t used;
+    bool overflow;
+} carver;
+
+static void *carve(carver *c, size_t rows, size_t width, size_t size)
+{
+    size_t bytes;
+    if (!spry_checked_mul(&bytes, rows, width) || !spry_checked_mul(&bytes, bytes, size) ||
+        !spry_checked_align(&bytes, bytes, 64) || !spry_checked_add(&bytes, bytes, c->used)) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *out = c->base ? c->base + c->used : NULL;
+    c->used = bytes;
+    return out;
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void carve_angles(carver *c, spry_angles *angles, size_t rows, size_t n_pairs)
+{
+    angles->frequencies = carve(c, 1, n_pairs, sizeof(float));
+    angles->cosine = carve(c, rows, n_pairs, sizeof(float));
+    angles->sine = carve(c, rows, n_pairs, sizeof(float));
+}
+
+static void carve_all(spry_pass *p, carver *c)
+{
+    const spry_config *f = p->config;
+    size_t rows = p->limits.max_rows, n_q = (size_t)f->n_heads * f->head_dim;
+    size_t n_kv = (size_t)f->n_kv_heads * f->head_dim;
+    size_t ff = larger(f->n_ff, larger(f->n_expert_ff, f->n_shared_ff));
+    size_t moe_rows = f->n_experts ? rows : 0;
+    p->tokens = carve(c, rows, 1, sizeof *p->tokens);
+    p->positions = carve(c, rows, 1, sizeof *p->positions);
+    p->slots = carve(c, rows, 1, sizeof *p->slots);
+    p->x = carve(c, rows, f->n_embd, sizeof(float));
+    p->h = carve(c, rows, f->n_embd, sizeof(float));
+    p->y = carve(c, rows, f->n_embd, sizeof(float));
+    p->q = carve(c, rows, n_q, sizeof(float));
+    p->attn = carve(c, rows, n_q, sizeof(float));
+    p->k = carve(c, rows, n_kv, sizeof(float));
+    p->v = carve(c, rows, n_kv, sizeof(float));
+    p->gate = carve(c, rows, ff, sizeof(float));
+    p->up = carve(c, rows, ff, sizeof(float));
+    p->act = carve(c, rows, larger(f->n_embd, larger(ff, n_q)), sizeof(float));
+    p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
+    p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
+    p->chosen_weight = carve(c, moe_rows, f->n_experts_used, sizeof(float));
+    p->expert_rows = carve(c, moe_rows, 1, sizeof *p->expert_rows);
+    p->expert_weight = carve(c, moe_rows, 1, sizeof(float));
+    p->expert_in = carve(c, moe_rows, f->n_embd, sizeof(float));
+    p->expert_out = carve(c, moe_rows, f->n_embd, sizeof(float));
+    carve_angles(c, &p->full, rows, f->rope_dim / 2);
+    carve_angles(c, &p->sliding, rows, f->rope_dim / 2);
+    p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
+    p->last = carve(c, p->limits.max_logits, f->n_embd, sizeof(float));
+}
+
+bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits)
+{
+    spry_pass sizes = {.config = config, .limits = *limits};
+    carver counting = {0};
+    carve_all(&sizes, &counting);
+    *bytes = counting.used;
+    return !counting.overflow;
+}
+
+spry_status spry_pass_create(spry_pass **out, const spry_config *config, const spry_weights *weights,
+                             spry_kv_pool *pool, const spry_ops *ops, spry_threads *threads,
+                             const spry_pass_limits *limits, spry_error *error)
+{
+    *out = NULL;
+    size_t bytes;
+    if (!spry_pass_bytes(&bytes, config, limits))
+        return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
+    spry_pass *p = calloc(1, sizeof *p);
+    unsigned char *memory = spry_memory_map(bytes);
+    if (!p || !memory) {
+        free(p);
+        if (memory)
+            spry_memory_unmap(memory, bytes);
+        return spry_fail_memory(error, "a step's working memory", bytes);
+    }
+    *p = (spry_pass){.config = config,
+                     .weights = weights,
+                     .pool = pool,
+                     .ops = ops,
+                     .threads = threads,
+                     .limits = *limits,
+                     .memory = memory,
+                     .memory_bytes = bytes};
+    carver carving = {.base = memory};
+    carve_all(p, &carving);
+    p->full.magnitude = spry_rope_frequencies(p->full.frequencies, &config->rope, config->rope_dim, limits->session);
+    p->sliding.magnitude =
+        spry_rope_frequencies(p->sliding.frequencies, &config->rope_sliding, config->rope_dim, limits->session);
+    *out = p;
+    return SPRY_OK;
+}
+
+void spry_pass_destroy(spry_pass *pass)
+{
+    if (!pass)
+        return;
+    spry_memory_unmap(pass->memory, pass->memory_bytes);
+    free(pass);
+}
+
+static spry_status check_step(const spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
+{
+    size_t rows = 0, wanted = 0;
+    for (size_t s = 0; s < n_segments; s++) {
+        const spry_segment *g = &segments[s];
+        if ((size_t)g->first_position + g->n_rows > g->table->n_tokens)
+            return spry_fail(error, SPRY_ERR_CONTEXT, "a step reaches position %zu of a sequence of %zu tokens",
+                             (size_t)g->first_position + g->n_rows, g->table->n_tokens);
+        for (uint32_t i = 0; i < g->n_rows; i++)
+            if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= p->config->n_vocab)
+                return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
+                                 p->config->n_vocab);
+        rows += g->n_rows;
+        wanted += g->want == SPRY_WANT_ALL ? g->n_rows : g->want == SPRY_WANT_LAST && g->n_rows ? 1 : 0;
+    }
+    if (rows > p->limits.max_rows || wanted > p->limits.max_logits)
+        return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",
+                         rows, wanted, p->limits.max_rows, p->limits.max_logits);
+    return SPRY_OK;
+}
+
+/* Lays the segments out as rows: token, position, and where its keys and values go. */
+static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segments)
+{
+    size_t row = 0;
+    for (size_t s = 0; s < n_segments; s++) {
+        const spry_segment *g = &segments[s];
+        for (uint32_t i = 0; i < g->n_rows; i++, row++) {
+            uint32_t position = g->first_position + i;
+            const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
+            p->tokens[row] = g->tokens[i];
+            p->positions[row] = position;
+            p->slots[row] = spry_kv_page(p->pool, entry->page) + (position - entry->start) * p->pool->token_bytes;
+        }
+    }
+    p->segments = segments;
+    p->n_segments = n_segments;
+    p->n_rows = row;
+}
+
+static void embed(spry_pass *p)
+{
+    const spry_config *c = p->config;
+    const spry_weight *w = &p->weights->embedding;
+    size_t n_pairs = c->rope_dim / 2;
+    for (size_t row = 0; row < p->n_rows; row++) {
+        float *x = p->x + row * c->n_embd;
+        p->ops->decode[w->type](x, w->data + (size_t)p->tokens[row] * w->row_bytes, c->n_embd);
+        if (c->arch->scaled_embedding)
+            p->ops->scale(x, sqrtf((float)c->n_embd), c->n_embd);
+        spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,
+                         p->full.magnitude, n_pairs, p->positions[row]);
+        if (c->window)
+            spry_rope_angles(p->sliding.cosine + row * n_pairs, p->sliding.sine + row * n_pairs, p->sliding.frequencies,
+                             p->sliding.magnitude, n_pairs, p->positions[row]);
+    }
+}
+
+/* Gathers the rows whose logits are wanted, then norm and output matrix. */
+static void unembed(spry_pass *p)
+{
+    const spry_config *c = p->config;
+    size_t row = 0, wanted = 0;
+    for (size_t s = 0; s < p->n_segments; s++) {
+        const spry_segment *g = &p->segments[s];
+        size_t skip = g->want == SPRY_WANT_ALL ? 0 : g->want == SPRY_WANT_LAST && g->n_rows ? g->n_rows - 1 : g->n_rows;
+        for (size_t i = skip; i < g->n_rows; i++, wanted++)
+            memcpy(p->last + wanted * c->n_embd, p->x + (row + i) * c->n_embd, c->n_embd * sizeof(float));
+        row += g->n_rows;
+    }
+    if (!wanted)
+        return;
+    spry_pass_norm(p, p->last, p->last, p->weights->output_norm, wanted, c->n_embd);
+    spry_pass_linear(p, p->logits, c->n_vocab, &p->weights->output, p->last, wanted);
+    if (c->final_softcap > 0)
+        p->ops->softcap(p->logits, c->final_softcap, wanted * c->n_vocab);
+}
+
+spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
+{
+    spry_status status = check_step(p, segments, n_segments, error);
+    if (status)
+        return status;
+    lay_out(p, segments, n_segments);
+    embed(p);
+    for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
+        spry_pass_block(p, layer);
+    unembed(p);
+    return SPRY_OK;
+}
+
+const float *spry_pass_logits(const spry_pass *pass, size_t index)
+{
+    return pass->logits + index * pass->config->n_vocab;
+}

@@ -1,0 +1,67 @@
+/* What the files of the forward pass share. Row-major buffers, one row a token of the step. */
+#ifndef SPRY_MODEL_PASS_STATE_H
+#define SPRY_MODEL_PASS_STATE_H
+
+#include "model/arch.h"
+#include "model/pass.h"
+
+/* Angles of every row for one kind of rope. */
+typedef struct spry_angles {
+    float *frequencies; /* [rope_dim / 2] */
+    float magnitude;
+    float *cosine, *sine; /* [max_rows, rope_dim / 2] */
+} spry_angles;
+
+struct spry_pass {
+    const spry_config *config;
+    const spry_weights *weights;
+    spry_kv_pool *pool;
+    const spry_ops *ops;
+    spry_threads *threads;
+    spry_pass_limits limits;
+    unsigned char *memory; /* everything below */
+    size_t memory_bytes;
+
+    /* the step */
+    const spry_segment *segments;
+    size_t n_segments, n_rows;
+    int32_t *tokens;       /* [max_rows] */
+    uint32_t *positions;   /* [max_rows] */
+    unsigned char **slots; /* [max_rows]: the row's page, moved on to its token */
+
+    float *x;                      /* [max_rows, n_embd]: the residual stream */
+    float *h;                      /* [max_rows, n_embd]: normalised input of a part */
+    float *y;                      /* [max_rows, n_embd]: output of a part */
+    float *q, *attn;               /* [max_rows, n_heads * head_dim] */
+    float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
+    float *gate, *up;              /* [max_rows, widest feed-forward] */
+    unsigned char *act;            /* [max_rows, widest input]: activations in a kernel's type */
+    float *router;                 /* [max_rows, n_experts] */
+    uint32_t *chosen;              /* [max_rows, n_experts_used], ascending */
+    float *chosen_weight;          /* [max_rows, n_experts_used] */
+    uint32_t *expert_rows;         /* [max_rows]: rows of the expert at hand */
+    float *expert_weight;          /* [max_rows] */
+    float *expert_in, *expert_out; /* [max_rows, n_embd] */
+    spry_angles full, sliding;
+    float *logits; /* [max_logits, n_vocab] */
+    float *last;   /* [max_logits, n_embd]: rows whose logits are wanted */
+};
+
+/* out[n_rows, out_stride] = w * in[n_rows, w->n_in] + bias, split over outputs. */
+void spry_pass_linear(spry_pass *pass, float *out, size_t out_stride, const spry_weight *w, const float *in,
+                      size_t n_rows);
+
+/* out = norm(in) * weight for n_rows rows of n values. */
+void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, size_t n_rows, size_t n);
+
+/* y = feed-forward(h) of a layer that has experts. */
+void spry_pass_experts(spry_pass *pass, const spry_layer *layer);
+
+/* out = down(activation(gate(in)) * up(in)). */
+void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
+                     const spry_weight *down, const float *in, size_t n_rows);
+
+/* One layer: x += attention(norm(x)); x += feed-forward(norm(x)). */
+void spry_pass_block(spry_pass *pass, uint32_t layer);
+
+#endif

@@ -1,0 +1,345 @@
+/* Binding: every tensor is looked up by name, and its type, shape and alignment are checked before anything points at
+ * it. */
+#include "model/weights.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "base/checked.h"
+#include "kernels/ops.h"
+#include "model/arch.h"
+#include "model/tensor_names.h"
+
+typedef struct binder {
+    spry_weights *out;
+    spry_config *config;
+    const spry_gguf *gguf;
+    const spry_safetensors *files;
+    const char *name;   /* of the file, for messages */
+    const char *prefix; /* of Hugging Face names: "model." or what a larger model puts before it */
+    const spry_ops *ops;
+    spry_arena *arena;
+    spry_error *error;
+} binder;
+
+enum { OPTIONAL = false, REQUIRED = true };
+
+static const spry_tensor *find(const binder *b, const char *name)
+{
+    return b->gguf ? spry_gguf_find_tensor(b->gguf, spry_view_of(name))
+                   : spry_safetensors_find(b->files, spry_view_of(name));
+}
+
+/* A layer's tensor by its GGUF name; `expert` counts only where Hugging Face stores experts apart. Leaves the last name
+ * tried in `name`. */
+static const spry_tensor *find_in_layer(const binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
+                                        const char *gguf_name, uint32_t expert, const char *suffix)
+{
+    if (b->gguf) {
+        snprintf(name, SPRY_TENSOR_NAME_MAX, "blk.%u.%s.%s", layer, gguf_name, suffix);
+        return find(b, name);
+    }
+    const char *aliases[SPRY_TENSOR_ALIASES];
+    spry_tensor_hf_names(aliases, b->config->arch, gguf_name);
+    for (size_t i = SPRY_TENSOR_ALIASES; i-- > 0;) {
+        if (!aliases[i])
+            continue;
+        const char *number = strstr(aliases[i], "%u");
+        if (number)
+            snprintf(name, SPRY_TENSOR_NAME_MAX, "%slayers.%u.%.*s%u%s.%s", b->prefix, layer,
+                     (int)(number - aliases[i]), aliases[i], expert, number + 2, suffix);
+        else
+            snprintf(name, SPRY_TENSOR_NAME_MAX, "%slayers.%u.%s.%s", b->prefix, layer, aliases[i], suffix);
+        const spry_tensor *tensor = find(b, name);
+        if (tensor)
+            return tensor;
+    }
+    return NULL;
+}
+
+static spry_status missing(const binder *b, const char *name)
+{
+    return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' is missing", b->name, name);
+}
+
+static spry_status wrong_shape(const binder *b, const spry_tensor *t, size_t n_out, size_t n_in)
+{
+    return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has shape [%zu, %zu, %zu, %zu], expected [%zu, %zu]",
+                     b->name, SPRY_VIEW_ARG(t->name), t->dims[0], t->dims[1], t->dims[2], t->dims[3], n_out, n_in);
+}
+
+/* A vector as floats, plus `add` on each. */
+static spry_status bind_vector(const binder *b, const float **out, const spry_tensor *t, size_t n, float add)
+{
+    size_t count = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
+    if (count != n)
+        return wrong_shape(b, t, n, 1);
+    float *values = spry_arena_alloc(b->arena, n, sizeof *values);
+    void *aligned = spry_arena_alloc(b->arena, t->bytes, 1);
+    if (!values || !aligned)
+        return spry_fail_memory(b->error, "a vector", n * sizeof *values);
+    memcpy(aligned, t->data, t->bytes);
+    b->ops->decode[t->type](values, aligned, n);
+    for (size_t i = 0; i < n; i++)
+        values[i] += add;
+    b->out->parameters += n;
+    b->out->bytes += t->bytes;
+    *out = values;
+    return SPRY_OK;
+}
+
+static size_t alignment_of(spry_dtype type)
+{
+    return type == SPRY_F32 ? 4 : type == SPRY_MXFP4 ? 1 : 2;
+}
+
+/* A matrix, or the `part`-th of equal slices of a stacked one. */
+static spry_status bind_slice(const binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in,
+                              size_t part)
+{
+    size_t row_bytes, bytes;
+    if (!spry_dtype_size(&row_bytes, t->type, n_in))
+        return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has rows of %zu, not whole blocks of %s",
+                         b->name, SPRY_VIEW_ARG(t->name), n_in, spry_dtype_name(t->type));
+    if (!spry_checked_mul(&bytes, row_bytes, n_out) || bytes > t->bytes || part * bytes > t->bytes - bytes)
+        return wrong_shape(b, t, n_out, n_in);
+    const unsigned char *data = t->data + part * bytes;
+    if ((uintptr_t)data % alignment_of(t->type)) {
+        void *copy = spry_arena_alloc(b->arena, bytes, 1);
+        if (!copy)
+            return spry_fail_memory(b->error, "an unaligned tensor", bytes);
+        data = memcpy(copy, data, bytes);
+        b->out->copied_bytes += bytes;
+    }
+    b->out->parameters += n_out * n_in;
+    b->out->bytes += bytes;
+    *out = (spry_weight){.data = data, .type = t->type, .n_out = n_out, .n_in = n_in, .row_bytes = row_bytes};
+    return SPRY_OK;
+}
+
+static spry_status bind_matrix(const binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
+{
+    /* A [n] vector may stand for [1, n]: Qwen2-MoE's shared gate in GGUF. */
+    bool row = n_out == 1 && t->n_dims == 1 && t->dims[0] == n_in;
+    if (!row && (t->dims[0] != n_out || t->dims[1] != n_in || t->dims[2] != 1 || t->dims[3] != 1))
+        return wrong_shape(b, t, n_out, n_in);
+    return bind_slice(b, out, t, n_out, n_in, 0);
+}
+
+static spry_status layer_norm(const binder *b, const float **out, uint32_t layer, const char *gguf_name, size_t n,
+                              bool required)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    if (!t)
+        return required ? missing(b, name) : SPRY_OK;
+    return bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
+}
+
+static spry_status layer_linear(const binder *b, spry_weight *out, uint32_t layer, const char *gguf_name, size_t n_out,
+                                size_t n_in, bool required)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    if (!t)
+        return required ? missing(b, name) : SPRY_OK;
+    spry_status status = bind_matrix(b, out, t, n_out, n_in);
+    t = status ? NULL : find_in_layer(b, name, layer, gguf_name, 0, "bias");
+    return t ? bind_vector(b, &out->bias, t, n_out, 0) : status;
+}
+
+/* Rows [begin, begin + count) of a matrix. */
+static spry_weight rows_of(const spry_weight *whole, size_t begin, size_t count)
+{
+    spry_weight part = *whole;
+    part.data += begin * whole->row_bytes;
+    part.n_out = count;
+    if (part.bias)
+        part.bias += begin;
+    return part;
+}
+
+static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    spry_status status;
+    if (c->arch->fused) {
+        spry_weight all = {0};
+        if ((status = layer_linear(b, &all, i, "attn_qkv", n_q + 2 * n_kv, c->n_embd, REQUIRED)))
+            return status;
+        l->q = rows_of(&all, 0, n_q);
+        l->k = rows_of(&all, n_q, n_kv);
+        l->v = rows_of(&all, n_q + n_kv, n_kv);
+    } else if ((status = layer_linear(b, &l->q, i, "attn_q", n_q, c->n_embd, REQUIRED)) ||
+               (status = layer_linear(b, &l->k, i, "attn_k", n_kv, c->n_embd, REQUIRED)) ||
+               (status = layer_linear(b, &l->v, i, "attn_v", n_kv, c->n_embd, REQUIRED))) {
+        return status;
+    }
+    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", c->head_dim, OPTIONAL)) ||
+        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", c->head_dim, OPTIONAL)))
+        return status;
+    return layer_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
+}
+
+/* All experts of one kind: a stacked tensor in GGUF, one tensor each in Hugging Face files. */
+static spry_status bind_experts(const binder *b, spry_weight **out, uint32_t layer, const char *gguf_name, size_t n_out,
+                                size_t n_in)
+{
+    uint32_t n = b->config->n_experts;
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    *out = spry_arena_alloc(b->arena, n, sizeof **out);
+    if (!*out)
+        return spry_fail_memory(b->error, "experts", n * sizeof **out);
+    for (uint32_t e = 0; e < n; e++) {
+        const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, e, "weight");
+        if (!t)
+            return missing(b, name);
+        spry_status status;
+        if (!b->gguf)
+            status = bind_matrix(b, &(*out)[e], t, n_out, n_in);
+        else if (t->dims[0] != n || t->dims[1] != n_out || t->dims[2] != n_in)
+            status = wrong_shape(b, t, n_out, n_in);
+        else
+            status = bind_slice(b, &(*out)[e], t, n_out, n_in, e);
+        if (status)
+            return status;
+    }
+    return SPRY_OK;
+}
+
+static spry_status bind_moe(const binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    size_t ff = c->n_expert_ff, shared = c->n_shared_ff;
+    spry_status status;
+    if ((status = bind_experts(b, &l->expert_gate, i, "ffn_gate_exps", ff, c->n_embd)) ||
+        (status = bind_experts(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd)) ||
+        (status = bind_experts(b, &l->expert_down, i, "ffn_down_exps", c->n_embd, ff)))
+        return status;
+    if ((status = layer_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, OPTIONAL)) ||
+        !l->shared_router.data)
+        return status;
+    if ((status = layer_linear(b, &l->shared_gate, i, "ffn_gate_shexp", shared, c->n_embd, REQUIRED)) ||
+        (status = layer_linear(b, &l->shared_up, i, "ffn_up_shexp", shared, c->n_embd, REQUIRED)))
+        return status;
+    return layer_linear(b, &l->shared_down, i, "ffn_down_shexp", c->n_embd, shared, REQUIRED);
+}
+
+static spry_status bind_feed_forward(const binder *b, spry_layer *l, uint32_t i)
+{
+    const spry_config *c = b->config;
+    size_t ff = c->n_ff;
+    spry_status status = SPRY_OK;
+    if (c->n_experts && (status = layer_linear(b, &l->router, i, "ffn_gate_inp", c->n_experts, c->n_embd, OPTIONAL)))
+        return status;
+    if (l->router.data) /* a layer without a router is dense */
+        return bind_moe(b, l, i);
+    if (c->arch->fused) {
+        spry_weight both = {0};
+        if ((status = layer_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
+            return status;
+        l->gate = rows_of(&both, 0, ff);
+        l->up = rows_of(&both, ff, ff);
+    } else if ((status = layer_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED)) ||
+               (status = layer_linear(b, &l->up, i, "ffn_up", ff, c->n_embd, REQUIRED))) {
+        return status;
+    }
+    return layer_linear(b, &l->down, i, "ffn_down", c->n_embd, ff, REQUIRED);
+}
+
+static spry_status bind_layer(const binder *b, spry_layer *l, uint32_t i)
+{
+    size_t n = b->config->n_embd;
+    bool post = b->config->arch->sandwich_norms;
+    spry_status status;
+    if ((status = layer_norm(b, &l->attn_norm, i, "attn_norm", n, REQUIRED)) ||
+        (status = layer_norm(b, &l->ffn_norm, i, "ffn_norm", n, REQUIRED)) ||
+        (status = layer_norm(b, &l->attn_post_norm, i, "post_attention_norm", n, post)) ||
+        (status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, post)) || (status = bind_attention(b, l, i)))
+        return status;
+    return bind_feed_forward(b, l, i);
+}
+
+/* GGUF keeps llama3's bent frequencies and long rope's lists as tensors. */
+static spry_status bind_rope_factors(const binder *b)
+{
+    static const struct {
+        const char *name;
+        size_t offset;
+    } tensors[] = {{"rope_freqs.weight", offsetof(spry_rope, factors)},
+                   {"rope_factors_short.weight", offsetof(spry_rope, factors)},
+                   {"rope_factors_long.weight", offsetof(spry_rope, long_factors)}};
+    size_t n_pairs = b->config->rope_dim / 2;
+    for (size_t i = 0; b->gguf && i < SPRY_COUNT(tensors); i++) {
+        const spry_tensor *t = find(b, tensors[i].name);
+        const float *factors = NULL;
+        if (!t)
+            continue;
+        spry_status status = bind_vector(b, &factors, t, n_pairs, 0);
+        if (status)
+            return status;
+        for (size_t j = 0; j < n_pairs; j++)
+            if (!(factors[j] > 0))
+                return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' holds %g", b->name, tensors[i].name,
+                                 (double)factors[j]);
+        *(const float **)(void *)((char *)&b->config->rope + tensors[i].offset) = factors;
+        if (b->config->arch != &spry_arch_gemma3)
+            *(const float **)(void *)((char *)&b->config->rope_sliding + tensors[i].offset) = factors;
+    }
+    return SPRY_OK;
+}
+
+static spry_status bind_ends(binder *b)
+{
+    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
+    spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
+    const spry_tensor *t = b->gguf ? find(b, name) : NULL;
+    for (size_t i = 0; !b->gguf && !t && i < SPRY_COUNT(prefixes); i++) {
+        b->prefix = prefixes[i];
+        snprintf(name, sizeof name, "%sembed_tokens.weight", b->prefix);
+        t = find(b, name);
+    }
+    if (!t)
+        return missing(b, b->gguf ? name : "model.embed_tokens.weight");
+    if (t->dims[0] > INT32_MAX)
+        return wrong_shape(b, t, INT32_MAX, c->n_embd);
+    c->n_vocab = (uint32_t)t->dims[0];
+    spry_status status = bind_matrix(b, &b->out->embedding, t, c->n_vocab, c->n_embd);
+    if (status)
+        return status;
+    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.weight" : "norm.weight");
+    t = find(b, name);
+    if (!t)
+        return missing(b, name);
+    status = bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
+    if (status)
+        return status;
+    t = b->gguf ? find(b, "output.weight") : c->tied ? NULL : find(b, "lm_head.weight");
+    c->tied = !t;
+    if (t)
+        return bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
+    b->out->output = b->out->embedding;
+    return SPRY_OK;
+}
+
+spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,
+                              const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error)
+{
+    *weights = (spry_weights){0};
+    binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
+    spry_status status = spry_ops_get(&b.ops, "ref", error);
+    if (!status)
+        status = bind_ends(&b);
+    if (!status)
+        status = bind_rope_factors(&b);
+    if (status)
+        return status;
+    weights->layers = spry_arena_alloc(arena, config->n_layers, sizeof *weights->layers);
+    if (!weights->layers)
+        return spry_fail_memory(error, "the layers", config->n_layers * sizeof *weights->layers);
+    for (uint32_t i = 0; !status && i < config->n_layers; i++)
+        status = bind_layer(&b, &weights->layers[i], i);
+    return status;
+}

@@ -1,0 +1,43 @@
+/* A model's tensors under the names the forward pass uses, wherever they came from. Matrices stay in the mapping (or,
+ * when a file holds them unaligned, in a copy that is counted); vectors are turned into floats once. */
+#ifndef SPRY_MODEL_WEIGHTS_H
+#define SPRY_MODEL_WEIGHTS_H
+
+#include "base/arena.h"
+#include "formats/safetensors.h"
+#include "model/config.h"
+
+/* out = weight * in + bias. Not there: data is NULL. */
+typedef struct spry_weight {
+    const unsigned char *data; /* [n_out, n_in] */
+    spry_dtype type;
+    size_t n_out, n_in, row_bytes;
+    const float *bias; /* [n_out] or NULL */
+} spry_weight;
+
+typedef struct spry_layer {
+    const float *attn_norm, *ffn_norm;           /* [n_embd] */
+    const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */
+    const float *q_norm, *k_norm;                /* [head_dim] or NULL */
+    spry_weight q, k, v, o;
+    spry_weight gate, up, down;                         /* dense feed-forward; absent when there are experts */
+    spry_weight router;                                 /* [n_experts, n_embd]; absent when dense */
+    spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */
+    spry_weight shared_gate, shared_up, shared_down, shared_router; /* Qwen2-MoE's shared expert, or absent */
+} spry_layer;
+
+typedef struct spry_weights {
+    spry_weight embedding; /* [n_vocab, n_embd] */
+    spry_weight output;    /* the same as embedding when tied */
+    const float *output_norm;
+    spry_layer *layers;
+    size_t parameters;
+    size_t bytes;        /* of all tensors in use */
+    size_t copied_bytes; /* of those that could not stay in the mapping */
+} spry_weights;
+
+/* Exactly one of gguf and files is given. Sets config->n_vocab and the rope factors that GGUF keeps as tensors. */
+spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,
+                              const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error);
+
+#endif
