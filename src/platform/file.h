@@ -14,23 +14,31 @@ typedef struct spry_mapping {
     size_t size;
 } spry_mapping;
 
-/* Maps a regular file for reading. An empty file maps to size 0. */
+/* Maps a regular file for reading; anything else (a folder, a pipe, a device) is refused. An empty file maps to size 0.
+ * Closing a closed mapping does nothing. */
 spry_status spry_mapping_open(spry_mapping *mapping, const char *path, spry_error *error);
 void spry_mapping_close(spry_mapping *mapping);
 
-/* Appends a whole file to `out`; a file larger than the buffer's maximum is refused with both numbers. */
+/* Appends a whole file or pipe to `out`; a file larger than the buffer's maximum is refused with both numbers. On
+ * failure `out` keeps what it had. */
 spry_status spry_file_read(spry_buffer *out, const char *path, spry_error *error);
 
 bool spry_path_is_folder(const char *path);
 bool spry_path_exists(const char *path);
 
-/* "folder/name" into `out`. */
+/* Calls `visit` for every name in the folder, in the system's order, leaving out those that start with a dot. */
+typedef void (*spry_folder_visit)(void *context, const char *name);
+spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *context, spry_error *error);
+
+/* "folder/name" replaces what is in `out`. */
 spry_status spry_path_join(spry_buffer *out, const char *folder, const char *name, spry_error *error);
 
-/* The user's folder for `kind` ("models", "history"), made of XDG_DATA_HOME or HOME; empty when neither is set. */
+/* The user's folder for `kind` ("models", "history"), made of XDG_DATA_HOME or HOME; empty when neither is set.
+ * Replaces what is in `out`. */
 void spry_path_user_data(spry_buffer *out, const char *kind);
 
-/* Writing: a temporary file beside the target, renamed on commit, removed on abandon. */
+/* Writing: a temporary file beside the target, renamed on commit, removed on abandon. A target that exists must be a
+ * regular file. */
 typedef struct spry_file_writer {
     FILE *file;
     char *path, *temporary;
@@ -40,6 +48,7 @@ spry_status spry_file_writer_open(spry_file_writer *writer, const char *path, sp
 spry_status spry_file_writer_write(spry_file_writer *writer, const void *data, size_t size, spry_error *error);
 /* Flushes, syncs and renames. The writer is closed whatever happens. */
 spry_status spry_file_writer_commit(spry_file_writer *writer, spry_error *error);
+/* Does nothing when the writer is closed. */
 void spry_file_writer_abandon(spry_file_writer *writer);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* NULL when the system refuses. */
+/* NULL when the system refuses or `bytes` is 0. */
 void *spry_memory_map(size_t bytes);
 void spry_memory_unmap(void *memory, size_t bytes);
 

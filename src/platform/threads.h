@@ -11,7 +11,7 @@ typedef struct spry_threads spry_threads;
 
 typedef void (*spry_threads_fn)(void *context, size_t worker, size_t n_workers);
 
-/* `count` workers, the caller's own thread being one of them; 0 means what spry_threads_usable says. */
+/* `count` workers (at most 1,024), the caller's own thread being one of them; 0 means what spry_threads_usable says. */
 spry_status spry_threads_create(spry_threads **out, size_t count, spry_error *error);
 void spry_threads_destroy(spry_threads *threads);
 size_t spry_threads_count(const spry_threads *threads);

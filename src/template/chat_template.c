@@ -5,7 +5,10 @@
 
 struct spry_chat_template {
     bool own;
+    spry_buffer source;
 };
+
+enum { MAX_SOURCE_BYTES = 1 << 20 };
 
 void spry_chat_text_init(spry_chat_text *text, size_t max)
 {
@@ -32,13 +35,27 @@ spry_status spry_chat_template_create(spry_chat_template **out, spry_view source
     *out = calloc(1, sizeof **out);
     if (!*out)
         return spry_fail_memory(error, "a chat template", sizeof **out);
+    spry_buffer_init(&(*out)->source, MAX_SOURCE_BYTES);
+    if (!spry_buffer_append(&(*out)->source, source.data, source.size)) {
+        spry_chat_template_destroy(*out);
+        *out = NULL;
+        return spry_fail(error, SPRY_ERR_FORMAT, "a chat template of %zu bytes is too long (at most %d)", source.size,
+                         MAX_SOURCE_BYTES);
+    }
     (*out)->own = contains(source, SPRY_VIEW("<|im_start|>")) && contains(source, SPRY_VIEW("<|im_end|>"));
     return SPRY_OK;
 }
 
 void spry_chat_template_destroy(spry_chat_template *chat)
 {
+    if (chat)
+        spry_buffer_deinit(&chat->source);
     free(chat);
+}
+
+spry_view spry_chat_template_source(const spry_chat_template *chat)
+{
+    return spry_buffer_view(&chat->source);
 }
 
 bool spry_chat_template_is_own(const spry_chat_template *chat)

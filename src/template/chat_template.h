@@ -20,6 +20,9 @@ typedef struct spry_chat_template spry_chat_template;
 spry_status spry_chat_template_create(spry_chat_template **out, spry_view source, spry_error *error);
 void spry_chat_template_destroy(spry_chat_template *chat);
 
+/* The model's own template as it was given; empty when it had none. */
+spry_view spry_chat_template_source(const spry_chat_template *chat);
+
 /* Whether the template is the model's own; if not, ChatML stands in for it and people should be told. */
 bool spry_chat_template_is_own(const spry_chat_template *chat);
 

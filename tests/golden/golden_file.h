@@ -1,4 +1,5 @@
-/* golden.json and golden.f32 of a model folder: prompts, ids, logits and greedy continuations as transformers gives them. */
+/* golden.json and golden.f32 of a model folder: prompts, ids, logits and greedy continuations as transformers gives
+ * them. */
 #ifndef TESTS_GOLDEN_FILE_H
 #define TESTS_GOLDEN_FILE_H
 

@@ -1,0 +1,50 @@
+# The short way to everything; CMakeLists.txt does the work.
+#
+#   make                         build the program
+#   make run PROMPT="..."        install what is missing, build, and tell a tale
+#   make test                    install what is missing, build, check the rules, run every test
+#   make test SAN=address        the same with AddressSanitizer and UBSan
+#   make CC=clang                with another compiler
+#   make install PREFIX=/usr/local, make format, make clean
+#
+# Each compiler and sanitizer has a build folder of its own: build, build-clang, build-address, build-clang-address.
+SAN      :=
+PREFIX   := /usr/local
+PROMPT   := Tell me a story about a brave little fox.
+compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
+BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
+export PROMPT
+
+.PHONY: all everything run test setup install format clean
+all: $(BUILD)/configured
+	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
+
+everything: $(BUILD)/configured
+	@cmake --build $(BUILD) --parallel $$(nproc)
+
+$(BUILD)/configured:
+	@cmake --log-level=NOTICE -S . -B $(BUILD) $$(command -v ninja >/dev/null && echo -G Ninja) \
+	       $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN)
+	@touch $@
+
+run: setup
+	@$(MAKE) --no-print-directory all
+	@$(BUILD)/spry run -p "$$PROMPT"
+
+test: setup
+	@$(MAKE) --no-print-directory everything
+	@scripts/test $(BUILD)
+
+setup:
+	@scripts/setup
+
+install: all
+	install -D -m 755 $(BUILD)/spry $(DESTDIR)$(PREFIX)/bin/spry
+	install -D -m 644 $(BUILD)/libspry.a $(DESTDIR)$(PREFIX)/lib/libspry.a
+	install -D -m 644 include/spry.h $(DESTDIR)$(PREFIX)/include/spry.h
+
+format:
+	clang-format -i $$(find include src apps tests -name '*.[ch]')
+
+clean:
+	rm -rf build build-*

@@ -1,0 +1,157 @@
+/* The keys of a GGUF file, from a config. A GGUF source keeps its own. */
+#include <math.h>
+#include <stdio.h>
+
+#include "model/export_plan.h"
+
+/* llama.cpp's general.file_type for a file mostly of a type. */
+static uint32_t file_type(spry_dtype type)
+{
+    static const struct {
+        spry_dtype type;
+        uint32_t id;
+    } ids[] = {{SPRY_F32, 0},  {SPRY_F16, 1},  {SPRY_Q4_0, 2}, {SPRY_Q4_1, 3},
+               {SPRY_Q8_0, 7}, {SPRY_Q5_0, 8}, {SPRY_Q5_1, 9}, {SPRY_BF16, 32}};
+    for (size_t i = 0; i < SPRY_COUNT(ids); i++)
+        if (ids[i].type == type)
+            return ids[i].id;
+    return 0;
+}
+
+typedef struct keys {
+    spry_gguf_writer *writer;
+    const char *arch;
+    char key[128];
+} keys;
+
+static const char *below(keys *k, const char *suffix)
+{
+    snprintf(k->key, sizeof k->key, "%s.%s", k->arch, suffix);
+    return k->key;
+}
+
+/* Numbers that are 0 when they do not apply are left out. */
+static void whole(keys *k, const char *suffix, uint32_t value)
+{
+    if (value)
+        spry_gguf_writer_u32(k->writer, below(k, suffix), value);
+}
+
+static void real(keys *k, const char *suffix, float value)
+{
+    if (value > 0)
+        spry_gguf_writer_f32(k->writer, below(k, suffix), value);
+}
+
+static void write_rope(keys *k, const spry_config *c)
+{
+    static const char *const kinds[] = {
+        [SPRY_ROPE_LINEAR] = "linear", [SPRY_ROPE_YARN] = "yarn", [SPRY_ROPE_LONG] = "longrope"};
+    const spry_rope *rope = &c->rope;
+    real(k, "rope.freq_base", rope->theta);
+    whole(k, "rope.dimension_count", c->rope_dim);
+    if (c->arch == &spry_arch_gemma3)
+        real(k, "rope.freq_base_swa", c->rope_sliding.theta);
+    if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_LLAMA3)
+        return;
+    spry_gguf_writer_string(k->writer, below(k, "rope.scaling.type"), spry_view_of(kinds[rope->kind]));
+    real(k, "rope.scaling.factor", rope->factor);
+    whole(k, "rope.scaling.original_context_length", rope->original_context);
+    if (rope->kind == SPRY_ROPE_YARN) {
+        real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
+        real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
+        if (rope->attention_factor > 0) /* GGUF's is relative to what yarn would take */
+            real(k, "rope.scaling.attn_factor",
+                 rope->attention_factor / (rope->factor <= 1 ? 1 : 0.1f * logf(rope->factor) + 1));
+    } else if (rope->kind == SPRY_ROPE_LONG) {
+        real(k, "rope.scaling.attn_factor",
+             rope->attention_factor > 0
+                 ? rope->attention_factor
+                 : sqrtf(1 + logf(rope->factor > 1 ? rope->factor : 1) / logf((float)rope->original_context)));
+    }
+}
+
+static void write_window(keys *k, const spry_config *c)
+{
+    int32_t slides[SPRY_MAX_LAYERS];
+    if (!c->window)
+        return;
+    whole(k, "attention.sliding_window", c->window);
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        slides[i] = c->sliding[i];
+    spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
+}
+
+static void write_config(spry_gguf_writer *writer, const spry_config *c)
+{
+    keys k = {.writer = writer, .arch = c->arch->gguf};
+    whole(&k, "block_count", c->n_layers);
+    whole(&k, "context_length", c->n_context);
+    whole(&k, "embedding_length", c->n_embd);
+    whole(&k, "feed_forward_length", c->n_ff);
+    whole(&k, "attention.head_count", c->n_heads);
+    whole(&k, "attention.head_count_kv", c->n_kv_heads);
+    whole(&k, "attention.key_length", c->head_dim);
+    whole(&k, "attention.value_length", c->head_dim);
+    real(&k, "attention.layer_norm_rms_epsilon", c->norm_eps);
+    if (c->query_scalar != (float)c->head_dim)
+        real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
+    real(&k, "attn_logit_softcapping", c->attn_softcap);
+    real(&k, "final_logit_softcapping", c->final_softcap);
+    whole(&k, "vocab_size", c->n_vocab);
+    if (c->n_experts) {
+        whole(&k, "expert_count", c->n_experts);
+        whole(&k, "expert_used_count", c->n_experts_used);
+        whole(&k, "expert_feed_forward_length", c->n_expert_ff);
+        whole(&k, "expert_shared_feed_forward_length", c->n_shared_ff);
+        spry_gguf_writer_bool(writer, below(&k, "expert_weights_norm"), c->normalise_experts);
+    }
+    write_rope(&k, c);
+    write_window(&k, c);
+}
+
+/* The last part of a path, without a trailing slash. */
+static spry_view base_name(const char *path)
+{
+    spry_view all = spry_view_of(path);
+    while (all.size && all.data[all.size - 1] == '/')
+        all.size--;
+    size_t start = all.size;
+    while (start && all.data[start - 1] != '/')
+        start--;
+    return (spry_view){all.data + start, all.size - start};
+}
+
+static void copy_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
+{
+    const spry_gguf *gguf = plan->model->gguf;
+    for (size_t i = 0; i < spry_gguf_entry_count(gguf); i++) {
+        const spry_gguf_entry *entry = spry_gguf_entry_at(gguf, i);
+        bool ours = spry_view_is(entry->key, "general.file_type") || spry_view_is(entry->key, "general.alignment") ||
+                    (plan->options->title && spry_view_is(entry->key, "general.name"));
+        if (!ours)
+            spry_gguf_writer_entry(writer, entry);
+    }
+    if (plan->options->title)
+        spry_gguf_writer_string(writer, "general.name", spry_view_of(plan->options->title));
+}
+
+void spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
+{
+    const spry_model *m = plan->model;
+    const char *title = plan->options->title;
+    if (m->gguf) {
+        copy_metadata(plan, writer);
+    } else {
+        spry_view template = spry_chat_template_source(m->chat);
+        spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
+        spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
+        write_config(writer, &m->config);
+        if (m->tokenizer)
+            spry_tokenizer_to_gguf(m->tokenizer, writer);
+        if (template.size)
+            spry_gguf_writer_string(writer, "tokenizer.chat_template", template);
+    }
+    spry_gguf_writer_u32(writer, "general.file_type", file_type(plan->options->matrices));
+    spry_gguf_writer_u32(writer, "general.quantization_version", 2);
+}

@@ -1,0 +1,245 @@
+/* The list of tensors: from a GGUF file as they are, from a Hugging Face checkpoint under GGUF's names and in its
+ * layout. */
+#include "model/export_plan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "model/rope.h"
+
+/* Matrices small or delicate enough to stay exact: routers decide, norms scale everything. */
+static bool stays_exact(spry_view name)
+{
+    return spry_view_ends(name, SPRY_VIEW("ffn_gate_inp.weight")) ||
+           spry_view_ends(name, SPRY_VIEW("ffn_gate_inp_shexp.weight"));
+}
+
+static spry_dtype target_type(const spry_export_plan *plan, spry_view name, const spry_tensor *as)
+{
+    bool embedding = spry_view_is(name, "token_embd.weight") || spry_view_is(name, "output.weight");
+    if (as->n_dims < 2 || stays_exact(name))
+        return SPRY_F32;
+    spry_dtype type = embedding ? plan->options->embedding : plan->options->matrices;
+    size_t bytes, n_in = as->dims[as->n_dims - 1];
+    return spry_dtype_size(&bytes, type, n_in) ? type : SPRY_F16;
+}
+
+/* Adds a tensor of `pieces`; copies the name. */
+static spry_export_item *add(spry_export_plan *plan, const char *name, const spry_weight *pieces, size_t n_pieces,
+                             uint32_t n_dims, const size_t dims[SPRY_TENSOR_DIMS])
+{
+    if (plan->status)
+        return NULL;
+    if (plan->count == plan->capacity) {
+        size_t capacity = plan->capacity ? plan->capacity * 2 : 256;
+        spry_export_item *items = realloc(plan->items, capacity * sizeof *items);
+        if (!items) {
+            plan->status = spry_fail_memory(plan->error, "the list of tensors", capacity * sizeof *items);
+            return NULL;
+        }
+        plan->items = items;
+        plan->capacity = capacity;
+    }
+    char *copy = spry_arena_copy(&plan->arena, spry_view_of(name));
+    if (!copy) {
+        plan->status = spry_fail_memory(plan->error, "a tensor's name", SPRY_TENSOR_DIMS);
+        return NULL;
+    }
+    spry_export_item *item = &plan->items[plan->count++];
+    *item = (spry_export_item){.pieces = pieces, .n_pieces = n_pieces};
+    item->as = (spry_tensor){.name = spry_view_of(copy), .n_dims = n_dims};
+    for (size_t i = 0; i < SPRY_TENSOR_DIMS; i++)
+        item->as.dims[i] = i < n_dims ? dims[i] : 1;
+    item->as.type = target_type(plan, item->as.name, &item->as);
+    return item;
+}
+
+/* A weight of our own making that lives as long as the plan. */
+static spry_weight *keep(spry_export_plan *plan, spry_weight weight)
+{
+    spry_weight *kept = spry_arena_alloc(&plan->arena, 1, sizeof *kept);
+    if (kept)
+        *kept = weight;
+    else if (!plan->status)
+        plan->status = spry_fail_memory(plan->error, "a tensor", sizeof *kept);
+    return kept;
+}
+
+static void add_vector(spry_export_plan *plan, const char *name, const float *values, size_t n)
+{
+    if (!values)
+        return;
+    spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)values,
+                                              .type = SPRY_F32,
+                                              .n_out = 1,
+                                              .n_in = n,
+                                              .row_bytes = n * sizeof *values});
+    if (w)
+        add(plan, name, w, 1, 1, (size_t[SPRY_TENSOR_DIMS]){n});
+}
+
+static const char *layer_name(char name[96], uint32_t layer, const char *what, const char *suffix)
+{
+    snprintf(name, 96, "blk.%u.%s.%s", layer, what, suffix);
+    return name;
+}
+
+static void add_norm(spry_export_plan *plan, uint32_t layer, const char *what, const float *values, size_t n)
+{
+    char name[96];
+    add_vector(plan, layer_name(name, layer, what, "weight"), values, n);
+}
+
+/* Biases of permuted rows are permuted with them. */
+static void add_bias(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w, size_t head)
+{
+    char name[96];
+    if (!w->bias)
+        return;
+    float *values = spry_arena_alloc(&plan->arena, w->n_out, sizeof *values);
+    if (!values) {
+        plan->status = spry_fail_memory(plan->error, "a bias", w->n_out * sizeof *values);
+        return;
+    }
+    for (size_t row = 0; row < w->n_out; row++)
+        values[row] = w->bias[spry_export_source_row(head, row)];
+    add_vector(plan, layer_name(name, layer, what, "bias"), values, w->n_out);
+}
+
+static void add_linear(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w, size_t head)
+{
+    char name[96];
+    if (!w->data)
+        return;
+    spry_export_item *item =
+        add(plan, layer_name(name, layer, what, "weight"), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->n_out, w->n_in});
+    if (item)
+        item->permute_head = head;
+    add_bias(plan, layer, what, w, head);
+}
+
+/* Slices of one matrix, put together again. */
+static void add_fused(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *first, size_t n_out)
+{
+    spry_weight *whole = keep(plan, *first);
+    if (!whole)
+        return;
+    whole->n_out = n_out;
+    add_linear(plan, layer, what, whole, 0);
+}
+
+static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *experts, size_t n)
+{
+    char name[96];
+    if (experts)
+        add(plan, layer_name(name, layer, what, "weight"), experts, n, 3,
+            (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
+}
+
+static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    size_t head = c->arch->permuted_in_gguf ? c->head_dim : 0;
+    char name[96];
+    add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
+    if (c->arch->fused) {
+        add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
+    } else {
+        add_linear(plan, i, "attn_q", &l->q, head);
+        add_linear(plan, i, "attn_k", &l->k, head);
+        add_linear(plan, i, "attn_v", &l->v, 0);
+    }
+    add_norm(plan, i, "attn_q_norm", l->q_norm, c->head_dim);
+    add_norm(plan, i, "attn_k_norm", l->k_norm, c->head_dim);
+    add_linear(plan, i, "attn_output", &l->o, 0);
+    add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
+    add_norm(plan, i, "ffn_norm", l->ffn_norm, c->n_embd);
+    if (c->arch->fused) {
+        add_fused(plan, i, "ffn_up", &l->gate, l->gate.n_out + l->up.n_out);
+    } else {
+        add_linear(plan, i, "ffn_gate", &l->gate, 0);
+        add_linear(plan, i, "ffn_up", &l->up, 0);
+    }
+    add_linear(plan, i, "ffn_down", &l->down, 0);
+    add_linear(plan, i, "ffn_gate_inp", &l->router, 0);
+    add_experts(plan, i, "ffn_gate_exps", l->expert_gate, c->n_experts);
+    add_experts(plan, i, "ffn_up_exps", l->expert_up, c->n_experts);
+    add_experts(plan, i, "ffn_down_exps", l->expert_down, c->n_experts);
+    if (l->shared_router.data) /* a vector in GGUF */
+        add(plan, layer_name(name, i, "ffn_gate_inp_shexp", "weight"), &l->shared_router, 1, 1,
+            (size_t[SPRY_TENSOR_DIMS]){c->n_embd});
+    add_linear(plan, i, "ffn_gate_shexp", &l->shared_gate, 0);
+    add_linear(plan, i, "ffn_up_shexp", &l->shared_up, 0);
+    add_linear(plan, i, "ffn_down_shexp", &l->shared_down, 0);
+    add_norm(plan, i, "post_ffw_norm", l->ffn_post_norm, c->n_embd);
+}
+
+/* llama3's bent frequencies travel as what they divide by. */
+static void add_rope(spry_export_plan *plan)
+{
+    const spry_config *c = &plan->model->config;
+    size_t n_pairs = c->rope_dim / 2;
+    if (c->rope.long_factors) {
+        add_vector(plan, "rope_factors_long.weight", c->rope.long_factors, n_pairs);
+        add_vector(plan, "rope_factors_short.weight", c->rope.factors, n_pairs);
+    } else if (c->rope.kind == SPRY_ROPE_LLAMA3) {
+        spry_rope plain = {.kind = SPRY_ROPE_DEFAULT, .theta = c->rope.theta, .factor = 1};
+        float *factors = spry_arena_alloc(&plan->arena, n_pairs, 2 * sizeof *factors), *bent = factors + n_pairs;
+        if (!factors) {
+            plan->status = spry_fail_memory(plan->error, "rope factors", n_pairs * sizeof *factors);
+            return;
+        }
+        spry_rope_frequencies(factors, &plain, c->rope_dim, c->n_context);
+        spry_rope_frequencies(bent, &c->rope, c->rope_dim, c->n_context);
+        for (size_t i = 0; i < n_pairs; i++)
+            factors[i] /= bent[i];
+        add_vector(plan, "rope_freqs.weight", factors, n_pairs);
+    }
+}
+
+static void plan_checkpoint(spry_export_plan *plan)
+{
+    const spry_model *m = plan->model;
+    const spry_weights *w = &m->weights;
+    add(plan, "token_embd.weight", &w->embedding, 1, 2,
+        (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
+    add_vector(plan, "output_norm.weight", w->output_norm, m->config.n_embd);
+    if (!m->config.tied)
+        add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
+    add_rope(plan);
+    for (uint32_t i = 0; i < m->config.n_layers; i++)
+        add_layer(plan, &w->layers[i], i);
+}
+
+/* Every tensor of the file, known or not, each seen as rows of its last dimension. */
+static void plan_gguf(spry_export_plan *plan)
+{
+    const spry_gguf *gguf = plan->model->gguf;
+    for (size_t i = 0; i < spry_gguf_tensor_count(gguf) && !plan->status; i++) {
+        const spry_tensor *t = spry_gguf_tensor(gguf, i);
+        size_t n_in = t->dims[t->n_dims - 1], n_out = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3] / n_in;
+        spry_weight *w = keep(plan, (spry_weight){.data = t->data, .type = t->type, .n_out = n_out, .n_in = n_in});
+        char *name = spry_arena_copy(&plan->arena, t->name);
+        if (!w || !name || !spry_dtype_size(&w->row_bytes, t->type, n_in))
+            continue;
+        add(plan, name, w, 1, t->n_dims, t->dims);
+    }
+}
+
+spry_status spry_export_plan_init(spry_export_plan *plan, const spry_model *model, const spry_export *options,
+                                  spry_error *error)
+{
+    *plan = (spry_export_plan){.options = options, .model = model, .error = error};
+    spry_arena_init(&plan->arena);
+    if (model->gguf)
+        plan_gguf(plan);
+    else
+        plan_checkpoint(plan);
+    return plan->status;
+}
+
+void spry_export_plan_deinit(spry_export_plan *plan)
+{
+    free(plan->items);
+    spry_arena_deinit(&plan->arena);
+}

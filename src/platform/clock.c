@@ -1,0 +1,29 @@
+/* The system's monotonic clock and its source of random bytes. */
+#include "platform/clock.h"
+
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+static uint64_t read_clock(clockid_t id)
+{
+    struct timespec now = {0};
+    clock_gettime(id, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+uint64_t spry_clock_ns(void)
+{
+    return read_clock(CLOCK_MONOTONIC);
+}
+
+uint64_t spry_entropy(void)
+{
+    uint64_t value;
+    if (getrandom(&value, sizeof value, 0) == (ssize_t)sizeof value)
+        return value;
+    /* A sandbox may forbid the call. What is left differs from run to run, which is what a seed needs. */
+    value = read_clock(CLOCK_REALTIME) ^ ((uint64_t)getpid() << 32);
+    value *= 0x9e3779b97f4a7c15u;
+    return value ^ (value >> 29) ^ spry_clock_ns();
+}

@@ -1,0 +1,13 @@
+/* The environment, read in one place. */
+#include "platform/environment.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+bool spry_environment_wants_colour(void)
+{
+    const char *no_colour = getenv("NO_COLOR"), *terminal = getenv("TERM");
+    if (no_colour && no_colour[0])
+        return false;
+    return terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
+}

@@ -1,0 +1,269 @@
+/* POSIX files. What is not a regular file is refused where its size must be known beforehand: a mapping of a pipe or a
+ * folder makes no sense, and a rename over a device would destroy it. */
+#include "platform/file.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { CHUNK_BYTES = 1 << 14, NAME_ATTEMPTS = 1000 };
+
+static spry_status fail_errno(spry_error *error, const char *path, const char *action)
+{
+    return spry_fail(error, SPRY_ERR_FILE, "%s: cannot %s: %s", path, action, strerror(errno));
+}
+
+/* ---- reading ---------------------------------------------------------------------------------------------------- */
+
+static spry_status check_regular(const char *path, const struct stat *facts, spry_error *error)
+{
+    if (S_ISDIR(facts->st_mode))
+        return spry_fail(error, SPRY_ERR_FILE, "%s: is a folder, not a file", path);
+    if (!S_ISREG(facts->st_mode))
+        return spry_fail(error, SPRY_ERR_FILE, "%s: is not a regular file", path);
+    return SPRY_OK;
+}
+
+static spry_status map_descriptor(spry_mapping *mapping, int descriptor, const char *path, spry_error *error)
+{
+    struct stat facts;
+    if (fstat(descriptor, &facts) != 0)
+        return fail_errno(error, path, "read its size");
+    spry_status status = check_regular(path, &facts, error);
+    if (status != SPRY_OK)
+        return status;
+    size_t size = (size_t)facts.st_size;
+    if (size == 0) {
+        *mapping = (spry_mapping){(const unsigned char *)"", 0};
+        return SPRY_OK;
+    }
+    void *data = mmap(NULL, size, PROT_READ, MAP_PRIVATE, descriptor, 0);
+    if (data == MAP_FAILED)
+        return fail_errno(error, path, "map");
+    *mapping = (spry_mapping){data, size};
+    return SPRY_OK;
+}
+
+spry_status spry_mapping_open(spry_mapping *mapping, const char *path, spry_error *error)
+{
+    *mapping = (spry_mapping){0};
+    /* Without O_NONBLOCK a named pipe would keep us here until somebody writes to it. */
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (descriptor < 0)
+        return fail_errno(error, path, "open");
+    spry_status status = map_descriptor(mapping, descriptor, path, error);
+    close(descriptor);
+    return status;
+}
+
+void spry_mapping_close(spry_mapping *mapping)
+{
+    if (mapping->size)
+        munmap((void *)(uintptr_t)mapping->data, mapping->size);
+    *mapping = (spry_mapping){0};
+}
+
+/* Pipes have no size to ask for, so the bytes are counted as they come. */
+static spry_status read_all(spry_buffer *out, int descriptor, const char *path, spry_error *error)
+{
+    char chunk[CHUNK_BYTES];
+    for (;;) {
+        ssize_t got = read(descriptor, chunk, sizeof chunk);
+        if (got == 0)
+            return SPRY_OK;
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return fail_errno(error, path, "read");
+        if ((size_t)got > out->max - out->size)
+            return spry_fail(error, SPRY_ERR_FILE, "%s: holds more than the %zu bytes that fit here", path, out->max);
+        if (!spry_buffer_append(out, chunk, (size_t)got))
+            return spry_fail_memory(error, path, out->size + (size_t)got);
+    }
+}
+
+spry_status spry_file_read(spry_buffer *out, const char *path, spry_error *error)
+{
+    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return fail_errno(error, path, "open");
+    struct stat facts;
+    spry_status status = SPRY_OK;
+    size_t before = out->size;
+    if (fstat(descriptor, &facts) != 0)
+        status = fail_errno(error, path, "read its size");
+    else if (S_ISDIR(facts.st_mode))
+        status = check_regular(path, &facts, error);
+    else if (S_ISREG(facts.st_mode) && (size_t)facts.st_size > out->max - out->size)
+        status = spry_fail(error, SPRY_ERR_FILE, "%s: has %zu bytes, more than the %zu that fit here", path,
+                           (size_t)facts.st_size, out->max - out->size);
+    else
+        status = read_all(out, descriptor, path, error);
+    if (status != SPRY_OK && out->data) {
+        out->size = before;
+        out->data[before] = 0;
+    }
+    close(descriptor);
+    return status;
+}
+
+/* ---- paths ------------------------------------------------------------------------------------------------------ */
+
+bool spry_path_is_folder(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 && S_ISDIR(facts.st_mode);
+}
+
+bool spry_path_exists(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0;
+}
+
+spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *context, spry_error *error)
+{
+    DIR *listing = opendir(folder);
+    if (!listing)
+        return fail_errno(error, folder, "list");
+    for (;;) {
+        errno = 0; /* the only way to tell the end from a failure */
+        const struct dirent *entry = readdir(listing);
+        if (!entry)
+            break;
+        if (entry->d_name[0] != '.')
+            visit(context, entry->d_name);
+    }
+    spry_status status = errno ? fail_errno(error, folder, "list") : SPRY_OK;
+    closedir(listing);
+    return status;
+}
+
+spry_status spry_path_join(spry_buffer *out, const char *folder, const char *name, spry_error *error)
+{
+    size_t length = strlen(folder);
+    bool slash = length == 0 || folder[length - 1] == '/';
+    spry_buffer_clear(out);
+    if (!spry_buffer_format(out, "%s%s%s", folder, slash ? "" : "/", name))
+        return spry_fail(error, SPRY_ERR_FILE, "%s: the path of '%s' in it does not fit %zu bytes", folder, name,
+                         out->max);
+    return SPRY_OK;
+}
+
+void spry_path_user_data(spry_buffer *out, const char *kind)
+{
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    spry_buffer_clear(out);
+    if (data && data[0] == '/') /* the XDG rule: a relative path counts as unset */
+        spry_buffer_format(out, "%s/spry/%s", data, kind);
+    else if (home && home[0])
+        spry_buffer_format(out, "%s/.local/share/spry/%s", home, kind);
+}
+
+/* ---- writing ---------------------------------------------------------------------------------------------------- */
+
+/* A name of our own beside the target, so that the rename stays inside one file system. Created as the user's umask
+ * says, which mkstemp would not do. */
+static int create_temporary(char **name, const char *path)
+{
+    size_t size = strlen(path) + 48;
+    *name = malloc(size);
+    for (unsigned attempt = 0; *name && attempt < NAME_ATTEMPTS; attempt++) {
+        snprintf(*name, size, "%s.%ld-%u.part", path, (long)getpid(), attempt);
+        int descriptor = open(*name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (descriptor >= 0 || errno != EEXIST)
+            return descriptor;
+    }
+    return -1;
+}
+
+spry_status spry_file_writer_open(spry_file_writer *writer, const char *path, spry_error *error)
+{
+    *writer = (spry_file_writer){0};
+    struct stat facts;
+    if (stat(path, &facts) == 0) {
+        spry_status status = check_regular(path, &facts, error);
+        if (status != SPRY_OK)
+            return status;
+    }
+    spry_file_writer opened = {.path = strdup(path)};
+    int descriptor = opened.path ? create_temporary(&opened.temporary, path) : -1;
+    if (descriptor >= 0)
+        opened.file = fdopen(descriptor, "wb");
+    if (!opened.file) {
+        spry_status status = fail_errno(error, path, "create");
+        if (descriptor >= 0) {
+            close(descriptor);
+            unlink(opened.temporary);
+        }
+        free(opened.temporary);
+        free(opened.path);
+        return status;
+    }
+    *writer = opened;
+    return SPRY_OK;
+}
+
+spry_status spry_file_writer_write(spry_file_writer *writer, const void *data, size_t size, spry_error *error)
+{
+    if (size && fwrite(data, 1, size, writer->file) != size)
+        return fail_errno(error, writer->path, "write");
+    return SPRY_OK;
+}
+
+/* Makes the rename itself survive a power cut. Some file systems cannot; the file is whole all the same. */
+static void sync_folder(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    size_t length = slash ? (size_t)(slash - path) : 0;
+    char *folder = slash ? strndup(path, length ? length : 1) : strdup(".");
+    int descriptor = folder ? open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
+    if (descriptor >= 0) {
+        fsync(descriptor);
+        close(descriptor);
+    }
+    free(folder);
+}
+
+static void release(spry_file_writer *writer)
+{
+    free(writer->path);
+    free(writer->temporary);
+    *writer = (spry_file_writer){0};
+}
+
+spry_status spry_file_writer_commit(spry_file_writer *writer, spry_error *error)
+{
+    bool failed_before = ferror(writer->file);
+    bool written = !failed_before && fflush(writer->file) == 0 && fsync(fileno(writer->file)) == 0;
+    spry_status status = SPRY_OK;
+    if (failed_before)
+        status = spry_fail(error, SPRY_ERR_FILE, "%s: cannot write: an earlier write failed", writer->path);
+    else if (!written)
+        status = fail_errno(error, writer->path, "write");
+    if (fclose(writer->file) != 0 && status == SPRY_OK)
+        status = fail_errno(error, writer->path, "write");
+    if (status == SPRY_OK && rename(writer->temporary, writer->path) != 0)
+        status = fail_errno(error, writer->path, "rename the finished file");
+    if (status == SPRY_OK)
+        sync_folder(writer->path);
+    else
+        unlink(writer->temporary);
+    release(writer);
+    return status;
+}
+
+void spry_file_writer_abandon(spry_file_writer *writer)
+{
+    if (!writer->file)
+        return;
+    fclose(writer->file);
+    unlink(writer->temporary);
+    release(writer);
+}

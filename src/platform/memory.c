@@ -1,0 +1,47 @@
+/* Anonymous private mappings, and the memory there is. */
+#include "platform/memory.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "platform/cgroup.h"
+
+void *spry_memory_map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+void spry_memory_unmap(void *memory, size_t bytes)
+{
+    if (memory)
+        munmap(memory, bytes);
+}
+
+/* What /proc/meminfo says, which a container may narrow; what the kernel counts when it says nothing. */
+static size_t machine_memory(void)
+{
+    size_t kib = 0;
+    FILE *file = fopen("/proc/meminfo", "re");
+    if (file) {
+        char line[256];
+        while (!kib && fgets(line, sizeof line, file))
+            if (sscanf(line, "MemTotal: %zu kB", &kib) != 1)
+                kib = 0;
+        fclose(file);
+    }
+    if (kib && kib <= SIZE_MAX / 1024)
+        return kib * 1024;
+    long pages = sysconf(_SC_PHYS_PAGES), page_size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page_size > 0 ? (size_t)pages * (size_t)page_size : 0;
+}
+
+size_t spry_memory_total(void)
+{
+    size_t machine = machine_memory();
+    spry_cgroup_limits limits;
+    spry_cgroup_read(&limits, "");
+    return limits.memory < machine ? limits.memory : machine;
+}

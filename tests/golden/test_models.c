@@ -1,0 +1,335 @@
+/* Every architecture against transformers: logits within what float rounding explains, greedy continuations wherever
+ * the choice was clearer than that, from safetensors and from GGUF, under every kernel set. And the promise: chunks,
+ * batches and threads change no bit.
+ *
+ * The tolerance of a logit is computed, not chosen. A sum of n products rounds n times, a walk of about sqrt(n) steps
+ * of eps; along the way from embedding to logit these walks add up. Their sum times eps, times the sum of |h * w| that
+ * made the logit. */
+#include <dirent.h>
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "golden/golden_file.h"
+#include "golden/model_runner.h"
+#include "model/pass_state.h"
+
+static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
+                                     "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
+                                     "qwen3",       "qwen3-moe",   "phi3"};
+static const char *const with_gguf[] = {"gemma3", "llama", "qwen2-moe", "qwen3"};
+
+static const char *folder_of(char path[512], const char *model)
+{
+    snprintf(path, 512, "%s/models/%s", TEST_DATA, model);
+    return path;
+}
+
+static double rounding_steps(const spry_config *c, size_t n_keys)
+{
+    double n_q = (double)c->n_heads * c->head_dim, ff = c->n_ff > c->n_expert_ff ? c->n_ff : c->n_expert_ff;
+    double layer =
+        3 * sqrt((double)c->n_embd) + sqrt((double)c->head_dim) + sqrt((double)n_keys) + sqrt(n_q) + sqrt(ff);
+    return c->n_layers * layer + sqrt((double)c->n_embd);
+}
+
+/* The largest sum of |h * w| over the vocabulary for a row of the last step. */
+static double magnitude(const model_runner *r, size_t row, float *weights)
+{
+    const spry_weight *w = &r->model->weights.output;
+    double largest = 0;
+    for (size_t o = 0; o < w->n_out; o++) {
+        double sum = 0;
+        r->pass->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
+        for (size_t i = 0; i < w->n_in; i++)
+            sum += fabs((double)weights[i] * (double)r->pass->last[row * w->n_in + i]);
+        largest = sum > largest ? sum : largest;
+    }
+    return largest;
+}
+
+typedef struct deviation {
+    double worst, allowed; /* of the row that came closest to its tolerance */
+} deviation;
+
+static void compare_case(model_runner *r, const golden_case *c, deviation *d)
+{
+    size_t n_vocab = r->model->config.n_vocab;
+    float *weights = malloc(r->model->config.n_embd * sizeof *weights);
+    assert_non_null(weights);
+    free(runner_logits(r, c->ids, c->n_ids, c->n_ids)); /* leaves the step's rows in the pass */
+    for (size_t row = 0; row < c->n_rows; row++) {
+        size_t at = c->first_row + row;
+        double allowed =
+            (double)FLT_EPSILON / 2 * rounding_steps(&r->model->config, at + 1) * magnitude(r, at, weights);
+        for (size_t o = 0; o < n_vocab; o++) {
+            double difference = fabs((double)spry_pass_logits(r->pass, at)[o] - (double)c->logits[row * n_vocab + o]);
+            if (!(difference <= allowed))
+                fail_msg("row %zu, token %zu: off by %g, allowed %g", at, o, difference, allowed);
+            if (difference / allowed >= d->worst / d->allowed)
+                *d = (deviation){difference, allowed};
+        }
+    }
+    free(weights);
+}
+
+static size_t argmax(const float *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (x[i] > x[best])
+            best = i;
+    return best;
+}
+
+/* Each greedy token must follow from the prompt and the golden tokens before it. Returns how many were too close to
+ * tell. */
+static size_t compare_greedy(model_runner *r, const golden_case *c, double allowed)
+{
+    size_t n_vocab = r->model->config.n_vocab, total = c->n_ids + c->n_greedy, unclear = 0;
+    int32_t *ids = malloc(total * sizeof *ids);
+    assert_non_null(ids);
+    memcpy(ids, c->ids, c->n_ids * sizeof *ids);
+    memcpy(ids + c->n_ids, c->greedy, c->n_greedy * sizeof *ids);
+    float *logits = runner_logits(r, ids, total, 32);
+    for (size_t i = 0; i < c->n_greedy; i++) {
+        size_t chosen = argmax(logits + (c->n_ids + i - 1) * n_vocab, n_vocab);
+        if (c->margins[i] > 2 * allowed)
+            assert_int_equal(chosen, c->greedy[i]);
+        else
+            unclear++;
+    }
+    free(logits);
+    free(ids);
+    return unclear;
+}
+
+static void compare_model(const char *folder, const char *path, const char *label, const char *cpu)
+{
+    model_runner r;
+    golden_file golden = {0};
+    deviation d = {0, 1};
+    size_t unclear = 0, tokens = 0;
+    golden_open(&golden, folder);
+    runner_open(&r, path, cpu, SPRY_F32, 2);
+    assert_int_equal(golden.n_vocab, r.model->config.n_vocab);
+    for (size_t i = 0; i < golden.n_cases; i++) {
+        compare_case(&r, &golden.cases[i], &d);
+        unclear += compare_greedy(&r, &golden.cases[i], d.allowed);
+        tokens += golden.cases[i].n_greedy;
+    }
+    assert_true(unclear * 10 < tokens);
+    print_message(
+        "%-22s %-6s largest logit deviation %.2e, allowed %.2e; greedy %zu/%zu equal, %zu too close to tell\n", label,
+        cpu, d.worst, d.allowed, tokens - unclear, tokens, unclear);
+    runner_close(&r);
+    golden_close(&golden);
+}
+
+/* Calls fn with each kernel set this machine has. */
+static void for_each_cpu(void (*fn)(const char *cpu))
+{
+    char names[128], *rest = names;
+    snprintf(names, sizeof names, "%s", spry_ops_names());
+    for (char *name; (name = strsep(&rest, ", "));) {
+        const spry_ops *ops;
+        if (*name && !spry_ops_get(&ops, name, NULL))
+            fn(name);
+    }
+}
+
+static void check_folders(const char *cpu)
+{
+    char folder[512];
+    for (size_t i = 0; i < SPRY_COUNT(models); i++)
+        compare_model(folder_of(folder, models[i]), folder, models[i], cpu);
+}
+
+static void test_safetensors(void **state)
+{
+    (void)state;
+    for_each_cpu(check_folders);
+}
+
+static void check_ggufs(const char *cpu)
+{
+    char folder[512], path[600], label[64];
+    for (size_t i = 0; i < SPRY_COUNT(with_gguf); i++) {
+        snprintf(path, sizeof path, "%s/model-f32.gguf", folder_of(folder, with_gguf[i]));
+        snprintf(label, sizeof label, "%s (gguf)", with_gguf[i]);
+        compare_model(folder, path, label, cpu);
+    }
+}
+
+static void test_gguf(void **state)
+{
+    (void)state;
+    for_each_cpu(check_ggufs);
+}
+
+static void same_bits(const float *a, const float *b, size_t n, const char *what)
+{
+    if (memcmp(a, b, n * sizeof *a))
+        fail_msg("%s changed bits", what);
+}
+
+static const spry_dtype kv_types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0};
+
+/* q8_0 keys need heads of whole blocks. */
+static bool kv_fits(const char *folder, spry_dtype kv)
+{
+    spry_model *model;
+    assert_int_equal(spry_model_open(&model, folder, NULL), SPRY_OK);
+    bool fits = model->config.head_dim % spry_dtype_block(kv) == 0;
+    spry_model_close(model);
+    return fits;
+}
+
+static void chunks_of_one(const char *folder, const char *cpu, spry_dtype kv)
+{
+    static const size_t chunks[] = {1, 7, 32};
+    golden_file golden = {0};
+    model_runner r;
+    golden_open(&golden, folder);
+    runner_open(&r, folder, cpu, kv, 1);
+    for (size_t i = 0; i < golden.n_cases; i++) {
+        const golden_case *c = &golden.cases[i];
+        float *whole = runner_logits(&r, c->ids, c->n_ids, c->n_ids);
+        for (size_t j = 0; j < SPRY_COUNT(chunks); j++) {
+            float *parts = runner_logits(&r, c->ids, c->n_ids, chunks[j]);
+            same_bits(whole, parts, c->n_ids * golden.n_vocab, "the chunk size");
+            free(parts);
+        }
+        free(whole);
+    }
+    runner_close(&r);
+    golden_close(&golden);
+}
+
+static void check_chunks(const char *cpu)
+{
+    char folder[512];
+    for (size_t i = 0; i < SPRY_COUNT(models); i++)
+        for (size_t k = 0; k < SPRY_COUNT(kv_types); k++)
+            if (kv_fits(folder_of(folder, models[i]), kv_types[k]))
+                chunks_of_one(folder, cpu, kv_types[k]);
+}
+
+static void test_chunks_change_nothing(void **state)
+{
+    (void)state;
+    for_each_cpu(check_chunks);
+}
+
+static void check_threads(const char *cpu)
+{
+    char folder[512];
+    for (size_t i = 0; i < SPRY_COUNT(models); i++) {
+        golden_file golden = {0};
+        float *first = NULL;
+        golden_open(&golden, folder_of(folder, models[i]));
+        const golden_case *c = &golden.cases[golden.n_cases - 1];
+        for (size_t threads = 1; threads <= 5; threads++) {
+            model_runner r;
+            runner_open(&r, folder, cpu, SPRY_F16, threads);
+            float *logits = runner_logits(&r, c->ids, c->n_ids, 64);
+            if (first)
+                same_bits(first, logits, c->n_ids * golden.n_vocab, "the number of threads");
+            runner_close(&r);
+            if (first)
+                free(logits);
+            else
+                first = logits;
+        }
+        free(first);
+        golden_close(&golden);
+    }
+}
+
+static void test_threads_change_nothing(void **state)
+{
+    (void)state;
+    for_each_cpu(check_threads);
+}
+
+enum { BATCH = 4 };
+
+/* All golden prompts at once, a few rows of each a step and not the same number, against each alone. */
+static void batch_model(const char *folder, const char *cpu)
+{
+    golden_file golden = {0};
+    model_runner r;
+    spry_error error = {0};
+    spry_kv_table tables[BATCH];
+    float *alone[BATCH];
+    size_t done[BATCH] = {0}, n = 0, left = 0;
+    golden_open(&golden, folder);
+    runner_open(&r, folder, cpu, SPRY_F16, 2);
+    n = golden.n_cases < BATCH ? golden.n_cases : BATCH;
+    for (size_t i = 0; i < n; i++) {
+        alone[i] = runner_logits(&r, golden.cases[i].ids, golden.cases[i].n_ids, 32);
+        assert_int_equal(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), SPRY_OK);
+        left += golden.cases[i].n_ids;
+    }
+    for (size_t step = 0; left; step++) {
+        spry_segment segments[BATCH];
+        size_t owner[BATCH], n_segments = 0, row = 0;
+        for (size_t i = 0; i < n; i++) {
+            const golden_case *c = &golden.cases[i];
+            size_t rows = 1 + (step * 5 + i * 3) % 9;
+            rows = rows < c->n_ids - done[i] ? rows : c->n_ids - done[i];
+            if (!rows)
+                continue;
+            assert_int_equal(spry_kv_table_extend(&tables[i], &r.pool, rows, &error), SPRY_OK);
+            owner[n_segments] = i;
+            segments[n_segments++] =
+                (spry_segment){&tables[i], c->ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL};
+        }
+        assert_int_equal(spry_pass_step(r.pass, segments, n_segments, &error), SPRY_OK);
+        for (size_t s = 0; s < n_segments; s++) {
+            size_t i = owner[s], rows = segments[s].n_rows;
+            same_bits(alone[i] + done[i] * golden.n_vocab, spry_pass_logits(r.pass, row), rows * golden.n_vocab,
+                      "company in the step");
+            row += rows;
+            done[i] += rows;
+            left -= rows;
+        }
+    }
+    for (size_t i = 0; i < n; i++) {
+        free(alone[i]);
+        spry_kv_table_deinit(&tables[i], &r.pool);
+    }
+    runner_close(&r);
+    golden_close(&golden);
+}
+
+static void check_batches(const char *cpu)
+{
+    char folder[512];
+    for (size_t i = 0; i < SPRY_COUNT(models); i++)
+        batch_model(folder_of(folder, models[i]), cpu);
+}
+
+static void test_company_changes_nothing(void **state)
+{
+    (void)state;
+    for_each_cpu(check_batches);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_safetensors),
+        cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_chunks_change_nothing),
+        cmocka_unit_test(test_threads_change_nothing),
+        cmocka_unit_test(test_company_changes_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
