@@ -1,6 +1,7 @@
 /* strtod and printf follow the locale's decimal sign, so it is swapped in and out around them. */
 #include "base/number.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <locale.h>
 #include <math.h>
@@ -110,9 +111,11 @@ void spry_number_print(char out[SPRY_NUMBER_TEXT], double value)
         snprintf(out, SPRY_NUMBER_TEXT, "%.0f", value + 0.0); /* no "-0" */
         return;
     }
+    bool is_float = fabs(value) <= (double)FLT_MAX;
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(out, SPRY_NUMBER_TEXT, "%.*g", digits, value);
-        if ((float)strtod(out, NULL) == (float)value && isfinite((float)value))
+        double back = strtod(out, NULL);
+        if (is_float ? (float)back == (float)value : back == value)
             break;
     }
     const char *sign = localeconv()->decimal_point;

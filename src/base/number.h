@@ -19,7 +19,8 @@ bool spry_number_double(double *out, spry_view text);
 
 enum { SPRY_NUMBER_TEXT = 32 };
 
-/* Writes a number with the fewest digits that still name the same float32; whole numbers below 1e15 in full. */
+/* Writes a number with the fewest digits that still name the same float32 (beyond its range, the same double); whole
+ * numbers below 1e15 in full. */
 void spry_number_print(char out[SPRY_NUMBER_TEXT], double value);
 
 /* Writes bytes as a whole number, with K, M, G or T where that loses nothing. */

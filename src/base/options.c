@@ -1,5 +1,5 @@
-/* Reading values: from a command line, and one at a time by JSON key. Both end in store(), so they accept the same values
- * and refuse the others with the same sentence; only the spelling of the name differs. */
+/* Reading values: from a command line, and one at a time by JSON key. Both end in store(), so they accept the same
+ * values and refuse the others with the same sentence; only the spelling of the name differs. */
 #include "base/options.h"
 
 #include <float.h>
@@ -14,7 +14,7 @@ enum { NAME_MAX_SHOWN = 64, VALUES_MAX = 256 };
 
 typedef enum spelling { AS_FLAG, AS_KEY } spelling;
 
-/* ---- names --------------------------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------------------------- */
 
 void spry_options_key(char *out, size_t size, const char *name)
 {
@@ -82,8 +82,7 @@ static size_t edit_distance(spry_view given, const char *name)
     return rows[given.size % 3][n];
 }
 
-/* The known name that `given` most likely meant, or NULL when none is near. */
-static const char *nearest_name(const spry_option_table *tables, size_t n_tables, spry_view given)
+const char *spry_options_nearest(const spry_option_table *tables, size_t n_tables, spry_view given)
 {
     const char *best = NULL;
     size_t best_distance = least(given.size / 3 + 1, 3) + 1;
@@ -104,7 +103,7 @@ static const char *nearest_name(const spry_option_table *tables, size_t n_tables
 
 spry_status spry_options_unknown(const spry_option_table *table, const char *key, spry_error *error)
 {
-    const char *near = nearest_name(table, 1, spry_view_of(key));
+    const char *near = spry_options_nearest(table, 1, spry_view_of(key));
     if (!near)
         return spry_fail(error, SPRY_ERR_INPUT, "unknown setting \"%.100s\"", key);
     char name[NAME_MAX_SHOWN];
@@ -112,7 +111,7 @@ spry_status spry_options_unknown(const spry_option_table *table, const char *key
     return spry_fail(error, SPRY_ERR_INPUT, "unknown setting \"%.100s\"; did you mean \"%s\"?", key, name);
 }
 
-/* ---- values -------------------------------------------------------------------------------------------------------- */
+/* ---- values ---------------------------------------------------------------------------------------------------- */
 
 static bool is_bounded(const spry_option *option)
 {
@@ -313,7 +312,7 @@ spry_status spry_options_check(const spry_option_table *table, spry_error *error
     return SPRY_OK;
 }
 
-/* ---- the command line ---------------------------------------------------------------------------------------------- */
+/* ---- the command line ------------------------------------------------------------------------------------------ */
 
 /* An option as it was written. */
 typedef struct found_option {
@@ -351,15 +350,15 @@ static bool find_letter(found_option *out, const spry_option_table *tables, size
 
 static spry_status unknown_flag(const spry_option_table *tables, size_t n_tables, spry_view name, spry_error *error)
 {
-    const char *near = nearest_name(tables, n_tables, name);
+    const char *near = spry_options_nearest(tables, n_tables, name);
     if (near)
         return spry_fail(error, SPRY_ERR_INPUT, "unknown option --%.*s; did you mean --%s?", SPRY_VIEW_ARG(name), near);
     return spry_fail(error, SPRY_ERR_INPUT, "unknown option --%.*s", SPRY_VIEW_ARG(name));
 }
 
 /* Handles the option at argv[*at], and its value, leaving *at on the last argument used. */
-static spry_status parse_option(const spry_option_table *tables, size_t n_tables, int *at, int argc,
-                                char *const *argv, spry_error *error)
+static spry_status parse_option(const spry_option_table *tables, size_t n_tables, int *at, int argc, char *const *argv,
+                                spry_error *error)
 {
     const char *argument = argv[*at], *value = NULL;
     found_option found;

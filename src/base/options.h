@@ -1,8 +1,8 @@
 /* One table of options makes the command line's flags, the JSON keys of the server, the help and the documentation.
  *
  * A table describes fields of one settings struct. The option named "top-k" is the flag --top-k and the JSON key top_k.
- * Nothing is allocated and nothing is printed: values go into the caller's struct, text into the caller's buffer. Strings
- * are borrowed from where they came. */
+ * Nothing is allocated and nothing is printed: values go into the caller's struct, text into the caller's buffer.
+ * Strings are borrowed from where they came. */
 #ifndef SPRY_BASE_OPTIONS_H
 #define SPRY_BASE_OPTIONS_H
 
@@ -47,10 +47,10 @@ typedef struct spry_option_table {
     void *target;
 } spry_option_table;
 
-/* Reads argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `--flag`, `--no-flag`. The argument behind
- * a name is its value whatever it looks like, except that one starting with `--` must be joined by `=`. `--` ends the
- * options; all else, `-` too, is positional and goes to `positionals` (NULL: none are allowed). A later value replaces an
- * earlier one. On failure some fields may be set already. */
+/* Reads argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `--flag`, `--no-flag`. The argument
+ * behind a name is its value whatever it looks like, except that one starting with `--` must be joined by `=`. `--`
+ * ends the options; all else, `-` too, is positional and goes to `positionals` (NULL: none are allowed). A later value
+ * replaces an earlier one. On failure some fields may be set already. */
 spry_status spry_options_parse(const spry_option_table *tables, size_t n_tables, spry_option_list *positionals,
                                int argc, char *const *argv, spry_error *error);
 
@@ -62,6 +62,9 @@ const spry_option *spry_options_find(const spry_option_table *table, const char 
 
 /* Fails with the sentence for an unknown key, naming the nearest one that is known. */
 spry_status spry_options_unknown(const spry_option_table *table, const char *key, spry_error *error);
+
+/* The name or alias in the tables that `given` most likely meant, or NULL when none is near. */
+const char *spry_options_nearest(const spry_option_table *tables, size_t n_tables, spry_view given);
 
 /* Checks that every number in the struct is in range, for values that code has set. */
 spry_status spry_options_check(const spry_option_table *table, spry_error *error);

@@ -73,7 +73,8 @@ static spry_status set_list(const spry_option_table *table, const spry_option *o
         return set_scalar(table, option, key, value, error);
     size_t i;
     json_t *item;
-    json_array_foreach(value, i, item) {
+    json_array_foreach(value, i, item)
+    {
         spry_status status = set_scalar(table, option, key, item, error);
         if (status != SPRY_OK)
             return status;

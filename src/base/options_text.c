@@ -89,8 +89,8 @@ static void print_flag(char out[CELL_MAX], const spry_option_table *table, const
 static void print_meaning(char *out, size_t size, const spry_option_table *table, const spry_option *option)
 {
     char values[CELL_MAX] = "", current[CELL_MAX];
-    bool plain = option->kind == SPRY_OPTION_FLAG || option->kind == SPRY_OPTION_STRING;
-    if (!plain)
+    bool bounded = option->min != 0 || option->max != 0;
+    if (bounded || option->kind == SPRY_OPTION_CHOICE || option->kind == SPRY_OPTION_LIST)
         spry_options_values(values, sizeof values, option);
     spry_options_print(current, sizeof current, table, option);
     bool has_default = *current && (option->kind != SPRY_OPTION_FLAG || is_on(table, option));
@@ -106,7 +106,8 @@ static void pad(spry_buffer *out, size_t from, size_t to)
         spry_buffer_text(out, " ");
 }
 
-/* Appends words, starting a line at `indent` whenever the next word would pass `width`. The cursor stands at `indent`. */
+/* Appends words, starting a line at `indent` whenever the next word would pass `width`. The cursor stands at `indent`.
+ */
 static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width)
 {
     size_t at = indent;

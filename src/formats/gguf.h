@@ -32,13 +32,18 @@ typedef struct spry_gguf_array {
     spry_gguf_kind kind;
     size_t count;
     const unsigned char *data;
+    size_t bytes; /* of all elements */
 } spry_gguf_array;
 
 typedef struct spry_gguf_entry {
     spry_view key;
     spry_gguf_kind kind;
     const unsigned char *data; /* the value's bytes, unaligned */
+    size_t bytes;
 } spry_gguf_entry;
+
+const char *spry_gguf_kind_name(spry_gguf_kind kind); /* "u32" */
+size_t spry_gguf_kind_bytes(spry_gguf_kind kind);     /* of one value; 0 for strings and arrays, and for no kind */
 
 /* Opens a file (kept mapped until close). Messages name the path. */
 spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error);
@@ -51,22 +56,32 @@ const char *spry_gguf_name(const spry_gguf *gguf);
 uint32_t spry_gguf_version(const spry_gguf *gguf);
 size_t spry_gguf_size(const spry_gguf *gguf); /* bytes of the file */
 
+/* By index, in the file's order: NULL past the end. */
 size_t spry_gguf_tensor_count(const spry_gguf *gguf);
 const spry_tensor *spry_gguf_tensor(const spry_gguf *gguf, size_t index);
 const spry_tensor *spry_gguf_find_tensor(const spry_gguf *gguf, spry_view name); /* NULL: none */
 
 size_t spry_gguf_entry_count(const spry_gguf *gguf);
 const spry_gguf_entry *spry_gguf_entry_at(const spry_gguf *gguf, size_t index);
+const spry_gguf_entry *spry_gguf_find_entry(const spry_gguf *gguf, spry_view key); /* NULL: none */
 
-/* Typed look-ups by zero-terminated key. False: absent, or of another kind, or out of the result's range. Any integer
+/* The value of an entry, which may be NULL. False: none, or of another kind, or out of the result's range. Any integer
  * kind serves for u64; any number kind for f64. */
+bool spry_gguf_entry_u64(const spry_gguf_entry *entry, uint64_t *value);
+bool spry_gguf_entry_f64(const spry_gguf_entry *entry, double *value);
+bool spry_gguf_entry_bool(const spry_gguf_entry *entry, bool *value);
+bool spry_gguf_entry_string(const spry_gguf_entry *entry, spry_view *value);
+bool spry_gguf_entry_array(const spry_gguf_entry *entry, spry_gguf_array *value);
+
+/* The same by zero-terminated key. */
 bool spry_gguf_get_u64(const spry_gguf *gguf, const char *key, uint64_t *value);
 bool spry_gguf_get_f64(const spry_gguf *gguf, const char *key, double *value);
 bool spry_gguf_get_bool(const spry_gguf *gguf, const char *key, bool *value);
 bool spry_gguf_get_string(const spry_gguf *gguf, const char *key, spry_view *value);
 bool spry_gguf_get_array(const spry_gguf *gguf, const char *key, spry_gguf_array *value);
 
-/* Elements of an array. Numbers: by index. Strings: walk with a cursor that starts at 0. */
+/* Elements of an array; false past the end and for other kinds. Numbers: by index. Strings: walk with a cursor that
+ * starts at 0. */
 bool spry_gguf_array_f64(const spry_gguf_array *array, size_t index, double *value);
 bool spry_gguf_array_u64(const spry_gguf_array *array, size_t index, uint64_t *value); /* also bool */
 bool spry_gguf_array_string(const spry_gguf_array *array, size_t *cursor, spry_view *value);

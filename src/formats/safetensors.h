@@ -8,12 +8,17 @@
 
 typedef struct spry_safetensors spry_safetensors;
 
-/* `path`: a .safetensors file, or a folder holding one or an index. */
+/* `path`: a .safetensors file, or a folder holding model.safetensors, or the index, or exactly one *.safetensors.
+ * Tensors of F32, F16 and BF16 are listed; integer and bool ones are checked but left out; others are refused. */
 spry_status spry_safetensors_open(spry_safetensors **out, const char *path, spry_error *error);
+
+/* One file in memory that outlives it; `name` stands for the path in messages. */
+spry_status spry_safetensors_open_memory(spry_safetensors **out, const void *data, size_t size, const char *name,
+                                         spry_error *error);
 void spry_safetensors_close(spry_safetensors *files);
 
 size_t spry_safetensors_count(const spry_safetensors *files);
-const spry_tensor *spry_safetensors_tensor(const spry_safetensors *files, size_t index);
+const spry_tensor *spry_safetensors_tensor(const spry_safetensors *files, size_t index); /* NULL: past the end */
 const spry_tensor *spry_safetensors_find(const spry_safetensors *files, spry_view name); /* NULL: none */
 
 #endif

@@ -13,6 +13,7 @@ typedef struct spry_tensor {
     uint32_t n_dims;
     size_t dims[SPRY_TENSOR_DIMS]; /* slowest first, as Python writes shapes: [n_out, n_in]; unused ones are 1 */
     const unsigned char *data;     /* may be unaligned in safetensors files */
+    size_t offset;                 /* of the data, from the beginning of its file */
     size_t bytes;
 } spry_tensor;
 

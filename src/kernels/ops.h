@@ -15,7 +15,7 @@
 typedef struct spry_matmul {
     float *out;           /* [n_rows, out_stride] */
     size_t out_stride;    /* in floats */
-    const void *weight;   /* [n_out, n_in] in the weight's type, rows whole blocks, one after another */
+    const void *weight;   /* [n_out, n_in] in the weight's type, rows whole blocks, at any address */
     size_t weight_stride; /* bytes from row to row */
     const void *act;      /* [n_rows, n_in] in the type the kernel asks for */
     size_t act_stride;    /* bytes from row to row */
@@ -45,11 +45,11 @@ typedef struct spry_attend {
     uint32_t first_position;
     uint32_t window; /* 0: none */
     size_t head_dim;
-    size_t group;    /* query heads per key/value head */
-    float scale;     /* multiplies scores */
-    float softcap;   /* 0: none; else cap * tanh(score / cap) */
-    spry_dtype type; /* of keys and values: F32, F16 or Q8_0 */
-    const unsigned char *pages;
+    size_t group;               /* query heads per key/value head */
+    float scale;                /* multiplies scores */
+    float softcap;              /* 0: none; else cap * tanh(score / cap) */
+    spry_dtype type;            /* of keys and values: F32, F16 or Q8_0 */
+    const unsigned char *pages; /* aligned for floats, and so is all within when the type is F32 */
     size_t page_bytes;
     size_t key_offset, value_offset; /* of this layer's blocks in a page; each [n_kv_heads, page_tokens, head_dim] */
     size_t head_bytes;               /* bytes of [page_tokens, head_dim] */
@@ -58,14 +58,17 @@ typedef struct spry_attend {
     size_t n_entries;
 } spry_attend;
 
-enum { SPRY_PAGE_TOKENS = 32 }; /* tokens a KV page holds, and attention's tile */
+enum { SPRY_PAGE_TOKENS = 32 };          /* tokens a KV page holds, and attention's tile */
+enum { SPRY_ATTEND_HEAD_DIM_MAX = 512 }; /* largest head_dim attend takes */
 
 typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_COUNT } spry_gate;
 
 typedef struct spry_ops {
     const char *name; /* "ref" */
 
-    /* n values of a type to floats and back; n is whole blocks. encode is NULL for types we only read. */
+    /* n values of a type to floats and back; n is whole blocks, at any address. Every table gives the same bits. encode
+     * is NULL for types we only read; in blocks a NaN becomes 0, and what is too large the largest the type can hold.
+     */
     void (*decode[SPRY_DTYPE_COUNT])(float *out, const void *in, size_t n);
     void (*encode[SPRY_DTYPE_COUNT])(void *out, const float *in, size_t n);
 

@@ -17,10 +17,11 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
 {
     *pool = (spry_kv_pool){.shape = *shape, .n_pages = n_pages};
     size_t token_all, whole;
-    if (!spry_dtype_size(&pool->token_bytes, shape->type, shape->head_dim))
+    if (shape->head_dim % spry_dtype_block(shape->type))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "kv-type %s needs a head size that is a multiple of %zu, not %zu",
                          spry_dtype_name(shape->type), spry_dtype_block(shape->type), shape->head_dim);
-    if (!spry_kv_token_bytes(&token_all, shape) || !spry_checked_mul(&pool->page_bytes, token_all, SPRY_PAGE_TOKENS) ||
+    if (!spry_dtype_size(&pool->token_bytes, shape->type, shape->head_dim) || !spry_kv_token_bytes(&token_all, shape) ||
+        !spry_checked_mul(&pool->page_bytes, token_all, SPRY_PAGE_TOKENS) ||
         !spry_checked_mul(&whole, pool->page_bytes, n_pages) || n_pages > UINT32_MAX)
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV pool of %zu pages is larger than any memory", n_pages);
     pool->head_bytes = pool->token_bytes * SPRY_PAGE_TOKENS;

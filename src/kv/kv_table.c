@@ -8,6 +8,8 @@ spry_status spry_kv_table_init(spry_kv_table *table, size_t max_tokens, spry_err
 {
     size_t capacity = max_tokens / SPRY_PAGE_TOKENS + 1;
     *table = (spry_kv_table){.capacity = capacity, .max_tokens = max_tokens};
+    if (max_tokens > UINT32_MAX) /* what an entry's start can say */
+        return spry_fail(error, SPRY_ERR_MEMORY, "a KV table of %zu tokens is larger than any memory", max_tokens);
     table->entries = calloc(capacity, sizeof *table->entries);
     return table->entries ? SPRY_OK : spry_fail_memory(error, "a KV table", capacity * sizeof *table->entries);
 }
@@ -20,48 +22,60 @@ void spry_kv_table_deinit(spry_kv_table *table, spry_kv_pool *pool)
     *table = (spry_kv_table){0};
 }
 
-/* Makes the last page this table's own before it is written to. */
-static bool own_last(spry_kv_table *table, spry_kv_pool *pool)
+/* Tokens that still fit the last page. */
+static size_t room_in_last(const spry_kv_table *table)
+{
+    return table->n_entries ? SPRY_PAGE_TOKENS - table->entries[table->n_entries - 1].count : 0;
+}
+
+/* Whether the last page is somebody else's too, so that writing to it takes a copy. */
+static bool last_is_shared(const spry_kv_table *table, const spry_kv_pool *pool)
+{
+    return pool->references[table->entries[table->n_entries - 1].page] > 1;
+}
+
+static size_t pages_needed(const spry_kv_table *table, const spry_kv_pool *pool, size_t count)
+{
+    size_t room = room_in_last(table), copies = count && room && last_is_shared(table, pool);
+    return copies + (count > room ? (count - room + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS : 0);
+}
+
+static uint32_t take(spry_kv_pool *pool)
+{
+    uint32_t page = 0;
+    spry_kv_page_take(pool, &page); /* extend has seen that there are enough */
+    return page;
+}
+
+static void copy_last(spry_kv_table *table, spry_kv_pool *pool)
 {
     spry_kv_entry *last = &table->entries[table->n_entries - 1];
-    uint32_t copy;
-    if (pool->references[last->page] == 1)
-        return true;
-    if (!spry_kv_page_take(pool, &copy))
-        return false;
+    uint32_t copy = take(pool);
     memcpy(spry_kv_page(pool, copy), spry_kv_page(pool, last->page), pool->page_bytes);
     spry_kv_page_unref(pool, last->page);
     last->page = copy;
-    return true;
 }
 
 spry_status spry_kv_table_extend(spry_kv_table *table, spry_kv_pool *pool, size_t count, spry_error *error)
 {
-    size_t before = table->n_tokens;
-    if (count > table->max_tokens - before)
-        return spry_fail(error, SPRY_ERR_CONTEXT, "%zu tokens do not fit a context of %zu", before + count,
+    if (count > table->max_tokens - table->n_tokens)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "%zu tokens do not fit a context of %zu", table->n_tokens + count,
                          table->max_tokens);
-    if (count && before % SPRY_PAGE_TOKENS && !own_last(table, pool))
-        goto full;
-    for (size_t left = count; left;) {
-        spry_kv_entry *last = table->n_entries ? &table->entries[table->n_entries - 1] : NULL;
-        if (!last || last->count == SPRY_PAGE_TOKENS) {
-            uint32_t page;
-            if (!spry_kv_page_take(pool, &page))
-                goto full;
-            last = &table->entries[table->n_entries++];
-            *last = (spry_kv_entry){.page = page, .start = (uint32_t)table->n_tokens};
-        }
-        size_t room = SPRY_PAGE_TOKENS - last->count, part = left < room ? left : room;
-        last->count += (uint32_t)part;
+    if (pages_needed(table, pool, count) > pool->n_free)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "the KV pool is full: %zu of %zu pages of %d tokens are in use",
+                         pool->n_pages - pool->n_free, pool->n_pages, SPRY_PAGE_TOKENS);
+    if (count && room_in_last(table) && last_is_shared(table, pool))
+        copy_last(table, pool);
+    while (count) {
+        if (!room_in_last(table))
+            table->entries[table->n_entries++] =
+                (spry_kv_entry){.page = take(pool), .start = (uint32_t)table->n_tokens};
+        size_t room = room_in_last(table), part = count < room ? count : room;
+        table->entries[table->n_entries - 1].count += (uint32_t)part;
         table->n_tokens += part;
-        left -= part;
+        count -= part;
     }
     return SPRY_OK;
-full:
-    spry_kv_table_truncate(table, pool, before);
-    return spry_fail(error, SPRY_ERR_CONTEXT, "the KV pool is full: all %zu pages of %d tokens are in use",
-                     pool->n_pages, SPRY_PAGE_TOKENS);
 }
 
 void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_tokens)

@@ -17,12 +17,17 @@ typedef struct spry_arch {
     bool sandwich_norms;    /* norms also after attention and after the feed-forward part */
     bool fused;             /* q, k, v in one matrix, gate and up in one */
     bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
+    bool qk_norms;          /* q and k are normalised per head: the norms must be there */
+    bool qkv_bias;          /* q, k and v have biases unless config.json says no */
+    bool shared_expert;     /* beside the experts every row goes through a shared one */
     bool window_needs_flag; /* config.json's sliding_window counts only with use_sliding_window */
+    bool never_slides;      /* config.json's sliding_window means nothing */
     /* What a file may leave out, set before it is read. NULL: nothing. */
     void (*defaults)(spry_config *config, spry_config_dialect dialect);
     /* What follows from what was read. NULL: nothing. */
     void (*finish)(spry_config *config);
-    /* Whether a layer slides when the file does not list it. NULL: all do, when there is a window. */
+    /* Whether a layer slides when the file does not list it. NULL: all do, when there is a window, and layer_types
+     * means nothing. */
     bool (*slides)(const spry_config *config, uint32_t layer);
 } spry_arch;
 

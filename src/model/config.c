@@ -128,8 +128,6 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
         c->rope_dim = c->head_dim;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
-    if (!c->window_layers)
-        c->window_layers = 1;
     spry_status status = check(c, name, error);
     if (status)
         return status;

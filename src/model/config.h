@@ -47,6 +47,7 @@ typedef struct spry_config {
     float attn_softcap, final_softcap;
     uint32_t n_experts, n_experts_used, n_expert_ff, n_shared_ff;
     bool normalise_experts; /* the chosen experts' weights are made to sum to 1 */
+    bool qkv_bias;          /* q, k and v have biases that must be there */
     bool tied;              /* the output matrix is the embedding */
     bool interleaved;       /* rope pairs are (2i, 2i + 1) */
     spry_rope rope, rope_sliding;

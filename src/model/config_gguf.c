@@ -1,4 +1,5 @@
 /* GGUF metadata: keys stand below the architecture's name. */
+#include <math.h>
 #include <stdio.h>
 
 #include "model/arch.h"
@@ -21,8 +22,10 @@ static int number(const void *user, const char *suffix, double *value)
     char key[128];
     full_key(key, from, suffix);
     spry_gguf_array array;
+    if (!spry_gguf_find_entry(from->gguf, spry_view_of(key)))
+        return 0;
     if (!spry_gguf_get_array(from->gguf, key, &array))
-        return spry_gguf_get_f64(from->gguf, key, value);
+        return spry_gguf_get_f64(from->gguf, key, value) ? 1 : -1;
     if (!spry_gguf_array_f64(&array, 0, value))
         return -1;
     for (size_t i = 1; i < array.count; i++) {
@@ -40,37 +43,54 @@ static void real(float *value, const source *from, const char *suffix)
         *value = (float)found;
 }
 
+/* Where the type is left out a factor means linear, and a magnitude Phi-3's two lists. */
+static spry_status read_rope_kind(spry_rope *rope, const source *from, float magnitude, const char *name,
+                                  spry_error *error)
+{
+    spry_view type;
+    char key[128];
+    full_key(key, from, "rope.scaling.type");
+    if (!spry_gguf_get_string(from->gguf, key, &type))
+        rope->kind = rope->factor > 0 ? SPRY_ROPE_LINEAR : magnitude > 0 ? SPRY_ROPE_LONG : SPRY_ROPE_DEFAULT;
+    else if (spry_view_is(type, "none"))
+        rope->kind = SPRY_ROPE_DEFAULT;
+    else if (spry_view_is(type, "linear"))
+        rope->kind = SPRY_ROPE_LINEAR;
+    else if (spry_view_is(type, "yarn"))
+        rope->kind = SPRY_ROPE_YARN;
+    else if (spry_view_is(type, "longrope"))
+        rope->kind = SPRY_ROPE_LONG;
+    else
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: %s is '%.*s'; known are none, linear, yarn, longrope", name,
+                         key, SPRY_VIEW_ARG(type));
+    return SPRY_OK;
+}
+
 static spry_status read_rope(spry_config *config, const source *from, const char *name, spry_error *error)
 {
     spry_rope *rope = &config->rope;
-    spry_view type;
-    char key[128];
-    float context = 0, magnitude = 1;
-    real(&rope->theta, from, "rope.freq_base");
-    real(&config->rope_sliding.theta, from, "rope.freq_base_swa");
-    full_key(key, from, "rope.scaling.type");
-    if (spry_gguf_get_string(from->gguf, key, &type)) {
-        if (spry_view_is(type, "linear"))
-            rope->kind = SPRY_ROPE_LINEAR;
-        else if (spry_view_is(type, "yarn"))
-            rope->kind = SPRY_ROPE_YARN;
-        else if (spry_view_is(type, "longrope"))
-            rope->kind = SPRY_ROPE_LONG;
-        else if (!spry_view_is(type, "none"))
-            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: %s is '%.*s'; known are none, linear, yarn, longrope",
-                             name, key, SPRY_VIEW_ARG(type));
-    }
+    float context = 0, magnitude = 0;
+    rope->factor = 0;
     rope->beta_fast = 32;
     rope->beta_slow = 1;
+    real(&rope->theta, from, "rope.freq_base");
+    real(&config->rope_sliding.theta, from, "rope.freq_base_swa");
     real(&rope->factor, from, "rope.scaling.factor");
     real(&rope->beta_fast, from, "rope.scaling.yarn_beta_fast");
     real(&rope->beta_slow, from, "rope.scaling.yarn_beta_slow");
     real(&context, from, "rope.scaling.original_context_length");
     real(&magnitude, from, "rope.scaling.attn_factor");
+    spry_status status = read_rope_kind(rope, from, magnitude, name, error);
+    if (status)
+        return status;
     rope->original_context = context >= 1 && context < 1e9f ? (uint32_t)context : config->n_context;
+    if (rope->factor == 0)
+        rope->factor = 1;
     if (rope->kind == SPRY_ROPE_LONG) {
-        rope->attention_factor = magnitude;
+        rope->attention_factor = magnitude > 0 ? magnitude : 1;
         rope->factor = (float)config->n_context / (float)rope->original_context;
+    } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* relative to what yarn would take */
+        rope->attention_factor = magnitude * (rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1);
     }
     if (config->arch != &spry_arch_gemma3)
         config->rope_sliding = *rope;
@@ -106,6 +126,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         return status;
     config->interleaved = config->arch->permuted_in_gguf;
     config->normalise_experts = config->arch->gguf_normalises;
+    config->qkv_bias = config->arch->qkv_bias;
     char key[128];
     full_key(key, &from, "expert_weights_norm");
     spry_gguf_get_bool(gguf, key, &config->normalise_experts);

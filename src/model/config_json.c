@@ -20,13 +20,79 @@ static int number(const void *source, const char *key, double *value)
     return 1;
 }
 
+/* Values that are read without a check of their own: absent or null they keep their default, of another type they are
+ * refused here, first. */
+typedef enum value_type { NUMBER, TRUTH, TEXT, LIST, OBJECT } value_type;
+
+typedef struct typed_key {
+    const char *key;
+    value_type type;
+} typed_key;
+
+static const typed_key config_keys[] = {
+    {"rope_parameters", OBJECT},
+    {"rope_scaling", OBJECT},
+    {"rope_theta", NUMBER},
+    {"rope_local_base_freq", NUMBER},
+    {"partial_rotary_factor", NUMBER},
+    {"original_max_position_embeddings", NUMBER},
+    {"layer_types", LIST},
+    {"hidden_act", TEXT},
+    {"hidden_activation", TEXT},
+    {"tie_word_embeddings", TRUTH},
+    {"use_sliding_window", TRUTH},
+    {"use_bidirectional_attention", TRUTH},
+    {"norm_topk_prob", TRUTH},
+    {"attention_bias", TRUTH},
+    {"qkv_bias", TRUTH},
+};
+
+static const typed_key rope_keys[] = {
+    {"rope_type", TEXT},
+    {"type", TEXT},
+    {"rope_theta", NUMBER},
+    {"factor", NUMBER},
+    {"low_freq_factor", NUMBER},
+    {"high_freq_factor", NUMBER},
+    {"beta_fast", NUMBER},
+    {"beta_slow", NUMBER},
+    {"attention_factor", NUMBER},
+    {"mscale", NUMBER},
+    {"mscale_all_dim", NUMBER},
+    {"partial_rotary_factor", NUMBER},
+    {"original_max_position_embeddings", NUMBER},
+    {"truncate", TRUTH},
+};
+
+static bool has_type(const json_t *item, value_type type)
+{
+    return type == NUMBER  ? json_is_number(item)
+           : type == TRUTH ? json_is_boolean(item)
+           : type == TEXT  ? json_is_string(item)
+           : type == LIST  ? json_is_array(item)
+                           : json_is_object(item);
+}
+
+static spry_status check_types(const json_t *json, const typed_key *keys, size_t n_keys, const char *where,
+                               const char *name, spry_error *error)
+{
+    static const char *const words[] = {"a number", "true or false", "a string", "a list", "an object"};
+    for (size_t i = 0; i < n_keys; i++) {
+        const json_t *item = json_object_get(json, keys[i].key);
+        if (item && !json_is_null(item) && !has_type(item, keys[i].type))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s%s is not %s", name, where, keys[i].key,
+                             words[keys[i].type]);
+    }
+    return SPRY_OK;
+}
+
 static bool truth(const json_t *json, const char *key, bool otherwise)
 {
     const json_t *item = json_object_get(json, key);
     return json_is_boolean(item) ? json_is_true(item) : otherwise;
 }
 
-/* A float of a rope object; the value stays when it is absent or null. */
+/* The value stays when it is absent or null. */
 static void real(float *value, const json_t *json, const char *key)
 {
     const json_t *item = json_object_get(json, key);
@@ -73,22 +139,27 @@ static float yarn_magnitude(float factor, float mscale)
     return factor <= 1 ? 1 : 0.1f * mscale * logf(factor) + 1;
 }
 
-static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t *whole, const json_t *json,
-                             const char *name, spry_arena *arena, spry_error *error)
+static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, const json_t *json, const char *name,
+                                  spry_error *error)
 {
     const json_t *type = json_object_get(json, "rope_type");
-    if (!type)
+    if (!json_is_string(type))
         type = json_object_get(json, "type");
     const char *kind = json_is_string(type) ? json_string_value(type) : "default";
     if (!rope_kind(&rope->kind, kind))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope", name,
                          kind);
-    rope->factor = 0;
+    if (config->arch == &spry_arch_phi3 && rope->kind == SPRY_ROPE_YARN)
+        rope->kind = SPRY_ROPE_LONG; /* what the first of the long ones called it */
+    return SPRY_OK;
+}
+
+static void read_rope_numbers(spry_rope *rope, const json_t *json)
+{
+    rope->factor = rope->beta_fast = rope->beta_slow = 0;
     rope->low_freq_factor = 1;
     rope->high_freq_factor = 4;
-    rope->beta_fast = 32;
-    rope->beta_slow = 1;
     real(&rope->theta, json, "rope_theta");
     real(&rope->factor, json, "factor");
     real(&rope->low_freq_factor, json, "low_freq_factor");
@@ -97,23 +168,47 @@ static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t 
     real(&rope->beta_slow, json, "beta_slow");
     real(&rope->attention_factor, json, "attention_factor");
     rope->truncate = truth(json, "truncate", true);
-    float original = 0, mscale = 0, mscale_all = 0, partial = 0;
-    real(&original, json, "original_max_position_embeddings");
-    real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
+    if (!(rope->beta_fast > 0))
+        rope->beta_fast = 32;
+    if (!(rope->beta_slow > 0))
+        rope->beta_slow = 1;
+}
+
+/* The scaling factor, where it is left out, and yarn's magnitude. */
+static void derive_rope(spry_rope *rope, const spry_config *config, const json_t *json)
+{
+    float mscale = 0, mscale_all = 0;
     real(&mscale, json, "mscale");
     real(&mscale_all, json, "mscale_all_dim");
+    if (rope->kind == SPRY_ROPE_DEFAULT)
+        rope->factor = 1;
+    else if (rope->factor == 0 && (rope->kind == SPRY_ROPE_YARN || rope->kind == SPRY_ROPE_LONG))
+        rope->factor = (float)config->n_context / (float)rope->original_context;
+    if (rope->kind == SPRY_ROPE_YARN && !(rope->attention_factor > 0) && mscale > 0 && mscale_all > 0)
+        rope->attention_factor = yarn_magnitude(rope->factor, mscale) / yarn_magnitude(rope->factor, mscale_all);
+}
+
+static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t *whole, const json_t *json,
+                             const char *name, spry_arena *arena, spry_error *error)
+{
+    spry_status status = check_types(json, rope_keys, SPRY_COUNT(rope_keys), "rope ", name, error);
+    if (!status)
+        status = read_rope_kind(rope, config, json, name, error);
+    if (status)
+        return status;
+    read_rope_numbers(rope, json);
+    float original = (float)rope->original_context, partial = 0;
+    real(&original, json, "original_max_position_embeddings");
+    real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
     real(&partial, json, "partial_rotary_factor");
     real(&partial, whole, "partial_rotary_factor");
     uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
     config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
-    if (!(rope->factor > 0))
-        rope->factor = rope->kind == SPRY_ROPE_DEFAULT ? 1 : (float)config->n_context / (float)rope->original_context;
-    if (rope->kind == SPRY_ROPE_YARN && !(rope->attention_factor > 0) && mscale > 0 && mscale_all > 0)
-        rope->attention_factor = yarn_magnitude(rope->factor, mscale) / yarn_magnitude(rope->factor, mscale_all);
+    derive_rope(rope, config, json);
     if (rope->kind != SPRY_ROPE_LONG)
         return SPRY_OK;
-    spry_status status = rope_factors(&rope->factors, config, json, "short_factor", name, arena, error);
+    status = rope_factors(&rope->factors, config, json, "short_factor", name, arena, error);
     return status ? status : rope_factors(&rope->long_factors, config, json, "long_factor", name, arena, error);
 }
 
@@ -156,7 +251,7 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
 static spry_status read_layer_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *types = json_object_get(json, "layer_types");
-    if (!json_is_array(types) || config->arch == &spry_arch_mistral)
+    if (!json_is_array(types) || !config->arch->slides) /* without a rule of its own all layers are alike */
         return SPRY_OK;
     if (json_array_size(types) != config->n_layers)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
@@ -188,6 +283,10 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
                          spry_arch_hf_names());
     spry_status status = spry_config_read(config, SPRY_DIALECT_JSON, number, json, name, error);
     if (!status)
+        status = check_types(json, config_keys, SPRY_COUNT(config_keys), "", name, error);
+    if (!status && truth(json, "use_bidirectional_attention", false))
+        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported", name);
+    if (!status)
         status = check_activation(config->arch, json, name, error);
     if (!status)
         status = read_ropes(config, json, name, arena, error);
@@ -195,8 +294,11 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         return status;
     if (config->arch->window_needs_flag && !truth(json, "use_sliding_window", false))
         config->window = 0;
+    if (config->arch->never_slides)
+        config->window = 0;
     config->tied = truth(json, "tie_word_embeddings", config->tied);
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
+    config->qkv_bias = truth(json, "qkv_bias", truth(json, "attention_bias", config->arch->qkv_bias));
     status = spry_config_finish(config, name, arena, error);
     return status ? status : read_layer_types(config, json, name, error);
 }

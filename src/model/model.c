@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/json.h"
 #include "platform/file.h"
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
@@ -20,14 +21,10 @@ static spry_status read_json(json_t **out, const char *folder, const char *file,
     status = spry_file_read(&text, path.data, error);
     if (status)
         goto done;
-    json_error_t why;
-    *out = json_loadb(spry_buffer_view(&text).data, text.size, JSON_REJECT_DUPLICATES, &why);
-    if (!json_is_object(*out)) {
-        json_decref(*out);
-        *out = NULL;
-        status =
-            spry_fail(error, SPRY_ERR_FORMAT, "%s: not a JSON object (line %d: %s)", path.data, why.line, why.text);
-    }
+    /* Integers as reals: a model_max_length of 10^30 is common and fits no integer. */
+    status = spry_json_object(out, spry_buffer_view(&text), error);
+    if (status)
+        spry_fail_prefix(error, status, path.data);
 done:
     spry_buffer_deinit(&path);
     spry_buffer_deinit(&text);
@@ -36,8 +33,8 @@ done:
 
 static void add_end(spry_model *model, const json_t *id)
 {
-    json_int_t value = json_integer_value(id);
-    if (json_is_integer(id) && value >= 0 && value <= INT32_MAX && model->n_end_ids < SPRY_MAX_END_IDS)
+    double value = json_is_number(id) ? json_number_value(id) : -1;
+    if (value >= 0 && value <= INT32_MAX && model->n_end_ids < SPRY_MAX_END_IDS)
         model->end_ids[model->n_end_ids++] = (int32_t)value;
 }
 

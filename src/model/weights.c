@@ -148,6 +148,18 @@ static spry_status layer_linear(const binder *b, spry_weight *out, uint32_t laye
     return t ? bind_vector(b, &out->bias, t, n_out, 0) : status;
 }
 
+/* q, k or v: with a bias where the architecture has one. */
+static spry_status layer_projection(const binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
+                                    size_t n_out)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    spry_status status = layer_linear(b, out, layer, gguf_name, n_out, b->config->n_embd, REQUIRED);
+    if (status || out->bias || !b->config->qkv_bias)
+        return status;
+    find_in_layer(b, name, layer, gguf_name, 0, "bias");
+    return missing(b, name);
+}
+
 /* Rows [begin, begin + count) of a matrix. */
 static spry_weight rows_of(const spry_weight *whole, size_t begin, size_t count)
 {
@@ -171,13 +183,13 @@ static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
         l->q = rows_of(&all, 0, n_q);
         l->k = rows_of(&all, n_q, n_kv);
         l->v = rows_of(&all, n_q + n_kv, n_kv);
-    } else if ((status = layer_linear(b, &l->q, i, "attn_q", n_q, c->n_embd, REQUIRED)) ||
-               (status = layer_linear(b, &l->k, i, "attn_k", n_kv, c->n_embd, REQUIRED)) ||
-               (status = layer_linear(b, &l->v, i, "attn_v", n_kv, c->n_embd, REQUIRED))) {
+    } else if ((status = layer_projection(b, &l->q, i, "attn_q", n_q)) ||
+               (status = layer_projection(b, &l->k, i, "attn_k", n_kv)) ||
+               (status = layer_projection(b, &l->v, i, "attn_v", n_kv))) {
         return status;
     }
-    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", c->head_dim, OPTIONAL)) ||
-        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", c->head_dim, OPTIONAL)))
+    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", c->head_dim, c->arch->qk_norms)) ||
+        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", c->head_dim, c->arch->qk_norms)))
         return status;
     return layer_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
 }
@@ -217,10 +229,10 @@ static spry_status bind_moe(const binder *b, spry_layer *l, uint32_t i)
         (status = bind_experts(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd)) ||
         (status = bind_experts(b, &l->expert_down, i, "ffn_down_exps", c->n_embd, ff)))
         return status;
-    if ((status = layer_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, OPTIONAL)) ||
-        !l->shared_router.data)
-        return status;
-    if ((status = layer_linear(b, &l->shared_gate, i, "ffn_gate_shexp", shared, c->n_embd, REQUIRED)) ||
+    if (!c->arch->shared_expert)
+        return SPRY_OK;
+    if ((status = layer_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, REQUIRED)) ||
+        (status = layer_linear(b, &l->shared_gate, i, "ffn_gate_shexp", shared, c->n_embd, REQUIRED)) ||
         (status = layer_linear(b, &l->shared_up, i, "ffn_up_shexp", shared, c->n_embd, REQUIRED)))
         return status;
     return layer_linear(b, &l->shared_down, i, "ffn_down_shexp", c->n_embd, shared, REQUIRED);
@@ -290,6 +302,23 @@ static spry_status bind_rope_factors(const binder *b)
     return SPRY_OK;
 }
 
+/* GGUF says by leaving it out that the output matrix is the embedding; Hugging Face by a flag. */
+static spry_status bind_output(const binder *b)
+{
+    spry_config *c = b->config;
+    static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight"};
+    const spry_tensor *t = b->gguf ? find(b, "output.weight") : NULL;
+    for (size_t i = 0; !b->gguf && !c->tied && !t && i < SPRY_COUNT(names); i++)
+        t = find(b, names[i]);
+    if (!t && !b->gguf && !c->tied)
+        return missing(b, names[0]);
+    c->tied = !t;
+    if (t)
+        return bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
+    b->out->output = b->out->embedding;
+    return SPRY_OK;
+}
+
 static spry_status bind_ends(binder *b)
 {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
@@ -316,12 +345,7 @@ static spry_status bind_ends(binder *b)
     status = bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
     if (status)
         return status;
-    t = b->gguf ? find(b, "output.weight") : c->tied ? NULL : find(b, "lm_head.weight");
-    c->tied = !t;
-    if (t)
-        return bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
-    b->out->output = b->out->embedding;
-    return SPRY_OK;
+    return bind_output(b);
 }
 
 spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,

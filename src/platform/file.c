@@ -151,8 +151,8 @@ spry_status spry_path_join(spry_buffer *out, const char *folder, const char *nam
     bool slash = length == 0 || folder[length - 1] == '/';
     spry_buffer_clear(out);
     if (!spry_buffer_format(out, "%s%s%s", folder, slash ? "" : "/", name))
-        return spry_fail(error, SPRY_ERR_FILE, "%s: the path of '%s' in it does not fit %zu bytes", folder, name,
-                         out->max);
+        return spry_fail(error, SPRY_ERR_FILE, "%s: the path of '%s' in it does not fit memory or %zu bytes", folder,
+                         name, out->max);
     return SPRY_OK;
 }
 

@@ -28,10 +28,6 @@ enum {
     SPRY_ENCODE_BOS_EOS = 2, /* add what the model's own post-processor adds at begin and end */
 };
 
-typedef struct spry_text_range {
-    size_t begin, end;
-} spry_text_range;
-
 /* Growable array of ids, bounded like a buffer. */
 typedef struct spry_tokens {
     int32_t *ids;
@@ -74,9 +70,10 @@ int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                    
 bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);
 const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (qwen2 pattern)", "SentencePiece BPE" */
 
-/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. */
+/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. False when memory is
+ * short; what the writer itself cannot take it reports when the file is begun. */
 struct spry_gguf_writer;
-void spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer);
+bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer);
 
 /* Streaming: push ids, take text. Never emits half a UTF-8 character; bytes that can become none come out as U+FFFD.
  * What comes out in all equals spry_tokenizer_decode with ill-formed bytes replaced. */

@@ -11,8 +11,10 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     config->attn_softcap = 50;
     config->final_softcap = 30;
     config->tied = true;
-    if (dialect == SPRY_DIALECT_JSON)
+    if (dialect == SPRY_DIALECT_JSON) {
         config->query_scalar = 256;
+        config->n_kv_heads = 4;
+    }
 }
 
 /* GGUF does not store the scalar: it is the head's size, but for the largest. */

@@ -5,8 +5,6 @@ enum { LAYERS_OF_27B = 62 };
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
-    config->n_heads = 8;
-    config->n_kv_heads = 4;
     config->head_dim = 256;
     config->n_context = 131072;
     config->window_layers = 6;
@@ -14,6 +12,8 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     config->rope.theta = 1e6f;
     config->rope_sliding.theta = 1e4f;
     if (dialect == SPRY_DIALECT_JSON) {
+        config->n_heads = 8;
+        config->n_kv_heads = 4;
         config->window = 4096;
         config->query_scalar = 256;
     }
@@ -28,7 +28,7 @@ static void finish(spry_config *config)
 
 static bool slides(const spry_config *config, uint32_t layer)
 {
-    return (layer + 1) % config->window_layers != 0;
+    return !config->window_layers || (layer + 1) % config->window_layers != 0;
 }
 
 const spry_arch spry_arch_gemma3 = {
@@ -36,6 +36,7 @@ const spry_arch spry_arch_gemma3 = {
     .gguf = "gemma3",
     .hf_type = "gemma3_text",
     .gate = SPRY_GATE_GELU_TANH,
+    .qk_norms = true,
     .norm_plus_one = true,
     .scaled_embedding = true,
     .sandwich_norms = true,

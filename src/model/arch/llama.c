@@ -6,6 +6,7 @@ const spry_arch spry_arch_llama = {
     .gguf = "llama",
     .hf_type = "llama",
     .gate = SPRY_GATE_SILU,
+    .never_slides = true,
     .permuted_in_gguf = true,
     .gguf_normalises = true,
 };

@@ -3,9 +3,10 @@
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
-    (void)dialect;
     config->norm_eps = 1e-5f;
     config->n_context = 4096;
+    if (dialect == SPRY_DIALECT_JSON)
+        config->rope.original_context = 4096;
 }
 
 const spry_arch spry_arch_phi3 = {

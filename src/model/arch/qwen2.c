@@ -4,8 +4,10 @@
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->n_context = 32768;
-    if (dialect == SPRY_DIALECT_JSON)
+    if (dialect == SPRY_DIALECT_JSON) {
         config->window = 4096;
+        config->n_kv_heads = 32;
+    }
     config->window_layers = 28;
 }
 
@@ -19,6 +21,7 @@ const spry_arch spry_arch_qwen2 = {
     .gguf = "qwen2",
     .hf_type = "qwen2",
     .gate = SPRY_GATE_SILU,
+    .qkv_bias = true,
     .window_needs_flag = true,
     .defaults = defaults,
     .slides = slides,

@@ -5,8 +5,10 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
 {
     config->n_context = 32768;
     config->head_dim = 128;
-    if (dialect == SPRY_DIALECT_JSON)
+    if (dialect == SPRY_DIALECT_JSON) {
         config->window = 4096;
+        config->n_kv_heads = 32;
+    }
     config->window_layers = 28;
 }
 
@@ -20,6 +22,7 @@ const spry_arch spry_arch_qwen3 = {
     .gguf = "qwen3",
     .hf_type = "qwen3",
     .gate = SPRY_GATE_SILU,
+    .qk_norms = true,
     .window_needs_flag = true,
     .defaults = defaults,
     .slides = slides,

@@ -1,0 +1,275 @@
+/* The chat. One session serves it all: every message hands over the whole conversation, and the session computes only
+ * what it does not hold yet. Ctrl-C ends an answer, which stays in the conversation as far as it came. */
+#include "chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "answer.h"
+#include "base/options.h"
+#include "conversation.h"
+#include "interrupt.h"
+#include "line_editor.h"
+#include "platform/file.h"
+#include "terminal.h"
+
+enum { MESSAGE_BYTES_MAX = 16 << 20, PATH_BYTES = 4096 };
+
+typedef struct chat {
+    const spry_chat_job *job;
+    spry_conversation conversation;
+    spry_line_editor *editor;
+    spry_tokens ids; /* of the last prompt */
+    spry_answer answer;
+    uint64_t seed; /* of the last answer */
+    size_t n_answers;
+    bool leave;
+} chat;
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+/* A tab and a newline inside the answer are the model's; the terminal gets its own line back in any case. */
+static void end_line(const spry_answer *answer)
+{
+    if (!spry_view_ends(spry_buffer_view(&answer->text), SPRY_VIEW("\n")))
+        spry_out_write("\n", 1);
+    spry_out_flush();
+}
+
+static spry_status answer_conversation(chat *c, spry_error *error)
+{
+    size_t count;
+    const spry_message *messages = spry_conversation_messages(&c->conversation, &count);
+    spry_status status = spry_answer_chat_ids(&c->ids, c->job->engine, messages, count, error);
+    if (status != SPRY_OK)
+        return status;
+    c->seed = c->job->flags->sampling.seed + c->n_answers;
+    spry_answer_job job = {.session = c->job->session,
+                           .prompt = &c->ids,
+                           .flags = c->job->flags,
+                           .seed = c->seed,
+                           .stream = true};
+    spry_interrupt_clear();
+    status = spry_answer_generate(&c->answer, &job, error);
+    spry_interrupt_clear();
+    if (status != SPRY_OK)
+        return status;
+    end_line(&c->answer);
+    if (c->answer.result.finish == SPRY_FINISH_CANCELLED && c->answer.text.size == 0)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was taken back");
+    c->n_answers++;
+    return spry_conversation_add(&c->conversation, "assistant", spry_buffer_view(&c->answer.text), error);
+}
+
+/* A message that cannot be answered is taken back, so that the next one finds the conversation as it was. */
+static void say(chat *c, spry_view text)
+{
+    spry_error error;
+    spry_status status = spry_conversation_add(&c->conversation, "user", text, &error);
+    if (status == SPRY_OK) {
+        status = answer_conversation(c, &error);
+        if (status != SPRY_OK)
+            spry_conversation_drop_last(&c->conversation);
+    }
+    if (status == SPRY_ERR_CONTEXT)
+        spry_complain("%s; the message was taken back, /clear starts anew", error.message);
+    else if (status != SPRY_OK)
+        spry_complain("%s", error.message);
+    else
+        spry_answer_note_context(&c->answer, c->job->engine, "/clear starts anew");
+    if (status == SPRY_OK && c->job->show_stats)
+        spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+static void note(const char *sentence)
+{
+    spry_out_format("%s%s%s\n", spry_style_begin(stdout, SPRY_STYLE_DIM), sentence, spry_style_end(stdout));
+    spry_out_flush();
+}
+
+static void report(const spry_error *error)
+{
+    spry_complain("%s", error->message);
+}
+
+static void do_clear(chat *c, const char *argument)
+{
+    (void)argument;
+    spry_conversation_clear(&c->conversation);
+    note("The conversation is empty.");
+}
+
+static void do_system(chat *c, const char *argument)
+{
+    spry_error error;
+    if (spry_conversation_set_system(&c->conversation, spry_view_of(argument), &error) != SPRY_OK)
+        report(&error);
+    else
+        note(argument[0] ? "The system message is set." : "There is no system message any more.");
+}
+
+static void do_save(chat *c, const char *argument)
+{
+    spry_error error;
+    if (!argument[0])
+        spry_complain("/save needs the name of a file");
+    else if (spry_conversation_save(&c->conversation, c->job->model, argument, &error) != SPRY_OK)
+        report(&error);
+    else
+        note("Saved.");
+}
+
+static void do_load(chat *c, const char *argument)
+{
+    spry_error error;
+    if (!argument[0]) {
+        spry_complain("/load needs the name of a file");
+    } else if (spry_conversation_load(&c->conversation, argument, &error) != SPRY_OK) {
+        report(&error);
+    } else {
+        char sentence[64];
+        snprintf(sentence, sizeof sentence, "Loaded: %zu turns.", c->conversation.count);
+        note(sentence);
+    }
+}
+
+static void do_stats(chat *c, const char *argument)
+{
+    (void)argument;
+    if (c->n_answers)
+        spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
+    else
+        note("There is no answer yet.");
+}
+
+static void do_quit(chat *c, const char *argument)
+{
+    (void)argument;
+    c->leave = true;
+}
+
+static void do_help(chat *c, const char *argument);
+
+static const struct chat_command {
+    const char *name, *arguments, *help;
+    void (*run)(chat *c, const char *argument);
+} chat_commands[] = {
+    {"help", "", "Show this", do_help},
+    {"clear", "", "Forget the conversation, keep the system message", do_clear},
+    {"system", " TEXT", "Set the system message; without TEXT there is none", do_system},
+    {"save", " FILE", "Write the conversation to a JSON file", do_save},
+    {"load", " FILE", "Go on with a saved conversation", do_load},
+    {"stats", "", "Show what the last answer took", do_stats},
+    {"quit", "", "Leave; Ctrl-D does too", do_quit},
+};
+
+static void do_help(chat *c, const char *argument)
+{
+    (void)c;
+    (void)argument;
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++) {
+        char left[32];
+        snprintf(left, sizeof left, "/%s%s", chat_commands[i].name, chat_commands[i].arguments);
+        spry_out_format("  %-14s %s\n", left, chat_commands[i].help);
+    }
+    spry_out_format("A line that ends in a backslash goes on in the next. Ctrl-C ends an answer or clears the line.\n"
+                    "The arrow keys edit and recall what was typed; Ctrl-R searches it.\n");
+    spry_out_flush();
+}
+
+static void complain_unknown(spry_view name)
+{
+    spry_option names[SPRY_COUNT(chat_commands)];
+    memset(names, 0, sizeof names);
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++)
+        names[i].name = chat_commands[i].name;
+    const spry_option_table table = {names, SPRY_COUNT(names), NULL};
+    const char *near = spry_options_nearest(&table, 1, name);
+    if (near)
+        spry_complain("there is no /%.*s; did you mean /%s?", SPRY_VIEW_ARG(name), near);
+    else
+        spry_complain("there is no /%.*s; /help lists what there is", SPRY_VIEW_ARG(name));
+}
+
+/* `line` stands behind the slash. The argument is the rest without the spaces around it. */
+static void command(chat *c, char *line)
+{
+    spry_view name = {line, strcspn(line, " \t\n")};
+    char *argument = line + name.size;
+    argument += strspn(argument, " \t\n");
+    for (size_t end = strlen(argument); end && strchr(" \t\n", argument[end - 1]); end--)
+        argument[end - 1] = 0;
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++) {
+        if (spry_view_is(name, chat_commands[i].name)) {
+            chat_commands[i].run(c, argument);
+            return;
+        }
+    }
+    complain_unknown(name);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == 0;
+}
+
+static void converse(chat *c)
+{
+    spry_buffer line;
+    spry_buffer_init(&line, MESSAGE_BYTES_MAX);
+    while (!c->leave && spry_out_flush()) {
+        spry_line kind = spry_line_editor_read(c->editor, &line);
+        if (kind == SPRY_LINE_END || kind == SPRY_LINE_INTERRUPTED)
+            spry_out_write("\n", 1);
+        if (kind == SPRY_LINE_END)
+            break;
+        if (kind == SPRY_LINE_INTERRUPTED || !line.data || is_blank(line.data))
+            continue;
+        if (line.failed)
+            spry_complain("the message is longer than %d bytes or memory is short", MESSAGE_BYTES_MAX);
+        else if (line.data[0] == '/')
+            command(c, line.data + 1);
+        else
+            say(c, spry_buffer_view(&line));
+    }
+    spry_buffer_deinit(&line);
+}
+
+static void greet(const spry_chat_job *job)
+{
+    spry_engine_info info;
+    spry_engine_describe(job->engine, &info);
+    spry_out_format("%s%s%s, %zu tokens of context. /help lists commands, Ctrl-D leaves.\n",
+                    spry_style_begin(stdout, SPRY_STYLE_BOLD), job->model, spry_style_end(stdout), info.context);
+    spry_out_flush();
+}
+
+int spry_chat_run(const spry_chat_job *job)
+{
+    chat c = {.job = job};
+    spry_error error;
+    spry_buffer history;
+    spry_buffer_init(&history, PATH_BYTES);
+    if (job->keep_history)
+        spry_path_user_data(&history, "history");
+    spry_answer_init(&c.answer);
+    spry_status status = spry_conversation_init(&c.conversation, &error);
+    if (status == SPRY_OK && job->system)
+        status = spry_conversation_set_system(&c.conversation, spry_view_of(job->system), &error);
+    if (status == SPRY_OK)
+        status = spry_line_editor_create(&c.editor, history.size ? history.data : NULL, &error);
+    if (status == SPRY_OK) {
+        greet(job);
+        converse(&c);
+    }
+    spry_line_editor_destroy(c.editor);
+    spry_conversation_deinit(&c.conversation);
+    spry_answer_deinit(&c.answer);
+    spry_tokens_deinit(&c.ids);
+    spry_buffer_deinit(&history);
+    return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
+}

@@ -1,0 +1,12 @@
+/* The commands: each takes what stands behind `spry`, its own name first, and returns the exit code. */
+#ifndef SPRY_APPS_COMMANDS_H
+#define SPRY_APPS_COMMANDS_H
+
+int spry_cmd_run(int argc, char **argv);
+int spry_cmd_tokenize(int argc, char **argv);
+int spry_cmd_logits(int argc, char **argv);
+int spry_cmd_inspect(int argc, char **argv);
+int spry_cmd_convert(int argc, char **argv);
+int spry_cmd_sample(int argc, char **argv);
+
+#endif

@@ -1,0 +1,40 @@
+/* A conversation as the chat keeps it: an optional system message and turns of user and assistant. All text is valid
+ * UTF-8 without zero bytes. Saved files are JSON: {"model", "system", "messages": [{"role", "content"}]}. */
+#ifndef SPRY_APPS_CONVERSATION_H
+#define SPRY_APPS_CONVERSATION_H
+
+#include <stdbool.h>
+
+#include "base/error.h"
+#include "base/view.h"
+
+typedef struct spry_conversation {
+    spry_message *slots; /* slots[0] is the system message's place, whether there is one or not */
+    size_t count;        /* turns: slots[1] to slots[count] */
+    size_t capacity;
+    bool has_system;
+} spry_conversation;
+
+spry_status spry_conversation_init(spry_conversation *conversation, spry_error *error);
+void spry_conversation_deinit(spry_conversation *conversation);
+
+/* Adds a turn; `role` is "user" or "assistant", borrowed for good; the text is copied. */
+spry_status spry_conversation_add(spry_conversation *conversation, const char *role, spry_view text, spry_error *error);
+
+/* Drops the last turn, or all of them. The system message stays. */
+void spry_conversation_drop_last(spry_conversation *conversation);
+void spry_conversation_clear(spry_conversation *conversation);
+
+/* An empty text removes the system message. */
+spry_status spry_conversation_set_system(spry_conversation *conversation, spry_view text, spry_error *error);
+const char *spry_conversation_system(const spry_conversation *conversation); /* NULL: none */
+
+/* All messages in order, valid until the next change. */
+const spry_message *spry_conversation_messages(const spry_conversation *conversation, size_t *count);
+
+/* Saving is atomic. Loading replaces everything, or nothing when the file is not right. */
+spry_status spry_conversation_save(const spry_conversation *conversation, const char *model, const char *path,
+                                   spry_error *error);
+spry_status spry_conversation_load(spry_conversation *conversation, const char *path, spry_error *error);
+
+#endif

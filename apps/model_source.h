@@ -1,0 +1,39 @@
+/* Which model a command's MODEL argument means, and opening it.
+ *
+ *   nothing                      the bundled Llama-Tales-29M
+ *   Llama-Tales-29M, ...         a bundled model, in any case
+ *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
+ *   NAME                         NAME or NAME.gguf in the models folder
+ *
+ * A name with a slash, or that begins with "..", is only ever a path, so no name leaves the models folder. */
+#ifndef SPRY_APPS_MODEL_SOURCE_H
+#define SPRY_APPS_MODEL_SOURCE_H
+
+#include "base/error.h"
+#include "formats/gguf.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct spry_model_source {
+    const void *data; /* a bundled model's bytes; NULL: the model is at `path` */
+    size_t size;
+    char *path; /* owned; NULL for a bundled model */
+    char *name; /* owned: what people call it, without folders and ".gguf" */
+} spry_model_source;
+
+/* Resolves `model` (NULL: none given). `models_folder` NULL: the user's own. Touches no model file. What cannot be found
+ * gets a sentence that says where it was looked for and what is there. */
+spry_status spry_model_source_find(spry_model_source *source, const char *model, const char *models_folder,
+                                   spry_error *error);
+void spry_model_source_deinit(spry_model_source *source);
+
+spry_status spry_model_source_engine(spry_engine **out, const spry_model_source *source,
+                                     const spry_engine_options *options, spry_error *error);
+
+/* Whether the source is a GGUF file: bundled, or a file with GGUF's magic number. */
+bool spry_model_source_is_gguf(const spry_model_source *source);
+spry_status spry_model_source_gguf(spry_gguf **out, const spry_model_source *source, spry_error *error);
+
+/* Only the tokenizer: weights are not needed and not looked at. */
+spry_status spry_model_source_tokenizer(spry_tokenizer **out, const spry_model_source *source, spry_error *error);
+
+#endif

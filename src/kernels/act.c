@@ -1,0 +1,34 @@
+/* Plain C; instruction sets bring their own encoder, with the same results bit for bit. */
+#include "kernels/act.h"
+
+#include <math.h>
+
+void spry_act_encode(spry_act_block *out, const float *in, size_t n)
+{
+    for (size_t b = 0; b < n / SPRY_ACT_BLOCK; b++, in += SPRY_ACT_BLOCK) {
+        spry_act_block *block = &out[b];
+        float largest = 0, check = 0;
+        for (size_t i = 0; i < SPRY_ACT_BLOCK; i++) {
+            largest = fabsf(in[i]) > largest ? fabsf(in[i]) : largest;
+            check += in[i] * 0; /* NaN when any is not finite */
+        }
+        float inverse = largest > 0 ? 127 / largest : 0;
+        int sums[2] = {0, 0};
+        for (size_t i = 0; i < SPRY_ACT_BLOCK; i++) {
+            int value = check == 0 ? (int)rintf(in[i] * inverse) : 0;
+            block->values[i] = (int8_t)(value > 127 ? 127 : value < -127 ? -127 : value);
+            sums[i / 16] += block->values[i];
+        }
+        block->scale = largest / 127 + check;
+        block->scaled_sum = block->scale * (float)(sums[0] + sums[1]);
+        block->minus_8_sum = -8 * (sums[0] + sums[1]);
+        block->half_sum[0] = (int16_t)sums[0];
+        block->half_sum[1] = (int16_t)sums[1];
+    }
+}
+
+void spry_act_decode(float *out, const spry_act_block *in, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = in[i / SPRY_ACT_BLOCK].scale * (float)in[i / SPRY_ACT_BLOCK].values[i % SPRY_ACT_BLOCK];
+}

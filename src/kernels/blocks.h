@@ -1,0 +1,147 @@
+/* The quantised blocks as they lie in a file, defined once for C and for CUDA. Little-endian, no padding; the sizes are
+ * those of base/dtype.c. A block may lie at any address, so C code copies it out before reading its fields.
+ *
+ * A half is the bits of an IEEE binary16 number (kernels/half.h). "Low bits" of quants are packed so that one byte
+ * holds values that stand a half or a quarter of the block (or of a 64 or 128 value chunk) apart; each struct says
+ * which. */
+#ifndef SPRY_KERNELS_BLOCKS_H
+#define SPRY_KERNELS_BLOCKS_H
+
+#include <assert.h>
+#include <stdint.h>
+
+enum { SPRY_BLOCK_SMALL = 32, SPRY_BLOCK_LARGE = 256 }; /* values in a block */
+
+typedef uint16_t spry_half;
+
+/* ---- blocks of 32: byte i of `low` holds value i in its low nibble and value i + 16 in its high one ------------- */
+
+/* scale * (q - 8) */
+typedef struct spry_block_q4_0 {
+    spry_half scale;
+    uint8_t low[16];
+} spry_block_q4_0;
+
+/* scale * q + min */
+typedef struct spry_block_q4_1 {
+    spry_half scale, min;
+    uint8_t low[16];
+} spry_block_q4_1;
+
+/* scale * (q - 16); bit i of `high`, counted from its first byte, is the fifth bit of value i */
+typedef struct spry_block_q5_0 {
+    spry_half scale;
+    uint8_t high[4];
+    uint8_t low[16];
+} spry_block_q5_0;
+
+/* scale * q + min */
+typedef struct spry_block_q5_1 {
+    spry_half scale, min;
+    uint8_t high[4];
+    uint8_t low[16];
+} spry_block_q5_1;
+
+/* scale * q */
+typedef struct spry_block_q8_0 {
+    spry_half scale;
+    int8_t quants[32];
+} spry_block_q8_0;
+
+/* scale * level[q], 16 uneven levels */
+typedef struct spry_block_iq4_nl {
+    spry_half scale;
+    uint8_t low[16];
+} spry_block_iq4_nl;
+
+/* 2^(exponent - 127) * the 4-bit float q (sign, two bits of exponent, one of mantissa) */
+typedef struct spry_block_mxfp4 {
+    uint8_t exponent;
+    uint8_t low[16];
+} spry_block_mxfp4;
+
+/* ---- blocks of 256 with a scale for each part ------------------------------------------------------------------- */
+
+/* Parts of 16: scale * (scales & 15) * q - min * (scales >> 4). Byte i of each 32 of `low` holds the values i, i + 32,
+ * i + 64, i + 96 of a chunk of 128. */
+typedef struct spry_block_q2_k {
+    uint8_t scales[16];
+    uint8_t low[64];
+    spry_half scale, min;
+} spry_block_q2_k;
+
+/* Parts of 16: scale * (s - 32) * (q - 4), s of 6 bits. `low` is laid out as in q2_k; bit k of high[i] is the third bit
+ * of value i of the k-th 32. `scales` holds 16 low nibbles (parts 0..7, then 8..15 in the high half), then the upper
+ * pairs of bits, four parts a byte and four apart. */
+typedef struct spry_block_q3_k {
+    uint8_t high[32];
+    uint8_t low[64];
+    uint8_t scales[12];
+    spry_half scale;
+} spry_block_q3_k;
+
+/* Parts of 32: scale * s * q - min * m, s and m of 6 bits. `scales` holds s of parts 0..3, m of parts 0..3, then low
+ * nibbles of s and m of parts 4..7 whose upper bits are the upper bits of the first eight bytes. Byte i of each 32 of
+ * `low` holds the values i and i + 32 of a chunk of 64. */
+typedef struct spry_block_q4_k {
+    spry_half scale, min;
+    uint8_t scales[12];
+    uint8_t low[128];
+} spry_block_q4_k;
+
+/* As q4_k; bit k of high[i] is the fifth bit of value i of part k. */
+typedef struct spry_block_q5_k {
+    spry_half scale, min;
+    uint8_t scales[12];
+    uint8_t high[32];
+    uint8_t low[128];
+} spry_block_q5_k;
+
+/* Parts of 16: scale * scales * (q - 32). Of a chunk of 128, byte i of 64 in `low` holds the values i and i + 64, byte
+ * i of 32 in `high` the upper pairs of bits of i, i + 32, i + 64, i + 96. */
+typedef struct spry_block_q6_k {
+    uint8_t low[128];
+    uint8_t high[64];
+    int8_t scales[16];
+    spry_half scale;
+} spry_block_q6_k;
+
+/* Parts of 32: scale * (s - 32) * level[q], s of 6 bits. Nibbles of part k lie in 16 bytes, as in the small blocks. */
+typedef struct spry_block_iq4_xs {
+    spry_half scale;
+    uint8_t scales_high[2]; /* two bits a part */
+    uint8_t scales_low[4];  /* a nibble a part */
+    uint8_t low[128];
+} spry_block_iq4_xs;
+
+/* scale * (q - 1), q one of 0, 1, 2: base three, as a fraction of 256, most significant digit first. The digits of a
+ * byte are 32 apart in the first 32 bytes (160 values), 16 apart in the next 16 (80), 4 apart in `last` (16). */
+typedef struct spry_block_tq1_0 {
+    uint8_t five[48];
+    uint8_t last[4];
+    spry_half scale;
+} spry_block_tq1_0;
+
+/* scale * (q - 1), two bits each, laid out as in q2_k. */
+typedef struct spry_block_tq2_0 {
+    uint8_t low[64];
+    spry_half scale;
+} spry_block_tq2_0;
+
+static_assert(sizeof(spry_block_q4_0) == 18, "q4_0 has padding");
+static_assert(sizeof(spry_block_q4_1) == 20, "q4_1 has padding");
+static_assert(sizeof(spry_block_q5_0) == 22, "q5_0 has padding");
+static_assert(sizeof(spry_block_q5_1) == 24, "q5_1 has padding");
+static_assert(sizeof(spry_block_q8_0) == 34, "q8_0 has padding");
+static_assert(sizeof(spry_block_iq4_nl) == 18, "iq4_nl has padding");
+static_assert(sizeof(spry_block_mxfp4) == 17, "mxfp4 has padding");
+static_assert(sizeof(spry_block_q2_k) == 84, "q2_k has padding");
+static_assert(sizeof(spry_block_q3_k) == 110, "q3_k has padding");
+static_assert(sizeof(spry_block_q4_k) == 144, "q4_k has padding");
+static_assert(sizeof(spry_block_q5_k) == 176, "q5_k has padding");
+static_assert(sizeof(spry_block_q6_k) == 210, "q6_k has padding");
+static_assert(sizeof(spry_block_iq4_xs) == 136, "iq4_xs has padding");
+static_assert(sizeof(spry_block_tq1_0) == 54, "tq1_0 has padding");
+static_assert(sizeof(spry_block_tq2_0) == 66, "tq2_0 has padding");
+
+#endif

@@ -1,0 +1,22 @@
+/* How keys and values lie in a page, for one layer and one head.
+ *
+ * Values: token after token, each [head_dim] in the page's type.
+ * Keys: transposed, so that one vector holds one coordinate of many tokens and scores need no folding of lanes:
+ *   F32, F16: [head_dim, SPRY_PAGE_TOKENS]
+ *   Q8_0:     int8 [head_dim, SPRY_PAGE_TOKENS], then f16 scales [head_dim / 32, SPRY_PAGE_TOKENS]
+ * Both take SPRY_PAGE_TOKENS times what [head_dim] takes in the type. */
+#ifndef SPRY_KERNELS_KV_LAYOUT_H
+#define SPRY_KERNELS_KV_LAYOUT_H
+
+#include "kernels/ops.h"
+
+enum { SPRY_PAGE_TOKENS = 32 }; /* tokens a page holds, and attention's tile */
+
+/* Writes one token's key into its head's block. */
+void spry_kv_store_key(const spry_ops *ops, spry_dtype type, unsigned char *head, size_t token, const float *key,
+                       size_t head_dim);
+
+/* Reads one token's key back as floats. */
+void spry_kv_load_key(spry_dtype type, float *key, const unsigned char *head, size_t token, size_t head_dim);
+
+#endif

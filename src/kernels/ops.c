@@ -1,0 +1,45 @@
+/* The tables, from the plainest to the fastest, and the choice of one. Every table is a constant: an instruction set
+ * takes the initialiser of what lies below it and overwrites the entries it has something better for, so nothing is
+ * filled in at run time and any number of threads may ask. */
+#include "kernels/ops.h"
+
+#include <string.h>
+
+#include "kernels/ref/ref.h"
+
+static const spry_ops ref = {.name = "ref", SPRY_REF_OPS};
+
+/* Ascending: a machine that has a level has all before it. */
+static const struct {
+    const spry_ops *ops;
+    const char *names; /* of the levels up to this one */
+} levels[] = {
+    {&ref, "ref"},
+};
+
+/* The number of levels this machine has. */
+static size_t usable_levels(void)
+{
+    return SPRY_COUNT(levels);
+}
+
+spry_status spry_ops_get(const spry_ops **out, const char *mask, spry_error *error)
+{
+    size_t n = usable_levels();
+    if (!strcmp(mask, "auto")) {
+        *out = levels[n - 1].ops;
+        return SPRY_OK;
+    }
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(mask, levels[i].ops->name)) {
+            *out = levels[i].ops;
+            return SPRY_OK;
+        }
+    return spry_fail(error, SPRY_ERR_INPUT, "there are no kernels named \"%.40s\" on this machine: say auto, %s", mask,
+                     spry_ops_names());
+}
+
+const char *spry_ops_names(void)
+{
+    return levels[usable_levels() - 1].names;
+}

@@ -1,0 +1,124 @@
+/* Packing, one group at a time. */
+#include "kernels/packed.h"
+
+#include <stdbool.h>
+#include <string.h>
+
+
+/* Where one row's next quad or number goes: parts are laid down one after another, `rows` times as large as in the file. */
+typedef struct part {
+    unsigned char *out;
+    size_t rows, row;
+} part;
+
+static void put(part *p, const void *bytes, size_t size)
+{
+    memcpy(p->out + p->row * size, bytes, size);
+    p->out += p->rows * size;
+}
+
+static void put_quads(part *p, const uint8_t *bytes, size_t n_quads)
+{
+    for (size_t q = 0; q < n_quads; q++)
+        put(p, bytes + 4 * q, 4);
+}
+
+/* Fifth bits: 8 masks of 4 bits a row; two rows share a byte. */
+static void put_masks(part *p, const uint8_t high[4])
+{
+    for (size_t q = 0; q < 8; q++) {
+        unsigned bits = high[q / 2] >> (q % 2 * 4) & 15u;
+        p->out[p->row / 2] = (unsigned char)(p->out[p->row / 2] | bits << (p->row % 2 * 4));
+        p->out += p->rows / 2;
+    }
+}
+
+static void put_small(part *p, spry_dtype type, const unsigned char *block)
+{
+    bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
+    put(p, block, 2);
+    block += 2;
+    if (min) {
+        put(p, block, 2);
+        block += 2;
+    }
+    if (fifth) {
+        put_masks(p, block);
+        block += 4;
+    }
+    put_quads(p, block, 4);
+}
+
+static void put_q8_0(part *p, const unsigned char *block)
+{
+    uint8_t shifted[32];
+    for (size_t i = 0; i < 32; i++)
+        shifted[i] = block[2 + i] ^ 0x80;
+    put(p, block, 2);
+    put_quads(p, shifted, 8);
+}
+
+/* The eight 6-bit scales and minima of Q4_K and Q5_K: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of the
+ * others 4 bits in bytes 8-11 and the upper 2 above the first ones. */
+static void unpack_scales(uint8_t scales[8], uint8_t minima[8], const uint8_t packed[12])
+{
+    for (size_t i = 0; i < 4; i++) {
+        scales[i] = packed[i] & 63;
+        minima[i] = packed[i + 4] & 63;
+        scales[i + 4] = (uint8_t)((packed[i + 8] & 15) | packed[i] >> 6 << 4);
+        minima[i + 4] = (uint8_t)(packed[i + 8] >> 4 | packed[i + 4] >> 6 << 4);
+    }
+}
+
+static void put_q45_k(part *p, spry_dtype type, const unsigned char *block)
+{
+    uint8_t scales[8], minima[8];
+    unpack_scales(scales, minima, block + 4);
+    put(p, block, 2);
+    put(p, block + 2, 2);
+    for (size_t i = 0; i < 8; i++)
+        put(p, &scales[i], 1);
+    for (size_t i = 0; i < 8; i++)
+        put(p, &minima[i], 1);
+    const unsigned char *high = block + 16, *low = type == SPRY_Q5_K ? high + 32 : high;
+    put_quads(p, low, 32);
+    if (type == SPRY_Q5_K)
+        put_quads(p, high, 8);
+}
+
+static void put_q6_k(part *p, const unsigned char *block)
+{
+    const unsigned char *low = block, *high = block + 128, *scales = block + 192;
+    put(p, scales + 16, 2);
+    for (size_t i = 0; i < 16; i++)
+        put(p, scales + i, 1);
+    for (size_t half = 0; half < 2; half++) {
+        put_quads(p, low + 64 * half, 16);
+        put_quads(p, high + 32 * half, 8);
+    }
+}
+
+static void put_block(part *p, spry_dtype type, const unsigned char *block)
+{
+    switch (type) {
+    case SPRY_Q8_0: put_q8_0(p, block); break;
+    case SPRY_Q4_K:
+    case SPRY_Q5_K: put_q45_k(p, type, block); break;
+    case SPRY_Q6_K: put_q6_k(p, block); break;
+    default: put_small(p, type, block); break;
+    }
+}
+
+void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
+                     size_t rows)
+{
+    size_t n_blocks = n_in / spry_dtype_block(type), bytes = spry_dtype_bytes(type);
+    size_t packed = spry_packed_row_bytes(type) * rows;
+    if (n_rows < rows || type == SPRY_Q5_0 || type == SPRY_Q5_1)
+        memset(out, 0, n_blocks * packed);
+    for (size_t b = 0; b < n_blocks; b++)
+        for (size_t row = 0; row < n_rows; row++) {
+            part p = {(unsigned char *)out + b * packed, rows, row};
+            put_block(&p, type, (const unsigned char *)weight + row * weight_stride + b * bytes);
+        }
+}

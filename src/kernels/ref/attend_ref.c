@@ -1,0 +1,158 @@
+/* Attention over a table of pages, with an online softmax. A tile is one table entry, so a query meets its keys in
+ * tiles that depend on the table alone: its bits do not depend on the other rows of the call. A tile in which a query
+ * sees no key leaves its state untouched, so whether such a tile is walked or skipped makes no difference either.
+ *
+ * Queries (a row's heads of the group, row after row) are taken a few at a time, so that a key or value is decoded once
+ * for all of them. Their state lives on the stack: about 20 KiB. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+enum { BATCH = 8 };
+
+typedef struct query_state {
+    const float *query;                       /* [head_dim] */
+    float *out;                               /* [head_dim] */
+    uint64_t first, end;                      /* positions it sees */
+    float max, sum;                           /* of the scores so far, and of exp(score - max) */
+    float weighted[SPRY_ATTEND_HEAD_DIM_MAX]; /* sum of exp(score - max) * value */
+    float scores[SPRY_PAGE_TOKENS];           /* of the tile; then exp(score - max) */
+    size_t tile_begin, tile_end;              /* the tile's tokens it sees */
+} query_state;
+
+static size_t min_size(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static size_t max_size(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Query `index` of the call: head index % group of row index / group. */
+static void start_query(query_state *q, const spry_attend *a, size_t kv_head, size_t index)
+{
+    size_t row = index / a->group, head = kv_head * a->group + index % a->group;
+    size_t offset = row * a->row_stride + head * a->head_dim;
+    q->query = a->query + offset;
+    q->out = a->out + offset;
+    q->end = (uint64_t)a->first_position + row + 1;
+    q->first = a->window && q->end > a->window ? q->end - a->window : 0;
+    q->max = -INFINITY;
+    q->sum = 0;
+    memset(q->weighted, 0, a->head_dim * sizeof *q->weighted);
+}
+
+/* Sets each query's part of the tile; false when nobody sees any of it. [*begin, *end) covers all parts. */
+static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entry, size_t *begin, size_t *end)
+{
+    *begin = entry->count;
+    *end = 0;
+    for (size_t i = 0; i < n; i++) {
+        query_state *q = &queries[i];
+        q->tile_begin = q->first > entry->start ? (size_t)(q->first - entry->start) : 0;
+        q->tile_end = q->end > entry->start ? min_size((size_t)(q->end - entry->start), entry->count) : 0;
+        if (q->tile_begin >= q->tile_end) {
+            q->tile_begin = q->tile_end = 0;
+            continue;
+        }
+        *begin = min_size(*begin, q->tile_begin);
+        *end = max_size(*end, q->tile_end);
+    }
+    return *begin < *end;
+}
+
+static const float *token_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const spry_attend *a,
+                                 const unsigned char *bytes)
+{
+    switch (a->type) {
+    case SPRY_F16: spry_ref_decode_f16(buffer, bytes, a->head_dim); return buffer;
+    case SPRY_Q8_0: spry_ref_decode_q8_0(buffer, bytes, a->head_dim); return buffer;
+    default: return (const float *)(const void *)bytes;
+    }
+}
+
+static void score_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *keys, size_t begin,
+                       size_t end)
+{
+    float buffer[SPRY_ATTEND_HEAD_DIM_MAX];
+    for (size_t t = begin; t < end; t++) {
+        const float *key = token_floats(buffer, a, keys + t * a->token_bytes);
+        for (size_t i = 0; i < n; i++) {
+            query_state *q = &queries[i];
+            if (t < q->tile_begin || t >= q->tile_end)
+                continue;
+            float score = spry_dot(q->query, key, a->head_dim) * a->scale;
+            q->scores[t] = a->softcap != 0 ? a->softcap * tanhf(score / a->softcap) : score;
+        }
+    }
+}
+
+/* Turns the tile's scores into weights under the new maximum, and brings what was summed so far to it. */
+static void weigh_tile(query_state *q, size_t head_dim)
+{
+    if (q->tile_begin == q->tile_end)
+        return;
+    float max = q->max;
+    for (size_t t = q->tile_begin; t < q->tile_end; t++)
+        max = q->scores[t] > max ? q->scores[t] : max;
+    float keep = expf(q->max - max);
+    q->max = max;
+    q->sum *= keep;
+    for (size_t i = 0; i < head_dim; i++)
+        q->weighted[i] *= keep;
+    for (size_t t = q->tile_begin; t < q->tile_end; t++) {
+        q->scores[t] = expf(q->scores[t] - max);
+        q->sum += q->scores[t];
+    }
+}
+
+static void gather_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *values, size_t begin,
+                        size_t end)
+{
+    float buffer[SPRY_ATTEND_HEAD_DIM_MAX];
+    for (size_t t = begin; t < end; t++) {
+        const float *value = token_floats(buffer, a, values + t * a->token_bytes);
+        for (size_t i = 0; i < n; i++) {
+            query_state *q = &queries[i];
+            if (t < q->tile_begin || t >= q->tile_end)
+                continue;
+            float weight = q->scores[t];
+            for (size_t d = 0; d < a->head_dim; d++)
+                q->weighted[d] += weight * value[d];
+        }
+    }
+}
+
+static void attend_batch(const spry_attend *a, size_t kv_head, size_t first_query, size_t n)
+{
+    query_state queries[BATCH];
+    for (size_t i = 0; i < n; i++)
+        start_query(&queries[i], a, kv_head, first_query + i);
+    for (size_t e = 0; e < a->n_entries; e++) {
+        const spry_kv_entry *entry = &a->entries[e];
+        size_t begin, end;
+        if (!place_tile(queries, n, entry, &begin, &end))
+            continue;
+        const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
+        score_tile(queries, n, a, page + a->key_offset, begin, end);
+        for (size_t i = 0; i < n; i++)
+            weigh_tile(&queries[i], a->head_dim);
+        gather_tile(queries, n, a, page + a->value_offset, begin, end);
+    }
+    for (size_t i = 0; i < n; i++) {
+        float inverse = 1.0f / queries[i].sum;
+        for (size_t d = 0; d < a->head_dim; d++)
+            queries[i].out[d] = queries[i].weighted[d] * inverse;
+    }
+}
+
+void spry_ref_attend(const spry_attend *a, size_t kv_head)
+{
+    size_t n_queries = a->n_rows * a->group;
+    for (size_t i = 0; i < n_queries; i += BATCH)
+        attend_batch(a, kv_head, i, min_size(BATCH, n_queries - i));
+}

@@ -1,0 +1,240 @@
+/* Floats into the types we write. Blocks take the scale (and minimum) with the least squared error among a few
+ * candidates around the plain choice, so the same input always gives the same bytes.
+ *
+ * Plain types keep NaN and infinities. A block has no place for them: there a NaN becomes 0, and infinities, like all
+ * that exceeds what the type's half-precision scale can express, become the nearest value it can. */
+#include <math.h>
+#include <string.h>
+
+#include "kernels/blocks.h"
+#include "kernels/half.h"
+#include "kernels/ref/lanes.h"
+#include "kernels/ref/ref.h"
+
+enum { VALUES = SPRY_BLOCK_SMALL };
+
+void spry_ref_encode_f32(void *out, const float *in, size_t n)
+{
+    if (n)
+        memcpy(out, in, n * sizeof *in);
+}
+
+void spry_ref_encode_f16(void *out, const float *in, size_t n)
+{
+    unsigned char *bytes = out;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t half = spry_f16_encode(in[i]);
+        memcpy(bytes + i * sizeof half, &half, sizeof half);
+    }
+}
+
+void spry_ref_encode_bf16(void *out, const float *in, size_t n)
+{
+    unsigned char *bytes = out;
+    for (size_t i = 0; i < n; i++) {
+        uint16_t upper = spry_bf16_encode(in[i]);
+        memcpy(bytes + i * sizeof upper, &upper, sizeof upper);
+    }
+}
+
+/* ---- what the blocks share -------------------------------------------------------------------------------------- */
+
+/* The block's input with what no block can hold taken out: no type reaches beyond 127 * 65504 < 2^23. */
+static void load_values(float values[VALUES], const float *in)
+{
+    const float limit = 0x1p23f;
+    for (int i = 0; i < VALUES; i++) {
+        float value = in[i] == in[i] ? in[i] : 0;
+        value = value < limit ? value : limit;
+        values[i] = value > -limit ? value : -limit;
+    }
+}
+
+/* The nearest finite half. */
+static spry_half finite_half(float value)
+{
+    const float largest = 65504;
+    value = value < largest ? value : largest;
+    return spry_f16_encode(value > -largest ? value : -largest);
+}
+
+static float inverse_or_zero(float scale)
+{
+    return scale != 0 ? 1 / scale : 0;
+}
+
+/* To the nearest whole number, ties to even, for anything within 2^22: there a float with this number added has no
+ * place for a fraction. */
+static float round_even(float value)
+{
+    const float shift = 0x1.8p23f;
+    return value + shift - shift;
+}
+
+/* The levels a quant may have; a value is level * scale + min. */
+typedef struct level_range {
+    float lowest, highest;
+} level_range;
+
+/* Two loops, because compilers vectorise each but turn the clamping into branches where more follows it. */
+static void nearest_levels(float levels[VALUES], const float values[VALUES], float inverse_scale, float min,
+                           level_range range)
+{
+    for (int i = 0; i < VALUES; i++) {
+        float level = (values[i] - min) * inverse_scale;
+        level = level < range.highest ? level : range.highest;
+        levels[i] = level > range.lowest ? level : range.lowest;
+    }
+    for (int i = 0; i < VALUES; i++)
+        levels[i] = round_even(levels[i]);
+}
+
+typedef struct block_fit {
+    spry_half scale, min;
+    float error; /* sum of squares */
+} block_fit;
+
+/* Keeps the candidate if it is better than the best so far. */
+static void try_fit(block_fit *best, const float values[VALUES], float scale, float min, level_range range)
+{
+    block_fit fit = {finite_half(scale), finite_half(min), 0};
+    scale = spry_f16_decode(fit.scale);
+    min = spry_f16_decode(fit.min);
+    float levels[VALUES], errors[VALUES];
+    nearest_levels(levels, values, inverse_or_zero(scale), min, range);
+    for (int i = 0; i < VALUES; i++)
+        errors[i] = levels[i] * scale + min - values[i];
+    fit.error = spry_dot(errors, errors, VALUES);
+    if (fit.error < best->error)
+        *best = fit;
+}
+
+/* The quants of a fit, counted from the lowest level. */
+static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const block_fit *fit, level_range range)
+{
+    float levels[VALUES];
+    nearest_levels(levels, values, inverse_or_zero(spry_f16_decode(fit->scale)), spry_f16_decode(fit->min), range);
+    for (int i = 0; i < VALUES; i++)
+        quants[i] = (uint8_t)(levels[i] - range.lowest);
+}
+
+/* Levels -half .. half - 1: the value furthest from zero, whichever its sign, goes near the lowest level, the one that
+ * reaches further. */
+static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], float half)
+{
+    float extreme = 0;
+    for (int i = 0; i < VALUES; i++)
+        extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
+    const level_range range = {-half, half - 1};
+    block_fit best = {.error = INFINITY};
+    for (int step = -5; step <= 10; step++)
+        try_fit(&best, values, extreme / -(half + 0.15f * (float)step), 0, range);
+    fit_quants(quants, values, &best, range);
+    return best;
+}
+
+/* Levels 0 .. top, each end of the block's range moved in or out by fifths of a level. */
+static block_fit fit_scale_and_min(uint8_t quants[VALUES], const float values[VALUES], float top)
+{
+    float min = values[0], max = values[0];
+    for (int i = 1; i < VALUES; i++) {
+        min = values[i] < min ? values[i] : min;
+        max = values[i] > max ? values[i] : max;
+    }
+    const level_range range = {0, top};
+    const float step = 0.2f * (max - min) / top;
+    block_fit best = {.error = INFINITY};
+    for (int low = -1; low <= 3; low++)
+        for (int high = -1; high <= 3; high++) {
+            float from = min + step * (float)low, to = max - step * (float)high;
+            try_fit(&best, values, (to - from) / top, from, range);
+        }
+    fit_quants(quants, values, &best, range);
+    return best;
+}
+
+static void pack_low(uint8_t low[VALUES / 2], const uint8_t quants[VALUES])
+{
+    for (int i = 0; i < VALUES / 2; i++)
+        low[i] = (uint8_t)((quants[i] & 15) | (quants[i + VALUES / 2] & 15) << 4);
+}
+
+static void pack_high(uint8_t high[VALUES / 8], const uint8_t quants[VALUES])
+{
+    memset(high, 0, VALUES / 8);
+    for (int i = 0; i < VALUES; i++)
+        high[i / 8] = (uint8_t)(high[i / 8] | (quants[i] >> 4) << i % 8);
+}
+
+/* ---- the blocks ------------------------------------------------------------------------------------------------- */
+
+static void block_q4_0(spry_block_q4_0 *block, const float values[VALUES])
+{
+    uint8_t quants[VALUES];
+    block->scale = fit_scale(quants, values, 8).scale;
+    pack_low(block->low, quants);
+}
+
+static void block_q4_1(spry_block_q4_1 *block, const float values[VALUES])
+{
+    uint8_t quants[VALUES];
+    block_fit fit = fit_scale_and_min(quants, values, 15);
+    block->scale = fit.scale;
+    block->min = fit.min;
+    pack_low(block->low, quants);
+}
+
+static void block_q5_0(spry_block_q5_0 *block, const float values[VALUES])
+{
+    uint8_t quants[VALUES];
+    block->scale = fit_scale(quants, values, 16).scale;
+    pack_low(block->low, quants);
+    pack_high(block->high, quants);
+}
+
+static void block_q5_1(spry_block_q5_1 *block, const float values[VALUES])
+{
+    uint8_t quants[VALUES];
+    block_fit fit = fit_scale_and_min(quants, values, 31);
+    block->scale = fit.scale;
+    block->min = fit.min;
+    pack_low(block->low, quants);
+    pack_high(block->high, quants);
+}
+
+/* No search here: this also encodes activations and KV, and eight bits leave little to gain. */
+static void block_q8_0(spry_block_q8_0 *block, const float values[VALUES])
+{
+    const level_range range = {-127, 127};
+    float extreme = 0;
+    for (int i = 0; i < VALUES; i++)
+        extreme = fabsf(values[i]) > extreme ? fabsf(values[i]) : extreme;
+    block->scale = finite_half(extreme / range.highest);
+    /* A subnormal scale may have been rounded down so far that the extreme value would be cut by more than half a
+     * level: take the next larger one. Past the largest half there is none. */
+    if (extreme > (range.highest + 0.5f) * spry_f16_decode(block->scale) && block->scale < finite_half(INFINITY))
+        block->scale++;
+    float levels[VALUES];
+    nearest_levels(levels, values, inverse_or_zero(spry_f16_decode(block->scale)), 0, range);
+    for (int i = 0; i < VALUES; i++)
+        block->quants[i] = (int8_t)levels[i];
+}
+
+/* Defines spry_ref_encode_TYPE from a function for one block. */
+#define ENCODE_BLOCKS(type)                                                                                            \
+    void spry_ref_encode_##type(void *out, const float *in, size_t n)                                                  \
+    {                                                                                                                  \
+        unsigned char *bytes = out;                                                                                    \
+        for (size_t i = 0; i < n / VALUES; i++) {                                                                      \
+            float values[VALUES];                                                                                      \
+            load_values(values, in + i * VALUES);                                                                      \
+            spry_block_##type block;                                                                                   \
+            block_##type(&block, values);                                                                              \
+            memcpy(bytes + i * sizeof block, &block, sizeof block);                                                    \
+        }                                                                                                              \
+    }
+ENCODE_BLOCKS(q4_0)
+ENCODE_BLOCKS(q4_1)
+ENCODE_BLOCKS(q5_0)
+ENCODE_BLOCKS(q5_1)
+ENCODE_BLOCKS(q8_0)

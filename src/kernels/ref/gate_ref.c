@@ -1,0 +1,21 @@
+/* The gates of feed-forward layers: activation(gate) * up. */
+#include <math.h>
+
+#include "kernels/ref/ref.h"
+
+void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
+}
+
+/* The form with tanh, as models trained with gelu_pytorch_tanh expect, not the one with erf. */
+void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n)
+{
+    const float sqrt_2_over_pi = 0.79788456080286535588f;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i];
+        float inner = sqrt_2_over_pi * (x + 0.044715f * (x * x * x));
+        out[i] = 0.5f * x * (1.0f + tanhf(inner)) * up[i];
+    }
+}

@@ -1,0 +1,89 @@
+/* The plain C kernels behind ops.h: what every other table starts from and is measured against. Contracts are those of
+ * the table's entries. */
+#ifndef SPRY_KERNELS_REF_H
+#define SPRY_KERNELS_REF_H
+
+#include "kernels/ops.h"
+
+typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
+
+/* The types that can be read: X(NAME, name). */
+#define SPRY_REF_TYPES(X)                                                                                              \
+    X(F32, f32)                                                                                                        \
+    X(F16, f16)                                                                                                        \
+    X(BF16, bf16)                                                                                                      \
+    X(Q4_0, q4_0)                                                                                                      \
+    X(Q4_1, q4_1)                                                                                                      \
+    X(Q5_0, q5_0)                                                                                                      \
+    X(Q5_1, q5_1)                                                                                                      \
+    X(Q8_0, q8_0)                                                                                                      \
+    X(IQ4_NL, iq4_nl)                                                                                                  \
+    X(MXFP4, mxfp4)                                                                                                    \
+    X(Q2_K, q2_k)                                                                                                      \
+    X(Q3_K, q3_k)                                                                                                      \
+    X(Q4_K, q4_k)                                                                                                      \
+    X(Q5_K, q5_k)                                                                                                      \
+    X(Q6_K, q6_k)                                                                                                      \
+    X(IQ4_XS, iq4_xs)                                                                                                  \
+    X(TQ1_0, tq1_0)                                                                                                    \
+    X(TQ2_0, tq2_0)
+
+/* Those that can be written, too. */
+#define SPRY_REF_ENCODED_TYPES(X)                                                                                      \
+    X(F32, f32)                                                                                                        \
+    X(F16, f16)                                                                                                        \
+    X(BF16, bf16)                                                                                                      \
+    X(Q4_0, q4_0)                                                                                                      \
+    X(Q4_1, q4_1)                                                                                                      \
+    X(Q5_0, q5_0)                                                                                                      \
+    X(Q5_1, q5_1)                                                                                                      \
+    X(Q8_0, q8_0)
+
+/* spry_ref_decode_f32 and so on; decode_ref.c and decode_large_ref.c */
+#define SPRY_REF_DECLARE(NAME, name) void spry_ref_decode_##name(float *out, const void *in, size_t n);
+SPRY_REF_TYPES(SPRY_REF_DECLARE)
+#undef SPRY_REF_DECLARE
+
+/* spry_ref_encode_f32 and so on; encode_ref.c */
+#define SPRY_REF_DECLARE(NAME, name) void spry_ref_encode_##name(void *out, const float *in, size_t n);
+SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
+#undef SPRY_REF_DECLARE
+
+/* spry_ref_matmul_f32 and so on; matmul_ref.c. All take F32 activations. */
+#define SPRY_REF_DECLARE(NAME, name)                                                                                   \
+    void spry_ref_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end);
+SPRY_REF_TYPES(SPRY_REF_DECLARE)
+#undef SPRY_REF_DECLARE
+
+void spry_ref_attend(const spry_attend *a, size_t kv_head);
+
+void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
+                   bool interleaved);
+
+void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n);
+void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n);
+
+void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps);
+void spry_ref_add(float *x, const float *y, size_t n);
+void spry_ref_add_scaled(float *x, const float *y, float scale, size_t n);
+void spry_ref_scale(float *x, float scale, size_t n);
+void spry_ref_softcap(float *x, float cap, size_t n);
+void spry_ref_softmax(float *x, size_t n);
+
+/* ---- the table's entries, for initialisers ---------------------------------------------------------------------- */
+
+#define SPRY_REF_DECODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_decode_##name,
+#define SPRY_REF_ENCODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_encode_##name,
+#define SPRY_REF_MATMUL_ENTRY(NAME, name) [SPRY_##NAME] = {SPRY_F32, spry_ref_matmul_##name},
+
+/* Everything but the name. A table for an instruction set is an initialiser that begins with these and goes on with its
+ * own entries: of two initialisers for one entry C takes the later. */
+#define SPRY_REF_OPS                                                                                                   \
+    .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
+    .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm, .rope = spry_ref_rope,           \
+    .attend = spry_ref_attend,                                                                                         \
+    .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu, [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh},                  \
+    .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
+    .softmax = spry_ref_softmax
+
+#endif

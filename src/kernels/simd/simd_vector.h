@@ -1,0 +1,84 @@
+/* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name) first: it makes the names
+ * that this instruction set's functions get. */
+#include <math.h>
+
+#include "kernels/ops.h"
+#include "kernels/simd/simd_math.h"
+
+/* Calls body(i) for every whole vector, then tail(i, n) for what is left. */
+#define EACH(n, body, tail)                                                                                            \
+    do {                                                                                                               \
+        size_t i = 0;                                                                                                  \
+        for (; i + LANES <= (n); i += LANES)                                                                           \
+            body;                                                                                                      \
+        size_t rest = (n)-i;                                                                                           \
+        if (rest)                                                                                                      \
+            tail;                                                                                                      \
+    } while (0)
+
+static void OP(add)(float *x, const float *y, size_t n)
+{
+    EACH(n, v_store(x + i, v_add(v_load(x + i), v_load(y + i))),
+         v_store_part(x + i, v_add(v_load_part(x + i, rest), v_load_part(y + i, rest)), rest));
+}
+
+static void OP(add_scaled)(float *x, const float *y, float scale, size_t n)
+{
+    vec s = v_set(scale);
+    EACH(n, v_store(x + i, v_fma(v_load(y + i), s, v_load(x + i))),
+         v_store_part(x + i, v_fma(v_load_part(y + i, rest), s, v_load_part(x + i, rest)), rest));
+}
+
+static void OP(scale)(float *x, float scale, size_t n)
+{
+    vec s = v_set(scale);
+    EACH(n, v_store(x + i, v_mul(v_load(x + i), s)), v_store_part(x + i, v_mul(v_load_part(x + i, rest), s), rest));
+}
+
+static vec capped(vec x, vec cap)
+{
+    return v_mul(v_tanh(v_div(x, cap)), cap);
+}
+
+static void OP(softcap)(float *x, float cap, size_t n)
+{
+    vec c = v_set(cap);
+    EACH(n, v_store(x + i, capped(v_load(x + i), c)), v_store_part(x + i, capped(v_load_part(x + i, rest), c), rest));
+}
+
+static void OP(rms_norm)(float *out, const float *in, const float *weight, size_t n, float eps)
+{
+    vec squares = v_set(0);
+    EACH(n, squares = v_fma(v_load(in + i), v_load(in + i), squares),
+         squares = v_fma(v_load_part(in + i, rest), v_load_part(in + i, rest), squares));
+    vec s = v_set(1 / sqrtf(v_sum(squares) / (float)n + eps));
+    EACH(n, v_store(out + i, v_mul(v_mul(v_load(in + i), s), v_load(weight + i))),
+         v_store_part(out + i, v_mul(v_mul(v_load_part(in + i, rest), s), v_load_part(weight + i, rest)), rest));
+}
+
+/* x / (1 + exp(-x)) */
+static vec silu(vec x)
+{
+    return v_div(x, v_add(v_set(1), v_exp(v_sub(v_set(0), x))));
+}
+
+static vec gelu_tanh(vec x)
+{
+    vec cube = v_mul(v_mul(x, x), x);
+    vec inner = v_mul(v_set(0.7978845608028654f), v_fma(v_set(0.044715f), cube, x));
+    return v_mul(v_mul(v_set(0.5f), x), v_add(v_set(1), v_tanh(inner)));
+}
+
+static void OP(gate_silu)(float *out, const float *gate, const float *up, size_t n)
+{
+    EACH(n, v_store(out + i, v_mul(silu(v_load(gate + i)), v_load(up + i))),
+         v_store_part(out + i, v_mul(silu(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
+}
+
+static void OP(gate_gelu_tanh)(float *out, const float *gate, const float *up, size_t n)
+{
+    EACH(n, v_store(out + i, v_mul(gelu_tanh(v_load(gate + i)), v_load(up + i))),
+         v_store_part(out + i, v_mul(gelu_tanh(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
+}
+
+#undef EACH

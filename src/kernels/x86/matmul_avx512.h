@@ -1,0 +1,223 @@
+/* Integer matrix products for AVX-512 with VNNI: groups of 16 outputs (packed.h), a tile of up to 8 rows. One dpbusd multiplies
+ * four neighbouring weights of 16 outputs by four activations; eight of them are a block of 32, exact in integers. Then one
+ * conversion and one fused addition per block: the only rounding, in the order of blocks, the same for any tile. */
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernels/ops.h"
+#include "kernels/packed.h"
+
+enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
+
+/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend on the activations' sums alone. */
+typedef struct wblock {
+    __m512i quad[8];
+    __m512 scale, min;
+} wblock;
+
+static inline __m512 halves(const unsigned char *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+}
+
+static inline __m512 bytes_u8(const unsigned char *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+static inline __m512 bytes_i8(const unsigned char *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+static inline __m512i low_nibbles(__m512i x)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi8(15));
+}
+
+static inline __m512i high_nibbles(__m512i x)
+{
+    return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+}
+
+static inline __m512i load64(const unsigned char *p)
+{
+    return _mm512_loadu_si512(p);
+}
+
+/* dot of 4 * n activations from `values` on with n quads, added to `sum` */
+SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *values, int n)
+{
+    for (int q = 0; q < n; q++) {
+        int32_t four;
+        memcpy(&four, values + 4 * q, 4);
+        sum = _mm512_dpbusd_epi32(sum, quad[q], _mm512_set1_epi32(four));
+    }
+    return sum;
+}
+
+/* Types of 32 with a zero point: 8 << shift. */
+SPRY_INLINE void add_zero_point(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
+                                int n_rows, int shift)
+{
+    for (int r = 0; r < n_rows; r++) {
+        const spry_act_block *a = act[r] + b;
+        __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(a->minus_8_sum), (unsigned)shift);
+        __m512 dot = _mm512_cvtepi32_ps(dot_quads(start, w->quad, a->values, 8));
+        sum[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(w->scale, _mm512_set1_ps(a->scale)), sum[r]);
+    }
+}
+
+/* Types of 32 with a minimum. */
+SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
+                              int n_rows)
+{
+    for (int r = 0; r < n_rows; r++) {
+        const spry_act_block *a = act[r] + b;
+        __m512 dot = _mm512_cvtepi32_ps(dot_quads(_mm512_setzero_si512(), w->quad, a->values, 8));
+        sum[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(w->scale, _mm512_set1_ps(a->scale)), sum[r]);
+        sum[r] = _mm512_fmadd_ps(w->min, _mm512_set1_ps(a->scaled_sum), sum[r]);
+    }
+}
+
+SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
+{
+    w->scale = halves(p);
+    p += 2 * GROUP;
+    if (type == SPRY_Q8_0) {
+        for (int q = 0; q < 8; q++)
+            w->quad[q] = load64(p + 64 * q);
+        return;
+    }
+    if (type == SPRY_Q4_1 || type == SPRY_Q5_1) {
+        w->min = halves(p);
+        p += 2 * GROUP;
+    }
+    const unsigned char *masks = p;
+    if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
+        p += 4 * GROUP;
+    for (int q = 0; q < 4; q++) {
+        __m512i both = load64(p + 64 * q);
+        w->quad[q] = low_nibbles(both);
+        w->quad[q + 4] = high_nibbles(both);
+    }
+    for (int q = 0; (type == SPRY_Q5_0 || type == SPRY_Q5_1) && q < 8; q++) {
+        uint64_t mask;
+        memcpy(&mask, masks + 8 * q, 8);
+        w->quad[q] = _mm512_mask_add_epi8(w->quad[q], mask, w->quad[q], _mm512_set1_epi8(16));
+    }
+}
+
+SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                              const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    size_t n_blocks = n_in / 32;
+    for (size_t b = 0; b < n_blocks; b++, p += spry_packed_row_bytes(type) * GROUP) {
+        wblock w;
+        load_small(&w, type, p);
+        if (type == SPRY_Q4_1 || type == SPRY_Q5_1)
+            add_with_min(sum, &w, act, b, n_rows);
+        else
+            add_zero_point(sum, &w, act, b, n_rows, type == SPRY_Q4_0 ? 0 : type == SPRY_Q5_0 ? 1 : 4);
+    }
+}
+
+SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                            const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
+        const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
+        const unsigned char *high = low + 4 * 8 * 64;
+        for (size_t s = 0; s < 8; s++) {
+            wblock w = {.scale = _mm512_mul_ps(scale, bytes_u8(scales + s * GROUP)),
+                        .min = _mm512_mul_ps(min, bytes_u8(minima + s * GROUP))};
+            for (int q = 0; q < 8; q++) {
+                __m512i both = load64(low + s / 2 * 512 + 64 * (size_t)q);
+                w.quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
+                if (type == SPRY_Q5_K) {
+                    __mmask64 fifth = _mm512_test_epi8_mask(load64(high + 64 * q), _mm512_set1_epi8((char)(1u << s)));
+                    w.quad[q] = _mm512_mask_add_epi8(w.quad[q], fifth, w.quad[q], _mm512_set1_epi8(16));
+                }
+            }
+            add_with_min(sum, &w, act, b + s, n_rows);
+        }
+    }
+}
+
+/* Q6_K scales every 16 values: two dots a block, zero point 32. */
+SPRY_INLINE void add_q6(__m512 sum[INT_TILE_ROWS], const __m512i quad[8], __m512 first, __m512 second,
+                        const spry_act_block *const act[], size_t b, int n_rows)
+{
+    for (int r = 0; r < n_rows; r++) {
+        const spry_act_block *a = act[r] + b;
+        __m512i left = _mm512_set1_epi32(-32 * a->half_sum[0]), right = _mm512_set1_epi32(-32 * a->half_sum[1]);
+        __m512 one = _mm512_cvtepi32_ps(dot_quads(left, quad, a->values, 4));
+        __m512 two = _mm512_cvtepi32_ps(dot_quads(right, quad + 4, a->values + 16, 4));
+        __m512 both = _mm512_fmadd_ps(two, second, _mm512_mul_ps(one, first));
+        sum[r] = _mm512_fmadd_ps(both, _mm512_set1_ps(a->scale), sum[r]);
+    }
+}
+
+SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[], size_t n_in,
+                           int n_rows)
+{
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
+        __m512 scale = halves(p);
+        const unsigned char *scales = p + 32;
+        for (size_t s = 0; s < 8; s++) {
+            /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of `high`. */
+            const unsigned char *half = scales + 16 * GROUP + s / 4 * (24 * 64), *low = half + s % 2 * 512;
+            const unsigned char *high = half + 16 * 64;
+            __m512i quad[8], four = _mm512_set1_epi8(0x30);
+            for (int q = 0; q < 8; q++) {
+                __m512i both = load64(low + 64 * q), two = load64(high + 64 * q);
+                __m512i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
+                __m512i bits = s % 4 == 0   ? _mm512_slli_epi16(two, 4)
+                               : s % 4 == 1 ? _mm512_slli_epi16(two, 2)
+                               : s % 4 == 2 ? two
+                                            : _mm512_srli_epi16(two, 2);
+                quad[q] = _mm512_or_si512(nibble, _mm512_and_si512(bits, four));
+            }
+            add_q6(sum, quad, _mm512_mul_ps(scale, bytes_i8(scales + 2 * s * GROUP)),
+                   _mm512_mul_ps(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + s, n_rows);
+        }
+    }
+}
+
+/* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
+SPRY_INLINE void int_tile(const spry_matmul *m, spry_dtype type, size_t group, size_t row, int n_rows, size_t n_out)
+{
+    const unsigned char *p = (const unsigned char *)m->weight + group * m->weight_stride;
+    const spry_act_block *act[INT_TILE_ROWS];
+    __m512 sum[INT_TILE_ROWS];
+    for (int r = 0; r < n_rows; r++) {
+        act[r] = (const spry_act_block *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
+        sum[r] = _mm512_setzero_ps();
+    }
+    if (type == SPRY_Q6_K)
+        q6_blocks(sum, p, act, m->n_in, n_rows);
+    else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
+        k45_blocks(sum, type, p, act, m->n_in, n_rows);
+    else
+        small_blocks(sum, type, p, act, m->n_in, n_rows);
+    for (int r = 0; r < n_rows; r++)
+        _mm512_mask_storeu_ps(m->out + (row + (size_t)r) * m->out_stride + group * GROUP,
+                              (__mmask16)((1u << n_out) - 1u), sum[r]);
+}
+
+SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
+{
+    for (size_t block = 0; block < m->n_rows; block += INT_ROW_BLOCK) {
+        size_t end = m->n_rows - block < INT_ROW_BLOCK ? m->n_rows : block + INT_ROW_BLOCK;
+        for (size_t output = out_begin; output < out_end; output += GROUP) {
+            size_t n_out = out_end - output < GROUP ? out_end - output : GROUP, row = block;
+            for (; row + INT_TILE_ROWS <= end; row += INT_TILE_ROWS)
+                int_tile(m, type, output / GROUP, row, INT_TILE_ROWS, n_out);
+            for (; row + 2 <= end; row += 2)
+                int_tile(m, type, output / GROUP, row, 2, n_out);
+            for (; row < end; row++)
+                int_tile(m, type, output / GROUP, row, 1, n_out);
+        }
+    }
+}

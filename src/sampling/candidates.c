@@ -1,0 +1,266 @@
+/* Cuts without sorting. A large vocabulary is first narrowed by a bound that cannot cut too much (the k-th largest
+ * block maximum; the weight that even all the rest together could not make count), then the exact border is found among
+ * the few that pass it. */
+#include "sampling/candidates.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "sampling/border.h"
+#include "sampling/softmax.h"
+
+static void *allocate(size_t count, size_t size, size_t *bytes)
+{
+    if (!spry_checked_mul(bytes, count, size)) {
+        *bytes = SIZE_MAX;
+        return NULL;
+    }
+    return malloc(*bytes);
+}
+
+spry_status spry_candidates_init(spry_candidates *candidates, size_t n_vocab, spry_error *error)
+{
+    *candidates = (spry_candidates){.n_vocab = n_vocab};
+    size_t bytes = 0, blocks = spry_softmax_blocks(n_vocab);
+    if (!(candidates->scores = allocate(n_vocab, sizeof *candidates->scores, &bytes)) ||
+        !(candidates->weights = allocate(n_vocab, sizeof *candidates->weights, &bytes)) ||
+        !(candidates->ids = allocate(n_vocab, sizeof *candidates->ids, &bytes)) ||
+        !(candidates->scratch = allocate(n_vocab, sizeof *candidates->scratch, &bytes)) ||
+        !(candidates->block_max = allocate(blocks, sizeof *candidates->block_max, &bytes)) ||
+        !(candidates->block_sum = allocate(blocks, sizeof *candidates->block_sum, &bytes))) {
+        spry_candidates_deinit(candidates);
+        return spry_fail_memory(error, "the sampler", bytes);
+    }
+    return SPRY_OK;
+}
+
+void spry_candidates_deinit(spry_candidates *candidates)
+{
+    free(candidates->scores);
+    free(candidates->weights);
+    free(candidates->ids);
+    free(candidates->scratch);
+    free(candidates->block_max);
+    free(candidates->block_sum);
+    *candidates = (spry_candidates){0};
+}
+
+bool spry_candidates_start(spry_candidates *candidates)
+{
+    spry_candidates *c = candidates;
+    c->n = c->n_vocab;
+    c->whole = true;
+    c->max = spry_softmax_max(c->block_max, c->scores, c->n);
+    if (c->max == INFINITY) {
+        /* The limit of ever larger logits: they share everything. */
+        for (size_t i = 0; i < c->n; i++)
+            c->scores[i] = c->scores[i] == INFINITY ? 0 : -INFINITY;
+        c->max = spry_softmax_max(c->block_max, c->scores, c->n);
+    }
+    return c->max > -INFINITY;
+}
+
+int32_t spry_candidates_largest(const spry_candidates *candidates)
+{
+    size_t block = 0;
+    while (candidates->block_max[block] != candidates->max)
+        block++;
+    size_t i = block * SPRY_SOFTMAX_BLOCK;
+    while (candidates->scores[i] != candidates->max)
+        i++;
+    return (int32_t)i;
+}
+
+void spry_candidates_temper(spry_candidates *candidates, float temperature)
+{
+    spry_candidates *c = candidates;
+    if (temperature == 1)
+        return;
+    /* Only differences matter, so a quotient that would overflow is taken from the largest score instead of from 0. */
+    float base = isfinite(c->max / temperature) ? 0 : c->max;
+    for (size_t i = 0; i < c->n; i++)
+        c->scores[i] = (c->scores[i] - base) / temperature;
+    for (size_t i = 0; i < spry_softmax_blocks(c->n); i++)
+        c->block_max[i] = (c->block_max[i] - base) / temperature;
+    c->max = (c->max - base) / temperature;
+}
+
+/* Moves a candidate to its place among those kept, which is never beyond where it was. */
+static void keep(spry_candidates *c, size_t to, size_t from)
+{
+    c->ids[to] = spry_candidates_id(c, from);
+    c->scores[to] = c->scores[from];
+    c->weights[to] = c->weights[from];
+}
+
+/* Ends a cut. */
+static void shrink(spry_candidates *c, size_t kept)
+{
+    c->n = kept;
+    c->whole = false;
+}
+
+static void sum(spry_candidates *c)
+{
+    c->total = spry_softmax_sum(c->block_sum, c->weights, c->n);
+}
+
+/* ---- top-k ----------------------------------------------------------------------------------------------------- */
+
+static void keep_scores_from(spry_candidates *c, float lowest)
+{
+    size_t kept = 0;
+    for (size_t start = 0, block = 0; start < c->n; start += SPRY_SOFTMAX_BLOCK, block++) {
+        if (c->whole && c->block_max[block] < lowest)
+            continue;
+        size_t end = c->n - start < SPRY_SOFTMAX_BLOCK ? c->n : start + SPRY_SOFTMAX_BLOCK;
+        for (size_t i = start; i < end; i++) {
+            if (!(c->scores[i] >= lowest) || c->scores[i] == -INFINITY)
+                continue;
+            c->ids[kept] = spry_candidates_id(c, i);
+            c->scores[kept++] = c->scores[i];
+        }
+    }
+    shrink(c, kept);
+}
+
+/* The k-th largest of n values, k <= n. */
+static float kth_largest(uint32_t *keys, const float *values, size_t n, size_t k)
+{
+    for (size_t i = 0; i < n; i++)
+        keys[i] = spry_border_falling(values[i]);
+    uint32_t border = spry_border_find(keys, NULL, n, (double)k).key;
+    size_t i = 0;
+    while (keys[i] != border)
+        i++;
+    return values[i];
+}
+
+void spry_candidates_top_k(spry_candidates *candidates, uint32_t k)
+{
+    spry_candidates *c = candidates;
+    if (k == 0 || k >= c->n)
+        return;
+    size_t blocks = spry_softmax_blocks(c->n);
+    if (k < blocks) /* k blocks have a maximum from this one on, so at least k scores do */
+        keep_scores_from(c, kth_largest(c->scratch, c->block_max, blocks, k));
+    if (k < c->n)
+        keep_scores_from(c, kth_largest(c->scratch, c->scores, c->n, k));
+}
+
+/* ---- weights and the cuts by probability ----------------------------------------------------------------------- */
+
+void spry_candidates_weigh(spry_candidates *candidates)
+{
+    spry_candidates *c = candidates;
+    spry_softmax_weigh(c->weights, c->scores, c->n, c->max);
+    sum(c);
+}
+
+static void keep_weights_from(spry_candidates *c, double lowest)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->weights[i] >= lowest)
+            keep(c, kept++, i);
+    shrink(c, kept);
+}
+
+/* A setting such as 0.8 arrives as the nearest float, here a little above. Half a unit of its last place is forgiven,
+ * so that four of five equals are 0.8. */
+static double forgive(float setting)
+{
+    return (double)setting * (1 - 0x1p-24);
+}
+
+void spry_candidates_top_p(spry_candidates *candidates, float p)
+{
+    spry_candidates *c = candidates;
+    if (p >= 1)
+        return;
+    /* All that is lighter than this is together lighter than 1 - p, so none of it is needed to reach p. */
+    keep_weights_from(c, c->total * (1 - (double)p) / (double)c->n);
+
+    double goal = c->total * forgive(p);
+    for (size_t i = 0; i < c->n; i++)
+        c->scratch[i] = spry_border_falling(c->scores[i]);
+    spry_border border = spry_border_find(c->scratch, c->weights, c->n, goal);
+    size_t kept = 0;
+    bool kept_equal = false;
+    for (size_t i = 0; i < c->n; i++) {
+        if (c->scratch[i] == border.key) {
+            if (kept_equal && border.before >= goal)
+                continue;
+            kept_equal = true;
+            border.before += c->weights[i];
+        } else if (c->scratch[i] > border.key) {
+            continue;
+        }
+        keep(c, kept++, i);
+    }
+    shrink(c, kept);
+    sum(c);
+}
+
+void spry_candidates_min_p(spry_candidates *candidates, float min_p)
+{
+    if (!(min_p > 0))
+        return;
+    keep_weights_from(candidates, forgive(min_p)); /* the largest weight is 1 */
+    sum(candidates);
+}
+
+void spry_candidates_typical(spry_candidates *candidates, float p)
+{
+    spry_candidates *c = candidates;
+    if (p >= 1)
+        return;
+    keep_weights_from(c, DBL_MIN); /* what cannot be drawn has no place in the ranking */
+
+    /* The surprise of a candidate is log(total) - x, x its exponent, and the entropy is log(total) - the mean of x:
+     * their distance is that of x from its mean. */
+    double mean = 0;
+    for (size_t i = 0; i < c->n; i++)
+        mean += c->weights[i] * ((double)c->scores[i] - (double)c->max);
+    mean /= c->total;
+    for (size_t i = 0; i < c->n; i++)
+        c->scratch[i] = spry_border_rising((float)fabs((double)c->scores[i] - (double)c->max - mean));
+    uint32_t border = spry_border_find(c->scratch, c->weights, c->n, c->total * forgive(p)).key;
+    size_t kept = 0;
+    for (size_t i = 0; i < c->n; i++)
+        if (c->scratch[i] <= border)
+            keep(c, kept++, i);
+    shrink(c, kept);
+    sum(c);
+}
+
+/* ---- the draw -------------------------------------------------------------------------------------------------- */
+
+size_t spry_candidates_pick(const spry_candidates *candidates, double u)
+{
+    const spry_candidates *c = candidates;
+    double target = u * c->total, before = 0, through = 0; /* sums before and through a block */
+    size_t block = 0;
+    for (size_t i = 0; i < spry_softmax_blocks(c->n); i++) {
+        if (!(c->block_sum[i] > 0))
+            continue;
+        block = i;
+        before = through;
+        through += c->block_sum[i];
+        if (target < through)
+            break;
+    }
+    /* Inside the block the sum may round to a little less than the block's own, hence the last one that counted. */
+    size_t last = 0;
+    for (size_t i = block * SPRY_SOFTMAX_BLOCK; i < c->n; i++) {
+        if (!(c->weights[i] > 0))
+            continue;
+        last = i;
+        before += c->weights[i];
+        if (target < before)
+            break;
+    }
+    return last;
+}

@@ -1,0 +1,63 @@
+/* The tokens still in the running, and the cuts that thin them out. Candidates stay in order of token id from first to
+ * last, so nothing here depends on how a sort treats equals.
+ *
+ * Life of a draw: fill `scores` for the whole vocabulary, _start, _temper, _top_k, _weigh, the other cuts, _pick. No
+ * cut removes everything, and only typical, the last one, can remove the most probable candidate. Each leaves `total`
+ * the sum of the weights that are left. */
+#ifndef SPRY_SAMPLING_CANDIDATES_H
+#define SPRY_SAMPLING_CANDIDATES_H
+
+#include "base/error.h"
+
+typedef struct spry_candidates {
+    size_t n_vocab;
+    size_t n;          /* candidates left */
+    bool whole;        /* nothing was cut yet: candidate i is token i, and `ids` is not filled */
+    float max;         /* the largest score */
+    double total;      /* sum of the weights */
+    float *scores;     /* [n_vocab] logits after penalties, bias and mask; then divided by the temperature */
+    double *weights;   /* [n_vocab] exp(score - max) */
+    int32_t *ids;      /* [n_vocab] */
+    uint32_t *scratch; /* [n_vocab] keys of a ranking; counts of the penalties */
+    float *block_max;  /* [blocks] of the scores, while whole */
+    double *block_sum; /* [blocks] of the weights */
+} spry_candidates;
+
+spry_status spry_candidates_init(spry_candidates *candidates, size_t n_vocab, spry_error *error);
+void spry_candidates_deinit(spry_candidates *candidates);
+
+/* After `scores` was filled: all tokens are candidates. A score of +INFINITY leaves only its equals. False when every
+ * score is -INFINITY. */
+bool spry_candidates_start(spry_candidates *candidates);
+
+/* The largest score's token, the lowest id among equals. Only right after _start. */
+int32_t spry_candidates_largest(const spry_candidates *candidates);
+
+/* Divides the scores by a temperature above 0. */
+void spry_candidates_temper(spry_candidates *candidates, float temperature);
+
+/* Keeps the `k` largest scores and all equal to the k-th; 0: all. Before _weigh. */
+void spry_candidates_top_k(spry_candidates *candidates, uint32_t k);
+
+/* Fills weights and total. */
+void spry_candidates_weigh(spry_candidates *candidates);
+
+/* Keeps the most probable whose probabilities reach `p`; of equals at the border the lowest ids. */
+void spry_candidates_top_p(spry_candidates *candidates, float p);
+
+/* Keeps what has at least `min_p` times the largest probability. */
+void spry_candidates_min_p(spry_candidates *candidates, float min_p);
+
+/* Keeps those whose surprise is nearest to the entropy until their probabilities reach `p`, and all as near as the
+ * last one. */
+void spry_candidates_typical(spry_candidates *candidates, float p);
+
+/* The candidate (its index) whose stretch of the running sum holds u * total, u in [0, 1). Never one of weight 0. */
+size_t spry_candidates_pick(const spry_candidates *candidates, double u);
+
+static inline int32_t spry_candidates_id(const spry_candidates *candidates, size_t index)
+{
+    return candidates->whole ? (int32_t)index : candidates->ids[index];
+}
+
+#endif

@@ -1,0 +1,20 @@
+/* The settings of sampling as options: one table for flags, JSON keys, ranges, help and documentation. */
+#ifndef SPRY_SAMPLING_SAMPLING_OPTIONS_H
+#define SPRY_SAMPLING_SAMPLING_OPTIONS_H
+
+#include <jansson.h>
+
+#include "base/options.h"
+#include "sampling/sampler.h"
+
+/* The table bound to `settings`. */
+spry_option_table spry_sampling_options(spry_sampling *settings);
+
+/* Sets what `object` names, by the table's JSON keys and aliases, and leaves the rest as it is. "logit_bias" is an
+ * object from token ids to numbers, or null or "-Infinity" to ban; it goes to `bias`, which settings->bias then points
+ * to (NULL: not accepted). Unknown keys fail, or are skipped with `ignore_unknown`. Token ids are not checked here but
+ * by spry_sampling_check. */
+spry_status spry_sampling_from_json(spry_sampling *settings, spry_logit_bias *bias, size_t bias_capacity,
+                                    const json_t *object, bool ignore_unknown, spry_error *error);
+
+#endif

@@ -1,0 +1,52 @@
+/* The merge engine under every tokenizer here: which two neighbours become one symbol, and in which order.
+ *
+ * Symbols are numbers; vocabulary ids first, then symbols that only occur on the way (see symbols.h). A word is merged
+ * by always taking the pair of lowest rank, the leftmost of equals, until no pair is in the table. Short words do that
+ * by scanning, long ones with a heap, so a word of n symbols never takes more than n log n steps. */
+#ifndef SPRY_TOKENIZER_BPE_H
+#define SPRY_TOKENIZER_BPE_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+
+typedef struct spry_merge {
+    int32_t left, right; /* left -1: the slot is empty */
+    uint32_t rank;
+    int32_t merged;
+} spry_merge;
+
+/* Open addressing by (left, right). */
+typedef struct spry_merges {
+    spry_merge *slots;
+    size_t capacity, count;
+    uint64_t seed;
+} spry_merges;
+
+/* Room for `count` merges; false when memory is short. */
+bool spry_merges_init(spry_merges *merges, spry_arena *arena, size_t count);
+
+/* Adds a merge, at most `count` in all; a pair that is there already keeps its rank. */
+void spry_merges_add(spry_merges *merges, spry_merge merge);
+
+/* NULL: the two do not merge. */
+const spry_merge *spry_merges_find(const spry_merges *merges, int32_t left, int32_t right);
+
+/* What merging needs: one for each thread. Starts zeroed. */
+typedef struct spry_merge_scratch {
+    int32_t *symbols; /* the word: filled by the caller, merged in place */
+    size_t count, capacity;
+    struct spry_merge_link *links; /* [capacity], of long words */
+    uint64_t *heap;                /* [3 * capacity], of long words */
+    size_t long_capacity;
+} spry_merge_scratch;
+
+void spry_merge_scratch_deinit(spry_merge_scratch *scratch);
+
+/* Appends a symbol to the word; false when memory is short. */
+bool spry_merge_push(spry_merge_scratch *scratch, int32_t symbol);
+
+/* Merges the word in scratch->symbols; false when memory is short. */
+bool spry_merge_word(const spry_merges *merges, spry_merge_scratch *scratch);
+
+#endif

@@ -1,0 +1,54 @@
+/* Splitting text into the words BPE works on: the Split, Digits, Punctuation... steps of tokenizer.json's
+ * pre-tokenizers, each cutting the pieces the one before left. Offsets stay those of the text. */
+#ifndef SPRY_TOKENIZER_SPLIT_H
+#define SPRY_TOKENIZER_SPLIT_H
+
+#include "tokenizer/pattern_pcre.h"
+#include "tokenizer/pattern_scan.h"
+
+/* What becomes of the matches of a step's pattern. */
+typedef enum spry_split_behavior {
+    SPRY_SPLIT_ISOLATED,
+    SPRY_SPLIT_REMOVED,
+    SPRY_SPLIT_WITH_PREVIOUS,
+    SPRY_SPLIT_WITH_NEXT,
+    SPRY_SPLIT_CONTIGUOUS,
+} spry_split_behavior;
+
+typedef struct spry_split_step {
+    bool scanned; /* by `scan`, else by `pattern` */
+    spry_scan scan;
+    spry_pattern *pattern; /* owned */
+    spry_split_behavior behavior;
+    bool invert; /* matches and what lies between them change places */
+} spry_split_step;
+
+enum { SPRY_SPLIT_STEPS_MAX = 16 };
+
+typedef struct spry_splitter {
+    spry_split_step steps[SPRY_SPLIT_STEPS_MAX];
+    size_t count;
+} spry_splitter;
+
+void spry_splitter_deinit(spry_splitter *splitter);
+
+/* Adds a step for a regular expression (or plain text). Isolating one of the common patterns gets a scanner. */
+spry_status spry_splitter_add(spry_splitter *splitter, spry_view regex, bool literal, spry_split_behavior behavior,
+                              bool invert, spry_error *error);
+
+/* Growable lists of ranges and what the patterns need: one for each thread. Starts zeroed. */
+typedef struct spry_split_scratch {
+    struct spry_ranges {
+        spry_text_range *items;
+        size_t count, capacity;
+    } lists[2];
+    spry_pattern_scratch pattern;
+} spry_split_scratch;
+
+void spry_split_scratch_deinit(spry_split_scratch *scratch);
+
+/* The pieces of `text`, in order, none empty. They lie in `scratch` until the next call. */
+spry_status spry_splitter_run(const spry_splitter *splitter, spry_split_scratch *scratch, const spry_unicode *unicode,
+                              spry_view text, const spry_text_range **pieces, size_t *count, spry_error *error);
+
+#endif

@@ -1,0 +1,345 @@
+/* The object itself: making it whole after loading, small questions about ids, arrays of ids. */
+#include "tokenizer/tokenizer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "tokenizer/tokenizer_impl.h"
+
+void spry_tokens_deinit(spry_tokens *tokens)
+{
+    free(tokens->ids);
+    *tokens = (spry_tokens){0};
+}
+
+bool spry_tokens_push(spry_tokens *tokens, int32_t id)
+{
+    if (SPRY_UNLIKELY(tokens->count == tokens->capacity)) {
+        size_t capacity = tokens->capacity ? tokens->capacity * 2 : 256, bytes;
+        if (tokens->capacity > SIZE_MAX / 2 || !spry_checked_mul(&bytes, capacity, sizeof *tokens->ids))
+            return false;
+        int32_t *ids = realloc(tokens->ids, bytes);
+        if (!ids)
+            return false;
+        tokens->ids = ids;
+        tokens->capacity = capacity;
+    }
+    tokens->ids[tokens->count++] = id;
+    return true;
+}
+
+spry_tokenizer *spry_tokenizer_create(void)
+{
+    spry_tokenizer *tokenizer = calloc(1, sizeof *tokenizer);
+    if (!tokenizer)
+        return NULL;
+    spry_arena_init(&tokenizer->arena);
+    spry_map_init(&tokenizer->vocab.by_name);
+    spry_map_init(&tokenizer->words);
+    spry_map_init(&tokenizer->symbols.characters);
+    tokenizer->bos = tokenizer->eos = tokenizer->end_of_turn = tokenizer->unknown = tokenizer->padding = -1;
+    return tokenizer;
+}
+
+void spry_tokenizer_destroy(spry_tokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    spry_splitter_deinit(&tokenizer->splitter);
+    spry_symbols_deinit(&tokenizer->symbols);
+    spry_vocab_deinit(&tokenizer->vocab);
+    spry_map_deinit(&tokenizer->words);
+    spry_arena_deinit(&tokenizer->arena);
+    free(tokenizer);
+}
+
+bool spry_tokenizer_split_merge(spry_view text, spry_view *left, spry_view *right)
+{
+    /* A token of the alphabet may start with a space only where the alphabet has one; then the second space parts. */
+    const char *space = text.size > 1 ? memchr(text.data + 1, ' ', text.size - 1) : NULL;
+    if (!space)
+        return false;
+    *left = (spry_view){text.data, (size_t)(space - text.data)};
+    *right = (spry_view){space + 1, text.size - left->size - 1};
+    return right->size > 0;
+}
+
+spry_status spry_tokenizer_add_merge(spry_tokenizer *tokenizer, spry_buffer *scratch, spry_view left, spry_view right,
+                                     size_t rank, spry_error *error)
+{
+    const spry_vocab *vocab = &tokenizer->vocab;
+    spry_merge merge = {.rank = (uint32_t)rank,
+                        .left = spry_vocab_find(vocab, left),
+                        .right = spry_vocab_find(vocab, right)};
+    if (merge.left < 0 || merge.right < 0)
+        return SPRY_OK;
+    spry_buffer_clear(scratch);
+    spry_buffer_append(scratch, left.data, left.size);
+    if (!spry_buffer_append(scratch, right.data, right.size))
+        return spry_fail_memory(error, "a merge", left.size + right.size);
+    merge.merged = spry_vocab_find(vocab, spry_buffer_view(scratch));
+    if (merge.merged < 0)
+        return spry_fail(error, SPRY_ERR_FORMAT, "merge %zu makes \"%.*s\", which is no token", rank,
+                         SPRY_VIEW_ARG(spry_buffer_view(scratch)));
+    /* Text must never become a control token by merging. */
+    if (vocab->kinds[merge.merged] != SPRY_TOKEN_CONTROL && vocab->kinds[merge.merged] != SPRY_TOKEN_UNKNOWN)
+        spry_merges_add(&tokenizer->merges, merge);
+    return SPRY_OK;
+}
+
+void spry_tokenizer_mark_added(spry_tokenizer *tokenizer, spry_added_token token)
+{
+    unsigned char *kind = &tokenizer->vocab.kinds[token.id];
+    if (*kind != SPRY_TOKEN_UNKNOWN)
+        *kind = token.special ? SPRY_TOKEN_CONTROL : SPRY_TOKEN_ADDED;
+    token.normalized = token.normalized && !token.special; /* literal ranges count bytes of the text as given */
+    tokenizer->added[tokenizer->n_added++] = token;
+}
+
+spry_status spry_tokenizer_list_added(spry_tokenizer *tokenizer, size_t more, spry_error *error)
+{
+    const spry_vocab *vocab = &tokenizer->vocab;
+    size_t count = more;
+    for (size_t id = 0; id < vocab->size; id++)
+        count += vocab->kinds[id] == SPRY_TOKEN_CONTROL || vocab->kinds[id] == SPRY_TOKEN_UNKNOWN ||
+                 vocab->kinds[id] == SPRY_TOKEN_ADDED;
+    tokenizer->added = spry_arena_alloc(&tokenizer->arena, count, sizeof *tokenizer->added);
+    if (!tokenizer->added)
+        return spry_fail_memory(error, "added tokens", count * sizeof *tokenizer->added);
+    for (size_t id = 0; id < vocab->size; id++) {
+        bool added = vocab->kinds[id] == SPRY_TOKEN_ADDED;
+        if (added || vocab->kinds[id] == SPRY_TOKEN_CONTROL || vocab->kinds[id] == SPRY_TOKEN_UNKNOWN)
+            spry_tokenizer_mark_added(tokenizer, (spry_added_token){.text = vocab->names[id],
+                                                                    .id = (int32_t)id,
+                                                                    .special = !added,
+                                                                    .normalized = !tokenizer->by_byte});
+    }
+    return SPRY_OK;
+}
+
+void spry_tokenizer_set_spm_rules(spry_tokenizer *tokenizer, bool add_prefix, bool squeeze, bool escape)
+{
+    spry_view space = escape ? SPRY_VIEW(SPRY_SPACE_MARK) : SPRY_VIEW(" ");
+    tokenizer->normalizer.count = 0;
+    if (squeeze)
+        spry_changes_add(&tokenizer->normalizer, (spry_change_step){.change = SPRY_CHANGE_SQUEEZE});
+    if (add_prefix)
+        spry_changes_add(&tokenizer->normalizer, (spry_change_step){.change = SPRY_CHANGE_PREPEND, .to = space});
+    if (escape)
+        spry_changes_add(&tokenizer->normalizer,
+                         (spry_change_step){.change = SPRY_CHANGE_REPLACE, .from = SPRY_VIEW(" "), .to = space});
+    tokenizer->lead = add_prefix ? SPRY_LEAD_STRIP_ONE : SPRY_LEAD_KEEP;
+}
+
+/* Appends what a token decodes to in mid-text. */
+static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size_t id)
+{
+    static const char mark[] = SPRY_SPACE_MARK;
+    spry_view name = tokenizer->vocab.names[id];
+    unsigned char byte;
+    if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_UNUSED)
+        return true;
+    if (tokenizer->by_byte)
+        return spry_byte_decode(out, name) || (!out->failed && spry_buffer_append(out, name.data, name.size));
+    if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_BYTE && spry_vocab_byte(name, &byte))
+        return spry_buffer_append(out, &byte, 1);
+    for (size_t i = 0; i < name.size;) {
+        bool space = name.size - i >= 3 && memcmp(name.data + i, mark, 3) == 0;
+        if (!spry_buffer_append(out, space ? " " : name.data + i, 1))
+            return false;
+        i += space ? 3 : 1;
+    }
+    return true;
+}
+
+/* Fills `bytes`: one block that holds what every token decodes to. */
+static bool decode_vocabulary(spry_tokenizer *tokenizer)
+{
+    const spry_vocab *vocab = &tokenizer->vocab;
+    tokenizer->bytes = spry_arena_alloc(&tokenizer->arena, vocab->size, sizeof *tokenizer->bytes);
+    char *block = spry_arena_alloc(&tokenizer->arena, vocab->text_used + 1, 1);
+    spry_buffer one;
+    spry_buffer_init(&one, vocab->text_used + 1);
+    bool ok = tokenizer->bytes && block;
+    size_t used = 0;
+    for (size_t id = 0; ok && id < vocab->size; id++) {
+        spry_buffer_clear(&one);
+        ok = append_bytes(tokenizer, &one, id);
+        if (ok && one.size)
+            memcpy(block + used, one.data, one.size);
+        tokenizer->bytes[id] = (spry_view){block + used, ok ? one.size : 0};
+        used += tokenizer->bytes[id].size;
+    }
+    spry_buffer_deinit(&one);
+    return ok;
+}
+
+static bool enter_words(spry_tokenizer *tokenizer)
+{
+    for (size_t id = 0; tokenizer->by_byte && id < tokenizer->vocab.size; id++)
+        if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_NORMAL && tokenizer->bytes[id].size &&
+            !spry_map_add(&tokenizer->words, tokenizer->bytes[id], (uint32_t)id, NULL))
+            return false;
+    return true;
+}
+
+static void mark_ends(spry_tokenizer *tokenizer)
+{
+    static const char *const spellings[] = {
+        "<|im_end|>",
+        "<|eot_id|>",
+        "<|eom_id|>",
+        "<|eot|>",
+        "<end_of_turn>",
+        "<turn|>",
+        "<|end|>",
+        "<|endoftext|>",
+        "<|end_of_text|>",
+        "<|end_of_turn|>",
+        "<|END_OF_TURN_TOKEN|>",
+        "<EOT>",
+        "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+    };
+    for (size_t i = 0; i < SPRY_COUNT(spellings); i++) {
+        int32_t id = spry_vocab_find(&tokenizer->vocab, spry_view_of(spellings[i]));
+        if (id >= 0 && (tokenizer->vocab.kinds[id] == SPRY_TOKEN_CONTROL ||
+                        tokenizer->vocab.kinds[id] == SPRY_TOKEN_ADDED))
+            tokenizer->ends[id] = true;
+    }
+    if (tokenizer->eos >= 0)
+        tokenizer->ends[tokenizer->eos] = true;
+    if (tokenizer->end_of_turn >= 0)
+        tokenizer->ends[tokenizer->end_of_turn] = true;
+}
+
+static void name_algorithm(spry_tokenizer *tokenizer)
+{
+    spry_view name = tokenizer->pattern_name.size ? tokenizer->pattern_name : SPRY_VIEW("own");
+    if (!tokenizer->by_byte)
+        snprintf(tokenizer->algorithm, sizeof tokenizer->algorithm, "SentencePiece BPE");
+    else
+        snprintf(tokenizer->algorithm, sizeof tokenizer->algorithm, "BPE (%.*s pattern)",
+                 (int)(name.size < 32 ? name.size : 32), name.data);
+}
+
+/* Ids that settings speak of must exist. */
+static spry_status check_ids(const spry_tokenizer *tokenizer, spry_error *error)
+{
+    const struct {
+        const char *what;
+        int32_t id;
+    } named[] = {{"bos", tokenizer->bos},
+                 {"eos", tokenizer->eos},
+                 {"end-of-turn", tokenizer->end_of_turn},
+                 {"unknown", tokenizer->unknown},
+                 {"padding", tokenizer->padding}};
+    for (size_t i = 0; i < SPRY_COUNT(named); i++)
+        if (named[i].id >= 0 && (size_t)named[i].id >= tokenizer->vocab.size)
+            return spry_fail(error, SPRY_ERR_FORMAT, "the %s token's id %d lies beyond the vocabulary of %zu",
+                             named[i].what, (int)named[i].id, tokenizer->vocab.size);
+    const spry_frame *frames[] = {&tokenizer->before, &tokenizer->behind};
+    for (size_t f = 0; f < 2; f++)
+        for (size_t i = 0; i < frames[f]->count; i++)
+            if (frames[f]->ids[i] < 0 || (size_t)frames[f]->ids[i] >= tokenizer->vocab.size)
+                return spry_fail(error, SPRY_ERR_FORMAT,
+                                 "the post-processor adds id %d, which lies beyond the vocabulary of %zu",
+                                 (int)frames[f]->ids[i], tokenizer->vocab.size);
+    return SPRY_OK;
+}
+
+/* Derives everything behind `settings` from what stands before it. */
+static spry_status finish(spry_tokenizer *tokenizer, spry_error *error)
+{
+    spry_status status = check_ids(tokenizer, error);
+    if (status)
+        return status;
+    spry_unicode_init(&tokenizer->unicode);
+    status = spry_symbols_init(&tokenizer->symbols, &tokenizer->arena, &tokenizer->vocab, tokenizer->by_byte,
+                               tokenizer->byte_fallback, error);
+    if (status)
+        return status;
+    tokenizer->symbols.unknown = tokenizer->unknown;
+    tokenizer->symbols.fuse_unknown = tokenizer->fuse_unknown;
+    if (tokenizer->by_score)
+        status = spry_spm_merges(&tokenizer->merges, &tokenizer->arena, &tokenizer->vocab, &tokenizer->symbols, error);
+    if (!status)
+        status = spry_added_tokens_init(&tokenizer->raw, &tokenizer->arena, tokenizer->added, tokenizer->n_added,
+                                        false, error);
+    if (!status)
+        status = spry_added_tokens_init(&tokenizer->normalized, &tokenizer->arena, tokenizer->added,
+                                        tokenizer->n_added, true, error);
+    if (status)
+        return status;
+    tokenizer->whole =
+        spry_arena_alloc(&tokenizer->arena, tokenizer->vocab.size, sizeof *tokenizer->whole);
+    tokenizer->ends = spry_arena_alloc(&tokenizer->arena, tokenizer->vocab.size, sizeof *tokenizer->ends);
+    if (!tokenizer->whole || !tokenizer->ends || !decode_vocabulary(tokenizer) || !enter_words(tokenizer))
+        return spry_fail_memory(error, "a tokenizer", tokenizer->vocab.size);
+    mark_ends(tokenizer);
+    name_algorithm(tokenizer);
+    return SPRY_OK;
+}
+
+spry_status spry_tokenizer_complete(spry_tokenizer **out, spry_tokenizer *tokenizer, spry_status status,
+                                    const char *name, spry_error *error)
+{
+    if (!status)
+        status = finish(tokenizer, error);
+    if (status) {
+        spry_tokenizer_destroy(tokenizer);
+        return spry_fail_prefix(error, status, name);
+    }
+    *out = tokenizer;
+    return SPRY_OK;
+}
+
+static bool in_range(const spry_tokenizer *tokenizer, int32_t id)
+{
+    return id >= 0 && (size_t)id < tokenizer->vocab.size;
+}
+
+size_t spry_tokenizer_size(const spry_tokenizer *tokenizer)
+{
+    return tokenizer->vocab.size;
+}
+
+spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id)
+{
+    return in_range(tokenizer, id) ? (spry_token_kind)tokenizer->vocab.kinds[id] : SPRY_TOKEN_UNUSED;
+}
+
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id)
+{
+    return in_range(tokenizer, id) ? tokenizer->bytes[id] : SPRY_VIEW("");
+}
+
+spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id)
+{
+    return in_range(tokenizer, id) ? tokenizer->vocab.names[id] : SPRY_VIEW("");
+}
+
+int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling)
+{
+    return spry_vocab_find(&tokenizer->vocab, spelling);
+}
+
+int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer)
+{
+    return tokenizer->bos;
+}
+
+int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer)
+{
+    return tokenizer->eos;
+}
+
+bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id)
+{
+    return in_range(tokenizer, id) && tokenizer->ends[id];
+}
+
+const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer)
+{
+    return tokenizer->algorithm;
+}

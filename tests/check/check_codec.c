@@ -1,0 +1,148 @@
+/* Decoding and encoding. Other tables must give ref's very bits: their results end up in files and caches. */
+#include <string.h>
+
+#include "check/check.h"
+#include "check/encode_bound.h"
+
+enum { SHAPES = 12 };
+
+/* A number of values that is whole blocks, odd where it may be. */
+static size_t random_count(check *c, spry_dtype type)
+{
+    size_t block = spry_dtype_block(type);
+    return block == 1 ? check_between(c, 1, 77) : block * check_between(c, 1, 5);
+}
+
+static size_t bytes_of(spry_dtype type, size_t n)
+{
+    return n / spry_dtype_block(type) * spry_dtype_bytes(type);
+}
+
+/* ---- decode ----------------------------------------------------------------------------------------------------- */
+
+static void compare_decoded(check *c, spry_dtype type, const guarded *out, const guarded *in, size_t n)
+{
+    if (check_is_ref(c)) {
+        for (size_t i = 0; i < n; i++) {
+            double magnitude, expected = naive_value(&magnitude, type, in->data, i);
+            check_close(c, i, (double)guarded_f(out)[i], expected, 4 * CHECK_ROUNDING * magnitude);
+        }
+        return;
+    }
+    guarded ref_out = guarded_floats(n);
+    c->ref->decode[type](guarded_f(&ref_out), in->data, n);
+    check_same(c, "the table", out->data, ref_out.data, out->size);
+    guarded_destroy(c, &ref_out);
+}
+
+void check_decode(check *c)
+{
+    for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++) {
+        spry_dtype type = (spry_dtype)id;
+        if (!spry_dtype_known(id) || !check_begin(c, "decode %s", spry_dtype_name(type)))
+            continue;
+        for (int shape = 0; shape < SHAPES; shape++) {
+            size_t n = random_count(c, type);
+            check_detail(c, "n=%zu", n);
+            guarded in = guarded_create(bytes_of(type, n)), out = guarded_floats(n);
+            check_fill_type(c, in.data, type, n);
+            guarded_freeze(&in);
+            c->ops->decode[type](guarded_f(&out), in.data, n);
+            compare_decoded(c, type, &out, &in, n);
+            guarded_destroy(c, &in);
+            guarded_destroy(c, &out);
+        }
+        check_end(c);
+    }
+}
+
+/* ---- encode ----------------------------------------------------------------------------------------------------- */
+
+static void compare_encoded(check *c, spry_dtype type, const guarded *out, const guarded *in, size_t n)
+{
+    if (check_is_ref(c)) {
+        size_t block = spry_dtype_block(type);
+        for (size_t i = 0; i < n; i += block) {
+            double error = 0;
+            for (size_t k = 0; k < block; k++) {
+                double magnitude, back = naive_value(&magnitude, type, out->data, i + k);
+                error += pow(back - (double)guarded_f(in)[i + k], 2);
+            }
+            check_close(c, i, error, 0, encode_bound(type, guarded_f(in) + i));
+        }
+        return;
+    }
+    guarded ref_out = guarded_create(out->size);
+    c->ref->encode[type](ref_out.data, guarded_f(in), n);
+    check_same(c, "the table", out->data, ref_out.data, out->size);
+    guarded_destroy(c, &ref_out);
+}
+
+void check_encode(check *c)
+{
+    for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++) {
+        spry_dtype type = (spry_dtype)id;
+        if (!spry_dtype_known(id) || !c->ref->encode[id] || !check_begin(c, "encode %s", spry_dtype_name(type)))
+            continue;
+        for (int shape = 0; shape < SHAPES; shape++) {
+            size_t n = random_count(c, type);
+            float size = ldexpf(1, (int)check_between(c, 0, 40) - 30);
+            check_detail(c, "n=%zu size=%g", n, (double)size);
+            guarded in = guarded_floats(n), out = guarded_create(bytes_of(type, n));
+            check_fill(c, guarded_f(&in), n, size);
+            guarded_freeze(&in);
+            c->ops->encode[type](out.data, guarded_f(&in), n);
+            compare_encoded(c, type, &out, &in, n);
+            guarded_destroy(c, &in);
+            guarded_destroy(c, &out);
+        }
+        check_end(c);
+    }
+}
+
+/* ---- speed ------------------------------------------------------------------------------------------------------ */
+
+enum { BENCH_VALUES = 1 << 16 };
+
+typedef struct codec_work {
+    spry_dtype type;
+    float *floats;
+    void *encoded;
+} codec_work;
+
+static void call_decode(const spry_ops *ops, const void *context)
+{
+    const codec_work *work = context;
+    ops->decode[work->type](work->floats, work->encoded, BENCH_VALUES);
+}
+
+static void call_encode(const spry_ops *ops, const void *context)
+{
+    const codec_work *work = context;
+    ops->encode[work->type](work->encoded, work->floats, BENCH_VALUES);
+}
+
+static void bench_codec(check *c, spry_dtype type, void (*call)(const spry_ops *, const void *))
+{
+    guarded floats = guarded_floats(BENCH_VALUES), encoded = guarded_create(bytes_of(type, BENCH_VALUES));
+    check_fill(c, guarded_f(&floats), BENCH_VALUES, 1);
+    check_fill_type(c, encoded.data, type, BENCH_VALUES);
+    codec_work work = {type, guarded_f(&floats), encoded.data};
+    check_bench(c, &(bench_work){call, &work, (double)(floats.size + encoded.size), 0});
+    guarded_destroy(c, &floats);
+    guarded_destroy(c, &encoded);
+}
+
+void bench_decode(check *c)
+{
+    for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++)
+        if (spry_dtype_known(id) && check_begin(c, "decode %s", spry_dtype_name((spry_dtype)id)))
+            bench_codec(c, (spry_dtype)id, call_decode);
+}
+
+void bench_encode(check *c)
+{
+    for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++)
+        if (spry_dtype_known(id) && c->ref->encode[id] && check_begin(c, "encode %s", spry_dtype_name((spry_dtype)id)))
+            bench_codec(c, (spry_dtype)id, call_encode);
+}

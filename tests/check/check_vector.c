@@ -1,0 +1,233 @@
+/* Ops over a whole vector or head: norm, rotation, softmax. */
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "check/check.h"
+
+enum { SHAPES = 16, MAX_VALUES = 700 };
+
+/* As in check_matmul.c: what bounds the roundings of a sum. */
+enum { LEAST_LANES = 8, OTHER_ROUNDINGS = 16 };
+
+static double sum_roundings(size_t n)
+{
+    return (double)(n / LEAST_LANES + OTHER_ROUNDINGS) * CHECK_ROUNDING;
+}
+
+/* ---- rms_norm --------------------------------------------------------------------------------------------------- */
+
+static void compare_norm(check *c, const float *out, const guarded *in, const guarded *weight, float eps)
+{
+    size_t n = in->size / sizeof(float);
+    const float *x = guarded_f(in), *w = guarded_f(weight);
+    float ref_out[MAX_VALUES];
+    c->ref->rms_norm(ref_out, x, w, n, eps);
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += (double)x[i] * (double)x[i];
+    for (size_t i = 0; i < n; i++) {
+        double expected = (double)x[i] / sqrt(sum / (double)n + (double)eps) * (double)w[i];
+        double tolerance = sum_roundings(n) * fabs(expected) + (double)FLT_MIN;
+        check_close(c, i, (double)out[i], check_is_ref(c) ? expected : (double)ref_out[i], tolerance);
+    }
+}
+
+static void check_norm_shape(check *c)
+{
+    size_t n = check_between(c, 1, MAX_VALUES);
+    float eps = check_between(c, 0, 1) ? 1e-5f : 1e-6f, size = ldexpf(1, (int)check_between(c, 0, 12) - 9);
+    check_detail(c, "n=%zu eps=%g size=%g", n, (double)eps, (double)size);
+    guarded in = guarded_floats(n), weight = guarded_floats(n), out = guarded_floats(n);
+    check_fill(c, guarded_f(&in), n, size);
+    check_fill(c, guarded_f(&weight), n, 2);
+    guarded_freeze(&in);
+    guarded_freeze(&weight);
+    c->ops->rms_norm(guarded_f(&out), guarded_f(&in), guarded_f(&weight), n, eps);
+    compare_norm(c, guarded_f(&out), &in, &weight, eps);
+    memcpy(out.data, in.data, in.size);
+    c->ops->rms_norm(guarded_f(&out), guarded_f(&out), guarded_f(&weight), n, eps);
+    compare_norm(c, guarded_f(&out), &in, &weight, eps);
+    guarded_destroy(c, &in);
+    guarded_destroy(c, &weight);
+    guarded_destroy(c, &out);
+}
+
+void check_rms_norm(check *c)
+{
+    if (!check_begin(c, "rms_norm"))
+        return;
+    for (int shape = 0; shape < SHAPES; shape++)
+        check_norm_shape(c);
+    check_end(c);
+}
+
+/* ---- rope ------------------------------------------------------------------------------------------------------- */
+
+typedef struct rope_shape {
+    size_t n_heads, head_dim, n_pairs;
+    bool interleaved;
+} rope_shape;
+
+/* Value i of a head after rotation; *magnitude is 0 for what must not change. */
+static double naive_rope(double *magnitude, const rope_shape *s, const float *head, const float *cosine,
+                         const float *sine, size_t i)
+{
+    *magnitude = 0;
+    if (i >= 2 * s->n_pairs)
+        return (double)head[i];
+    size_t pair = s->interleaved ? i / 2 : i % s->n_pairs;
+    bool second = s->interleaved ? i % 2 : i >= s->n_pairs;
+    size_t partner = s->interleaved ? i ^ 1 : (i + s->n_pairs) % (2 * s->n_pairs);
+    double own = (double)head[i] * (double)cosine[pair], other = (double)head[partner] * (double)sine[pair];
+    *magnitude = fabs(own) + fabs(other);
+    return second ? own + other : own - other;
+}
+
+static void compare_rope(check *c, const rope_shape *s, const float *out, const float *in, const float *cosine,
+                         const float *sine)
+{
+    size_t n = s->n_heads * s->head_dim;
+    guarded ref_out = guarded_floats(n);
+    memcpy(ref_out.data, in, ref_out.size);
+    c->ref->rope(guarded_f(&ref_out), cosine, sine, s->n_heads, s->head_dim, s->n_pairs, s->interleaved);
+    for (size_t i = 0; i < n; i++) {
+        double magnitude;
+        double expected = naive_rope(&magnitude, s, in + i / s->head_dim * s->head_dim, cosine, sine, i % s->head_dim);
+        if (!check_is_ref(c))
+            expected = (double)guarded_f(&ref_out)[i];
+        check_close(c, i, (double)out[i], expected, 3 * CHECK_ROUNDING * magnitude);
+    }
+    guarded_destroy(c, &ref_out);
+}
+
+static void check_rope_shape(check *c)
+{
+    static const size_t head_dims[] = {2, 16, 32, 64, 80, 96, 128, 256};
+    rope_shape s = {.n_heads = check_between(c, 1, 9),
+                    .head_dim = head_dims[check_between(c, 0, SPRY_COUNT(head_dims) - 1)],
+                    .interleaved = check_between(c, 0, 1)};
+    s.n_pairs = check_between(c, 0, 2) ? s.head_dim / 2 : check_between(c, 1, s.head_dim / 2);
+    check_detail(c, "n_heads=%zu head_dim=%zu n_pairs=%zu interleaved=%d", s.n_heads, s.head_dim, s.n_pairs,
+                 s.interleaved);
+    size_t n = s.n_heads * s.head_dim;
+    guarded in = guarded_floats(n), out = guarded_floats(n), cosine = guarded_floats(s.n_pairs),
+            sine = guarded_floats(s.n_pairs);
+    check_fill(c, guarded_f(&in), n, 3);
+    for (size_t i = 0; i < s.n_pairs; i++) {
+        float angle = check_uniform(c) * 4;
+        guarded_f(&cosine)[i] = cosf(angle);
+        guarded_f(&sine)[i] = sinf(angle);
+    }
+    guarded_freeze(&cosine);
+    guarded_freeze(&sine);
+    memcpy(out.data, in.data, in.size);
+    c->ops->rope(guarded_f(&out), guarded_f(&cosine), guarded_f(&sine), s.n_heads, s.head_dim, s.n_pairs,
+                 s.interleaved);
+    compare_rope(c, &s, guarded_f(&out), guarded_f(&in), guarded_f(&cosine), guarded_f(&sine));
+    guarded_destroy(c, &in);
+    guarded_destroy(c, &out);
+    guarded_destroy(c, &cosine);
+    guarded_destroy(c, &sine);
+}
+
+void check_rope(check *c)
+{
+    if (!check_begin(c, "rope"))
+        return;
+    for (int shape = 0; shape < 2 * SHAPES; shape++)
+        check_rope_shape(c);
+    check_end(c);
+}
+
+/* ---- softmax ---------------------------------------------------------------------------------------------------- */
+
+static void check_softmax_shape(check *c)
+{
+    size_t n = check_between(c, 1, MAX_VALUES);
+    float size = ldexpf(1, (int)check_between(c, 0, 7)), in[MAX_VALUES], ref_out[MAX_VALUES];
+    check_detail(c, "n=%zu size=%g", n, (double)size);
+    guarded out = guarded_floats(n);
+    check_fill(c, in, n, size);
+    memcpy(out.data, in, out.size);
+    memcpy(ref_out, in, out.size);
+    c->ops->softmax(guarded_f(&out), n);
+    c->ref->softmax(ref_out, n);
+    double max = -INFINITY, sum = 0;
+    for (size_t i = 0; i < n; i++)
+        max = fmax(max, (double)in[i]);
+    for (size_t i = 0; i < n; i++)
+        sum += exp((double)in[i] - max);
+    for (size_t i = 0; i < n; i++) {
+        double expected = exp((double)in[i] - max) / sum;
+        /* The difference to the maximum is rounded before exp is taken; the sum holds such terms as well. */
+        double tolerance = (sum_roundings(n) + 4 * (double)size * CHECK_ROUNDING) * expected + (double)FLT_MIN;
+        check_close(c, i, (double)guarded_f(&out)[i], check_is_ref(c) ? expected : (double)ref_out[i], tolerance);
+    }
+    guarded_destroy(c, &out);
+}
+
+void check_softmax(check *c)
+{
+    if (!check_begin(c, "softmax"))
+        return;
+    for (int shape = 0; shape < SHAPES; shape++)
+        check_softmax_shape(c);
+    check_end(c);
+}
+
+/* ---- speed ------------------------------------------------------------------------------------------------------ */
+
+enum { BENCH_VALUES = 4096, BENCH_HEAD_DIM = 128 };
+
+typedef struct vector_work {
+    float *x, *y;
+} vector_work;
+
+static void call_rms_norm(const spry_ops *ops, const void *context)
+{
+    const vector_work *work = context;
+    ops->rms_norm(work->x, work->y, work->y, BENCH_VALUES, 1e-6f);
+}
+
+/* Cosines and sines of size 1 at most keep the values from growing when this is done again and again. */
+static void call_rope(const spry_ops *ops, const void *context)
+{
+    const vector_work *work = context;
+    ops->rope(work->x, work->y, work->y + BENCH_HEAD_DIM / 2, BENCH_VALUES / BENCH_HEAD_DIM, BENCH_HEAD_DIM,
+              BENCH_HEAD_DIM / 2, false);
+}
+
+static void call_softmax(const spry_ops *ops, const void *context)
+{
+    const vector_work *work = context;
+    ops->softmax(work->x, BENCH_VALUES);
+}
+
+static void bench_vector(check *c, const char *name, double bytes, void (*call)(const spry_ops *, const void *))
+{
+    if (!check_begin(c, "%s", name))
+        return;
+    guarded x = guarded_floats(BENCH_VALUES), y = guarded_floats(BENCH_VALUES);
+    check_fill(c, guarded_f(&x), BENCH_VALUES, 1);
+    check_fill(c, guarded_f(&y), BENCH_VALUES, 0.7f);
+    vector_work work = {guarded_f(&x), guarded_f(&y)};
+    check_bench(c, &(bench_work){call, &work, bytes, 0});
+    guarded_destroy(c, &x);
+    guarded_destroy(c, &y);
+}
+
+void bench_rms_norm(check *c)
+{
+    bench_vector(c, "rms_norm", 3.0 * BENCH_VALUES * sizeof(float), call_rms_norm);
+}
+
+void bench_rope(check *c)
+{
+    bench_vector(c, "rope", 2.0 * BENCH_VALUES * sizeof(float), call_rope);
+}
+
+void bench_softmax(check *c)
+{
+    bench_vector(c, "softmax", 2.0 * BENCH_VALUES * sizeof(float), call_softmax);
+}

@@ -1,0 +1,328 @@
+/* Reference attention over a paged sequence against the textbook formula over whole matrices, and the promise that a
+ * row's bits depend on its sequence alone: not on the chunk it came in, nor on pages it does not see. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ops.h"
+
+enum { MAX_TOKENS = 150, MAX_ENTRIES = 8, MAX_WIDTH = 4 * 2 * 96 };
+
+/* A sequence whose keys and values lie in shuffled pages, as they do in an engine. */
+typedef struct paged_sequence {
+    size_t n_tokens, n_kv_heads;
+    unsigned char *pages;
+    size_t pages_size;
+    spry_kv_entry entries[MAX_ENTRIES];
+    float *query, *out; /* [n_tokens, row_stride] */
+    double *keys;       /* [n_kv_heads, n_tokens, head_dim], what the pages hold */
+    double *values;
+    spry_attend whole; /* all rows at once */
+} paged_sequence;
+
+typedef struct sequence_shape {
+    const char *name;
+    spry_dtype type;
+    size_t n_tokens, n_kv_heads, group, head_dim;
+    uint32_t window;
+    float softcap;
+} sequence_shape;
+
+static const sequence_shape shapes[] = {
+    {"plain", SPRY_F32, 97, 2, 2, 64, 0, 0},
+    {"one token", SPRY_F32, 1, 1, 1, 16, 0, 0},
+    {"whole pages", SPRY_F32, 96, 1, 3, 80, 0, 0},
+    {"window of one", SPRY_F32, 70, 1, 2, 32, 1, 0},
+    {"window within a page", SPRY_F16, 130, 2, 3, 64, 7, 0},
+    {"window of a page", SPRY_F16, 149, 1, 4, 96, 32, 0},
+    {"window over pages", SPRY_Q8_0, 150, 2, 2, 64, 75, 0},
+    {"softcap", SPRY_F16, 100, 2, 4, 32, 0, 3},
+    {"q8_0", SPRY_Q8_0, 65, 2, 4, 96, 0, 0},
+    {"all of it", SPRY_Q8_0, 128, 2, 4, 32, 40, 2},
+};
+
+static uint32_t random_state;
+
+static uint32_t random_below(uint32_t bound)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return (random_state >> 8) % bound;
+}
+
+static float uniform(void) /* [-1, 1) */
+{
+    return (float)random_below(1 << 24) * 0x1p-23f - 1;
+}
+
+static const spry_ops *ref_ops(void)
+{
+    const spry_ops *ops = NULL;
+    assert_int_equal(spry_ops_get(&ops, "ref", NULL), SPRY_OK);
+    return ops;
+}
+
+static void *allocate(size_t bytes)
+{
+    void *memory = malloc(bytes);
+    assert_non_null(memory);
+    memset(memory, 0xff, bytes); /* NaN wherever nothing is written */
+    return memory;
+}
+
+/* ---- building --------------------------------------------------------------------------------------------------- */
+
+/* Pages of the table, shuffled among a few more than are needed. */
+static size_t shuffle_pages(paged_sequence *s)
+{
+    size_t n_entries = (s->n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, n_pages = n_entries + 3;
+    uint32_t order[MAX_ENTRIES + 3];
+    for (uint32_t i = 0; i < n_pages; i++)
+        order[i] = i;
+    for (uint32_t i = (uint32_t)n_pages - 1; i > 0; i--) {
+        uint32_t other = random_below(i + 1), page = order[i];
+        order[i] = order[other];
+        order[other] = page;
+    }
+    for (size_t e = 0; e < n_entries; e++) {
+        size_t start = e * SPRY_PAGE_TOKENS, left = s->n_tokens - start;
+        s->entries[e] =
+            (spry_kv_entry){order[e], (uint32_t)start, (uint32_t)(left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS)};
+    }
+    s->whole.n_entries = n_entries;
+    return n_pages;
+}
+
+/* Stores one key or value and notes what it became. */
+static void store(unsigned char *at, double *noted, spry_dtype type, size_t head_dim)
+{
+    float floats[SPRY_ATTEND_HEAD_DIM_MAX];
+    for (size_t d = 0; d < head_dim; d++)
+        floats[d] = 2 * uniform();
+    ref_ops()->encode[type](at, floats, head_dim);
+    ref_ops()->decode[type](floats, at, head_dim);
+    for (size_t d = 0; d < head_dim; d++)
+        noted[d] = (double)floats[d];
+}
+
+static void fill_pages(paged_sequence *s)
+{
+    const spry_attend *a = &s->whole;
+    for (size_t head = 0; head < s->n_kv_heads; head++)
+        for (size_t token = 0; token < s->n_tokens; token++) {
+            unsigned char *at = s->pages + s->entries[token / SPRY_PAGE_TOKENS].page * a->page_bytes +
+                                head * a->head_bytes + token % SPRY_PAGE_TOKENS * a->token_bytes;
+            size_t noted = (head * s->n_tokens + token) * a->head_dim;
+            store(at + a->key_offset, s->keys + noted, a->type, a->head_dim);
+            store(at + a->value_offset, s->values + noted, a->type, a->head_dim);
+        }
+}
+
+static void create_sequence(paged_sequence *s, const sequence_shape *shape)
+{
+    *s = (paged_sequence){.n_tokens = shape->n_tokens, .n_kv_heads = shape->n_kv_heads};
+    size_t n_pages = shuffle_pages(s), width = shape->n_kv_heads * shape->group * shape->head_dim;
+    assert_true(width <= MAX_WIDTH && shape->n_tokens <= MAX_TOKENS);
+    spry_attend *a = &s->whole;
+    assert_true(spry_dtype_size(&a->token_bytes, shape->type, shape->head_dim));
+    a->head_bytes = a->token_bytes * SPRY_PAGE_TOKENS;
+    a->value_offset = shape->n_kv_heads * a->head_bytes;
+    a->page_bytes = 2 * a->value_offset;
+    s->pages_size = n_pages * a->page_bytes;
+    s->pages = allocate(s->pages_size);
+    s->query = allocate(s->n_tokens * width * sizeof(float));
+    s->out = allocate(s->n_tokens * width * sizeof(float));
+    s->keys = allocate(s->n_tokens * s->n_kv_heads * shape->head_dim * sizeof(double));
+    s->values = allocate(s->n_tokens * s->n_kv_heads * shape->head_dim * sizeof(double));
+    for (size_t i = 0; i < s->n_tokens * width; i++)
+        s->query[i] = 2 * uniform();
+    a->out = s->out;
+    a->query = s->query;
+    a->row_stride = width;
+    a->n_rows = s->n_tokens;
+    a->window = shape->window;
+    a->head_dim = shape->head_dim;
+    a->group = shape->group;
+    a->scale = 1 / sqrtf((float)shape->head_dim);
+    a->softcap = shape->softcap;
+    a->type = shape->type;
+    a->pages = s->pages;
+    a->entries = s->entries;
+    fill_pages(s);
+}
+
+static void destroy_sequence(paged_sequence *s)
+{
+    free(s->pages);
+    free(s->query);
+    free(s->out);
+    free(s->keys);
+    free(s->values);
+}
+
+static void attend_all_heads(const paged_sequence *s, const spry_attend *a)
+{
+    for (size_t head = 0; head < s->n_kv_heads; head++)
+        ref_ops()->attend(a, head);
+}
+
+static size_t out_bytes(const paged_sequence *s)
+{
+    return s->n_tokens * s->whole.row_stride * sizeof(float);
+}
+
+/* ---- against the formula ---------------------------------------------------------------------------------------- */
+
+/* Row `token` of softmax(Q K^T + mask); returns the largest error a float score may have. */
+static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s, size_t kv_head, const float *query,
+                            size_t token)
+{
+    const spry_attend *a = &s->whole;
+    double max = -INFINITY, sum = 0, slack = 0;
+    for (size_t key = 0; key < s->n_tokens; key++) {
+        bool masked = key > token || (a->window != 0 && key + a->window <= token);
+        double dot = 0, size = 0;
+        for (size_t d = 0; d < a->head_dim; d++) {
+            double term = (double)query[d] * s->keys[(kv_head * s->n_tokens + key) * a->head_dim + d];
+            dot += term;
+            size += fabs(term);
+        }
+        dot *= (double)a->scale;
+        if (a->softcap != 0)
+            dot = (double)a->softcap * tanh(dot / (double)a->softcap);
+        weights[key] = masked ? -INFINITY : dot;
+        max = fmax(max, weights[key]);
+        slack = fmax(slack, (double)(a->head_dim / 16 + 16) * 0x1p-24 * size * (double)a->scale);
+    }
+    for (size_t key = 0; key < s->n_tokens; key++)
+        sum += weights[key] = exp(weights[key] - max);
+    for (size_t key = 0; key < s->n_tokens; key++)
+        weights[key] /= sum;
+    return slack;
+}
+
+static void compare_head(const paged_sequence *s, const char *name, size_t token, size_t head)
+{
+    const spry_attend *a = &s->whole;
+    size_t kv_head = head / a->group, offset = token * a->row_stride + head * a->head_dim;
+    double weights[MAX_TOKENS], slack = attention_row(weights, s, kv_head, s->query + offset, token);
+    double relative = 2 * slack + (double)(s->n_tokens + 16) * 0x1p-24;
+    for (size_t d = 0; d < a->head_dim; d++) {
+        double expected = 0, size = 0;
+        for (size_t key = 0; key < s->n_tokens; key++) {
+            double value = s->values[(kv_head * s->n_tokens + key) * a->head_dim + d];
+            expected += weights[key] * value;
+            size += weights[key] * fabs(value);
+        }
+        double got = (double)s->out[offset + d];
+        if (!(fabs(got - expected) <= relative * size))
+            fail_msg("%s: token %zu head %zu value %zu is %g, expected %g", name, token, head, d, got, expected);
+    }
+}
+
+static void attention_is_what_the_formula_says(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
+        random_state = (uint32_t)i;
+        paged_sequence s;
+        create_sequence(&s, &shapes[i]);
+        attend_all_heads(&s, &s.whole);
+        for (size_t token = 0; token < s.n_tokens; token++)
+            for (size_t head = 0; head < s.n_kv_heads * s.whole.group; head++)
+                compare_head(&s, shapes[i].name, token, head);
+        destroy_sequence(&s);
+    }
+}
+
+/* ---- the same bits ---------------------------------------------------------------------------------------------- */
+
+/* Runs rows [first, first + n) with the table as it was when the last of them had just been stored. */
+static void attend_chunk(const paged_sequence *s, float *out, size_t first, size_t n)
+{
+    spry_kv_entry entries[MAX_ENTRIES];
+    size_t end = first + n, n_entries = (end + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    memcpy(entries, s->entries, sizeof entries);
+    entries[n_entries - 1].count = (uint32_t)(end - entries[n_entries - 1].start);
+    spry_attend a = s->whole;
+    a.entries = entries;
+    a.n_entries = n_entries;
+    a.first_position = (uint32_t)first;
+    a.n_rows = n;
+    a.query += first * a.row_stride;
+    a.out = out + first * a.row_stride;
+    attend_all_heads(s, &a);
+}
+
+static void chunks_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    const size_t chunks[] = {1, 2, 7, 31, 32, 33, 64, 100};
+    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
+        random_state = (uint32_t)i;
+        paged_sequence s;
+        create_sequence(&s, &shapes[i]);
+        attend_all_heads(&s, &s.whole);
+        for (size_t k = 0; k < SPRY_COUNT(chunks); k++) {
+            float *out = allocate(out_bytes(&s));
+            for (size_t first = 0; first < s.n_tokens; first += chunks[k]) {
+                size_t left = s.n_tokens - first;
+                attend_chunk(&s, out, first, left < chunks[k] ? left : chunks[k]);
+            }
+            assert_memory_equal(out, s.out, out_bytes(&s));
+            free(out);
+        }
+        destroy_sequence(&s);
+    }
+}
+
+/* With a window the table may lose its oldest pages, and with them their memory may hold anything. */
+static void pages_out_of_sight_do_not_change_a_bit(void **state)
+{
+    (void)state;
+    size_t n_dropped = 0;
+    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
+        if (!shapes[i].window)
+            continue;
+        random_state = (uint32_t)i;
+        paged_sequence s;
+        create_sequence(&s, &shapes[i]);
+        attend_all_heads(&s, &s.whole);
+        size_t last = s.n_tokens - 1, width = s.whole.row_stride;
+        spry_attend a = s.whole;
+        float *out = allocate(width * sizeof *out);
+        a.first_position = (uint32_t)last;
+        a.n_rows = 1;
+        a.query += last * width;
+        a.out = out;
+        while (a.entries[0].start + a.entries[0].count + a.window <= last + 1) {
+            memset(s.pages + a.entries[0].page * a.page_bytes, 0xff, a.page_bytes);
+            attend_all_heads(&s, &a); /* with a page that is never looked at */
+            assert_memory_equal(out, s.out + last * width, width * sizeof *out);
+            a.entries++;
+            a.n_entries--;
+            n_dropped++;
+        }
+        attend_all_heads(&s, &a); /* without it */
+        assert_memory_equal(out, s.out + last * width, width * sizeof *out);
+        free(out);
+        destroy_sequence(&s);
+    }
+    assert_true(n_dropped > 5);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(attention_is_what_the_formula_says),
+        cmocka_unit_test(chunks_do_not_change_a_bit),
+        cmocka_unit_test(pages_out_of_sight_do_not_change_a_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
