@@ -139,8 +139,8 @@ spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, sp
     /* A token is at least a byte of text, except for the few that stand before and behind it. */
     spry_status status = make_room(out, text.size + 8, error);
     if (status == SPRY_OK)
-        status = spry_engine_tokenize(engine, out->ids, out->capacity, &out->count, text.data, text.size, special,
-                                      error);
+        status =
+            spry_engine_tokenize(engine, out->ids, out->capacity, &out->count, text.data, text.size, special, error);
     if (status != SPRY_OK || out->count <= out->capacity)
         return status;
     status = make_room(out, out->count, error);
@@ -159,10 +159,8 @@ static double per_second(size_t count, double ms)
 static const char *finish_words(spry_finish finish)
 {
     static const char *const words[] = {
-        [SPRY_FINISH_END] = "the model ended it",
-        [SPRY_FINISH_STOP] = "ended by a stop text",
-        [SPRY_FINISH_LENGTH] = "as long as allowed",
-        [SPRY_FINISH_CONTEXT] = "the context is full",
+        [SPRY_FINISH_END] = "the model ended it",    [SPRY_FINISH_STOP] = "ended by a stop text",
+        [SPRY_FINISH_LENGTH] = "as long as allowed", [SPRY_FINISH_CONTEXT] = "the context is full",
         [SPRY_FINISH_CANCELLED] = "interrupted",
     };
     return words[finish];

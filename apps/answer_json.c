@@ -73,11 +73,10 @@ json_t *spry_answer_to_json(const spry_answer *answer, const spry_engine *engine
     spry_view text = spry_buffer_view(&answer->text);
     json_t *object =
         json_pack("{s:s, s:o, s:s, s:o, s:I, s:I, s:I, s:f, s:f, s:f, s:f, s:o}", "model", model, "text",
-                  json_stringn(text.data, text.size), "finish", spry_finish_name(r->finish), "seed",
-                  seed_to_json(seed), "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens",
-                  (json_int_t)r->reused_tokens, "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms",
-                  r->prefill_ms, "first_step_ms", r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms,
-                  "tokens", ids);
+                  json_stringn(text.data, text.size), "finish", spry_finish_name(r->finish), "seed", seed_to_json(seed),
+                  "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens", (json_int_t)r->reused_tokens,
+                  "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_step_ms",
+                  r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
     if (object && with_logprobs)
         json_object_set_new(object, "logprobs", logprobs_to_json(answer, engine));
     return object;

@@ -44,11 +44,8 @@ static spry_status answer_conversation(chat *c, spry_error *error)
     if (status != SPRY_OK)
         return status;
     c->seed = c->job->flags->sampling.seed + c->n_answers;
-    spry_answer_job job = {.session = c->job->session,
-                           .prompt = &c->ids,
-                           .flags = c->job->flags,
-                           .seed = c->seed,
-                           .stream = true};
+    spry_answer_job job = {
+        .session = c->job->session, .prompt = &c->ids, .flags = c->job->flags, .seed = c->seed, .stream = true};
     spry_interrupt_clear();
     status = spry_answer_generate(&c->answer, &job, error);
     spry_interrupt_clear();

@@ -11,9 +11,10 @@
 static const spry_usage usage = {
     .command = "inspect",
     .arguments = "[MODEL] [options]",
-    .about = "Shows what is in a model's files: metadata, tensors, tokenizer, sizes, and the memory it needs to run. Files "
-             "of an architecture that spry does not know are shown as far as they can be read.\n"
-             "MODEL is what `spry run` takes; without it the bundled model is shown.",
+    .about =
+        "Shows what is in a model's files: metadata, tensors, tokenizer, sizes, and the memory it needs to run. Files "
+        "of an architecture that spry does not know are shown as far as they can be read.\n"
+        "MODEL is what `spry run` takes; without it the bundled model is shown.",
     .examples = "spry inspect\n"
                 "spry inspect model.gguf --tensors\n"
                 "spry inspect model-folder --context 4096 --json",

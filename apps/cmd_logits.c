@@ -13,9 +13,10 @@ enum { IDS_BYTES_MAX = 64 << 20, FLOATS_AT_ONCE = 1024 };
 static const spry_usage usage = {
     .command = "logits",
     .arguments = "[MODEL] --ids LIST -o FILE [options]",
-    .about = "Runs the model over token ids and writes the logits behind the last one, or behind each of them, as rows of "
-             "little-endian 32-bit floats, a row as long as the vocabulary. Nothing is added to the ids.\n"
-             "MODEL is what `spry run` takes; without it the bundled model is used.",
+    .about =
+        "Runs the model over token ids and writes the logits behind the last one, or behind each of them, as rows of "
+        "little-endian 32-bit floats, a row as long as the vocabulary. Nothing is added to the ids.\n"
+        "MODEL is what `spry run` takes; without it the bundled model is used.",
     .examples = "spry logits --ids 1,2,3 -o last.f32\n"
                 "spry logits model.gguf --ids-file ids.json --rows all --kv-type f32 -o all.f32\n"
                 "echo -n 'Once upon' | spry tokenize | spry logits --ids-file /dev/stdin -o - | xxd | head",

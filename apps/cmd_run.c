@@ -18,7 +18,8 @@ static const spry_usage usage = {
     .command = "run",
     .arguments = "[MODEL] [options]",
     .about =
-        "Answers one prompt, streamed to standard output. The prompt is what -p says, or all of standard input when that "
+        "Answers one prompt, streamed to standard output. The prompt is what -p says, or all of standard input when "
+        "that "
         "is not a terminal. On a terminal without a prompt a chat begins.\n"
         "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled model: "
         "Llama-Tales-29M (the default), Llama-Tales-Draft-4M.\n"
@@ -117,8 +118,7 @@ static spry_status prompt_ids(spry_tokens *out, const spry_engine *engine, const
 static spry_status print_json(const spry_answer *answer, const spry_engine *engine, const char *model,
                               const run_settings *settings, spry_error *error)
 {
-    json_t *json =
-        spry_answer_to_json(answer, engine, model, settings->answer.sampling.seed, settings->logprobs != 0);
+    json_t *json = spry_answer_to_json(answer, engine, model, settings->answer.sampling.seed, settings->logprobs != 0);
     char *text = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text)
@@ -189,8 +189,8 @@ static int answer_or_chat(run_settings *settings, const char *model, const spry_
     if (prompt) {
         status = give_answer(engine, session, source.name, system_text, settings, *prompt, error);
     } else {
-        spry_chat_job job = {engine,           session,           source.name,    system_text,
-                             &settings->answer, settings->history, settings->stats};
+        spry_chat_job job = {engine,         session, source.name, system_text, &settings->answer, settings->history,
+                             settings->stats};
         code = spry_chat_run(&job);
     }
     if (prompt && spry_interrupt_seen())

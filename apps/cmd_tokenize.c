@@ -12,10 +12,11 @@ enum { INPUT_BYTES_MAX = 1 << 30 };
 static const spry_usage usage = {
     .command = "tokenize",
     .arguments = "[MODEL] [options]",
-    .about = "Reads all of standard input, byte for byte, and prints its token ids on one line. With --decode it reads ids "
-             "(separated by spaces, newlines or commas, or a JSON array) and writes exactly their text.\n"
-             "MODEL is what `spry run` takes, or a bare tokenizer.json or tokenizer.model, or a GGUF file with nothing "
-             "but a vocabulary. Without it the bundled model's tokenizer is used.",
+    .about =
+        "Reads all of standard input, byte for byte, and prints its token ids on one line. With --decode it reads ids "
+        "(separated by spaces, newlines or commas, or a JSON array) and writes exactly their text.\n"
+        "MODEL is what `spry run` takes, or a bare tokenizer.json or tokenizer.model, or a GGUF file with nothing "
+        "but a vocabulary. Without it the bundled model's tokenizer is used.",
     .examples = "echo -n 'Once upon a time' | spry tokenize\n"
                 "spry tokenize model.gguf --json < book.txt\n"
                 "echo '[1, 2, 3]' | spry tokenize tokenizer.json --decode --special",

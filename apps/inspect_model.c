@@ -151,9 +151,9 @@ static json_t *types_to_json(const tensor_sums *sums)
     json_t *types = json_array();
     for (uint32_t type = 0; type < SPRY_DTYPE_COUNT; type++)
         if (sums->count[type])
-            json_array_append_new(types, json_pack("{s:s, s:o, s:o}", "type", spry_dtype_name((spry_dtype)type),
-                                                   "tensors", size_to_json(sums->count[type]), "bytes",
-                                                   size_to_json(sums->bytes[type])));
+            json_array_append_new(types,
+                                  json_pack("{s:s, s:o, s:o}", "type", spry_dtype_name((spry_dtype)type), "tensors",
+                                            size_to_json(sums->count[type]), "bytes", size_to_json(sums->bytes[type])));
     return types;
 }
 
@@ -236,11 +236,11 @@ static json_t *tokenizer_to_json(const spry_model_source *source)
 
 static json_t *shape_to_json(const spry_config *c)
 {
-    json_t *shape = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "layers", (json_int_t)c->n_layers,
-                              "embedding", (json_int_t)c->n_embd, "heads", (json_int_t)c->n_heads, "kv_heads",
-                              (json_int_t)c->n_kv_heads, "head_size", (json_int_t)c->head_dim, "feed_forward",
-                              (json_int_t)c->n_ff, "vocabulary", (json_int_t)c->n_vocab, "context",
-                              (json_int_t)c->n_context);
+    json_t *shape =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "layers", (json_int_t)c->n_layers, "embedding",
+                  (json_int_t)c->n_embd, "heads", (json_int_t)c->n_heads, "kv_heads", (json_int_t)c->n_kv_heads,
+                  "head_size", (json_int_t)c->head_dim, "feed_forward", (json_int_t)c->n_ff, "vocabulary",
+                  (json_int_t)c->n_vocab, "context", (json_int_t)c->n_context);
     if (c->n_experts) {
         json_object_set_new(shape, "experts", json_integer(c->n_experts));
         json_object_set_new(shape, "experts_used", json_integer(c->n_experts_used));
@@ -284,9 +284,8 @@ static void describe_model(json_t *out, const spry_model_source *source, uint32_
 {
     spry_error error;
     spry_model *model = NULL;
-    spry_status status = source->data
-                             ? spry_model_open_memory(&model, source->data, source->size, source->name, &error)
-                             : spry_model_open(&model, source->path, &error);
+    spry_status status = source->data ? spry_model_open_memory(&model, source->data, source->size, source->name, &error)
+                                      : spry_model_open(&model, source->path, &error);
     json_object_set_new(out, "runs", json_boolean(status == SPRY_OK));
     if (status != SPRY_OK) {
         json_object_set_new(out, "problem", text_to_json(spry_view_of(error.message)));

@@ -83,8 +83,7 @@ static void print_file(const json_t *d)
         append_short(&text, path);
     else
         spry_buffer_text(&text, "bundled");
-    spry_out_format("%s%s%s\n", spry_style_begin(stdout, SPRY_STYLE_BOLD), text_at(d, "model"),
-                    spry_style_end(stdout));
+    spry_out_format("%s%s%s\n", spry_style_begin(stdout, SPRY_STYLE_BOLD), text_at(d, "model"), spry_style_end(stdout));
     print_row("file", "%s", spry_buffer_view(&text).data);
     size_t size = json_object_get(d, "file_bytes") ? size_at(d, "file_bytes") : size_at(d, "weight_bytes");
     print_row("format", "%s, %s", text_at(d, "format"), spry_amount_bytes(bytes, size));
@@ -159,11 +158,9 @@ static void print_memory(const json_t *memory)
     json_object_foreach(json_object_get(memory, "kv"), type, bytes)
     {
         char amount[SPRY_AMOUNT_MAX];
-        spry_buffer_format(&line, "%s%s as %s", line.size ? ", " : "",
-                           json_is_integer(bytes)
-                               ? spry_amount_bytes(amount, (size_t)json_integer_value(bytes))
-                               : "impossible",
-                           type);
+        spry_buffer_format(
+            &line, "%s%s as %s", line.size ? ", " : "",
+            json_is_integer(bytes) ? spry_amount_bytes(amount, (size_t)json_integer_value(bytes)) : "impossible", type);
     }
     print_row("keys and values", "%s", spry_buffer_view(&line).data);
     spry_buffer_deinit(&line);

@@ -61,9 +61,10 @@ static int show_overview(void)
 /* docs/OPTIONS.md, whole. */
 static int show_markdown(void)
 {
-    spry_out_format("# The options of every command\n\n"
-                    "Written by `spry help --markdown`; a test compares it with the program. The JSON key is how the same "
-                    "setting is\nspelt where settings come as JSON.\n");
+    spry_out_format(
+        "# The options of every command\n\n"
+        "Written by `spry help --markdown`; a test compares it with the program. The JSON key is how the same "
+        "setting is\nspelt where settings come as JSON.\n");
     for (size_t i = 0; i < SPRY_COUNT(commands); i++) {
         char name[32], markdown[] = SPRY_USAGE_MARKDOWN;
         snprintf(name, sizeof name, "%s", commands[i].name);

@@ -15,8 +15,8 @@ typedef struct spry_usage {
     const char *examples;  /* one a line */
 } spry_usage;
 
-/* Parses into the tables' structs, which hold the defaults. True: go on. False: return *code, because help was asked for
- * and shown, or because the arguments are wrong and a sentence said so. */
+/* Parses into the tables' structs, which hold the defaults. True: go on. False: return *code, because help was asked
+ * for and shown, or because the arguments are wrong and a sentence said so. */
 bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
                       spry_option_list *positionals, int argc, char **argv);
 

@@ -98,7 +98,7 @@ SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *
 SPRY_API spry_status spry_engine_tokenize(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                           const char *text, size_t size, bool special, spry_error *error);
 
-/* The text of ids, zero-terminated when it fits; *size as above, without the zero. */
+/* The text of ids, zero-terminated when that fits; *size as above, in bytes without the zero. */
 SPRY_API spry_status spry_engine_detokenize(const spry_engine *engine, char *text, size_t capacity, size_t *size,
                                             const int32_t *ids, size_t count, bool special, spry_error *error);
 
@@ -143,7 +143,7 @@ SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine
 SPRY_API void spry_session_destroy(spry_session *session);
 
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
- * one (vocabulary floats, valid until the session's next call). */
+ * one (vocabulary floats, valid until the next call on any session of the engine). */
 SPRY_API spry_status spry_session_eval(spry_session *session, const float **logits, const int32_t *ids, size_t count,
                                        spry_error *error);
 

@@ -4,10 +4,12 @@
 
 #if defined(__GNUC__)
 #define SPRY_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
+#define SPRY_INLINE                          static inline __attribute__((always_inline))
 #define SPRY_LIKELY(x)                       __builtin_expect(!!(x), 1)
 #define SPRY_UNLIKELY(x)                     __builtin_expect(!!(x), 0)
 #else
 #define SPRY_PRINTF(format_index, first_arg)
+#define SPRY_INLINE      static inline
 #define SPRY_LIKELY(x)   (x)
 #define SPRY_UNLIKELY(x) (x)
 #endif
@@ -19,6 +21,11 @@
 #define SPRY_PAUSE() __asm__ volatile("yield" ::: "memory")
 #else
 #define SPRY_PAUSE() ((void)0)
+#endif
+
+/* Whether this machine, and its system, have an instruction set of x86. */
+#if defined(__GNUC__) && defined(__x86_64__)
+#define SPRY_X86_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name))
 #endif
 
 #define SPRY_COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
+#include "model/packing.h"
 
 enum { DEFAULT_CONTEXT = 8192, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
 
@@ -54,6 +55,9 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
         status = spry_threads_create(&e->threads, o->threads, error);
     if (status)
         return status;
+    status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
+    if (status)
+        return status;
     e->sessions = o->sessions;
     e->chunk = o->chunk < e->context ? o->chunk : e->context;
     spry_kv_shape shape = spry_model_kv_shape(e->model, type);
@@ -84,6 +88,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     if (!e)
         return spry_fail_memory(error, "an engine", sizeof *e);
     e->log = (spry_log){options->log, options->log_user};
+    e->from_file = !data;
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status)
@@ -103,7 +108,7 @@ spry_status spry_engine_open(spry_engine **out, const char *path, const spry_eng
 spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                     const spry_engine_options *options, spry_error *error)
 {
-    return open_any(out, name, data, size, options, error);
+    return open_any(out, name, data ? data : "", data ? size : 0, options, error);
 }
 
 void spry_engine_close(spry_engine *e)
@@ -113,6 +118,8 @@ void spry_engine_close(spry_engine *e)
     spry_pass_destroy(e->pass);
     spry_threads_destroy(e->threads);
     spry_kv_pool_deinit(&e->pool);
+    if (e->model)
+        spry_weights_unpack(&e->model->weights);
     spry_model_close(e->model);
     free(e);
 }

@@ -18,6 +18,7 @@ struct spry_engine {
     spry_log log;
     uint32_t context, chunk, sessions;
     uint32_t n_sessions; /* alive */
+    bool from_file;      /* the model is mapped, not given in memory */
 };
 
 struct spry_session {

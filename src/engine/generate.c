@@ -17,6 +17,7 @@ typedef struct answer {
     spry_decoder decoder;
     spry_buffer held; /* decoded, not given out yet */
     bool ended;
+    bool unheard; /* on_text said no: it hears nothing more */
 } answer;
 
 void spry_request_default(spry_request *request)
@@ -67,13 +68,15 @@ static void give_out(answer *a, bool end_of_text)
 {
     const spry_request *r = a->request;
     bool found;
-    size_t ready = spry_stop_match(&found, spry_buffer_view(&a->held), r->stop, r->n_stop);
-    if (end_of_text && !found)
-        ready = a->held.size;
-    if (ready && r->on_text && !r->on_text(r->user, a->held.data, ready))
+    size_t ready = spry_stop_match(&found, spry_buffer_view(&a->held), r->stop, r->n_stop, end_of_text);
+    if (ready && r->on_text && !a->unheard && !r->on_text(r->user, a->held.data, ready)) {
         finish(a, SPRY_FINISH_CANCELLED);
+        a->unheard = true;
+    }
     if (found) {
-        finish(a, SPRY_FINISH_STOP);
+        if (a->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended while this was not decided yet */
+            a->result->finish = SPRY_FINISH_STOP;
+        a->ended = true;
         spry_buffer_clear(&a->held);
     } else {
         spry_buffer_consume(&a->held, ready);

@@ -17,7 +17,7 @@ static spry_status hand_over(int32_t *ids, size_t capacity, size_t *count, spry_
     size_t fits = tokens->count < capacity ? tokens->count : capacity;
     if (!status && fits)
         memcpy(ids, tokens->ids, fits * sizeof *ids);
-    *count = tokens->count;
+    *count = status ? 0 : tokens->count;
     spry_tokens_deinit(tokens);
     return status;
 }
@@ -41,9 +41,10 @@ spry_status spry_engine_detokenize(const spry_engine *e, char *text, size_t capa
     spry_status status = need_tokenizer(e, error);
     if (!status)
         status = spry_tokenizer_decode(e->model->tokenizer, &out, ids, count, special, error);
-    if (!status && out.size < capacity)
-        memcpy(text, spry_buffer_view(&out).data, out.size + 1);
-    *size = out.size;
+    size_t fits = out.size < capacity ? out.size + 1 : capacity; /* with the zero */
+    if (!status && fits)
+        memcpy(text, spry_buffer_view(&out).data, fits);
+    *size = status ? 0 : out.size;
     spry_buffer_deinit(&out);
     return status;
 }

@@ -1,5 +1,5 @@
-/* Activations as integer kernels want them: 32 values in 8 bits with one scale, and what zero points and minima of weights need,
- * worked out once per row instead of once per output. */
+/* Activations as integer kernels want them: 32 values in 8 bits with one scale, and what zero points and minima of
+ * weights need, worked out once per row instead of once per output. */
 #ifndef SPRY_KERNELS_ACT_H
 #define SPRY_KERNELS_ACT_H
 
@@ -16,8 +16,8 @@ typedef struct spry_act_block {
     int8_t values[SPRY_ACT_BLOCK];
 } spry_act_block;
 
-/* n floats, whole blocks. scale = largest magnitude / 127; values round to nearest, ties to even. A block with a NaN or an
- * infinity gets a NaN for its scale, so that the result shows it. */
+/* n floats, whole blocks. scale = largest magnitude / 127; values round to nearest, ties to even. A block with a NaN or
+ * an infinity gets a NaN for its scale, so that the result shows it. */
 void spry_act_encode(spry_act_block *out, const float *in, size_t n);
 
 /* Back to floats: what an integer kernel really multiplies by. */

@@ -10,8 +10,6 @@
 
 #include "kernels/ops.h"
 
-enum { SPRY_PAGE_TOKENS = 32 }; /* tokens a page holds, and attention's tile */
-
 /* Writes one token's key into its head's block. */
 void spry_kv_store_key(const spry_ops *ops, spry_dtype type, unsigned char *head, size_t token, const float *key,
                        size_t head_dim);

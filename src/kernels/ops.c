@@ -6,6 +6,9 @@
 #include <string.h>
 
 #include "kernels/ref/ref.h"
+#if defined(__x86_64__)
+#include "kernels/x86/x86.h"
+#endif
 
 static const spry_ops ref = {.name = "ref", SPRY_REF_OPS};
 
@@ -15,12 +18,23 @@ static const struct {
     const char *names; /* of the levels up to this one */
 } levels[] = {
     {&ref, "ref"},
+#if defined(__x86_64__)
+    {&spry_ops_avx2, "ref, avx2"},
+    {&spry_ops_avx512, "ref, avx2, avx512"},
+#endif
 };
 
 /* The number of levels this machine has. */
 static size_t usable_levels(void)
 {
+#if defined(__x86_64__)
+    bool avx2 = SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && SPRY_X86_HAS("f16c");
+    bool avx512 = avx2 && SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") &&
+                  SPRY_X86_HAS("avx512vl") && SPRY_X86_HAS("avx512vnni");
+    return avx512 ? 3 : avx2 ? 2 : 1;
+#else
     return SPRY_COUNT(levels);
+#endif
 }
 
 spry_status spry_ops_get(const spry_ops **out, const char *mask, spry_error *error)

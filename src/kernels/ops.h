@@ -10,20 +10,23 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "kernels/act.h"
 
 /* out[row][o] = sum over i of weight[o][i] * act[row][i], for o in a range of outputs. */
 typedef struct spry_matmul {
     float *out;           /* [n_rows, out_stride] */
     size_t out_stride;    /* in floats */
-    const void *weight;   /* [n_out, n_in] in the weight's type, rows whole blocks, at any address */
-    size_t weight_stride; /* bytes from row to row */
-    const void *act;      /* [n_rows, n_in] in the type the kernel asks for */
+    const void *weight;   /* rows of whole blocks as in a file, at any address; or groups of rows, packed */
+    size_t weight_stride; /* bytes from row to row, or from group to group */
+    const void *act;      /* [n_rows, n_in]: floats, or spry_act_blocks for integer kernels */
     size_t act_stride;    /* bytes from row to row */
     size_t n_rows, n_in;
 } spry_matmul;
 
 typedef struct spry_matmul_kernel {
-    spry_dtype act; /* the type activations must be encoded in (F32: as they are) */
+    bool integer;   /* activations are spry_act_blocks */
+    uint32_t group; /* rows that are packed together (packed.h); 0: weights as they lie in the file */
+    /* Outputs [out_begin, out_end); both whole groups, but for the matrix' own end. */
     void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);
 } spry_matmul_kernel;
 
@@ -51,9 +54,9 @@ typedef struct spry_attend {
     spry_dtype type;            /* of keys and values: F32, F16 or Q8_0 */
     const unsigned char *pages; /* aligned for floats, and so is all within when the type is F32 */
     size_t page_bytes;
-    size_t key_offset, value_offset; /* of this layer's blocks in a page; each [n_kv_heads, page_tokens, head_dim] */
-    size_t head_bytes;               /* bytes of [page_tokens, head_dim] */
-    size_t token_bytes;              /* bytes of [head_dim] */
+    size_t key_offset, value_offset; /* of this layer's heads in a page; kv_layout.h says how each lies */
+    size_t head_bytes;               /* of a head's keys, or values */
+    size_t token_bytes;              /* of one token's values */
     const spry_kv_entry *entries;    /* ascending by start, without gaps */
     size_t n_entries;
 } spry_attend;
@@ -73,6 +76,9 @@ typedef struct spry_ops {
     void (*encode[SPRY_DTYPE_COUNT])(void *out, const float *in, size_t n);
 
     spry_matmul_kernel matmul[SPRY_DTYPE_COUNT];
+
+    /* n floats (whole blocks) as integer kernels want them. Every table gives the same bits. */
+    void (*encode_act)(spry_act_block *out, const float *in, size_t n);
 
     /* out = in / sqrt(mean(in^2) + eps) * weight, over n values; out may be in. */
     void (*rms_norm)(float *out, const float *in, const float *weight, size_t n, float eps);

@@ -4,8 +4,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-
-/* Where one row's next quad or number goes: parts are laid down one after another, `rows` times as large as in the file. */
+/* Where one row's next quad or number goes: parts are laid down one after another, `rows` times as large as in the
+ * file. */
 typedef struct part {
     unsigned char *out;
     size_t rows, row;
@@ -58,8 +58,8 @@ static void put_q8_0(part *p, const unsigned char *block)
     put_quads(p, shifted, 8);
 }
 
-/* The eight 6-bit scales and minima of Q4_K and Q5_K: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of the
- * others 4 bits in bytes 8-11 and the upper 2 above the first ones. */
+/* The eight 6-bit scales and minima of Q4_K and Q5_K: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of
+ * the others 4 bits in bytes 8-11 and the upper 2 above the first ones. */
 static void unpack_scales(uint8_t scales[8], uint8_t minima[8], const uint8_t packed[12])
 {
     for (size_t i = 0; i < 4; i++) {

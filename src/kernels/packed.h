@@ -1,6 +1,6 @@
-/* Quantised weights for integer kernels: rows in groups, so that one vector holds four neighbouring values of every row of the
- * group and is multiplied by four activations broadcast to all. Packing moves whole groups of four bytes and changes no
- * value; the bytes stay (almost) as many as in the file.
+/* Quantised weights for integer kernels: rows in groups, so that one vector holds four neighbouring values of every row
+ * of the group and is multiplied by four activations broadcast to all. Packing moves whole groups of four bytes and
+ * changes no value; the bytes stay (almost) as many as in the file.
  *
  * For a group of R rows a block becomes, each part R times what one row has, row after row:
  *   Q4_0  scale f16 | 4 quads of low, of 4 bytes a row: low nibbles are values 4q.., high nibbles 16 + 4q..
@@ -8,10 +8,9 @@
  *   Q5_0  scale f16 | 8 masks of R * 4 bits: fifth bits of values 4q.. | low
  *   Q5_1  scale f16 | min f16 | 8 masks | low
  *   Q8_0  scale f16 | 8 quads of values + 128
- *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads: low nibbles block 2c, high 2c + 1
- *   Q5_K  the same, then 8 quads of high: bit b is the fifth bit of block b
- *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 16 quads of low, 8 quads of high, as in the file
- * Rows a last group lacks are zeros. */
+ *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads: low nibbles block 2c, high 2c +
+ * 1 Q5_K  the same, then 8 quads of high: bit b is the fifth bit of block b Q6_K  scale f16 | 16 x scale i8 | 2 halves
+ * of: 16 quads of low, 8 quads of high, as in the file Rows a last group lacks are zeros. */
 #ifndef SPRY_KERNELS_PACKED_H
 #define SPRY_KERNELS_PACKED_H
 

@@ -13,7 +13,7 @@ typedef struct spry_kv_shape {
     spry_dtype type; /* F32, F16 or Q8_0 */
 } spry_kv_shape;
 
-/* Inside a page: layer after layer, each keys then values, each [n_kv_heads, SPRY_PAGE_TOKENS, head_dim]. */
+/* Inside a page: layer after layer, each keys then values, each n_kv_heads heads as in kernels/kv_layout.h. */
 typedef struct spry_kv_pool {
     spry_kv_shape shape;
     size_t token_bytes; /* [head_dim] */

@@ -2,58 +2,84 @@
  * a part, experts. Work is handed to threads by outputs, by rows or by heads, never by parts of a sum. */
 #include <math.h>
 
+#include "kernels/kv_layout.h"
 #include "model/pass_state.h"
 
-typedef struct linear_job {
-    spry_matmul matmul;
-    const spry_weight *w;
-    const spry_matmul_kernel *kernel;
-    void (*encode)(void *out, const float *in, size_t n);
-    const float *in;
-    unsigned char *act;
-} linear_job;
+enum { OUTPUT_GRAIN = 16 }; /* whole groups of every kernel */
 
-enum { OUTPUT_GRAIN = 16 };
-
-static void linear_part(void *context, size_t worker, size_t n_workers)
+/* Rows are so small that one of them is not worth waking anybody. */
+static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows)
 {
-    const linear_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->w->n_out, OUTPUT_GRAIN, worker, n_workers);
-    if (begin == end)
-        return;
-    job->kernel->run(&job->matmul, begin, end);
-    for (size_t row = 0; job->w->bias && row < job->matmul.n_rows; row++)
-        for (size_t o = begin; o < end; o++)
-            job->matmul.out[row * job->matmul.out_stride + o] += job->w->bias[o];
+    if (n_rows > 1)
+        spry_threads_run(p->threads, part, job);
+    else
+        part(job, 0, 1);
 }
+
+typedef struct product_job {
+    const spry_pass *pass;
+    const spry_product *products;
+    size_t n_products, n_rows;
+    const float *in;
+} product_job;
 
 static void encode_part(void *context, size_t worker, size_t n_workers)
 {
-    const linear_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->matmul.n_rows, 1, worker, n_workers);
+    const product_job *job = context;
+    size_t begin, end, n_in = job->products[0].w->n_in;
+    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++)
-        job->encode(job->act + row * job->matmul.act_stride, job->in + row * job->w->n_in, job->w->n_in);
+        job->pass->ops->encode_act(job->pass->act + row * (n_in / SPRY_ACT_BLOCK), job->in + row * n_in, n_in);
 }
 
-void spry_pass_linear(spry_pass *p, float *out, size_t out_stride, const spry_weight *w, const float *in, size_t n_rows)
+static void multiply_part(const product_job *job, const spry_product *product, size_t begin, size_t end)
 {
-    const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
-    linear_job job = {.w = w, .kernel = kernel, .encode = p->ops->encode[kernel->act], .in = in, .act = p->act};
-    job.matmul = (spry_matmul){.out = out,
-                               .out_stride = out_stride,
-                               .weight = w->data,
-                               .weight_stride = w->row_bytes,
-                               .act = in,
-                               .n_rows = n_rows,
-                               .n_in = w->n_in};
-    spry_dtype_size(&job.matmul.act_stride, kernel->act, w->n_in);
-    if (kernel->act != SPRY_F32) {
-        job.matmul.act = p->act;
-        spry_threads_run(p->threads, encode_part, &job);
+    const spry_weight *w = product->w;
+    const spry_matmul_kernel *kernel = &job->pass->ops->matmul[w->type];
+    spry_matmul m = {.out = product->out,
+                     .out_stride = product->stride,
+                     .weight = kernel->group ? w->packed : w->data,
+                     .weight_stride = kernel->group ? w->group_bytes : w->row_bytes,
+                     .act = job->in,
+                     .act_stride = w->n_in * sizeof(float),
+                     .n_rows = job->n_rows,
+                     .n_in = w->n_in};
+    if (kernel->integer) {
+        m.act = job->pass->act;
+        m.act_stride = w->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block);
     }
-    spry_threads_run(p->threads, linear_part, &job);
+    kernel->run(&m, begin, end);
+    for (size_t row = 0; w->bias && row < job->n_rows; row++)
+        for (size_t o = begin; o < end; o++)
+            product->out[row * product->stride + o] += w->bias[o];
+}
+
+static void product_part(void *context, size_t worker, size_t n_workers)
+{
+    const product_job *job = context;
+    for (size_t i = 0; i < job->n_products; i++) {
+        size_t begin, end;
+        spry_threads_part(&begin, &end, job->products[i].w->n_out, OUTPUT_GRAIN, worker, n_workers);
+        if (begin < end)
+            multiply_part(job, &job->products[i], begin, end);
+    }
+}
+
+void spry_pass_products(spry_pass *p, const spry_product *products, size_t n_products, const float *in, size_t n_rows)
+{
+    product_job job = {p, products, n_products, n_rows, in};
+    bool integer = false;
+    for (size_t i = 0; i < n_products; i++)
+        integer = integer || p->ops->matmul[products[i].w->type].integer;
+    if (integer)
+        run_rows(p, encode_part, &job, n_rows);
+    spry_threads_run(p->threads, product_part, &job);
+}
+
+void spry_pass_linear(spry_pass *p, float *out, size_t stride, const spry_weight *w, const float *in, size_t n_rows)
+{
+    spry_product product = {out, stride, w};
+    spry_pass_products(p, &product, 1, in, n_rows);
 }
 
 typedef struct norm_job {
@@ -73,15 +99,6 @@ static void norm_part(void *context, size_t worker, size_t n_workers)
                                  job->pass->config->norm_eps);
 }
 
-/* Rows are so small that one of them is not worth waking anybody. */
-static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows)
-{
-    if (n_rows > 1)
-        spry_threads_run(p->threads, part, job);
-    else
-        part(job, 0, 1);
-}
-
 void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, size_t n_rows, size_t n)
 {
     norm_job job = {p, out, in, weight, n_rows, n};
@@ -94,12 +111,17 @@ typedef struct layer_job {
     uint32_t index;
 } layer_job;
 
-static void store_heads(const spry_pass *p, unsigned char *slot, const float *in)
+/* A row's keys and values of a layer into its page. */
+static void store_row(const spry_pass *p, size_t row, size_t layer)
 {
     const spry_kv_pool *pool = p->pool;
-    for (size_t head = 0; head < pool->shape.n_kv_heads; head++)
-        p->ops->encode[pool->shape.type](slot + head * pool->head_bytes, in + head * pool->shape.head_dim,
-                                         pool->shape.head_dim);
+    size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n, token = p->slots[row].token;
+    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, layer, 0);
+    unsigned char *values = p->slots[row].page + spry_kv_offset(pool, layer, 1) + token * pool->token_bytes;
+    for (size_t head = 0; head < pool->shape.n_kv_heads; head++, keys += pool->head_bytes, values += pool->head_bytes) {
+        spry_kv_store_key(p->ops, pool->shape.type, keys, token, p->k + row * width + head * n, n);
+        p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
+    }
 }
 
 /* q/k norms, rope, and keys and values into their pages. */
@@ -122,9 +144,7 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
         const float *cosine = angles->cosine + row * n_pairs, *sine = angles->sine + row * n_pairs;
         p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
         p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
-        store_heads(p, p->slots[row] + spry_kv_offset(p->pool, job->index, 0), k);
-        store_heads(p, p->slots[row] + spry_kv_offset(p->pool, job->index, 1),
-                    p->v + row * c->n_kv_heads * c->head_dim);
+        store_row(p, row, job->index);
     }
 }
 
@@ -169,9 +189,8 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     const spry_config *c = p->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index};
-    spry_pass_linear(p, p->q, n_q, &l->q, p->h, p->n_rows);
-    spry_pass_linear(p, p->k, n_kv, &l->k, p->h, p->n_rows);
-    spry_pass_linear(p, p->v, n_kv, &l->v, p->h, p->n_rows);
+    const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
+    spry_pass_products(p, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows);
     spry_threads_run(p->threads, attend_part, &job);
     spry_pass_linear(p, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
@@ -198,8 +217,8 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
                      const float *in, size_t n_rows)
 {
     gate_job job = {p, n_rows, gate->n_out};
-    spry_pass_linear(p, p->gate, gate->n_out, gate, in, n_rows);
-    spry_pass_linear(p, p->up, gate->n_out, up, in, n_rows);
+    const spry_product both[] = {{p->gate, gate->n_out, gate}, {p->up, gate->n_out, up}};
+    spry_pass_products(p, both, SPRY_COUNT(both), in, n_rows);
     run_rows(p, gate_part, &job, n_rows);
     spry_pass_linear(p, out, p->config->n_embd, down, p->gate, n_rows);
 }

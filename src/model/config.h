@@ -9,8 +9,9 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "formats/gguf.h"
+#include "kernels/ops.h"
 
-enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512 };
+enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = SPRY_ATTEND_HEAD_DIM_MAX };
 
 typedef enum spry_rope_kind {
     SPRY_ROPE_DEFAULT,

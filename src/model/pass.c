@@ -61,7 +61,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->v = carve(c, rows, n_kv, sizeof(float));
     p->gate = carve(c, rows, ff, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
-    p->act = carve(c, rows, larger(f->n_embd, larger(ff, n_q)), sizeof(float));
+    p->act = carve(c, rows, larger(f->n_embd, larger(ff, n_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
     p->chosen_weight = carve(c, moe_rows, f->n_experts_used, sizeof(float));
@@ -157,7 +157,7 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
             const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
             p->tokens[row] = g->tokens[i];
             p->positions[row] = position;
-            p->slots[row] = spry_kv_page(p->pool, entry->page) + (position - entry->start) * p->pool->token_bytes;
+            p->slots[row] = (spry_slot){spry_kv_page(p->pool, entry->page), position - entry->start};
         }
     }
     p->segments = segments;

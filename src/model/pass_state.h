@@ -12,6 +12,11 @@ typedef struct spry_angles {
     float *cosine, *sine; /* [max_rows, rope_dim / 2] */
 } spry_angles;
 
+typedef struct spry_slot {
+    unsigned char *page;
+    size_t token;
+} spry_slot;
+
 struct spry_pass {
     const spry_config *config;
     const spry_weights *weights;
@@ -25,9 +30,9 @@ struct spry_pass {
     /* the step */
     const spry_segment *segments;
     size_t n_segments, n_rows;
-    int32_t *tokens;       /* [max_rows] */
-    uint32_t *positions;   /* [max_rows] */
-    unsigned char **slots; /* [max_rows]: the row's page, moved on to its token */
+    int32_t *tokens;     /* [max_rows] */
+    uint32_t *positions; /* [max_rows] */
+    spry_slot *slots;    /* [max_rows]: where its keys and values go */
 
     float *x;                      /* [max_rows, n_embd]: the residual stream */
     float *h;                      /* [max_rows, n_embd]: normalised input of a part */
@@ -35,7 +40,7 @@ struct spry_pass {
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
     float *gate, *up;              /* [max_rows, widest feed-forward] */
-    unsigned char *act;            /* [max_rows, widest input]: activations in a kernel's type */
+    spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
     float *router;                 /* [max_rows, n_experts] */
     uint32_t *chosen;              /* [max_rows, n_experts_used], ascending */
     float *chosen_weight;          /* [max_rows, n_experts_used] */
@@ -47,9 +52,17 @@ struct spry_pass {
     float *last;   /* [max_logits, n_embd]: rows whose logits are wanted */
 };
 
-/* out[n_rows, out_stride] = w * in[n_rows, w->n_in] + bias, split over outputs. */
-void spry_pass_linear(spry_pass *pass, float *out, size_t out_stride, const spry_weight *w, const float *in,
-                      size_t n_rows);
+/* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */
+typedef struct spry_product {
+    float *out;
+    size_t stride; /* in floats */
+    const spry_weight *w;
+} spry_product;
+
+/* Several products of the same rows at once, split over outputs. */
+void spry_pass_products(spry_pass *pass, const spry_product *products, size_t n_products, const float *in,
+                        size_t n_rows);
+void spry_pass_linear(spry_pass *pass, float *out, size_t stride, const spry_weight *w, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight for n_rows rows of n values. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, size_t n_rows, size_t n);

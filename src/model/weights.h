@@ -13,6 +13,9 @@ typedef struct spry_weight {
     spry_dtype type;
     size_t n_out, n_in, row_bytes;
     const float *bias; /* [n_out] or NULL */
+    /* Groups of rows as the kernels in use want them (packing.h); NULL: they take the rows as they lie. */
+    const unsigned char *packed;
+    size_t group_bytes;
 } spry_weight;
 
 typedef struct spry_layer {
@@ -34,6 +37,8 @@ typedef struct spry_weights {
     size_t parameters;
     size_t bytes;        /* of all tensors in use */
     size_t copied_bytes; /* of those that could not stay in the mapping */
+    unsigned char *packed;
+    size_t packed_bytes;
 } spry_weights;
 
 /* Exactly one of gguf and files is given. Sets config->n_vocab and the rope factors that GGUF keeps as tensors. */

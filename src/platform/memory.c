@@ -11,13 +11,26 @@
 void *spry_memory_map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish; refusal changes nothing */
+#endif
+    return memory;
 }
 
 void spry_memory_unmap(void *memory, size_t bytes)
 {
     if (memory)
         munmap(memory, bytes);
+}
+
+void spry_memory_drop(const void *file_memory, size_t bytes)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)file_memory;
+    uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
+    if (first < end)
+        madvise((void *)first, end - first, MADV_DONTNEED);
 }
 
 /* What /proc/meminfo says, which a container may narrow; what the kernel counts when it says nothing. */

@@ -8,6 +8,8 @@
 
 #include <cmocka.h>
 
+#include "model/packing.h"
+
 static void must(spry_status status, const spry_error *error)
 {
     if (status)
@@ -22,6 +24,7 @@ void runner_open(model_runner *r, const char *path, const char *cpu, spry_dtype 
     must(spry_model_open(&r->model, path, &error), &error);
     must(spry_ops_get(&ops, cpu, &error), &error);
     must(spry_threads_create(&r->threads, threads, &error), &error);
+    must(spry_weights_pack(&r->model->weights, &r->model->config, ops, r->threads, true, &error), &error);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
     size_t pages = 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS;
     must(spry_kv_pool_init(&r->pool, &shape, pages, &error), &error);
@@ -36,6 +39,7 @@ void runner_close(model_runner *r)
     spry_pass_destroy(r->pass);
     spry_kv_pool_deinit(&r->pool);
     spry_threads_destroy(r->threads);
+    spry_weights_unpack(&r->model->weights);
     spry_model_close(r->model);
 }
 

@@ -32,10 +32,9 @@ typedef struct stream {
 static void give_out(stream *s, bool end)
 {
     bool found;
-    size_t ready = spry_stop_match(&found, spry_buffer_view(&s->held), s->stop, s->n_stop);
+    size_t ready = spry_stop_match(&found, spry_buffer_view(&s->held), s->stop, s->n_stop, end);
     assert_true(ready <= s->held.size);
-    if (end && !found)
-        ready = s->held.size;
+    assert_true(!end || found || ready == s->held.size);
     spry_view part = {spry_buffer_view(&s->held).data, ready};
     assert_true(spry_utf8_valid(part));
     assert_true(spry_buffer_append(&s->given, part.data, part.size));
@@ -137,11 +136,13 @@ static void test_random_streams(void **state)
     assert_in_range(stopped, N_TEXTS / 10, N_TEXTS * 9 / 10); /* both outcomes were tried */
 }
 
-static void expect(const char *text, const char *const *stop, size_t n_stop, size_t ready, bool found)
+static void expect(const char *text, const char *const *stop, size_t n_stop, size_t ready, bool found, size_t at_end)
 {
     bool really;
-    assert_int_equal(spry_stop_match(&really, spry_view_of(text), stop, n_stop), ready);
+    assert_int_equal(spry_stop_match(&really, spry_view_of(text), stop, n_stop, false), ready);
     assert_int_equal(really, found);
+    assert_int_equal(spry_stop_match(&really, spry_view_of(text), stop, n_stop, true), at_end);
+    assert_int_equal(really, at_end < strlen(text));
 }
 
 static void test_single_cases(void **state)
@@ -149,24 +150,24 @@ static void test_single_cases(void **state)
     (void)state;
     const char *const one[] = {"END"}, *const two[] = {"abcd", "bc"}, *const nested[] = {"aab", "ab"};
     const char *const prefix[] = {"User:", "User"}, *const self[] = {"aaa"};
-    expect("", one, 1, 0, false);
-    expect("hello", NULL, 0, 5, false);
-    expect("hello", one, 1, 5, false);
-    expect("the E", one, 1, 4, false);
-    expect("the EN", one, 1, 4, false);
-    expect("the END", one, 1, 4, true);
-    expect("the END of it", one, 1, 4, true);
-    expect("the ENE", one, 1, 6, false);
-    expect("E", one, 1, 0, false);
+    expect("", one, 1, 0, false, 0);
+    expect("hello", NULL, 0, 5, false, 5);
+    expect("hello", one, 1, 5, false, 5);
+    expect("the E", one, 1, 4, false, 5);
+    expect("the EN", one, 1, 4, false, 6);
+    expect("the END", one, 1, 4, true, 4);
+    expect("the END of it", one, 1, 4, true, 4);
+    expect("the ENE", one, 1, 6, false, 7);
+    expect("E", one, 1, 0, false, 1);
     /* An earlier beginning that is not decided yet comes before a match inside it. */
-    expect("abc", two, 2, 0, false);
-    expect("abcx", two, 2, 1, true);
-    expect("abcd", two, 2, 0, true);
-    expect("aab", nested, 2, 0, true);
-    expect("xab", nested, 2, 1, true);
-    expect("User", prefix, 2, 0, true); /* the shorter of two is enough */
-    expect("aab aa", self, 1, 4, false);
-    expect("aab aaa", self, 1, 4, true);
+    expect("abc", two, 2, 0, false, 1);
+    expect("abcx", two, 2, 1, true, 1);
+    expect("abcd", two, 2, 0, true, 0);
+    expect("aab", nested, 2, 0, true, 0);
+    expect("xab", nested, 2, 1, true, 1);
+    expect("User", prefix, 2, 0, true, 0); /* the shorter of two is enough */
+    expect("aab aa", self, 1, 4, false, 6);
+    expect("aab aaa", self, 1, 4, true, 4);
 }
 
 int main(void)

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/kv_layout.h"
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
 
@@ -65,7 +66,7 @@ static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entr
     return *begin < *end;
 }
 
-static const float *token_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const spry_attend *a,
+static const float *value_floats(float buffer[SPRY_ATTEND_HEAD_DIM_MAX], const spry_attend *a,
                                  const unsigned char *bytes)
 {
     switch (a->type) {
@@ -80,7 +81,8 @@ static void score_tile(query_state *queries, size_t n, const spry_attend *a, con
 {
     float buffer[SPRY_ATTEND_HEAD_DIM_MAX];
     for (size_t t = begin; t < end; t++) {
-        const float *key = token_floats(buffer, a, keys + t * a->token_bytes);
+        const float *key = buffer;
+        spry_kv_load_key(a->type, buffer, keys, t, a->head_dim);
         for (size_t i = 0; i < n; i++) {
             query_state *q = &queries[i];
             if (t < q->tile_begin || t >= q->tile_end)
@@ -115,7 +117,7 @@ static void gather_tile(query_state *queries, size_t n, const spry_attend *a, co
 {
     float buffer[SPRY_ATTEND_HEAD_DIM_MAX];
     for (size_t t = begin; t < end; t++) {
-        const float *value = token_floats(buffer, a, values + t * a->token_bytes);
+        const float *value = value_floats(buffer, a, values + t * a->token_bytes);
         for (size_t i = 0; i < n; i++) {
             query_state *q = &queries[i];
             if (t < q->tile_begin || t >= q->tile_end)

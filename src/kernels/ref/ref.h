@@ -49,7 +49,7 @@ SPRY_REF_TYPES(SPRY_REF_DECLARE)
 SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
-/* spry_ref_matmul_f32 and so on; matmul_ref.c. All take F32 activations. */
+/* spry_ref_matmul_f32 and so on; matmul_ref.c. All take float activations and weights as they lie. */
 #define SPRY_REF_DECLARE(NAME, name)                                                                                   \
     void spry_ref_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end);
 SPRY_REF_TYPES(SPRY_REF_DECLARE)
@@ -74,14 +74,14 @@ void spry_ref_softmax(float *x, size_t n);
 
 #define SPRY_REF_DECODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_decode_##name,
 #define SPRY_REF_ENCODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_encode_##name,
-#define SPRY_REF_MATMUL_ENTRY(NAME, name) [SPRY_##NAME] = {SPRY_F32, spry_ref_matmul_##name},
+#define SPRY_REF_MATMUL_ENTRY(NAME, name) [SPRY_##NAME] = {.run = spry_ref_matmul_##name},
 
 /* Everything but the name. A table for an instruction set is an initialiser that begins with these and goes on with its
  * own entries: of two initialisers for one entry C takes the later. */
 #define SPRY_REF_OPS                                                                                                   \
     .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
     .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm, .rope = spry_ref_rope,           \
-    .attend = spry_ref_attend,                                                                                         \
+    .encode_act = spry_act_encode, .attend = spry_ref_attend,                                                          \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu, [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh},                  \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
     .softmax = spry_ref_softmax

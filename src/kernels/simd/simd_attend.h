@@ -1,9 +1,10 @@
-/* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of them shares each
- * load of a key or value. Keys lie transposed (kv_layout.h), so a score is one chain of fused additions over the head and
- * needs no folding.
+/* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of them
+ * shares each load of a key or value. Keys lie transposed (kv_layout.h), so a score is one chain of fused additions
+ * over the head and needs no folding.
  *
- * Invariance: scores are independent of each other; a page's maximum and sum are taken over all its slots, with slots a query
- * does not see counting as nothing; values are added in the order of tokens. So a query's bits depend on its table alone.
+ * Invariance: scores are independent of each other; a page's maximum and sum are taken over all its slots, with slots a
+ * query does not see counting as nothing; values are added in the order of tokens. So a query's bits depend on its
+ * table alone.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <math.h>
@@ -19,9 +20,9 @@ enum { ATTEND_QUERIES = 8, KEY_VECTORS = SPRY_PAGE_TOKENS / LANES, SCALE_BLOCK =
 /* Running softmax of a tile's queries. */
 typedef struct attend_tile {
     const spry_attend *a;
-    size_t n;                              /* queries */
-    const float *query[ATTEND_QUERIES];    /* [head_dim] */
-    float *out[ATTEND_QUERIES];            /* [head_dim]: sums of weighted values until the end */
+    size_t n;                                            /* queries */
+    const float *query[ATTEND_QUERIES];                  /* [head_dim] */
+    float *out[ATTEND_QUERIES];                          /* [head_dim]: sums of weighted values until the end */
     uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES]; /* positions a query sees */
     int from[ATTEND_QUERIES], to[ATTEND_QUERIES];        /* slots of the page at hand it sees */
     float max[ATTEND_QUERIES], sum[ATTEND_QUERIES];
@@ -94,7 +95,8 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             }
         for (int q = 0; q < n; q++)
             for (int v = 0; v < KEY_VECTORS; v++)
-                sum[q][v] = type == SPRY_Q8_0 ? v_fma(part[q][v], v_load_f16(scales + v * LANES), sum[q][v]) : part[q][v];
+                sum[q][v] =
+                    type == SPRY_Q8_0 ? v_fma(part[q][v], v_load_f16(scales + v * LANES), sum[q][v]) : part[q][v];
     }
     for (int q = 0; q < n; q++)
         for (int v = 0; v < KEY_VECTORS; v++)

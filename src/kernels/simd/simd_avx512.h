@@ -1,5 +1,5 @@
-/* Sixteen floats at a time: AVX-512 (F, BW, DQ, VL). The names are those of every simd_*.h, so what is built on them is written
- * once for all instruction sets. */
+/* Sixteen floats at a time: AVX-512 (F, BW, DQ, VL). The names are those of every simd_*.h, so what is built on them is
+ * written once for all instruction sets. */
 #ifndef SPRY_KERNELS_SIMD_AVX512_H
 #define SPRY_KERNELS_SIMD_AVX512_H
 

@@ -1,6 +1,6 @@
-/* Matrix products with float weights (F32, F16, BF16) straight from the mapping, written once over simd_*.h. A vector runs
- * along the sum; a register tile of outputs x rows keeps its sums in registers. Every output of every row is the same chain of
- * fused additions and the same folding at the end, whatever tile it was in.
+/* Matrix products with float weights (F32, F16, BF16) straight from the mapping, written once over simd_*.h. A vector
+ * runs along the sum; a register tile of outputs x rows keeps its sums in registers. Every output of every row is the
+ * same chain of fused additions and the same folding at the end, whatever tile it was in.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include "kernels/ops.h"
@@ -58,7 +58,8 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
             m->out[(row + (size_t)r) * m->out_stride + output + (size_t)o] = v_sum(sum[o][r]);
 }
 
-SPRY_INLINE void float_rows(const spry_matmul *m, float_kind kind, size_t output, int n_outputs, size_t begin, size_t end)
+SPRY_INLINE void float_rows(const spry_matmul *m, float_kind kind, size_t output, int n_outputs, size_t begin,
+                            size_t end)
 {
     size_t row = begin;
     for (; row + TILE_ROWS <= end; row += TILE_ROWS)

@@ -2,8 +2,8 @@
 #ifndef SPRY_KERNELS_SIMD_MATH_H
 #define SPRY_KERNELS_SIMD_MATH_H
 
-/* exp by 2^n * exp(r), |r| <= ln2 / 2, a polynomial for exp(r). Below -87.3 the result is 0 (no subnormals); above 88.7 it
- * stays at the largest power. exp(0) is exactly 1; a NaN stays one. */
+/* exp by 2^n * exp(r), |r| <= ln2 / 2, a polynomial for exp(r). Below -87.3 the result is 0 (no subnormals); above 88.7
+ * it stays at the largest power. exp(0) is exactly 1; a NaN stays one. */
 static inline vec v_exp(vec x)
 {
     vec low = v_set(-87.33654f), high = v_set(88.72283f);

@@ -1,5 +1,5 @@
-/* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name) first: it makes the names
- * that this instruction set's functions get. */
+/* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name) first: it makes the
+ * names that this instruction set's functions get. */
 #include <math.h>
 
 #include "kernels/ops.h"

@@ -1,6 +1,7 @@
-/* Integer matrix products for AVX-512 with VNNI: groups of 16 outputs (packed.h), a tile of up to 8 rows. One dpbusd multiplies
- * four neighbouring weights of 16 outputs by four activations; eight of them are a block of 32, exact in integers. Then one
- * conversion and one fused addition per block: the only rounding, in the order of blocks, the same for any tile. */
+/* Integer matrix products for AVX-512 with VNNI: groups of 16 outputs (packed.h), a tile of up to 8 rows. One dpbusd
+ * multiplies four neighbouring weights of 16 outputs by four activations; eight of them are a block of 32, exact in
+ * integers. Then one conversion and one fused addition per block: the only rounding, in the order of blocks, the same
+ * for any tile. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -9,7 +10,8 @@
 
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
 
-/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend on the activations' sums alone. */
+/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend on the activations' sums
+ * alone. */
 typedef struct wblock {
     __m512i quad[8];
     __m512 scale, min;
@@ -159,14 +161,15 @@ SPRY_INLINE void add_q6(__m512 sum[INT_TILE_ROWS], const __m512i quad[8], __m512
     }
 }
 
-SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[], size_t n_in,
-                           int n_rows)
+SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
+                           size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
         __m512 scale = halves(p);
         const unsigned char *scales = p + 32;
         for (size_t s = 0; s < 8; s++) {
-            /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of `high`. */
+            /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of
+             * `high`. */
             const unsigned char *half = scales + 16 * GROUP + s / 4 * (24 * 64), *low = half + s % 2 * 512;
             const unsigned char *high = half + 16 * 64;
             __m512i quad[8], four = _mm512_set1_epi8(0x30);
@@ -185,39 +188,29 @@ SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, co
     }
 }
 
-/* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
-SPRY_INLINE void int_tile(const spry_matmul *m, spry_dtype type, size_t group, size_t row, int n_rows, size_t n_out)
+/* For simd_integers.h: a group is one vector. */
+typedef __m512 int_sum;
+
+static inline int_sum int_zero(void)
 {
-    const unsigned char *p = (const unsigned char *)m->weight + group * m->weight_stride;
-    const spry_act_block *act[INT_TILE_ROWS];
-    __m512 sum[INT_TILE_ROWS];
-    for (int r = 0; r < n_rows; r++) {
-        act[r] = (const spry_act_block *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
-        sum[r] = _mm512_setzero_ps();
-    }
-    if (type == SPRY_Q6_K)
-        q6_blocks(sum, p, act, m->n_in, n_rows);
-    else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
-        k45_blocks(sum, type, p, act, m->n_in, n_rows);
-    else
-        small_blocks(sum, type, p, act, m->n_in, n_rows);
-    for (int r = 0; r < n_rows; r++)
-        _mm512_mask_storeu_ps(m->out + (row + (size_t)r) * m->out_stride + group * GROUP,
-                              (__mmask16)((1u << n_out) - 1u), sum[r]);
+    return _mm512_setzero_ps();
 }
 
-SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
+static inline void int_store(float *out, int_sum sum, size_t n_out)
 {
-    for (size_t block = 0; block < m->n_rows; block += INT_ROW_BLOCK) {
-        size_t end = m->n_rows - block < INT_ROW_BLOCK ? m->n_rows : block + INT_ROW_BLOCK;
-        for (size_t output = out_begin; output < out_end; output += GROUP) {
-            size_t n_out = out_end - output < GROUP ? out_end - output : GROUP, row = block;
-            for (; row + INT_TILE_ROWS <= end; row += INT_TILE_ROWS)
-                int_tile(m, type, output / GROUP, row, INT_TILE_ROWS, n_out);
-            for (; row + 2 <= end; row += 2)
-                int_tile(m, type, output / GROUP, row, 2, n_out);
-            for (; row < end; row++)
-                int_tile(m, type, output / GROUP, row, 1, n_out);
-        }
-    }
+    if (n_out == GROUP)
+        v_store(out, sum);
+    else
+        v_store_part(out, sum, n_out);
+}
+
+SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                            const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    if (type == SPRY_Q6_K)
+        q6_blocks(sum, p, act, n_in, n_rows);
+    else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
+        k45_blocks(sum, type, p, act, n_in, n_rows);
+    else
+        small_blocks(sum, type, p, act, n_in, n_rows);
 }

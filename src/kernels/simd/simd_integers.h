@@ -1,0 +1,77 @@
+/* The loops around integer products, written once: blocks of rows that stay in the cache, groups of outputs, tiles of
+ * rows. Include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum and its functions
+ * first, and define OP(name). */
+#include "kernels/packed.h"
+
+/* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
+SPRY_INLINE void int_tile(const spry_matmul *m, spry_dtype type, size_t group, size_t row, int n_rows, size_t n_out)
+{
+    const unsigned char *p = (const unsigned char *)m->weight + group * m->weight_stride;
+    const spry_act_block *act[INT_TILE_ROWS];
+    int_sum sum[INT_TILE_ROWS];
+    for (int r = 0; r < n_rows; r++) {
+        act[r] =
+            (const spry_act_block *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
+        sum[r] = int_zero();
+    }
+    int_blocks(sum, type, p, act, m->n_in, n_rows);
+    for (int r = 0; r < n_rows; r++)
+        int_store(m->out + (row + (size_t)r) * m->out_stride + group * GROUP, sum[r], n_out);
+}
+
+SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
+{
+    for (size_t block = 0; block < m->n_rows; block += INT_ROW_BLOCK) {
+        size_t end = m->n_rows - block < INT_ROW_BLOCK ? m->n_rows : block + INT_ROW_BLOCK;
+        for (size_t output = out_begin; output < out_end; output += GROUP) {
+            size_t n_out = out_end - output < GROUP ? out_end - output : GROUP, row = block;
+            for (; row + INT_TILE_ROWS <= end; row += INT_TILE_ROWS)
+                int_tile(m, type, output / GROUP, row, INT_TILE_ROWS, n_out);
+            for (; row + 2 <= end; row += 2)
+                int_tile(m, type, output / GROUP, row, 2, n_out);
+            for (; row < end; row++)
+                int_tile(m, type, output / GROUP, row, 1, n_out);
+        }
+    }
+}
+
+#define INTEGER_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K)
+
+#define INTEGER_DEFINE(NAME)                                                                                           \
+    static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
+    {                                                                                                                  \
+        int_product(m, SPRY_##NAME, out_begin, out_end);                                                               \
+    }
+INTEGER_TYPES(INTEGER_DEFINE)
+
+/* The encoder of act.c, with its bits. */
+static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
+{
+    enum { VECTORS = SPRY_ACT_BLOCK / LANES };
+    for (size_t b = 0; b < n / SPRY_ACT_BLOCK; b++, in += SPRY_ACT_BLOCK) {
+        spry_act_block *block = &out[b];
+        vec largest = v_set(0), check = v_set(0);
+        float rounded[SPRY_ACT_BLOCK];
+        int sums[2] = {0, 0};
+        for (int v = 0; v < VECTORS; v++) {
+            vec x = v_load(in + v * LANES);
+            largest = v_max(largest, v_max(x, v_sub(v_set(0), x)));
+            check = v_fma(x, v_set(0), check);
+        }
+        float top = v_largest(largest), odd = v_sum(check);
+        vec inverse = v_set(odd == 0 && top > 0 ? 127 / top : 0);
+        for (int v = 0; v < VECTORS; v++)
+            v_store(rounded + v * LANES, v_round(v_mul(v_load(in + v * LANES), inverse)));
+        for (int i = 0; i < SPRY_ACT_BLOCK; i++)
+            block->values[i] = (int8_t)(odd == 0 ? (int)rounded[i] : 0);
+        for (int i = 0; i < SPRY_ACT_BLOCK / 2; i++) {
+            sums[0] += block->values[i];
+            sums[1] += block->values[i + SPRY_ACT_BLOCK / 2];
+        }
+        block->scale = odd == 0 ? top / 127 : odd;
+        block->scaled_sum = block->scale * (float)(sums[0] + sums[1]);
+        block->minus_8_sum = -8 * (sums[0] + sums[1]);
+        block->half_sum[0] = (int16_t)sums[0];
+        block->half_sum[1] = (int16_t)sums[1];
+    }
+}

@@ -1,0 +1,10 @@
+/* The tables for x86-64. AVX2 means with FMA and F16C; AVX-512 means F, BW, DQ, VL and VNNI: machines without VNNI are
+ * served better by AVX2. */
+#ifndef SPRY_KERNELS_X86_H
+#define SPRY_KERNELS_X86_H
+
+#include "kernels/ops.h"
+
+extern const spry_ops spry_ops_avx2, spry_ops_avx512;
+
+#endif

@@ -1,0 +1,113 @@
+/* A walk over all matrices, first to count, then to pack. */
+#include "model/packing.h"
+
+#include "base/checked.h"
+#include "kernels/packed.h"
+#include "platform/memory.h"
+
+typedef struct packer {
+    spry_weights *weights;
+    const spry_config *config;
+    const spry_ops *ops;
+    spry_threads *threads;
+    unsigned char *memory; /* NULL: only count */
+    size_t used;
+    bool mapped, overflow;
+} packer;
+
+typedef struct pack_job {
+    const spry_weight *w;
+    unsigned char *out;
+    size_t group, group_bytes, n_groups;
+} pack_job;
+
+static void pack_part(void *context, size_t worker, size_t n_workers)
+{
+    const pack_job *job = context;
+    size_t begin, end;
+    spry_threads_part(&begin, &end, job->n_groups, 1, worker, n_workers);
+    for (size_t g = begin; g < end; g++) {
+        size_t first = g * job->group, left = job->w->n_out - first;
+        spry_pack_group(job->w->type, job->out + g * job->group_bytes, job->w->data + first * job->w->row_bytes,
+                        job->w->row_bytes, job->w->n_in, left < job->group ? left : job->group, job->group);
+    }
+}
+
+static void pack(packer *p, spry_weight *w)
+{
+    size_t group = w->data ? p->ops->matmul[w->type].group : 0, bytes;
+    if (!group)
+        return;
+    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group};
+    job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
+    if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups) || !spry_checked_align(&bytes, bytes, 64) ||
+        !spry_checked_add(&bytes, bytes, p->used)) {
+        p->overflow = true;
+        return;
+    }
+    if (p->memory) {
+        job.out = p->memory + p->used;
+        spry_threads_run(p->threads, pack_part, &job);
+        w->packed = job.out;
+        w->group_bytes = job.group_bytes;
+        if (p->mapped)
+            spry_memory_drop(w->data, w->n_out * w->row_bytes);
+    }
+    p->used = bytes;
+}
+
+static void pack_layer(packer *p, spry_layer *l)
+{
+    spry_weight *const matrices[] = {&l->q,  &l->k,    &l->v,           &l->o,         &l->gate,
+                                     &l->up, &l->down, &l->shared_gate, &l->shared_up, &l->shared_down};
+    for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
+        pack(p, matrices[i]);
+    for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++) {
+        pack(p, &l->expert_gate[e]);
+        pack(p, &l->expert_up[e]);
+        pack(p, &l->expert_down[e]);
+    }
+    pack(p, &l->router);
+    pack(p, &l->shared_router);
+}
+
+/* The embedding is read row by row, never multiplied by. */
+static void pack_all(packer *p)
+{
+    for (uint32_t i = 0; i < p->config->n_layers; i++)
+        pack_layer(p, &p->weights->layers[i]);
+    pack(p, &p->weights->output);
+}
+
+bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
+                               const spry_ops *ops)
+{
+    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops}; /* counting changes nothing */
+    pack_all(&p);
+    *bytes = p.used;
+    return !p.overflow;
+}
+
+spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, const spry_ops *ops,
+                              spry_threads *threads, bool mapped, spry_error *error)
+{
+    packer p = {.weights = weights, .config = config, .ops = ops, .threads = threads, .mapped = mapped};
+    size_t bytes;
+    if (!spry_weights_packed_bytes(&bytes, weights, config, ops))
+        return spry_fail(error, SPRY_ERR_MEMORY, "packed weights would be larger than any memory");
+    if (!bytes)
+        return SPRY_OK;
+    p.memory = weights->packed = spry_memory_map(bytes);
+    weights->packed_bytes = bytes;
+    if (!p.memory)
+        return spry_fail_memory(error, "packed weights", bytes);
+    pack_all(&p);
+    return SPRY_OK;
+}
+
+void spry_weights_unpack(spry_weights *weights)
+{
+    if (weights->packed)
+        spry_memory_unmap(weights->packed, weights->packed_bytes);
+    weights->packed = NULL;
+}

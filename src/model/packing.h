@@ -1,0 +1,20 @@
+/* Weights in the layout the integer kernels want, made once when a model is opened for them. A matrix that has been
+ * packed is not needed in the file any more, so its pages are given back to the system: packing costs time once, and no
+ * memory. */
+#ifndef SPRY_MODEL_PACKING_H
+#define SPRY_MODEL_PACKING_H
+
+#include "kernels/ops.h"
+#include "model/weights.h"
+#include "platform/threads.h"
+
+/* `mapped`: the weights lie in mapped files, whose pages may be dropped and come back by themselves. */
+spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, const spry_ops *ops,
+                              spry_threads *threads, bool mapped, spry_error *error);
+void spry_weights_unpack(spry_weights *weights);
+
+/* Bytes packing would take for these kernels; false when that overflows. */
+bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
+                               const spry_ops *ops);
+
+#endif
