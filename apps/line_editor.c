@@ -121,6 +121,8 @@ static bool start(spry_line_editor *editor)
     history(editor->history, &event, H_SETUNIQUE, 1);
     el_set(editor->edit, EL_HIST, history, editor->history);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    /* Ctrl-D typed while an answer comes reaches us as a zero: the terminal took it for an end of file then. */
+    el_set(editor->edit, EL_BIND, "^@", "em-delete-or-list", NULL);
     el_source(editor->edit, NULL);
     return true;
 }
@@ -161,6 +163,7 @@ void spry_line_editor_destroy(spry_line_editor *editor)
 static spry_line read_line(spry_line_editor *editor, spry_buffer *text, bool *more)
 {
     int length = 0;
+    el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt shows, so that what is typed then is ours */
     errno = 0;
     const char *line = el_gets(editor->edit, &length);
     if (spry_interrupt_seen() || (!line && length < 0 && errno == EINTR)) {

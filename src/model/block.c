@@ -148,21 +148,18 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Items are (segment, key/value head) pairs, dealt round. */
-static void attend_part(void *context, size_t worker, size_t n_workers)
+enum { ATTEND_ROWS = 16 }; /* rows of a segment that one worker takes at a time */
+
+static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
 {
-    const layer_job *job = context;
-    const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t stride = (size_t)c->n_heads * c->head_dim, row = 0, item = 0;
-    for (size_t s = 0; s < p->n_segments; s++) {
-        const spry_segment *g = &p->segments[s];
-        spry_attend a = {.out = p->attn + row * stride,
-                         .query = p->q + row * stride,
+    size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
+    return (spry_attend){.out = p->attn + (first_row + skip) * stride,
+                         .query = p->q + (first_row + skip) * stride,
                          .row_stride = stride,
-                         .n_rows = g->n_rows,
-                         .first_position = g->first_position,
-                         .window = c->sliding[job->index] ? c->window : 0,
+                         .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
+                         .first_position = g->first_position + (uint32_t)skip,
+                         .window = c->sliding[layer] ? c->window : 0,
                          .head_dim = c->head_dim,
                          .group = c->n_heads / c->n_kv_heads,
                          .scale = 1 / sqrtf(c->query_scalar),
@@ -170,17 +167,28 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
                          .type = p->pool->shape.type,
                          .pages = p->pool->pages,
                          .page_bytes = p->pool->page_bytes,
-                         .key_offset = spry_kv_offset(p->pool, job->index, 0),
-                         .value_offset = spry_kv_offset(p->pool, job->index, 1),
+                         .key_offset = spry_kv_offset(p->pool, layer, 0),
+                         .value_offset = spry_kv_offset(p->pool, layer, 1),
                          .head_bytes = p->pool->head_bytes,
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
                          .n_entries = g->table->n_entries};
-        for (size_t head = 0; head < c->n_kv_heads; head++, item++)
-            if (item % n_workers == worker)
-                p->ops->attend(&a, head);
-        row += g->n_rows;
-    }
+}
+
+/* Items are a few rows and a key/value head, dealt round: later rows see more keys, and so everybody gets some of them.
+ */
+static void attend_part(void *context, size_t worker, size_t n_workers)
+{
+    const layer_job *job = context;
+    const spry_pass *p = job->pass;
+    size_t first_row = 0, item = 0;
+    for (size_t s = 0; s < p->n_segments; first_row += p->segments[s++].n_rows)
+        for (size_t skip = 0; skip < p->segments[s].n_rows; skip += ATTEND_ROWS) {
+            spry_attend a = attend_rows(p, job->index, &p->segments[s], first_row, skip);
+            for (size_t head = 0; head < p->config->n_kv_heads; head++, item++)
+                if (item % n_workers == worker)
+                    p->ops->attend(&a, head);
+        }
 }
 
 /* y = attention of h */
@@ -223,13 +231,20 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     spry_pass_linear(p, out, p->config->n_embd, down, p->gate, n_rows);
 }
 
-/* x += y, normalised first where the architecture says so */
-static void add_part(spry_pass *p, const float *post_norm)
+static void residual_part(void *context, size_t worker, size_t n_workers)
 {
-    size_t n = p->config->n_embd;
+    const spry_pass *p = context;
+    size_t begin, end, n = p->config->n_embd;
+    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
+}
+
+/* x += y, normalised first where the architecture says so */
+static void add_residual(spry_pass *p, const float *post_norm)
+{
     if (post_norm)
-        spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, n);
-    p->ops->add(p->x, p->y, p->n_rows * n);
+        spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, p->config->n_embd);
+    run_rows(p, residual_part, p, p->n_rows);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)
@@ -238,11 +253,11 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     size_t n = p->config->n_embd;
     spry_pass_norm(p, p->h, p->x, l->attn_norm, p->n_rows, n);
     attention(p, l, index);
-    add_part(p, l->attn_post_norm);
+    add_residual(p, l->attn_post_norm);
     spry_pass_norm(p, p->h, p->x, l->ffn_norm, p->n_rows, n);
     if (l->router.data)
         spry_pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->h, p->n_rows);
-    add_part(p, l->ffn_post_norm);
+    add_residual(p, l->ffn_post_norm);
 }

@@ -24,8 +24,8 @@ typedef struct spry_added_tokens {
     size_t count;
     struct spry_added_node *nodes;
     size_t n_nodes;
-    uint32_t roots[256];        /* node by first byte, 0: none */
-    bool starts[2][256];        /* may a token start with this byte; [1]: control tokens counted too */
+    uint32_t roots[256]; /* node by first byte, 0: none */
+    bool starts[2][256]; /* may a token start with this byte; [1]: control tokens counted too */
 } spry_added_tokens;
 
 /* Keeps the tokens whose `normalized` is as given. Their texts must outlive it. */

@@ -12,8 +12,7 @@ static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool
         return spry_fail(error, SPRY_ERR_INPUT, "token id %d is not in the vocabulary of %zu", (int)id,
                          tokenizer->vocab.size);
     spry_token_kind kind = (spry_token_kind)tokenizer->vocab.kinds[id];
-    *skipped = kind == SPRY_TOKEN_UNUSED ||
-               (!special && (kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN));
+    *skipped = kind == SPRY_TOKEN_UNUSED || (!special && (kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN));
     *bytes = tokenizer->bytes[id];
     return SPRY_OK;
 }

@@ -47,8 +47,8 @@ static bool encode_uncached(encoder *state, spry_view word)
     int32_t id = find_word(tokenizer, word);
     int whole = WHOLE_NO;
     if (id >= 0)
-        whole = tokenizer->ignore_merges ? WHOLE_YES
-                                         : atomic_load_explicit(&tokenizer->whole[id], memory_order_relaxed);
+        whole =
+            tokenizer->ignore_merges ? WHOLE_YES : atomic_load_explicit(&tokenizer->whole[id], memory_order_relaxed);
     if (whole == WHOLE_YES)
         return spry_tokens_push(state->out, id);
     if (!merge_word(state, word))
@@ -112,8 +112,8 @@ static spry_status encode_split(encoder *state, spry_view text)
 {
     const spry_text_range *pieces;
     size_t count;
-    spry_status status = spry_splitter_run(&state->tokenizer->splitter, &state->split, &state->tokenizer->unicode,
-                                           text, &pieces, &count, state->error);
+    spry_status status = spry_splitter_run(&state->tokenizer->splitter, &state->split, &state->tokenizer->unicode, text,
+                                           &pieces, &count, state->error);
     if (status)
         return status;
     for (size_t i = 0; i < count; i++)
@@ -149,8 +149,7 @@ static spry_status encode_between(encoder *state, const spry_added_tokens *added
     size_t done = 0;
     spry_added_match match;
     spry_status status = SPRY_OK;
-    while (!status &&
-           spry_added_tokens_next(added, &state->tokenizer->unicode, text, done, &state->filter, &match)) {
+    while (!status && spry_added_tokens_next(added, &state->tokenizer->unicode, text, done, &state->filter, &match)) {
         if (match.begin > done)
             status = encode_part(state, (spry_view){text.data + done, match.begin - done}, first && done == 0);
         if (!status && !spry_tokens_push(state->out, match.id))

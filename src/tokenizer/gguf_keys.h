@@ -2,23 +2,23 @@
 #ifndef SPRY_TOKENIZER_GGUF_KEYS_H
 #define SPRY_TOKENIZER_GGUF_KEYS_H
 
-#define SPRY_KEY_MODEL         "tokenizer.ggml.model" /* "gpt2": byte-level BPE, "llama": SentencePiece BPE */
-#define SPRY_KEY_PATTERN       "tokenizer.ggml.pre"
-#define SPRY_KEY_TOKENS        "tokenizer.ggml.tokens"
-#define SPRY_KEY_SCORES        "tokenizer.ggml.scores"
-#define SPRY_KEY_TYPES         "tokenizer.ggml.token_type"
-#define SPRY_KEY_MERGES        "tokenizer.ggml.merges"
-#define SPRY_KEY_BOS           "tokenizer.ggml.bos_token_id"
-#define SPRY_KEY_EOS           "tokenizer.ggml.eos_token_id"
-#define SPRY_KEY_EOT           "tokenizer.ggml.eot_token_id"
-#define SPRY_KEY_UNKNOWN       "tokenizer.ggml.unknown_token_id"
-#define SPRY_KEY_PADDING       "tokenizer.ggml.padding_token_id"
-#define SPRY_KEY_ADD_BOS       "tokenizer.ggml.add_bos_token"
-#define SPRY_KEY_ADD_EOS       "tokenizer.ggml.add_eos_token"
-#define SPRY_KEY_ADD_SPACE     "tokenizer.ggml.add_space_prefix"
-#define SPRY_KEY_SQUEEZE       "tokenizer.ggml.remove_extra_whitespaces"
-#define SPRY_KEY_SETTINGS      "spry.tokenizer.settings" /* tokenizer.json without its vocabulary */
-#define SPRY_KEY_ESCAPE        "spry.tokenizer.escape_whitespaces"
+#define SPRY_KEY_MODEL     "tokenizer.ggml.model" /* "gpt2": byte-level BPE, "llama": SentencePiece BPE */
+#define SPRY_KEY_PATTERN   "tokenizer.ggml.pre"
+#define SPRY_KEY_TOKENS    "tokenizer.ggml.tokens"
+#define SPRY_KEY_SCORES    "tokenizer.ggml.scores"
+#define SPRY_KEY_TYPES     "tokenizer.ggml.token_type"
+#define SPRY_KEY_MERGES    "tokenizer.ggml.merges"
+#define SPRY_KEY_BOS       "tokenizer.ggml.bos_token_id"
+#define SPRY_KEY_EOS       "tokenizer.ggml.eos_token_id"
+#define SPRY_KEY_EOT       "tokenizer.ggml.eot_token_id"
+#define SPRY_KEY_UNKNOWN   "tokenizer.ggml.unknown_token_id"
+#define SPRY_KEY_PADDING   "tokenizer.ggml.padding_token_id"
+#define SPRY_KEY_ADD_BOS   "tokenizer.ggml.add_bos_token"
+#define SPRY_KEY_ADD_EOS   "tokenizer.ggml.add_eos_token"
+#define SPRY_KEY_ADD_SPACE "tokenizer.ggml.add_space_prefix"
+#define SPRY_KEY_SQUEEZE   "tokenizer.ggml.remove_extra_whitespaces"
+#define SPRY_KEY_SETTINGS  "spry.tokenizer.settings" /* tokenizer.json without its vocabulary */
+#define SPRY_KEY_ESCAPE    "spry.tokenizer.escape_whitespaces"
 
 /* Values of SPRY_KEY_TYPES, from 1. */
 enum { SPRY_GGUF_NORMAL = 1, SPRY_GGUF_UNKNOWN, SPRY_GGUF_CONTROL, SPRY_GGUF_USER, SPRY_GGUF_UNUSED, SPRY_GGUF_BYTE };

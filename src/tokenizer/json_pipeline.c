@@ -31,10 +31,9 @@ static spry_status read_pipeline(reader *state, const char *what, const json_t *
     spry_view type = spry_json_view(json_object_get(value, "type"));
     if (spry_view_is(type, "Sequence") && depth < DEPTH_MAX) {
         const json_t *list = json_object_get(value, list_key);
-        spry_status status = json_is_array(list)
-                                 ? SPRY_OK
-                                 : spry_fail(state->error, SPRY_ERR_FORMAT, "%s: a Sequence without \"%s\"", what,
-                                             list_key);
+        spry_status status = json_is_array(list) ? SPRY_OK
+                                                 : spry_fail(state->error, SPRY_ERR_FORMAT,
+                                                             "%s: a Sequence without \"%s\"", what, list_key);
         for (size_t i = 0; i < json_array_size(list) && !status; i++)
             status = read_pipeline(state, what, json_array_get(list, i), list_key, types, n_types, depth + 1);
         return status;
@@ -56,10 +55,9 @@ static bool copy_text(reader *state, spry_view *out, const json_t *value)
 
 static spry_status add_change(reader *state, spry_changes *changes, spry_change_step step)
 {
-    return spry_changes_add(changes, step)
-               ? SPRY_OK
-               : spry_fail(state->error, SPRY_ERR_UNSUPPORTED, "the normalizer has more than %d steps",
-                           SPRY_CHANGE_STEPS_MAX);
+    return spry_changes_add(changes, step) ? SPRY_OK
+                                           : spry_fail(state->error, SPRY_ERR_UNSUPPORTED,
+                                                       "the normalizer has more than %d steps", SPRY_CHANGE_STEPS_MAX);
 }
 
 /* ---- normalizer ---- */
@@ -105,8 +103,8 @@ static spry_status normalizer_strip(reader *state, const json_t *step)
 }
 
 static const step_type normalizer_types[] = {
-    {"NFC", normalizer_form},         {"NFD", normalizer_form},         {"NFKC", normalizer_form},
-    {"NFKD", normalizer_form},        {"Prepend", normalizer_prepend},  {"Replace", normalizer_replace},
+    {"NFC", normalizer_form},    {"NFD", normalizer_form},        {"NFKC", normalizer_form},
+    {"NFKD", normalizer_form},   {"Prepend", normalizer_prepend}, {"Replace", normalizer_replace},
     {"Strip", normalizer_strip},
 };
 
@@ -212,22 +210,25 @@ static spry_status pre_metaspace(reader *state, const json_t *step)
                          "pre_tokenizer: Metaspace behind another step is not supported");
     if (!copy_text(state, &mark, json_object_get(step, "replacement")))
         return spry_fail_memory(state->error, "a pre-tokenizer", 1);
-    spry_status status = add_change(
-        state, &tokenizer->prepare,
-        (spry_change_step){.change = SPRY_CHANGE_REPLACE, .from = SPRY_VIEW(" "), .to = mark});
+    spry_status status =
+        add_change(state, &tokenizer->prepare,
+                   (spry_change_step){.change = SPRY_CHANGE_REPLACE, .from = SPRY_VIEW(" "), .to = mark});
     if (!status && !spry_view_is(scheme, "never"))
-        status = add_change(state, &tokenizer->prepare,
-                            (spry_change_step){.change = SPRY_CHANGE_PREFIX,
-                                               .to = mark,
-                                               .only_first = spry_view_is(scheme, "first")});
+        status = add_change(
+            state, &tokenizer->prepare,
+            (spry_change_step){.change = SPRY_CHANGE_PREFIX, .to = mark, .only_first = spry_view_is(scheme, "first")});
     if (!status && spry_json_flag(step, "split", true))
         status = add_split(state, mark, true, SPRY_SPLIT_WITH_NEXT, false);
     return status;
 }
 
 static const step_type pre_tokenizer_types[] = {
-    {"Split", pre_split},           {"Digits", pre_digits},       {"Punctuation", pre_punctuation},
-    {"ByteLevel", pre_byte_level},  {"Metaspace", pre_metaspace}, {"Whitespace", pre_whitespace},
+    {"Split", pre_split},
+    {"Digits", pre_digits},
+    {"Punctuation", pre_punctuation},
+    {"ByteLevel", pre_byte_level},
+    {"Metaspace", pre_metaspace},
+    {"Whitespace", pre_whitespace},
     {"WhitespaceSplit", pre_whitespace_split},
 };
 
@@ -315,8 +316,8 @@ static spry_status decoder_metaspace(reader *state, const json_t *step)
 }
 
 static const step_type decoder_types[] = {
-    {"ByteLevel", NULL},          {"ByteFallback", NULL},      {"Fuse", NULL},
-    {"Replace", decoder_replace}, {"Strip", decoder_strip},    {"Metaspace", decoder_metaspace},
+    {"ByteLevel", NULL},          {"ByteFallback", NULL},   {"Fuse", NULL},
+    {"Replace", decoder_replace}, {"Strip", decoder_strip}, {"Metaspace", decoder_metaspace},
 };
 
 /* ---- all of them ---- */

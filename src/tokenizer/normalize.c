@@ -33,8 +33,7 @@ static bool replace(spry_buffer *out, spry_view text, spry_view from, spry_view 
 static spry_view strip(const spry_unicode *unicode, spry_view text, bool left, bool right)
 {
     size_t length;
-    while (left && text.size &&
-           spry_unicode_next(unicode, text.data, text.size, &length) & SPRY_CHAR_SPACE) {
+    while (left && text.size && spry_unicode_next(unicode, text.data, text.size, &length) & SPRY_CHAR_SPACE) {
         text.data += length;
         text.size -= length;
     }
@@ -68,8 +67,7 @@ static bool is_idle(const spry_change_step *step, const spry_unicode *unicode, s
     switch (step->change) {
     case SPRY_CHANGE_FORM: return step->form == SPRY_NFC && spry_unicode_settled(unicode, text);
     case SPRY_CHANGE_PREPEND: return text.size == 0;
-    case SPRY_CHANGE_PREFIX:
-        return text.size == 0 || (step->only_first && !first) || spry_view_starts(text, step->to);
+    case SPRY_CHANGE_PREFIX: return text.size == 0 || (step->only_first && !first) || spry_view_starts(text, step->to);
     case SPRY_CHANGE_REPLACE: return text.size == 0 || step->from.size == 0 || !find(text, 0, step->from);
     default: return text.size == 0;
     }

@@ -3,22 +3,22 @@
 
 #include "tokenizer/pattern_scan.h"
 
-#define CONTRACTION    "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-#define TAIL           "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define SLASH_TAIL     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
-#define UPPER          "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
-#define LOWER          "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+#define CONTRACTION "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define TAIL        "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define SLASH_TAIL  "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define UPPER       "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER       "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
 #define CASED(suffix)                                                                                                  \
     "[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+" suffix "|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER "*" suffix
-#define GPT2           "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
-#define LLAMA3         CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TAIL
-#define QWEN2          CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
+#define GPT2   "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define LLAMA3 CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}" TAIL
+#define QWEN2  CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" TAIL
 #define QWEN35                                                                                                         \
-    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"      \
+    CONTRACTION "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"     \
                 "|\\s+(?!\\S)|\\s+"
-#define BLOOM          " ?[^(\\s|.,!?…。，、।۔،)]+"
+#define BLOOM " ?[^(\\s|.,!?…。，、।۔،)]+"
 #define DEEPSEEK3_WORD                                                                                                 \
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"               \
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"                \
     "| ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 
 const char spry_gpt2_regex[] = GPT2;
@@ -38,7 +38,8 @@ static const spry_named_pattern patterns[] = {
     {.names = {"smollm", "starcoder", "refact", "command-r", "codeshell", "exaone", "minerva-7b"},
      .regexes = {"\\p{N}", GPT2}},
     {.names = {"tekken"}, .regexes = {CASED("") "|\\p{N}" SLASH_TAIL}, .ignore_merges = true, .add_bos = true},
-    {.names = {"gpt-4o", "llama4", "kanana2", "minimax-m2"}, .regexes = {CASED(CONTRACTION "?") "|\\p{N}{1,3}" SLASH_TAIL}},
+    {.names = {"gpt-4o", "llama4", "kanana2", "minimax-m2"},
+     .regexes = {CASED(CONTRACTION "?") "|\\p{N}{1,3}" SLASH_TAIL}},
     {.names = {"deepseek-v3", "hunyuan-dense", "joyai-llm"},
      .regexes = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK3_WORD}},
     {.names = {"deepseek-coder"},

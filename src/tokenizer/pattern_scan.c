@@ -10,9 +10,9 @@ enum { CLASS_MASK = SPRY_CHAR_LETTER | SPRY_CHAR_NUMBER | SPRY_CHAR_SPACE };
 #define ANY_CASE    "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define SPELLED_OUT "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])"
 #define GPT4(digits)                                                                                                   \
-    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}" digits                                                \
+    "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}" digits                                               \
     "| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
-#define GPT2        "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)"
 
 static const struct {
     const char *regex;
@@ -145,6 +145,5 @@ static size_t next_llama3(const spry_scan *scan, const spry_unicode *unicode, sp
 
 size_t spry_scan_next(const spry_scan *scan, const spry_unicode *unicode, spry_view text, size_t begin)
 {
-    return scan->family == SPRY_SCAN_GPT2 ? next_gpt2(unicode, text, begin)
-                                          : next_llama3(scan, unicode, text, begin);
+    return scan->family == SPRY_SCAN_GPT2 ? next_gpt2(unicode, text, begin) : next_llama3(scan, unicode, text, begin);
 }

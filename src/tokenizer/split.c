@@ -15,8 +15,7 @@ spry_status spry_splitter_add(spry_splitter *splitter, spry_view regex, bool lit
                               bool invert, spry_error *error)
 {
     if (splitter->count == SPRY_SPLIT_STEPS_MAX)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the pre-tokenizer has more than %d steps",
-                         SPRY_SPLIT_STEPS_MAX);
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the pre-tokenizer has more than %d steps", SPRY_SPLIT_STEPS_MAX);
     spry_split_step step = {.behavior = behavior, .invert = invert};
     /* Every character matches those patterns, so without gaps inverting changes nothing, but removing would. */
     step.scanned = !literal && behavior == SPRY_SPLIT_ISOLATED && spry_scan_find(&step.scan, regex);

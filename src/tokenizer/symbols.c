@@ -60,8 +60,7 @@ static void find_fallback_bytes(spry_symbols *symbols, const spry_vocab *vocab)
 {
     for (size_t id = 0; id < vocab->size; id++) {
         unsigned char byte;
-        if (vocab->kinds[id] == SPRY_TOKEN_BYTE && spry_vocab_byte(vocab->names[id], &byte) &&
-            symbols->bytes[byte] < 0)
+        if (vocab->kinds[id] == SPRY_TOKEN_BYTE && spry_vocab_byte(vocab->names[id], &byte) && symbols->bytes[byte] < 0)
             symbols->bytes[byte] = (int32_t)id;
     }
 }

@@ -13,13 +13,13 @@
 
 typedef struct spry_symbols {
     bool by_byte;
-    int32_t bytes[256];   /* the token of a byte, -1: none */
-    spry_map characters;  /* to symbols; only where not by_byte */
-    spry_view *extra;     /* [n_extra] the characters of the symbols beyond the vocabulary */
+    int32_t bytes[256];  /* the token of a byte, -1: none */
+    spry_map characters; /* to symbols; only where not by_byte */
+    spry_view *extra;    /* [n_extra] the characters of the symbols beyond the vocabulary */
     size_t n_extra;
-    int32_t first_extra;  /* the vocabulary's size */
-    int32_t unknown;      /* -1: none */
-    bool fuse_unknown;    /* a run of unknown characters is one token */
+    int32_t first_extra;                      /* the vocabulary's size */
+    int32_t unknown;                          /* -1: none */
+    bool fuse_unknown;                        /* a run of unknown characters is one token */
     bool joins_space[128], joins_space_other; /* does any token have the space mark behind this character? */
 } spry_symbols;
 

@@ -69,9 +69,8 @@ spry_status spry_tokenizer_add_merge(spry_tokenizer *tokenizer, spry_buffer *scr
                                      size_t rank, spry_error *error)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
-    spry_merge merge = {.rank = (uint32_t)rank,
-                        .left = spry_vocab_find(vocab, left),
-                        .right = spry_vocab_find(vocab, right)};
+    spry_merge merge = {
+        .rank = (uint32_t)rank, .left = spry_vocab_find(vocab, left), .right = spry_vocab_find(vocab, right)};
     if (merge.left < 0 || merge.right < 0)
         return SPRY_OK;
     spry_buffer_clear(scratch);
@@ -199,12 +198,12 @@ static void mark_ends(spry_tokenizer *tokenizer)
         "<|end_of_turn|>",
         "<|END_OF_TURN_TOKEN|>",
         "<EOT>",
-        "<\xEF\xBD\x9C" "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
+        "<｜end▁of▁sentence｜>",
     };
     for (size_t i = 0; i < SPRY_COUNT(spellings); i++) {
         int32_t id = spry_vocab_find(&tokenizer->vocab, spry_view_of(spellings[i]));
-        if (id >= 0 && (tokenizer->vocab.kinds[id] == SPRY_TOKEN_CONTROL ||
-                        tokenizer->vocab.kinds[id] == SPRY_TOKEN_ADDED))
+        if (id >= 0 &&
+            (tokenizer->vocab.kinds[id] == SPRY_TOKEN_CONTROL || tokenizer->vocab.kinds[id] == SPRY_TOKEN_ADDED))
             tokenizer->ends[id] = true;
     }
     if (tokenizer->eos >= 0)
@@ -264,15 +263,14 @@ static spry_status finish(spry_tokenizer *tokenizer, spry_error *error)
     if (tokenizer->by_score)
         status = spry_spm_merges(&tokenizer->merges, &tokenizer->arena, &tokenizer->vocab, &tokenizer->symbols, error);
     if (!status)
-        status = spry_added_tokens_init(&tokenizer->raw, &tokenizer->arena, tokenizer->added, tokenizer->n_added,
-                                        false, error);
+        status = spry_added_tokens_init(&tokenizer->raw, &tokenizer->arena, tokenizer->added, tokenizer->n_added, false,
+                                        error);
     if (!status)
-        status = spry_added_tokens_init(&tokenizer->normalized, &tokenizer->arena, tokenizer->added,
-                                        tokenizer->n_added, true, error);
+        status = spry_added_tokens_init(&tokenizer->normalized, &tokenizer->arena, tokenizer->added, tokenizer->n_added,
+                                        true, error);
     if (status)
         return status;
-    tokenizer->whole =
-        spry_arena_alloc(&tokenizer->arena, tokenizer->vocab.size, sizeof *tokenizer->whole);
+    tokenizer->whole = spry_arena_alloc(&tokenizer->arena, tokenizer->vocab.size, sizeof *tokenizer->whole);
     tokenizer->ends = spry_arena_alloc(&tokenizer->arena, tokenizer->vocab.size, sizeof *tokenizer->ends);
     if (!tokenizer->whole || !tokenizer->ends || !decode_vocabulary(tokenizer) || !enter_words(tokenizer))
         return spry_fail_memory(error, "a tokenizer", tokenizer->vocab.size);

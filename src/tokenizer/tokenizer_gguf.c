@@ -54,8 +54,7 @@ static spry_status read_tokens(spry_tokenizer *tokenizer, const spry_gguf *gguf,
         return status;
     spry_view name;
     size_t cursor = 0;
-    status = spry_vocab_init(&tokenizer->vocab, &tokenizer->arena, tokens.count, tokens.count, tokens.bytes,
-                             error);
+    status = spry_vocab_init(&tokenizer->vocab, &tokenizer->arena, tokens.count, tokens.count, tokens.bytes, error);
     for (size_t id = 0; id < tokens.count && !status; id++) {
         uint64_t type = SPRY_GGUF_NORMAL;
         double score = 0;
@@ -116,9 +115,9 @@ static spry_status set_named_pattern(spry_tokenizer *tokenizer, const spry_gguf 
         spry_buffer known;
         spry_buffer_init(&known, SPRY_ERROR_MAX);
         spry_named_pattern_list(&known);
-        spry_status status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is \"%.*s\"; known are %s", SPRY_KEY_PATTERN,
-                                       name.size < 50 ? (int)name.size : 50, name.data,
-                                       known.data ? known.data : "none");
+        spry_status status =
+            spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is \"%.*s\"; known are %s", SPRY_KEY_PATTERN,
+                      name.size < 50 ? (int)name.size : 50, name.data, known.data ? known.data : "none");
         spry_buffer_deinit(&known);
         return status;
     }
@@ -130,8 +129,7 @@ static spry_status set_named_pattern(spry_tokenizer *tokenizer, const spry_gguf 
         tokenizer->before = (spry_frame){{tokenizer->bos}, 1};
     bool add_space = false;
     if (spry_gguf_get_bool(gguf, SPRY_KEY_ADD_SPACE, &add_space) && add_space)
-        spry_changes_add(&tokenizer->prepare,
-                         (spry_change_step){.change = SPRY_CHANGE_PREFIX, .to = SPRY_VIEW(" ")});
+        spry_changes_add(&tokenizer->prepare, (spry_change_step){.change = SPRY_CHANGE_PREFIX, .to = SPRY_VIEW(" ")});
     spry_status status = SPRY_OK;
     for (size_t i = 0; i < SPRY_NAMED_REGEXES_MAX && named->regexes[i] && !status; i++)
         status = spry_splitter_add(&tokenizer->splitter, spry_view_of(named->regexes[i]), false, SPRY_SPLIT_ISOLATED,

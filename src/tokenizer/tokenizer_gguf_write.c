@@ -70,9 +70,9 @@ static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer)
 static bool write_types(const spry_vocab *vocab, spry_gguf_writer *writer)
 {
     static const int32_t types[] = {
-        [SPRY_TOKEN_NORMAL] = SPRY_GGUF_NORMAL, [SPRY_TOKEN_UNKNOWN] = SPRY_GGUF_UNKNOWN,
+        [SPRY_TOKEN_NORMAL] = SPRY_GGUF_NORMAL,   [SPRY_TOKEN_UNKNOWN] = SPRY_GGUF_UNKNOWN,
         [SPRY_TOKEN_CONTROL] = SPRY_GGUF_CONTROL, [SPRY_TOKEN_ADDED] = SPRY_GGUF_USER,
-        [SPRY_TOKEN_UNUSED] = SPRY_GGUF_UNUSED, [SPRY_TOKEN_BYTE] = SPRY_GGUF_BYTE,
+        [SPRY_TOKEN_UNUSED] = SPRY_GGUF_UNUSED,   [SPRY_TOKEN_BYTE] = SPRY_GGUF_BYTE,
     };
     int32_t *list = malloc(vocab->size * sizeof *list);
     if (!list)

@@ -11,11 +11,11 @@
 
 #include "tokenizer/added_tokens.h"
 #include "tokenizer/normalize.h"
-#include "tokenizer/spm.h"
 #include "tokenizer/split.h"
+#include "tokenizer/spm.h"
 
 enum {
-    SPRY_FRAME_MAX = 8,             /* tokens a post-processor puts before or behind a text */
+    SPRY_FRAME_MAX = 8,               /* tokens a post-processor puts before or behind a text */
     SPRY_TOKENIZER_TEXT_MAX = 1 << 30 /* bytes of a text */
 };
 
@@ -28,8 +28,8 @@ typedef struct spry_frame {
 /* What decoding does with the space the encoder put first. */
 typedef enum spry_lead {
     SPRY_LEAD_KEEP,
-    SPRY_LEAD_STRIP_ONE,  /* one space off the text */
-    SPRY_LEAD_STRIP_ALL,  /* every space off the first token */
+    SPRY_LEAD_STRIP_ONE, /* one space off the text */
+    SPRY_LEAD_STRIP_ALL, /* every space off the first token */
 } spry_lead;
 
 struct spry_tokenizer {
@@ -37,10 +37,10 @@ struct spry_tokenizer {
     spry_unicode unicode;
 
     spry_vocab vocab;
-    bool by_byte;          /* spelled in the byte-level alphabet */
+    bool by_byte; /* spelled in the byte-level alphabet */
     bool byte_fallback, fuse_unknown;
-    bool ignore_merges;    /* a word that is a token is that token, whatever merging says */
-    bool by_score;         /* merges come from scores, not from a list */
+    bool ignore_merges; /* a word that is a token is that token, whatever merging says */
+    bool by_score;      /* merges come from scores, not from a list */
     spry_merges merges;
     spry_added_token *added; /* [n_added] */
     size_t n_added;
@@ -49,8 +49,8 @@ struct spry_tokenizer {
     spry_frame before, behind; /* what SPRY_ENCODE_BOS_EOS adds */
     spry_lead lead;
     int32_t bos, eos, end_of_turn, unknown, padding; /* -1: none */
-    spry_view pattern_name;             /* the pattern's name in GGUF; empty: it has none */
-    spry_view settings;                 /* tokenizer.json without its vocabulary; empty: not made from one */
+    spry_view pattern_name;                          /* the pattern's name in GGUF; empty: it has none */
+    spry_view settings; /* tokenizer.json without its vocabulary; empty: not made from one */
 
     spry_symbols symbols;
     spry_added_tokens raw, normalized;
@@ -64,8 +64,8 @@ struct spry_tokenizer {
 /* An empty tokenizer: no vocabulary yet, ids -1. NULL when memory is short. */
 spry_tokenizer *spry_tokenizer_create(void);
 
-/* Ends loading: when `status` is ok, derives the rest from what the loader filled in and hands the tokenizer over; else,
- * or when that fails, destroys it (NULL is fine) and puts `name` before the sentence. */
+/* Ends loading: when `status` is ok, derives the rest from what the loader filled in and hands the tokenizer over;
+ * else, or when that fails, destroys it (NULL is fine) and puts `name` before the sentence. */
 spry_status spry_tokenizer_complete(spry_tokenizer **out, spry_tokenizer *tokenizer, spry_status status,
                                     const char *name, spry_error *error);
 
@@ -74,8 +74,8 @@ spry_status spry_tokenizer_complete(spry_tokenizer **out, spry_tokenizer *tokeni
 spry_status spry_tokenizer_load_json(spry_tokenizer *tokenizer, spry_view text, spry_error *error);
 spry_status spry_tokenizer_load_spm(spry_tokenizer *tokenizer, spry_view model, json_t *added, spry_error *error);
 
-/* Adds the merge that a file lists at place `rank`; tokenizer->merges has room. Left out are merges of what is no token,
- * which can never apply, and merges that would make a control token. */
+/* Adds the merge that a file lists at place `rank`; tokenizer->merges has room. Left out are merges of what is no
+ * token, which can never apply, and merges that would make a control token. */
 spry_status spry_tokenizer_add_merge(spry_tokenizer *tokenizer, spry_buffer *scratch, spry_view left, spry_view right,
                                      size_t rank, spry_error *error);
 

@@ -235,7 +235,8 @@ static spry_status make_room(spry_tokenizer *tokenizer, const model_spec *spec, 
     size_t size = spec->n_pieces, bytes = spec->piece_bytes;
     const char *key;
     json_t *entry;
-    json_object_foreach(added, key, entry) {
+    json_object_foreach(added, key, entry)
+    {
         size_t id = added_id(key);
         spry_view text = spry_json_view(json_object_get(entry, "content"));
         if (id == SPRY_VOCAB_MAX || !text.size)
@@ -253,7 +254,8 @@ static spry_status read_added(spry_tokenizer *tokenizer, json_t *added, spry_err
     spry_status status = spry_tokenizer_list_added(tokenizer, json_object_size(added), error);
     const char *key;
     json_t *entry;
-    json_object_foreach(added, key, entry) {
+    json_object_foreach(added, key, entry)
+    {
         spry_added_token token = spry_json_added_token(entry);
         token.id = (int32_t)added_id(key);
         if (!status && !spry_view_equal(tokenizer->vocab.names[token.id], token.text) &&

@@ -37,7 +37,8 @@ static void configure(spry_tokenizer *tokenizer, const json_t *config)
 static bool looks_like_json(spry_view text)
 {
     size_t i = 0;
-    while (i < text.size && (text.data[i] == ' ' || text.data[i] == '\t' || text.data[i] == '\n' || text.data[i] == '\r'))
+    while (i < text.size &&
+           (text.data[i] == ' ' || text.data[i] == '\t' || text.data[i] == '\n' || text.data[i] == '\r'))
         i++;
     return i < text.size && text.data[i] == '{';
 }
@@ -45,10 +46,10 @@ static bool looks_like_json(spry_view text)
 /* `config` may be NULL. Errors carry no path yet. */
 static spry_status load(spry_tokenizer *tokenizer, spry_view text, json_t *config, spry_error *error)
 {
-    spry_status status = looks_like_json(text)
-                             ? spry_tokenizer_load_json(tokenizer, text, error)
-                             : spry_tokenizer_load_spm(tokenizer, text,
-                                                       json_object_get(config, "added_tokens_decoder"), error);
+    spry_status status =
+        looks_like_json(text)
+            ? spry_tokenizer_load_json(tokenizer, text, error)
+            : spry_tokenizer_load_spm(tokenizer, text, json_object_get(config, "added_tokens_decoder"), error);
     if (!status)
         configure(tokenizer, config);
     return status;

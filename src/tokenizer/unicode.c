@@ -144,9 +144,8 @@ static size_t decompose(utf8proc_int32_t *out, size_t capacity, spry_view span, 
         length = spry_utf8_decode(&character, span.data + i, span.size - i);
         int boundary = 0;
         size_t room = capacity - count;
-        utf8proc_ssize_t n =
-            utf8proc_decompose_char((utf8proc_int32_t)character, out + count, (utf8proc_ssize_t)room,
-                                    (utf8proc_option_t)(UTF8PROC_DECOMPOSE | compat), &boundary);
+        utf8proc_ssize_t n = utf8proc_decompose_char((utf8proc_int32_t)character, out + count, (utf8proc_ssize_t)room,
+                                                     (utf8proc_option_t)(UTF8PROC_DECOMPOSE | compat), &boundary);
         count += n > 0 && (size_t)n <= room ? (size_t)n : 0;
     }
     return count;

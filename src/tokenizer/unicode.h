@@ -7,10 +7,10 @@
 #include "base/utf8.h"
 
 enum {
-    SPRY_CHAR_LETTER = 1,   /* \p{L} */
-    SPRY_CHAR_NUMBER = 2,   /* \p{N} */
-    SPRY_CHAR_SPACE = 4,    /* \s: the property White_Space */
-    SPRY_CHAR_WORD = 8,     /* \w */
+    SPRY_CHAR_LETTER = 1,     /* \p{L} */
+    SPRY_CHAR_NUMBER = 2,     /* \p{N} */
+    SPRY_CHAR_SPACE = 4,      /* \s: the property White_Space */
+    SPRY_CHAR_WORD = 8,       /* \w */
     SPRY_CHAR_UNSETTLED = 16, /* NFC may change it or join it to what stands before */
 };
 

@@ -63,6 +63,14 @@ class Chat:
                     raise AssertionError("the program ended; no %r in %r" % (words, self.shown[self.seen :]))
                 self.raw += piece
 
+    def wait_for_more(self, count):
+        """Reads until `count` more characters are shown."""
+        goal = self.seen + count
+        while len(self.shown) < goal:
+            if not select.select([self.master], [], [], TIMEOUT)[0]:
+                raise AssertionError("nothing more comes behind %r" % self.shown[self.seen :])
+            self.raw += os.read(self.master, 65536)
+
     def type(self, keys):
         os.write(self.master, keys if isinstance(keys, bytes) else keys.encode())
 
@@ -193,25 +201,33 @@ class ChatTest(cli_support.CliTest):
             chat.leave()
 
     def test_interrupted_answer_stays(self):
-        chat = Chat("--ignore-end", "--seed", "1", "--context", "800", XDG_DATA_HOME=self.folder)
+        chat = Chat("--ignore-end", "--seed", "1", "--cpu", "ref", "--threads", "1", XDG_DATA_HOME=self.folder)
         chat.wait_for("> ")
-        chat.type("Tell me a long tale.\r")
-        chat.wait_for("tale.\n")
-        start = len(chat.shown)
-        while len(chat.shown) < start + 20:
-            chat.wait_for("")
-            chat.raw += os.read(chat.master, 65536)
-        chat.type(b"\x03")
-        chat.wait_for("\n> ")
-        first = self.saved(chat)["messages"]
-        self.assertEqual([m["role"] for m in first], ["user", "assistant"])
-        self.assertGreater(len(first[1]["content"]), 5)
-        chat.type("Go on.\r")
-        time.sleep(1)
-        chat.type(b"\x03")
-        chat.wait_for("\n> ")
+        for i, message in enumerate(("Tell me a long tale.", "Go on.")):
+            chat.type(message + "\r")
+            chat.wait_for(message + "\n")
+            chat.wait_for_more(10)
+            chat.type(b"\x03")
+            chat.wait_for("\n> ")
+            messages = self.saved(chat)["messages"]
+            self.assertEqual([m["role"] for m in messages], ["user", "assistant"] * (i + 1))
+            self.assertGreater(len(messages[-1]["content"]), 5)
         chat.say("/stats")
         self.assertIn("interrupted", chat.shown)
+        self.assertEqual(chat.leave(), OK)
+
+    def test_keys_typed_during_an_answer_count_after_it(self):
+        chat = Chat("-n", "30", "--seed", "1", "--cpu", "ref", XDG_DATA_HOME=self.folder)
+        chat.wait_for("> ")
+        chat.type("Tell me a tale.\r")
+        chat.wait_for("tale.\n")
+        chat.wait_for_more(5)
+        chat.type("/stats\r")
+        chat.wait_for("first    token after")
+        chat.wait_for("\n> ")
+        chat.type("Go on.\r")
+        chat.wait_for("on.\n")
+        chat.wait_for_more(5)
         self.assertEqual(chat.leave(), OK)
 
     def test_interrupt_at_the_prompt_clears_the_line(self):

@@ -7,9 +7,9 @@
 #include "support/scratch.h"
 
 /* Every fixture; "llama" first. */
-static const char *const model_names[] = {"llama",       "llama-256",   "llama3-rope", "mistral-swa", "mixtral",
-                                          "qwen2",       "qwen2-moe",   "qwen3",       "qwen3-moe",   "gemma",
-                                          "gemma2",      "gemma3",      "phi3"};
+static const char *const model_names[] = {"llama",  "llama-256", "llama3-rope", "mistral-swa", "mixtral",
+                                          "qwen2",  "qwen2-moe", "qwen3",       "qwen3-moe",   "gemma",
+                                          "gemma2", "gemma3",    "phi3"};
 
 enum { N_MODELS = sizeof model_names / sizeof *model_names };
 

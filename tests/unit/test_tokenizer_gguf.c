@@ -123,7 +123,8 @@ static void nothing_is_lost(void **state)
         "\"decoder\":{\"type\":\"ByteLevel\"}}"));
     check_roundtrip(tokenizer_from_json(
         "{\"model\":{\"type\":\"BPE\",\"unk_token\":\"<unk>\",\"fuse_unk\":true,\"byte_fallback\":true,\"vocab\":{"
-        "\"<unk>\":0,\"<s>\":1,\"<0x0A>\":2,\"\xE2\x96\x81\":3,\"a\":4,\"b\":5,\"\xE2\x96\x81" "a\":6,\"ab\":7},"
+        "\"<unk>\":0,\"<s>\":1,\"<0x0A>\":2,\"\xE2\x96\x81\":3,\"a\":4,\"b\":5,\"\xE2\x96\x81"
+        "a\":6,\"ab\":7},"
         "\"merges\":[\"\xE2\x96\x81 a\",\"a b\"]},\"added_tokens\":[{\"id\":1,\"content\":\"<s>\",\"special\":true}],"
         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"first\","
         "\"split\":false},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","

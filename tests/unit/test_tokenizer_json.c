@@ -39,11 +39,12 @@ static void refuse(spry_status status, const char *says, const char *vocab, cons
     free(json);
 }
 
-#define BYTE_LEVEL(options)                                                                                            \
-    ",`pre_tokenizer`:{`type`:`ByteLevel`" options "},`decoder`:{`type`:`ByteLevel`}"
-#define PLAIN_BYTES BYTE_LEVEL(",`add_prefix_space`:false,`use_regex`:true")
-#define LETTERS     "`a`:0,`b`:1,`c`:2,`ab`:3,`abc`:4,`\xC4\xA0`:5,`\xC4\xA0" "a`:6" /* Ġ spells a space */
-#define MERGES      "`a b`,[`ab`,`c`],`\xC4\xA0 a`"
+#define BYTE_LEVEL(options) ",`pre_tokenizer`:{`type`:`ByteLevel`" options "},`decoder`:{`type`:`ByteLevel`}"
+#define PLAIN_BYTES         BYTE_LEVEL(",`add_prefix_space`:false,`use_regex`:true")
+#define LETTERS                                                                                                        \
+    "`a`:0,`b`:1,`c`:2,`ab`:3,`abc`:4,`\xC4\xA0`:5,`\xC4\xA0"                                                          \
+    "a`:6" /* Ġ spells a space */
+#define MERGES "`a b`,[`ab`,`c`],`\xC4\xA0 a`"
 
 static void check_text(const spry_tokenizer *tokenizer, const int32_t *ids, bool special, const char *expected)
 {
@@ -125,7 +126,7 @@ static void added_tokens_match_everywhere(void **state)
     assert_int_equal(spry_tokenizer_kind(tokenizer, 8), SPRY_TOKEN_CONTROL);
     check_list(tokenizer, "a<x>b", 0, IDS(0, 7, 1));
     check_list(tokenizer, "a<x>>b", SPRY_ENCODE_SPECIAL, IDS(0, 8, 1)); /* the longest */
-    check_list(tokenizer, "a<x>>b", 0, IDS(0, 7, 1));                    /* the longest allowed; > has no token */
+    check_list(tokenizer, "a<x>>b", 0, IDS(0, 7, 1));                   /* the longest allowed; > has no token */
     check_list(tokenizer, "bcab", 0, IDS(1, 9, 1));
     check_text(tokenizer, IDS(7, 8, 0), false, "<x>a");
     check_text(tokenizer, IDS(7, 8, 0), true, "<x><x>>a");
@@ -164,17 +165,30 @@ static void added_tokens_and_normalisation(void **state)
         make(LETTERS, MERGES, "",
              ",`normalizer`:{`type`:`NFC`},`added_tokens`:[{`id`:7,`content`:`\xC3\xA9`,`normalized`:true},"
              "{`id`:8,`content`:`\xC3\xB3`,`normalized`:false}]" PLAIN_BYTES);
-    check_list(tokenizer, "ae\xCC\x81" "b", 0, IDS(0, 7, 1));
-    check_list(tokenizer, "a\xC3\xA9" "b", 0, IDS(0, 7, 1));
-    check_list(tokenizer, "a\xC3\xB3" "b", 0, IDS(0, 8, 1));
-    check_list(tokenizer, "ao\xCC\x81" "b", 0, IDS(3)); /* its bytes have no tokens */
+    check_list(tokenizer,
+               "ae\xCC\x81"
+               "b",
+               0, IDS(0, 7, 1));
+    check_list(tokenizer,
+               "a\xC3\xA9"
+               "b",
+               0, IDS(0, 7, 1));
+    check_list(tokenizer,
+               "a\xC3\xB3"
+               "b",
+               0, IDS(0, 8, 1));
+    check_list(tokenizer,
+               "ao\xCC\x81"
+               "b",
+               0, IDS(3)); /* its bytes have no tokens */
     spry_tokenizer_destroy(tokenizer);
 }
 
 /* ---- SentencePiece in JSON ---- */
 
 #define PIECES                                                                                                         \
-    "`<unk>`:0,`<s>`:1,`</s>`:2,`<0xC3>`:3,`<0xA9>`:4,`" MARK "`:5,`a`:6,`b`:7,`" MARK "a`:8,`" MARK MARK "`:9,`ab`:10"
+    "`<unk>`:0,`<s>`:1,`</s>`:2,`<0xC3>`:3,`<0xA9>`:4,`" MARK "`:5,`a`:6,`b`:7,`" MARK "a`:8,`" MARK MARK "`:9,`ab`:"  \
+                                                                                                          "10"
 #define PIECE_MERGES "`" MARK " a`,`a b`,`" MARK " " MARK "`"
 #define SPM_MODEL    ",`unk_token`:`<unk>`,`byte_fallback`:true,`fuse_unk`:true"
 #define SPM_ADDED                                                                                                      \
@@ -197,8 +211,11 @@ static void llama_normalizer(void **state)
     check_list(tokenizer, " ab", 0, IDS(5, 8, 7));
     check_list(tokenizer, "b<s>b", SPRY_ENCODE_SPECIAL, IDS(5, 7, 1, 5, 7)); /* every part gets its prefix */
     check_list(tokenizer, "\xC3\xA9", 0, IDS(5, 3, 4));
-    check_list(tokenizer, "b\xE4\xBD\xA0\xE5\xA5\xBD" "b", 0, IDS(5, 7, 0, 7)); /* unknown characters are one token */
-    check_list(tokenizer, "\xC3", 0, IDS(5, 3));                                 /* a byte that is no UTF-8 */
+    check_list(tokenizer,
+               "b\xE4\xBD\xA0\xE5\xA5\xBD"
+               "b",
+               0, IDS(5, 7, 0, 7));              /* unknown characters are one token */
+    check_list(tokenizer, "\xC3", 0, IDS(5, 3)); /* a byte that is no UTF-8 */
     check_list(tokenizer, "", 0, IDS(-1));
     check_text(tokenizer, IDS(8, 7, 8), false, "ab a");
     check_text(tokenizer, IDS(9, 8), false, "  a");
@@ -228,7 +245,7 @@ static void metaspace(void **state)
     static const struct {
         const char *options;
         int32_t b_s_b[6]; /* ids of "b<s>b" */
-        const char *text;    /* of ids 9 8 8 */
+        const char *text; /* of ids 9 8 8 */
     } schemes[] = {
         {",`prepend_scheme`:`always`", {5, 7, 1, 5, 7, -1}, "a a"},
         {",`prepend_scheme`:`first`", {5, 7, 1, 7, -1}, "a a"},
@@ -244,7 +261,7 @@ static void metaspace(void **state)
                  schemes[i].options, schemes[i].options);
         spry_tokenizer *tokenizer = make(PIECES, PIECE_MERGES, SPM_MODEL, rest);
         check_list(tokenizer, "b<s>b", SPRY_ENCODE_SPECIAL, schemes[i].b_s_b);
-        check_list(tokenizer, " a", 0, IDS(8));            /* a space is prefix enough */
+        check_list(tokenizer, " a", 0, IDS(8));             /* a space is prefix enough */
         check_list(tokenizer, "  a  ", 0, IDS(5, 8, 5, 5)); /* words part before each space, so two never merge */
         check_text(tokenizer, IDS(9, 8, 8), false, i == 2 || i == 4 ? "   a a" : " a a");
         spry_tokenizer_destroy(tokenizer);
@@ -256,12 +273,13 @@ static void metaspace(void **state)
 static void templates_frame_the_text(void **state)
 {
     (void)state;
-    spry_tokenizer *tokenizer = make(
-        PIECES, PIECE_MERGES, SPM_MODEL,
-        SPM_ADDED ",`post_processor`:{`type`:`Sequence`,`processors`:[{`type`:`ByteLevel`},{`type`:`TemplateProcessing`,"
-                  "`single`:[{`SpecialToken`:{`id`:`<s>`,`type_id`:0}},{`Sequence`:{`id`:`A`,`type_id`:0}},"
-                  "{`SpecialToken`:{`id`:`</s>`,`type_id`:0}}],`special_tokens`:{`<s>`:{`id`:`<s>`,`ids`:[1]},"
-                  "`</s>`:{`id`:`</s>`,`ids`:[2]}}}]}");
+    spry_tokenizer *tokenizer =
+        make(PIECES, PIECE_MERGES, SPM_MODEL,
+             SPM_ADDED
+             ",`post_processor`:{`type`:`Sequence`,`processors`:[{`type`:`ByteLevel`},{`type`:`TemplateProcessing`,"
+             "`single`:[{`SpecialToken`:{`id`:`<s>`,`type_id`:0}},{`Sequence`:{`id`:`A`,`type_id`:0}},"
+             "{`SpecialToken`:{`id`:`</s>`,`type_id`:0}}],`special_tokens`:{`<s>`:{`id`:`<s>`,`ids`:[1]},"
+             "`</s>`:{`id`:`</s>`,`ids`:[2]}}}]}");
     check_list(tokenizer, "b", SPRY_ENCODE_BOS_EOS, IDS(1, 7, 2));
     check_list(tokenizer, "", SPRY_ENCODE_BOS_EOS, IDS(1, 2));
     check_list(tokenizer, "b", 0, IDS(7));
@@ -287,8 +305,8 @@ static void ids_may_have_holes(void **state)
 static void insane_ids_are_refused(void **state)
 {
     (void)state;
-    static const char *const ids[] = {"2147483648", "2147483647", "-1", "1e300", "1.5", "`x`", "null",
-                                      "9223372036854775807", "4194304"};
+    static const char *const ids[] = {"2147483648", "2147483647",          "-1",     "1e300", "1.5", "`x`",
+                                      "null",       "9223372036854775807", "4194304"};
     for (size_t i = 0; i < sizeof ids / sizeof ids[0]; i++) {
         char vocab[64], added[128];
         snprintf(vocab, sizeof vocab, "`a`:0,`b`:%s", ids[i]);

@@ -267,7 +267,8 @@ static void check_scan(const char *regex, const spry_scan *scan, const spry_patt
 static const char *const scanned[] = {
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+",
     "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)",
-    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+    "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
     "|\\s+(?!\\S)|\\s+",
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
     "|\\s+(?!\\S)|\\s+",
@@ -353,8 +354,8 @@ static void check_split(const spry_splitter *splitter, const char *text, const c
     const spry_text_range *pieces;
     size_t count;
     char joined[256] = "";
-    assert_int_equal(
-        spry_splitter_run(splitter, &scratch, &unicode, spry_view_of(text), &pieces, &count, NULL), SPRY_OK);
+    assert_int_equal(spry_splitter_run(splitter, &scratch, &unicode, spry_view_of(text), &pieces, &count, NULL),
+                     SPRY_OK);
     for (size_t i = 0; i < count; i++)
         snprintf(joined + strlen(joined), sizeof joined - strlen(joined), "%s%.*s", i ? "|" : "",
                  (int)(pieces[i].end - pieces[i].begin), text + pieces[i].begin);
@@ -408,7 +409,11 @@ static void oniguruma_is_translated(void **state)
     check_one_split("[[:digit:]x]", SPRY_SPLIT_ISOLATED, false, "a1x]", "a|1|x|]");
     check_one_split("[]a]", SPRY_SPLIT_ISOLATED, false, "]ab", "]|a|b");
     check_one_split("[\\]a]", SPRY_SPLIT_ISOLATED, false, "]ab", "]|a|b");
-    check_one_split("\\s", SPRY_SPLIT_ISOLATED, false, "a\xE1\xA0\x8E" "b", "a\xE1\xA0\x8E" "b"); /* not U+180E */
+    check_one_split("\\s", SPRY_SPLIT_ISOLATED, false,
+                    "a\xE1\xA0\x8E"
+                    "b",
+                    "a\xE1\xA0\x8E"
+                    "b"); /* not U+180E */
 }
 
 static void bad_patterns_are_refused(void **state)
@@ -417,8 +422,12 @@ static void bad_patterns_are_refused(void **state)
     static const struct {
         const char *regex, *says;
     } bad[] = {
-        {"(", "cannot be compiled"},      {"[a-z&&[aeiou]]", "intersection"}, {"[a[^b]]", "negated set"},
-        {"\\C", "cannot be compiled"},    {"", "0 bytes"},                    {"[", "cannot be compiled"},
+        {"(", "cannot be compiled"},
+        {"[a-z&&[aeiou]]", "intersection"},
+        {"[a[^b]]", "negated set"},
+        {"\\C", "cannot be compiled"},
+        {"", "0 bytes"},
+        {"[", "cannot be compiled"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         spry_pattern *pattern = NULL;
@@ -455,9 +464,10 @@ static void a_hostile_pattern_does_not_hang(void **state)
 static void named_patterns_compile(void **state)
 {
     (void)state;
-    static const char *const names[] = {"gpt-2",  "llama-bpe",   "qwen2",          "deepseek-r1-qwen", "qwen35", "smollm",
-                                        "tekken", "gpt-4o",      "deepseek-v3",    "deepseek-coder",   "falcon", "bloom",
-                                        "viking", "default",     "llama3",         "phi-2",            "smaug-bpe"};
+    static const char *const names[] = {"gpt-2",  "llama-bpe", "qwen2",  "deepseek-r1-qwen", "qwen35",
+                                        "smollm", "tekken",    "gpt-4o", "deepseek-v3",      "deepseek-coder",
+                                        "falcon", "bloom",     "viking", "default",          "llama3",
+                                        "phi-2",  "smaug-bpe"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         const spry_named_pattern *named = spry_named_pattern_find(spry_view_of(names[i]));
         if (!named)

@@ -11,6 +11,32 @@
 #define TOKENIZERS PUBLIC_DATA "/tokenizers/"
 #define VECTORS    PUBLIC_DATA "/tokenizers/testvectors/"
 
+/* Opening takes longer than most tests, so each is opened once. */
+static struct {
+    char path[256];
+    spry_tokenizer *tokenizer;
+} opened[16];
+
+static spry_tokenizer *open_once(const char *path)
+{
+    size_t i = 0;
+    while (opened[i].tokenizer && strcmp(opened[i].path, path) != 0)
+        assert_true(++i < sizeof opened / sizeof opened[0]);
+    if (!opened[i].tokenizer) {
+        snprintf(opened[i].path, sizeof opened[i].path, "%s", path);
+        opened[i].tokenizer = open_tokenizer(path);
+    }
+    return opened[i].tokenizer;
+}
+
+static int close_all(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof opened / sizeof opened[0]; i++)
+        spry_tokenizer_destroy(opened[i].tokenizer);
+    return 0;
+}
+
 static const char no_break_space[] = "\xC2\xA0";
 
 static bool contains(spry_view text, const char *needle)
@@ -29,7 +55,7 @@ static size_t check_llama_cpp(const char *tokenizer_path, const char *vector, bo
     char *in = read_file(path, &in_size);
     snprintf(path, sizeof path, VECTORS "llama.cpp/%s.out", vector);
     char *out = read_file(path, &out_size);
-    spry_tokenizer *tokenizer = open_tokenizer(tokenizer_path);
+    spry_tokenizer *tokenizer = open_once(tokenizer_path);
     char *line = out;
     for (char *text = in, *end; (end = strstr(text, separator)); text = end + sizeof separator - 1) {
         json_t *expected = json_array();
@@ -48,7 +74,6 @@ static size_t check_llama_cpp(const char *tokenizer_path, const char *vector, bo
         }
         json_decref(expected);
     }
-    spry_tokenizer_destroy(tokenizer);
     free(in);
     free(out);
     assert_true(count > 30);
@@ -73,8 +98,8 @@ static void llama_cpp_vectors(void **state)
 /* transformers' clean_up_tokenization. */
 static void clean_up(spry_buffer *text)
 {
-    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},     {" ,", ","},
-                                           {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},   {" 's", "'s"},
+    static const char *const pairs[][2] = {{" .", "."},     {" ?", "?"},     {" !", "!"},   {" ,", ","},
+                                           {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"}, {" 's", "'s"},
                                            {" 've", "'ve"}, {" 're", "'re"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         size_t from = strlen(pairs[i][0]), to = strlen(pairs[i][1]);
@@ -116,14 +141,13 @@ static void check_transformers_js(const char *tokenizer_path, const char *file, 
     char path[512];
     snprintf(path, sizeof path, VECTORS "transformers.js/%s.json", file);
     json_t *root = read_json(path), *cases = json_object_get(root, model);
-    spry_tokenizer *tokenizer = open_tokenizer(tokenizer_path);
+    spry_tokenizer *tokenizer = open_once(tokenizer_path);
     assert_true(json_array_size(cases) > 10);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *one = json_array_get(cases, i);
         check_case(tokenizer, json_text(json_object_get(one, "text")), json_object_get(one, "ids"),
                    json_object_get(one, "decoded"), true, rules, model);
     }
-    spry_tokenizer_destroy(tokenizer);
     json_decref(root);
 }
 
@@ -132,14 +156,13 @@ static void check_phi3_against_llama(void)
 {
     json_t *root = read_json(VECTORS "transformers.js/llama.json");
     json_t *cases = json_object_get(root, "Xenova/llama-tokenizer");
-    spry_tokenizer *tokenizer = open_tokenizer(TOKENIZERS "phi3-mini/tokenizer.json");
+    spry_tokenizer *tokenizer = open_once(TOKENIZERS "phi3-mini/tokenizer.json");
     for (size_t i = 0; i < json_array_size(cases); i++) {
         json_t *ids = json_object_get(json_array_get(cases, i), "ids");
         json_array_remove(ids, 0);
         check_ids(tokenizer, json_text(json_object_get(json_array_get(cases, i), "text")), ids, SPRY_ENCODE_BOS_EOS,
                   "phi3-mini");
     }
-    spry_tokenizer_destroy(tokenizer);
     json_decref(root);
 }
 
@@ -165,7 +188,7 @@ static void transformers_js_vectors(void **state)
 static void check_swift(const char *tokenizer_path, const char *model, vector_rules rules)
 {
     json_t *root = read_json(VECTORS "swift-transformers/tokenizer_tests.json"), *cases = json_object_get(root, model);
-    spry_tokenizer *tokenizer = open_tokenizer(tokenizer_path);
+    spry_tokenizer *tokenizer = open_once(tokenizer_path);
     assert_true(json_array_size(cases) > 10);
     for (size_t i = 0; i < json_array_size(cases); i++) {
         const json_t *one = json_array_get(cases, i);
@@ -174,7 +197,6 @@ static void check_swift(const char *tokenizer_path, const char *model, vector_ru
         check_case(tokenizer, text, ids, json_object_get(one, "decoded_with_special"), true, rules, model);
         check_case(tokenizer, text, ids, json_object_get(one, "decoded_without_special"), false, rules, model);
     }
-    spry_tokenizer_destroy(tokenizer);
     json_decref(root);
 }
 
@@ -184,10 +206,9 @@ static void check_swift_text(const char *tokenizer_path, const char *file, const
     char path[512];
     snprintf(path, sizeof path, VECTORS "swift-transformers/%s.json", file);
     json_t *root = read_json(path);
-    spry_tokenizer *tokenizer = open_tokenizer(tokenizer_path);
+    spry_tokenizer *tokenizer = open_once(tokenizer_path);
     check_case(tokenizer, json_text(json_object_get(root, "text")), json_object_get(root, ids_key),
                json_object_get(root, "decoded_text"), true, rules, file);
-    spry_tokenizer_destroy(tokenizer);
     json_decref(root);
 }
 
@@ -272,7 +293,7 @@ static void odd_texts_come_back(void **state)
     json_t *strings = read_json(PUBLIC_DATA "/badinput/blns/blns.json");
     for (size_t t = 0; t < sizeof every_tokenizer / sizeof every_tokenizer[0]; t++) {
         const char *path = every_tokenizer[t];
-        spry_tokenizer *tokenizer = open_tokenizer(path);
+        spry_tokenizer *tokenizer = open_once(path);
         bool changes = strstr(path, "qwen") || strstr(path, "phi3");
         for (size_t f = 0; f < sizeof odd_files / sizeof odd_files[0]; f++) {
             size_t size;
@@ -282,7 +303,6 @@ static void odd_texts_come_back(void **state)
         }
         for (size_t i = 0; i < json_array_size(strings); i++)
             check_roundtrip(tokenizer, json_text(json_array_get(strings, i)), changes, path);
-        spry_tokenizer_destroy(tokenizer);
     }
     json_decref(strings);
 }
@@ -294,7 +314,7 @@ static void control_tokens_stay_apart(void **state)
     if (skipped_without_public("control_tokens_stay_apart"))
         return;
     for (size_t t = 0; t < sizeof every_tokenizer / sizeof every_tokenizer[0]; t++) {
-        spry_tokenizer *tokenizer = open_tokenizer(every_tokenizer[t]);
+        spry_tokenizer *tokenizer = open_once(every_tokenizer[t]);
         size_t seen = 0;
         for (size_t id = 0; id < spry_tokenizer_size(tokenizer); id++) {
             if (spry_tokenizer_kind(tokenizer, (int32_t)id) != SPRY_TOKEN_CONTROL)
@@ -310,7 +330,6 @@ static void control_tokens_stay_apart(void **state)
             seen++;
         }
         assert_true(seen > 0);
-        spry_tokenizer_destroy(tokenizer);
     }
 }
 
@@ -319,11 +338,10 @@ static void a_folder_has_its_configuration(void **state)
     (void)state;
     if (skipped_without_public("a_folder_has_its_configuration"))
         return;
-    spry_tokenizer *tokenizer = open_tokenizer(TOKENIZERS "llama2");
+    spry_tokenizer *tokenizer = open_once(TOKENIZERS "llama2");
     assert_int_equal(spry_tokenizer_bos(tokenizer), 1);
     assert_int_equal(spry_tokenizer_eos(tokenizer), 2);
     check_list(tokenizer, "Hello World", SPRY_ENCODE_BOS_EOS, IDS(1, 15043, 2787));
-    spry_tokenizer_destroy(tokenizer);
 }
 
 int main(void)
@@ -336,5 +354,5 @@ int main(void)
         cmocka_unit_test(control_tokens_stay_apart),
         cmocka_unit_test(a_folder_has_its_configuration),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, close_all);
 }

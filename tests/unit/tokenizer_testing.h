@@ -146,7 +146,8 @@ static inline void check_ids(const spry_tokenizer *tokenizer, spry_view text, co
 }
 
 /* Checks against a list of ids that ends with -1. */
-static inline void check_list(const spry_tokenizer *tokenizer, const char *text, unsigned flags, const int32_t *expected)
+static inline void check_list(const spry_tokenizer *tokenizer, const char *text, unsigned flags,
+                              const int32_t *expected)
 {
     spry_tokens tokens = encode(tokenizer, spry_view_of(text), flags);
     size_t count = 0;
@@ -181,12 +182,13 @@ static inline void check_decoded(const spry_tokenizer *tokenizer, const spry_tok
 static inline size_t random_text(char *out, size_t capacity, uint64_t *state, bool valid_only)
 {
     static const uint32_t odd[] = {
-        ' ',    ' ',    ' ',    '\n',   '\r',   '\t',   0x0B,   0x0C,   '\'',   '\'',   's',    't',    'r',    'e',
-        'v',    'm',    'l',    'd',    'S',    'T',    'R',    'E',    'V',    'M',    'L',    'D',    '0',    '1',
-        '9',    '.',    ',',    '!',    '_',    '-',    '/',    '<',    '|',    '>',    0x85,   0xA0,   0xB2,   0xBD,
-        0xE9,   0xDF,   0x17F,  0x130,  0x1C5,  0x300,  0x301,  0x316,  0x345,  0x378,  0x660,  0x966,  0x9BE,  0xE01,
-        0x1100, 0x1161, 0x11A8, 0x1680, 0x180E, 0x2000, 0x2028, 0x2029, 0x202F, 0x200B, 0x200D, 0x2160, 0x2581, 0x3000,
-        0x4E00, 0xAC00, 0xD7A3, 0xFEFF, 0xFF11, 0xFFFD, 0x1D400, 0x1D7CE, 0x1F600, 0x10FFFF, 0x20000, 0x2F800, 0xE0001,
+        ' ',    ' ',    ' ',    '\n',   '\r',    '\t',    0x0B,    0x0C,     '\'',    '\'',    's',     't',
+        'r',    'e',    'v',    'm',    'l',     'd',     'S',     'T',      'R',     'E',     'V',     'M',
+        'L',    'D',    '0',    '1',    '9',     '.',     ',',     '!',      '_',     '-',     '/',     '<',
+        '|',    '>',    0x85,   0xA0,   0xB2,    0xBD,    0xE9,    0xDF,     0x17F,   0x130,   0x1C5,   0x300,
+        0x301,  0x316,  0x345,  0x378,  0x660,   0x966,   0x9BE,   0xE01,    0x1100,  0x1161,  0x11A8,  0x1680,
+        0x180E, 0x2000, 0x2028, 0x2029, 0x202F,  0x200B,  0x200D,  0x2160,   0x2581,  0x3000,  0x4E00,  0xAC00,
+        0xD7A3, 0xFEFF, 0xFF11, 0xFFFD, 0x1D400, 0x1D7CE, 0x1F600, 0x10FFFF, 0x20000, 0x2F800, 0xE0001,
     };
     size_t size = 0;
     while (size + 4 <= capacity) {

@@ -1,0 +1,670 @@
+/* config.json in its older published forms, with fields left out, and with wrong values. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "golden/model_runner.h"
+#include "model/arch.h"
+#include "support/hostile.h"
+#include "support/model_folder.h"
+
+static scratch place;
+
+/* ---- comparing -------------------------------------------------------------------------------------------------- */
+
+#define SAME(member)                                                                                                   \
+    if (a->member != b->member)                                                                                        \
+    fail_msg("%s: %s is %g, was %g", what, #member, (double)b->member, (double)a->member)
+
+static void same_factors(const float *a, const float *b, size_t n)
+{
+    assert_int_equal(!a, !b);
+    if (a)
+        assert_memory_equal(a, b, n * sizeof *a);
+}
+
+static void same_rope(const spry_rope *a, const spry_rope *b, size_t n_pairs, const char *what)
+{
+    SAME(kind);
+    SAME(theta);
+    SAME(factor);
+    SAME(low_freq_factor);
+    SAME(high_freq_factor);
+    SAME(beta_fast);
+    SAME(beta_slow);
+    SAME(truncate);
+    SAME(attention_factor);
+    SAME(original_context);
+    same_factors(a->factors, b->factors, n_pairs);
+    same_factors(a->long_factors, b->long_factors, n_pairs);
+}
+
+static void same_config(const spry_config *a, const spry_config *b, const char *what)
+{
+    assert_ptr_equal(a->arch, b->arch);
+    SAME(n_layers);
+    SAME(n_embd);
+    SAME(n_heads);
+    SAME(n_kv_heads);
+    SAME(head_dim);
+    SAME(n_ff);
+    SAME(n_vocab);
+    SAME(n_context);
+    SAME(rope_dim);
+    SAME(norm_eps);
+    SAME(window);
+    SAME(query_scalar);
+    SAME(attn_softcap);
+    SAME(final_softcap);
+    SAME(n_experts);
+    SAME(n_experts_used);
+    SAME(n_expert_ff);
+    SAME(n_shared_ff);
+    SAME(normalise_experts);
+    SAME(qkv_bias);
+    SAME(tied);
+    SAME(interleaved);
+    for (uint32_t i = 0; i < a->n_layers; i++)
+        SAME(sliding[i]);
+    same_rope(&a->rope, &b->rope, a->rope_dim / 2, what);
+    same_rope(&a->rope_sliding, &b->rope_sliding, a->rope_dim / 2, what);
+}
+
+/* ---- the older forms -------------------------------------------------------------------------------------------- */
+
+static void rename_key(json_t *json, const char *from, const char *to)
+{
+    json_t *value = json_object_get(json, from);
+    if (!value || !strcmp(from, to))
+        return;
+    json_object_set(json, to, value);
+    json_object_del(json, from);
+}
+
+static bool is_model_type(const json_t *json, const char *type)
+{
+    return !strcmp(json_string_value(json_object_get(json, "model_type")), type);
+}
+
+/* rope_parameters becomes rope_theta and rope_scaling. */
+static void older_rope(json_t *json, const char *type_key)
+{
+    json_t *parameters = json_incref(json_object_get(json, "rope_parameters"));
+    json_t *full = json_object_get(parameters, "full_attention"), *sliding;
+    json_object_del(json, "rope_parameters");
+    if (!full)
+        full = parameters;
+    json_object_set(json, "rope_theta", json_object_get(full, "rope_theta"));
+    if ((sliding = json_object_get(parameters, "sliding_attention")))
+        json_object_set(json, "rope_local_base_freq", json_object_get(sliding, "rope_theta"));
+    if (!strcmp(json_string_value(json_object_get(full, "rope_type")), "default")) {
+        json_object_set_new(json, "rope_scaling", json_null());
+    } else {
+        json_t *scaling = json_copy(full);
+        json_object_del(scaling, "rope_theta");
+        rename_key(scaling, "rope_type", type_key);
+        json_object_set_new(json, "rope_scaling", scaling);
+    }
+    json_decref(parameters);
+}
+
+static void drop_derivable(json_t *json)
+{
+    json_int_t heads = json_integer_value(json_object_get(json, "num_attention_heads"));
+    json_int_t head_dim = json_integer_value(json_object_get(json, "head_dim"));
+    bool derived = is_model_type(json, "llama") || is_model_type(json, "mistral") || is_model_type(json, "mixtral");
+    if (derived && (!head_dim || head_dim * heads == json_integer_value(json_object_get(json, "hidden_size"))))
+        json_object_del(json, "head_dim");
+}
+
+typedef enum older_form { WITH_TYPE, WITH_ROPE_TYPE, WITH_NULLS, N_FORMS } older_form;
+
+static void make_older(json_t *json, older_form form)
+{
+    older_rope(json, form == WITH_TYPE ? "type" : "rope_type");
+    rename_key(json, "dtype", "torch_dtype");
+    rename_key(json, "_sliding_window_pattern", "sliding_window_pattern");
+    json_object_del(json, "layer_types");
+    json_object_del(json, "use_bidirectional_attention");
+    drop_derivable(json);
+    if (is_model_type(json, "gemma")) { /* what its first config said, and meant the tanh form by */
+        json_object_set_new(json, "hidden_act", json_string("gelu"));
+        json_object_set_new(json, "hidden_activation", json_null());
+    }
+    if (is_model_type(json, "gemma2"))
+        json_object_set_new(json, "hidden_act", json_string("gelu_pytorch_tanh"));
+    if (is_model_type(json, "gemma3_text"))
+        json_object_del(json, "sliding_window_pattern"); /* six, as in all that were published */
+    if (is_model_type(json, "qwen3_moe"))
+        rename_key(json, "num_local_experts", "num_experts");
+    if (form != WITH_NULLS)
+        return;
+    static const char *const may_be_null[] = {"layer_types",    "rope_parameters", "partial_rotary_factor",
+                                              "attention_bias", "pretraining_tp",  "use_bidirectional_attention",
+                                              "qkv_bias",       "mlp_only_layers"};
+    for (size_t i = 0; i < SPRY_COUNT(may_be_null); i++)
+        json_object_set_new(json, may_be_null[i], json_null());
+    if (!json_object_get(json, "head_dim") && !is_model_type(json, "qwen3"))
+        json_object_set_new(json, "head_dim", json_null());
+}
+
+static void same_logits(model_runner *a, model_runner *b, const char *what)
+{
+    static const int32_t ids[] = {
+        49, 80, 349, 507, 261, 260, 499, 17, 3,  511, 44, 44, 5,  6,  7, 8,
+        9,  10, 11,  12,  13,  14,  15,  16, 18, 19,  20, 21, 22, 23, 24}; /* longer than the windows */
+    float *x = runner_logits(a, ids, SPRY_COUNT(ids), 64), *y = runner_logits(b, ids, SPRY_COUNT(ids), 64);
+    if (memcmp(x, y, SPRY_COUNT(ids) * a->model->config.n_vocab * sizeof *x))
+        fail_msg("%s: other logits", what);
+    free(x);
+    free(y);
+}
+
+static void test_older_forms(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < N_MODELS; i++) {
+        char path[SCRATCH_PATH];
+        model_runner newer, older;
+        runner_open(&newer, model_path(path, model_names[i], ""), "auto", SPRY_F16, 1);
+        for (older_form form = 0; form < N_FORMS; form++) {
+            json_t *json = model_config(model_names[i]);
+            make_older(json, form);
+            model_folder_fill(&place, model_names[i], "config.json");
+            model_folder_json(&place, "config.json", json);
+            runner_open(&older, place.folder, "auto", SPRY_F16, 1);
+            same_config(&newer.model->config, &older.model->config, model_names[i]);
+            same_logits(&newer, &older, model_names[i]);
+            runner_close(&older);
+            json_decref(json);
+        }
+        runner_close(&newer);
+    }
+}
+
+/* ---- reading from text ------------------------------------------------------------------------------------------ */
+
+/* Text with ' for ". */
+static json_t *parse(const char *text)
+{
+    char copy[4096];
+    assert_true(strlen(text) < sizeof copy);
+    size_t i = 0;
+    for (; text[i]; i++)
+        copy[i] = (char)(text[i] == '\'' ? '"' : text[i]);
+    copy[i] = 0;
+    json_error_t why;
+    json_t *json = json_loads(copy, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &why);
+    if (!json)
+        fail_msg("%s in %s", why.text, text);
+    return json;
+}
+
+static spry_status read_json_config(spry_config *config, const json_t *json, spry_arena *arena, spry_error *error)
+{
+    spry_arena_init(arena);
+    *config = (spry_config){0};
+    return spry_config_from_json(config, json, "here/config", arena, error);
+}
+
+/* `changes` is an object: its members replace those of the fixture's config; "-" takes one out. */
+static json_t *changed(const char *model, const char *changes)
+{
+    json_t *json = model_config(model), *edits = parse(changes), *value;
+    const char *key;
+    json_object_foreach(edits, key, value)
+    {
+        if (json_is_string(value) && !strcmp(json_string_value(value), "-"))
+            json_object_del(json, key);
+        else
+            json_object_set(json, key, value);
+    }
+    json_decref(edits);
+    return json;
+}
+
+/* Two ways to say the same. */
+static void test_equal_configs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *one, *other;
+    } pairs[] = {
+        {"llama", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
+        {"llama", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
+        {"phi3", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
+        {"qwen2", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
+        {"llama", "{'head_dim': null}", "{'head_dim': 16}"},
+        {"mistral-swa", "{'sliding_window': null}", "{'sliding_window': 0}"},
+        {"llama", "{'sliding_window': 7}", "{}"}, /* transformers' Llama has no window */
+        {"gemma", "{'sliding_window': 7}", "{}"},
+        {"qwen2", "{'sliding_window': 7, 'layer_types': '-'}", "{}"},
+        {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true}", /* from layer 28 on */
+         "{'sliding_window': 7, 'use_sliding_window': true}"},
+        {"mistral-swa", "{'layer_types': ['full_attention', 'full_attention', 'full_attention']}", "{}"},
+        {"qwen3-moe", "{'layer_types': ['full_attention'], 'sliding_window': 9, 'use_sliding_window': true}",
+         "{'sliding_window': 9, 'use_sliding_window': true}"},
+        {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 0}",
+         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'sliding_attention', "
+         "'sliding_attention']}"},
+        {"qwen3", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 1}",
+         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['full_attention', 'sliding_attention', "
+         "'sliding_attention']}"},
+        {"qwen2-moe", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 2}",
+         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'full_attention', "
+         "'full_attention']}"},
+        {"gemma3", "{'layer_types': '-', '_sliding_window_pattern': '-', 'sliding_window_pattern': 3}",
+         "{'layer_types': ['sliding_attention', 'sliding_attention', 'full_attention', 'sliding_attention', "
+         "'sliding_attention', 'full_attention', 'sliding_attention']}"},
+        {"gemma2", "{'attn_logit_softcapping': '-', 'final_logit_softcapping': '-'}", "{}"},
+        {"gemma2", "{'attn_logit_softcapping': null}", "{'attn_logit_softcapping': 0}"},
+        {"llama", "{'rope_scaling': {'type': 'linear', 'factor': 2}}",
+         "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
+        {"llama", "{'rope_parameters': {'rope_type': null, 'type': 'linear', 'factor': 2}}",
+         "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
+        {"llama", "{'rope_parameters': null}", "{}"},
+        {"llama", "{'rope_parameters': '-', 'rope_scaling': '-'}", "{}"},
+        {"llama", "{'text_config': 3}", "{}"},
+        {"gemma3", "{'rope_parameters': '-'}", "{}"},
+        {"gemma3",
+         "{'rope_parameters': '-', 'rope_theta': 50000, 'rope_local_base_freq': 2000, "
+         "'rope_scaling': {'rope_type': 'linear', 'factor': 8}}",
+         "{'rope_parameters': {'full_attention': {'rope_type': 'linear', 'factor': 8, 'rope_theta': 50000}, "
+         "'sliding_attention': {'rope_type': 'default', 'rope_theta': 2000}}}"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(pairs); i++) {
+        spry_config a, b;
+        spry_arena arenas[2];
+        spry_error error = {0};
+        json_t *one = changed(pairs[i].model, pairs[i].one), *other = changed(pairs[i].model, pairs[i].other);
+        if (read_json_config(&a, one, &arenas[0], &error) || read_json_config(&b, other, &arenas[1], &error))
+            fail_msg("%s: %s", pairs[i].one, error.message);
+        same_config(&b, &a, pairs[i].one);
+        spry_arena_deinit(&arenas[0]);
+        spry_arena_deinit(&arenas[1]);
+        json_decref(one);
+        json_decref(other);
+    }
+}
+
+/* ---- what transformers takes when config.json is silent --------------------------------------------------------- */
+
+typedef struct defaults {
+    const char *type;
+    uint32_t n_kv_heads, head_dim, n_context;
+    double norm_eps, theta;
+    uint32_t window; /* with use_sliding_window */
+    uint32_t n_experts, n_experts_used, n_expert_ff, n_shared_ff;
+    double query_scalar, attn_softcap, final_softcap;
+    bool tied, normalise, qkv_bias;
+    const char *slides; /* the first eight layers: s or f */
+} defaults;
+
+/* Of models with 32 heads, 4,096 wide, 1,000 feed-forward, 40 layers. */
+static const defaults silent[] = {
+    {"llama", 32, 128, 2048, 1e-6, 1e4, .query_scalar = 128, .slides = "ffffffff"},
+    {"mistral", 8, 128, 131072, 1e-6, 1e4, 4096, .query_scalar = 128, .slides = "ssssssss"},
+    {"mixtral", 8, 128, 131072, 1e-5, 1e6, 0, 8, 2, 1000, .query_scalar = 128, .normalise = true, .slides = "ffffffff"},
+    {"qwen2", 32, 128, 32768, 1e-6, 1e4, 4096, .query_scalar = 128, .qkv_bias = true, .slides = "ffffffff"},
+    {"qwen2_moe", 16, 128, 32768, 1e-6, 1e4, 4096, 60, 4, 1408, 5632, .query_scalar = 128, .qkv_bias = true,
+     .slides = "sfsfsfsf"},
+    {"qwen3", 32, 128, 32768, 1e-6, 1e4, 4096, .query_scalar = 128, .slides = "ffffffff"},
+    {"qwen3_moe", 4, 128, 32768, 1e-6, 1e4, 4096, 128, 8, 768, .query_scalar = 128, .slides = "ssssssss"},
+    {"gemma", 16, 256, 8192, 1e-6, 1e4, .query_scalar = 256, .tied = true, .slides = "ffffffff"},
+    {"gemma2", 4, 256, 8192, 1e-6, 1e4, 4096, .query_scalar = 256, .attn_softcap = 50, .final_softcap = 30,
+     .tied = true, .slides = "sfsfsfsf"},
+    {"gemma3_text", 4, 256, 131072, 1e-6, 1e6, 4096, .query_scalar = 256, .tied = true, .slides = "sssssfss"},
+    {"phi3", 32, 128, 4096, 1e-5, 1e4, .query_scalar = 128, .slides = "ffffffff"},
+};
+
+static void test_defaults(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(silent); i++) {
+        const defaults *d = &silent[i];
+        const char *what = d->type;
+        json_t *json = parse("{'num_hidden_layers': 40, 'hidden_size': 4096, 'num_attention_heads': 32, "
+                             "'intermediate_size': 1000, 'use_sliding_window': true}");
+        spry_config config;
+        spry_arena arena;
+        spry_error error = {0};
+        json_object_set_new(json, "model_type", json_string(d->type));
+        if (read_json_config(&config, json, &arena, &error))
+            fail_msg("%s: %s", what, error.message);
+        const spry_config *b = &config;
+        spry_config expected = {.n_kv_heads = d->n_kv_heads,
+                                .head_dim = d->head_dim,
+                                .n_context = d->n_context,
+                                .norm_eps = (float)d->norm_eps,
+                                .window = d->window,
+                                .n_experts = d->n_experts,
+                                .n_experts_used = d->n_experts_used,
+                                .n_expert_ff = d->n_experts ? d->n_expert_ff : 1000,
+                                .n_shared_ff = d->n_shared_ff,
+                                .query_scalar = (float)d->query_scalar,
+                                .attn_softcap = (float)d->attn_softcap,
+                                .final_softcap = (float)d->final_softcap,
+                                .tied = d->tied,
+                                .normalise_experts = d->normalise,
+                                .qkv_bias = d->qkv_bias,
+                                .rope = {.theta = (float)d->theta}};
+        const spry_config *a = &expected;
+        SAME(n_kv_heads);
+        SAME(head_dim);
+        SAME(n_context);
+        SAME(norm_eps);
+        SAME(rope.theta);
+        SAME(window);
+        SAME(n_experts);
+        SAME(n_experts_used);
+        SAME(n_expert_ff);
+        SAME(n_shared_ff);
+        SAME(query_scalar);
+        SAME(attn_softcap);
+        SAME(final_softcap);
+        SAME(tied);
+        SAME(normalise_experts);
+        SAME(qkv_bias);
+        for (uint32_t layer = 0; layer < 8; layer++)
+            assert_int_equal(config.sliding[layer], d->slides[layer] == 's');
+        if (!strncmp(d->type, "qwen2", 6) && !strchr(d->type, '_')) /* from max_window_layers on */
+            assert_true(!config.sliding[27] && config.sliding[28]);
+        json_object_del(json, "use_sliding_window");
+        spry_arena_deinit(&arena);
+        if (!strncmp(d->type, "qwen", 4)) {
+            assert_int_equal(read_json_config(&config, json, &arena, &error), SPRY_OK);
+            assert_int_equal(config.window, 0);
+            spry_arena_deinit(&arena);
+        }
+        json_decref(json);
+    }
+}
+
+/* Gemma 3's published text_config leaves even the heads out. */
+static void test_inner_text_config(void **state)
+{
+    (void)state;
+    json_t *json =
+        parse("{'model_type': 'gemma3', 'eos_token_id': [1, 106], 'vision_config': {'model_type': 'siglip'}, "
+              "'text_config': {'model_type': 'gemma3_text', 'hidden_size': 2560, 'intermediate_size': 10240, "
+              "'num_hidden_layers': 34, 'sliding_window': 1024, "
+              "'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}}}");
+    spry_config config;
+    spry_arena arena;
+    spry_error error = {0};
+    if (read_json_config(&config, json, &arena, &error))
+        fail_msg("%s", error.message);
+    assert_ptr_equal(config.arch, &spry_arch_gemma3);
+    assert_int_equal(config.n_heads, 8);
+    assert_int_equal(config.n_kv_heads, 4);
+    assert_int_equal(config.head_dim, 256);
+    assert_int_equal(config.window, 1024);
+    assert_true(config.sliding[4] && !config.sliding[5] && config.sliding[6]);
+    assert_true(config.rope.kind == SPRY_ROPE_LINEAR && config.rope.factor == 8 && config.rope.theta == 1e6f);
+    assert_true(config.rope_sliding.kind == SPRY_ROPE_DEFAULT && config.rope_sliding.theta == 1e4f);
+    spry_arena_deinit(&arena);
+    json_decref(json);
+}
+
+/* ---- wrong values ----------------------------------------------------------------------------------------------- */
+
+#define EVERY_TYPE "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, gemma3_text, phi3"
+#define LONG_LIST  "[1, 1, 1, 1, 1, 1, 1, 1]"
+
+static const struct {
+    const char *model, *changes;
+    spry_status status;
+    const char *words;
+} wrong[] = {
+    {"llama", "{'model_type': '-'}", SPRY_ERR_FORMAT, "model_type|missing"},
+    {"llama", "{'model_type': 7}", SPRY_ERR_FORMAT, "model_type|not a string"},
+    {"llama", "{'model_type': null}", SPRY_ERR_FORMAT, "model_type|missing"},
+    {"llama", "{'model_type': 'gpt2'}", SPRY_ERR_UNSUPPORTED, "model_type 'gpt2'|known are " EVERY_TYPE},
+    {"llama", "{'model_type': ''}", SPRY_ERR_UNSUPPORTED, "model_type ''"},
+    {"llama", "{'text_config': {}}", SPRY_ERR_FORMAT, "model_type|missing"},
+    {"llama", "{'num_hidden_layers': '-'}", SPRY_ERR_FORMAT, "num_hidden_layers is missing"},
+    {"llama", "{'num_hidden_layers': '3'}", SPRY_ERR_FORMAT, "num_hidden_layers is not a number"},
+    {"llama", "{'num_hidden_layers': true}", SPRY_ERR_FORMAT, "num_hidden_layers is not a number"},
+    {"llama", "{'num_hidden_layers': [3]}", SPRY_ERR_FORMAT, "num_hidden_layers is not a number"},
+    {"llama", "{'num_hidden_layers': 0}", SPRY_ERR_FORMAT, "no layers"},
+    {"llama", "{'num_hidden_layers': null}", SPRY_ERR_FORMAT, "no layers"},
+    {"llama", "{'num_hidden_layers': -1}", SPRY_ERR_FORMAT, "num_hidden_layers is -1|whole number from 0 to 1024"},
+    {"llama", "{'num_hidden_layers': 2.5}", SPRY_ERR_FORMAT, "num_hidden_layers is 2.5|whole number"},
+    {"llama", "{'num_hidden_layers': 1025}", SPRY_ERR_FORMAT, "num_hidden_layers is 1025|0 to 1024"},
+    {"llama", "{'num_hidden_layers': 1000000000}", SPRY_ERR_FORMAT, "num_hidden_layers is 1e+09|0 to 1024"},
+    {"llama", "{'num_hidden_layers': 99999999999999999999999999999999999999}", SPRY_ERR_FORMAT, "num_hidden_layers"},
+    {"llama", "{'hidden_size': '-'}", SPRY_ERR_FORMAT, "hidden_size is missing"},
+    {"llama", "{'hidden_size': 0}", SPRY_ERR_FORMAT, "a size is zero"},
+    {"llama", "{'hidden_size': -64}", SPRY_ERR_FORMAT, "hidden_size is -64"},
+    {"llama", "{'hidden_size': 1e12}", SPRY_ERR_FORMAT, "hidden_size is 1e+12"},
+    {"llama", "{'num_attention_heads': '-'}", SPRY_ERR_FORMAT, "num_attention_heads is missing"},
+    {"llama", "{'num_attention_heads': 0}", SPRY_ERR_FORMAT, "a size is zero"},
+    {"llama", "{'num_attention_heads': 3}", SPRY_ERR_FORMAT, "heads is not a multiple of|key/value heads"},
+    {"llama", "{'num_key_value_heads': 8}", SPRY_ERR_FORMAT, "heads is not a multiple of|key/value heads"},
+    {"llama", "{'num_key_value_heads': 70000}", SPRY_ERR_FORMAT, "num_key_value_heads is 70000"},
+    {"llama", "{'head_dim': 513}", SPRY_ERR_FORMAT, "head_dim is 513|512"},
+    {"llama", "{'head_dim': {}}", SPRY_ERR_FORMAT, "head_dim is not a number"},
+    {"llama", "{'head_dim': '-', 'hidden_size': 4096, 'num_attention_heads': 4}", SPRY_ERR_FORMAT,
+     "head size is over 512"},
+    {"llama", "{'head_dim': 15}", SPRY_ERR_FORMAT, "rotated part of a head is odd"},
+    {"llama", "{'head_dim': '-', 'hidden_size': 2}", SPRY_ERR_FORMAT, "a size is zero"},
+    {"llama", "{'intermediate_size': '-'}", SPRY_ERR_FORMAT, "feed-forward size is missing"},
+    {"llama", "{'intermediate_size': 0}", SPRY_ERR_FORMAT, "feed-forward size is missing"},
+    {"llama", "{'intermediate_size': 1e9}", SPRY_ERR_FORMAT, "intermediate_size is 1e+09"},
+    {"llama", "{'max_position_embeddings': 0}", SPRY_ERR_FORMAT, "context length is zero"},
+    {"llama", "{'max_position_embeddings': 1e30}", SPRY_ERR_FORMAT, "max_position_embeddings is 1e+30"},
+    {"llama", "{'rms_norm_eps': 0}", SPRY_ERR_FORMAT, "norm epsilon"},
+    {"llama", "{'rms_norm_eps': -1}", SPRY_ERR_FORMAT, "rms_norm_eps is -1"},
+    {"llama", "{'rms_norm_eps': 'small'}", SPRY_ERR_FORMAT, "rms_norm_eps is not a number"},
+    {"mistral-swa", "{'sliding_window': -1}", SPRY_ERR_FORMAT, "sliding_window is -1"},
+    {"mistral-swa", "{'sliding_window': 2.5}", SPRY_ERR_FORMAT, "sliding_window is 2.5"},
+    {"mistral-swa", "{'sliding_window': 'wide'}", SPRY_ERR_FORMAT, "sliding_window is not a number"},
+    {"gemma2", "{'attn_logit_softcapping': -50}", SPRY_ERR_FORMAT, "attn_logit_softcapping is -50"},
+    {"gemma2", "{'query_pre_attn_scalar': true}", SPRY_ERR_FORMAT, "query_pre_attn_scalar is not a number"},
+    /* rope */
+    {"llama", "{'rope_parameters': 'default'}", SPRY_ERR_FORMAT, "rope_parameters is not an object"},
+    {"llama", "{'rope_scaling': [8]}", SPRY_ERR_FORMAT, "rope_scaling is not an object"},
+    {"llama", "{'rope_parameters': '-', 'rope_theta': '10000'}", SPRY_ERR_FORMAT, "rope_theta is not a number"},
+    {"llama", "{'rope_parameters': '-', 'rope_theta': 0}", SPRY_ERR_FORMAT, "rope base is not"},
+    {"llama", "{'rope_parameters': {'rope_theta': -10000}}", SPRY_ERR_FORMAT, "rope base is not"},
+    {"llama", "{'rope_parameters': {'rope_theta': false}}", SPRY_ERR_FORMAT, "rope rope_theta is not a number"},
+    {"llama", "{'rope_parameters': {'rope_type': 'dynamic', 'factor': 2}}", SPRY_ERR_UNSUPPORTED,
+     "rope type 'dynamic'|known are default, linear, llama3, yarn, longrope"},
+    {"llama", "{'rope_scaling': {'type': 'xpos'}}", SPRY_ERR_UNSUPPORTED, "rope type 'xpos'"},
+    {"llama", "{'rope_scaling': {'type': 5}}", SPRY_ERR_FORMAT, "rope type is not a string"},
+    {"llama", "{'rope_scaling': {'type': 'linear'}}", SPRY_ERR_FORMAT, "scaling factor is not positive"},
+    {"llama", "{'rope_scaling': {'type': 'linear', 'factor': -2}}", SPRY_ERR_FORMAT, "scaling factor is not positive"},
+    {"llama", "{'rope_scaling': {'type': 'yarn', 'factor': -2}}", SPRY_ERR_FORMAT, "scaling factor is not positive"},
+    {"llama", "{'rope_scaling': {'type': 'llama3', 'factor': '8'}}", SPRY_ERR_FORMAT, "rope factor is not a number"},
+    {"llama", "{'rope_scaling': {'type': 'llama3'}}", SPRY_ERR_FORMAT, "scaling factor is not positive"},
+    {"llama", "{'rope_scaling': {'type': 'yarn', 'factor': 2, 'truncate': 1}}", SPRY_ERR_FORMAT,
+     "rope truncate is not true or false"},
+    {"llama", "{'partial_rotary_factor': 0.2}", SPRY_ERR_FORMAT, "rotated part of a head is odd"},
+    {"llama", "{'partial_rotary_factor': 'half'}", SPRY_ERR_FORMAT, "partial_rotary_factor is not a number"},
+    {"phi3", "{'rope_scaling': {'type': 'longrope'}}", SPRY_ERR_FORMAT, "short_factor must be a list of 8 numbers"},
+    {"phi3", "{'rope_scaling': {'type': 'longrope', 'short_factor': " LONG_LIST "}}", SPRY_ERR_FORMAT,
+     "long_factor must be a list of 8 numbers"},
+    {"phi3", "{'rope_scaling': {'type': 'longrope', 'short_factor': [1, 2], 'long_factor': " LONG_LIST "}}",
+     SPRY_ERR_FORMAT, "short_factor must be a list of 8"},
+    {"phi3",
+     "{'rope_scaling': {'type': 'yarn', 'short_factor': " LONG_LIST ", 'long_factor': [1, 1, 1, 0, 1, 1, 1, 1]}}",
+     SPRY_ERR_FORMAT, "long_factor holds 0"},
+    {"phi3",
+     "{'rope_scaling': {'type': 'su', 'short_factor': [1, 1, 1, 'x', 1, 1, 1, 1], 'long_factor': " LONG_LIST "}}",
+     SPRY_ERR_FORMAT, "short_factor holds 0"},
+    {"gemma3", "{'rope_parameters': '-', 'rope_local_base_freq': 0.5}", SPRY_ERR_FORMAT, "rope base is not"},
+    {"gemma3", "{'rope_parameters': '-', 'rope_local_base_freq': []}", SPRY_ERR_FORMAT,
+     "rope_local_base_freq is not a number"},
+    /* layers */
+    {"gemma3", "{'layer_types': ['full_attention']}", SPRY_ERR_FORMAT, "layer_types lists 1 layers of 7"},
+    {"gemma2", "{'layer_types': ['full_attention', 'chunked_attention', 'full_attention']}", SPRY_ERR_UNSUPPORTED,
+     "layer_types[1]|'chunked_attention'|full_attention and sliding_attention"},
+    {"qwen3", "{'layer_types': ['full_attention', 'full_attention', 3]}", SPRY_ERR_UNSUPPORTED,
+     "layer_types[2]|not a string"},
+    {"qwen2", "{'layer_types': 'full_attention'}", SPRY_ERR_FORMAT, "layer_types is not a list"},
+    /* experts */
+    {"mixtral", "{'num_experts_per_tok': 5}", SPRY_ERR_FORMAT, "experts used|number of experts"},
+    {"mixtral", "{'num_experts_per_tok': 0}", SPRY_ERR_FORMAT, "experts used"},
+    {"mixtral", "{'num_local_experts': 1000000000}", SPRY_ERR_FORMAT, "num_local_experts is 1e+09|1024"},
+    {"mixtral", "{'intermediate_size': '-'}", SPRY_ERR_FORMAT, "size is missing"},
+    {"qwen2-moe", "{'num_experts': 'six'}", SPRY_ERR_FORMAT, "num_experts is not a number"},
+    /* switches */
+    {"llama", "{'hidden_act': 'relu'}", SPRY_ERR_UNSUPPORTED, "hidden_act 'relu'|Llama"},
+    {"llama", "{'hidden_act': 'gelu'}", SPRY_ERR_UNSUPPORTED, "hidden_act 'gelu'|Llama"},
+    {"gemma2", "{'hidden_activation': 'silu'}", SPRY_ERR_UNSUPPORTED, "hidden_act 'silu'|Gemma 2"},
+    {"gemma", "{'hidden_act': 3}", SPRY_ERR_FORMAT, "hidden_act is not a string"},
+    {"llama", "{'tie_word_embeddings': 'yes'}", SPRY_ERR_FORMAT, "tie_word_embeddings is not true or false"},
+    {"qwen2", "{'use_sliding_window': 1}", SPRY_ERR_FORMAT, "use_sliding_window is not true or false"},
+    {"qwen3-moe", "{'norm_topk_prob': 'no'}", SPRY_ERR_FORMAT, "norm_topk_prob is not true or false"},
+    {"gemma3", "{'use_bidirectional_attention': true}", SPRY_ERR_UNSUPPORTED, "use_bidirectional_attention"},
+};
+
+static void test_wrong_values(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(wrong); i++) {
+        json_t *json = changed(wrong[i].model, wrong[i].changes);
+        spry_config config;
+        spry_arena arena;
+        spry_error error = {0};
+        spry_status status = read_json_config(&config, json, &arena, &error);
+        if (status != wrong[i].status)
+            print_message("%s\n", wrong[i].changes);
+        hostile_expect(status, &error, wrong[i].status, wrong[i].words);
+        assert_memory_equal(error.message, "here/config: ", strlen("here/config: "));
+        spry_arena_deinit(&arena);
+        assert_int_equal(read_json_config(&config, json, &arena, NULL), wrong[i].status);
+        spry_arena_deinit(&arena);
+        json_decref(json);
+    }
+}
+
+/* ---- the file --------------------------------------------------------------------------------------------------- */
+
+static void expect_open(spry_status expected, const char *words)
+{
+    spry_model *model = (spry_model *)&place;
+    spry_error error = {0};
+    hostile_expect(spry_model_open(&model, place.folder, &error), &error, expected, words);
+    assert_null(model);
+}
+
+static void test_config_file(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        const char *words;
+    } broken[] = {
+        {"", "config.json|not valid JSON"},
+        {"{", "config.json|not valid JSON|line 1"},
+        {"[1, 2]", "config.json|not a JSON object"},
+        {"\"llama\"", "config.json|not valid JSON"},
+        {"{\"model_type\": \"llama\",\n \"model_type\": \"llama\"}", "config.json|line 2|duplicate"},
+        {"{\"model_type\": \"ll\xff\"}", "config.json|byte 0xff"},
+    };
+    model_folder_fill(&place, "llama", "config.json");
+    expect_open(SPRY_ERR_FILE, "no config.json");
+    for (size_t i = 0; i < SPRY_COUNT(broken); i++) {
+        scratch_write(&place, "config.json", broken[i].text, strlen(broken[i].text));
+        expect_open(SPRY_ERR_FORMAT, broken[i].words);
+    }
+    json_t *json = model_config("llama");
+    json_object_set_new(json, "hidden_size", json_integer(65));
+    model_folder_json(&place, "config.json", json);
+    expect_open(SPRY_ERR_FORMAT, "model.embed_tokens.weight|512, 64|512, 65");
+    json_decref(json);
+}
+
+/* eos_token_id may be a number or a list, in either file; model_max_length may pass any integer. */
+static void test_end_tokens(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *config, *generation;
+        int32_t ends[3];
+        size_t n;
+    } cases[] = {
+        {"{'eos_token_id': 7}", "{}", {7}, 1},
+        {"{'eos_token_id': [7, 8, 'x', -1, 1e20]}", "{'eos_token_id': 9}", {7, 8, 9}, 3},
+        {"{'eos_token_id': null}", "{'eos_token_id': [10, null]}", {10}, 1},
+        {"{'eos_token_id': '-'}", "{}", {0}, 0},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        json_t *config = changed("llama", cases[i].config), *generation = parse(cases[i].generation);
+        spry_model *model;
+        spry_error error = {0};
+        model_folder_fill(&place, "llama", "config.json");
+        assert_int_equal(unlink(scratch_path(&place, "chat_template.jinja")),
+                         0); /* then tokenizer_config.json counts */
+        model_folder_json(&place, "config.json", config);
+        model_folder_json(&place, "generation_config.json", generation);
+        if (spry_model_open(&model, place.folder, &error))
+            fail_msg("%s", error.message);
+        assert_int_equal(model->n_end_ids, cases[i].n);
+        assert_memory_equal(model->end_ids, cases[i].ends, cases[i].n * sizeof *model->end_ids);
+        for (size_t k = 0; k < cases[i].n; k++)
+            assert_true(spry_model_is_end(model, cases[i].ends[k]));
+        assert_false(spry_model_is_end(model, 100));
+        assert_false(spry_chat_template_is_own(model->chat));
+        spry_model_close(model);
+        json_decref(config);
+        json_decref(generation);
+    }
+}
+
+/* A template may stand in tokenizer_config.json: as a string, or in a list of named ones. */
+static void test_template_places(void **state)
+{
+    (void)state;
+    static const char *const places[] = {
+        "{'chat_template': '<|im_start|><|im_end|>', 'eos_token': '<|im_end|>'}",
+        "{'chat_template': [{'name': 'tool_use', 'template': 'no'}, {'name': 'default', 'template': "
+        "'<|im_start|><|im_end|>'}], 'model_max_length': 1000000000000000019884624838656}",
+    };
+    for (size_t i = 0; i < SPRY_COUNT(places); i++) {
+        json_t *json = parse(places[i]);
+        spry_model *model;
+        spry_error error = {0};
+        model_folder_fill(&place, "llama", "chat_template.jinja");
+        model_folder_json(&place, "tokenizer_config.json", json);
+        if (spry_model_open(&model, place.folder, &error))
+            fail_msg("%s", error.message);
+        assert_true(spry_chat_template_is_own(model->chat));
+        spry_model_close(model);
+        json_decref(json);
+    }
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    scratch_init(&place);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    scratch_deinit(&place);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_older_forms),  cmocka_unit_test(test_equal_configs),
+        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_inner_text_config),
+        cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_config_file),
+        cmocka_unit_test(test_end_tokens),   cmocka_unit_test(test_template_places),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
