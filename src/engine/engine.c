@@ -1,8 +1,10 @@
 /* Opening and closing: a model, its KV pool, its workers, its working memory. */
 #include <stdlib.h>
 
+#include "base/checked.h"
 #include "engine/engine_state.h"
 #include "model/packing.h"
+#include "platform/memory.h"
 
 enum { DEFAULT_CONTEXT = 8192, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
 
@@ -42,36 +44,70 @@ static spry_status choose_context(spry_engine *e, uint32_t asked, spry_error *er
     return SPRY_OK;
 }
 
+static spry_pass_limits limits_of(const spry_engine *e)
+{
+    return (spry_pass_limits){e->chunk, SPRY_MAX_LOGIT_ROWS, e->context};
+}
+
+/* Refuses what cannot fit before any of it is touched. */
+static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
+{
+    spry_pass_limits limits = limits_of(e);
+    size_t weights = e->model->weights.bytes, scratch, whole, total = spry_memory_total();
+    const double gb = 1e9;
+    if (!spry_pass_bytes(&scratch, &e->model->config, &limits) || !spry_checked_add(&whole, weights, scratch) ||
+        !spry_checked_add(&whole, whole, kv_bytes))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    if (total && whole > total)
+        return spry_fail(
+            error, SPRY_ERR_MEMORY,
+            "%s: needs %.2f GB for weights, %.2f GB for a KV cache of %u tokens and %.2f GB to work in, but "
+            "there are %.2f GB of memory; try a smaller type or --context",
+            e->model->name, (double)weights / gb, (double)kv_bytes / gb, e->context, (double)scratch / gb,
+            (double)total / gb);
+    return SPRY_OK;
+}
+
+static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, spry_error *error)
+{
+    size_t pages = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions, token, bytes;
+    if (!spry_kv_token_bytes(&token, shape))
+        token = 0; /* the pool says what is wrong with the shape */
+    if (!spry_checked_mul(&bytes, token, pages) || !spry_checked_mul(&bytes, bytes, SPRY_PAGE_TOKENS))
+        bytes = SIZE_MAX;
+    spry_status status = check_memory(e, bytes, error);
+    if (!status)
+        status = spry_kv_pool_init(&e->pool, shape, pages, error);
+    if (!status)
+        spry_log_write(&e->log, SPRY_LOG_INFO, "KV cache: %zu layers x %zu heads x %zu x 2 x %s = %zu bytes a token",
+                       shape->n_layers, shape->n_kv_heads, shape->head_dim, spry_dtype_name(shape->type), token);
+    return status;
+}
+
 /* Everything but the model. */
 static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
-    spry_dtype type;
-    spry_status status = kv_type(&type, o->kv_type, error);
+    spry_kv_shape shape = spry_model_kv_shape(e->model, SPRY_F16);
+    spry_status status = kv_type(&shape.type, o->kv_type, error);
     if (!status)
         status = choose_context(e, o->context, error);
     if (!status)
         status = spry_ops_get(&e->ops, o->cpu, error);
-    if (!status)
-        status = spry_threads_create(&e->threads, o->threads, error);
-    if (status)
-        return status;
-    status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
     if (status)
         return status;
     e->sessions = o->sessions;
     e->chunk = o->chunk < e->context ? o->chunk : e->context;
-    spry_kv_shape shape = spry_model_kv_shape(e->model, type);
-    size_t pages = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * o->sessions;
-    status = spry_kv_pool_init(&e->pool, &shape, pages, error);
+    status = make_pool(e, &shape, error);
+    if (!status)
+        status = spry_threads_create(&e->threads, o->threads, error);
+    if (!status)
+        status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
     if (status)
         return status;
-    spry_log_write(&e->log, SPRY_LOG_INFO, "KV cache: %zu layers x %zu heads x %zu x 2 x %s = %zu bytes a token",
-                   shape.n_layers, shape.n_kv_heads, shape.head_dim, spry_dtype_name(type),
-                   e->pool.page_bytes / SPRY_PAGE_TOKENS);
     if (!spry_chat_template_is_own(e->model->chat))
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s: no chat template that is understood; ChatML stands in for it",
                        e->model->name);
-    spry_pass_limits limits = {e->chunk, SPRY_MAX_LOGIT_ROWS, e->context};
+    spry_pass_limits limits = limits_of(e);
     return spry_pass_create(&e->pass, &e->model->config, &e->model->weights, &e->pool, e->ops, e->threads, &limits,
                             error);
 }
@@ -126,7 +162,7 @@ void spry_engine_close(spry_engine *e)
 
 void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
-    const spry_pass_limits limits = {e->chunk, SPRY_MAX_LOGIT_ROWS, e->context};
+    spry_pass_limits limits = limits_of(e);
     *info = (spry_engine_info){.architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
                                .parameters = e->model->weights.parameters,

@@ -7,6 +7,8 @@
 
 #include "kernels/ref/ref.h"
 #if defined(__x86_64__)
+#include <cpuid.h>
+
 #include "kernels/x86/x86.h"
 #endif
 
@@ -24,11 +26,20 @@ static const struct {
 #endif
 };
 
+#if defined(__x86_64__)
+/* Clang's builtin does not know this one's name. */
+static bool has_f16c(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
+
 /* The number of levels this machine has. */
 static size_t usable_levels(void)
 {
 #if defined(__x86_64__)
-    bool avx2 = SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && SPRY_X86_HAS("f16c");
+    bool avx2 = SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && has_f16c();
     bool avx512 = avx2 && SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") &&
                   SPRY_X86_HAS("avx512vl") && SPRY_X86_HAS("avx512vnni");
     return avx512 ? 3 : avx2 ? 2 : 1;

@@ -27,7 +27,7 @@ static void put_quads(part *p, const uint8_t *bytes, size_t n_quads)
 static void put_masks(part *p, const uint8_t high[4])
 {
     for (size_t q = 0; q < 8; q++) {
-        unsigned bits = high[q / 2] >> (q % 2 * 4) & 15u;
+        unsigned bits = (unsigned)high[q / 2] >> (q % 2 * 4) & 15u;
         p->out[p->row / 2] = (unsigned char)(p->out[p->row / 2] | bits << (p->row % 2 * 4));
         p->out += p->rows / 2;
     }

@@ -82,7 +82,8 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
         if (!found && dialect == SPRY_DIALECT_JSON && f->other)
             found = get(source, key = f->other, &value);
         if (found < 0)
-            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a number", name, key);
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a number%s", name, key,
+                             dialect == SPRY_DIALECT_GGUF ? ", or not the same for every layer" : "");
         if (!found && f->required && *(uint32_t *)(void *)((char *)config + f->offset) == 0)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is missing", name, key);
         spry_status status = found ? store(config, f, value, name, key, error) : SPRY_OK;

@@ -54,4 +54,9 @@ void spry_tensor_hf_names(const char *names[SPRY_TENSOR_ALIASES], const spry_arc
                                     : find(two_norms, SPRY_COUNT(two_norms), gguf_name);
     for (size_t i = 0; i < SPRY_TENSOR_ALIASES; i++)
         names[i] = pair ? pair->hf[i] : NULL;
+    if (names[1] && (arch->fused || arch == &spry_arch_mixtral)) { /* theirs is the other spelling */
+        const char *other = names[0];
+        names[0] = names[1];
+        names[1] = other;
+    }
 }

@@ -10,7 +10,7 @@
 enum { SPRY_TENSOR_NAME_MAX = 160, SPRY_TENSOR_ALIASES = 2 };
 
 /* The Hugging Face spellings of a layer's tensor, given GGUF's ("attn_q"), without layer prefix and ".weight". "%u"
- * stands for the expert. NULL-filled when there is none. */
+ * stands for the expert. The first is the architecture's own. NULL-filled when there is none. */
 void spry_tensor_hf_names(const char *names[SPRY_TENSOR_ALIASES], const spry_arch *arch, const char *gguf_name);
 
 #endif

@@ -3,6 +3,9 @@
 #ifndef SPRY_TESTS_MODEL_FOLDER_H
 #define SPRY_TESTS_MODEL_FOLDER_H
 
+#include <errno.h>
+
+#include "base/buffer.h"
 #include "formats/safetensors.h"
 #include "support/scratch.h"
 
@@ -43,7 +46,7 @@ static inline json_t *model_config(const char *model)
 
 static inline void model_folder_json(scratch *s, const char *name, const json_t *json)
 {
-    assert_int_equal(unlink(scratch_path(s, name)) == 0 || errno == ENOENT, 1);
+    assert_true(unlink(scratch_path(s, name)) == 0 || errno == ENOENT);
     assert_int_equal(json_dump_file(json, scratch_path(s, name), JSON_INDENT(1)), 0);
 }
 
@@ -70,8 +73,9 @@ static inline json_t *tensor_entry(const spry_tensor *t, size_t offset)
                      "shape", shape, "data_offsets", (json_int_t)offset, (json_int_t)(offset + t->bytes));
 }
 
-/* Writes the file; adds name -> file to `index` when that is not NULL. Returns how many tensors were taken. */
-static inline size_t tensor_file_write(scratch *s, const char *file, const tensor_file *f, json_t *index)
+/* Appends the file to `out`; adds name -> file to `index` when that is not NULL. Returns how many tensors were taken.
+ */
+static inline size_t tensor_file_build(spry_buffer *out, const tensor_file *f, const char *file, json_t *index)
 {
     size_t count = spry_safetensors_count(f->from), taken = 0, offset = 0;
     json_t *header = json_object();
@@ -92,19 +96,27 @@ static inline size_t tensor_file_write(scratch *s, const char *file, const tenso
     char *text = json_dumps(header, JSON_COMPACT);
     size_t size = strlen(text), padding = (64 - (8 + size) % 64) % 64 + f->shift;
     uint64_t header_size = size + padding;
-    unlink(scratch_path(s, file));
-    FILE *out = fopen(scratch_path(s, file), "wb");
-    assert_non_null(out);
-    assert_int_equal(fwrite(&header_size, sizeof header_size, 1, out), 1);
-    assert_int_equal(fwrite(text, 1, size, out), size);
+    spry_buffer_append(out, &header_size, sizeof header_size);
+    spry_buffer_append(out, text, size);
     for (size_t i = 0; i < padding; i++)
-        fputc(' ', out);
+        spry_buffer_append(out, " ", 1);
     for (size_t i = 0; i < taken; i++)
-        assert_int_equal(fwrite(used[i]->data, 1, used[i]->bytes, out), used[i]->bytes);
-    assert_int_equal(fclose(out), 0);
+        spry_buffer_append(out, used[i]->data, used[i]->bytes);
+    assert_false(out->failed);
     free(text);
     free(used);
     json_decref(header);
+    return taken;
+}
+
+static inline size_t tensor_file_write(scratch *s, const char *file, const tensor_file *f, json_t *index)
+{
+    spry_buffer bytes;
+    spry_buffer_init(&bytes, 1 << 26);
+    size_t taken = tensor_file_build(&bytes, f, file, index);
+    assert_true(unlink(scratch_path(s, file)) == 0 || errno == ENOENT);
+    scratch_write(s, file, bytes.data, bytes.size);
+    spry_buffer_deinit(&bytes);
     return taken;
 }
 

@@ -46,6 +46,10 @@ static inline vec v_load_f16_part(const uint16_t *p, size_t n)
     memcpy(part, p, n * sizeof *p);
     return v_load_f16(part);
 }
+static inline void v_store_f16(void *p, vec x)
+{
+    _mm_storeu_si128(p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));
+}
 static inline vec v_load_bf16(const uint16_t *p)
 {
     __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));

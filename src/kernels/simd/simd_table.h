@@ -8,7 +8,7 @@
     .matmul[SPRY_F16] = {.run = isa##_matmul_f16}, .matmul[SPRY_BF16] = {.run = isa##_matmul_bf16},                    \
     SIMD_INTEGER(isa, Q4_0), SIMD_INTEGER(isa, Q4_1), SIMD_INTEGER(isa, Q5_0), SIMD_INTEGER(isa, Q5_1),                \
     SIMD_INTEGER(isa, Q8_0), SIMD_INTEGER(isa, Q4_K), SIMD_INTEGER(isa, Q5_K), SIMD_INTEGER(isa, Q6_K),                \
-    .encode_act = isa##_encode_act
+    .encode_act = isa##_encode_act, .encode[SPRY_F16] = isa##_encode_f16
 
 #if defined(__clang__)
 #pragma clang diagnostic ignored "-Winitializer-overrides"

@@ -81,4 +81,10 @@ static void OP(gate_gelu_tanh)(float *out, const float *gate, const float *up, s
          v_store_part(out + i, v_mul(gelu_tanh(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
 }
 
+static void OP(encode_f16)(void *out, const float *in, size_t n)
+{
+    unsigned char *bytes = out;
+    EACH(n, v_store_f16(bytes + 2 * i, v_load(in + i)), spry_ref_encode_f16(bytes + 2 * i, in + i, rest));
+}
+
 #undef EACH

@@ -1,0 +1,16 @@
+/* The NEON table. */
+#include "kernels/arm/arm.h"
+#include "kernels/ref/ref.h"
+#include "kernels/simd/simd_neon.h"
+
+#define OP(name) neon_##name
+
+#include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_floats.h"
+#include "kernels/simd/simd_vector.h"
+#include "kernels/arm/matmul_neon.h"
+
+#include "kernels/simd/simd_integers.h"
+#include "kernels/simd/simd_table.h"
+
+const spry_ops spry_ops_neon = {.name = "neon", SPRY_REF_OPS, SIMD_OPS(neon)};
