@@ -46,7 +46,6 @@ static spry_status answer_conversation(chat *c, spry_error *error)
     c->seed = c->job->flags->sampling.seed + c->n_answers;
     spry_answer_job job = {
         .session = c->job->session, .prompt = &c->ids, .flags = c->job->flags, .seed = c->seed, .stream = true};
-    spry_interrupt_clear();
     status = spry_answer_generate(&c->answer, &job, error);
     spry_interrupt_clear();
     if (status != SPRY_OK)

@@ -11,8 +11,11 @@ static const spry_usage usage = {
     .about =
         "Writes MODEL as a GGUF file, its matrices in the given type. Embedding and output of a 4- or 5-bit model are "
         "kept in 8 bits.\n"
+        "q4_k_m and q5_k_m give value and down projections of about half of the layers, the embedding and the output 6 "
+        "bits (Q6_K); at the same size they lose less than q4_0 and q5_0. Rows that are not whole blocks of 256 take "
+        "the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
         "The file appears under its name when it is whole. llama.cpp reads it too.",
-    .examples = "spry convert ./Qwen3-0.6B qwen3.gguf --type q4_0\n"
+    .examples = "spry convert ./Qwen3-0.6B qwen3.gguf --type q4_k_m\n"
                 "spry convert model-f16.gguf model-q8.gguf --type q8_0",
 };
 
@@ -21,14 +24,12 @@ typedef struct convert_flags {
     uint32_t threads;
 } convert_flags;
 
-static const char *const types[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "f16", "bf16", "f32", NULL};
-
 static const spry_option options[] = {
     {.name = "type",
      .letter = 't',
      .kind = SPRY_OPTION_CHOICE,
      .offset = offsetof(convert_flags, type),
-     .choices = types,
+     .choices = spry_recipe_names,
      .help = "Type of the matrices"},
     {.name = "title",
      .kind = SPRY_OPTION_STRING,
@@ -53,7 +54,7 @@ static spry_status convert(const spry_model_source *source, const char *path, co
     spry_model *model = NULL;
     spry_progress_line progress;
     spry_export job = {.title = flags->title, .progress = show_progress, .user = &progress};
-    spry_status status = spry_export_type(&job, flags->type, error);
+    spry_status status = spry_recipe_find(&job.recipe, flags->type, error);
     if (!status)
         status = source->data ? spry_model_open_memory(&model, source->data, source->size, source->name, error)
                               : spry_model_open(&model, source->path, error);

@@ -7,6 +7,8 @@ int spry_cmd_tokenize(int argc, char **argv);
 int spry_cmd_logits(int argc, char **argv);
 int spry_cmd_inspect(int argc, char **argv);
 int spry_cmd_convert(int argc, char **argv);
+int spry_cmd_eval(int argc, char **argv);
 int spry_cmd_sample(int argc, char **argv);
+int spry_cmd_bench(int argc, char **argv);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "model/recipe.h"
 #include "platform/clock.h"
 #include "sampling/sampling_options.h"
 #include "terminal.h"
@@ -46,6 +47,13 @@ static const spry_option engine_options[] = {
      .offset = ENGINE_FIELD(cpu),
      .metavar = "SET",
      .help = "Kernel set: auto takes the best this machine has, ref is plain C",
+     .group = "Engine"},
+    {.name = "quantize",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = ENGINE_FIELD(quantize),
+     .choices = spry_recipe_names,
+     .metavar = "TYPE",
+     .help = "Quantise a model of floats while it is loaded, as `spry convert --type` would",
      .group = "Engine"},
     {.name = "verbose",
      .letter = 'v',
@@ -129,7 +137,7 @@ static const spry_option answer_options[] = {
     {.name = "special",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, special),
-     .help = "Show control tokens in the answer",
+     .help = "Show control tokens in the answer; with --raw, their spellings in the prompt become them",
      .group = "Answer"},
 };
 

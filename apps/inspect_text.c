@@ -175,7 +175,8 @@ static void print_types(const json_t *types)
     json_array_foreach(types, i, type)
     {
         char bytes[SPRY_AMOUNT_MAX];
-        print_row(text_at(type, "type"), "%zu tensors, %s", size_at(type, "tensors"),
+        size_t count = size_at(type, "tensors");
+        print_row(text_at(type, "type"), "%zu tensor%s, %s", count, count == 1 ? "" : "s",
                   spry_amount_bytes(bytes, size_at(type, "bytes")));
     }
 }

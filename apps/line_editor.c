@@ -1,8 +1,7 @@
-/* libedit through its own interface (histedit.h). It decodes keys with the C library's multibyte functions, so the
- * character type must be UTF-8 whatever the locale says. */
+/* libedit through its own interface (histedit.h). Keys and signals come from keyboard.h. It measures characters with
+ * the C library's functions, so the character type must be UTF-8 whatever the locale says. */
 #include "line_editor.h"
 
-#include <errno.h>
 #include <langinfo.h>
 #include <locale.h>
 #include <stdlib.h>
@@ -14,6 +13,7 @@
 
 #include "base/utf8.h"
 #include "interrupt.h"
+#include "keyboard.h"
 #include "platform/file.h"
 #include "terminal.h"
 
@@ -28,13 +28,20 @@ struct spry_line_editor {
     char *history_path; /* NULL: not kept */
     char first_prompt[PROMPT_BYTES], next_prompt[PROMPT_BYTES];
     bool continued; /* the line being read goes on from an earlier one */
+    spry_keyboard keyboard;
+    bool interrupted; /* why the last line ended without text */
 };
 
-static char *prompt_of(EditLine *edit)
+static spry_line_editor *editor_of(EditLine *edit)
 {
     void *data = NULL;
     el_get(edit, EL_CLIENTDATA, &data);
-    spry_line_editor *editor = data;
+    return data;
+}
+
+static char *prompt_of(EditLine *edit)
+{
+    spry_line_editor *editor = editor_of(edit);
     return editor->continued ? editor->next_prompt : editor->first_prompt;
 }
 
@@ -101,6 +108,48 @@ static void remember(spry_line_editor *editor, const char *line)
         history(editor->history, &event, H_ENTER, line);
 }
 
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* Stops the program as Ctrl-Z does elsewhere, with the terminal as it was; goes on when it is continued. */
+static void stop(EditLine *edit)
+{
+    el_set(edit, EL_PREP_TERM, 0);
+    kill(getpid(), SIGSTOP);
+    el_set(edit, EL_PREP_TERM, 1);
+    el_set(edit, EL_REFRESH);
+}
+
+/* Ends the program by the signal that asked for it, leaving terminal and history in order. */
+static void end_by_signal(spry_line_editor *editor)
+{
+    int number = editor->keyboard.kill_signal;
+    el_set(editor->edit, EL_PREP_TERM, 0);
+    if (editor->history_path)
+        save_history(editor);
+    spry_keyboard_end(&editor->keyboard);
+    raise(number);
+}
+
+/* What libedit calls for a key: 1 and the key, or 0 when there will be none. */
+static int next_key(EditLine *edit, wchar_t *key)
+{
+    spry_line_editor *editor = editor_of(edit);
+    for (;;) {
+        uint32_t character = 0;
+        switch (spry_keyboard_read(&editor->keyboard, &character)) {
+        case SPRY_KEY_CHARACTER: *key = (wchar_t)character; return 1;
+        case SPRY_KEY_INTERRUPT: editor->interrupted = true; return 0;
+        case SPRY_KEY_END: return 0;
+        case SPRY_KEY_STOP: stop(edit); break;
+        case SPRY_KEY_KILL: end_by_signal(editor); return 0;
+        case SPRY_KEY_RESIZE:
+            el_resize(edit);
+            el_set(edit, EL_REFRESH);
+            break;
+        }
+    }
+}
+
 /* ---- life -------------------------------------------------------------------------------------------------------- */
 
 static bool start(spry_line_editor *editor)
@@ -116,7 +165,8 @@ static bool start(spry_line_editor *editor)
     el_set(editor->edit, EL_CLIENTDATA, (void *)editor);
     el_set(editor->edit, EL_PROMPT_ESC, prompt_of, INVISIBLE);
     el_set(editor->edit, EL_EDITOR, "emacs");
-    el_set(editor->edit, EL_SIGNAL, 1);
+    el_set(editor->edit, EL_SIGNAL, 0);
+    el_set(editor->edit, EL_GETCFN, next_key);
     history(editor->history, &event, H_SETSIZE, HISTORY_LINES);
     history(editor->history, &event, H_SETUNIQUE, 1);
     el_set(editor->edit, EL_HIST, history, editor->history);
@@ -163,10 +213,12 @@ void spry_line_editor_destroy(spry_line_editor *editor)
 static spry_line read_line(spry_line_editor *editor, spry_buffer *text, bool *more)
 {
     int length = 0;
+    editor->interrupted = false;
+    spry_keyboard_begin(&editor->keyboard);
     el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt shows, so that what is typed then is ours */
-    errno = 0;
     const char *line = el_gets(editor->edit, &length);
-    if (spry_interrupt_seen() || (!line && length < 0 && errno == EINTR)) {
+    spry_keyboard_end(&editor->keyboard);
+    if (editor->interrupted) {
         spry_interrupt_clear();
         return SPRY_LINE_INTERRUPTED;
     }

@@ -17,7 +17,9 @@ static const struct command {
     {"logits", "Write a model's logits for given token ids", spry_cmd_logits},
     {"inspect", "Show what is in a model file and what memory it needs", spry_cmd_inspect},
     {"convert", "Write a GGUF file, quantised if asked", spry_cmd_convert},
+    {"eval", "Measure how well a model predicts a text", spry_cmd_eval},
     {"sample", "Draw tokens from given logits", spry_cmd_sample},
+    {"bench", "Measure how fast a model runs here", spry_cmd_bench},
 };
 
 static const struct command *find_command(const char *name)

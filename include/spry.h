@@ -58,6 +58,9 @@ typedef struct spry_engine_options {
     uint32_t threads;    /* 0: every processor this process may use */
     const char *kv_type; /* "f16", "q8_0" or "f32" */
     const char *cpu;     /* "auto", or the name of a kernel set: "ref" */
+    /* NULL, or a type as `spry convert` takes it ("q4_k_m"): float matrices are quantised to it while the model is
+     * opened, exactly as if it had been converted first. */
+    const char *quantize;
     void (*log)(void *user, int level, const char *sentence); /* NULL: silence */
     void *log_user;
 } spry_engine_options;
@@ -76,7 +79,7 @@ SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data
 SPRY_API void spry_engine_close(spry_engine *engine);
 
 typedef struct spry_engine_info {
-    const char *architecture; /* "qwen3" */
+    const char *architecture; /* what people call it: "Qwen3" */
     size_t vocabulary;
     size_t parameters;
     size_t context;            /* tokens a session can hold */
@@ -149,6 +152,12 @@ SPRY_API spry_status spry_session_eval(spry_session *session, const float **logi
 
 /* The same, with the logits after every id, handed to `row` one at a time in order. Computes everything anew. */
 SPRY_API spry_status spry_session_eval_rows(spry_session *session, const int32_t *ids, size_t count,
+                                            bool (*row)(void *user, size_t index, const float *logits), void *user,
+                                            spry_error *error);
+
+/* The same, with the logits after every id from number `first` on. What the session holds of the ids before that is
+ * reused, so a long text can be gone through in parts. */
+SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t *ids, size_t count, size_t first,
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
 

@@ -4,6 +4,7 @@
 #include "base/checked.h"
 #include "engine/engine_state.h"
 #include "model/packing.h"
+#include "model/quantize.h"
 #include "platform/memory.h"
 
 enum { DEFAULT_CONTEXT = 8192, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
@@ -84,6 +85,19 @@ static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, spry_er
     return status;
 }
 
+static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
+{
+    const spry_recipe *recipe;
+    size_t before = e->model->weights.bytes;
+    spry_status status = spry_recipe_find(&recipe, name, error);
+    if (!status)
+        status = spry_model_quantize(e->model, recipe, e->ops, e->threads, e->from_file, error);
+    if (!status)
+        spry_log_write(&e->log, SPRY_LOG_INFO, "quantised to %s: %.1f MB of weights became %.1f MB", recipe->name,
+                       (double)before / 1e6, (double)e->model->weights.bytes / 1e6);
+    return status;
+}
+
 /* Everything but the model. */
 static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
@@ -93,13 +107,15 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
         status = choose_context(e, o->context, error);
     if (!status)
         status = spry_ops_get(&e->ops, o->cpu, error);
+    if (!status)
+        status = spry_threads_create(&e->threads, o->threads, error);
+    if (!status && o->quantize)
+        status = quantize(e, o->quantize, error);
     if (status)
         return status;
     e->sessions = o->sessions;
     e->chunk = o->chunk < e->context ? o->chunk : e->context;
     status = make_pool(e, &shape, error);
-    if (!status)
-        status = spry_threads_create(&e->threads, o->threads, error);
     if (!status)
         status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
     if (status)

@@ -128,24 +128,42 @@ spry_status spry_session_eval(spry_session *s, const float **logits, const int32
     return status;
 }
 
-spry_status spry_session_eval_rows(spry_session *s, const int32_t *ids, size_t count,
+spry_status spry_session_eval_from(spry_session *s, const int32_t *ids, size_t count, size_t first,
                                    bool (*row)(void *user, size_t index, const float *logits), void *user,
                                    spry_error *error)
 {
     spry_status status = check_ids(s, ids, count, error);
-    size_t most = s->engine->chunk < SPRY_MAX_LOGIT_ROWS ? s->engine->chunk : SPRY_MAX_LOGIT_ROWS;
+    size_t chunk = s->engine->chunk, most = chunk < SPRY_MAX_LOGIT_ROWS ? chunk : SPRY_MAX_LOGIT_ROWS, done = 0;
+    if (!status && first >= count)
+        status = spry_fail(error, SPRY_ERR_INPUT, "there are no rows from %zu on in a list of %zu ids", first, count);
     if (status)
         return status;
-    forget_from(s, 0);
-    for (size_t done = 0; done < count;) {
+    while (done < s->n_tokens && done < first && s->tokens[done] == ids[done])
+        done++;
+    forget_from(s, done);
+    while (!status && done < first) {
+        size_t part = first - done < chunk ? first - done : chunk;
+        status = step(s, ids + done, part, SPRY_WANT_NOTHING, error);
+        done += part;
+    }
+    while (!status && done < count) {
         size_t part = count - done < most ? count - done : most;
         status = step(s, ids + done, part, SPRY_WANT_ALL, error);
         for (size_t i = 0; !status && i < part; i++)
             if (!row(user, done + i, spry_pass_logits(s->engine->pass, i)))
                 return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu rows", done + i, count);
-        if (status)
-            return status;
         done += part;
     }
-    return SPRY_OK;
+    return status;
+}
+
+spry_status spry_session_eval_rows(spry_session *s, const int32_t *ids, size_t count,
+                                   bool (*row)(void *user, size_t index, const float *logits), void *user,
+                                   spry_error *error)
+{
+    spry_status status = check_ids(s, ids, count, error);
+    if (status)
+        return status;
+    forget_from(s, 0);
+    return spry_session_eval_from(s, ids, count, 0, row, user, error);
 }

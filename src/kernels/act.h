@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 enum { SPRY_ACT_BLOCK = 32 };
+#define SPRY_ACT_SMALLEST 0x1p-100f
 
 typedef struct spry_act_block {
     float scale;
@@ -16,8 +17,9 @@ typedef struct spry_act_block {
     int8_t values[SPRY_ACT_BLOCK];
 } spry_act_block;
 
-/* n floats, whole blocks. scale = largest magnitude / 127; values round to nearest, ties to even. A block with a NaN or
- * an infinity gets a NaN for its scale, so that the result shows it. */
+/* n floats, whole blocks. scale = largest magnitude / 127; values round to nearest, ties to even. A block of nothing as
+ * large as SPRY_ACT_SMALLEST becomes zeros: the inverse of its scale might not be a float. A block with a NaN or an
+ * infinity gets a NaN for its scale, so that the result shows it. */
 void spry_act_encode(spry_act_block *out, const float *in, size_t n);
 
 /* Back to floats: what an integer kernel really multiplies by. */

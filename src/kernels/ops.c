@@ -10,6 +10,9 @@
 #include <cpuid.h>
 
 #include "kernels/x86/x86.h"
+#elif defined(__aarch64__)
+#include "kernels/arm/arm.h"
+#include "platform/cpu.h"
 #endif
 
 static const spry_ops ref = {.name = "ref", SPRY_REF_OPS};
@@ -23,6 +26,8 @@ static const struct {
 #if defined(__x86_64__)
     {&spry_ops_avx2, "ref, avx2"},
     {&spry_ops_avx512, "ref, avx2, avx512"},
+#elif defined(__aarch64__)
+    {&spry_ops_neon, "ref, neon"},
 #endif
 };
 
@@ -43,6 +48,8 @@ static size_t usable_levels(void)
     bool avx512 = avx2 && SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") &&
                   SPRY_X86_HAS("avx512vl") && SPRY_X86_HAS("avx512vnni");
     return avx512 ? 3 : avx2 ? 2 : 1;
+#elif defined(__aarch64__)
+    return spry_cpu_has_dotprod() ? 2 : 1;
 #else
     return SPRY_COUNT(levels);
 #endif

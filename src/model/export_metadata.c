@@ -4,20 +4,6 @@
 
 #include "model/export_plan.h"
 
-/* llama.cpp's general.file_type for a file mostly of a type. */
-static uint32_t file_type(spry_dtype type)
-{
-    static const struct {
-        spry_dtype type;
-        uint32_t id;
-    } ids[] = {{SPRY_F32, 0},  {SPRY_F16, 1},  {SPRY_Q4_0, 2}, {SPRY_Q4_1, 3},
-               {SPRY_Q8_0, 7}, {SPRY_Q5_0, 8}, {SPRY_Q5_1, 9}, {SPRY_BF16, 32}};
-    for (size_t i = 0; i < SPRY_COUNT(ids); i++)
-        if (ids[i].type == type)
-            return ids[i].id;
-    return 0;
-}
-
 typedef struct keys {
     spry_gguf_writer *writer;
     const char *arch;
@@ -128,6 +114,7 @@ static void copy_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
     for (size_t i = 0; i < spry_gguf_entry_count(gguf); i++) {
         const spry_gguf_entry *entry = spry_gguf_entry_at(gguf, i);
         bool ours = spry_view_is(entry->key, "general.file_type") || spry_view_is(entry->key, "general.alignment") ||
+                    spry_view_is(entry->key, "general.quantization_version") ||
                     (plan->options->title && spry_view_is(entry->key, "general.name"));
         if (!ours)
             spry_gguf_writer_entry(writer, entry);
@@ -136,7 +123,7 @@ static void copy_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_gguf_writer_string(writer, "general.name", spry_view_of(plan->options->title));
 }
 
-void spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
+bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer)
 {
     const spry_model *m = plan->model;
     const char *title = plan->options->title;
@@ -147,11 +134,12 @@ void spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
         spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
         write_config(writer, &m->config);
-        if (m->tokenizer)
-            spry_tokenizer_to_gguf(m->tokenizer, writer);
+        if (m->tokenizer && !spry_tokenizer_to_gguf(m->tokenizer, writer, m->config.n_vocab))
+            return false;
         if (template.size)
             spry_gguf_writer_string(writer, "tokenizer.chat_template", template);
     }
-    spry_gguf_writer_u32(writer, "general.file_type", file_type(plan->options->matrices));
+    spry_gguf_writer_u32(writer, "general.file_type", plan->options->recipe->file_type);
     spry_gguf_writer_u32(writer, "general.quantization_version", 2);
+    return true;
 }

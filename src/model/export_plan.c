@@ -7,23 +7,6 @@
 
 #include "model/rope.h"
 
-/* Matrices small or delicate enough to stay exact: routers decide, norms scale everything. */
-static bool stays_exact(spry_view name)
-{
-    return spry_view_ends(name, SPRY_VIEW("ffn_gate_inp.weight")) ||
-           spry_view_ends(name, SPRY_VIEW("ffn_gate_inp_shexp.weight"));
-}
-
-static spry_dtype target_type(const spry_export_plan *plan, spry_view name, const spry_tensor *as)
-{
-    bool embedding = spry_view_is(name, "token_embd.weight") || spry_view_is(name, "output.weight");
-    if (as->n_dims < 2 || stays_exact(name))
-        return SPRY_F32;
-    spry_dtype type = embedding ? plan->options->embedding : plan->options->matrices;
-    size_t bytes, n_in = as->dims[as->n_dims - 1];
-    return spry_dtype_size(&bytes, type, n_in) ? type : SPRY_F16;
-}
-
 /* Adds a tensor of `pieces`; copies the name. */
 static spry_export_item *add(spry_export_plan *plan, const char *name, const spry_weight *pieces, size_t n_pieces,
                              uint32_t n_dims, const size_t dims[SPRY_TENSOR_DIMS])
@@ -42,7 +25,7 @@ static spry_export_item *add(spry_export_plan *plan, const char *name, const spr
     }
     char *copy = spry_arena_copy(&plan->arena, spry_view_of(name));
     if (!copy) {
-        plan->status = spry_fail_memory(plan->error, "a tensor's name", SPRY_TENSOR_DIMS);
+        plan->status = spry_fail_memory(plan->error, "a tensor's name", strlen(name) + 1);
         return NULL;
     }
     spry_export_item *item = &plan->items[plan->count++];
@@ -50,7 +33,8 @@ static spry_export_item *add(spry_export_plan *plan, const char *name, const spr
     item->as = (spry_tensor){.name = spry_view_of(copy), .n_dims = n_dims};
     for (size_t i = 0; i < SPRY_TENSOR_DIMS; i++)
         item->as.dims[i] = i < n_dims ? dims[i] : 1;
-    item->as.type = target_type(plan, item->as.name, &item->as);
+    item->as.type =
+        spry_recipe_type(plan->options->recipe, item->as.name, plan->model->config.n_layers, n_dims, dims[n_dims - 1]);
     return item;
 }
 
@@ -140,7 +124,6 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
     size_t head = c->arch->permuted_in_gguf ? c->head_dim : 0;
-    char name[96];
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
     if (c->arch->fused) {
         add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
@@ -165,16 +148,28 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_experts(plan, i, "ffn_gate_exps", l->expert_gate, c->n_experts);
     add_experts(plan, i, "ffn_up_exps", l->expert_up, c->n_experts);
     add_experts(plan, i, "ffn_down_exps", l->expert_down, c->n_experts);
-    if (l->shared_router.data) /* a vector in GGUF */
-        add(plan, layer_name(name, i, "ffn_gate_inp_shexp", "weight"), &l->shared_router, 1, 1,
-            (size_t[SPRY_TENSOR_DIMS]){c->n_embd});
+    add_linear(plan, i, "ffn_gate_inp_shexp", &l->shared_router, 0);
     add_linear(plan, i, "ffn_gate_shexp", &l->shared_gate, 0);
     add_linear(plan, i, "ffn_up_shexp", &l->shared_up, 0);
     add_linear(plan, i, "ffn_down_shexp", &l->shared_down, 0);
     add_norm(plan, i, "post_ffw_norm", l->ffn_post_norm, c->n_embd);
 }
 
-/* llama3's bent frequencies travel as what they divide by. */
+const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
+{
+    size_t n_pairs = c->rope_dim / 2;
+    spry_rope plain = {.kind = SPRY_ROPE_DEFAULT, .theta = c->rope.theta, .factor = 1};
+    float *factors = spry_arena_alloc(arena, n_pairs, 2 * sizeof *factors);
+    if (!factors)
+        return NULL;
+    float *bent = factors + n_pairs;
+    spry_rope_frequencies(factors, &plain, c->rope_dim, c->n_context);
+    spry_rope_frequencies(bent, &c->rope, c->rope_dim, c->n_context);
+    for (size_t i = 0; i < n_pairs; i++)
+        factors[i] /= bent[i];
+    return factors;
+}
+
 static void add_rope(spry_export_plan *plan)
 {
     const spry_config *c = &plan->model->config;
@@ -183,16 +178,11 @@ static void add_rope(spry_export_plan *plan)
         add_vector(plan, "rope_factors_long.weight", c->rope.long_factors, n_pairs);
         add_vector(plan, "rope_factors_short.weight", c->rope.factors, n_pairs);
     } else if (c->rope.kind == SPRY_ROPE_LLAMA3) {
-        spry_rope plain = {.kind = SPRY_ROPE_DEFAULT, .theta = c->rope.theta, .factor = 1};
-        float *factors = spry_arena_alloc(&plan->arena, n_pairs, 2 * sizeof *factors), *bent = factors + n_pairs;
+        const float *factors = spry_export_rope_factors(c, &plan->arena);
         if (!factors) {
             plan->status = spry_fail_memory(plan->error, "rope factors", n_pairs * sizeof *factors);
             return;
         }
-        spry_rope_frequencies(factors, &plain, c->rope_dim, c->n_context);
-        spry_rope_frequencies(bent, &c->rope, c->rope_dim, c->n_context);
-        for (size_t i = 0; i < n_pairs; i++)
-            factors[i] /= bent[i];
         add_vector(plan, "rope_freqs.weight", factors, n_pairs);
     }
 }
@@ -220,9 +210,14 @@ static void plan_gguf(spry_export_plan *plan)
         size_t n_in = t->dims[t->n_dims - 1], n_out = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3] / n_in;
         spry_weight *w = keep(plan, (spry_weight){.data = t->data, .type = t->type, .n_out = n_out, .n_in = n_in});
         char *name = spry_arena_copy(&plan->arena, t->name);
-        if (!w || !name || !spry_dtype_size(&w->row_bytes, t->type, n_in))
-            continue;
-        add(plan, name, w, 1, t->n_dims, t->dims);
+        if (!w || !name)
+            plan->status = spry_fail_memory(plan->error, "a tensor's name", t->name.size);
+        else if (!spry_dtype_size(&w->row_bytes, t->type, n_in))
+            plan->status =
+                spry_fail(plan->error, SPRY_ERR_FORMAT, "%s: tensor '%s' has rows of %zu, not whole blocks of %s",
+                          plan->model->name, name, n_in, spry_dtype_name(t->type));
+        else
+            add(plan, name, w, 1, t->n_dims, t->dims);
     }
 }
 

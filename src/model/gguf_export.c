@@ -73,7 +73,8 @@ static spry_status write_plan(const spry_export_plan *plan, spry_gguf_writer *wr
     if (status)
         return status;
     size_t done = 0, total = 0;
-    spry_export_metadata(plan, writer);
+    if (!spry_export_metadata(plan, writer))
+        return spry_fail_memory(error, "a file's metadata", 0);
     for (size_t i = 0; i < plan->count; i++) {
         spry_gguf_writer_tensor(writer, &plan->items[i].as);
         total += item_bytes(&plan->items[i]);
@@ -84,22 +85,6 @@ static spry_status write_plan(const spry_export_plan *plan, spry_gguf_writer *wr
             status = write_piece(writer, plan->options, ops, &plan->items[i], &plan->items[i].pieces[piece], &done,
                                  total, error);
     return status ? status : spry_gguf_writer_finish(writer, error);
-}
-
-spry_status spry_export_type(spry_export *options, const char *name, spry_error *error)
-{
-    static const spry_dtype types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1,
-                                       SPRY_Q8_0, SPRY_F16,  SPRY_BF16, SPRY_F32};
-    spry_dtype type;
-    bool known = spry_dtype_find(&type, spry_view_of(name));
-    for (size_t i = 0; known && i < SPRY_COUNT(types); i++)
-        if (types[i] == type) {
-            options->matrices = type;
-            options->embedding = spry_dtype_block(type) > 1 ? SPRY_Q8_0 : type;
-            return SPRY_OK;
-        }
-    return spry_fail(error, SPRY_ERR_INPUT,
-                     "type '%.40s' cannot be written; known are q4_0, q4_1, q5_0, q5_1, q8_0, f16, bf16, f32", name);
 }
 
 spry_status spry_model_export(const spry_model *model, const char *path, const spry_export *options, spry_error *error)

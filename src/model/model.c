@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "platform/file.h"
+#include "platform/memory.h"
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
 
@@ -200,6 +201,7 @@ void spry_model_close(spry_model *model)
     spry_tokenizer_destroy(model->tokenizer);
     spry_safetensors_close(model->files);
     spry_gguf_close(model->gguf);
+    spry_memory_unmap(model->weights.quantized, model->weights.quantized_bytes);
     spry_arena_deinit(&model->arena);
     free(model);
 }

@@ -33,6 +33,12 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
+/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back. */
+static bool can_drop(const packer *p, const spry_weight *w)
+{
+    return p->weights->quantized ? w->data != p->weights->embedding.data : p->mapped;
+}
+
 static void pack(packer *p, spry_weight *w)
 {
     size_t group = w->data ? p->ops->matmul[w->type].group : 0, bytes;
@@ -50,7 +56,7 @@ static void pack(packer *p, spry_weight *w)
         spry_threads_run(p->threads, pack_part, &job);
         w->packed = job.out;
         w->group_bytes = job.group_bytes;
-        if (p->mapped)
+        if (can_drop(p, w))
             spry_memory_drop(w->data, w->n_out * w->row_bytes);
     }
     p->used = bytes;

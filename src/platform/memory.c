@@ -4,6 +4,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "platform/cgroup.h"
@@ -25,9 +26,9 @@ void spry_memory_unmap(void *memory, size_t bytes)
         munmap(memory, bytes);
 }
 
-void spry_memory_drop(const void *file_memory, size_t bytes)
+void spry_memory_drop(const void *memory, size_t bytes)
 {
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)file_memory;
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), begin = (uintptr_t)memory;
     uintptr_t first = (begin + page - 1) / page * page, end = (begin + bytes) / page * page;
     if (first < end)
         madvise((void *)first, end - first, MADV_DONTNEED);
@@ -57,4 +58,21 @@ size_t spry_memory_total(void)
     spry_cgroup_limits limits;
     spry_cgroup_read(&limits, "");
     return limits.memory < machine ? limits.memory : machine;
+}
+
+/* VmHWM rather than getrusage: that one also counts what stood in this process before the program was started in it. */
+size_t spry_memory_peak(void)
+{
+    size_t kib = 0;
+    char line[256];
+    FILE *file = fopen("/proc/self/status", "re");
+    while (file && !kib && fgets(line, sizeof line, file))
+        if (sscanf(line, "VmHWM: %zu kB", &kib) != 1)
+            kib = 0;
+    if (file)
+        fclose(file);
+    struct rusage usage;
+    if (!kib && getrusage(RUSAGE_SELF, &usage) == 0)
+        kib = (size_t)usage.ru_maxrss;
+    return kib * 1024;
 }

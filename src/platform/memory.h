@@ -9,10 +9,14 @@
 void *spry_memory_map(size_t bytes);
 void spry_memory_unmap(void *memory, size_t bytes);
 
-/* Lets the system take back the whole pages in a part of a mapped file; they come back by themselves when read. */
-void spry_memory_drop(const void *file_memory, size_t bytes);
+/* Lets the system take back the whole pages in a part of a mapped file; they come back by themselves when read. Pages
+ * of spry_memory_map come back as zeros. */
+void spry_memory_drop(const void *memory, size_t bytes);
 
 /* Bytes of memory this process may use: the machine's, or its cgroup's limit when that is less. */
 size_t spry_memory_total(void);
+
+/* Bytes of memory this process has held at once, at most, since it began; 0 where the system does not say. */
+size_t spry_memory_peak(void);
 
 #endif

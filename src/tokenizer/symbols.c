@@ -170,9 +170,9 @@ int32_t spry_symbols_find(const spry_symbols *symbols, spry_view character)
     return spry_map_find(&symbols->characters, character, &symbol) ? (int32_t)symbol : -1;
 }
 
-/* What stands for text that has no symbol: its bytes if each has a token, else the unknown token, else nothing.
- * `previous` is the last symbol before it. Fills `out` (4 of room); returns how many. */
-static size_t fall_back(const spry_symbols *symbols, int32_t out[4], spry_view text, int32_t previous)
+/* What stands for text that has no symbol: its bytes if each has a token, else the unknown token, else nothing. Fills
+ * `out` (4 of room); returns how many. */
+static size_t fall_back(const spry_symbols *symbols, int32_t out[4], spry_view text)
 {
     size_t count = 0;
     while (count < text.size && count < 4 && symbols->bytes[(unsigned char)text.data[count]] >= 0) {
@@ -181,16 +181,14 @@ static size_t fall_back(const spry_symbols *symbols, int32_t out[4], spry_view t
     }
     if (count == text.size)
         return count;
-    if (symbols->unknown < 0 || (symbols->fuse_unknown && previous == symbols->unknown))
-        return 0;
     out[0] = symbols->unknown;
-    return 1;
+    return symbols->unknown >= 0;
 }
 
 static bool push_fallback(const spry_symbols *symbols, spry_merge_scratch *scratch, spry_view text)
 {
-    int32_t found[4], previous = scratch->count ? scratch->symbols[scratch->count - 1] : -1;
-    size_t count = fall_back(symbols, found, text, previous);
+    int32_t found[4];
+    size_t count = fall_back(symbols, found, text);
     for (size_t i = 0; i < count; i++)
         if (!spry_merge_push(scratch, found[i]))
             return false;
@@ -216,7 +214,8 @@ bool spry_symbols_push(const spry_symbols *symbols, spry_merge_scratch *scratch,
     for (size_t i = 0; i < word.size; i += length) {
         length = symbols->by_byte ? 1 : character_length(word, i);
         spry_view part = {word.data + i, length};
-        if (!(symbols->by_byte ? push_fallback(symbols, scratch, part) : push_character(symbols, scratch, part)))
+        bool ok = symbols->by_byte ? push_fallback(symbols, scratch, part) : push_character(symbols, scratch, part);
+        if (!ok)
             return false;
     }
     return true;
@@ -224,17 +223,19 @@ bool spry_symbols_push(const spry_symbols *symbols, spry_merge_scratch *scratch,
 
 bool spry_symbols_emit(const spry_symbols *symbols, spry_tokens *out, const int32_t *merged, size_t count)
 {
+    size_t start = out->count;
     for (size_t i = 0; i < count; i++) {
-        if (merged[i] < symbols->first_extra) {
-            if (!spry_tokens_push(out, merged[i]))
+        int32_t ids[4] = {merged[i]};
+        size_t n = 1;
+        if (merged[i] >= symbols->first_extra)
+            n = fall_back(symbols, ids, symbols->extra[merged[i] - symbols->first_extra]);
+        bool run = out->count > start && out->ids[out->count - 1] == symbols->unknown;
+        for (size_t k = 0; k < n; k++) {
+            if (symbols->fuse_unknown && run && ids[k] == symbols->unknown)
+                continue;
+            if (!spry_tokens_push(out, ids[k]))
                 return false;
-            continue;
         }
-        int32_t found[4], previous = i && merged[i - 1] < symbols->first_extra ? merged[i - 1] : -1;
-        size_t n = fall_back(symbols, found, symbols->extra[merged[i] - symbols->first_extra], previous);
-        for (size_t k = 0; k < n; k++)
-            if (!spry_tokens_push(out, found[k]))
-                return false;
     }
     return true;
 }

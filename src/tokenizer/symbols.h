@@ -41,7 +41,7 @@ int32_t spry_symbols_find(const spry_symbols *symbols, spry_view character);
 /* Pushes the symbols of a word; false when memory is short. */
 bool spry_symbols_push(const spry_symbols *symbols, spry_merge_scratch *scratch, spry_view word);
 
-/* Appends the ids of merged symbols. */
+/* Appends the ids of a word's merged symbols. */
 bool spry_symbols_emit(const spry_symbols *symbols, spry_tokens *out, const int32_t *merged, size_t count);
 
 /* The end of the part at `begin` that nothing behind it can merge with. Where not by_byte, and where no token has a

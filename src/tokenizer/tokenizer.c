@@ -56,7 +56,7 @@ void spry_tokenizer_destroy(spry_tokenizer *tokenizer)
 
 bool spry_tokenizer_split_merge(spry_view text, spry_view *left, spry_view *right)
 {
-    /* A token of the alphabet may start with a space only where the alphabet has one; then the second space parts. */
+    /* A token may itself start with a space, so the first byte parts nothing. */
     const char *space = text.size > 1 ? memchr(text.data + 1, ' ', text.size - 1) : NULL;
     if (!space)
         return false;
@@ -96,23 +96,47 @@ void spry_tokenizer_mark_added(spry_tokenizer *tokenizer, spry_added_token token
     tokenizer->added[tokenizer->n_added++] = token;
 }
 
+static bool is_matched_as_spelled(unsigned char kind)
+{
+    return kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN || kind == SPRY_TOKEN_ADDED;
+}
+
+/* The spelling of a token in normalised text: GGUF files have user-defined tokens with plain spaces. */
+static spry_view marked_spelling(spry_arena *arena, spry_view name)
+{
+    static const char mark[] = SPRY_SPACE_MARK;
+    if (!memchr(name.data, ' ', name.size))
+        return name;
+    char *out = spry_arena_alloc(arena, name.size, sizeof mark);
+    spry_view marked = {out, 0};
+    for (size_t i = 0; out && i < name.size; i++) {
+        bool space = name.data[i] == ' ';
+        memcpy(out + marked.size, space ? mark : name.data + i, space ? 3 : 1);
+        marked.size += space ? 3 : 1;
+    }
+    return marked;
+}
+
 spry_status spry_tokenizer_list_added(spry_tokenizer *tokenizer, size_t more, spry_error *error)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
     size_t count = more;
     for (size_t id = 0; id < vocab->size; id++)
-        count += vocab->kinds[id] == SPRY_TOKEN_CONTROL || vocab->kinds[id] == SPRY_TOKEN_UNKNOWN ||
-                 vocab->kinds[id] == SPRY_TOKEN_ADDED;
+        count += is_matched_as_spelled(vocab->kinds[id]);
     tokenizer->added = spry_arena_alloc(&tokenizer->arena, count, sizeof *tokenizer->added);
     if (!tokenizer->added)
         return spry_fail_memory(error, "added tokens", count * sizeof *tokenizer->added);
     for (size_t id = 0; id < vocab->size; id++) {
-        bool added = vocab->kinds[id] == SPRY_TOKEN_ADDED;
-        if (added || vocab->kinds[id] == SPRY_TOKEN_CONTROL || vocab->kinds[id] == SPRY_TOKEN_UNKNOWN)
-            spry_tokenizer_mark_added(tokenizer, (spry_added_token){.text = vocab->names[id],
-                                                                    .id = (int32_t)id,
-                                                                    .special = !added,
-                                                                    .normalized = !tokenizer->by_byte});
+        if (!is_matched_as_spelled(vocab->kinds[id]))
+            continue;
+        spry_added_token token = {
+            .text = vocab->names[id], .id = (int32_t)id, .special = vocab->kinds[id] != SPRY_TOKEN_ADDED};
+        token.normalized = !token.special && !tokenizer->by_byte;
+        if (token.normalized)
+            token.text = marked_spelling(&tokenizer->arena, token.text);
+        if (!token.text.data)
+            return spry_fail_memory(error, "added tokens", vocab->names[id].size);
+        spry_tokenizer_mark_added(tokenizer, token);
     }
     return SPRY_OK;
 }
@@ -202,8 +226,7 @@ static void mark_ends(spry_tokenizer *tokenizer)
     };
     for (size_t i = 0; i < SPRY_COUNT(spellings); i++) {
         int32_t id = spry_vocab_find(&tokenizer->vocab, spry_view_of(spellings[i]));
-        if (id >= 0 &&
-            (tokenizer->vocab.kinds[id] == SPRY_TOKEN_CONTROL || tokenizer->vocab.kinds[id] == SPRY_TOKEN_ADDED))
+        if (id >= 0 && tokenizer->vocab.kinds[id] != SPRY_TOKEN_NORMAL)
             tokenizer->ends[id] = true;
     }
     if (tokenizer->eos >= 0)

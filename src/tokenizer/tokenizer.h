@@ -70,10 +70,11 @@ int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                    
 bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);
 const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (qwen2 pattern)", "SentencePiece BPE" */
 
-/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. False when memory is
- * short; what the writer itself cannot take it reports when the file is begun. */
+/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. Other programs want one
+ * token for each of the embedding's `n_rows`, which may be more than the tokenizer has: the rest become unused ones.
+ * False when memory is short; what the writer itself cannot take it reports when the file is begun. */
 struct spry_gguf_writer;
-bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer);
+bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer, size_t n_rows);
 
 /* Streaming: push ids, take text. Never emits half a UTF-8 character; bytes that can become none come out as U+FFFD.
  * What comes out in all equals spry_tokenizer_decode with ill-formed bytes replaced. */

@@ -1,6 +1,7 @@
 /* A tokenizer into GGUF metadata, so that other programs can use the file and spry_tokenizer_from_gguf makes the same
  * tokenizer again. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "formats/gguf_writer.h"
 #include "tokenizer/gguf_keys.h"
@@ -51,12 +52,12 @@ static bool text_list_write(text_list *list, spry_gguf_writer *writer, const cha
 }
 
 /* Ids without a spelling get one, because llama.cpp wants every token spelled, and differently. */
-static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer)
+static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer, size_t count)
 {
     text_list list;
-    bool ok = text_list_init(&list, vocab->size);
-    for (size_t id = 0; ok && id < vocab->size; id++) {
-        if (vocab->names[id].size)
+    bool ok = text_list_init(&list, count);
+    for (size_t id = 0; ok && id < count; id++) {
+        if (id < vocab->size && vocab->names[id].size)
             spry_buffer_append(&list.text, vocab->names[id].data, vocab->names[id].size);
         else
             spry_buffer_format(&list.text, "[PAD%zu]", id);
@@ -67,19 +68,19 @@ static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer)
     return ok;
 }
 
-static bool write_types(const spry_vocab *vocab, spry_gguf_writer *writer)
+static bool write_types(const spry_vocab *vocab, spry_gguf_writer *writer, size_t count)
 {
     static const int32_t types[] = {
         [SPRY_TOKEN_NORMAL] = SPRY_GGUF_NORMAL,   [SPRY_TOKEN_UNKNOWN] = SPRY_GGUF_UNKNOWN,
         [SPRY_TOKEN_CONTROL] = SPRY_GGUF_CONTROL, [SPRY_TOKEN_ADDED] = SPRY_GGUF_USER,
         [SPRY_TOKEN_UNUSED] = SPRY_GGUF_UNUSED,   [SPRY_TOKEN_BYTE] = SPRY_GGUF_BYTE,
     };
-    int32_t *list = malloc(vocab->size * sizeof *list);
+    int32_t *list = malloc(count * sizeof *list);
     if (!list)
         return false;
-    for (size_t id = 0; id < vocab->size; id++)
-        list[id] = types[vocab->kinds[id]];
-    spry_gguf_writer_i32s(writer, SPRY_KEY_TYPES, list, vocab->size);
+    for (size_t id = 0; id < count; id++)
+        list[id] = id < vocab->size ? types[vocab->kinds[id]] : SPRY_GGUF_UNUSED;
+    spry_gguf_writer_i32s(writer, SPRY_KEY_TYPES, list, count);
     free(list);
     return true;
 }
@@ -119,24 +120,28 @@ static bool write_merges(const spry_tokenizer *tokenizer, spry_gguf_writer *writ
     return ok;
 }
 
-/* Scores that make a reader without our merges prefer the same tokens: the sooner a token is merged, the higher. */
-static bool write_derived_scores(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, const spry_merge *merges)
+/* The tokenizer's own scores; with `merges`, scores that make a reader without our merges prefer the same tokens: the
+ * sooner a token is merged, the higher. */
+static bool write_scores(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, const spry_merge *merges,
+                         size_t count)
 {
-    float *scores = calloc(tokenizer->vocab.size, sizeof *scores);
+    float *scores = calloc(count, sizeof *scores);
     if (!scores)
         return false;
-    for (size_t i = tokenizer->merges.count; i-- > 0;)
+    if (!merges)
+        memcpy(scores, tokenizer->vocab.scores, tokenizer->vocab.size * sizeof *scores);
+    for (size_t i = tokenizer->merges.count; merges && i-- > 0;)
         scores[merges[i].merged] = -(float)i - 1;
-    spry_gguf_writer_f32s(writer, SPRY_KEY_SCORES, scores, tokenizer->vocab.size);
+    spry_gguf_writer_f32s(writer, SPRY_KEY_SCORES, scores, count);
     free(scores);
     return true;
 }
 
-static bool write_listed_merges(const spry_tokenizer *tokenizer, spry_gguf_writer *writer)
+static bool write_listed_merges(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, size_t count)
 {
     spry_merge *merges = sorted_merges(&tokenizer->merges);
     bool ok = merges && write_merges(tokenizer, writer, merges) &&
-              (tokenizer->by_byte || write_derived_scores(tokenizer, writer, merges));
+              (tokenizer->by_byte || write_scores(tokenizer, writer, merges, count));
     free(merges);
     return ok;
 }
@@ -175,17 +180,17 @@ static void write_rules(const spry_tokenizer *tokenizer, spry_gguf_writer *write
     }
 }
 
-bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer)
+bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer, size_t n_rows)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
+    size_t count = vocab->size > n_rows ? vocab->size : n_rows;
     spry_gguf_writer_string(writer, SPRY_KEY_MODEL, tokenizer->by_byte ? SPRY_VIEW("gpt2") : SPRY_VIEW("llama"));
     spry_gguf_writer_string(writer, SPRY_KEY_PATTERN,
                             tokenizer->pattern_name.size ? tokenizer->pattern_name : SPRY_VIEW("default"));
-    if (!write_tokens(vocab, writer) || !write_types(vocab, writer))
+    if (!write_tokens(vocab, writer, count) || !write_types(vocab, writer, count))
         return false;
-    if (tokenizer->by_score)
-        spry_gguf_writer_f32s(writer, SPRY_KEY_SCORES, vocab->scores, vocab->size);
-    else if (!write_listed_merges(tokenizer, writer))
+    if (tokenizer->by_score ? !write_scores(tokenizer, writer, NULL, count)
+                            : !write_listed_merges(tokenizer, writer, count))
         return false;
     write_id(writer, SPRY_KEY_BOS, tokenizer->bos);
     write_id(writer, SPRY_KEY_EOS, tokenizer->eos);

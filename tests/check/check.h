@@ -1,9 +1,9 @@
 /* What the checks of spry-check share: the state of a run, random shapes and numbers, buffers that end at a forbidden
  * page, comparisons with a tolerance, and the stopwatch.
  *
- * A check of an op compares the table under test with a plain double-precision computation when the table is ref, and
- * with ref when it is not. Tolerances are computed from the data: a number of roundings times the sum of the sizes of
- * what was added. */
+ * Every table, ref too, is compared with a plain computation in double precision; where results are to be the same bits
+ * everywhere, the others are compared with ref's. Tolerances are computed from the data: a number of roundings times
+ * the sum of the sizes of what was added. */
 #ifndef SPRY_TESTS_CHECK_H
 #define SPRY_TESTS_CHECK_H
 
@@ -15,6 +15,15 @@
 
 #define CHECK_ROUNDING 0x1p-24 /* largest relative error of one float operation */
 
+/* No kernel adds floats in fewer lanes than this, which bounds the roundings a term of a sum goes through. */
+enum { CHECK_LEAST_LANES = 4, CHECK_OTHER_ROUNDINGS = 16 };
+
+/* Roundings of a sum of n products. */
+static inline double check_roundings(size_t n)
+{
+    return (double)(n / CHECK_LEAST_LANES + CHECK_OTHER_ROUNDINGS) * CHECK_ROUNDING;
+}
+
 typedef struct check {
     const spry_ops *ops; /* under test */
     const spry_ops *ref;
@@ -22,7 +31,7 @@ typedef struct check {
     uint64_t random;
     char name[64];    /* of the op and type being checked */
     char detail[256]; /* the shape being checked */
-    size_t n_checked, n_failed;
+    size_t n_checked, n_failed; /* ops and types */
     size_t n_values;     /* compared */
     size_t n_complaints; /* of this op and type */
 } check;
@@ -84,11 +93,20 @@ bool check_is_poison(const void *data, size_t n);
 
 /* ---- types ------------------------------------------------------------------------------------------------------ */
 
+/* Bytes of n values, whole blocks. */
+static inline size_t check_bytes(spry_dtype type, size_t n)
+{
+    return n / spry_dtype_block(type) * spry_dtype_bytes(type);
+}
+
 /* Random weights of a type with scales of ordinary size; n is whole blocks. */
 void check_fill_type(check *c, void *out, spry_dtype type, size_t n);
 
+/* Where a block's one or two halves stand, in bytes; -1: it has no such. */
+void check_half_offsets(int offsets[2], spry_dtype type);
+
 /* Value i of a row of a type, computed from the bytes alone; `magnitude` is the size of the terms it is a sum of, when
- * zero points and minima are summed by themselves. */
+ * minima are summed by themselves. */
 double naive_value(double *magnitude, spry_dtype type, const unsigned char *row, size_t i);
 
 /* ---- benchmarks ------------------------------------------------------------------------------------------------- */
@@ -99,7 +117,7 @@ typedef struct bench_work {
     double bytes, products; /* of one call; 0 products: do not print */
 } bench_work;
 
-/* Times the work with the table and with ref and prints a line with the current name. */
+/* Times the work and prints a line with the current name. Ref's time is remembered by that name. */
 void check_bench(check *c, const bench_work *work);
 
 /* ---- the checks ------------------------------------------------------------------------------------------------- */
@@ -108,6 +126,8 @@ void check_decode(check *c);
 void bench_decode(check *c);
 void check_encode(check *c);
 void bench_encode(check *c);
+void check_encode_act(check *c);
+void bench_encode_act(check *c);
 void check_matmul(check *c);
 void bench_matmul(check *c);
 void check_attend(check *c);

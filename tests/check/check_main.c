@@ -8,9 +8,19 @@
 #include "check/check.h"
 
 static const check_op ops[] = {
-    {check_decode, bench_decode},   {check_encode, bench_encode},           {check_matmul, bench_matmul},
-    {check_attend, bench_attend},   {check_rms_norm, bench_rms_norm},       {check_rope, bench_rope},
-    {check_softmax, bench_softmax}, {check_elementwise, bench_elementwise},
+    {check_decode, bench_decode},     {check_encode, bench_encode},   {check_encode_act, bench_encode_act},
+    {check_matmul, bench_matmul},     {check_attend, bench_attend},   {check_rms_norm, bench_rms_norm},
+    {check_rope, bench_rope},         {check_softmax, bench_softmax}, {check_elementwise, bench_elementwise},
+};
+
+/* Tables of this architecture that a machine may lack. */
+static const char *const optional_tables[] = {
+#if defined(__x86_64__)
+    "avx2",
+    "avx512",
+#elif defined(__aarch64__)
+    "neon",
+#endif
 };
 
 static const char help[] =
@@ -21,25 +31,34 @@ static const char help[] =
     "  --seed N     other random shapes and numbers; default 1\n"
     "  --help       this text\n";
 
-/* The handler cannot be handed the run. */
-static const check *running;
+/* Of all tables so far. */
+typedef struct totals {
+    size_t n_passed, n_failed, n_skipped;
+} totals;
 
-static void write_text(const char *text)
+/* The handler cannot be handed these. */
+static const check *running;
+static totals all;
+
+static void write_totals(int file, const totals *t)
 {
-    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+    char line[100];
+    int length = snprintf(line, sizeof line, "%zu passed, %zu failed, %zu skipped\n", t->n_passed, t->n_failed,
+                          t->n_skipped);
+    if (write(file, line, (size_t)length) < 0)
         return;
 }
 
+/* The fault is a kernel's, so that printing is not in the middle of anything. */
 static void on_fault(int signal)
 {
     (void)signal;
-    write_text("FAIL ");
-    write_text(running->ops->name);
-    write_text(" ");
-    write_text(running->name);
-    write_text(" (");
-    write_text(running->detail);
-    write_text("): touched memory outside its buffers, or wrote to an input\n");
+    fprintf(stderr, "FAIL %s %s (%s): touched memory outside its buffers, or wrote to an input\n", running->ops->name,
+            running->name, running->detail);
+    totals t = all;
+    t.n_passed += running->n_checked - running->n_failed;
+    t.n_failed += running->n_failed + 1;
+    write_totals(STDOUT_FILENO, &t);
     _exit(1);
 }
 
@@ -71,7 +90,7 @@ static bool parse_arguments(arguments *args, int argc, char **argv)
     return true;
 }
 
-/* Runs all ops of one table; false when something failed or the filter left nothing. */
+/* Runs all ops of one table; false when there is none, or the filter left nothing. */
 static bool run_table(const arguments *args, const char *mask)
 {
     spry_error error;
@@ -83,23 +102,26 @@ static bool run_table(const arguments *args, const char *mask)
     running = &c;
     for (size_t i = 0; i < SPRY_COUNT(ops); i++)
         (args->bench ? ops[i].bench : ops[i].check)(&c);
-    if (c.n_checked == 0)
-        fprintf(stderr, "spry-check: nothing is named \"%s\"\n", args->filter);
-    else if (!args->bench)
+    if (!args->bench)
         printf("%s: %zu checks, %zu values compared, %zu failed\n", c.ops->name, c.n_checked, c.n_values, c.n_failed);
-    return c.n_checked > 0 && c.n_failed == 0;
+    fflush(stdout);
+    all.n_passed += c.n_checked - c.n_failed;
+    all.n_failed += c.n_failed;
+    return true;
 }
 
 static bool run_all_tables(const arguments *args)
 {
-    bool ok = true;
-    for (const char *names = spry_ops_names(); *names;) {
-        char mask[32];
-        size_t length = strcspn(names, ",");
-        snprintf(mask, sizeof mask, "%.*s", (int)length, names);
-        ok = run_table(args, mask) && ok;
-        names += length;
-        names += strspn(names, ", ");
+    bool ok = run_table(args, "ref");
+    for (size_t i = 0; ok && i < SPRY_COUNT(optional_tables); i++) {
+        const spry_ops *table;
+        if (!spry_ops_get(&table, optional_tables[i], NULL)) {
+            ok = run_table(args, optional_tables[i]);
+        } else {
+            printf("SKIPPED %s: this machine does not have it\n", optional_tables[i]);
+            fflush(stdout);
+            all.n_skipped++;
+        }
     }
     return ok;
 }
@@ -117,5 +139,13 @@ int main(int argc, char **argv)
     }
     signal(SIGSEGV, on_fault);
     signal(SIGBUS, on_fault);
-    return (args.mask ? run_table(&args, args.mask) : run_all_tables(&args)) ? 0 : 1;
+    if (!(args.mask ? run_table(&args, args.mask) : run_all_tables(&args)))
+        return 2;
+    if (all.n_passed + all.n_failed == 0) {
+        fprintf(stderr, "spry-check: nothing is named \"%s\"\n", args.filter);
+        return 2;
+    }
+    if (!args.bench)
+        write_totals(STDOUT_FILENO, &all);
+    return all.n_failed ? 1 : 0;
 }

@@ -26,11 +26,15 @@ static double float_of(uint32_t bits)
     return (double)value;
 }
 
-/* scale * (q - zero) */
+static double exact(double *magnitude, double value)
+{
+    *magnitude = fabs(value);
+    return value;
+}
+
 static double symmetric(double *magnitude, double scale, unsigned q, unsigned zero)
 {
-    *magnitude = fabs(scale) * (q + zero);
-    return scale * ((double)q - zero);
+    return exact(magnitude, scale * ((double)q - zero));
 }
 
 /* scale * q + min */
@@ -38,12 +42,6 @@ static double affine(double *magnitude, double scale, unsigned q, double min)
 {
     *magnitude = fabs(scale) * q + fabs(min);
     return scale * q + min;
-}
-
-static double exact(double *magnitude, double value)
-{
-    *magnitude = fabs(value);
-    return value;
 }
 
 static double iq4_level(unsigned q)
@@ -181,8 +179,7 @@ double naive_value(double *magnitude, spry_dtype type, const unsigned char *row,
 
 /* ---- random weights --------------------------------------------------------------------------------------------- */
 
-/* Where a block's halves stand; -1: it has no such. */
-static void half_offsets(int offsets[2], spry_dtype type)
+void check_half_offsets(int offsets[2], spry_dtype type)
 {
     static const struct {
         spry_dtype type;
@@ -215,7 +212,7 @@ void check_fill_type(check *c, void *out, spry_dtype type, size_t n)
         return;
     }
     int offsets[2];
-    half_offsets(offsets, type);
+    check_half_offsets(offsets, type);
     for (unsigned char *b = out, *end = b + n / block * bytes; b < end; b += bytes) {
         for (size_t i = 0; i < bytes; i++)
             b[i] = (unsigned char)check_random(c);

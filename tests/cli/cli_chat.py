@@ -18,6 +18,7 @@ import cli_support
 from cli_support import HOME, OK, SPRY, TIMEOUT, environment, tiny
 
 UP, LEFT, DELETE_LINE, BEGIN = b"\x1b[A", b"\x1b[D", b"\x15", b"\x01"
+DRAFT = "Llama-Tales-Draft-4M"  # slow enough to be interrupted, quick enough for a sanitizer
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x07")
 
 
@@ -201,7 +202,7 @@ class ChatTest(cli_support.CliTest):
             chat.leave()
 
     def test_interrupted_answer_stays(self):
-        chat = Chat("--ignore-end", "--seed", "1", "--cpu", "ref", "--threads", "1", XDG_DATA_HOME=self.folder)
+        chat = Chat(DRAFT, "--ignore-end", "--seed", "1", "--cpu", "ref", "--threads", "1", XDG_DATA_HOME=self.folder)
         chat.wait_for("> ")
         for i, message in enumerate(("Tell me a long tale.", "Go on.")):
             chat.type(message + "\r")
@@ -217,7 +218,7 @@ class ChatTest(cli_support.CliTest):
         self.assertEqual(chat.leave(), OK)
 
     def test_keys_typed_during_an_answer_count_after_it(self):
-        chat = Chat("-n", "30", "--seed", "1", "--cpu", "ref", XDG_DATA_HOME=self.folder)
+        chat = Chat(DRAFT, "-n", "60", "--seed", "1", "--cpu", "ref", "--threads", "1", XDG_DATA_HOME=self.folder)
         chat.wait_for("> ")
         chat.type("Tell me a tale.\r")
         chat.wait_for("tale.\n")
@@ -292,8 +293,9 @@ class ChatTest(cli_support.CliTest):
         chat = self.chat()
         chat.say("Hello")
         before = self.saved(chat)
-        for text, words in ((None, "cannot open"), ("", "is not JSON"), ("{", "is not JSON"), ("[]", "not a saved chat"),
-                            ("{}", "not a saved chat"), ('{"messages": [1]}', "messages[0].role"),
+        for text, words in ((None, "cannot open"), ("", "is not JSON"), ("{", "is not JSON"),
+                            ("[]", "not a saved chat"), ("{}", "not a saved chat"),
+                            ('{"messages": [1]}', "messages[0].role"),
                             ('{"messages": [{"role": "system", "content": ""}]}', "messages[0].role"),
                             ('{"messages": [{"role": "user", "content": 5}]}', "messages[0].content"),
                             ('{"messages": [], "system": 5}', '"system" is not a string'),
@@ -361,6 +363,24 @@ class ChatTest(cli_support.CliTest):
         os.close(chat.slave)
         os.close(chat.master)  # the window is closed
         chat.process.wait(TIMEOUT)
+
+    def test_stopping_and_resizing(self):
+        chat = self.chat()
+        chat.type("hel")
+        chat.wait_for("hel")
+        chat.type(b"\x1a")
+        _, status = os.waitpid(chat.process.pid, os.WUNTRACED)
+        self.assertTrue(os.WIFSTOPPED(status))
+        self.assertEqual(termios.tcgetattr(chat.slave), chat.before)
+        chat.process.send_signal(signal.SIGCONT)
+        chat.wait_for("hel")
+        for columns in (30, 5, 100):
+            fcntl.ioctl(chat.slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+            chat.type("lo ")
+        chat.say("")
+        self.assertEqual(self.saved(chat)["messages"][0]["content"], "hello lo lo ")
+        self.assertEqual(chat.leave(), OK)
+        self.assertTrue(chat.restored)
 
     def test_prompt_is_needed_for_json_and_raw(self):
         for option in ("--json", "--raw"):

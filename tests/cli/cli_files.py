@@ -124,7 +124,8 @@ class BadFiles(cli_support.CliTest):
             self.fails(self.run_model(path), FAILURE, "token_embd.weight", str(kind))
 
     def test_missing_tensor(self):
-        self.fails(self.run_model(self.patched(b"blk.1.attn_q.weight", b"blk.1.attn_z.weight")), FAILURE, "blk.1.attn_q")
+        path = self.patched(b"blk.1.attn_q.weight", b"blk.1.attn_z.weight")
+        self.fails(self.run_model(path), FAILURE, "blk.1.attn_q")
 
     def test_hostile_counts(self):
         whole = read(tiny("qwen3"))

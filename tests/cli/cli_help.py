@@ -6,15 +6,15 @@ import re
 import cli_support
 from cli_support import FAILURE, READER_LEFT, ROOT, USAGE, spry
 
-COMMANDS = ["run", "tokenize", "logits", "inspect", "convert", "sample"]
+COMMANDS = re.findall(r"(?m)^  (\w+) +\S", spry().text.split("Commands:\n")[1].split("\n\n")[0])
+COMMANDS.remove("help")
 
 
 class Help(cli_support.CliTest):
-    def test_overview_lists_every_command(self):
+    def test_overview(self):
         pages = [self.succeeds(spry(*args)).text for args in ([], ["--help"], ["-h"], ["help"])]
         self.assertEqual(len(set(pages)), 1)
-        for command in COMMANDS:
-            self.assertRegex(pages[0], r"(?m)^  %s +\w" % command)
+        self.assertLessEqual({"run", "tokenize", "logits", "inspect", "convert", "sample"}, set(COMMANDS))
 
     def test_version(self):
         self.assertRegex(self.succeeds(spry("--version")).text, r"^spry \d+\.\d+\.\d+\n$")

@@ -14,6 +14,7 @@ from cli_support import (FAILURE, HOME, INTERRUPTED, MODELS, OK, PUBLIC, READER_
                          spry, start, tiny)
 
 TINY = tiny("qwen3")
+DRAFT = "Llama-Tales-Draft-4M"
 PROMPT = "Tell me a tale about a boat."
 
 
@@ -100,8 +101,8 @@ class Answers(cli_support.CliTest):
                 cases = json.load(file)["cases"]
             for case in cases:
                 sure = next((i for i, m in enumerate(case["greedy_margin"]) if m < 0.01), len(case["greedy_margin"]))
-                object = spry("run", tiny(name), "--raw", "-p", case["prompt"], "-n", "24", "--temperature", "0", "--json",
-                              "--kv-type", "f32", "--ignore-end").json
+                object = spry("run", tiny(name), "--raw", "-p", case["prompt"], "-n", "24", "--temperature", "0",
+                              "--json", "--kv-type", "f32", "--ignore-end").json
                 self.assertEqual(object["tokens"][:sure], case["greedy"][:sure], (name, case["prompt"]))
                 self.assertEqual(object["prompt_tokens"], len(case["ids"]))
 
@@ -134,8 +135,15 @@ class Prompts(cli_support.CliTest):
         self.assertEqual(answer("-n", "10", "--seed", "1", stdin=b"something else").out, wanted)
 
     def test_raw_prompt_keeps_its_newline(self):
-        raw = [spry("run", TINY, "--raw", "-n", "1", "--json", stdin=text).json["prompt_tokens"] for text in (b"a", b"a\n")]
+        raw = [spry("run", TINY, "--raw", "-n", "1", "--json", stdin=text).json["prompt_tokens"]
+               for text in (b"a", b"a\n")]
         self.assertEqual(raw[1], raw[0] + 1)
+
+    def test_control_tokens_in_a_raw_prompt_only_when_asked(self):
+        tokens = [spry("run", TINY, "--raw", "-p", "<|im_end|>", "-n", "1", "--json", *how).json["prompt_tokens"]
+                  for how in ([], ["--special"])]
+        self.assertEqual(tokens[1], 1)
+        self.assertGreater(tokens[0], 3)
 
     def test_system_message_counts(self):
         with_system = answer("-n", "1", "--json", "--system", "You are a boat.").json["prompt_tokens"]
@@ -169,7 +177,7 @@ class Prompts(cli_support.CliTest):
 
 class Streams(cli_support.CliTest):
     def test_text_streams(self):
-        process = start("run", "-p", PROMPT, "-n", "30", "--seed", "1", "--ignore-end", "--cpu", "ref")
+        process = start("run", DRAFT, "-p", PROMPT, "-n", "30", "--seed", "1", "--ignore-end", "--cpu", "ref")
         pieces = []
         while True:
             piece = os.read(process.stdout.fileno(), 65536)
@@ -210,7 +218,7 @@ class Streams(cli_support.CliTest):
             self.assertEqual(result.errors, "spry: cannot write to standard output: No space left on device\n")
 
     def test_interrupt(self):
-        process = start("run", "-p", PROMPT, "--ignore-end", "--cpu", "ref")
+        process = start("run", DRAFT, "-p", PROMPT, "--ignore-end", "--cpu", "ref", "--threads", "1")
         first = os.read(process.stdout.fileno(), 100)
         before = time.monotonic()
         process.send_signal(signal.SIGINT)
@@ -223,8 +231,9 @@ class Streams(cli_support.CliTest):
     def test_progress_of_a_long_prompt_and_interrupt(self):
         """Standard error is a terminal: it shows how far the prompt is, until Ctrl-C ends it."""
         master, slave = pty.openpty()
-        process = subprocess.Popen([SPRY, "run", "-p", "boat " * 1500, "--chunk", "8", "--json", "--cpu", "ref", "-t", "1"],
-                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=slave, cwd=HOME,
+        slow = ["--chunk", "8", "--cpu", "ref", "--threads", "1"]
+        process = subprocess.Popen([SPRY, "run", "-p", "boat " * 1500, "--json", *slow], stdin=subprocess.DEVNULL,
+                                   stdout=subprocess.PIPE, stderr=slave, cwd=HOME,
                                    env=environment(NO_COLOR="1"))
         os.close(slave)
         shown = b""
@@ -265,7 +274,8 @@ class Streams(cli_support.CliTest):
 
     def test_model_cannot_take_over_the_terminal(self):
         """llama's golden continuation holds an escape byte: files get it, terminals do not."""
-        options = ["run", tiny("llama"), "--raw", "-p", "Once upon a time", "-n", "24", "--temperature", "0", "--ignore-end"]
+        options = ["run", tiny("llama"), "--raw", "-p", "Once upon a time", "-n", "24", "--temperature", "0",
+                   "--ignore-end"]
         self.assertIn(b"\x1b", spry(*options).out)
         code, shown = self.on_terminal(*options)
         self.assertEqual((code, shown.count(b"\x1b")), (OK, 0))
@@ -273,7 +283,8 @@ class Streams(cli_support.CliTest):
 
 class Bundled(cli_support.CliTest):
     def test_without_a_model_anywhere(self):
-        result = self.succeeds(spry("run", "-p", PROMPT, "-n", "8", "--seed", "1", cwd="/", HOME=None, XDG_DATA_HOME=None))
+        result = self.succeeds(spry("run", "-p", PROMPT, "-n", "8", "--seed", "1", cwd="/", HOME=None,
+                                    XDG_DATA_HOME=None))
         self.assertGreater(len(result.text), 10)
         for name in ("Llama-Tales-29M", "llama-tales-29m"):
             self.assertEqual(spry("run", name, "-p", PROMPT, "-n", "8", "--seed", "1").out, result.out)

@@ -53,7 +53,8 @@ class Sample(cli_support.CliTest):
             self.assertLess(abs(tokens.count(token) - count * p), 5 * spread)
 
     def test_wrong_input(self):
-        for text in (b"", b"{", b"[]", b"{}", b'{"logits": []}', b'{"logits": [1, "x"]}', b'{"logits": [1], "history": [1]}',
+        for text in (b"", b"{", b"[]", b"{}", b'{"logits": []}', b'{"logits": [1, "x"]}',
+                     b'{"logits": [1], "history": [1]}',
                      b'{"logits": [1], "settings": {"top_p": 3}}', b'{"logits": [1], "settings": {"topp": 1}}'):
             self.fails(spry("sample", stdin=text), FAILURE)
         self.fails(spry("sample", "--top-p", "2"), USAGE, "--top-p")

@@ -43,7 +43,8 @@ class Tokenize(cli_support.CliTest):
         with open(os.path.join(MODELS, "qwen3", "golden.json"), encoding="utf-8") as file:
             ids = json.load(file)["cases"][0]["ids"]
         for place in (tiny("qwen3"), tiny("qwen3", ""), tiny("qwen3", "tokenizer.json")):
-            self.assertEqual(self.succeeds(spry("tokenize", place, stdin=text)).text.split(), list(map(str, ids)), place)
+            result = self.succeeds(spry("tokenize", place, stdin=text))
+            self.assertEqual(result.text.split(), list(map(str, ids)), place)
         self.assertGreater(len(self.succeeds(spry("tokenize", stdin=text)).text.split()), 2)
 
     def test_vocabulary_without_weights(self):
@@ -98,8 +99,9 @@ class Tokenize(cli_support.CliTest):
             self.assertEqual(self.succeeds(spry("tokenize", tiny("qwen3"), "--decode", stdin=ids)).out, wanted)
 
     def test_ids_that_are_none(self):
-        for ids, words in ((b"1 x 2", "'x'"), (b"-1", "'-1'"), (b"1.5", "'1.5'"), (b"1,,2", "whole number"), (b"1,", "comma"),
-                           (b"[1, 2", "']'"), (b"512", "512"), (b"99999999999", "99999999999"), (b"1e3", "'1e3'"),
+        for ids, words in ((b"1 x 2", "'x'"), (b"-1", "'-1'"), (b"1.5", "'1.5'"), (b"1,,2", "whole number"),
+                           (b"1,", "comma"), (b"[1, 2", "']'"), (b"512", "512"),
+                           (b"99999999999", "99999999999"), (b"1e3", "'1e3'"),
                            (b"99999999999999999999999", "whole number"), (b"\xff\x1b", "whole number")):
             self.fails(spry("tokenize", tiny("qwen3"), "--decode", stdin=ids), FAILURE, words)
 

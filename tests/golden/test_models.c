@@ -1,10 +1,6 @@
 /* Every architecture against transformers: logits within what float rounding explains, greedy continuations wherever
  * the choice was clearer than that, from safetensors and from GGUF, under every kernel set. And the promise: chunks,
- * batches and threads change no bit.
- *
- * The tolerance of a logit is computed, not chosen. A sum of n products rounds n times, a walk of about sqrt(n) steps
- * of eps; along the way from embedding to logit these walks add up. Their sum times eps, times the sum of |h * w| that
- * made the logit. */
+ * batches and threads change no bit. */
 #include <dirent.h>
 #include <float.h>
 #include <math.h>
@@ -17,6 +13,7 @@
 #include <cmocka.h>
 
 #include "golden/golden_file.h"
+#include "golden/logit_bound.h"
 #include "golden/model_runner.h"
 #include "model/pass_state.h"
 
@@ -31,29 +28,6 @@ static const char *folder_of(char path[512], const char *model)
     return path;
 }
 
-static double rounding_steps(const spry_config *c, size_t n_keys)
-{
-    double n_q = (double)c->n_heads * c->head_dim, ff = c->n_ff > c->n_expert_ff ? c->n_ff : c->n_expert_ff;
-    double layer =
-        3 * sqrt((double)c->n_embd) + sqrt((double)c->head_dim) + sqrt((double)n_keys) + sqrt(n_q) + sqrt(ff);
-    return c->n_layers * layer + sqrt((double)c->n_embd);
-}
-
-/* The largest sum of |h * w| over the vocabulary for a row of the last step. */
-static double magnitude(const model_runner *r, size_t row, float *weights)
-{
-    const spry_weight *w = &r->model->weights.output;
-    double largest = 0;
-    for (size_t o = 0; o < w->n_out; o++) {
-        double sum = 0;
-        r->pass->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
-        for (size_t i = 0; i < w->n_in; i++)
-            sum += fabs((double)weights[i] * (double)r->pass->last[row * w->n_in + i]);
-        largest = sum > largest ? sum : largest;
-    }
-    return largest;
-}
-
 typedef struct deviation {
     double worst, allowed; /* of the row that came closest to its tolerance */
 } deviation;
@@ -66,8 +40,7 @@ static void compare_case(model_runner *r, const golden_case *c, deviation *d)
     free(runner_logits(r, c->ids, c->n_ids, c->n_ids)); /* leaves the step's rows in the pass */
     for (size_t row = 0; row < c->n_rows; row++) {
         size_t at = c->first_row + row;
-        double allowed =
-            (double)FLT_EPSILON / 2 * rounding_steps(&r->model->config, at + 1) * magnitude(r, at, weights);
+        double allowed = logit_bound(r, at, weights);
         for (size_t o = 0; o < n_vocab; o++) {
             double difference = fabs((double)spry_pass_logits(r->pass, at)[o] - (double)c->logits[row * n_vocab + o]);
             if (!(difference <= allowed))

@@ -15,6 +15,7 @@
 #include "model/arch.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
+#include "support/quoted_json.h"
 
 static scratch place;
 
@@ -192,22 +193,6 @@ static void test_older_forms(void **state)
 
 /* ---- reading from text ------------------------------------------------------------------------------------------ */
 
-/* Text with ' for ". */
-static json_t *parse(const char *text)
-{
-    char copy[4096];
-    assert_true(strlen(text) < sizeof copy);
-    size_t i = 0;
-    for (; text[i]; i++)
-        copy[i] = (char)(text[i] == '\'' ? '"' : text[i]);
-    copy[i] = 0;
-    json_error_t why;
-    json_t *json = json_loads(copy, JSON_DECODE_ANY | JSON_DECODE_INT_AS_REAL, &why);
-    if (!json)
-        fail_msg("%s in %s", why.text, text);
-    return json;
-}
-
 static spry_status read_json_config(spry_config *config, const json_t *json, spry_arena *arena, spry_error *error)
 {
     spry_arena_init(arena);
@@ -215,19 +200,10 @@ static spry_status read_json_config(spry_config *config, const json_t *json, spr
     return spry_config_from_json(config, json, "here/config", arena, error);
 }
 
-/* `changes` is an object: its members replace those of the fixture's config; "-" takes one out. */
 static json_t *changed(const char *model, const char *changes)
 {
-    json_t *json = model_config(model), *edits = parse(changes), *value;
-    const char *key;
-    json_object_foreach(edits, key, value)
-    {
-        if (json_is_string(value) && !strcmp(json_string_value(value), "-"))
-            json_object_del(json, key);
-        else
-            json_object_set(json, key, value);
-    }
-    json_decref(edits);
+    json_t *json = model_config(model);
+    quoted_json_change(json, changes);
     return json;
 }
 
@@ -331,8 +307,8 @@ static void test_defaults(void **state)
     for (size_t i = 0; i < SPRY_COUNT(silent); i++) {
         const defaults *d = &silent[i];
         const char *what = d->type;
-        json_t *json = parse("{'num_hidden_layers': 40, 'hidden_size': 4096, 'num_attention_heads': 32, "
-                             "'intermediate_size': 1000, 'use_sliding_window': true}");
+        json_t *json = quoted_json("{'num_hidden_layers': 40, 'hidden_size': 4096, 'num_attention_heads': 32, "
+                                   "'intermediate_size': 1000, 'use_sliding_window': true}");
         spry_config config;
         spry_arena arena;
         spry_error error = {0};
@@ -393,10 +369,10 @@ static void test_inner_text_config(void **state)
 {
     (void)state;
     json_t *json =
-        parse("{'model_type': 'gemma3', 'eos_token_id': [1, 106], 'vision_config': {'model_type': 'siglip'}, "
-              "'text_config': {'model_type': 'gemma3_text', 'hidden_size': 2560, 'intermediate_size': 10240, "
-              "'num_hidden_layers': 34, 'sliding_window': 1024, "
-              "'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}}}");
+        quoted_json("{'model_type': 'gemma3', 'eos_token_id': [1, 106], 'vision_config': {'model_type': 'siglip'}, "
+                    "'text_config': {'model_type': 'gemma3_text', 'hidden_size': 2560, 'intermediate_size': 10240, "
+                    "'num_hidden_layers': 34, 'sliding_window': 1024, "
+                    "'rope_scaling': {'factor': 8.0, 'rope_type': 'linear'}}}");
     spry_config config;
     spry_arena arena;
     spry_error error = {0};
@@ -547,103 +523,6 @@ static void test_wrong_values(void **state)
     }
 }
 
-/* ---- the file --------------------------------------------------------------------------------------------------- */
-
-static void expect_open(spry_status expected, const char *words)
-{
-    spry_model *model = (spry_model *)&place;
-    spry_error error = {0};
-    hostile_expect(spry_model_open(&model, place.folder, &error), &error, expected, words);
-    assert_null(model);
-}
-
-static void test_config_file(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *text;
-        const char *words;
-    } broken[] = {
-        {"", "config.json|not valid JSON"},
-        {"{", "config.json|not valid JSON|line 1"},
-        {"[1, 2]", "config.json|not a JSON object"},
-        {"\"llama\"", "config.json|not valid JSON"},
-        {"{\"model_type\": \"llama\",\n \"model_type\": \"llama\"}", "config.json|line 2|duplicate"},
-        {"{\"model_type\": \"ll\xff\"}", "config.json|byte 0xff"},
-    };
-    model_folder_fill(&place, "llama", "config.json");
-    expect_open(SPRY_ERR_FILE, "no config.json");
-    for (size_t i = 0; i < SPRY_COUNT(broken); i++) {
-        scratch_write(&place, "config.json", broken[i].text, strlen(broken[i].text));
-        expect_open(SPRY_ERR_FORMAT, broken[i].words);
-    }
-    json_t *json = model_config("llama");
-    json_object_set_new(json, "hidden_size", json_integer(65));
-    model_folder_json(&place, "config.json", json);
-    expect_open(SPRY_ERR_FORMAT, "model.embed_tokens.weight|512, 64|512, 65");
-    json_decref(json);
-}
-
-/* eos_token_id may be a number or a list, in either file; model_max_length may pass any integer. */
-static void test_end_tokens(void **state)
-{
-    (void)state;
-    static const struct {
-        const char *config, *generation;
-        int32_t ends[3];
-        size_t n;
-    } cases[] = {
-        {"{'eos_token_id': 7}", "{}", {7}, 1},
-        {"{'eos_token_id': [7, 8, 'x', -1, 1e20]}", "{'eos_token_id': 9}", {7, 8, 9}, 3},
-        {"{'eos_token_id': null}", "{'eos_token_id': [10, null]}", {10}, 1},
-        {"{'eos_token_id': '-'}", "{}", {0}, 0},
-    };
-    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
-        json_t *config = changed("llama", cases[i].config), *generation = parse(cases[i].generation);
-        spry_model *model;
-        spry_error error = {0};
-        model_folder_fill(&place, "llama", "config.json");
-        assert_int_equal(unlink(scratch_path(&place, "chat_template.jinja")),
-                         0); /* then tokenizer_config.json counts */
-        model_folder_json(&place, "config.json", config);
-        model_folder_json(&place, "generation_config.json", generation);
-        if (spry_model_open(&model, place.folder, &error))
-            fail_msg("%s", error.message);
-        assert_int_equal(model->n_end_ids, cases[i].n);
-        assert_memory_equal(model->end_ids, cases[i].ends, cases[i].n * sizeof *model->end_ids);
-        for (size_t k = 0; k < cases[i].n; k++)
-            assert_true(spry_model_is_end(model, cases[i].ends[k]));
-        assert_false(spry_model_is_end(model, 100));
-        assert_false(spry_chat_template_is_own(model->chat));
-        spry_model_close(model);
-        json_decref(config);
-        json_decref(generation);
-    }
-}
-
-/* A template may stand in tokenizer_config.json: as a string, or in a list of named ones. */
-static void test_template_places(void **state)
-{
-    (void)state;
-    static const char *const places[] = {
-        "{'chat_template': '<|im_start|><|im_end|>', 'eos_token': '<|im_end|>'}",
-        "{'chat_template': [{'name': 'tool_use', 'template': 'no'}, {'name': 'default', 'template': "
-        "'<|im_start|><|im_end|>'}], 'model_max_length': 1000000000000000019884624838656}",
-    };
-    for (size_t i = 0; i < SPRY_COUNT(places); i++) {
-        json_t *json = parse(places[i]);
-        spry_model *model;
-        spry_error error = {0};
-        model_folder_fill(&place, "llama", "chat_template.jinja");
-        model_folder_json(&place, "tokenizer_config.json", json);
-        if (spry_model_open(&model, place.folder, &error))
-            fail_msg("%s", error.message);
-        assert_true(spry_chat_template_is_own(model->chat));
-        spry_model_close(model);
-        json_decref(json);
-    }
-}
-
 static int set_up(void **state)
 {
     (void)state;
@@ -661,10 +540,8 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_older_forms),  cmocka_unit_test(test_equal_configs),
-        cmocka_unit_test(test_defaults),     cmocka_unit_test(test_inner_text_config),
-        cmocka_unit_test(test_wrong_values), cmocka_unit_test(test_config_file),
-        cmocka_unit_test(test_end_tokens),   cmocka_unit_test(test_template_places),
+        cmocka_unit_test(test_older_forms),       cmocka_unit_test(test_equal_configs), cmocka_unit_test(test_defaults),
+        cmocka_unit_test(test_inner_text_config), cmocka_unit_test(test_wrong_values),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

@@ -18,8 +18,8 @@ static spry_tokenizer *from_gguf(const char *path)
     return tokenizer;
 }
 
-/* Writes a tokenizer to a file of its own and reads it again. */
-static spry_tokenizer *through_gguf(const spry_tokenizer *tokenizer)
+/* Writes a tokenizer to a file of its own, for a model with `n_rows` embeddings, and reads it again. */
+static spry_tokenizer *through_gguf(const spry_tokenizer *tokenizer, size_t n_rows)
 {
     char folder[] = "/tmp/spry-tokenizer-XXXXXX", path[64];
     assert_non_null(mkdtemp(folder));
@@ -27,7 +27,7 @@ static spry_tokenizer *through_gguf(const spry_tokenizer *tokenizer)
     spry_gguf_writer *writer = NULL;
     spry_error error = {0};
     assert_int_equal(spry_gguf_writer_create(&writer, &error), SPRY_OK);
-    assert_true(spry_tokenizer_to_gguf(tokenizer, writer));
+    assert_true(spry_tokenizer_to_gguf(tokenizer, writer, n_rows));
     if (spry_gguf_writer_begin(writer, path, &error) || spry_gguf_writer_finish(writer, &error))
         fail_msg("%s", error.message);
     spry_gguf_writer_destroy(writer);
@@ -88,7 +88,7 @@ static void check_same(const spry_tokenizer *a, const spry_tokenizer *b)
 
 static void check_roundtrip(spry_tokenizer *tokenizer)
 {
-    spry_tokenizer *again = through_gguf(tokenizer), *thrice = through_gguf(again);
+    spry_tokenizer *again = through_gguf(tokenizer, 0), *thrice = through_gguf(again, 0);
     check_same(tokenizer, again);
     check_same(tokenizer, thrice);
     spry_tokenizer_destroy(thrice);
@@ -129,6 +129,24 @@ static void nothing_is_lost(void **state)
         "\"pre_tokenizer\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"first\","
         "\"split\":false},\"decoder\":{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\","
         "\"prepend_scheme\":\"first\"}}"));
+}
+
+/* A model may have more embeddings than its tokenizer has tokens. */
+static void rows_without_a_token_are_unused(void **state)
+{
+    (void)state;
+    static const char *const paths[] = {DATA "bpe-llama3", DATA "spm-llama"};
+    for (size_t i = 0; i < 2; i++) {
+        spry_tokenizer *tokenizer = open_tokenizer(paths[i]), *padded = through_gguf(tokenizer, 2007);
+        assert_int_equal(spry_tokenizer_size(padded), 2007);
+        for (int32_t id = 2000; id < 2007; id++) {
+            assert_int_equal(spry_tokenizer_kind(padded, id), SPRY_TOKEN_UNUSED);
+            assert_int_equal(spry_tokenizer_bytes(padded, id).size, 0);
+        }
+        check_same_behavior(tokenizer, padded);
+        spry_tokenizer_destroy(padded);
+        spry_tokenizer_destroy(tokenizer);
+    }
 }
 
 /* ---- files of llama.cpp's converter ---- */
@@ -200,7 +218,7 @@ static void put(mini *file, const void *data, size_t size)
 static void put_number(mini *file, uint64_t value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = (unsigned char)(value >> (8 * i));
+        unsigned char byte = i < 8 ? (unsigned char)(value >> (8 * i)) : 0;
         put(file, &byte, 1);
     }
 }
@@ -332,15 +350,46 @@ static void sizes_and_ids_are_checked(void **state)
     spry_tokenizer_destroy(tokenizer);
 }
 
+/* llama.cpp's converter spells the spaces of user-defined tokens as spaces. */
+static void user_defined_tokens_may_have_plain_spaces(void **state)
+{
+    (void)state;
+    static const char *const tokens[] = {"\xE2\x96\x81", "a", "b", "  ", "<x y>", NULL};
+    static const unsigned types[] = {1, 1, 1, 4, 4};
+    mini file;
+    mini_start(&file);
+    mini_string(&file, "tokenizer.ggml.model", "llama");
+    mini_strings(&file, "tokenizer.ggml.tokens", tokens);
+    mini_key(&file, "tokenizer.ggml.token_type", SPRY_GGUF_ARRAY);
+    put_number(&file, SPRY_GGUF_I32, 4);
+    put_number(&file, 5, 8);
+    for (size_t i = 0; i < 5; i++)
+        put_number(&file, types[i], 4);
+    mini_key(&file, "tokenizer.ggml.scores", SPRY_GGUF_ARRAY);
+    put_number(&file, SPRY_GGUF_F32, 4);
+    put_number(&file, 5, 8);
+    put_number(&file, 0, 20);
+    mini_key(&file, "tokenizer.ggml.add_space_prefix", SPRY_GGUF_BOOL);
+    put_number(&file, 0, 1);
+    spry_tokenizer *tokenizer = NULL;
+    spry_error error = {0};
+    if (mini_open(&file, &tokenizer, &error))
+        fail_msg("%s", error.message);
+    check_list(tokenizer, "a  b a   <x y>", 0, IDS(1, 3, 2, 0, 1, 3, 0, 4));
+    check_roundtrip(tokenizer);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fixtures_come_back),
         cmocka_unit_test(nothing_is_lost),
+        cmocka_unit_test(rows_without_a_token_are_unused),
         cmocka_unit_test(models_tokenise_alike_from_either_file),
         cmocka_unit_test(published_vocabularies_agree),
         cmocka_unit_test(what_is_missing_or_unknown_is_named),
         cmocka_unit_test(sizes_and_ids_are_checked),
+        cmocka_unit_test(user_defined_tokens_may_have_plain_spaces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

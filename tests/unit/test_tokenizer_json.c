@@ -188,7 +188,7 @@ static void added_tokens_and_normalisation(void **state)
 
 #define PIECES                                                                                                         \
     "`<unk>`:0,`<s>`:1,`</s>`:2,`<0xC3>`:3,`<0xA9>`:4,`" MARK "`:5,`a`:6,`b`:7,`" MARK "a`:8,`" MARK MARK "`:9,`ab`:"  \
-                                                                                                          "10"
+    "10"
 #define PIECE_MERGES "`" MARK " a`,`a b`,`" MARK " " MARK "`"
 #define SPM_MODEL    ",`unk_token`:`<unk>`,`byte_fallback`:true,`fuse_unk`:true"
 #define SPM_ADDED                                                                                                      \

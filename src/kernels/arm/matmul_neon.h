@@ -1,9 +1,13 @@
 /* Integer matrix products for NEON with dot products: groups of 8 outputs (packed.h), two vectors; a tile of up to 4
  * rows. One sdot multiplies four neighbouring weights of 4 outputs by four of the 16 activations that one load brought.
- * Levels of 4, 5 and 6 bits are small enough to pass as signed; their zero points come in as the number a sum starts
+ * Levels of 4, 5 and 6 bits are small enough to pass as signed; their zero points come in as the number a dot starts
  * with. All exact; the only rounding is one conversion and one fused addition per block, in the order of blocks, the
- * same for any tile. */
+ * same for any tile.
+ *
+ * A block of 32 is taken in two halves of 16, because 16 weights of 8 outputs and the dots and sums of 4 rows are what
+ * 32 registers hold. */
 #include <arm_neon.h>
+#include <string.h>
 
 #include "kernels/ops.h"
 #include "kernels/packed.h"
@@ -15,11 +19,12 @@ typedef struct eight {
     float32x4_t half[2];
 } eight;
 
-/* 32 weights of 8 outputs: quad * scale + min. */
-typedef struct wblock {
-    int8x16_t quad[8][2];
-    eight scale, min;
-} wblock;
+typedef struct eight_int {
+    int32x4_t half[2];
+} eight_int;
+
+/* 16 weights of 8 outputs: quads of outputs 0.. and 4... */
+typedef int8x16_t quads[4][2];
 
 static inline eight halves(const unsigned char *p)
 {
@@ -60,134 +65,121 @@ static inline eight fma_one(eight a, float b, eight c)
     return (eight){{vfmaq_n_f32(c.half[0], a.half[0], b), vfmaq_n_f32(c.half[1], a.half[1], b)}};
 }
 
-static inline uint8x16_t low_nibbles(uint8x16_t x)
+static inline eight_int all_int(int32_t x)
 {
-    return vandq_u8(x, vdupq_n_u8(15));
+    return (eight_int){{vdupq_n_s32(x), vdupq_n_s32(x)}};
 }
 
-static inline uint8x16_t high_nibbles(uint8x16_t x)
+static inline eight to_floats(eight_int x)
 {
-    return vshrq_n_u8(x, 4);
+    return (eight){{vcvtq_f32_s32(x.half[0]), vcvtq_f32_s32(x.half[1])}};
 }
 
-/* 16 in each byte whose bit is set: for quad q, outputs 4h.., of eight masks of 32 bits */
-static inline uint8x16_t fifth_bits(const unsigned char *masks, int q, int h)
+static inline uint8x16_t load_quad(const unsigned char *p, int q, int h)
+{
+    return vld1q_u8(p + QUAD_BYTES * q + 16 * h);
+}
+
+/* 16 in each byte whose bit is set, of a mask of 16 bits */
+static inline uint8x16_t fifth_bits(const unsigned char *mask)
 {
     static const uint8_t bits[16] = {1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128};
-    uint8x16_t both = vcombine_u8(vld1_dup_u8(masks + 4 * q + 2 * h), vld1_dup_u8(masks + 4 * q + 2 * h + 1));
+    uint8x16_t both = vcombine_u8(vld1_dup_u8(mask), vld1_dup_u8(mask + 1));
     return vandq_u8(vtstq_u8(both, vld1q_u8(bits)), vdupq_n_u8(16));
 }
 
-/* Adds the products of four quads, of outputs 4h.., with 16 activations. */
-static inline int32x4_t dot_16(int32x4_t sum, const int8x16_t quad[4][2], int h, int8x16_t values)
+static inline int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values)
 {
-    sum = vdotq_laneq_s32(sum, quad[0][h], values, 0);
-    sum = vdotq_laneq_s32(sum, quad[1][h], values, 1);
-    sum = vdotq_laneq_s32(sum, quad[2][h], values, 2);
-    return vdotq_laneq_s32(sum, quad[3][h], values, 3);
+    dot = vdotq_laneq_s32(dot, w[0][h], values, 0);
+    dot = vdotq_laneq_s32(dot, w[1][h], values, 1);
+    dot = vdotq_laneq_s32(dot, w[2][h], values, 2);
+    return vdotq_laneq_s32(dot, w[3][h], values, 3);
 }
 
-/* start + the dot of 4 * n activations from `values` on with n quads */
-SPRY_INLINE eight dot_quads(int32_t start, const int8x16_t quad[][2], const int8_t *values, int n)
-{
-    int32x4_t left = vdupq_n_s32(start), right = left;
-    for (int q = 0; q < n; q += 4) {
-        int8x16_t sixteen = vld1q_s8(values + 4 * q);
-        left = dot_16(left, quad + q, 0, sixteen);
-        right = dot_16(right, quad + q, 1, sixteen);
-    }
-    return (eight){{vcvtq_f32_s32(left), vcvtq_f32_s32(right)}};
-}
-
-/* Types of 32 with a zero point: 8 * eights. */
-SPRY_INLINE void add_zero_point(eight sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
-                                int n_rows, int eights)
+/* Adds the products with half a block of every row's activations, the first or the second. */
+SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], const quads w, const spry_act_block *const act[], size_t b,
+                          int second, int n_rows)
 {
     for (int r = 0; r < n_rows; r++) {
-        const spry_act_block *a = act[r] + b;
-        eight dot = dot_quads(a->minus_8_sum * eights, w->quad, a->values, 8);
-        sum[r] = fma_all(dot, mul_one(w->scale, a->scale), sum[r]);
+        int8x16_t values = vld1q_s8(act[r][b].values + 16 * second);
+        dot[r].half[0] = dot_quads(dot[r].half[0], w, 0, values);
+        dot[r].half[1] = dot_quads(dot[r].half[1], w, 1, values);
     }
 }
 
-/* Types of 32 with a minimum. */
-SPRY_INLINE void add_with_min(eight sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
-                              int n_rows)
+/* Dots begin with the zero point, 8 * eights, of types that have one. */
+SPRY_INLINE void start_dots(eight_int dot[INT_TILE_ROWS], const spry_act_block *const act[], size_t b, int n_rows,
+                            int eights)
 {
-    for (int r = 0; r < n_rows; r++) {
-        const spry_act_block *a = act[r] + b;
-        eight dot = dot_quads(0, w->quad, a->values, 8);
-        sum[r] = fma_all(dot, mul_one(w->scale, a->scale), sum[r]);
-        sum[r] = fma_one(w->min, a->scaled_sum, sum[r]);
-    }
+    for (int r = 0; r < n_rows; r++)
+        dot[r] = all_int(act[r][b].minus_8_sum * eights);
 }
 
-SPRY_INLINE void load_q8_0(wblock *w, const unsigned char *p)
+SPRY_INLINE void scale_dots(eight sum[INT_TILE_ROWS], const eight_int dot[INT_TILE_ROWS], eight scale,
+                            const spry_act_block *const act[], size_t b, int n_rows)
 {
-    w->scale = halves(p);
-    p += 2 * GROUP;
-    for (int q = 0; q < 8; q++)
-        for (int h = 0; h < 2; h++) {
-            uint8x16_t shifted = vld1q_u8(p + QUAD_BYTES * q + 16 * h);
-            w->quad[q][h] = vreinterpretq_s8_u8(veorq_u8(shifted, vdupq_n_u8(0x80)));
-        }
+    for (int r = 0; r < n_rows; r++)
+        sum[r] = fma_all(to_floats(dot[r]), mul_one(scale, act[r][b].scale), sum[r]);
 }
 
-SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
+SPRY_INLINE void add_minima(eight sum[INT_TILE_ROWS], eight min, const spry_act_block *const act[], size_t b,
+                            int n_rows)
 {
-    bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
-    w->scale = halves(p);
-    p += 2 * GROUP;
-    if (min) {
-        w->min = halves(p);
-        p += 2 * GROUP;
-    }
-    const unsigned char *masks = p;
-    if (fifth)
-        p += 4 * GROUP;
+    for (int r = 0; r < n_rows; r++)
+        sum[r] = fma_one(min, act[r][b].scaled_sum, sum[r]);
+}
+
+SPRY_INLINE void load_small(quads w, spry_dtype type, const unsigned char *masks, const unsigned char *levels,
+                            int second)
+{
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = vld1q_u8(p + QUAD_BYTES * q + 16 * h);
-            uint8x16_t low = low_nibbles(both), high = high_nibbles(both);
-            if (fifth) {
-                low = vorrq_u8(low, fifth_bits(masks, q, h));
-                high = vorrq_u8(high, fifth_bits(masks, q + 4, h));
+            uint8x16_t level;
+            if (type == SPRY_Q8_0) {
+                level = veorq_u8(load_quad(levels, q + 4 * second, h), vdupq_n_u8(0x80));
+            } else {
+                uint8x16_t both = load_quad(levels, q, h);
+                level = second ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
             }
-            w->quad[q][h] = vreinterpretq_s8_u8(low);
-            w->quad[q + 4][h] = vreinterpretq_s8_u8(high);
+            if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
+                level = vorrq_u8(level, fifth_bits(masks + 4 * (q + 4 * second) + 2 * h));
+            w[q][h] = vreinterpretq_s8_u8(level);
         }
 }
 
 SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
+    bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
+    size_t masks = min ? 4 * GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
     for (size_t b = 0; b < n_in / 32; b++, p += spry_packed_row_bytes(type) * GROUP) {
-        wblock w;
-        if (type == SPRY_Q8_0)
-            load_q8_0(&w, p);
-        else
-            load_small(&w, type, p);
-        if (type == SPRY_Q4_1 || type == SPRY_Q5_1)
-            add_with_min(sum, &w, act, b, n_rows);
-        else
-            add_zero_point(sum, &w, act, b, n_rows, type == SPRY_Q4_0 ? 1 : type == SPRY_Q5_0 ? 2 : 0);
+        eight_int dot[INT_TILE_ROWS];
+        start_dots(dot, act, b, n_rows, type == SPRY_Q4_0 ? 1 : type == SPRY_Q5_0 ? 2 : 0);
+        for (int second = 0; second < 2; second++) {
+            quads w;
+            load_small(w, type, p + masks, p + levels, second);
+            add_dots(dot, w, act, b, second, n_rows);
+        }
+        scale_dots(sum, dot, halves(p), act, b, n_rows);
+        if (min)
+            add_minima(sum, halves(p + 2 * GROUP), act, b, n_rows);
     }
 }
 
-/* Block s of the eight in Q4_K and Q5_K. */
-SPRY_INLINE void load_k45_quads(wblock *w, spry_dtype type, const unsigned char *low, size_t s)
+/* Half of block s of the eight in Q4_K and Q5_K. */
+SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *low, size_t s, int second)
 {
     const unsigned char *high = low + 4 * 8 * QUAD_BYTES;
     low += s / 2 * (8 * QUAD_BYTES);
-    for (int q = 0; q < 8; q++)
+    for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = vld1q_u8(low + QUAD_BYTES * q + 16 * h);
-            uint8x16_t level = s % 2 ? high_nibbles(both) : low_nibbles(both);
+            uint8x16_t both = load_quad(low, q + 4 * second, h);
+            uint8x16_t level = s % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
             if (type == SPRY_Q5_K) {
-                uint8x16_t fifth = vtstq_u8(vld1q_u8(high + QUAD_BYTES * q + 16 * h), vdupq_n_u8((uint8_t)(1u << s)));
-                level = vorrq_u8(level, vandq_u8(fifth, vdupq_n_u8(16)));
+                uint8x16_t set = vtstq_u8(load_quad(high, q + 4 * second, h), vdupq_n_u8((uint8_t)(1u << s)));
+                level = vorrq_u8(level, vandq_u8(set, vdupq_n_u8(16)));
             }
-            w->quad[q][h] = vreinterpretq_s8_u8(level);
+            w[q][h] = vreinterpretq_s8_u8(level);
         }
 }
 
@@ -198,53 +190,64 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
         eight scale = halves(p), min = mul_one(halves(p + 2 * GROUP), -1);
         const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
         for (size_t s = 0; s < 8; s++) {
-            wblock w = {.scale = mul(scale, bytes_u8(scales + s * GROUP)),
-                        .min = mul(min, bytes_u8(minima + s * GROUP))};
-            load_k45_quads(&w, type, low, s);
-            add_with_min(sum, &w, act, b + s, n_rows);
+            eight_int dot[INT_TILE_ROWS];
+            start_dots(dot, act, b + s, n_rows, 0);
+            for (int second = 0; second < 2; second++) {
+                quads w;
+                load_k45(w, type, low, s, second);
+                add_dots(dot, w, act, b + s, second, n_rows);
+            }
+            scale_dots(sum, dot, mul(scale, bytes_u8(scales + s * GROUP)), act, b + s, n_rows);
+            add_minima(sum, mul(min, bytes_u8(minima + s * GROUP)), act, b + s, n_rows);
         }
     }
 }
 
-/* Block s of the eight in Q6_K. Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two
- * bits each of `high`. */
-SPRY_INLINE void load_q6_quads(int8x16_t quad[8][2], const unsigned char *p, size_t s)
+/* Half of block s of the eight in Q6_K. Within 128 values: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones;
+ * two bits each of `high`. */
+SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
 {
-    const unsigned char *half = p + s / 4 * (24 * QUAD_BYTES), *low = half + s % 2 * (8 * QUAD_BYTES);
-    const unsigned char *high = half + 16 * QUAD_BYTES;
+    const unsigned char *low = p + s / 4 * (24 * QUAD_BYTES) + s % 2 * (8 * QUAD_BYTES);
+    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES) + 16 * QUAD_BYTES;
     int8x16_t shift = vdupq_n_s8((int8_t)(4 - 2 * (int)(s % 4)));
-    for (int q = 0; q < 8; q++)
+    for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = vld1q_u8(low + QUAD_BYTES * q + 16 * h), two = vld1q_u8(high + QUAD_BYTES * q + 16 * h);
-            uint8x16_t nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
+            uint8x16_t both = load_quad(low, q + 4 * second, h), two = load_quad(high, q + 4 * second, h);
+            uint8x16_t nibble = s % 4 < 2 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
             uint8x16_t bits = vandq_u8(vshlq_u8(two, shift), vdupq_n_u8(0x30));
-            quad[q][h] = vreinterpretq_s8_u8(vorrq_u8(nibble, bits));
+            w[q][h] = vreinterpretq_s8_u8(vorrq_u8(nibble, bits));
         }
 }
 
-/* Q6_K scales every 16 values: two dots a block, zero point 32. */
-SPRY_INLINE void add_q6(eight sum[INT_TILE_ROWS], const int8x16_t quad[8][2], eight first, eight second,
-                        const spry_act_block *const act[], size_t b, int n_rows)
+/* The dots of half a block, zero point 32. */
+SPRY_INLINE void dot_q6(eight dot[INT_TILE_ROWS], const unsigned char *p, size_t s, const spry_act_block *const act[],
+                        size_t b, int second, int n_rows)
 {
-    for (int r = 0; r < n_rows; r++) {
-        const spry_act_block *a = act[r] + b;
-        eight one = dot_quads(-32 * a->half_sum[0], quad, a->values, 4);
-        eight two = dot_quads(-32 * a->half_sum[1], quad + 4, a->values + 16, 4);
-        sum[r] = fma_one(fma_all(two, second, mul(one, first)), a->scale, sum[r]);
-    }
+    eight_int whole[INT_TILE_ROWS];
+    quads w;
+    for (int r = 0; r < n_rows; r++)
+        whole[r] = all_int(-32 * act[r][b].half_sum[second]);
+    load_q6(w, p, s, second);
+    add_dots(whole, w, act, b, second, n_rows);
+    for (int r = 0; r < n_rows; r++)
+        dot[r] = to_floats(whole[r]);
 }
 
+/* Q6_K scales every 16 values. */
 SPRY_INLINE void q6_blocks(eight sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
                            size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
         eight scale = halves(p);
-        const unsigned char *scales = p + 2 * GROUP;
+        const unsigned char *scales = p + 2 * GROUP, *levels = scales + 16 * GROUP;
         for (size_t s = 0; s < 8; s++) {
-            int8x16_t quad[8][2];
-            load_q6_quads(quad, scales + 16 * GROUP, s);
-            add_q6(sum, quad, mul(scale, bytes_i8(scales + 2 * s * GROUP)),
-                   mul(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + s, n_rows);
+            eight one[INT_TILE_ROWS], two[INT_TILE_ROWS];
+            eight first = mul(scale, bytes_i8(scales + 2 * s * GROUP));
+            eight second = mul(scale, bytes_i8(scales + (2 * s + 1) * GROUP));
+            dot_q6(one, levels, s, act, b + s, 0, n_rows);
+            dot_q6(two, levels, s, act, b + s, 1, n_rows);
+            for (int r = 0; r < n_rows; r++)
+                sum[r] = fma_one(fma_all(two[r], second, mul(one[r], first)), act[r][b + s].scale, sum[r]);
         }
     }
 }
@@ -259,10 +262,11 @@ static inline int_sum int_zero(void)
 
 static inline void int_store(float *out, int_sum sum, size_t n_out)
 {
-    float all[GROUP];
-    v_store(all, sum.half[0]);
-    v_store(all + LANES, sum.half[1]);
-    memcpy(out, all, n_out * sizeof *out);
+    float part[GROUP], *whole = n_out == GROUP ? out : part;
+    v_store(whole, sum.half[0]);
+    v_store(whole + LANES, sum.half[1]);
+    if (n_out < GROUP)
+        memcpy(out, part, n_out * sizeof *out);
 }
 
 SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,

@@ -4,12 +4,9 @@
  * Plain types keep NaN and infinities. A block has no place for them: there a NaN becomes 0, and infinities, like all
  * that exceeds what the type's half-precision scale can express, become the nearest value it can. */
 #include <math.h>
-#include <string.h>
 
-#include "kernels/blocks.h"
-#include "kernels/half.h"
+#include "kernels/ref/encode_blocks.h"
 #include "kernels/ref/lanes.h"
-#include "kernels/ref/ref.h"
 
 enum { VALUES = SPRY_BLOCK_SMALL };
 
@@ -39,46 +36,10 @@ void spry_ref_encode_bf16(void *out, const float *in, size_t n)
 
 /* ---- what the blocks share -------------------------------------------------------------------------------------- */
 
-/* The block's input with what no block can hold taken out: no type reaches beyond 127 * 65504 < 2^23. */
-static void load_values(float values[VALUES], const float *in)
-{
-    const float limit = 0x1p23f;
-    for (int i = 0; i < VALUES; i++) {
-        float value = in[i] == in[i] ? in[i] : 0;
-        value = value < limit ? value : limit;
-        values[i] = value > -limit ? value : -limit;
-    }
-}
-
-/* The nearest finite half. */
-static spry_half finite_half(float value)
-{
-    const float largest = 65504;
-    value = value < largest ? value : largest;
-    return spry_f16_encode(value > -largest ? value : -largest);
-}
-
-static float inverse_or_zero(float scale)
-{
-    return scale != 0 ? 1 / scale : 0;
-}
-
-/* To the nearest whole number, ties to even, for anything within 2^22: there a float with this number added has no
- * place for a fraction. */
-static float round_even(float value)
-{
-    const float shift = 0x1.8p23f;
-    return value + shift - shift;
-}
-
-/* The levels a quant may have; a value is level * scale + min. */
-typedef struct level_range {
-    float lowest, highest;
-} level_range;
-
-/* Two loops, because compilers vectorise each but turn the clamping into branches where more follows it. */
+/* The nearest levels to values that are level * scale + min. Two loops, because compilers vectorise each but turn the
+ * clamping into branches where more follows it. */
 static void nearest_levels(float levels[VALUES], const float values[VALUES], float inverse_scale, float min,
-                           level_range range)
+                           spry_level_range range)
 {
     for (int i = 0; i < VALUES; i++) {
         float level = (values[i] - min) * inverse_scale;
@@ -86,7 +47,7 @@ static void nearest_levels(float levels[VALUES], const float values[VALUES], flo
         levels[i] = level > range.lowest ? level : range.lowest;
     }
     for (int i = 0; i < VALUES; i++)
-        levels[i] = round_even(levels[i]);
+        levels[i] = spry_round_even(levels[i]);
 }
 
 typedef struct block_fit {
@@ -95,13 +56,13 @@ typedef struct block_fit {
 } block_fit;
 
 /* Keeps the candidate if it is better than the best so far. */
-static void try_fit(block_fit *best, const float values[VALUES], float scale, float min, level_range range)
+static void try_fit(block_fit *best, const float values[VALUES], float scale, float min, spry_level_range range)
 {
-    block_fit fit = {finite_half(scale), finite_half(min), 0};
+    block_fit fit = {spry_finite_half(scale), spry_finite_half(min), 0};
     scale = spry_f16_decode(fit.scale);
     min = spry_f16_decode(fit.min);
     float levels[VALUES], errors[VALUES];
-    nearest_levels(levels, values, inverse_or_zero(scale), min, range);
+    nearest_levels(levels, values, spry_inverse_or_zero(scale), min, range);
     for (int i = 0; i < VALUES; i++)
         errors[i] = levels[i] * scale + min - values[i];
     fit.error = spry_dot(errors, errors, VALUES);
@@ -110,10 +71,10 @@ static void try_fit(block_fit *best, const float values[VALUES], float scale, fl
 }
 
 /* The quants of a fit, counted from the lowest level. */
-static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const block_fit *fit, level_range range)
+static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const block_fit *fit, spry_level_range range)
 {
     float levels[VALUES];
-    nearest_levels(levels, values, inverse_or_zero(spry_f16_decode(fit->scale)), spry_f16_decode(fit->min), range);
+    nearest_levels(levels, values, spry_inverse_or_zero(spry_f16_decode(fit->scale)), spry_f16_decode(fit->min), range);
     for (int i = 0; i < VALUES; i++)
         quants[i] = (uint8_t)(levels[i] - range.lowest);
 }
@@ -125,7 +86,7 @@ static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], f
     float extreme = 0;
     for (int i = 0; i < VALUES; i++)
         extreme = fabsf(values[i]) > fabsf(extreme) ? values[i] : extreme;
-    const level_range range = {-half, half - 1};
+    const spry_level_range range = {-half, half - 1};
     block_fit best = {.error = INFINITY};
     for (int step = -5; step <= 10; step++)
         try_fit(&best, values, extreme / -(half + 0.15f * (float)step), 0, range);
@@ -141,7 +102,7 @@ static block_fit fit_scale_and_min(uint8_t quants[VALUES], const float values[VA
         min = values[i] < min ? values[i] : min;
         max = values[i] > max ? values[i] : max;
     }
-    const level_range range = {0, top};
+    const spry_level_range range = {0, top};
     const float step = 0.2f * (max - min) / top;
     block_fit best = {.error = INFINITY};
     for (int low = -1; low <= 3; low++)
@@ -205,36 +166,19 @@ static void block_q5_1(spry_block_q5_1 *block, const float values[VALUES])
 /* No search here: this also encodes activations and KV, and eight bits leave little to gain. */
 static void block_q8_0(spry_block_q8_0 *block, const float values[VALUES])
 {
-    const level_range range = {-127, 127};
+    const spry_level_range range = {-127, 127};
     float extreme = 0;
     for (int i = 0; i < VALUES; i++)
         extreme = fabsf(values[i]) > extreme ? fabsf(values[i]) : extreme;
-    block->scale = finite_half(extreme / range.highest);
-    /* A subnormal scale may have been rounded down so far that the extreme value would be cut by more than half a
-     * level: take the next larger one. Past the largest half there is none. */
-    if (extreme > (range.highest + 0.5f) * spry_f16_decode(block->scale) && block->scale < finite_half(INFINITY))
-        block->scale++;
+    block->scale = spry_reaching_half(extreme, range.highest);
     float levels[VALUES];
-    nearest_levels(levels, values, inverse_or_zero(spry_f16_decode(block->scale)), 0, range);
+    nearest_levels(levels, values, spry_inverse_or_zero(spry_f16_decode(block->scale)), 0, range);
     for (int i = 0; i < VALUES; i++)
         block->quants[i] = (int8_t)levels[i];
 }
 
-/* Defines spry_ref_encode_TYPE from a function for one block. */
-#define ENCODE_BLOCKS(type)                                                                                            \
-    void spry_ref_encode_##type(void *out, const float *in, size_t n)                                                  \
-    {                                                                                                                  \
-        unsigned char *bytes = out;                                                                                    \
-        for (size_t i = 0; i < n / VALUES; i++) {                                                                      \
-            float values[VALUES];                                                                                      \
-            load_values(values, in + i * VALUES);                                                                      \
-            spry_block_##type block;                                                                                   \
-            block_##type(&block, values);                                                                              \
-            memcpy(bytes + i * sizeof block, &block, sizeof block);                                                    \
-        }                                                                                                              \
-    }
-ENCODE_BLOCKS(q4_0)
-ENCODE_BLOCKS(q4_1)
-ENCODE_BLOCKS(q5_0)
-ENCODE_BLOCKS(q5_1)
-ENCODE_BLOCKS(q8_0)
+SPRY_ENCODE_BLOCKS(q4_0, VALUES)
+SPRY_ENCODE_BLOCKS(q4_1, VALUES)
+SPRY_ENCODE_BLOCKS(q5_0, VALUES)
+SPRY_ENCODE_BLOCKS(q5_1, VALUES)
+SPRY_ENCODE_BLOCKS(q8_0, VALUES)

@@ -118,6 +118,10 @@ static inline float v_largest(vec a)
     __m128 two = _mm_max_ps(four, _mm_movehl_ps(four, four));
     return _mm_cvtss_f32(_mm_max_ss(two, _mm_movehdup_ps(two)));
 }
+static inline vec v_zero_below(vec y, vec x, vec limit)
+{
+    return _mm256_andnot_ps(_mm256_cmp_ps(x, limit, _CMP_LT_OQ), y);
+}
 static inline vec v_select_range(vec x, vec y, int first, int begin, int end)
 {
     __m256i index = _mm256_add_epi32(_mm256_set1_epi32(first), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));

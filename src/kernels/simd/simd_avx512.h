@@ -117,6 +117,11 @@ static inline float v_largest(vec a)
 {
     return _mm512_reduce_max_ps(a);
 }
+/* y where x is not below the limit (a NaN is not), else 0 */
+static inline vec v_zero_below(vec y, vec x, vec limit)
+{
+    return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), y);
+}
 /* Lane i of the result: x where first + i is in [begin, end), else y. */
 static inline vec v_select_range(vec x, vec y, int first, int begin, int end)
 {

@@ -50,9 +50,15 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         }
     }
     size_t rest = m->n_in - i;
-    for (int o = 0; rest && o < n_outputs; o++)
-        for (int r = 0; r < n_rows; r++)
-            sum[o][r] = v_fma(load_weights_part(kind, weight[o], i, rest), v_load_part(act[r] + i, rest), sum[o][r]);
+    if (rest) {
+        for (int o = 0; o < n_outputs; o++)
+            w[o] = load_weights_part(kind, weight[o], i, rest);
+        for (int r = 0; r < n_rows; r++) {
+            vec a = v_load_part(act[r] + i, rest);
+            for (int o = 0; o < n_outputs; o++)
+                sum[o][r] = v_fma(w[o], a, sum[o][r]);
+        }
+    }
     for (int r = 0; r < n_rows; r++)
         for (int o = 0; o < n_outputs; o++)
             m->out[(row + (size_t)r) * m->out_stride + output + (size_t)o] = v_sum(sum[o][r]);

@@ -1,6 +1,8 @@
 /* The loops around integer products, written once: blocks of rows that stay in the cache, groups of outputs, tiles of
  * rows. Include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum and its functions
  * first, and define OP(name). */
+#include <math.h>
+
 #include "kernels/packed.h"
 
 /* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
@@ -58,17 +60,19 @@ static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
             largest = v_max(largest, v_max(x, v_sub(v_set(0), x)));
             check = v_fma(x, v_set(0), check);
         }
-        float top = v_largest(largest), odd = v_sum(check);
-        vec inverse = v_set(odd == 0 && top > 0 ? 127 / top : 0);
+        float top = v_largest(largest);
+        bool finite = v_sum(check) == 0;
+        top = top < SPRY_ACT_SMALLEST ? 0 : top;
+        vec inverse = v_set(finite && top > 0 ? 127 / top : 0);
         for (int v = 0; v < VECTORS; v++)
             v_store(rounded + v * LANES, v_round(v_mul(v_load(in + v * LANES), inverse)));
         for (int i = 0; i < SPRY_ACT_BLOCK; i++)
-            block->values[i] = (int8_t)(odd == 0 ? (int)rounded[i] : 0);
+            block->values[i] = (int8_t)(finite ? (int)rounded[i] : 0);
         for (int i = 0; i < SPRY_ACT_BLOCK / 2; i++) {
             sums[0] += block->values[i];
             sums[1] += block->values[i + SPRY_ACT_BLOCK / 2];
         }
-        block->scale = odd == 0 ? top / 127 : odd;
+        block->scale = finite ? top / 127 : NAN;
         block->scaled_sum = block->scale * (float)(sums[0] + sums[1]);
         block->minus_8_sum = -8 * (sums[0] + sums[1]);
         block->half_sum[0] = (int16_t)sums[0];

@@ -8,9 +8,20 @@
 #include <stdint.h>
 #include <string.h>
 
-enum { LANES = 4, TILE_OUTPUTS = 4, TILE_ROWS = 6, SCORE_QUERIES = 2, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
+#include "base/compiler.h"
+
+enum { LANES = 4, TILE_OUTPUTS = 4, TILE_ROWS = 4, SCORE_QUERIES = 2, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
 
 typedef float32x4_t vec;
+
+/* Copies the first n elements, n < LANES. Not a call of memcpy with n: around a call, sums would not stay in registers.
+ */
+SPRY_INLINE void copy_part(void *out, const void *in, size_t size, size_t n)
+{
+    for (size_t i = 0; i < LANES - 1; i++)
+        if (i < n)
+            memcpy((unsigned char *)out + i * size, (const unsigned char *)in + i * size, size);
+}
 
 static inline vec v_set(float x)
 {
@@ -23,7 +34,7 @@ static inline vec v_load(const float *p)
 static inline vec v_load_part(const float *p, size_t n)
 {
     float part[LANES] = {0};
-    memcpy(part, p, n * sizeof *p);
+    copy_part(part, p, sizeof *p, n);
     return v_load(part);
 }
 static inline void v_store(float *p, vec x)
@@ -34,7 +45,7 @@ static inline void v_store_part(float *p, vec x, size_t n)
 {
     float part[LANES];
     v_store(part, x);
-    memcpy(p, part, n * sizeof *p);
+    copy_part(p, part, sizeof *p, n);
 }
 static inline vec v_load_f16(const uint16_t *p)
 {
@@ -43,7 +54,7 @@ static inline vec v_load_f16(const uint16_t *p)
 static inline vec v_load_f16_part(const uint16_t *p, size_t n)
 {
     uint16_t part[LANES] = {0};
-    memcpy(part, p, n * sizeof *p);
+    copy_part(part, p, sizeof *p, n);
     return v_load_f16(part);
 }
 static inline void v_store_f16(void *p, vec x)
@@ -58,7 +69,7 @@ static inline vec v_load_bf16(const uint16_t *p)
 static inline vec v_load_bf16_part(const uint16_t *p, size_t n)
 {
     uint16_t part[LANES] = {0};
-    memcpy(part, p, n * sizeof *p);
+    copy_part(part, p, sizeof *p, n);
     return v_load_bf16(part);
 }
 static inline vec v_load_i8(const int8_t *p)
@@ -116,6 +127,10 @@ static inline float v_sum(vec a)
 static inline float v_largest(vec a)
 {
     return vmaxvq_f32(a);
+}
+static inline vec v_zero_below(vec y, vec x, vec limit)
+{
+    return vreinterpretq_f32_u32(vbicq_u32(vreinterpretq_u32_f32(y), vcltq_f32(x, limit)));
 }
 static inline vec v_select_range(vec x, vec y, int first, int begin, int end)
 {

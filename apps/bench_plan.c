@@ -1,0 +1,117 @@
+/* Lists of numbers, and the points they make together. */
+#include <stdio.h>
+
+#include "base/number.h"
+#include "bench.h"
+#include "platform/memory.h"
+
+spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
+                                  const char *name, spry_error *error)
+{
+    list->count = 0;
+    if (!text[0] || strcmp(text, "none") == 0)
+        return SPRY_OK;
+    for (;;) {
+        spry_view part = {text, strcspn(text, ",")};
+        uint64_t value;
+        if (!spry_number_u64(&value, part) || value < least || value > most)
+            return spry_fail(error, SPRY_ERR_INPUT,
+                             "--%s: '%.*s' is not a number from %u to %u (separate several with commas, or say none)",
+                             name, SPRY_VIEW_ARG(part), least, most);
+        if (list->count == SPRY_BENCH_LIST_MAX)
+            return spry_fail(error, SPRY_ERR_INPUT, "--%s has more than %d numbers", name, SPRY_BENCH_LIST_MAX);
+        list->values[list->count++] = (uint32_t)value;
+        text += part.size;
+        if (!*text)
+            return SPRY_OK;
+        text++;
+    }
+}
+
+typedef struct planner {
+    const spry_bench_settings *settings;
+    uint32_t limit; /* tokens a sequence may have */
+    size_t token_bytes, memory;
+} planner;
+
+static uint32_t point_tokens(const planner *p, const spry_bench_point *point)
+{
+    return point->decode ? point->tokens + p->settings->tokens : point->tokens;
+}
+
+static size_t point_pages(const planner *p, const spry_bench_point *point)
+{
+    return ((size_t)point_tokens(p, point) + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * point->batch;
+}
+
+static void judge(const planner *p, spry_bench_point *point)
+{
+    size_t bytes = point_pages(p, point) * SPRY_PAGE_TOKENS * p->token_bytes;
+    uint32_t chunk = p->settings->engine.options.chunk;
+    if (point_tokens(p, point) > p->limit)
+        snprintf(point->skipped, sizeof point->skipped, "%u tokens pass the limit of %u",
+                 point_tokens(p, point), p->limit);
+    else if (point->batch > chunk)
+        snprintf(point->skipped, sizeof point->skipped, "a step has at most --chunk %u rows", chunk);
+    else if (p->memory && bytes > p->memory / 2)
+        snprintf(point->skipped, sizeof point->skipped, "its KV cache takes %.1f of %.1f GB of memory",
+                 (double)bytes / 1e9, (double)p->memory / 1e9);
+}
+
+static void add(spry_bench_report *report, const planner *p, spry_bench_point point)
+{
+    judge(p, &point);
+    report->points[report->n_points++] = point;
+}
+
+/* The longest sequence a session may have without being asked for more: what the engine itself would take. */
+static uint32_t context_limit(const spry_config *c)
+{
+    return c->rope.long_factors && c->rope.original_context < c->n_context ? c->rope.original_context : c->n_context;
+}
+
+static void sum_up(spry_bench_needs *needs, const spry_bench_report *report, const planner *p)
+{
+    size_t pages = 1;
+    *needs = (spry_bench_needs){.context = 1, .batch = 1};
+    for (size_t i = 0; i < report->n_points; i++) {
+        const spry_bench_point *point = &report->points[i];
+        if (point->skipped[0])
+            continue;
+        uint32_t tokens = point_tokens(p, point);
+        needs->context = tokens > needs->context ? tokens : needs->context;
+        needs->batch = point->batch > needs->batch ? point->batch : needs->batch;
+        pages = point_pages(p, point) > pages ? point_pages(p, point) : pages;
+    }
+    size_t of_one = ((size_t)needs->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    needs->sessions = (uint32_t)((pages + of_one - 1) / of_one);
+    if (p->settings->engine.options.context)
+        needs->context = p->settings->engine.options.context;
+    else if (needs->context < needs->batch) /* a step never has more rows than the context has tokens */
+        needs->context = needs->batch;
+}
+
+spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
+                            const spry_model *model, spry_error *error)
+{
+    const spry_engine_options *options = &settings->engine.options;
+    planner p = {.settings = settings, .limit = context_limit(&model->config), .memory = spry_memory_total()};
+    if (options->context)
+        p.limit = options->context;
+    spry_dtype type;
+    if (!spry_dtype_find(&type, spry_view_of(options->kv_type)))
+        return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%s' is not known", options->kv_type);
+    spry_kv_shape shape = spry_model_kv_shape(model, type);
+    if (!spry_kv_token_bytes(&p.token_bytes, &shape))
+        p.token_bytes = 0; /* the engine will say what is wrong */
+    report->n_points = 0;
+    for (size_t i = 0; i < settings->prefill.count; i++)
+        add(report, &p, (spry_bench_point){.tokens = settings->prefill.values[i], .batch = 1});
+    for (size_t d = 0; d < settings->depth.count; d++)
+        for (size_t b = 0; b < settings->batch.count; b++)
+            add(report, &p,
+                (spry_bench_point){
+                    .decode = true, .tokens = settings->depth.values[d], .batch = settings->batch.values[b]});
+    sum_up(needs, report, &p);
+    return SPRY_OK;
+}

@@ -1,0 +1,188 @@
+/* A walk over all matrices, first to check and count, then to encode. */
+#include "model/quantize.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "model/export_plan.h"
+#include "platform/memory.h"
+
+enum { ALIGNMENT = 64 };
+
+typedef struct quantizer {
+    spry_model *model;
+    const spry_recipe *recipe;
+    const spry_ops *ops;
+    spry_threads *threads;
+    bool mapped;
+    unsigned char *memory; /* NULL: only check and count */
+    size_t used;
+    size_t before, after; /* bytes of the matrices */
+    size_t longest;       /* values in a row */
+    float *rows;          /* [workers, longest] */
+    spry_status status;   /* the first failure */
+    spry_error *error;
+} quantizer;
+
+typedef struct encode_job {
+    const quantizer *q;
+    const spry_weight *from;
+    spry_dtype type;
+    size_t row_bytes, permute_head;
+    unsigned char *out;
+} encode_job;
+
+static void encode_part(void *context, size_t worker, size_t n_workers)
+{
+    const encode_job *job = context;
+    const quantizer *q = job->q;
+    float *values = q->rows + worker * q->longest;
+    size_t begin, end, n = job->from->n_in;
+    spry_threads_part(&begin, &end, job->from->n_out, 1, worker, n_workers);
+    for (size_t row = begin; row < end; row++) {
+        size_t source = spry_export_source_row(job->permute_head, row);
+        q->ops->decode[job->from->type](values, job->from->data + source * job->from->row_bytes, n);
+        q->ops->encode[job->type](job->out + row * job->row_bytes, values, n);
+    }
+}
+
+/* Biases of permuted rows are permuted with them. */
+static void permute_bias(quantizer *q, spry_weight *w, size_t head)
+{
+    float *values = spry_arena_alloc(&q->model->arena, w->n_out, sizeof *values);
+    if (!values) {
+        q->status = spry_fail_memory(q->error, "a bias", w->n_out * sizeof *values);
+        return;
+    }
+    for (size_t row = 0; row < w->n_out; row++)
+        values[row] = w->bias[spry_export_source_row(head, row)];
+    w->bias = values;
+}
+
+static void encode(quantizer *q, spry_weight *w, spry_dtype type, size_t row_bytes, size_t head)
+{
+    encode_job job = {q, w, type, row_bytes, head, q->memory + q->used};
+    spry_threads_run(q->threads, encode_part, &job);
+    if (q->mapped)
+        spry_memory_drop(w->data, w->n_out * w->row_bytes);
+    if (w->bias && head)
+        permute_bias(q, w, head);
+    w->data = job.out;
+    w->type = type;
+    w->row_bytes = row_bytes;
+}
+
+/* One matrix by its GGUF name. `head` not 0: rows of heads of this size change places, as in a GGUF file. */
+static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
+{
+    size_t row_bytes, bytes, end;
+    if (!w->data || q->status)
+        return;
+    spry_dtype type = spry_recipe_type(q->recipe, spry_view_of(name), q->model->config.n_layers, 2, w->n_in);
+    if (spry_dtype_block(w->type) > 1) {
+        q->status = spry_fail(q->error, SPRY_ERR_INPUT,
+                              "%s: tensor '%s' is %s already; only models of F32, F16 or BF16 can be quantised to %s",
+                              q->model->name, name, spry_dtype_name(w->type), q->recipe->name);
+        return;
+    }
+    if (!spry_dtype_size(&row_bytes, type, w->n_in) || !spry_checked_mul(&bytes, row_bytes, w->n_out) ||
+        !spry_checked_add(&end, q->used, bytes) || !spry_checked_align(&end, end, ALIGNMENT)) {
+        q->status =
+            spry_fail(q->error, SPRY_ERR_MEMORY, "%s: tensor '%s' is larger than any memory", q->model->name, name);
+        return;
+    }
+    if (q->memory) {
+        encode(q, w, type, row_bytes, head);
+    } else {
+        q->longest = w->n_in > q->longest ? w->n_in : q->longest;
+        q->before += w->n_out * w->row_bytes;
+        q->after += bytes;
+    }
+    q->used = end;
+}
+
+static void layer_matrix(quantizer *q, spry_weight *w, uint32_t layer, const char *what, size_t head)
+{
+    char name[96];
+    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, what);
+    matrix(q, w, name, head);
+}
+
+static void layer_experts(quantizer *q, spry_layer *l, uint32_t layer)
+{
+    for (uint32_t e = 0; l->expert_gate && e < q->model->config.n_experts; e++) {
+        layer_matrix(q, &l->expert_gate[e], layer, "ffn_gate_exps", 0);
+        layer_matrix(q, &l->expert_up[e], layer, "ffn_up_exps", 0);
+        layer_matrix(q, &l->expert_down[e], layer, "ffn_down_exps", 0);
+    }
+    layer_matrix(q, &l->router, layer, "ffn_gate_inp", 0);
+    layer_matrix(q, &l->shared_router, layer, "ffn_gate_inp_shexp", 0);
+    layer_matrix(q, &l->shared_gate, layer, "ffn_gate_shexp", 0);
+    layer_matrix(q, &l->shared_up, layer, "ffn_up_shexp", 0);
+    layer_matrix(q, &l->shared_down, layer, "ffn_down_shexp", 0);
+}
+
+/* Parts of a fused matrix go by its name: in a file they have one type. */
+static void all_matrices(quantizer *q)
+{
+    spry_model *m = q->model;
+    const spry_config *c = &m->config;
+    bool fused = c->arch->fused;
+    size_t head = c->arch->permuted_in_gguf && !c->interleaved ? c->head_dim : 0;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        spry_layer *l = &m->weights.layers[i];
+        layer_matrix(q, &l->q, i, fused ? "attn_qkv" : "attn_q", head);
+        layer_matrix(q, &l->k, i, fused ? "attn_qkv" : "attn_k", head);
+        layer_matrix(q, &l->v, i, fused ? "attn_qkv" : "attn_v", 0);
+        layer_matrix(q, &l->o, i, "attn_output", 0);
+        layer_matrix(q, &l->gate, i, fused ? "ffn_up" : "ffn_gate", 0);
+        layer_matrix(q, &l->up, i, "ffn_up", 0);
+        layer_matrix(q, &l->down, i, "ffn_down", 0);
+        layer_experts(q, l, i);
+    }
+    matrix(q, &m->weights.embedding, "token_embd.weight", 0);
+    if (c->tied)
+        m->weights.output = m->weights.embedding;
+    else
+        matrix(q, &m->weights.output, "output.weight", 0);
+}
+
+/* Rope as it would be read from a GGUF file: the other pairs, and bent frequencies that went through floats. */
+static spry_status turn_as_in_file(spry_model *model, spry_error *error)
+{
+    spry_config *c = &model->config;
+    c->interleaved = c->arch->permuted_in_gguf;
+    if (c->rope.kind != SPRY_ROPE_LLAMA3)
+        return SPRY_OK;
+    const float *factors = spry_export_rope_factors(c, &model->arena);
+    if (!factors)
+        return spry_fail_memory(error, "rope factors", c->rope_dim * sizeof *factors);
+    c->rope = c->rope_sliding = (spry_rope){.theta = c->rope.theta, .factor = 1, .factors = factors};
+    return SPRY_OK;
+}
+
+spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,
+                                spry_threads *threads, bool mapped, spry_error *error)
+{
+    quantizer q = {.model = model, .recipe = recipe, .ops = ops, .threads = threads, .mapped = mapped, .error = error};
+    size_t row_bytes;
+    all_matrices(&q);
+    if (q.status)
+        return q.status;
+    if (!spry_checked_mul(&row_bytes, q.longest, spry_threads_count(threads) * sizeof *q.rows))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: rows of %zu values are too long", model->name, q.longest);
+    q.rows = malloc(row_bytes);
+    q.memory = model->weights.quantized = spry_memory_map(q.used);
+    model->weights.quantized_bytes = q.used;
+    if (!q.rows || !q.memory) {
+        free(q.rows);
+        return spry_fail_memory(error, "quantised weights", q.used + row_bytes);
+    }
+    q.used = 0;
+    all_matrices(&q);
+    free(q.rows);
+    model->weights.bytes += q.after - q.before;
+    model->weights.copied_bytes += q.after;
+    return q.status ? q.status : turn_as_in_file(model, error);
+}

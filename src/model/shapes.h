@@ -1,0 +1,28 @@
+/* Shapes of published models (and of a few small ones made for tests), so that speed can be measured, and files be
+ * made, without anybody's weights. Sizes and switches are those of the models' own config.json. */
+#ifndef SPRY_MODEL_SHAPES_H
+#define SPRY_MODEL_SHAPES_H
+
+#include "model/model.h"
+
+typedef struct spry_shape {
+    const char *name;
+    const char *pattern; /* how its tokenizer cuts text: tokenizer.ggml.pre */
+    bool biased;         /* q, k and v have biases */
+    spry_config config;  /* as config.json says it; `sliding` and the sliding layers' rope are not filled */
+} spry_shape;
+
+/* Every name; ends with NULL. */
+extern const char *const spry_shape_names[];
+
+/* NULL: unknown. */
+const spry_shape *spry_shape_find(const char *name);
+
+/* What every matrix of a shape's model has for data: it is yet to be made. */
+extern const unsigned char spry_unmade[1];
+
+/* A model that has everything but numbers and a tokenizer: config, chat template, every tensor's size; matrices point
+ * at spry_unmade, norms are ones, biases zeros. It can be planned and exported, not run. Closed as any model. */
+spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const char *name, spry_error *error);
+
+#endif

@@ -1,0 +1,43 @@
+/* How far a logit may lie from another computation of it. The bound is computed, not chosen. A sum of n products rounds
+ * n times, a walk of about sqrt(n) steps of eps; along the way from embedding to logit these walks add up. Their sum
+ * times eps, times the sum of |h * w| that made the logit. */
+#ifndef TESTS_LOGIT_BOUND_H
+#define TESTS_LOGIT_BOUND_H
+
+#include <float.h>
+#include <math.h>
+
+#include "golden/model_runner.h"
+#include "model/pass_state.h"
+
+static inline double logit_rounding_steps(const spry_config *c, size_t n_keys)
+{
+    double n_q = (double)c->n_heads * c->head_dim, ff = c->n_ff > c->n_expert_ff ? c->n_ff : c->n_expert_ff;
+    double layer =
+        3 * sqrt((double)c->n_embd) + sqrt((double)c->head_dim) + sqrt((double)n_keys) + sqrt(n_q) + sqrt(ff);
+    return c->n_layers * layer + sqrt((double)c->n_embd);
+}
+
+/* The largest sum of |h * w| over the vocabulary for a row of the last step; `weights` has room for n_embd. */
+static inline double logit_magnitude(const model_runner *r, size_t row, float *weights)
+{
+    const spry_weight *w = &r->model->weights.output;
+    double largest = 0;
+    for (size_t o = 0; o < w->n_out; o++) {
+        double sum = 0;
+        r->pass->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
+        for (size_t i = 0; i < w->n_in; i++)
+            sum += fabs((double)weights[i] * (double)r->pass->last[row * w->n_in + i]);
+        largest = sum > largest ? sum : largest;
+    }
+    return largest;
+}
+
+/* Of a row of the last step that saw row + 1 keys. */
+static inline double logit_bound(const model_runner *r, size_t row, float *weights)
+{
+    return (double)FLT_EPSILON / 2 * logit_rounding_steps(&r->model->config, row + 1) *
+           logit_magnitude(r, row, weights);
+}
+
+#endif
