@@ -30,8 +30,8 @@ typedef struct spry_bench_settings {
     spry_model_flags model;
 } spry_bench_settings;
 
-/* Numbers from `least` to `most` separated by commas; "none" and nothing give an empty list. `name` is the option's, for
- * messages. */
+/* Numbers from `least` to `most` separated by commas; "none" and nothing give an empty list. `name` is the option's,
+ * for messages. */
 spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
                                   const char *name, spry_error *error);
 
@@ -73,7 +73,8 @@ typedef struct spry_bench_report {
     spry_bench_machine machine;
 } spry_bench_report;
 
-/* ---- bench_plan.c: which points there are, and what they need ------------------------------------------------------ */
+/* ---- bench_plan.c: which points there are, and what they need ------------------------------------------------------
+ */
 
 typedef struct spry_bench_needs {
     uint32_t context;  /* of the engine */
@@ -85,20 +86,23 @@ typedef struct spry_bench_needs {
 spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
                             const spry_model *model, spry_error *error);
 
-/* ---- bench_run.c: measuring ---------------------------------------------------------------------------------------- */
+/* ---- bench_run.c: measuring ----------------------------------------------------------------------------------------
+ */
 
 /* Fills everything of the report but its name and the machine's own speeds. `source` is what `model` means; it is
  * opened several times. Changes the engine's context and sessions in the settings to what the points need. */
 spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *settings, const char *model,
                            const spry_model_source *source, spry_error *error);
 
-/* ---- bench_first_token.c ------------------------------------------------------------------------------------------- */
+/* ---- bench_first_token.c -------------------------------------------------------------------------------------------
+ */
 
 /* Milliseconds from starting a new process of this program to the first byte of its answer. */
 spry_status spry_bench_first_token(double *ms, spry_bench_settings *settings, const spry_model_source *source,
                                    spry_error *error);
 
-/* ---- bench_work.c: how much a step has to do ------------------------------------------------------------------------- */
+/* ---- bench_work.c: how much a step has to do
+ * ------------------------------------------------------------------------- */
 
 typedef struct spry_bench_work {
     double bytes;    /* of weights, keys and values that must be read */
@@ -113,12 +117,15 @@ spry_bench_work spry_bench_decode_work(const spry_engine *engine, size_t depth, 
 /* The type that most products of a row are made with. */
 spry_dtype spry_bench_main_type(const spry_model *model);
 
-/* ---- bench_machine.c: what the machine can do ------------------------------------------------------------------------ */
+/* ---- bench_machine.c: what the machine can do
+ * ------------------------------------------------------------------------ */
 
 /* Measures both speeds with as many threads as the report's machine has. Takes memory: after the peak was noted. */
-spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type, spry_error *error);
+spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,
+                                       spry_error *error);
 
-/* ---- bench_report.c ---------------------------------------------------------------------------------------------------- */
+/* ---- bench_report.c
+ * ---------------------------------------------------------------------------------------------------- */
 
 void spry_bench_print_table(const spry_bench_report *report);
 spry_status spry_bench_print_json(const spry_bench_report *report, spry_error *error);

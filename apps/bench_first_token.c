@@ -45,13 +45,12 @@ static void add_engine_options(arguments *a, spry_engine_flags *flags)
 static int start(pid_t *child, spry_bench_settings *settings, const spry_model_source *source, int output)
 {
     arguments a = {0};
-    const char *const fixed[] = {"spry", "run",   source->path ? source->path : source->name,
-                                 "-p",   prompt,  "--raw",
-                                 "-n",   "1",     "--temperature",
-                                 "0",    "--ignore-end"};
+    const char *const fixed[] = {"spry", "run", "-p", prompt, "--raw", "-n", "1", "--temperature", "0", "--ignore-end"};
     for (size_t i = 0; i < SPRY_COUNT(fixed); i++)
         add(&a, fixed[i]);
     add_engine_options(&a, &settings->engine);
+    add(&a, "--");
+    add(&a, source->path ? source->path : source->name);
     posix_spawn_file_actions_t actions;
     int problem = posix_spawn_file_actions_init(&actions);
     if (problem)

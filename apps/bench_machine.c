@@ -9,7 +9,10 @@
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-enum { READ_BYTES_MAX = 256 << 20, READ_BYTES_MIN = 16 << 20, READ_TRIES = 8, LINE_WORDS = 8 };
+enum { READ_TRIES = 8, LINE_WORDS = 8 };
+
+/* More than the caches that a thread has for itself or shares, however many threads there are. */
+static const size_t read_bytes_min = 128 << 20, read_bytes_a_thread = 64 << 20, read_bytes_max = (size_t)4 << 30;
 
 typedef struct read_job {
     uint64_t *memory;
@@ -39,11 +42,12 @@ static void read_part(void *context, size_t worker, size_t n_workers)
 
 static spry_status measure_reading(double *gb_s, spry_threads *threads, spry_error *error)
 {
-    read_job job = {.bytes = READ_BYTES_MAX};
-    size_t total = spry_memory_total();
-    while (total && job.bytes > total / 8 && job.bytes > READ_BYTES_MIN)
-        job.bytes /= 2;
-    while (!(job.memory = spry_memory_map(job.bytes)) && job.bytes > READ_BYTES_MIN)
+    read_job job = {.bytes = read_bytes_min};
+    size_t most = spry_memory_total() / 8;
+    most = most && most < read_bytes_max ? most : read_bytes_max;
+    while (job.bytes < read_bytes_a_thread * spry_threads_count(threads) && job.bytes * 2 <= most)
+        job.bytes *= 2;
+    while (!(job.memory = spry_memory_map(job.bytes)) && job.bytes > read_bytes_min / 8)
         job.bytes /= 2;
     if (!job.memory)
         return spry_fail_memory(error, "measuring how fast memory is read", job.bytes);
@@ -124,8 +128,7 @@ static void size_tile(multiply_job *job)
         job->weight_stride = blocks * spry_packed_row_bytes(job->type) * kernel->group;
         job->weight_bytes = job->weight_stride * (TILE_OUT / kernel->group);
     }
-    job->act_stride =
-        kernel->integer ? TILE_IN / SPRY_ACT_BLOCK * sizeof(spry_act_block) : TILE_IN * sizeof(float);
+    job->act_stride = kernel->integer ? TILE_IN / SPRY_ACT_BLOCK * sizeof(spry_act_block) : TILE_IN * sizeof(float);
     job->act_bytes = job->act_stride * TILE_ROWS;
     job->worker_bytes = job->weight_bytes + job->act_bytes + TILE_ROWS * TILE_OUT * sizeof(float);
 }

@@ -47,12 +47,12 @@ static size_t point_pages(const planner *p, const spry_bench_point *point)
 static void judge(const planner *p, spry_bench_point *point)
 {
     size_t bytes = point_pages(p, point) * SPRY_PAGE_TOKENS * p->token_bytes;
-    uint32_t chunk = p->settings->engine.options.chunk;
+    uint32_t chunk = p->settings->engine.options.chunk, rows = chunk < p->limit ? chunk : p->limit;
     if (point_tokens(p, point) > p->limit)
-        snprintf(point->skipped, sizeof point->skipped, "%u tokens pass the limit of %u",
-                 point_tokens(p, point), p->limit);
-    else if (point->batch > chunk)
-        snprintf(point->skipped, sizeof point->skipped, "a step has at most --chunk %u rows", chunk);
+        snprintf(point->skipped, sizeof point->skipped, "%u tokens pass the limit of %u", point_tokens(p, point),
+                 p->limit);
+    else if (point->batch > rows)
+        snprintf(point->skipped, sizeof point->skipped, "--chunk and --context allow %u rows a step", rows);
     else if (p->memory && bytes > p->memory / 2)
         snprintf(point->skipped, sizeof point->skipped, "its KV cache takes %.1f of %.1f GB of memory",
                  (double)bytes / 1e9, (double)p->memory / 1e9);
@@ -83,12 +83,12 @@ static void sum_up(spry_bench_needs *needs, const spry_bench_report *report, con
         needs->batch = point->batch > needs->batch ? point->batch : needs->batch;
         pages = point_pages(p, point) > pages ? point_pages(p, point) : pages;
     }
-    size_t of_one = ((size_t)needs->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    needs->sessions = (uint32_t)((pages + of_one - 1) / of_one);
     if (p->settings->engine.options.context)
         needs->context = p->settings->engine.options.context;
     else if (needs->context < needs->batch) /* a step never has more rows than the context has tokens */
         needs->context = needs->batch;
+    size_t of_one = ((size_t)needs->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    needs->sessions = (uint32_t)((pages + of_one - 1) / of_one);
 }
 
 spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,

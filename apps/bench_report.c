@@ -16,7 +16,8 @@ static double share(double reached, double possible)
     return possible > 0 ? reached / possible : 0;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------- */
+/* ---- the table -----------------------------------------------------------------------------------------------------
+ */
 
 static const char *bold(void)
 {
@@ -102,7 +103,8 @@ void spry_bench_print_table(const spry_bench_report *r)
                         "machine can do; a model that fits the caches is read faster than memory.\n");
 }
 
-/* ---- JSON ---------------------------------------------------------------------------------------------------------- */
+/* ---- JSON ----------------------------------------------------------------------------------------------------------
+ */
 
 static json_t *point_json(const spry_bench_report *r, const spry_bench_point *p)
 {

@@ -24,7 +24,8 @@ typedef struct runner {
     spry_error *error;
 } runner;
 
-/* ---- what people see meanwhile ------------------------------------------------------------------------------------- */
+/* ---- what people see meanwhile -------------------------------------------------------------------------------------
+ */
 
 static spry_status check_interrupt(runner *r)
 {
@@ -42,7 +43,8 @@ static void begin_measuring(runner *r, const spry_bench_point *point)
         snprintf(r->doing, sizeof r->doing, "prefill of %u tokens:", point->tokens);
 }
 
-/* ---- numbers ------------------------------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------------------------------
+ */
 
 static int by_size(const void *a, const void *b)
 {
@@ -61,7 +63,8 @@ static double seconds_since(uint64_t start)
     return (double)(spry_clock_ns() - start) / 1e9;
 }
 
-/* ---- prefill ------------------------------------------------------------------------------------------------------- */
+/* ---- prefill -------------------------------------------------------------------------------------------------------
+ */
 
 /* Appends tokens to the first sequence until it has `tokens`. */
 static spry_status fill(runner *r, size_t tokens)
@@ -98,7 +101,8 @@ static spry_status measure_prefill(runner *r, spry_bench_point *point)
     return SPRY_OK;
 }
 
-/* ---- decode -------------------------------------------------------------------------------------------------------- */
+/* ---- decode --------------------------------------------------------------------------------------------------------
+ */
 
 static spry_status generate(runner *r, size_t n_tokens, size_t batch)
 {
@@ -188,7 +192,8 @@ static spry_status measure_stage(runner *r, stage s)
     return status;
 }
 
-/* ---- all of it ----------------------------------------------------------------------------------------------------- */
+/* ---- all of it -----------------------------------------------------------------------------------------------------
+ */
 
 /* A model that cannot answer by itself (it has no tokenizer) can be measured all the same. */
 static spry_status measure_first_token(runner *r)
@@ -220,7 +225,8 @@ static spry_status measure_load(runner *r)
         uint64_t start = spry_clock_ns();
         spry_model_source source = {0};
         if (!status)
-            status = spry_open_model(&r->engine, &source, r->model, &r->settings->model, &r->settings->engine, r->error);
+            status =
+                spry_open_model(&r->engine, &source, r->model, &r->settings->model, &r->settings->engine, r->error);
         ms[i] = seconds_since(start) * 1e3;
         spry_model_source_deinit(&source);
     }

@@ -17,21 +17,21 @@ static double weight_products(const spry_weight *w)
     return (double)w->n_out * (double)w->n_in;
 }
 
-/* What happens for every matrix of a layer; `share`: how much of it a row needs, `touched`: how much a step does. */
 typedef struct tally {
     const spry_ops *ops; /* NULL: only products by type are wanted */
     double bytes, products;
     double by_type[SPRY_DTYPE_COUNT];
 } tally;
 
-static void count(tally *t, const spry_weight *w, double copies_read, double copies_used)
+/* A matrix (or so many alike) that a step reads once and multiplies `times` rows by. */
+static void count(tally *t, const spry_weight *w, double alike, double times)
 {
     if (!w->data)
         return;
     if (t->ops)
-        t->bytes += copies_read * weight_bytes(w, t->ops);
-    t->products += copies_used * weight_products(w);
-    t->by_type[w->type] += copies_used * weight_products(w);
+        t->bytes += alike * weight_bytes(w, t->ops);
+    t->products += times * weight_products(w);
+    t->by_type[w->type] += times * weight_products(w);
 }
 
 /* One layer for `rows` rows. */

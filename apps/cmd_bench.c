@@ -98,7 +98,8 @@ static const spry_option bench_options[] = {
      .group = "Random weights"},
 };
 
-/* ---- random weights ------------------------------------------------------------------------------------------------ */
+/* ---- random weights ------------------------------------------------------------------------------------------------
+ */
 
 static spry_bench_shape shape_of(const bench_flags *flags)
 {
@@ -115,7 +116,8 @@ static int write_shape(const bench_flags *flags)
     return spry_out_finish(SPRY_EXIT_OK);
 }
 
-/* ---- measuring ----------------------------------------------------------------------------------------------------- */
+/* ---- measuring -----------------------------------------------------------------------------------------------------
+ */
 
 static spry_status measure(spry_bench_report *report, bench_flags *flags, const char *model,
                            const spry_model_source *source, spry_error *error)
@@ -158,7 +160,8 @@ static int bench(bench_flags *flags, const char *model)
     return status ? spry_complain_error(&error) : spry_out_finish(SPRY_EXIT_OK);
 }
 
-/* ---- the command --------------------------------------------------------------------------------------------------- */
+/* ---- the command ---------------------------------------------------------------------------------------------------
+ */
 
 static spry_status read_lists(bench_flags *flags, spry_error *error)
 {

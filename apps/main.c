@@ -95,8 +95,10 @@ static int help(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-    /* A reader who leaves is noticed by the write that fails, so that the answer can be ended in order. */
+    /* A reader who leaves, or a limit on the size of files, is noticed by the write that fails, so that the answer can
+     * be ended in order and nothing half written stays. */
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return show_overview();
     if (strcmp(argv[1], "--version") == 0) {

@@ -37,6 +37,12 @@ typedef struct spry_kv_entry {
     uint32_t count; /* tokens it holds */
 } spry_kv_entry;
 
+/* Keys stand in a page turned to positions of their own. Where a table uses the page elsewhere, queries are turned back
+ * by the difference instead: cos and sin of that rotation, [n_pairs]. NULL: the page is used where it stands. */
+typedef struct spry_turn {
+    const float *cosine, *sine;
+} spry_turn;
+
 /* Attention of consecutive rows of one sequence over its pages, for one key/value head and the query heads that share
  * it. Row r stands at position first_position + r and sees keys at positions p <= its own, within `window` when that is
  * not 0 (distance 0 .. window-1). Keys and values are in the pages already, this step's too. */
@@ -59,6 +65,9 @@ typedef struct spry_attend {
     size_t token_bytes;              /* of one token's values */
     const spry_kv_entry *entries;    /* ascending by start, without gaps */
     size_t n_entries;
+    const spry_turn *turns; /* [n_entries]; NULL: every page is used where it stands */
+    size_t n_pairs;         /* of a turn, as in rope; so is interleaved */
+    bool interleaved;
 } spry_attend;
 
 enum { SPRY_PAGE_TOKENS = 32 };          /* tokens a KV page holds, and attention's tile */

@@ -19,17 +19,27 @@ typedef struct pack_job {
     const spry_weight *w;
     unsigned char *out;
     size_t group, group_bytes, n_groups;
+    bool drop; /* the rows' pages, as soon as they are packed */
 } pack_job;
+
+enum { DROP_BYTES = 4 << 20 }; /* of a file that may be resident beside their packed form */
 
 static void pack_part(void *context, size_t worker, size_t n_workers)
 {
     const pack_job *job = context;
-    size_t begin, end;
+    const spry_weight *w = job->w;
+    size_t begin, end, kept;
     spry_threads_part(&begin, &end, job->n_groups, 1, worker, n_workers);
+    kept = begin;
     for (size_t g = begin; g < end; g++) {
-        size_t first = g * job->group, left = job->w->n_out - first;
-        spry_pack_group(job->w->type, job->out + g * job->group_bytes, job->w->data + first * job->w->row_bytes,
-                        job->w->row_bytes, job->w->n_in, left < job->group ? left : job->group, job->group);
+        size_t first = g * job->group, left = w->n_out - first, n_rows = left < job->group ? left : job->group;
+        spry_pack_group(w->type, job->out + g * job->group_bytes, w->data + first * w->row_bytes, w->row_bytes, w->n_in,
+                        n_rows, job->group);
+        size_t done = (first + n_rows - kept * job->group) * w->row_bytes;
+        if (job->drop && (done >= DROP_BYTES || g + 1 == end)) {
+            spry_memory_drop(w->data + kept * job->group * w->row_bytes, done);
+            kept = g + 1;
+        }
     }
 }
 
@@ -44,7 +54,7 @@ static void pack(packer *p, spry_weight *w)
     size_t group = w->data ? p->ops->matmul[w->type].group : 0, bytes;
     if (!group)
         return;
-    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group};
+    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p, w)};
     job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
     if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups) || !spry_checked_align(&bytes, bytes, 64) ||
         !spry_checked_add(&bytes, bytes, p->used)) {
@@ -56,8 +66,6 @@ static void pack(packer *p, spry_weight *w)
         spry_threads_run(p->threads, pack_part, &job);
         w->packed = job.out;
         w->group_bytes = job.group_bytes;
-        if (can_drop(p, w))
-            spry_memory_drop(w->data, w->n_out * w->row_bytes);
     }
     p->used = bytes;
 }

@@ -6,29 +6,26 @@
 
 const unsigned char spry_unmade[1] = {0};
 
-const char *const spry_shape_names[] = {"qwen3-0.6b",   "qwen3-1.7b",  "qwen3-4b",    "qwen3-8b",
-                                        "qwen2.5-0.5b", "qwen2.5-1.5b", "llama3.2-1b", "llama3.2-3b",
-                                        "llama3.1-8b",  "qwen3-moe-small", "tiny",     "tiny-moe",
-                                        NULL};
+const char *const spry_shape_names[] = {"qwen3-0.6b",   "qwen3-1.7b",  "qwen3-4b",    "qwen3-8b",    "qwen2.5-0.5b",
+                                        "qwen2.5-1.5b", "llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "qwen3-moe-small",
+                                        "tiny",         "tiny-moe",    NULL};
 
 #define SIZES(layers, embd, ff, heads, kv_heads, head, vocab, context)                                                 \
     .n_layers = layers, .n_embd = embd, .n_ff = ff, .n_heads = heads, .n_kv_heads = kv_heads, .head_dim = head,        \
     .n_vocab = vocab, .n_context = context
-#define EXPERTS(all, used, ff)                                                                                         \
-    .n_experts = all, .n_experts_used = used, .n_expert_ff = ff, .normalise_experts = true
+#define EXPERTS(all, used, ff) .n_experts = all, .n_experts_used = used, .n_expert_ff = ff, .normalise_experts = true
 
-#define QWEN3      .arch = &spry_arch_qwen3, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
-#define QWEN3_MOE  .arch = &spry_arch_qwen3_moe, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
-#define QWEN2      .arch = &spry_arch_qwen2, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
+#define QWEN3     .arch = &spry_arch_qwen3, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
+#define QWEN3_MOE .arch = &spry_arch_qwen3_moe, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
+#define QWEN2     .arch = &spry_arch_qwen2, .norm_eps = 1e-6f, .rope = {.theta = 1e6f, .factor = 1}
 #define LLAMA3(by)                                                                                                     \
-    .arch = &spry_arch_llama, .norm_eps = 1e-5f, .rope = {                                                             \
-        .kind = SPRY_ROPE_LLAMA3,                                                                                      \
-        .theta = 5e5f,                                                                                                 \
-        .factor = by,                                                                                                  \
-        .low_freq_factor = 1,                                                                                          \
-        .high_freq_factor = 4,                                                                                         \
-        .original_context = 8192                                                                                       \
-    }
+    .arch = &spry_arch_llama, .norm_eps = 1e-5f,                                                                       \
+    .rope = {.kind = SPRY_ROPE_LLAMA3,                                                                                 \
+             .theta = 5e5f,                                                                                            \
+             .factor = by,                                                                                             \
+             .low_freq_factor = 1,                                                                                     \
+             .high_freq_factor = 4,                                                                                    \
+             .original_context = 8192}
 
 static const spry_shape shapes[] = {
     {"qwen3-0.6b", "qwen2", false, {QWEN3, SIZES(28, 1024, 3072, 16, 8, 128, 151936, 40960), .tied = true}},

@@ -217,10 +217,12 @@ void bench_rms_norm(check *c)
 
 void bench_rope(check *c)
 {
-    bench_vector(c, "rope", 2.0 * BENCH_VALUES * sizeof(float), call_rope);
+    if (check_is_ref(c) || c->ops->rope != c->ref->rope)
+        bench_vector(c, "rope", 2.0 * BENCH_VALUES * sizeof(float), call_rope);
 }
 
 void bench_softmax(check *c)
 {
-    bench_vector(c, "softmax", 2.0 * BENCH_VALUES * sizeof(float), call_softmax);
+    if (check_is_ref(c) || c->ops->softmax != c->ref->softmax)
+        bench_vector(c, "softmax", 2.0 * BENCH_VALUES * sizeof(float), call_softmax);
 }

@@ -1,7 +1,8 @@
-/* Small checkpoints of random numbers, for shapes and switches that no fixture has. Include after cmocka.h and
- * jansson.h. */
+/* Small checkpoints of random numbers, for shapes and switches that no fixture has. Include after cmocka.h. */
 #ifndef SPRY_TESTS_MADE_MODEL_H
 #define SPRY_TESTS_MADE_MODEL_H
+
+#include <jansson.h>
 
 #include "base/buffer.h"
 #include "support/hostile.h"

@@ -1,9 +1,10 @@
-/* Model folders made for one test: a fixture's files by symbolic link, some of them rewritten. Include after cmocka.h
- * and jansson.h. */
+/* Model folders made for one test: a fixture's files by symbolic link, some of them rewritten. Include after cmocka.h.
+ */
 #ifndef SPRY_TESTS_MODEL_FOLDER_H
 #define SPRY_TESTS_MODEL_FOLDER_H
 
 #include <errno.h>
+#include <jansson.h>
 
 #include "base/buffer.h"
 #include "formats/safetensors.h"

@@ -1,7 +1,8 @@
-/* JSON in C strings, with ' for ". Include after cmocka.h and jansson.h. */
+/* JSON in C strings, with ' for ". Include after cmocka.h. */
 #ifndef SPRY_TESTS_QUOTED_JSON_H
 #define SPRY_TESTS_QUOTED_JSON_H
 
+#include <jansson.h>
 #include <string.h>
 
 static inline json_t *quoted_json(const char *text)

@@ -1,5 +1,6 @@
-/* Reference attention over a paged sequence against the textbook formula over whole matrices, and the promise that a
- * row's bits depend on its sequence alone: not on the chunk it came in, nor on pages it does not see. */
+/* Attention of every table over a paged sequence against the textbook formula over whole matrices, and the promise that
+ * a row's bits depend on its sequence alone: not on the chunk it came in, nor on pages it does not see. And the layout
+ * of keys in a page. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,12 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/ops.h"
+#include "kernels/kv_layout.h"
 
 enum { MAX_TOKENS = 150, MAX_ENTRIES = 8, MAX_WIDTH = 4 * 2 * 96 };
 
 /* A sequence whose keys and values lie in shuffled pages, as they do in an engine. */
 typedef struct paged_sequence {
+    const spry_ops *ops; /* under test */
     size_t n_tokens, n_kv_heads;
     unsigned char *pages;
     size_t pages_size;
@@ -68,6 +70,24 @@ static const spry_ops *ref_ops(void)
     return ops;
 }
 
+/* Table `index` of this machine; NULL past the last. */
+static const spry_ops *table(size_t index)
+{
+    const spry_ops *ops = NULL;
+    const char *names = spry_ops_names();
+    for (; index && *names; index--) {
+        names += strcspn(names, ",");
+        names += strspn(names, ", ");
+    }
+    char name[16] = {0};
+    size_t length = strcspn(names, ",");
+    assert_true(length < sizeof name);
+    memcpy(name, names, length);
+    if (length)
+        assert_int_equal(spry_ops_get(&ops, name, NULL), SPRY_OK);
+    return ops;
+}
+
 static void *allocate(size_t bytes)
 {
     void *memory = malloc(bytes);
@@ -99,34 +119,39 @@ static size_t shuffle_pages(paged_sequence *s)
     return n_pages;
 }
 
-/* Stores one key or value and notes what it became. */
-static void store(unsigned char *at, double *noted, spry_dtype type, size_t head_dim)
+/* A random key or value, its bytes in the type, and what they are worth. */
+static void make_vector(float *floats, void *bytes, double *noted, spry_dtype type, size_t head_dim)
 {
-    float floats[SPRY_ATTEND_HEAD_DIM_MAX];
+    float decoded[SPRY_ATTEND_HEAD_DIM_MAX];
     for (size_t d = 0; d < head_dim; d++)
         floats[d] = 2 * uniform();
-    ref_ops()->encode[type](at, floats, head_dim);
-    ref_ops()->decode[type](floats, at, head_dim);
+    ref_ops()->encode[type](bytes, floats, head_dim);
+    ref_ops()->decode[type](decoded, bytes, head_dim);
     for (size_t d = 0; d < head_dim; d++)
-        noted[d] = (double)floats[d];
+        noted[d] = (double)decoded[d];
 }
 
 static void fill_pages(paged_sequence *s)
 {
     const spry_attend *a = &s->whole;
+    float floats[SPRY_ATTEND_HEAD_DIM_MAX];
+    unsigned char bytes[sizeof floats];
     for (size_t head = 0; head < s->n_kv_heads; head++)
         for (size_t token = 0; token < s->n_tokens; token++) {
-            unsigned char *at = s->pages + s->entries[token / SPRY_PAGE_TOKENS].page * a->page_bytes +
-                                head * a->head_bytes + token % SPRY_PAGE_TOKENS * a->token_bytes;
-            size_t noted = (head * s->n_tokens + token) * a->head_dim;
-            store(at + a->key_offset, s->keys + noted, a->type, a->head_dim);
-            store(at + a->value_offset, s->values + noted, a->type, a->head_dim);
+            unsigned char *at =
+                s->pages + s->entries[token / SPRY_PAGE_TOKENS].page * a->page_bytes + head * a->head_bytes;
+            size_t noted = (head * s->n_tokens + token) * a->head_dim, slot = token % SPRY_PAGE_TOKENS;
+            make_vector(floats, bytes, s->keys + noted, a->type, a->head_dim);
+            spry_kv_store_key(s->ops, a->type, at + a->key_offset, slot, floats, a->head_dim);
+            make_vector(floats, bytes, s->values + noted, a->type, a->head_dim);
+            memcpy(at + a->value_offset + slot * a->token_bytes, bytes, a->token_bytes);
         }
 }
 
-static void create_sequence(paged_sequence *s, const sequence_shape *shape)
+static void create_sequence(paged_sequence *s, const spry_ops *ops, const sequence_shape *shape)
 {
-    *s = (paged_sequence){.n_tokens = shape->n_tokens, .n_kv_heads = shape->n_kv_heads};
+    random_state = (uint32_t)(shape - shapes);
+    *s = (paged_sequence){.ops = ops, .n_tokens = shape->n_tokens, .n_kv_heads = shape->n_kv_heads};
     size_t n_pages = shuffle_pages(s), width = shape->n_kv_heads * shape->group * shape->head_dim;
     assert_true(width <= MAX_WIDTH && shape->n_tokens <= MAX_TOKENS);
     spry_attend *a = &s->whole;
@@ -169,7 +194,7 @@ static void destroy_sequence(paged_sequence *s)
 static void attend_all_heads(const paged_sequence *s, const spry_attend *a)
 {
     for (size_t head = 0; head < s->n_kv_heads; head++)
-        ref_ops()->attend(a, head);
+        s->ops->attend(a, head);
 }
 
 static size_t out_bytes(const paged_sequence *s)
@@ -198,7 +223,7 @@ static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s,
             dot = (double)a->softcap * tanh(dot / (double)a->softcap);
         weights[key] = masked ? -INFINITY : dot;
         max = fmax(max, weights[key]);
-        slack = fmax(slack, (double)(a->head_dim / 16 + 16) * 0x1p-24 * size * (double)a->scale);
+        slack = fmax(slack, (double)(a->head_dim + 16) * 0x1p-24 * size * (double)a->scale);
     }
     for (size_t key = 0; key < s->n_tokens; key++)
         sum += weights[key] = exp(weights[key] - max);
@@ -222,23 +247,27 @@ static void compare_head(const paged_sequence *s, const char *name, size_t token
         }
         double got = (double)s->out[offset + d];
         if (!(fabs(got - expected) <= relative * size))
-            fail_msg("%s: token %zu head %zu value %zu is %g, expected %g", name, token, head, d, got, expected);
+            fail_msg("%s, %s: token %zu head %zu value %zu is %g, expected %g", s->ops->name, name, token, head, d, got, expected);
     }
+}
+
+static void compare_with_formula(const spry_ops *ops, const sequence_shape *shape)
+{
+    paged_sequence s;
+    create_sequence(&s, ops, shape);
+    attend_all_heads(&s, &s.whole);
+    for (size_t token = 0; token < s.n_tokens; token++)
+        for (size_t head = 0; head < s.n_kv_heads * s.whole.group; head++)
+            compare_head(&s, shape->name, token, head);
+    destroy_sequence(&s);
 }
 
 static void attention_is_what_the_formula_says(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
-        random_state = (uint32_t)i;
-        paged_sequence s;
-        create_sequence(&s, &shapes[i]);
-        attend_all_heads(&s, &s.whole);
-        for (size_t token = 0; token < s.n_tokens; token++)
-            for (size_t head = 0; head < s.n_kv_heads * s.whole.group; head++)
-                compare_head(&s, shapes[i].name, token, head);
-        destroy_sequence(&s);
-    }
+    for (size_t t = 0; table(t); t++)
+        for (size_t i = 0; i < SPRY_COUNT(shapes); i++)
+            compare_with_formula(table(t), &shapes[i]);
 }
 
 /* ---- the same bits ---------------------------------------------------------------------------------------------- */
@@ -260,61 +289,116 @@ static void attend_chunk(const paged_sequence *s, float *out, size_t first, size
     attend_all_heads(s, &a);
 }
 
+static void compare_chunks(const spry_ops *ops, const sequence_shape *shape)
+{
+    const size_t chunks[] = {1, 2, 7, 31, 32, 33, 64, 100};
+    paged_sequence s;
+    create_sequence(&s, ops, shape);
+    attend_all_heads(&s, &s.whole);
+    for (size_t k = 0; k < SPRY_COUNT(chunks); k++) {
+        float *out = allocate(out_bytes(&s));
+        for (size_t first = 0; first < s.n_tokens; first += chunks[k]) {
+            size_t left = s.n_tokens - first;
+            attend_chunk(&s, out, first, left < chunks[k] ? left : chunks[k]);
+        }
+        assert_memory_equal(out, s.out, out_bytes(&s));
+        free(out);
+    }
+    destroy_sequence(&s);
+}
+
 static void chunks_do_not_change_a_bit(void **state)
 {
     (void)state;
-    const size_t chunks[] = {1, 2, 7, 31, 32, 33, 64, 100};
-    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
-        random_state = (uint32_t)i;
-        paged_sequence s;
-        create_sequence(&s, &shapes[i]);
-        attend_all_heads(&s, &s.whole);
-        for (size_t k = 0; k < SPRY_COUNT(chunks); k++) {
-            float *out = allocate(out_bytes(&s));
-            for (size_t first = 0; first < s.n_tokens; first += chunks[k]) {
-                size_t left = s.n_tokens - first;
-                attend_chunk(&s, out, first, left < chunks[k] ? left : chunks[k]);
-            }
-            assert_memory_equal(out, s.out, out_bytes(&s));
-            free(out);
-        }
-        destroy_sequence(&s);
-    }
+    for (size_t t = 0; table(t); t++)
+        for (size_t i = 0; i < SPRY_COUNT(shapes); i++)
+            compare_chunks(table(t), &shapes[i]);
 }
 
-/* With a window the table may lose its oldest pages, and with them their memory may hold anything. */
+/* With a window the table may lose its oldest pages, and with them their memory may hold anything. Returns how many
+ * were dropped. */
+static size_t compare_without_old_pages(const spry_ops *ops, const sequence_shape *shape)
+{
+    paged_sequence s;
+    create_sequence(&s, ops, shape);
+    attend_all_heads(&s, &s.whole);
+    size_t last = s.n_tokens - 1, width = s.whole.row_stride, n_dropped = 0;
+    spry_attend a = s.whole;
+    float *out = allocate(width * sizeof *out);
+    a.first_position = (uint32_t)last;
+    a.n_rows = 1;
+    a.query += last * width;
+    a.out = out;
+    while (a.entries[0].start + a.entries[0].count + a.window <= last + 1) {
+        memset(s.pages + a.entries[0].page * a.page_bytes, 0xff, a.page_bytes);
+        attend_all_heads(&s, &a); /* with a page that is never looked at */
+        assert_memory_equal(out, s.out + last * width, width * sizeof *out);
+        a.entries++;
+        a.n_entries--;
+        n_dropped++;
+    }
+    attend_all_heads(&s, &a); /* without it */
+    assert_memory_equal(out, s.out + last * width, width * sizeof *out);
+    free(out);
+    destroy_sequence(&s);
+    return n_dropped;
+}
+
 static void pages_out_of_sight_do_not_change_a_bit(void **state)
 {
     (void)state;
-    size_t n_dropped = 0;
-    for (size_t i = 0; i < SPRY_COUNT(shapes); i++) {
-        if (!shapes[i].window)
-            continue;
-        random_state = (uint32_t)i;
-        paged_sequence s;
-        create_sequence(&s, &shapes[i]);
-        attend_all_heads(&s, &s.whole);
-        size_t last = s.n_tokens - 1, width = s.whole.row_stride;
-        spry_attend a = s.whole;
-        float *out = allocate(width * sizeof *out);
-        a.first_position = (uint32_t)last;
-        a.n_rows = 1;
-        a.query += last * width;
-        a.out = out;
-        while (a.entries[0].start + a.entries[0].count + a.window <= last + 1) {
-            memset(s.pages + a.entries[0].page * a.page_bytes, 0xff, a.page_bytes);
-            attend_all_heads(&s, &a); /* with a page that is never looked at */
-            assert_memory_equal(out, s.out + last * width, width * sizeof *out);
-            a.entries++;
-            a.n_entries--;
-            n_dropped++;
-        }
-        attend_all_heads(&s, &a); /* without it */
-        assert_memory_equal(out, s.out + last * width, width * sizeof *out);
-        free(out);
-        destroy_sequence(&s);
+    for (size_t t = 0; table(t); t++) {
+        size_t n_dropped = 0;
+        for (size_t i = 0; i < SPRY_COUNT(shapes); i++)
+            if (shapes[i].window)
+                n_dropped += compare_without_old_pages(table(t), &shapes[i]);
+        assert_true(n_dropped > 5);
     }
-    assert_true(n_dropped > 5);
+}
+
+/* ---- keys in a page --------------------------------------------------------------------------------------------- */
+
+/* Where the bytes of coordinate d of a token's key lie, by the words of kv_layout.h. */
+static bool belongs_to_key(spry_dtype type, size_t byte, size_t token, size_t head_dim)
+{
+    size_t size = type == SPRY_F32 ? 4 : type == SPRY_F16 ? 2 : 1, values = head_dim * SPRY_PAGE_TOKENS * size;
+    if (byte < values)
+        return byte / size % SPRY_PAGE_TOKENS == token;
+    return (byte - values) / sizeof(uint16_t) % SPRY_PAGE_TOKENS == token;
+}
+
+static void compare_stored_key(const spry_ops *ops, spry_dtype type, size_t head_dim, size_t token)
+{
+    size_t token_bytes;
+    assert_true(spry_dtype_size(&token_bytes, type, head_dim));
+    size_t head_bytes = token_bytes * SPRY_PAGE_TOKENS, n_touched = 0;
+    unsigned char *head = allocate(head_bytes), bytes[SPRY_ATTEND_HEAD_DIM_MAX * sizeof(float)];
+    float key[SPRY_ATTEND_HEAD_DIM_MAX], back[SPRY_ATTEND_HEAD_DIM_MAX];
+    double noted[SPRY_ATTEND_HEAD_DIM_MAX];
+    make_vector(key, bytes, noted, type, head_dim);
+    spry_kv_store_key(ops, type, head, token, key, head_dim);
+    spry_kv_load_key(type, back, head, token, head_dim);
+    for (size_t d = 0; d < head_dim; d++)
+        assert_true((double)back[d] == noted[d]);
+    for (size_t i = 0; i < head_bytes; i++) {
+        assert_true(head[i] == 0xff || belongs_to_key(type, i, token, head_dim));
+        n_touched += belongs_to_key(type, i, token, head_dim);
+    }
+    assert_int_equal(n_touched, token_bytes);
+    free(head);
+}
+
+static void a_key_is_read_back_and_touches_no_other(void **state)
+{
+    (void)state;
+    const spry_dtype kv_types[] = {SPRY_F32, SPRY_F16, SPRY_Q8_0};
+    const size_t head_dims[] = {32, 96, SPRY_ATTEND_HEAD_DIM_MAX};
+    random_state = 1;
+    for (size_t t = 0; table(t); t++)
+        for (size_t i = 0; i < SPRY_COUNT(kv_types); i++)
+            for (size_t d = 0; d < SPRY_COUNT(head_dims); d++)
+                for (size_t token = 0; token < SPRY_PAGE_TOKENS; token += 31)
+                    compare_stored_key(table(t), kv_types[i], head_dims[d], token);
 }
 
 int main(void)
@@ -323,6 +407,7 @@ int main(void)
         cmocka_unit_test(attention_is_what_the_formula_says),
         cmocka_unit_test(chunks_do_not_change_a_bit),
         cmocka_unit_test(pages_out_of_sight_do_not_change_a_bit),
+        cmocka_unit_test(a_key_is_read_back_and_touches_no_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -208,54 +208,55 @@ static json_t *changed(const char *model, const char *changes)
 }
 
 /* Two ways to say the same. */
+static const struct {
+    const char *model, *one, *other;
+} pairs[] = {
+    {"llama", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
+    {"llama", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
+    {"phi3", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
+    {"qwen2", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
+    {"llama", "{'head_dim': null}", "{'head_dim': 16}"},
+    {"mistral-swa", "{'sliding_window': null}", "{'sliding_window': 0}"},
+    {"llama", "{'sliding_window': 7}", "{}"}, /* transformers' Llama has no window */
+    {"gemma", "{'sliding_window': 7}", "{}"},
+    {"qwen2", "{'sliding_window': 7, 'layer_types': '-'}", "{}"},
+    {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true}", /* from layer 28 on */
+     "{'sliding_window': 7, 'use_sliding_window': true}"},
+    {"mistral-swa", "{'layer_types': ['full_attention', 'full_attention', 'full_attention']}", "{}"},
+    {"qwen3-moe", "{'layer_types': ['full_attention'], 'sliding_window': 9, 'use_sliding_window': true}",
+     "{'sliding_window': 9, 'use_sliding_window': true}"},
+    {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 0}",
+     "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'sliding_attention', "
+     "'sliding_attention']}"},
+    {"qwen3", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 1}",
+     "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['full_attention', 'sliding_attention', "
+     "'sliding_attention']}"},
+    {"qwen2-moe", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 2}",
+     "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'full_attention', "
+     "'full_attention']}"},
+    {"gemma3", "{'layer_types': '-', '_sliding_window_pattern': '-', 'sliding_window_pattern': 3}",
+     "{'layer_types': ['sliding_attention', 'sliding_attention', 'full_attention', 'sliding_attention', "
+     "'sliding_attention', 'full_attention', 'sliding_attention']}"},
+    {"gemma2", "{'attn_logit_softcapping': '-', 'final_logit_softcapping': '-'}", "{}"},
+    {"gemma2", "{'attn_logit_softcapping': null}", "{'attn_logit_softcapping': 0}"},
+    {"llama", "{'rope_scaling': {'type': 'linear', 'factor': 2}}",
+     "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
+    {"llama", "{'rope_parameters': {'rope_type': null, 'type': 'linear', 'factor': 2}}",
+     "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
+    {"llama", "{'rope_parameters': null}", "{}"},
+    {"llama", "{'rope_parameters': '-', 'rope_scaling': '-'}", "{}"},
+    {"llama", "{'text_config': 3}", "{}"},
+    {"gemma3", "{'rope_parameters': '-'}", "{}"},
+    {"gemma3",
+     "{'rope_parameters': '-', 'rope_theta': 50000, 'rope_local_base_freq': 2000, "
+     "'rope_scaling': {'rope_type': 'linear', 'factor': 8}}",
+     "{'rope_parameters': {'full_attention': {'rope_type': 'linear', 'factor': 8, 'rope_theta': 50000}, "
+     "'sliding_attention': {'rope_type': 'default', 'rope_theta': 2000}}}"},
+};
+
 static void test_equal_configs(void **state)
 {
     (void)state;
-    static const struct {
-        const char *model, *one, *other;
-    } pairs[] = {
-        {"llama", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
-        {"llama", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
-        {"phi3", "{'num_key_value_heads': '-'}", "{'num_key_value_heads': 4}"},
-        {"qwen2", "{'num_key_value_heads': null}", "{'num_key_value_heads': 4}"},
-        {"llama", "{'head_dim': null}", "{'head_dim': 16}"},
-        {"mistral-swa", "{'sliding_window': null}", "{'sliding_window': 0}"},
-        {"llama", "{'sliding_window': 7}", "{}"}, /* transformers' Llama has no window */
-        {"gemma", "{'sliding_window': 7}", "{}"},
-        {"qwen2", "{'sliding_window': 7, 'layer_types': '-'}", "{}"},
-        {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true}", /* from layer 28 on */
-         "{'sliding_window': 7, 'use_sliding_window': true}"},
-        {"mistral-swa", "{'layer_types': ['full_attention', 'full_attention', 'full_attention']}", "{}"},
-        {"qwen3-moe", "{'layer_types': ['full_attention'], 'sliding_window': 9, 'use_sliding_window': true}",
-         "{'sliding_window': 9, 'use_sliding_window': true}"},
-        {"qwen2", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 0}",
-         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'sliding_attention', "
-         "'sliding_attention']}"},
-        {"qwen3", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 1}",
-         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['full_attention', 'sliding_attention', "
-         "'sliding_attention']}"},
-        {"qwen2-moe", "{'sliding_window': 7, 'layer_types': '-', 'use_sliding_window': true, 'max_window_layers': 2}",
-         "{'sliding_window': 7, 'use_sliding_window': true, 'layer_types': ['sliding_attention', 'full_attention', "
-         "'full_attention']}"},
-        {"gemma3", "{'layer_types': '-', '_sliding_window_pattern': '-', 'sliding_window_pattern': 3}",
-         "{'layer_types': ['sliding_attention', 'sliding_attention', 'full_attention', 'sliding_attention', "
-         "'sliding_attention', 'full_attention', 'sliding_attention']}"},
-        {"gemma2", "{'attn_logit_softcapping': '-', 'final_logit_softcapping': '-'}", "{}"},
-        {"gemma2", "{'attn_logit_softcapping': null}", "{'attn_logit_softcapping': 0}"},
-        {"llama", "{'rope_scaling': {'type': 'linear', 'factor': 2}}",
-         "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
-        {"llama", "{'rope_parameters': {'rope_type': null, 'type': 'linear', 'factor': 2}}",
-         "{'rope_parameters': {'rope_type': 'linear', 'factor': 2, 'rope_theta': 10000}}"},
-        {"llama", "{'rope_parameters': null}", "{}"},
-        {"llama", "{'rope_parameters': '-', 'rope_scaling': '-'}", "{}"},
-        {"llama", "{'text_config': 3}", "{}"},
-        {"gemma3", "{'rope_parameters': '-'}", "{}"},
-        {"gemma3",
-         "{'rope_parameters': '-', 'rope_theta': 50000, 'rope_local_base_freq': 2000, "
-         "'rope_scaling': {'rope_type': 'linear', 'factor': 8}}",
-         "{'rope_parameters': {'full_attention': {'rope_type': 'linear', 'factor': 8, 'rope_theta': 50000}, "
-         "'sliding_attention': {'rope_type': 'default', 'rope_theta': 2000}}}"},
-    };
     for (size_t i = 0; i < SPRY_COUNT(pairs); i++) {
         spry_config a, b;
         spry_arena arenas[2];
@@ -301,61 +302,65 @@ static const defaults silent[] = {
     {"phi3", 32, 128, 4096, 1e-5, 1e4, .query_scalar = 128, .slides = "ffffffff"},
 };
 
+static void compare_defaults(const spry_config *b, const defaults *d)
+{
+    const char *what = d->type;
+    const spry_config expected = {.n_kv_heads = d->n_kv_heads,
+                                  .head_dim = d->head_dim,
+                                  .n_context = d->n_context,
+                                  .norm_eps = (float)d->norm_eps,
+                                  .window = d->window,
+                                  .n_experts = d->n_experts,
+                                  .n_experts_used = d->n_experts_used,
+                                  .n_expert_ff = d->n_experts ? d->n_expert_ff : 1000,
+                                  .n_shared_ff = d->n_shared_ff,
+                                  .query_scalar = (float)d->query_scalar,
+                                  .attn_softcap = (float)d->attn_softcap,
+                                  .final_softcap = (float)d->final_softcap,
+                                  .tied = d->tied,
+                                  .normalise_experts = d->normalise,
+                                  .qkv_bias = d->qkv_bias,
+                                  .rope = {.theta = (float)d->theta}},
+                      *a = &expected;
+    SAME(n_kv_heads);
+    SAME(head_dim);
+    SAME(n_context);
+    SAME(norm_eps);
+    SAME(rope.theta);
+    SAME(window);
+    SAME(n_experts);
+    SAME(n_experts_used);
+    SAME(n_expert_ff);
+    SAME(n_shared_ff);
+    SAME(query_scalar);
+    SAME(attn_softcap);
+    SAME(final_softcap);
+    SAME(tied);
+    SAME(normalise_experts);
+    SAME(qkv_bias);
+    for (uint32_t layer = 0; layer < 8; layer++)
+        assert_int_equal(b->sliding[layer], d->slides[layer] == 's');
+}
+
 static void test_defaults(void **state)
 {
     (void)state;
     for (size_t i = 0; i < SPRY_COUNT(silent); i++) {
-        const defaults *d = &silent[i];
-        const char *what = d->type;
+        const char *type = silent[i].type;
         json_t *json = quoted_json("{'num_hidden_layers': 40, 'hidden_size': 4096, 'num_attention_heads': 32, "
                                    "'intermediate_size': 1000, 'use_sliding_window': true}");
         spry_config config;
         spry_arena arena;
         spry_error error = {0};
-        json_object_set_new(json, "model_type", json_string(d->type));
+        json_object_set_new(json, "model_type", json_string(type));
         if (read_json_config(&config, json, &arena, &error))
-            fail_msg("%s: %s", what, error.message);
-        const spry_config *b = &config;
-        spry_config expected = {.n_kv_heads = d->n_kv_heads,
-                                .head_dim = d->head_dim,
-                                .n_context = d->n_context,
-                                .norm_eps = (float)d->norm_eps,
-                                .window = d->window,
-                                .n_experts = d->n_experts,
-                                .n_experts_used = d->n_experts_used,
-                                .n_expert_ff = d->n_experts ? d->n_expert_ff : 1000,
-                                .n_shared_ff = d->n_shared_ff,
-                                .query_scalar = (float)d->query_scalar,
-                                .attn_softcap = (float)d->attn_softcap,
-                                .final_softcap = (float)d->final_softcap,
-                                .tied = d->tied,
-                                .normalise_experts = d->normalise,
-                                .qkv_bias = d->qkv_bias,
-                                .rope = {.theta = (float)d->theta}};
-        const spry_config *a = &expected;
-        SAME(n_kv_heads);
-        SAME(head_dim);
-        SAME(n_context);
-        SAME(norm_eps);
-        SAME(rope.theta);
-        SAME(window);
-        SAME(n_experts);
-        SAME(n_experts_used);
-        SAME(n_expert_ff);
-        SAME(n_shared_ff);
-        SAME(query_scalar);
-        SAME(attn_softcap);
-        SAME(final_softcap);
-        SAME(tied);
-        SAME(normalise_experts);
-        SAME(qkv_bias);
-        for (uint32_t layer = 0; layer < 8; layer++)
-            assert_int_equal(config.sliding[layer], d->slides[layer] == 's');
-        if (!strncmp(d->type, "qwen2", 6) && !strchr(d->type, '_')) /* from max_window_layers on */
+            fail_msg("%s: %s", type, error.message);
+        compare_defaults(&config, &silent[i]);
+        if (!strcmp(type, "qwen2") || !strcmp(type, "qwen3")) /* from max_window_layers on */
             assert_true(!config.sliding[27] && config.sliding[28]);
-        json_object_del(json, "use_sliding_window");
         spry_arena_deinit(&arena);
-        if (!strncmp(d->type, "qwen", 4)) {
+        if (!strncmp(type, "qwen", 4)) {
+            json_object_del(json, "use_sliding_window");
             assert_int_equal(read_json_config(&config, json, &arena, &error), SPRY_OK);
             assert_int_equal(config.window, 0);
             spry_arena_deinit(&arena);

@@ -1,4 +1,4 @@
-/* The public header, first half: opening, describing, text and ids, sessions and logits. */
+/* The public header, first part: opening, describing, text and ids, sessions and logits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -437,6 +437,39 @@ static void test_rows_stop(void **state)
     spry_engine_close(engine);
 }
 
+/* The rows from any number on, with whatever the session held before. */
+static void test_rows_from(void **state)
+{
+    (void)state;
+    static const size_t firsts[] = {99, 0, 40, 41, 7, 98, 64};
+    spry_engine_options options;
+    int32_t ids[100];
+    spry_error error = {0};
+    spry_engine_options_default(&options);
+    options.threads = 1;
+    options.chunk = 24;
+    spry_engine *engine = fixture_open("gemma3", &options);
+    spry_session *session = fixture_session(engine);
+    fixture_ids(ids, 100, 5);
+    rows all = all_rows(session, ids, 100), some = {.logits = malloc(1 << 20), .stop_at = SIZE_MAX};
+    assert_non_null(some.logits);
+    for (size_t i = 0; i < SPRY_COUNT(firsts); i++) {
+        size_t count = firsts[i] < 60 ? 70 : 100;
+        some.seen = firsts[i];
+        assert_int_equal(spry_session_eval_from(session, ids, count, firsts[i], keep_row, &some, NULL), SPRY_OK);
+        assert_int_equal(some.seen, count);
+        assert_memory_equal(some.logits + firsts[i] * FIXTURE_VOCAB, all.logits + firsts[i] * FIXTURE_VOCAB,
+                            (count - firsts[i]) * FIXTURE_VOCAB * sizeof(float));
+        expect_row(session, &all, ids, count);
+    }
+    hostile_expect(spry_session_eval_from(session, ids, 100, 100, keep_row, &some, &error), &error, SPRY_ERR_INPUT,
+                   "100");
+    free(all.logits);
+    free(some.logits);
+    spry_session_destroy(session);
+    spry_engine_close(engine);
+}
+
 static void test_wrong_ids(void **state)
 {
     (void)state;
@@ -540,6 +573,7 @@ int main(void)
         cmocka_unit_test(test_reuse_changes_no_bit),
         cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_rows_stop),
+        cmocka_unit_test(test_rows_from),
         cmocka_unit_test(test_wrong_ids),
         cmocka_unit_test(test_session_limit),
         cmocka_unit_test(test_names),

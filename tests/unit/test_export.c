@@ -17,6 +17,7 @@
 #include "golden/model_runner.h"
 #include "model/gguf_export.h"
 #include "model/rope.h"
+#include "platform/file.h"
 #include "support/made_model.h"
 #include "support/model_folder.h"
 #include "support/quoted_json.h"
@@ -178,6 +179,27 @@ static void test_other_types(void **state)
     }
 }
 
+/* Who encodes which rows changes no byte. */
+static void test_threads_write_the_same(void **state)
+{
+    (void)state;
+    spry_buffer files[3];
+    spry_threads *one = threads;
+    for (size_t i = 0; i < SPRY_COUNT(files); i++) {
+        char folder[SCRATCH_PATH];
+        assert_int_equal(spry_threads_create(&threads, i + 1, NULL), SPRY_OK);
+        spry_buffer_init(&files[i], 1 << 26);
+        export_as(model_path(folder, "mixtral", ""), "q4_0");
+        assert_int_equal(spry_file_read(&files[i], place.path, NULL), SPRY_OK);
+        assert_int_equal(files[i].size, files[0].size);
+        assert_memory_equal(files[i].data, files[0].data, files[0].size);
+        spry_threads_destroy(threads);
+    }
+    for (size_t i = 0; i < SPRY_COUNT(files); i++)
+        spry_buffer_deinit(&files[i]);
+    threads = one;
+}
+
 /* ---- beside the converter --------------------------------------------------------------------------------------- */
 
 static void same_tensors(const spry_gguf *ours, const spry_gguf *theirs)
@@ -322,6 +344,38 @@ static void test_made_models(void **state)
     }
 }
 
+/* Switches that no fixture has set this way, on fixtures' weights. */
+static void test_changed_configs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model, *changes;
+    } cases[] = {
+        {"gemma2", "{'query_pre_attn_scalar': 17}"},
+        {"gemma2", "{'attn_logit_softcapping': 3, 'final_logit_softcapping': 2}"},
+        {"gemma2",
+         "{'layer_types': ['full_attention', 'sliding_attention', 'sliding_attention'], 'sliding_window': 5}"},
+        {"gemma3", "{'layer_types': '-', '_sliding_window_pattern': 3, 'sliding_window': 7}"},
+        {"gemma3", "{'rope_parameters': '-', 'rope_theta': 5000, 'rope_local_base_freq': 300, "
+                   "'rope_scaling': {'type': 'linear', 'factor': 3}}"},
+        {"qwen2-moe", "{'norm_topk_prob': true, 'num_experts_per_tok': 3}"},
+        {"qwen3-moe", "{'norm_topk_prob': false}"},
+        {"qwen3", "{'use_sliding_window': true, 'sliding_window': 6, 'layer_types': '-', 'max_window_layers': 1}"},
+        {"phi3", "{'sliding_window': 9, 'rms_norm_eps': 0.01}"},
+        {"llama3-rope", "{'rope_parameters': {'rope_type': 'llama3', 'factor': 3, 'low_freq_factor': 2, "
+                        "'high_freq_factor': 5, 'original_max_position_embeddings': 48, 'rope_theta': 900}}"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        json_t *config = model_config(cases[i].model);
+        quoted_json_change(config, cases[i].changes);
+        model_folder_fill(&outside, cases[i].model, "config.json");
+        model_folder_json(&outside, "config.json", config);
+        same_logits(outside.folder, export_as(outside.folder, "f32"), false, cases[i].changes);
+        same_rope(outside.folder, place.path, 512, cases[i].changes);
+        json_decref(config);
+    }
+}
+
 /* An embedding with more rows than the tokenizer has tokens: llama.cpp wants a token for each. */
 static void test_padded_vocabulary(void **state)
 {
@@ -443,7 +497,7 @@ static int set_up(void **state)
     (void)state;
     scratch_init(&place);
     scratch_init(&outside);
-    return spry_threads_create(&threads, 2, NULL) != SPRY_OK;
+    return spry_threads_create(&threads, 1, NULL) != SPRY_OK;
 }
 
 static int tear_down(void **state)
@@ -459,8 +513,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_same_type_same_logits), cmocka_unit_test(test_every_type),
-        cmocka_unit_test(test_other_types),           cmocka_unit_test(test_beside_the_converter),
-        cmocka_unit_test(test_gguf_to_gguf),          cmocka_unit_test(test_made_models),
+        cmocka_unit_test(test_other_types),           cmocka_unit_test(test_threads_write_the_same),
+        cmocka_unit_test(test_beside_the_converter),  cmocka_unit_test(test_gguf_to_gguf),
+        cmocka_unit_test(test_made_models),           cmocka_unit_test(test_changed_configs),
         cmocka_unit_test(test_padded_vocabulary),     cmocka_unit_test(test_type_names),
         cmocka_unit_test(test_title_and_progress),    cmocka_unit_test(test_no_room),
     };

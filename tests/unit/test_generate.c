@@ -1,4 +1,4 @@
-/* The public header, second half: answers. What is drawn is compared with drawing by hand from evaluated logits; where
+/* The public header, second part: answers. What is drawn is compared with drawing by hand from evaluated logits; where
  * an answer ends and what of it is given out, with what the whole text says. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,56 +9,16 @@
 
 #include <jansson.h>
 #include <math.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
 #include "spry.h"
-#include "support/heard.h"
+#include "support/asking.h"
 #include "support/hostile.h"
 #include "support/made_model.h"
-#include "support/model_folder.h"
 
-enum { END = 2 };
-
-static spry_engine *engine;
-static spry_session *session;
-static int32_t prompt[20];
-
-static heard got;
-
-static spry_request ask(uint32_t max_tokens)
-{
-    spry_request request;
-    spry_request_default(&request);
-    request.prompt = prompt;
-    request.n_prompt = SPRY_COUNT(prompt);
-    request.max_tokens = max_tokens;
-    request.sampling.temperature = 0;
-    request.on_text = heard_text;
-    request.on_token = heard_token;
-    request.user = &got;
-    request.ignore_end = true;
-    memset(&got, 0, sizeof got);
-    return request;
-}
-
-static spry_result answer(const spry_request *request)
-{
-    spry_result result;
-    spry_error error = {0};
-    memset(&result, 0xab, sizeof result);
-    if (spry_session_generate(session, &result, request, &error))
-        fail_msg("%s", error.message);
-    got.text[got.size] = 0;
-    assert_int_equal(result.prompt_tokens, request->n_prompt);
-    assert_true(result.prefill_ms >= 0 && result.first_step_ms >= 0 && result.decode_ms >= 0);
-    assert_true(result.total_ms >= result.prefill_ms);
-    return result;
-}
+enum { END = 2, SPM_TOKENS = 2000 };
 
 /* The most likely token after `ids`, evaluated afresh. */
 static int32_t greedy_after(const int32_t *ids, size_t count)
@@ -70,20 +30,6 @@ static int32_t greedy_after(const int32_t *ids, size_t count)
         if (logits[i] > logits[best])
             best = i;
     return best;
-}
-
-/* The text of ids with what is not UTF-8 replaced, as a stream gives it. */
-static void expect_text(const int32_t *ids, size_t count, bool special)
-{
-    char raw[HEARD_TEXT];
-    size_t size;
-    spry_buffer whole;
-    spry_buffer_init(&whole, HEARD_TEXT);
-    assert_int_equal(spry_engine_detokenize(engine, raw, sizeof raw, &size, ids, count, special, NULL), SPRY_OK);
-    spry_utf8_append_valid(&whole, (spry_view){raw, size});
-    assert_int_equal(got.size, whole.size);
-    assert_memory_equal(got.text, spry_buffer_view(&whole).data, whole.size);
-    spry_buffer_deinit(&whole);
 }
 
 /* ---- drawing ---------------------------------------------------------------------------------------------------- */
@@ -350,171 +296,46 @@ static void test_undecided_at_the_end(void **state)
     assert_int_equal(got.size, expected);
 }
 
-/* ---- cancelling ------------------------------------------------------------------------------------------------- */
+/* ---- other tokenizers ------------------------------------------------------------------------------------------- */
 
-static void test_cancel_from_callbacks(void **state)
+/* Puts an engine of random numbers with a tokenizer file beside them in the place of the usual one. */
+static void use_made_model(scratch *place, size_t n_vocab, const char *tokenizer, const char *file)
 {
-    (void)state;
-    spry_request request = ask(50);
-    got.stop_at_piece = 4;
-    spry_result result = answer(&request);
-    assert_int_equal(result.finish, SPRY_FINISH_CANCELLED);
-    assert_int_equal(got.pieces, 4); /* and not once more */
-    request = ask(50);
-    got.stop_at_token = 7;
-    result = answer(&request);
-    assert_int_equal(result.finish, SPRY_FINISH_CANCELLED);
-    assert_true(got.n_ids == 7 && result.generated_tokens == 7);
+    spry_engine_options options;
+    spry_error error = {0};
+    json_t *config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", "llama", "hidden_size", 64,
+                               "intermediate_size", 96, "num_hidden_layers", 1, "num_attention_heads", 4,
+                               "num_key_value_heads", 2, "vocab_size", (int)n_vocab);
+    scratch_init(place);
+    made_model_write(place, config);
+    assert_int_equal(symlink(tokenizer, scratch_path(place, file)), 0);
+    spry_engine_options_default(&options);
+    options.threads = 1;
+    if (spry_engine_open(&engine, place->folder, &options, &error))
+        fail_msg("%s", error.message);
+    session = fixture_session(engine);
+    json_decref(config);
 }
 
-static void test_cancel_prefill(void **state)
+static void leave_made_model(scratch *place, spry_engine *usual, spry_session *usual_session)
 {
-    (void)state;
-    spry_engine_options options;
-    spry_engine *mine = engine;
-    spry_session *my_session = session;
-    spry_engine_options_default(&options);
-    options.chunk = 6;
-    options.threads = 1;
-    engine = fixture_open("llama", &options);
-    session = fixture_session(engine);
-    spry_request request = ask(5);
-    request.on_prefill = heard_prefill;
-    got.stop_at_prefill = 3;
-    spry_result result = answer(&request);
-    assert_int_equal(result.finish, SPRY_FINISH_CANCELLED);
-    assert_int_equal(got.prefill_done, 12);
-    assert_true(result.generated_tokens == 0 && got.n_ids == 0 && got.pieces == 0);
-    request = ask(5);
-    request.on_prefill = heard_prefill;
-    result = answer(&request);
-    assert_int_equal(result.finish, SPRY_FINISH_LENGTH);
-    assert_int_equal(result.reused_tokens, 12); /* what was done stays done */
-    assert_int_equal(got.prefill_calls, 2);
     spry_session_destroy(session);
     spry_engine_close(engine);
-    engine = mine;
-    session = my_session;
+    engine = usual;
+    session = usual_session;
+    scratch_deinit(place);
 }
 
-static void cancel_by_signal(int number)
+static void expect_forced(int32_t id, const char *text)
 {
-    (void)number;
-    spry_session_cancel(session);
-}
-
-static void raise_at_five(size_t n)
-{
-    if (n == 5)
-        raise(SIGUSR1);
-}
-
-static void test_cancel_from_a_signal(void **state)
-{
-    (void)state;
-    struct sigaction action = {.sa_handler = cancel_by_signal}, before;
-    sigaction(SIGUSR1, &action, &before);
-    spry_request request = ask(50);
-    got.at_token = raise_at_five;
-    spry_result result = answer(&request);
-    sigaction(SIGUSR1, &before, NULL);
-    assert_int_equal(result.finish, SPRY_FINISH_CANCELLED);
-    assert_int_equal(result.generated_tokens, 5);
-    expect_text(got.ids, 5, false); /* its text still comes */
-}
-
-static atomic_int stage; /* 0: not there yet, 1: cancel now, 2: cancelled */
-
-static void *cancel_by_thread(void *unused)
-{
-    while (atomic_load(&stage) != 1)
-        sched_yield();
-    spry_session_cancel(session);
-    atomic_store(&stage, 2);
-    return unused;
-}
-
-static void wait_for_cancel(size_t n)
-{
-    if (n != 9)
-        return;
-    atomic_store(&stage, 1);
-    while (atomic_load(&stage) != 2)
-        sched_yield();
-}
-
-static void test_cancel_from_a_thread(void **state)
-{
-    (void)state;
-    pthread_t thread;
-    atomic_store(&stage, 0);
-    assert_int_equal(pthread_create(&thread, NULL, cancel_by_thread, NULL), 0);
-    spry_request request = ask(50);
-    got.at_token = wait_for_cancel;
-    spry_result result = answer(&request);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(result.finish, SPRY_FINISH_CANCELLED);
-    assert_int_equal(result.generated_tokens, 9);
-    spry_session_cancel(session); /* of nothing: the next answer does not know of it */
-    request = ask(10);
-    result = answer(&request);
-    assert_int_equal(result.finish, SPRY_FINISH_LENGTH);
-}
-
-/* ---- wrong requests --------------------------------------------------------------------------------------------- */
-
-static void test_wrong_requests(void **state)
-{
-    (void)state;
-    static const char *const empty[] = {"fine", ""}, *const broken[] = {"\xe2\x82"};
-    const char *many[65];
-    int32_t long_prompt[FIXTURE_CONTEXT + 1], outside[] = {5, 512};
-    const spry_logit_bias bias = {600, 1};
-    for (size_t i = 0; i < SPRY_COUNT(many); i++)
-        many[i] = "x";
-    fixture_ids(long_prompt, SPRY_COUNT(long_prompt), 4);
-    const struct {
-        spry_request change; /* what is not 0 replaces */
-        spry_status status;
-        const char *words;
-    } cases[] = {
-        {{.stop = empty, .n_stop = 2}, SPRY_ERR_INPUT, "stop string 2|empty"},
-        {{.stop = broken, .n_stop = 1}, SPRY_ERR_INPUT, "stop string 1|UTF-8"},
-        {{.stop = many, .n_stop = 65}, SPRY_ERR_INPUT, "65 stop strings|64"},
-        {{.logprobs = 21}, SPRY_ERR_INPUT, "logprobs is 21|20"},
-        {{.prompt = long_prompt, .n_prompt = FIXTURE_CONTEXT + 1}, SPRY_ERR_CONTEXT, "513 tokens|512"},
-        {{.prompt = outside, .n_prompt = 2}, SPRY_ERR_INPUT, "token id 512"},
-        {{.sampling.temperature = -1}, SPRY_ERR_INPUT, "temperature"},
-        {{.sampling.temperature = NAN}, SPRY_ERR_INPUT, "temperature"},
-        {{.sampling.top_p = 1.5f}, SPRY_ERR_INPUT, "top_p"},
-        {{.sampling.bias = &bias, .sampling.n_bias = 1}, SPRY_ERR_INPUT, "600"},
-    };
-    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
-        const spry_request *c = &cases[i].change;
-        spry_request request = ask(5);
-        spry_result result;
-        spry_error error = {0};
-        request.stop = c->stop;
-        request.n_stop = c->n_stop;
-        request.logprobs = c->logprobs;
-        request.prompt = c->prompt ? c->prompt : prompt;
-        request.n_prompt = c->prompt ? c->n_prompt : SPRY_COUNT(prompt);
-        request.sampling.temperature = c->sampling.temperature;
-        request.sampling.top_p = c->sampling.top_p > 0 ? c->sampling.top_p : 1;
-        request.sampling.bias = c->sampling.bias;
-        request.sampling.n_bias = c->sampling.n_bias;
-        hostile_expect(spry_session_generate(session, &result, &request, &error), &error, cases[i].status,
-                       cases[i].words);
-        assert_int_equal(spry_session_generate(session, &result, &request, NULL), cases[i].status);
-        assert_true(got.n_ids == 0 && got.pieces == 0 && result.generated_tokens == 0);
-    }
+    const spry_logit_bias bias = {id, 1000};
     spry_request request = ask(3);
-    request.n_prompt = 0;
-    spry_result result;
-    assert_int_equal(spry_session_generate(session, &result, &request, NULL), SPRY_ERR_INPUT);
-    request = ask(3); /* and then all is well */
-    result = answer(&request);
+    request.sampling.bias = &bias;
+    request.sampling.n_bias = 1;
+    spry_result result = answer(&request);
     assert_int_equal(result.generated_tokens, 3);
+    assert_true(got.ids[0] == id && got.ids[2] == id);
+    assert_string_equal(got.text, text);
 }
 
 /* Rows that only pad the embedding have no token: drawing one is no error and says nothing. */
@@ -522,51 +343,27 @@ static void test_padded_vocabulary(void **state)
 {
     (void)state;
     scratch place;
-    char source[SCRATCH_PATH];
-    spry_engine_options options;
-    spry_error error = {0};
-    spry_engine *mine = engine;
-    spry_session *my_session = session;
-    const spry_logit_bias bias = {515, 1000};
-    json_t *config =
-        json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", "llama", "hidden_size", 64, "intermediate_size",
-                  96, "num_hidden_layers", 1, "num_attention_heads", 4, "num_key_value_heads", 2, "vocab_size", 520);
-    scratch_init(&place);
-    made_model_write(&place, config);
-    assert_int_equal(symlink(model_path(source, "llama", "tokenizer.json"), scratch_path(&place, "tokenizer.json")), 0);
-    spry_engine_options_default(&options);
-    if (spry_engine_open(&engine, place.folder, &options, &error))
-        fail_msg("%s", error.message);
-    session = fixture_session(engine);
-    spry_request request = ask(4);
-    request.sampling.bias = &bias;
-    request.sampling.n_bias = 1;
-    spry_result result = answer(&request);
-    assert_int_equal(result.generated_tokens, 4);
-    assert_true(got.ids[3] == 515 && got.size == 0);
-    spry_session_destroy(session);
-    spry_engine_close(engine);
-    engine = mine;
-    session = my_session;
-    scratch_deinit(&place);
-    json_decref(config);
+    spry_engine *usual = engine;
+    spry_session *usual_session = session;
+    use_made_model(&place, 520, TEST_DATA "/models/llama/tokenizer.json", "tokenizer.json");
+    expect_forced(515, "");
+    leave_made_model(&place, usual, usual_session);
 }
 
-static int set_up(void **state)
+/* An answer goes on from its prompt: the space a SentencePiece token begins with stays, also on the first. */
+static void test_leading_space(void **state)
 {
     (void)state;
-    engine = fixture_open("llama", NULL);
-    session = fixture_session(engine);
-    fixture_ids(prompt, SPRY_COUNT(prompt), 77);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    spry_session_destroy(session);
-    spry_engine_close(engine);
-    return 0;
+    scratch place;
+    spry_engine *usual = engine;
+    spry_session *usual_session = session;
+    int32_t ids[16];
+    size_t count;
+    use_made_model(&place, SPM_TOKENS, TEST_DATA "/tokenizers/spm-llama/tokenizer.model", "tokenizer.model");
+    assert_int_equal(spry_engine_tokenize(engine, ids, 16, &count, "a the", 5, false, NULL), SPRY_OK);
+    assert_in_range(count, 2, 16);
+    expect_forced(ids[count - 1], " the the the");
+    leave_made_model(&place, usual, usual_session);
 }
 
 int main(void)
@@ -581,12 +378,8 @@ int main(void)
         cmocka_unit_test(test_next_turn),
         cmocka_unit_test(test_stop_strings),
         cmocka_unit_test(test_undecided_at_the_end),
-        cmocka_unit_test(test_cancel_from_callbacks),
-        cmocka_unit_test(test_cancel_prefill),
-        cmocka_unit_test(test_cancel_from_a_signal),
-        cmocka_unit_test(test_cancel_from_a_thread),
-        cmocka_unit_test(test_wrong_requests),
         cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_leading_space),
     };
-    return cmocka_run_group_tests(tests, set_up, tear_down);
+    return cmocka_run_group_tests(tests, asking_set_up, asking_tear_down);
 }

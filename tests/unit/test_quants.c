@@ -17,12 +17,15 @@
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
+#include "support/large_encode_bound.h"
 
-enum { VALUES = SPRY_BLOCK_SMALL, ENCODED_MAX = VALUES * 4 /* bytes, of floats */, BLOCKS = 400 };
+enum { VALUES = SPRY_BLOCK_LARGE, ENCODED_MAX = VALUES * 4 /* bytes, of floats */, BLOCKS = 200 };
 
-static const spry_dtype block_types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1, SPRY_Q8_0};
-static const spry_dtype written_types[] = {SPRY_F32,  SPRY_F16,  SPRY_BF16, SPRY_Q4_0,
-                                           SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1, SPRY_Q8_0};
+static const spry_dtype large_types[] = {SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
+static const spry_dtype block_types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1,
+                                         SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
+static const spry_dtype written_types[] = {SPRY_F32,  SPRY_F16,  SPRY_BF16, SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0,
+                                           SPRY_Q5_1, SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
 
 static const spry_ops *ref_ops(void)
 {
@@ -125,11 +128,11 @@ static void random_block(float values[VALUES], block_kind kind, float size)
         }
         values[i] = size * u;
     }
-    if (kind == OUTLIER)
-        values[random_state % VALUES] = size * 20 * uniform();
+    for (size_t i = 0; kind == OUTLIER && i < VALUES; i += SPRY_BLOCK_SMALL)
+        values[i + (random_state >> 8) % SPRY_BLOCK_SMALL] = size * 20 * uniform();
 }
 
-/* Encodes one block and decodes it. */
+/* Encodes a block, or eight small ones, and decodes it. */
 static void round_trip(float back[VALUES], spry_dtype type, const float values[VALUES])
 {
     unsigned char encoded[ENCODED_MAX];
@@ -141,7 +144,8 @@ static void compare_with_bound(spry_dtype type, const float values[VALUES], cons
 {
     size_t block = spry_dtype_block(type);
     for (size_t i = 0; i < VALUES; i += block) {
-        double error = 0, bound = encode_bound(type, values + i);
+        double error = 0;
+        double bound = (block == VALUES ? large_encode_bound : encode_bound)(type, values + i);
         for (size_t k = i; k < i + block; k++)
             error += pow((double)back[k] - (double)values[k], 2);
         if (!(error <= bound))
@@ -162,11 +166,35 @@ static void errors_stay_within_the_range_of_the_block(void **state)
         }
 }
 
-/* Mean squared error over ordinary blocks, relative to that of the plain choice of scale, which a search must beat. */
-static double plain_error(spry_dtype type, const float values[VALUES])
+/* ---- searches against plain choices ----------------------------------------------------------------------------- */
+
+/* Values like weights: many small ones, few large. */
+static void ordinary_block(float values[VALUES])
+{
+    for (int i = 0; i < VALUES; i++)
+        values[i] = uniform() + uniform() + uniform() + uniform();
+}
+
+static double squared_error(const float back[VALUES], const float values[VALUES])
+{
+    double error = 0;
+    for (int i = 0; i < VALUES; i++)
+        error += pow((double)back[i] - (double)values[i], 2);
+    return error;
+}
+
+static double encoded_error(spry_dtype type, const float values[VALUES])
+{
+    float back[VALUES];
+    round_trip(back, type, values);
+    return squared_error(back, values);
+}
+
+/* The squared error of a block of 32 with the scale that its extremes give. */
+static double plain_small_error(spry_dtype type, const float *values)
 {
     float min = values[0], max = values[0];
-    for (int i = 1; i < VALUES; i++) {
+    for (int i = 1; i < SPRY_BLOCK_SMALL; i++) {
         min = fminf(min, values[i]);
         max = fmaxf(max, values[i]);
     }
@@ -174,7 +202,7 @@ static double plain_error(spry_dtype type, const float values[VALUES])
     bool symmetric = type == SPRY_Q4_0 || type == SPRY_Q5_0;
     double extreme = (double)(-min > max ? min : max);
     double scale = symmetric ? extreme / -half : (double)(max - min) / (type == SPRY_Q4_1 ? 15 : 31);
-    for (int i = 0; i < VALUES; i++) {
+    for (int i = 0; i < SPRY_BLOCK_SMALL; i++) {
         double level =
             symmetric ? fmin(rint((double)values[i] / scale), half - 1) : rint((double)(values[i] - min) / scale);
         error += pow(level * scale + (symmetric ? 0 : (double)min) - (double)values[i], 2);
@@ -182,26 +210,115 @@ static double plain_error(spry_dtype type, const float values[VALUES])
     return error;
 }
 
+/* The same for a block of 256: each part's scale and minimum by its extremes, then the nearest multiples. */
+static double plain_large_error(spry_dtype type, const float values[VALUES])
+{
+    large_shape shape = large_shape_of(type);
+    size_t n = VALUES / shape.parts;
+    double scales[LARGE_PARTS_MAX], mins[LARGE_PARTS_MAX], scale = 0, min = 0, error = 0;
+    for (size_t p = 0; p < shape.parts; p++) {
+        large_plain_part(&scales[p], &mins[p], shape, values + p * n);
+        scale = fmax(scale, scales[p] / shape.multiples);
+        min = fmax(min, mins[p] / shape.multiples);
+    }
+    for (size_t i = 0; i < VALUES; i++) {
+        double part_scale = rint(scales[i / n] / scale) * scale, part_min = min > 0 ? rint(mins[i / n] / min) * min : 0;
+        double lowest = shape.has_min ? 0 : -shape.levels, highest = shape.has_min ? shape.levels : shape.levels - 1;
+        double level = fmax(fmin(rint(((double)values[i] + part_min) / part_scale), highest), lowest);
+        error += pow(level * part_scale - part_min - (double)values[i], 2);
+    }
+    return error;
+}
+
+/* Root mean squares over ordinary blocks are printed, for they are what the search is for. */
 static void the_search_beats_the_plain_scale(void **state)
 {
     (void)state;
     random_state = 2;
     for (size_t t = 0; t < SPRY_COUNT(block_types); t++) {
-        if (block_types[t] == SPRY_Q8_0)
+        spry_dtype type = block_types[t];
+        if (type == SPRY_Q8_0)
             continue;
-        double searched = 0, plain = 0;
+        double searched = 0, plain = 0, squares = 0;
         for (int b = 0; b < BLOCKS; b++) {
-            float values[VALUES], back[VALUES];
-            for (int i = 0; i < VALUES; i++)
-                values[i] = uniform() + uniform() + uniform() + uniform();
-            round_trip(back, block_types[t], values);
-            for (int i = 0; i < VALUES; i++)
-                searched += pow((double)back[i] - (double)values[i], 2);
-            plain += plain_error(block_types[t], values);
+            float values[VALUES], zeros[VALUES] = {0};
+            ordinary_block(values);
+            searched += encoded_error(type, values);
+            squares += squared_error(zeros, values);
+            if (spry_dtype_block(type) == VALUES)
+                plain += plain_large_error(type, values);
+            for (size_t i = 0; spry_dtype_block(type) < VALUES && i < VALUES; i += SPRY_BLOCK_SMALL)
+                plain += plain_small_error(type, values + i);
         }
-        assert_true(searched < plain);
+        print_message("%s, %.4f bits a value: error %.5f of the values' size, plain %.5f\n", spry_dtype_name(type),
+                      8.0 * (double)spry_dtype_bytes(type) / (double)spry_dtype_block(type), sqrt(searched / squares),
+                      sqrt(plain / squares));
+        assert_true(searched < 0.97 * plain);
     }
 }
+
+/* Large blocks cost as many bits as small ones without a minimum, or fewer, and must give more for them. */
+static void large_blocks_beat_small_ones_of_their_size(void **state)
+{
+    (void)state;
+    static const struct {
+        spry_dtype large, small;
+    } pairs[] = {{SPRY_Q4_K, SPRY_Q4_0}, {SPRY_Q5_K, SPRY_Q5_0}};
+    random_state = 6;
+    for (size_t k = 0; k < SPRY_COUNT(pairs); k++) {
+        size_t large_bytes, small_bytes;
+        assert_true(spry_dtype_size(&large_bytes, pairs[k].large, VALUES));
+        assert_true(spry_dtype_size(&small_bytes, pairs[k].small, VALUES));
+        assert_int_equal(large_bytes, small_bytes);
+        double large = 0, small = 0;
+        for (int b = 0; b < BLOCKS; b++) {
+            float values[VALUES];
+            ordinary_block(values);
+            large += encoded_error(pairs[k].large, values);
+            small += encoded_error(pairs[k].small, values);
+        }
+        assert_true(large < 0.9 * small);
+    }
+}
+
+/* Parts that need very different scales each get their own; a part of nothing but one negative value is all minimum. */
+static void parts_of_a_large_block_keep_their_own_scale(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPRY_COUNT(large_types); t++) {
+        float values[VALUES], back[VALUES];
+        size_t n = VALUES / large_shape_of(large_types[t]).parts;
+        random_state = 7;
+        for (size_t i = 0; i < VALUES; i++)
+            values[i] = i / n == 0 ? uniform() : i / n == 1 ? 0 : i / n == 2 ? -0.5f : uniform() / 16;
+        round_trip(back, large_types[t], values);
+        for (size_t i = 0; i < VALUES; i++) {
+            double size = i / n == 0 ? 1 : i / n == 1 ? 0 : i / n == 2 ? 0.5 : 1.0 / 16;
+            assert_true(fabs((double)back[i] - (double)values[i]) <= 0.15 * size);
+        }
+    }
+}
+
+/* What a large block holds, when its parts use all of their levels, is a fixed point but for rounding. */
+static void levels_of_a_large_block_are_found_again(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPRY_COUNT(large_types); t++) {
+        large_shape shape = large_shape_of(large_types[t]);
+        size_t n = VALUES / shape.parts;
+        float values[VALUES], back[VALUES];
+        for (size_t i = 0; i < VALUES; i++) {
+            float level = (float)((i % n) * (size_t)shape.levels / (n - 1)), multiple = (float)(40 + i / n);
+            values[i] =
+                0x1p-10f * multiple * (shape.has_min ? level : -level) - (shape.has_min ? 0x1p-8f * multiple : 0);
+        }
+        round_trip(back, large_types[t], values);
+        for (size_t i = 0; i < VALUES; i++)
+            assert_true(fabsf(back[i] - values[i]) <= 0x1p-10f * 63 * 0.25f);
+    }
+}
+
+/* ---- properties ------------------------------------------------------------------------------------------------- */
 
 /* What a Q8_0 block holds is encoded to the same values again, whenever the scale is a normal half. */
 static void q8_0_is_idempotent(void **state)
@@ -271,11 +388,9 @@ static void nan_in_a_block_becomes_zero(void **state)
 static void what_is_too_large_saturates(void **state)
 {
     (void)state;
-    const float reach[] = {[SPRY_Q4_0] = 7 * 65504.0f,
-                           [SPRY_Q5_0] = 15 * 65504.0f,
-                           [SPRY_Q8_0] = 127 * 65504.0f,
-                           [SPRY_Q4_1] = 65504,
-                           [SPRY_Q5_1] = 65504};
+    const float reach[] = {
+        [SPRY_Q4_0] = 7 * 65504.0f, [SPRY_Q5_0] = 15 * 65504.0f, [SPRY_Q8_0] = 127 * 65504.0f, [SPRY_Q4_1] = 65504,
+        [SPRY_Q5_1] = 65504,        [SPRY_Q4_K] = 63 * 65504.0f, [SPRY_Q5_K] = 63 * 65504.0f,  [SPRY_Q6_K] = 0x1.fp22f};
     const float large[] = {INFINITY, 3.4e38f};
     for (size_t t = 0; t < SPRY_COUNT(block_types); t++)
         for (size_t k = 0; k < SPRY_COUNT(large); k++) {
@@ -322,6 +437,9 @@ int main(void)
         cmocka_unit_test(every_recorded_vector_decodes_to_the_same_bits),
         cmocka_unit_test(errors_stay_within_the_range_of_the_block),
         cmocka_unit_test(the_search_beats_the_plain_scale),
+        cmocka_unit_test(large_blocks_beat_small_ones_of_their_size),
+        cmocka_unit_test(parts_of_a_large_block_keep_their_own_scale),
+        cmocka_unit_test(levels_of_a_large_block_are_found_again),
         cmocka_unit_test(q8_0_is_idempotent),
         cmocka_unit_test(encoding_is_deterministic_and_blocks_are_independent),
         cmocka_unit_test(zeros_stay_zeros),

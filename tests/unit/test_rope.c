@@ -258,6 +258,17 @@ static const rope_case cases[] = {
      96,
      131072,
      {SPRY_ROPE_LONG, 1e4, 96, .factor = 32, .original = 4096, .magnitude = 1.1902380714238083}},
+    {"Phi-3, another original",
+     "'original_max_position_embeddings': 2048, 'rope_scaling': {'type': 'longrope', "
+     "'original_max_position_embeddings': 1024, " LONG_LISTS "}",
+     96,
+     65536,
+     {SPRY_ROPE_LONG, 1e4, 96, .factor = 32, .original = 2048, .magnitude = 1.2060453783110545}},
+    {"Phi-3, the original left out",
+     "'rope_scaling': {'type': 'longrope', " LONG_LISTS "}",
+     96,
+     131072,
+     {SPRY_ROPE_LONG, 1e4, 96, .factor = 32, .original = 4096, .magnitude = 1.1902380714238083}},
     {"longrope, original inside",
      "'rope_parameters': {'rope_type': 'longrope', 'rope_theta': 50000, 'original_max_position_embeddings': 8192, "
      "'attention_factor': 1.5, " LONG_LISTS "}",

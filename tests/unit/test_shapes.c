@@ -92,9 +92,9 @@ static void shapes_have_the_published_number_of_parameters(void **state)
         const char *name;
         size_t parameters;
     } published[] = {
-        {"qwen3-0.6b", 596049920},   {"qwen3-1.7b", 1720574976},   {"qwen3-4b", 4022468096},
-        {"qwen3-8b", 8190735360},    {"qwen2.5-0.5b", 494032768},  {"qwen2.5-1.5b", 1543714304},
-        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824},  {"llama3.1-8b", 8030261248},
+        {"qwen3-0.6b", 596049920},   {"qwen3-1.7b", 1720574976},  {"qwen3-4b", 4022468096},
+        {"qwen3-8b", 8190735360},    {"qwen2.5-0.5b", 494032768}, {"qwen2.5-1.5b", 1543714304},
+        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824}, {"llama3.1-8b", 8030261248},
     };
     for (size_t i = 0; i < SPRY_COUNT(published); i++)
         if (count_parameters(published[i].name) != published[i].parameters)

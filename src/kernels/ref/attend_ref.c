@@ -3,7 +3,7 @@
  * sees no key leaves its state untouched, so whether such a tile is walked or skipped makes no difference either.
  *
  * Queries (a row's heads of the group, row after row) are taken a few at a time, so that a key or value is decoded once
- * for all of them. Their state lives on the stack: about 20 KiB. */
+ * for all of them. Their state lives on the stack: about 40 KiB. */
 #include <math.h>
 #include <string.h>
 
@@ -14,7 +14,8 @@
 enum { BATCH = 8 };
 
 typedef struct query_state {
-    const float *query;                       /* [head_dim] */
+    const float *own, *query; /* [head_dim]: as given, and turned for the page at hand */
+    float turned[SPRY_ATTEND_HEAD_DIM_MAX];
     float *out;                               /* [head_dim] */
     uint64_t first, end;                      /* positions it sees */
     float max, sum;                           /* of the scores so far, and of exp(score - max) */
@@ -38,13 +39,23 @@ static void start_query(query_state *q, const spry_attend *a, size_t kv_head, si
 {
     size_t row = index / a->group, head = kv_head * a->group + index % a->group;
     size_t offset = row * a->row_stride + head * a->head_dim;
-    q->query = a->query + offset;
+    q->own = q->query = a->query + offset;
     q->out = a->out + offset;
     q->end = (uint64_t)a->first_position + row + 1;
     q->first = a->window && q->end > a->window ? q->end - a->window : 0;
     q->max = -INFINITY;
     q->sum = 0;
     memset(q->weighted, 0, a->head_dim * sizeof *q->weighted);
+}
+
+static void turn_query(query_state *q, const spry_attend *a, const spry_turn *turn)
+{
+    q->query = q->own;
+    if (!turn->cosine)
+        return;
+    memcpy(q->turned, q->own, a->head_dim * sizeof *q->turned);
+    spry_ref_rope(q->turned, turn->cosine, turn->sine, 1, a->head_dim, a->n_pairs, a->interleaved);
+    q->query = q->turned;
 }
 
 /* Sets each query's part of the tile; false when nobody sees any of it. [*begin, *end) covers all parts. */
@@ -139,6 +150,8 @@ static void attend_batch(const spry_attend *a, size_t kv_head, size_t first_quer
         size_t begin, end;
         if (!place_tile(queries, n, entry, &begin, &end))
             continue;
+        for (size_t i = 0; a->turns && i < n; i++)
+            turn_query(&queries[i], a, &a->turns[e]);
         const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
         score_tile(queries, n, a, page + a->key_offset, begin, end);
         for (size_t i = 0; i < n; i++)

@@ -37,14 +37,17 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
     X(Q4_1, q4_1)                                                                                                      \
     X(Q5_0, q5_0)                                                                                                      \
     X(Q5_1, q5_1)                                                                                                      \
-    X(Q8_0, q8_0)
+    X(Q8_0, q8_0)                                                                                                      \
+    X(Q4_K, q4_k)                                                                                                      \
+    X(Q5_K, q5_k)                                                                                                      \
+    X(Q6_K, q6_k)
 
 /* spry_ref_decode_f32 and so on; decode_ref.c and decode_large_ref.c */
 #define SPRY_REF_DECLARE(NAME, name) void spry_ref_decode_##name(float *out, const void *in, size_t n);
 SPRY_REF_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
-/* spry_ref_encode_f32 and so on; encode_ref.c */
+/* spry_ref_encode_f32 and so on; encode_ref.c and encode_large_ref.c */
 #define SPRY_REF_DECLARE(NAME, name) void spry_ref_encode_##name(void *out, const float *in, size_t n);
 SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE

@@ -20,8 +20,10 @@ enum { ATTEND_QUERIES = 8, KEY_VECTORS = SPRY_PAGE_TOKENS / LANES, SCALE_BLOCK =
 /* Running softmax of a tile's queries. */
 typedef struct attend_tile {
     const spry_attend *a;
-    size_t n;                                            /* queries */
-    const float *query[ATTEND_QUERIES];                  /* [head_dim] */
+    size_t n;                                                 /* queries */
+    const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the page at hand */
+    const float *turn;                                        /* the cosines the queries are turned by, or NULL */
+    float turned[ATTEND_QUERIES][SPRY_ATTEND_HEAD_DIM_MAX];
     float *out[ATTEND_QUERIES];                          /* [head_dim]: sums of weighted values until the end */
     uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES]; /* positions a query sees */
     int from[ATTEND_QUERIES], to[ATTEND_QUERIES];        /* slots of the page at hand it sees */
@@ -33,16 +35,32 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
 {
     t->a = a;
     t->n = n;
+    t->turn = NULL;
     for (size_t i = 0; i < n; i++) {
         size_t row = (first_query + i) / a->group, head = kv_head * a->group + (first_query + i) % a->group;
         size_t offset = row * a->row_stride + head * a->head_dim;
-        t->query[i] = a->query + offset;
+        t->own[i] = t->query[i] = a->query + offset;
         t->out[i] = a->out + offset;
         t->end[i] = (uint64_t)a->first_position + row + 1;
         t->first[i] = a->window && t->end[i] > a->window ? t->end[i] - a->window : 0;
         t->max[i] = -INFINITY;
         t->sum[i] = 0;
         memset(t->out[i], 0, a->head_dim * sizeof(float));
+    }
+}
+
+/* Turns the queries for a page; pages in a row mostly share their turn. */
+static void turn_queries(attend_tile *t, const spry_turn *turn)
+{
+    if (t->turn == turn->cosine)
+        return;
+    t->turn = turn->cosine;
+    for (size_t i = 0; i < t->n; i++) {
+        t->query[i] = turn->cosine ? t->turned[i] : t->own[i];
+        if (!turn->cosine)
+            continue;
+        memcpy(t->turned[i], t->own[i], t->a->head_dim * sizeof(float));
+        spry_ref_rope(t->turned[i], turn->cosine, turn->sine, 1, t->a->head_dim, t->a->n_pairs, t->a->interleaved);
     }
 }
 
@@ -128,7 +146,7 @@ static void weigh_query(attend_tile *t, size_t i)
     }
     float largest = v_largest(top), max = largest > t->max[i] ? largest : t->max[i], keep[LANES];
     for (int v = 0; v < KEY_VECTORS; v++) {
-        vec weight = v_select_range(v_exp(v_sub(s[v], v_set(max))), v_set(0), v * LANES, t->from[i], t->to[i]);
+        vec weight = v_exp(v_sub(s[v], v_set(max))); /* exp(-infinity), of slots it does not see, is 0 */
         v_store(score + v * LANES, weight);
         total = v_add(total, weight);
     }
@@ -210,6 +228,8 @@ SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype ty
         for (size_t e = 0; e < a->n_entries; e++) {
             if (!place_page(&t, &a->entries[e], &same))
                 continue;
+            if (a->turns)
+                turn_queries(&t, &a->turns[e]);
             const unsigned char *page = a->pages + a->entries[e].page * a->page_bytes + kv_head * a->head_bytes;
             score_page(&t, type, page + a->key_offset);
             for (size_t i = 0; i < t.n; i++)

@@ -1,0 +1,227 @@
+"""spry bench: the form of its reports, what is measured and what is left out, and models with random weights."""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+
+import cli_support
+from cli_support import FAILURE, HOME, INTERRUPTED, SPRY, TIMEOUT, USAGE, environment, spry, tiny
+
+QUICK = ["--prefill", "40", "--decode-depth", "0", "--batch", "1", "--tokens", "2", "--repeat", "1", "--threads", "1"]
+
+
+def bench(*arguments, **changes):
+    """Small numbers, unless later ones replace them."""
+    return spry("bench", *QUICK, *arguments, **changes)
+
+
+class Reports(cli_support.CliTest):
+    def measure(self, *arguments, **changes):
+        return self.succeeds(bench("--shape", "tiny", "--json", *arguments, **changes)).json
+
+    def test_json_has_exactly_this_form(self):
+        report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
+        self.assertEqual(list(report), ["model", "architecture", "parameters", "weight_bytes", "prefill", "decode", "skipped",
+                                        "load_ms", "first_token_ms", "peak_rss_bytes", "peak_rss_batch_bytes", "machine"])
+        self.assertEqual((report["model"], report["architecture"]), ("tiny-q4_0", "Qwen3"))
+        self.assertEqual([p["tokens"] for p in report["prefill"]], [33, 7])
+        self.assertEqual([(p["depth"], p["batch"]) for p in report["decode"]], [(64, 2), (64, 1), (0, 2), (0, 1)])
+        for point in report["prefill"] + report["decode"]:
+            for key in ("tps", "read_gb_s", "read_share", "multiply_g_s", "multiply_share"):
+                self.assertGreater(point.pop(key), 0, key)
+            self.assertGreaterEqual(point.pop("spread"), 0)
+            self.assertLessEqual(set(point), {"tokens", "depth", "batch"})
+        self.assertEqual(report["skipped"], [])
+        self.assertGreater(report["load_ms"], 0)
+        self.assertGreater(report["first_token_ms"], 0)
+        self.assertGreater(report["peak_rss_bytes"], report["weight_bytes"])
+        self.assertGreaterEqual(report["peak_rss_batch_bytes"], report["peak_rss_bytes"])
+        machine = report["machine"]
+        self.assertEqual(set(machine), {"cpu", "threads", "kernels", "read_gb_s", "multiply_g_s", "multiply_type"})
+        self.assertTrue(machine["cpu"] and machine["kernels"])
+        self.assertEqual((machine["threads"], machine["multiply_type"]), (1, "Q4_0"))
+        self.assertGreater(machine["read_gb_s"], 0)
+        self.assertGreater(machine["multiply_g_s"], 0)
+
+    def test_shares_are_of_the_machine(self):
+        report = self.measure()
+        for point in report["prefill"] + report["decode"]:
+            self.assertAlmostEqual(point["read_share"] / (point["read_gb_s"] / report["machine"]["read_gb_s"]), 1, 3)
+            self.assertAlmostEqual(point["multiply_share"] / (point["multiply_g_s"] / report["machine"]["multiply_g_s"]), 1, 3)
+
+    def test_work_is_what_the_shape_says(self):
+        """Two layers of q, k, v, o, gate, up, down; one row of logits a decoded token."""
+        report = self.measure("--type", "f32", "--decode-depth", "0", "--tokens", "1", "--batch", "1")
+        point = report["decode"][0]
+        products = 2 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256 + 4 * 64 * 2) + 1024 * 256
+        read = 4 * (2 * (256 * 256 * 2 + 128 * 256 * 2 + 3 * 512 * 256) + 1024 * 256) + 2 * 2 * 2 * 64 * 2
+        self.assertAlmostEqual(point["multiply_g_s"] * 1e9 / point["tps"] / products, 1, 3)
+        self.assertAlmostEqual(point["read_gb_s"] * 1e9 / point["tps"] / read, 1, 3)
+
+    def test_lists_may_be_empty(self):
+        for nothing in ("none", ""):
+            report = self.measure("--prefill", nothing, "--decode-depth", nothing)
+            self.assertEqual((report["prefill"], report["decode"], report["skipped"]), ([], [], []))
+            self.assertGreater(report["load_ms"], 0)
+        report = self.measure("--prefill", "none", "--batch", "none")
+        self.assertEqual((report["prefill"], report["decode"]), ([], []))
+
+    def test_what_does_not_fit_is_skipped_in_words(self):
+        report = self.measure("--prefill", "1024,1025", "--decode-depth", "1022,1023", "--batch", "1,2")
+        self.assertEqual([p["tokens"] for p in report["prefill"]], [1024])
+        self.assertEqual([(p["depth"], p["batch"]) for p in report["decode"]], [(1022, 1), (1022, 2)])
+        self.assertEqual([{k: p[k] for k in p if k != "why"} for p in report["skipped"]],
+                         [{"tokens": 1025}, {"depth": 1023, "batch": 1}, {"depth": 1023, "batch": 2}])
+        self.assertEqual(report["skipped"][0]["why"], "1025 tokens pass the limit of 1024")
+        report = self.measure("--context", "64", "--prefill", "64,65")
+        self.assertEqual([p["tokens"] for p in report["prefill"]], [64])
+        report = self.measure("--chunk", "2", "--batch", "2,3")
+        self.assertEqual([p["batch"] for p in report["decode"]], [2])
+        self.assertIn("allow 2 rows", report["skipped"][0]["why"])
+        report = self.measure("--context", "4", "--prefill", "4", "--batch", "4,5")
+        self.assertEqual([p["batch"] for p in report["decode"]], [4])
+        self.assertIn("allow 4 rows", report["skipped"][0]["why"])
+        report = self.measure("--prefill", "none", "--tokens", "1", "--batch", "16")
+        self.assertEqual([p["batch"] for p in report["decode"]], [16])
+
+    def test_engine_options_count(self):
+        machine = self.measure("--cpu", "ref", "--kv-type", "q8_0", "--threads", "2", "--chunk", "16")["machine"]
+        self.assertEqual((machine["kernels"], machine["threads"]), ("ref", 2))
+        machine = self.measure("--type", "f32", "--quantize", "q8_0")["machine"]
+        self.assertEqual(machine["multiply_type"], "Q8_0")
+
+    def test_experts(self):
+        report = self.succeeds(bench("--shape", "tiny-moe", "--json", "--batch", "1,4")).json
+        self.assertEqual(report["architecture"], "Qwen3-MoE")
+        self.assertEqual(len(report["decode"]), 2)
+
+    def test_table_fits_a_terminal(self):
+        page = self.succeeds(bench("--shape", "tiny", "--prefill", "40,2000", "--decode-depth", "0,100000", "--batch", "1,8")).text
+        for words in ("tiny-q4_0\nQwen3, 1.44M parameters", "Prefill ", "Decode ", "tokens/s", "spread", "First token", "Load",
+                      "Memory", "GB/s", "skipped: 2000 tokens pass the limit of 1024"):
+            self.assertIn(words, page)
+        self.assertLessEqual(max(map(len, page.splitlines())), 80)
+        self.assertNotIn("\x1b", page)
+
+    def test_bundled_model_and_files(self):
+        self.assertEqual(self.succeeds(bench("--json")).json["model"], "Llama-Tales-29M")
+        self.assertEqual(self.succeeds(bench(tiny("qwen3"), "--json")).json["model"], "model-f32")
+        self.assertEqual(self.succeeds(bench(tiny("llama", ""), "--json")).json["architecture"], "Llama")
+
+    def test_model_without_a_tokenizer_has_no_first_token(self):
+        folder = tempfile.mkdtemp(dir=HOME)
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(tiny("llama", name), folder)
+        report = self.succeeds(bench(folder, "--json")).json
+        self.assertIsNone(report["first_token_ms"])
+        self.assertEqual(len(report["decode"]), 1)
+        self.assertRegex(self.succeeds(bench(folder)).text, r"First token +- ")
+
+
+class RandomWeights(cli_support.CliTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=HOME)
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.file = os.path.join(self.folder, "random.gguf")
+
+    def write(self, shape="tiny", kind="q4_0"):
+        result = self.succeeds(spry("bench", "--shape", shape, "--type", kind, "--write", self.file))
+        self.assertEqual(result.text, "wrote %s: %s, %s, random weights\n" % (self.file, shape, kind))
+        with open(self.file, "rb") as file:
+            return file.read()
+
+    def test_file_can_be_inspected_tokenized_and_run(self):
+        for shape, architecture in (("tiny", "qwen3"), ("tiny-moe", "qwen3moe")):
+            self.write(shape)
+            d = self.succeeds(spry("inspect", self.file, "--json", "--tensors")).json
+            self.assertEqual((d["architecture"], d["runs"], d["shape"]["vocabulary"]), (architecture, True, 1024))
+            types = {t["name"]: t["type"] for t in d["tensors"]}
+            self.assertEqual(types["token_embd.weight"], "Q8_0")
+            self.assertEqual(types["blk.1.attn_q.weight"], "Q4_0")
+            self.assertEqual(types["output_norm.weight"], "F32")
+            self.assertEqual((d["tokenizer"]["size"], d["tokenizer"]["eos"]["text"]), (1024, "<|im_end|>"))
+            ids = self.succeeds(spry("tokenize", self.file, stdin=b"Hello there, world 42.")).text
+            back = self.succeeds(spry("tokenize", self.file, "--decode", stdin=ids.encode())).text
+            self.assertEqual(back.rstrip("\n"), "Hello there, world 42.")
+            for options in (["--raw"], []):  # by itself, and in the file's chat template
+                result = spry("run", self.file, "-p", "Hello", "-n", "4", "--temperature", "0", "--json", "--ignore-end", *options)
+                self.assertEqual(self.succeeds(result).json["generated_tokens"], 4)
+
+    def test_same_bytes_every_time(self):
+        first = self.write()
+        self.assertEqual(self.write(), first)
+        self.assertNotEqual(self.write(kind="q4_1"), first)
+        self.assertEqual(os.listdir(self.folder), ["random.gguf"])
+
+    def test_written_file_is_measured_like_any_other(self):
+        self.write("tiny", "q8_0")
+        report = self.succeeds(bench(self.file, "--json")).json
+        self.assertEqual((report["model"], report["machine"]["multiply_type"]), ("random", "Q8_0"))
+
+    def test_temporary_file_is_gone(self):
+        self.succeeds(bench("--shape", "tiny", TMPDIR=self.folder))
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_interrupt_leaves_nothing(self):
+        process = subprocess.Popen([SPRY, "bench", "--shape", "tiny", "--tokens", "900", "--repeat", "100", "--prefill", "1000"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME, env=environment(TMPDIR=self.folder))
+        time.sleep(1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=TIMEOUT)
+        self.assertEqual((process.returncode, out), (INTERRUPTED, b""))
+        self.assertEqual(err, b"spry: interrupted; nothing is reported\n")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def full_disk(self, *arguments, **changes):
+        def limit():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))
+        process = subprocess.run([SPRY, "bench", "--shape", "tiny", *arguments], capture_output=True, timeout=TIMEOUT, cwd=HOME,
+                                 env=environment(**changes), preexec_fn=limit)
+        self.fails(cli_support.Result(process), FAILURE, "random.gguf", "File too large")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_full_disk(self):
+        self.full_disk("--write", self.file)
+        self.full_disk(TMPDIR=self.folder)
+
+    def test_places_that_cannot_be_written(self):
+        self.fails(spry("bench", "--shape", "tiny", "--write", "/nowhere/x.gguf"), FAILURE, "/nowhere/x.gguf")
+        self.fails(spry("bench", "--shape", "tiny", "--write", self.folder), FAILURE, self.folder)
+        self.fails(spry("bench", "--shape", "tiny", TMPDIR="/nowhere"), FAILURE, "/nowhere", "temporary")
+
+
+class WrongUse(cli_support.CliTest):
+    def test_unknown_shape_and_type(self):
+        self.fails(bench("--shape", "qwen9"), USAGE, "'qwen9'", "qwen3-0.6b", "llama3.2-1b", "tiny")
+        self.fails(bench("--shape", "tiny", "--type", "q9_9"), USAGE, "'q9_9'", "q4_0", "q8_0", "bf16")
+
+    def test_options_that_contradict_each_other(self):
+        self.fails(bench("model.gguf", "--shape", "tiny"), USAGE, "MODEL and --shape")
+        self.fails(bench("--type", "q4_0"), USAGE, "--type needs --shape")
+        self.fails(bench("--write", "x.gguf"), USAGE, "--write needs --shape")
+        self.fails(bench("--shape", "tiny", "--write", "x.gguf", "--json"), USAGE, "--json")
+
+    def test_lists(self):
+        for option, value, words in (("prefill", "0", "from 1 to"), ("prefill", "12,x", "'x'"), ("prefill", "1,,2", "''"),
+                                     ("prefill", "1,", "''"), ("decode-depth", "-1", "'-1'"), ("batch", "0", "from 1 to 16"),
+                                     ("batch", "17", "from 1 to 16"), ("decode-depth", "99999999999", "from 0 to"),
+                                     ("prefill", ",".join(["1"] * 17), "more than 16")):
+            self.fails(bench("--%s=%s" % (option, value)), USAGE, "--" + option, words)
+
+    def test_numbers(self):
+        self.fails(bench("--repeat", "0"), USAGE, "--repeat", "from 1 to 100")
+        self.fails(bench("--tokens", "0"), USAGE, "--tokens")
+        self.fails(bench("--cpu", "sse9", "--shape", "tiny"), FAILURE, "sse9")
+
+    def test_models_that_are_not(self):
+        self.fails(bench("/nowhere.gguf"), FAILURE, "/nowhere.gguf")
+        self.fails(bench("/dev/null"), FAILURE, "/dev/null")
+
+
+if __name__ == "__main__":
+    cli_support.main()

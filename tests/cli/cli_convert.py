@@ -1,0 +1,130 @@
+"""spry convert and --quantize: types, sizes, the same numbers either way, and disks that are full."""
+
+import os
+import resource
+import shutil
+import tempfile
+
+import cli_support
+from cli_support import FAILURE, HOME, USAGE, spry, start, tiny
+
+IDS = "1,2,3,44,55,66,77,300,200,100"
+# The types of a matrix, of value and down projections, and of the embedding in a two-layer model with rows of 256.
+TYPES = {
+    "q4_0": ("Q4_0", "Q4_0", "Q8_0", 2),
+    "q4_1": ("Q4_1", "Q4_1", "Q8_0", 3),
+    "q4_k_m": ("Q4_K", "Q6_K", "Q6_K", 15),
+    "q5_0": ("Q5_0", "Q5_0", "Q8_0", 8),
+    "q5_1": ("Q5_1", "Q5_1", "Q8_0", 9),
+    "q5_k_m": ("Q5_K", "Q6_K", "Q6_K", 17),
+    "q6_k": ("Q6_K", "Q6_K", "Q6_K", 18),
+    "q8_0": ("Q8_0", "Q8_0", "Q8_0", 7),
+    "f16": ("F16", "F16", "F16", 1),
+    "bf16": ("BF16", "BF16", "BF16", 32),
+    "f32": ("F32", "F32", "F32", 0),
+}
+
+
+class Convert(cli_support.CliTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=HOME)
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def convert(self, source, kind, name="out.gguf"):
+        result = self.succeeds(spry("convert", source, self.path(name), "--type", kind))
+        self.assertEqual(result.out, b"")
+        return self.path(name)
+
+    def logits(self, model, *options):
+        result = spry("logits", model, "--ids", IDS, "--rows", "all", "-o", "-", *options)
+        return self.succeeds(result).out
+
+    def test_every_type(self):
+        source = tiny("llama-256", "")
+        bits = {}
+        for kind, (matrix, finer, embedding, file_type) in TYPES.items():
+            path = self.convert(source, kind)
+            d = spry("inspect", path, "--json", "--tensors").json
+            types = {t["name"]: t["type"] for t in d["tensors"]}
+            self.assertEqual(d["metadata"]["general.file_type"], file_type)
+            self.assertEqual(types["blk.0.attn_q.weight"], matrix, kind)
+            self.assertEqual(types["blk.1.ffn_up.weight"], matrix, kind)
+            self.assertEqual(types["blk.0.ffn_down.weight"], matrix, kind)  # of two layers only the last counts
+            self.assertEqual(types["blk.1.ffn_down.weight"], finer, kind)
+            self.assertEqual(types["blk.1.attn_v.weight"], finer, kind)
+            self.assertEqual(types["token_embd.weight"], embedding, kind)
+            self.assertEqual(types["output.weight"], embedding, kind)
+            self.assertEqual(types["output_norm.weight"], "F32", kind)
+            bits[kind] = os.path.getsize(path)
+            self.assertEqual(self.logits(path), self.logits(source, "--quantize", kind), kind)
+        order = ["q4_k_m", "q5_k_m", "q6_k", "q8_0", "f16", "f32"]
+        self.assertEqual(sorted(order, key=bits.get), order)
+
+    def test_rows_of_other_lengths(self):
+        path = self.convert(tiny("qwen3", ""), "q4_k_m")
+        types = {t["name"]: t["type"] for t in spry("inspect", path, "--json", "--tensors").json["tensors"]}
+        self.assertEqual(types["blk.0.attn_q.weight"], "Q5_0")
+        self.assertEqual(types["token_embd.weight"], "Q8_0")
+
+    def test_from_gguf(self):
+        source = tiny("qwen3")
+        path = self.convert(source, "q5_k_m")
+        self.assertEqual(self.logits(path), self.logits(source, "--quantize", "q5_k_m"))
+        self.assertEqual(self.logits(path), self.logits(self.convert(tiny("qwen3", ""), "q5_k_m", "other.gguf")))
+        answer = spry("run", path, "-p", "Once", "--raw", "-n", "4", "--temperature", "0")
+        self.assertEqual(self.succeeds(answer).text,
+                         spry("run", source, "--quantize", "q5_k_m", "-p", "Once", "--raw", "-n", "4",
+                              "--temperature", "0").text)
+
+    def test_what_is_quantised_already(self):
+        path = self.convert(tiny("llama-256", ""), "q8_0")
+        self.fails(spry("logits", path, "--ids", "1", "-o", "-", "--quantize", "q4_0"), FAILURE, "out.gguf", "Q8_0",
+                   "already")
+        self.fails(spry("run", "-p", "x", "--quantize", "q4_k_m"), FAILURE, "already")
+
+    def test_unknown_types(self):
+        out = self.path("out.gguf")
+        for kind in ("q4_k", "q2_k", "", "f64"):
+            self.fails(spry("convert", tiny("llama"), out, "--type", kind), USAGE, "--type", "q4_k_m", "f32")
+            self.fails(spry("run", tiny("llama"), "-p", "x", "--quantize", kind), USAGE, "--quantize", "q4_k_m")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_wrong_use_and_bad_places(self):
+        self.fails(spry("convert"), USAGE, "MODEL")
+        self.fails(spry("convert", tiny("llama")), USAGE, "FILE")
+        self.fails(spry("convert", tiny("llama"), self.path("nowhere/out.gguf")), FAILURE, "nowhere/out.gguf")
+        self.fails(spry("convert", tiny("llama"), self.folder), FAILURE, self.folder)
+        self.fails(spry("convert", self.path("no.gguf"), self.path("out.gguf")), FAILURE, "no.gguf")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_disk_full(self):
+        """Whatever a half-written file would replace stays, and nothing else is left."""
+        out = self.path("out.gguf")
+        with open(out, "wb") as file:
+            file.write(b"old")
+        for limit in (1000, 200000, 600000):
+            process = start("convert", tiny("llama-256", ""), out, "--type", "q4_k_m", preexec_fn=lambda size=limit:
+                            resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)))
+            output, errors = process.communicate(timeout=cli_support.TIMEOUT)
+            self.assertEqual((process.returncode, output), (FAILURE, b""), errors)
+            self.assertEqual(len(errors.splitlines()), 1, errors)
+            self.assertIn(b"out.gguf", errors)
+            self.assertEqual(os.listdir(self.folder), ["out.gguf"])
+            with open(out, "rb") as file:
+                self.assertEqual(file.read(), b"old")
+
+    def test_title_and_threads(self):
+        one = self.path("one.gguf")
+        self.succeeds(spry("convert", tiny("llama", ""), one, "--type", "q6_k", "--title", "Tiny", "--threads", "1"))
+        self.assertEqual(spry("inspect", one, "--json").json["metadata"]["general.name"], "Tiny")
+        two = self.path("two.gguf")
+        self.succeeds(spry("convert", tiny("llama", ""), two, "--type", "q6_k", "--title", "Tiny", "--threads", "7"))
+        with open(one, "rb") as a, open(two, "rb") as b:
+            self.assertEqual(a.read(), b.read())
+
+
+if __name__ == "__main__":
+    cli_support.main()

@@ -1,0 +1,260 @@
+/* Packed weights, read back by the layout that packed.h documents and by nothing else, are the very values the file's
+ * rows decode to; rows a group lacks are zeros; nothing is written outside. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/half.h"
+#include "kernels/ops.h"
+#include "kernels/packed.h"
+
+enum { MAX_BLOCKS = 3, MAX_BLOCK_BYTES = 256, MAX_VALUES = 256, GAP = 6 };
+
+static const spry_dtype types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1,
+                                   SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
+static const size_t group_sizes[] = {8, 16};
+
+static uint32_t random_state;
+
+static unsigned random_byte(void)
+{
+    random_state = random_state * 1664525u + 1013904223u;
+    return random_state >> 24;
+}
+
+static const spry_ops *ref_ops(void)
+{
+    const spry_ops *ops = NULL;
+    assert_int_equal(spry_ops_get(&ops, "ref", NULL), SPRY_OK);
+    return ops;
+}
+
+/* ---- a reader of the documented layout -------------------------------------------------------------------------- */
+
+/* One row's view of one packed block: parts follow each other, each `rows` times what one row has. */
+typedef struct reader {
+    const unsigned char *at;
+    size_t rows, row;
+} reader;
+
+/* This row's bytes of the next part, which has `size` of them a row. */
+static const unsigned char *next(reader *r, size_t size)
+{
+    const unsigned char *bytes = r->at + r->row * size;
+    r->at += r->rows * size;
+    return bytes;
+}
+
+static float next_half(reader *r)
+{
+    const unsigned char *bytes = next(r, 2);
+    return spry_f16_decode((uint16_t)(bytes[0] | bytes[1] << 8));
+}
+
+static void next_quads(reader *r, unsigned *out, size_t n_quads)
+{
+    for (size_t q = 0; q < n_quads; q++) {
+        const unsigned char *bytes = next(r, 4);
+        for (size_t i = 0; i < 4; i++)
+            out[4 * q + i] = bytes[i];
+    }
+}
+
+/* Four bits a row of each of eight masks. */
+static void next_masks(reader *r, unsigned bits[32])
+{
+    for (size_t q = 0; q < 8; q++, r->at += r->rows / 2)
+        for (size_t i = 0; i < 4; i++) {
+            size_t bit = 4 * r->row + i;
+            bits[4 * q + i] = (unsigned)r->at[bit / 8] >> bit % 8 & 1;
+        }
+}
+
+static void read_small(reader *r, spry_dtype type, float *out)
+{
+    bool has_min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
+    float scale = next_half(r), min = has_min ? next_half(r) : 0;
+    unsigned bits[32] = {0}, low[16];
+    if (fifth)
+        next_masks(r, bits);
+    next_quads(r, low, 4);
+    for (size_t i = 0; i < 32; i++) {
+        int level = (int)((i < 16 ? low[i] & 15 : low[i - 16] >> 4) + 16 * bits[i]);
+        int zero = has_min ? 0 : fifth ? 16 : 8;
+        out[i] = (float)(level - zero) * scale + min;
+    }
+}
+
+static void read_q8_0(reader *r, float *out)
+{
+    float scale = next_half(r);
+    unsigned shifted[32];
+    next_quads(r, shifted, 8);
+    for (size_t i = 0; i < 32; i++)
+        out[i] = (float)((int)shifted[i] - 128) * scale;
+}
+
+static void read_k45(reader *r, spry_dtype type, float *out)
+{
+    float scale = next_half(r), min = next_half(r);
+    unsigned scales[8], minima[8], low[128], high[32] = {0};
+    for (size_t b = 0; b < 8; b++)
+        scales[b] = *next(r, 1);
+    for (size_t b = 0; b < 8; b++)
+        minima[b] = *next(r, 1);
+    next_quads(r, low, 32);
+    if (type == SPRY_Q5_K)
+        next_quads(r, high, 8);
+    for (size_t b = 0; b < 8; b++)
+        for (size_t i = 0; i < 32; i++) {
+            unsigned byte = low[b / 2 * 32 + i], level = (b % 2 ? byte >> 4 : byte & 15) + 16 * (high[i] >> b & 1);
+            out[32 * b + i] = scale * (float)scales[b] * (float)level - min * (float)minima[b];
+        }
+}
+
+/* Of 128 values, byte i of 64 in low holds i and i + 64, byte i of 32 in high pairs of bits of i, i + 32, ... */
+static void read_q6_k(reader *r, float *out)
+{
+    float scale = next_half(r);
+    int scales[16];
+    for (size_t p = 0; p < 16; p++)
+        scales[p] = (int8_t)*next(r, 1);
+    for (size_t half = 0; half < 2; half++) {
+        unsigned low[64], high[32];
+        next_quads(r, low, 16);
+        next_quads(r, high, 8);
+        for (size_t i = 0; i < 128; i++) {
+            unsigned nibble = i < 64 ? low[i] & 15 : low[i - 64] >> 4, upper = high[i % 32] >> i / 32 * 2 & 3;
+            size_t at = 128 * half + i;
+            out[at] = scale * (float)scales[at / 16] * (float)((int)(nibble + 16 * upper) - 32);
+        }
+    }
+}
+
+/* One block of one row; all of the block's bytes must have been passed. */
+static void read_block(float *out, spry_dtype type, const unsigned char *block, size_t rows, size_t row)
+{
+    reader r = {block, rows, row};
+    switch (type) {
+    case SPRY_Q8_0: read_q8_0(&r, out); break;
+    case SPRY_Q4_K:
+    case SPRY_Q5_K: read_k45(&r, type, out); break;
+    case SPRY_Q6_K: read_q6_k(&r, out); break;
+    default: read_small(&r, type, out); break;
+    }
+    assert_int_equal(r.at - block, rows * spry_packed_row_bytes(type));
+}
+
+/* ---- packing ---------------------------------------------------------------------------------------------------- */
+
+typedef struct packing {
+    spry_dtype type;
+    size_t rows, n_rows, n_blocks, stride, packed_bytes;
+    unsigned char file[SPRY_PACK_MAX_ROWS * (MAX_BLOCKS * MAX_BLOCK_BYTES + GAP)];
+    unsigned char packed[SPRY_PACK_MAX_ROWS * MAX_BLOCKS * MAX_BLOCK_BYTES + 1];
+} packing;
+
+/* Any bytes but halves that are not finite: bit 14 of what may be one is cleared. */
+static void fill_file(packing *p)
+{
+    size_t bytes = spry_dtype_bytes(p->type);
+    for (size_t i = 0; i < sizeof p->file; i++)
+        p->file[i] = (unsigned char)random_byte();
+    size_t halves = p->type == SPRY_Q6_K ? bytes - 2 : 0;
+    for (size_t row = 0; row < p->n_rows; row++)
+        for (size_t b = 0; b < p->n_blocks; b++)
+            for (size_t k = 0; k < (halves ? 1 : 2); k++)
+                p->file[row * p->stride + b * bytes + halves + 2 * k + 1] &= 0xbf;
+}
+
+static void pack(packing *p, spry_dtype type, size_t rows, size_t n_rows, size_t n_blocks)
+{
+    *p = (packing){.type = type, .rows = rows, .n_rows = n_rows, .n_blocks = n_blocks};
+    p->stride = n_blocks * spry_dtype_bytes(type) + GAP;
+    p->packed_bytes = n_blocks * rows * spry_packed_row_bytes(type);
+    assert_true(spry_packed_row_bytes(type) <= MAX_BLOCK_BYTES && p->packed_bytes < sizeof p->packed);
+    fill_file(p);
+    memset(p->packed, 0xee, sizeof p->packed);
+    spry_pack_group(type, p->packed, p->file, p->stride, n_blocks * spry_dtype_block(type), n_rows, rows);
+    assert_int_equal(p->packed[p->packed_bytes], 0xee);
+}
+
+static void compare_block(const packing *p, size_t row, size_t b)
+{
+    float expected[MAX_VALUES] = {0}, got[MAX_VALUES];
+    size_t n = spry_dtype_block(p->type);
+    if (row < p->n_rows)
+        ref_ops()->decode[p->type](expected, p->file + row * p->stride + b * spry_dtype_bytes(p->type), n);
+    read_block(got, p->type, p->packed + b * p->rows * spry_packed_row_bytes(p->type), p->rows, row);
+    for (size_t i = 0; i < n; i++)
+        if (expected[i] != got[i])
+            fail_msg("%s: of %zu rows row %zu block %zu value %zu is %g, expected %g", spry_dtype_name(p->type),
+                     p->rows, row, b, i, (double)got[i], (double)expected[i]);
+}
+
+static void packed_weights_are_what_the_file_holds(void **state)
+{
+    (void)state;
+    packing *p = malloc(sizeof *p);
+    assert_non_null(p);
+    for (size_t t = 0; t < SPRY_COUNT(types); t++)
+        for (size_t g = 0; g < SPRY_COUNT(group_sizes); g++)
+            for (size_t n_rows = 1; n_rows <= group_sizes[g]; n_rows++)
+                for (size_t n_blocks = 1; n_blocks <= MAX_BLOCKS; n_blocks++) {
+                    pack(p, types[t], group_sizes[g], n_rows, n_blocks);
+                    for (size_t row = 0; row < p->rows; row++)
+                        for (size_t b = 0; b < n_blocks; b++)
+                            compare_block(p, row, b);
+                }
+    free(p);
+}
+
+/* With file rows of nothing but ones, no byte of a missing row may have a one. */
+static void rows_a_group_lacks_are_zero_bytes(void **state)
+{
+    (void)state;
+    packing *p = malloc(sizeof *p);
+    assert_non_null(p);
+    for (size_t t = 0; t < SPRY_COUNT(types); t++)
+        for (size_t g = 0; g < SPRY_COUNT(group_sizes); g++)
+            for (size_t n_rows = 0; n_rows <= group_sizes[g]; n_rows++) {
+                pack(p, types[t], group_sizes[g], n_rows, MAX_BLOCKS);
+                size_t n_set = 0, row_bytes = MAX_BLOCKS * spry_packed_row_bytes(types[t]);
+                memset(p->file, types[t] == SPRY_Q8_0 ? 0x7f : 0xff, sizeof p->file);
+                spry_pack_group(types[t], p->packed, p->file, p->stride, MAX_BLOCKS * spry_dtype_block(types[t]),
+                                n_rows, p->rows);
+                for (size_t i = 0; i < p->packed_bytes; i++)
+                    for (unsigned nibble = 0; nibble < 8; nibble += 4)
+                        n_set += (p->packed[i] >> nibble & 15) != 0;
+                assert_int_equal(n_set, n_rows * row_bytes * 2);
+            }
+    free(p);
+}
+
+static void only_these_types_are_packed(void **state)
+{
+    (void)state;
+    size_t n_packed = 0;
+    for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++)
+        n_packed += spry_packed_row_bytes((spry_dtype)id) != 0;
+    assert_int_equal(n_packed, SPRY_COUNT(types));
+    for (size_t t = 0; t < SPRY_COUNT(types); t++)
+        assert_true(spry_packed_row_bytes(types[t]) >= spry_dtype_bytes(types[t]));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(packed_weights_are_what_the_file_holds),
+        cmocka_unit_test(rows_a_group_lacks_are_zero_bytes),
+        cmocka_unit_test(only_these_types_are_packed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
