@@ -5,6 +5,7 @@
 #   make test                    install what is missing, build, check the rules, run every test
 #   make test SAN=address        the same with AddressSanitizer and UBSan
 #   make CC=clang                with another compiler
+#   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make install PREFIX=/usr/local, make format, make clean
 #
 # Each compiler and sanitizer has a build folder of its own: build, build-clang, build-address, build-clang-address.
@@ -15,7 +16,7 @@ compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
 export PROMPT
 
-.PHONY: all everything run test setup install format clean
+.PHONY: all everything run test test-arm setup install format clean
 all: $(BUILD)/configured
 	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
 
@@ -34,6 +35,9 @@ run: setup
 test: setup
 	@$(MAKE) --no-print-directory everything
 	@scripts/test $(BUILD)
+
+test-arm:
+	@scripts/test-arm
 
 setup:
 	@scripts/setup

@@ -5,11 +5,14 @@
 #if defined(__GNUC__)
 #define SPRY_PRINTF(format_index, first_arg) __attribute__((format(printf, format_index, first_arg)))
 #define SPRY_INLINE                          static inline __attribute__((always_inline))
+#define SPRY_PRAGMA(text)                    _Pragma(#text)
+#define SPRY_UNROLL(n)                       SPRY_PRAGMA(GCC unroll n) /* before a loop */
 #define SPRY_LIKELY(x)                       __builtin_expect(!!(x), 1)
 #define SPRY_UNLIKELY(x)                     __builtin_expect(!!(x), 0)
 #else
 #define SPRY_PRINTF(format_index, first_arg)
-#define SPRY_INLINE      static inline
+#define SPRY_INLINE static inline
+#define SPRY_UNROLL(n)
 #define SPRY_LIKELY(x)   (x)
 #define SPRY_UNLIKELY(x) (x)
 #endif

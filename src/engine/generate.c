@@ -128,8 +128,8 @@ static spry_status next_token(answer *a, int32_t *id)
         report_token(a, *id, logits);
     if (a->ended)
         return SPRY_OK;
-    if ((size_t)*id <
-        spry_tokenizer_size(s->engine->model->tokenizer)) /* rows that only pad the embedding say nothing */
+    /* Rows that only pad the embedding say nothing. */
+    if ((size_t)*id < spry_tokenizer_size(s->engine->model->tokenizer))
         status = spry_decoder_push(&a->decoder, &a->held, *id, a->error);
     if (!status && a->held.failed)
         status = spry_fail(a->error, SPRY_ERR_MEMORY, "not enough memory for the answer's text");

@@ -81,9 +81,9 @@ static void put_q45_k(part *p, spry_dtype type, const unsigned char *block)
     for (size_t i = 0; i < 8; i++)
         put(p, &minima[i], 1);
     const unsigned char *high = block + 16, *low = type == SPRY_Q5_K ? high + 32 : high;
-    put_quads(p, low, 32);
     if (type == SPRY_Q5_K)
         put_quads(p, high, 8);
+    put_quads(p, low, 32);
 }
 
 static void put_q6_k(part *p, const unsigned char *block)
@@ -93,8 +93,8 @@ static void put_q6_k(part *p, const unsigned char *block)
     for (size_t i = 0; i < 16; i++)
         put(p, scales + i, 1);
     for (size_t half = 0; half < 2; half++) {
-        put_quads(p, low + 64 * half, 16);
         put_quads(p, high + 32 * half, 8);
+        put_quads(p, low + 64 * half, 16);
     }
 }
 

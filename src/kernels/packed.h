@@ -8,11 +8,12 @@
  *   Q5_0  scale f16 | 8 masks of R * 4 bits: fifth bits of values 4q.. | low
  *   Q5_1  scale f16 | min f16 | 8 masks | low
  *   Q8_0  scale f16 | 8 quads of values + 128
- *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads:
+ *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads of low:
  *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
- *   Q5_K  the same, then 8 quads of high: bit b is the fifth bit of block b
- *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 16 quads of low, 8 quads of high, as in the file
- * Rows a last group lacks are zeros. */
+ *   Q5_K  the same, with 8 quads of high before the chunks: bit b is the fifth bit of block b
+ *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 8 quads of high, 16 quads of low, each as in the file
+ * Rows a last group lacks are zeros. Parts stand in the order in which kernels first touch them: a processor fetches
+ * ahead of a stream that only goes up. */
 #ifndef SPRY_KERNELS_PACKED_H
 #define SPRY_KERNELS_PACKED_H
 

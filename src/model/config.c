@@ -93,6 +93,11 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
     return SPRY_OK;
 }
 
+static bool usable(float value, float above)
+{
+    return value > above && isfinite(value);
+}
+
 static spry_status check(const spry_config *c, const char *name, spry_error *error)
 {
     const char *wrong = NULL;
@@ -110,10 +115,10 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "the number of experts used is not within the number of experts, or their size is missing";
     else if (!c->n_ff && !c->n_experts)
         wrong = "the feed-forward size is missing";
-    else if (!(c->norm_eps > 0) || !(c->rope.theta > 1) || !(c->rope_sliding.theta > 1))
-        wrong = "a norm epsilon or rope base is not positive";
-    else if (!(c->rope.factor > 0) || !(c->rope_sliding.factor > 0))
-        wrong = "a rope scaling factor is not positive";
+    else if (!(c->norm_eps > 0) || !usable(c->rope.theta, 1) || !usable(c->rope_sliding.theta, 1))
+        wrong = "a norm epsilon or rope base is not positive, or too large";
+    else if (!usable(c->rope.factor, 0) || !usable(c->rope_sliding.factor, 0) || isinf(c->rope.attention_factor))
+        wrong = "a rope scaling factor is not positive, or too large";
     else if (!c->n_context)
         wrong = "the context length is zero";
     return wrong ? spry_fail(error, SPRY_ERR_FORMAT, "%s: %s", name, wrong) : SPRY_OK;

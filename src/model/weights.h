@@ -35,8 +35,8 @@ typedef struct spry_weights {
     const float *output_norm;
     spry_layer *layers;
     size_t parameters;
-    size_t bytes;        /* of all tensors in use */
-    size_t copied_bytes; /* of those that could not stay in the mapping */
+    size_t bytes;             /* of all tensors in use */
+    size_t copied_bytes;      /* of those that could not stay in the mapping */
     unsigned char *quantized; /* NULL, or where all matrices lie since they were quantised (quantize.h) */
     size_t quantized_bytes;
     unsigned char *packed;

@@ -122,7 +122,8 @@ static void wait_until_done(spry_threads *threads)
     if (spin_until(threads, &threads->pending, 0))
         return;
     pthread_mutex_lock(&threads->mutex);
-    atomic_store(&threads->caller_sleeps, true);
+    /* Not a store: emulators of ARM (QEMU 7 among them) let the load below overtake one. */
+    atomic_exchange(&threads->caller_sleeps, true);
     while (atomic_load(&threads->pending))
         pthread_cond_wait(&threads->done, &threads->mutex);
     atomic_store(&threads->caller_sleeps, false);

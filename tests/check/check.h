@@ -29,11 +29,11 @@ typedef struct check {
     const spry_ops *ref;
     const char *filter; /* NULL: everything */
     uint64_t random;
-    char name[64];    /* of the op and type being checked */
-    char detail[256]; /* the shape being checked */
+    char name[64];              /* of the op and type being checked */
+    char detail[256];           /* the shape being checked */
     size_t n_checked, n_failed; /* ops and types */
-    size_t n_values;     /* compared */
-    size_t n_complaints; /* of this op and type */
+    size_t n_values;            /* compared */
+    size_t n_complaints;        /* of this op and type */
 } check;
 
 /* One op (or a table of similar ones) for all its types; each is one line in check_main.c. */

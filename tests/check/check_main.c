@@ -8,9 +8,9 @@
 #include "check/check.h"
 
 static const check_op ops[] = {
-    {check_decode, bench_decode},     {check_encode, bench_encode},   {check_encode_act, bench_encode_act},
-    {check_matmul, bench_matmul},     {check_attend, bench_attend},   {check_rms_norm, bench_rms_norm},
-    {check_rope, bench_rope},         {check_softmax, bench_softmax}, {check_elementwise, bench_elementwise},
+    {check_decode, bench_decode}, {check_encode, bench_encode},   {check_encode_act, bench_encode_act},
+    {check_matmul, bench_matmul}, {check_attend, bench_attend},   {check_rms_norm, bench_rms_norm},
+    {check_rope, bench_rope},     {check_softmax, bench_softmax}, {check_elementwise, bench_elementwise},
 };
 
 /* Tables of this architecture that a machine may lack. */
@@ -43,8 +43,8 @@ static totals all;
 static void write_totals(int file, const totals *t)
 {
     char line[100];
-    int length = snprintf(line, sizeof line, "%zu passed, %zu failed, %zu skipped\n", t->n_passed, t->n_failed,
-                          t->n_skipped);
+    int length =
+        snprintf(line, sizeof line, "%zu passed, %zu failed, %zu skipped\n", t->n_passed, t->n_failed, t->n_skipped);
     if (write(file, line, (size_t)length) < 0)
         return;
 }

@@ -237,7 +237,8 @@ double matmul_case_tolerance(const matmul_case *k, bool integer, double size)
     if (k->content == MATMUL_WHOLE && size < 0x1p24)
         return 0;
     /* Dots of blocks are exact. Each, and each minimum, is added with one rounding; scales are multiplied before. */
-    double roundings = integer ? (double)(2 * (k->n_in / SPRY_ACT_BLOCK) + 4) * CHECK_ROUNDING : check_roundings(k->n_in);
+    double roundings =
+        integer ? (double)(2 * (k->n_in / SPRY_ACT_BLOCK) + 4) * CHECK_ROUNDING : check_roundings(k->n_in);
     /* A product of scales may be subnormal and then multiplies a dot. */
     double underflow = (double)k->n_in * 127 * 255 * 0x1p-150;
     return roundings * size + underflow;

@@ -247,7 +247,8 @@ static void compare_head(const paged_sequence *s, const char *name, size_t token
         }
         double got = (double)s->out[offset + d];
         if (!(fabs(got - expected) <= relative * size))
-            fail_msg("%s, %s: token %zu head %zu value %zu is %g, expected %g", s->ops->name, name, token, head, d, got, expected);
+            fail_msg("%s, %s: token %zu head %zu value %zu is %g, expected %g", s->ops->name, name, token, head, d, got,
+                     expected);
     }
 }
 

@@ -48,10 +48,9 @@ typedef struct entry {
 
 static void write_value(spry_buffer *out, const entry *e)
 {
-    uint32_t whole = (uint32_t)(int64_t)e->number;
     float real = (float)e->number;
     if (e->kind == SPRY_GGUF_U32)
-        gguf_u32(out, whole);
+        gguf_u32(out, (uint32_t)e->number);
     else if (e->kind == SPRY_GGUF_I32)
         gguf_u32(out, (uint32_t)(int32_t)e->number);
     else if (e->kind == SPRY_GGUF_F32)

@@ -109,9 +109,9 @@ static void read_k45(reader *r, spry_dtype type, float *out)
         scales[b] = *next(r, 1);
     for (size_t b = 0; b < 8; b++)
         minima[b] = *next(r, 1);
-    next_quads(r, low, 32);
     if (type == SPRY_Q5_K)
         next_quads(r, high, 8);
+    next_quads(r, low, 32);
     for (size_t b = 0; b < 8; b++)
         for (size_t i = 0; i < 32; i++) {
             unsigned byte = low[b / 2 * 32 + i], level = (b % 2 ? byte >> 4 : byte & 15) + 16 * (high[i] >> b & 1);
@@ -128,8 +128,8 @@ static void read_q6_k(reader *r, float *out)
         scales[p] = (int8_t)*next(r, 1);
     for (size_t half = 0; half < 2; half++) {
         unsigned low[64], high[32];
-        next_quads(r, low, 16);
         next_quads(r, high, 8);
+        next_quads(r, low, 16);
         for (size_t i = 0; i < 128; i++) {
             unsigned nibble = i < 64 ? low[i] & 15 : low[i - 64] >> 4, upper = high[i % 32] >> i / 32 * 2 & 3;
             size_t at = 128 * half + i;

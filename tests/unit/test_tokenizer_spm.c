@@ -96,7 +96,7 @@ static size_t merge_naively(const piece *pieces, size_t n_pieces, char symbols[]
         int best_piece = -1;
         for (size_t i = 0; i + 1 < count; i++) {
             char joint[400];
-            snprintf(joint, sizeof joint, "%s%s", symbols[i], symbols[i + 1]);
+            snprintf(joint, sizeof joint, "%.199s%.199s", symbols[i], symbols[i + 1]);
             int found = find_piece(pieces, n_pieces, joint);
             if (found >= 0 && (best == SIZE_MAX || pieces[found].score > pieces[best_piece].score)) {
                 best = i;

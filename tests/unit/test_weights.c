@@ -91,9 +91,9 @@ static void test_unaligned(void **state)
 static void quantised_logits(float *out, const char *path, const char *type)
 {
     spry_engine_options options;
-    spry_engine *engine;
-    spry_session *session;
-    const float *logits;
+    spry_engine *engine = NULL;
+    spry_session *session = NULL;
+    const float *logits = NULL;
     spry_error error = {0};
     spry_engine_options_default(&options);
     options.threads = 1;

@@ -167,10 +167,9 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
 }
 
 /* Half of block s of the eight in Q4_K and Q5_K. */
-SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *low, size_t s, int second)
+SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, size_t s, int second)
 {
-    const unsigned char *high = low + 4 * 8 * QUAD_BYTES;
-    low += s / 2 * (8 * QUAD_BYTES);
+    const unsigned char *low = (type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high) + s / 2 * (8 * QUAD_BYTES);
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
             uint8x16_t both = load_quad(low, q + 4 * second, h);
@@ -188,13 +187,13 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         eight scale = halves(p), min = mul_one(halves(p + 2 * GROUP), -1);
-        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
+        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *levels = minima + 8 * GROUP;
         for (size_t s = 0; s < 8; s++) {
             eight_int dot[INT_TILE_ROWS];
             start_dots(dot, act, b + s, n_rows, 0);
             for (int second = 0; second < 2; second++) {
                 quads w;
-                load_k45(w, type, low, s, second);
+                load_k45(w, type, levels, s, second);
                 add_dots(dot, w, act, b + s, second, n_rows);
             }
             scale_dots(sum, dot, mul(scale, bytes_u8(scales + s * GROUP)), act, b + s, n_rows);
@@ -207,8 +206,7 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
  * two bits each of `high`. */
 SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
 {
-    const unsigned char *low = p + s / 4 * (24 * QUAD_BYTES) + s % 2 * (8 * QUAD_BYTES);
-    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES) + 16 * QUAD_BYTES;
+    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (8 + s % 2 * 8) * QUAD_BYTES;
     int8x16_t shift = vdupq_n_s8((int8_t)(4 - 2 * (int)(s % 4)));
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "kernels/blocks.h"
-#include "kernels/half.h"
 #include "kernels/kv_layout.h"
 #include "kernels/simd/simd_math.h"
 
@@ -126,6 +125,8 @@ SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char
     size_t i = 0;
     for (; i + SCORE_QUERIES <= t->n; i += SCORE_QUERIES)
         score_queries(t, type, keys, i, SCORE_QUERIES);
+    for (; SCORE_QUERIES > 4 && i + 4 <= t->n; i += 4)
+        score_queries(t, type, keys, i, 4);
     for (; i + 2 <= t->n; i += 2)
         score_queries(t, type, keys, i, 2);
     for (; i < t->n; i++)
@@ -157,7 +158,7 @@ static void weigh_query(attend_tile *t, size_t i)
     t->max[i] = max;
 }
 
-/* Values of a token from coordinate d on, as floats; Q8_0's without their scale, which *scale gets. */
+/* Values of a token from coordinate d on, as floats. */
 SPRY_INLINE vec load_values(spry_dtype type, const unsigned char *token, size_t d)
 {
     if (type == SPRY_F32)
@@ -165,14 +166,7 @@ SPRY_INLINE vec load_values(spry_dtype type, const unsigned char *token, size_t 
     if (type == SPRY_F16)
         return v_load_f16((const uint16_t *)(const void *)token + d);
     const spry_block_q8_0 *block = (const spry_block_q8_0 *)(const void *)token + d / SCALE_BLOCK;
-    return v_load_i8(block->quants + d % SCALE_BLOCK);
-}
-
-SPRY_INLINE float value_scale(spry_dtype type, const unsigned char *token, size_t d)
-{
-    if (type != SPRY_Q8_0)
-        return 1;
-    return spry_f16_decode(((const spry_block_q8_0 *)(const void *)token + d / SCALE_BLOCK)->scale);
+    return v_mul(v_load_i8(block->quants + d % SCALE_BLOCK), v_set_f16(block->scale));
 }
 
 /* Adds tokens [from, to), weighted, to n_vectors of the sums of n queries that see all of them. */
@@ -186,13 +180,9 @@ SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char
     for (int token = t->from[first]; token < t->to[first]; token++) {
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
         for (int v = 0; v < n_vectors; v++) {
-            size_t at = d + (size_t)v * LANES;
-            vec value = load_values(type, bytes, at);
-            float scale = value_scale(type, bytes, at);
-            for (int q = 0; q < n; q++) {
-                float weight = t->score[first + (size_t)q][token];
-                sum[q][v] = v_fma(value, v_set(type == SPRY_Q8_0 ? weight * scale : weight), sum[q][v]);
-            }
+            vec value = load_values(type, bytes, d + (size_t)v * LANES);
+            for (int q = 0; q < n; q++)
+                sum[q][v] = v_fma(value, v_set(t->score[first + (size_t)q][token]), sum[q][v]);
         }
     }
     for (int q = 0; q < n; q++)

@@ -40,6 +40,10 @@ static inline vec v_load_f16(const uint16_t *p)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)p));
 }
+static inline vec v_set_f16(uint16_t half)
+{
+    return _mm256_cvtph_ps(_mm_set1_epi16((short)half));
+}
 static inline vec v_load_f16_part(const uint16_t *p, size_t n)
 {
     uint16_t part[LANES] = {0};

@@ -48,6 +48,11 @@ static inline vec v_load_f16(const uint16_t *p)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
+/* A half, in every lane. */
+static inline vec v_set_f16(uint16_t half)
+{
+    return _mm512_cvtph_ps(_mm256_set1_epi16((short)half));
+}
 static inline vec v_load_f16_part(const uint16_t *p, size_t n)
 {
     return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(first_lanes(n), p));

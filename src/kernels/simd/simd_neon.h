@@ -51,6 +51,10 @@ static inline vec v_load_f16(const uint16_t *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8((const uint8_t *)p)));
 }
+static inline vec v_set_f16(uint16_t half)
+{
+    return vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(half)));
+}
 static inline vec v_load_f16_part(const uint16_t *p, size_t n)
 {
     uint16_t part[LANES] = {0};

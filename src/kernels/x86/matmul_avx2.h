@@ -1,19 +1,20 @@
 /* Integer matrix products for AVX2: groups of 8 outputs (packed.h), a tile of up to 4 rows. maddubs multiplies four
  * neighbouring weights of 8 outputs, unsigned, by four activations and adds pairs in 16 bits; as many of them are added
  * there as cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. All exact; the only rounding is
- * one conversion and one fused addition per block, in the order of blocks, the same for any tile. */
+ * one conversion and one fused addition per block, in the order of blocks, the same for any tile.
+ *
+ * A block of 32 is taken in two halves of 16: 16 weights of 8 outputs, and the dots and sums of 4 rows, are what 16
+ * registers hold. */
 #include <immintrin.h>
 #include <string.h>
 
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
-enum { GROUP = 8, INT_TILE_ROWS = 4, INT_ROW_BLOCK = 32 };
+enum { GROUP = 8, INT_TILE_ROWS = 4, INT_ROW_BLOCK = 32, QUAD_BYTES = 4 * GROUP };
 
-typedef struct wblock {
-    __m256i quad[8];
-    __m256 scale, min;
-} wblock;
+/* 16 weights of 8 outputs. */
+typedef __m256i quads[4];
 
 static inline __m256 halves(const unsigned char *p)
 {
@@ -40,9 +41,15 @@ static inline __m256i high_nibbles(__m256i x)
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
 }
 
-static inline __m256i load32(const unsigned char *p)
+/* Pairs of bytes, to the right when n is below zero. Bits of one byte that get into the other must be masked out. */
+static inline __m256i shift_left(__m256i x, int n)
 {
-    return _mm256_loadu_si256((const __m256i *)(const void *)p);
+    return n < 0 ? _mm256_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm256_sll_epi16(x, _mm_cvtsi32_si128(n));
+}
+
+static inline __m256i load_quad(const unsigned char *p, int q)
+{
+    return _mm256_loadu_si256((const __m256i *)(const void *)(p + QUAD_BYTES * q));
 }
 
 static inline __m256i four_values(const int8_t *values)
@@ -63,74 +70,96 @@ static inline __m256i fifth_bits(const unsigned char *mask)
     return _mm256_and_si256(_mm256_cmpeq_epi8(chosen, bit), _mm256_set1_epi8(16));
 }
 
-/* The dot of n quads, `fit` of which can be added in 16 bits. */
-SPRY_INLINE __m256i dot_quads(const __m256i *quad, const int8_t *values, int n, int fit)
+static inline __m256i widen(__m256i pairs)
 {
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
-    for (int q = 0; q < n; q += fit) {
-        __m256i pairs = _mm256_maddubs_epi16(quad[q], four_values(values + 4 * q));
-        for (int i = 1; i < fit; i++)
-            pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(quad[q + i], four_values(values + 4 * (q + i))));
-        sum = q ? _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones)) : _mm256_madd_epi16(pairs, ones);
+    return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
+}
+
+/* Adds the dot of half a block, `fit` quads of which can be added in 16 bits. When that is a whole block, the dot stays
+ * in 16 bits. */
+SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, int fit)
+{
+    for (int q = 0; q < 4; q += fit) {
+        __m256i pairs = _mm256_maddubs_epi16(w[q], four_values(values + 4 * q));
+        for (int i = 1; i < fit && i < 4; i++)
+            pairs = _mm256_add_epi16(pairs, _mm256_maddubs_epi16(w[q + i], four_values(values + 4 * (q + i))));
+        dot = fit == 8 ? _mm256_add_epi16(dot, pairs) : _mm256_add_epi32(dot, widen(pairs));
     }
-    return sum;
+    return dot;
 }
 
 /* The same for signed weights: their magnitude times activations that carry their sign. */
-SPRY_INLINE __m256i dot_signed(const __m256i *quad, const int8_t *values)
+SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *values)
 {
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i sum = _mm256_setzero_si256();
-    for (int q = 0; q < 8; q++) {
-        __m256i pairs =
-            _mm256_maddubs_epi16(_mm256_abs_epi8(quad[q]), _mm256_sign_epi8(four_values(values + 4 * q), quad[q]));
-        sum = _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, ones));
+    for (int q = 0; q < 4; q++) {
+        __m256i four = _mm256_sign_epi8(four_values(values + 4 * q), w[q]);
+        dot = _mm256_add_epi32(dot, widen(_mm256_maddubs_epi16(_mm256_abs_epi8(w[q]), four)));
     }
-    return sum;
+    return dot;
 }
 
-SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
+SPRY_INLINE void start_dots(__m256i dot[INT_TILE_ROWS], int n_rows)
 {
-    w->scale = halves(p);
-    p += 2 * GROUP;
-    if (type == SPRY_Q8_0) {
-        for (int q = 0; q < 8; q++)
-            w->quad[q] = _mm256_xor_si256(load32(p + 32 * q), _mm256_set1_epi8((char)0x80));
-        return;
-    }
-    if (type == SPRY_Q4_1 || type == SPRY_Q5_1) {
-        w->min = halves(p);
-        p += 2 * GROUP;
-    }
-    const unsigned char *masks = p;
-    if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
-        p += 4 * GROUP;
+    for (int r = 0; r < n_rows; r++)
+        dot[r] = _mm256_setzero_si256();
+}
+
+SPRY_INLINE void load_small(quads w, spry_dtype type, const unsigned char *masks, const unsigned char *levels,
+                            int second)
+{
     for (int q = 0; q < 4; q++) {
-        __m256i both = load32(p + 32 * q);
-        w->quad[q] = low_nibbles(both);
-        w->quad[q + 4] = high_nibbles(both);
+        if (type == SPRY_Q8_0) {
+            w[q] = _mm256_xor_si256(load_quad(levels, q + 4 * second), _mm256_set1_epi8((char)0x80));
+        } else {
+            __m256i both = load_quad(levels, q);
+            w[q] = second ? high_nibbles(both) : low_nibbles(both);
+        }
+        if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
+            w[q] = _mm256_or_si256(w[q], fifth_bits(masks + 4 * (q + 4 * second)));
     }
-    for (int q = 0; (type == SPRY_Q5_0 || type == SPRY_Q5_1) && q < 8; q++)
-        w->quad[q] = _mm256_or_si256(w->quad[q], fifth_bits(masks + 4 * q));
 }
 
 SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
-    bool has_min = type == SPRY_Q4_1 || type == SPRY_Q5_1, nibble = type == SPRY_Q4_0 || type == SPRY_Q4_1;
+    bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
+    size_t masks = min ? 4 * GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
+    int fit = fifth ? 4 : 8;
     for (size_t b = 0; b < n_in / 32; b++, p += spry_packed_row_bytes(type) * GROUP) {
-        wblock w;
-        load_small(&w, type, p);
+        __m256i dot[INT_TILE_ROWS];
+        start_dots(dot, n_rows);
+        for (int second = 0; second < 2; second++) {
+            quads w;
+            load_small(w, type, p + masks, p + levels, second);
+            for (int r = 0; r < n_rows; r++) {
+                const int8_t *values = act[r][b].values + 16 * second;
+                dot[r] = type == SPRY_Q8_0 ? add_signed_dot(dot[r], w, values) : add_dot(dot[r], w, values, fit);
+            }
+        }
         for (int r = 0; r < n_rows; r++) {
             const spry_act_block *a = act[r] + b;
-            __m256i dot =
-                type == SPRY_Q8_0 ? dot_signed(w.quad, a->values) : dot_quads(w.quad, a->values, 8, nibble ? 8 : 4);
+            __m256i whole = type == SPRY_Q4_0 || type == SPRY_Q4_1 ? widen(dot[r]) : dot[r];
             if (type == SPRY_Q4_0 || type == SPRY_Q5_0)
-                dot = _mm256_add_epi32(dot, _mm256_slli_epi32(_mm256_set1_epi32(a->minus_8_sum), type == SPRY_Q5_0));
-            sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), _mm256_mul_ps(w.scale, _mm256_set1_ps(a->scale)), sum[r]);
-            if (has_min)
-                sum[r] = _mm256_fmadd_ps(w.min, _mm256_set1_ps(a->scaled_sum), sum[r]);
+                whole = _mm256_add_epi32(whole, _mm256_set1_epi32(a->minus_8_sum * (fifth ? 2 : 1)));
+            __m256 scale = _mm256_mul_ps(halves(p), _mm256_set1_ps(a->scale));
+            sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), scale, sum[r]);
+            if (min)
+                sum[r] = _mm256_fmadd_ps(halves(p + 2 * GROUP), _mm256_set1_ps(a->scaled_sum), sum[r]);
+        }
+    }
+}
+
+/* Half of block s of the eight in Q4_K and Q5_K. */
+SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, const unsigned char *low, int s,
+                          int second)
+{
+    low += s / 2 * (8 * QUAD_BYTES);
+    for (int q = 0; q < 4; q++) {
+        __m256i both = load_quad(low, q + 4 * second);
+        w[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
+        if (type == SPRY_Q5_K) {
+            __m256i bits = shift_left(load_quad(high, q + 4 * second), 4 - s);
+            w[q] = _mm256_or_si256(w[q], _mm256_and_si256(bits, _mm256_set1_epi8(16)));
         }
     }
 }
@@ -140,66 +169,65 @@ SPRY_INLINE void k45_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const un
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         __m256 scale = halves(p), min = _mm256_sub_ps(_mm256_setzero_ps(), halves(p + 2 * GROUP));
-        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
-        const unsigned char *high = low + 4 * 8 * 32;
-        for (size_t s = 0; s < 8; s++) {
-            wblock w = {.scale = _mm256_mul_ps(scale, bytes_u8(scales + s * GROUP)),
-                        .min = _mm256_mul_ps(min, bytes_u8(minima + s * GROUP))};
-            for (int q = 0; q < 8; q++) {
-                __m256i both = load32(low + s / 2 * 256 + 32 * (size_t)q);
-                w.quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
-                if (type == SPRY_Q5_K) {
-                    __m256i bit = _mm256_set1_epi8((char)(1u << s));
-                    __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(load32(high + 32 * q), bit), bit);
-                    w.quad[q] = _mm256_or_si256(w.quad[q], _mm256_and_si256(set, _mm256_set1_epi8(16)));
-                }
+        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
+        const unsigned char *low = type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high;
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
+            __m256i dot[INT_TILE_ROWS];
+            start_dots(dot, n_rows);
+            for (int second = 0; second < 2; second++) {
+                quads w;
+                load_k45(w, type, high, low, s, second);
+                for (int r = 0; r < n_rows; r++)
+                    dot[r] = add_dot(dot[r], w, act[r][b + (size_t)s].values + 16 * second, type == SPRY_Q4_K ? 8 : 4);
             }
+            __m256 part_scale = _mm256_mul_ps(scale, bytes_u8(scales + s * GROUP));
+            __m256 part_min = _mm256_mul_ps(min, bytes_u8(minima + s * GROUP));
             for (int r = 0; r < n_rows; r++) {
                 const spry_act_block *a = act[r] + b + s;
-                __m256 dot = _mm256_cvtepi32_ps(dot_quads(w.quad, a->values, 8, type == SPRY_Q4_K ? 8 : 4));
-                sum[r] = _mm256_fmadd_ps(dot, _mm256_mul_ps(w.scale, _mm256_set1_ps(a->scale)), sum[r]);
-                sum[r] = _mm256_fmadd_ps(w.min, _mm256_set1_ps(a->scaled_sum), sum[r]);
+                __m256 whole = _mm256_cvtepi32_ps(type == SPRY_Q4_K ? widen(dot[r]) : dot[r]);
+                sum[r] = _mm256_fmadd_ps(whole, _mm256_mul_ps(part_scale, _mm256_set1_ps(a->scale)), sum[r]);
+                sum[r] = _mm256_fmadd_ps(part_min, _mm256_set1_ps(a->scaled_sum), sum[r]);
             }
         }
     }
 }
 
-SPRY_INLINE void add_q6(__m256 sum[INT_TILE_ROWS], const __m256i quad[8], __m256 first, __m256 second,
-                        const spry_act_block *const act[], size_t b, int n_rows)
+/* Half of block s of the eight in Q6_K. Within 128 values: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones;
+ * two bits each of `high`. */
+SPRY_INLINE void load_q6(quads w, const unsigned char *p, int s, int second)
 {
-    for (int r = 0; r < n_rows; r++) {
-        const spry_act_block *a = act[r] + b;
-        __m256i left = _mm256_set1_epi32(-32 * a->half_sum[0]), right = _mm256_set1_epi32(-32 * a->half_sum[1]);
-        __m256 one = _mm256_cvtepi32_ps(_mm256_add_epi32(dot_quads(quad, a->values, 4, 2), left));
-        __m256 two = _mm256_cvtepi32_ps(_mm256_add_epi32(dot_quads(quad + 4, a->values + 16, 4, 2), right));
-        __m256 both = _mm256_fmadd_ps(two, second, _mm256_mul_ps(one, first));
-        sum[r] = _mm256_fmadd_ps(both, _mm256_set1_ps(a->scale), sum[r]);
+    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (8 + s % 2 * 8) * QUAD_BYTES;
+    for (int q = 0; q < 4; q++) {
+        __m256i both = load_quad(low, q + 4 * second), two = load_quad(high, q + 4 * second);
+        __m256i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
+        __m256i bits = shift_left(two, 4 - s % 4 * 2);
+        w[q] = _mm256_or_si256(nibble, _mm256_and_si256(bits, _mm256_set1_epi8(0x30)));
     }
 }
 
+/* Q6_K scales every 16 values: two dots a block, zero point 32. */
 SPRY_INLINE void q6_blocks(__m256 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
                            size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
-        __m256 scale = halves(p);
+        __m256 scale = halves(p), both[INT_TILE_ROWS];
         const unsigned char *scales = p + 2 * GROUP;
-        for (size_t s = 0; s < 8; s++) {
-            /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of
-             * `high`. */
-            const unsigned char *half = scales + 16 * GROUP + s / 4 * (24 * 32), *low = half + s % 2 * 256;
-            const unsigned char *high = half + 16 * 32;
-            __m256i quad[8];
-            for (int q = 0; q < 8; q++) {
-                __m256i both = load32(low + 32 * q), two = load32(high + 32 * q);
-                __m256i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
-                __m256i bits = s % 4 == 0   ? _mm256_slli_epi16(two, 4)
-                               : s % 4 == 1 ? _mm256_slli_epi16(two, 2)
-                               : s % 4 == 2 ? two
-                                            : _mm256_srli_epi16(two, 2);
-                quad[q] = _mm256_or_si256(nibble, _mm256_and_si256(bits, _mm256_set1_epi8(0x30)));
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
+            for (int second = 0; second < 2; second++) {
+                quads w;
+                load_q6(w, scales + 16 * GROUP, s, second);
+                __m256 part_scale = _mm256_mul_ps(scale, bytes_i8(scales + (2 * s + second) * GROUP));
+                for (int r = 0; r < n_rows; r++) {
+                    const spry_act_block *a = act[r] + b + s;
+                    __m256i dot = _mm256_set1_epi32(-32 * a->half_sum[second]);
+                    __m256 part = _mm256_cvtepi32_ps(add_dot(dot, w, a->values + 16 * second, 2));
+                    both[r] = second ? _mm256_fmadd_ps(part, part_scale, both[r]) : _mm256_mul_ps(part, part_scale);
+                }
             }
-            add_q6(sum, quad, _mm256_mul_ps(scale, bytes_i8(scales + 2 * s * GROUP)),
-                   _mm256_mul_ps(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + s, n_rows);
+            for (int r = 0; r < n_rows; r++)
+                sum[r] = _mm256_fmadd_ps(both[r], _mm256_set1_ps(act[r][b + (size_t)s].scale), sum[r]);
         }
     }
 }

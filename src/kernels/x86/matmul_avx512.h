@@ -42,6 +42,18 @@ static inline __m512i high_nibbles(__m512i x)
     return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
 }
 
+/* x | (y & mask) */
+static inline __m512i or_chosen(__m512i x, __m512i y, __m512i mask)
+{
+    return _mm512_ternarylogic_epi32(x, y, mask, 0xf8);
+}
+
+/* Pairs of bytes, to the right when n is below zero. Bits of one byte that get into the other must be masked out. */
+static inline __m512i shift_left(__m512i x, int n)
+{
+    return n < 0 ? _mm512_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm512_sll_epi16(x, _mm_cvtsi32_si128(n));
+}
+
 static inline __m512i load64(const unsigned char *p)
 {
     return _mm512_loadu_si512(p);
@@ -129,20 +141,21 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
-        const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
-        const unsigned char *high = low + 4 * 8 * 64;
-        for (size_t s = 0; s < 8; s++) {
+        const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
+        const unsigned char *low = type == SPRY_Q5_K ? high + 8 * 64 : high;
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
             wblock w = {.scale = _mm512_mul_ps(scale, bytes_u8(scales + s * GROUP)),
                         .min = _mm512_mul_ps(min, bytes_u8(minima + s * GROUP))};
             for (int q = 0; q < 8; q++) {
                 __m512i both = load64(low + s / 2 * 512 + 64 * (size_t)q);
                 w.quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
                 if (type == SPRY_Q5_K) {
-                    __mmask64 fifth = _mm512_test_epi8_mask(load64(high + 64 * q), _mm512_set1_epi8((char)(1u << s)));
-                    w.quad[q] = _mm512_mask_add_epi8(w.quad[q], fifth, w.quad[q], _mm512_set1_epi8(16));
+                    __m512i bits = shift_left(load64(high + 64 * q), 4 - s);
+                    w.quad[q] = or_chosen(w.quad[q], bits, _mm512_set1_epi8(16));
                 }
             }
-            add_with_min(sum, &w, act, b + s, n_rows);
+            add_with_min(sum, &w, act, b + (size_t)s, n_rows);
         }
     }
 }
@@ -167,23 +180,20 @@ SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, co
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
         __m512 scale = halves(p);
         const unsigned char *scales = p + 32;
-        for (size_t s = 0; s < 8; s++) {
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
             /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of
              * `high`. */
-            const unsigned char *half = scales + 16 * GROUP + s / 4 * (24 * 64), *low = half + s % 2 * 512;
-            const unsigned char *high = half + 16 * 64;
-            __m512i quad[8], four = _mm512_set1_epi8(0x30);
+            const unsigned char *high = scales + 16 * GROUP + s / 4 * (24 * 64), *low = high + 512 + s % 2 * 512;
+            __m512i quad[8];
             for (int q = 0; q < 8; q++) {
                 __m512i both = load64(low + 64 * q), two = load64(high + 64 * q);
                 __m512i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
-                __m512i bits = s % 4 == 0   ? _mm512_slli_epi16(two, 4)
-                               : s % 4 == 1 ? _mm512_slli_epi16(two, 2)
-                               : s % 4 == 2 ? two
-                                            : _mm512_srli_epi16(two, 2);
-                quad[q] = _mm512_or_si512(nibble, _mm512_and_si512(bits, four));
+                __m512i bits = shift_left(two, 4 - s % 4 * 2);
+                quad[q] = or_chosen(nibble, bits, _mm512_set1_epi8(0x30));
             }
             add_q6(sum, quad, _mm512_mul_ps(scale, bytes_i8(scales + 2 * s * GROUP)),
-                   _mm512_mul_ps(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + s, n_rows);
+                   _mm512_mul_ps(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + (size_t)s, n_rows);
         }
     }
 }
