@@ -43,10 +43,13 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back. */
+/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back, from a copy
+ * they would not. */
 static bool can_drop(const packer *p, const spry_weight *w)
 {
-    return p->weights->quantized ? w->data != p->weights->embedding.data : p->mapped;
+    if (p->weights->quantized)
+        return w->data != p->weights->embedding.data;
+    return p->mapped && !p->weights->copied_bytes;
 }
 
 static void pack(packer *p, spry_weight *w)

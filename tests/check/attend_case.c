@@ -38,6 +38,41 @@ static void choose_table(check *c, attend_case *k)
     k->a.first_position = (uint32_t)(start + k->n_keys - k->a.n_rows - behind);
 }
 
+/* Some pages are used where they stand, others not; several may share a turn. */
+static void choose_turns(check *c, attend_case *k)
+{
+    spry_attend *a = &k->a;
+    a->n_pairs = check_between(c, 0, 1) ? a->head_dim / 2 : check_between(c, 1, a->head_dim / 2);
+    a->interleaved = check_between(c, 0, 1);
+    for (size_t t = 0; t < ATTEND_TURNS; t++)
+        for (size_t i = 0; i < a->n_pairs; i++) {
+            float angle = check_uniform(c) * 4;
+            k->cosine[t][i] = cosf(angle);
+            k->sine[t][i] = sinf(angle);
+        }
+    for (size_t e = 0; e < a->n_entries; e++) {
+        size_t turn = check_between(c, 0, ATTEND_TURNS);
+        k->turns[e] = (spry_turn){NULL, NULL};
+        if (turn < ATTEND_TURNS)
+            k->turns[e] = (spry_turn){k->cosine[turn], k->sine[turn]};
+    }
+    a->turns = check_between(c, 0, 1) ? k->turns : NULL;
+}
+
+double attend_case_turned(double *size, const attend_case *k, size_t e, const float *query, size_t d)
+{
+    const spry_attend *a = &k->a;
+    *size = fabs((double)query[d]);
+    if (!a->turns || !a->turns[e].cosine || d >= 2 * a->n_pairs)
+        return (double)query[d];
+    size_t pair = a->interleaved ? d / 2 : d % a->n_pairs;
+    size_t partner = a->interleaved ? d ^ 1 : (d + a->n_pairs) % (2 * a->n_pairs);
+    double own = (double)query[d] * (double)a->turns[e].cosine[pair];
+    double other = (double)query[partner] * (double)a->turns[e].sine[pair];
+    *size = fabs(own) + fabs(other);
+    return d > partner ? own + other : own - other;
+}
+
 /* A random vector goes through the type; what comes out of it is noted. */
 static void encode(check *c, const attend_case *k, void *out, float *floats, double *worth, float size)
 {
@@ -113,9 +148,10 @@ void attend_case_build(check *c, attend_case *k, spry_dtype type, size_t head_di
     *k = (attend_case){.a = {.type = type, .head_dim = head_dim, .group = group}};
     choose_shape(c, k);
     choose_table(c, k);
-    check_detail(c, "n_rows=%zu head_dim=%zu group=%zu keys=%zu entries=%zu position=%u window=%u softcap=%g",
+    choose_turns(c, k);
+    check_detail(c, "n_rows=%zu head_dim=%zu group=%zu keys=%zu entries=%zu position=%u window=%u softcap=%g turns=%d",
                  k->a.n_rows, head_dim, group, k->n_keys, k->a.n_entries, k->a.first_position, k->a.window,
-                 (double)k->a.softcap);
+                 (double)k->a.softcap, k->a.turns != NULL);
     build_pages(c, k);
     build_rows(c, k);
 }

@@ -24,7 +24,10 @@ static double naive_scores(naive_row *n, const attend_case *k, size_t kv_head, s
 {
     const spry_attend *a = &k->a;
     double cap = (double)a->softcap, scale = (double)a->scale, largest = 0;
-    for (size_t e = 0, i = 0; e < a->n_entries; e++)
+    double turned[SPRY_ATTEND_HEAD_DIM_MAX], sizes[SPRY_ATTEND_HEAD_DIM_MAX];
+    for (size_t e = 0, i = 0; e < a->n_entries; e++) {
+        for (size_t d = 0; d < a->head_dim; d++)
+            turned[d] = attend_case_turned(&sizes[d], k, e, query, d);
         for (size_t t = 0; t < k->entries[e].count; t++, i++) {
             n->weight[i] = -INFINITY;
             if (!sees(a, row, k->entries[e].start + t))
@@ -32,12 +35,13 @@ static double naive_scores(naive_row *n, const attend_case *k, size_t kv_head, s
             const double *key = k->keys + attend_case_index(k, kv_head, i, 0);
             double sum = 0, size = 0;
             for (size_t d = 0; d < a->head_dim; d++) {
-                sum += key[d] * (double)query[d];
-                size += fabs(key[d] * (double)query[d]);
+                sum += key[d] * turned[d];
+                size += fabs(key[d]) * sizes[d];
             }
             n->weight[i] = cap != 0 ? cap * tanh(sum * scale / cap) : sum * scale;
             largest = fmax(largest, size * scale);
         }
+    }
     /* One chain of additions over the head; tanh makes no error larger and adds its own. */
     return ((double)(a->head_dim + CHECK_OTHER_ROUNDINGS) * largest + 8 * cap) * CHECK_ROUNDING;
 }
@@ -113,8 +117,8 @@ static void run_rows(check *c, const attend_case *k, float *out, const unsigned 
         part.n_entries--;
     spry_kv_entry *last = &entries[part.n_entries - 1];
     last->count = last->start + last->count > end ? end - last->start : last->count;
-    for (; part.entries->start + part.entries->count <= seen; part.n_entries--)
-        part.entries++;
+    for (; part.entries->start + part.entries->count <= seen; part.n_entries--, part.entries++)
+        part.turns += part.turns != NULL;
     c->ops->attend(&part, kv_head);
 }
 
