@@ -1,5 +1,7 @@
 /* The bundled models: what the unquantised checkpoints give was recorded with transformers; the bundled 4-bit files
- * must stay near it, and the checkpoints themselves, where they lie beside the project, must equal it. */
+ * must stay near it, and the checkpoints themselves, where they lie beside the project, must equal it.
+ *
+ * test_tales [TEST] runs one of the two. */
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -24,7 +26,7 @@ typedef struct tales {
 static json_t *read_golden(const char *path)
 {
     spry_buffer text;
-    json_t *json;
+    json_t *json = NULL;
     spry_error error = {0};
     spry_buffer_init(&text, 1 << 20);
     if (spry_file_read(&text, path, &error) || spry_json_object(&json, spry_buffer_view(&text), &error))
@@ -202,8 +204,9 @@ static void test_checkpoint(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_bundled), cmocka_unit_test(test_checkpoint)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
