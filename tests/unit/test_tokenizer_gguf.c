@@ -218,7 +218,7 @@ static void put(mini *file, const void *data, size_t size)
 static void put_number(mini *file, uint64_t value, size_t bytes)
 {
     for (size_t i = 0; i < bytes; i++) {
-        unsigned char byte = i < 8 ? (unsigned char)(value >> (8 * i)) : 0;
+        unsigned char byte = (unsigned char)(i < 8 ? value >> (8 * i) & 0xff : 0);
         put(file, &byte, 1);
     }
 }

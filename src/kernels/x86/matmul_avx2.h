@@ -11,7 +11,7 @@
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
-enum { GROUP = 8, INT_TILE_ROWS = 4, INT_ROW_BLOCK = 32, QUAD_BYTES = 4 * GROUP };
+enum { GROUP = 8, INT_TILE_ROWS = 4, INT_ROW_BLOCK = 32, QUAD_BYTES = 4 * GROUP, FETCH_AHEAD = 8192 };
 
 /* 16 weights of 8 outputs. */
 typedef __m256i quads[4];
@@ -104,6 +104,14 @@ SPRY_INLINE void start_dots(__m256i dot[INT_TILE_ROWS], int n_rows)
         dot[r] = _mm256_setzero_si256();
 }
 
+/* Calls for the weights that lie ahead of a block of this many bytes: while it multiplies, a processor does not look
+ * that far by itself. With a single row it does, and this would be in the way. */
+SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
+{
+    for (size_t i = 0; n_rows > 1 && i < bytes; i += 64)
+        _mm_prefetch((const char *)((uintptr_t)p + FETCH_AHEAD + i), _MM_HINT_T1);
+}
+
 SPRY_INLINE void load_small(quads w, spry_dtype type, const unsigned char *masks, const unsigned char *levels,
                             int second)
 {
@@ -126,6 +134,7 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
     size_t masks = min ? 4 * GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
     int fit = fifth ? 4 : 8;
     for (size_t b = 0; b < n_in / 32; b++, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         __m256i dot[INT_TILE_ROWS];
         start_dots(dot, n_rows);
         for (int second = 0; second < 2; second++) {
@@ -168,6 +177,7 @@ SPRY_INLINE void k45_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const un
                             const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         __m256 scale = halves(p), min = _mm256_sub_ps(_mm256_setzero_ps(), halves(p + 2 * GROUP));
         const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
         const unsigned char *low = type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high;
@@ -211,6 +221,7 @@ SPRY_INLINE void q6_blocks(__m256 sum[INT_TILE_ROWS], const unsigned char *p, co
                            size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(SPRY_Q6_K) * GROUP, n_rows);
         __m256 scale = halves(p), both[INT_TILE_ROWS];
         const unsigned char *scales = p + 2 * GROUP;
         SPRY_UNROLL(8)
