@@ -151,23 +151,29 @@ static double now(void)
     return (double)time.tv_sec + (double)time.tv_nsec * 1e-9;
 }
 
+static double seconds_of(const spry_ops *ops, const bench_work *work, size_t calls)
+{
+    double start = now();
+    for (size_t i = 0; i < calls; i++)
+        work->call(ops, work->context);
+    return now() - start;
+}
+
 /* Seconds of one call: the best of a few runs, each long enough for the clock. */
 static double seconds_per_call(const spry_ops *ops, const bench_work *work)
 {
     enum { RUNS = 5 };
-    const double run_seconds = 0.015, all_seconds = 0.2;
-    double best = INFINITY, first = now();
-    for (int run = 0; run < RUNS && now() - first < all_seconds; run++) {
-        size_t calls = 0;
-        double start = now(), elapsed = 0;
-        do {
-            work->call(ops, work->context);
-            calls++;
-            elapsed = now() - start;
-        } while (elapsed < run_seconds);
-        best = fmin(best, elapsed / (double)calls);
+    const double run_seconds = 0.01, all_seconds = 0.15;
+    size_t calls = 1;
+    double seconds = seconds_of(ops, work, calls), best, all = 0;
+    while (seconds < run_seconds)
+        seconds = seconds_of(ops, work, calls *= 2);
+    best = seconds;
+    for (int run = 0; run < RUNS && all < all_seconds; run++, all += seconds) {
+        seconds = seconds_of(ops, work, calls);
+        best = fmin(best, seconds);
     }
-    return best;
+    return best / (double)calls;
 }
 
 /* Ref comes first and every other table is compared with it: its times are kept. */
