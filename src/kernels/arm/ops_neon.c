@@ -5,10 +5,10 @@
 
 #define OP(name) neon_##name
 
+#include "kernels/arm/matmul_neon.h"
 #include "kernels/simd/simd_attend.h"
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
-#include "kernels/arm/matmul_neon.h"
 
 #include "kernels/simd/simd_integers.h"
 #include "kernels/simd/simd_table.h"

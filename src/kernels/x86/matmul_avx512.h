@@ -8,7 +8,8 @@
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
-enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64, FETCH_AHEAD = 8192 };
+enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
+enum { FETCH_AHEAD_ONE = 2048, FETCH_AHEAD = 8192 }; /* with one row, and with more: measured */
 
 /* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend on the activations' sums
  * alone. */
@@ -96,10 +97,11 @@ SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const 
 
 /* Calls for the weights that lie ahead of a block of this many bytes: while it multiplies, a processor does not look
  * that far by itself. */
-SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes)
+SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
 {
+    uintptr_t ahead = (uintptr_t)p + (n_rows > 1 ? FETCH_AHEAD : FETCH_AHEAD_ONE);
     for (size_t i = 0; i < bytes; i += 64)
-        _mm_prefetch((const char *)((uintptr_t)p + FETCH_AHEAD + i), _MM_HINT_T1);
+        _mm_prefetch((const char *)(ahead + i), _MM_HINT_T1);
 }
 
 SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
@@ -135,7 +137,7 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
 {
     size_t n_blocks = n_in / 32;
     for (size_t b = 0; b < n_blocks; b++, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP);
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         wblock w;
         load_small(&w, type, p);
         if (type == SPRY_Q4_1 || type == SPRY_Q5_1)
@@ -149,7 +151,7 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
                             const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP);
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
         const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
         const unsigned char *low = type == SPRY_Q5_K ? high + 8 * 64 : high;
@@ -188,7 +190,7 @@ SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, co
                            size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(SPRY_Q6_K) * GROUP);
+        fetch_ahead(p, spry_packed_row_bytes(SPRY_Q6_K) * GROUP, n_rows);
         __m512 scale = halves(p);
         const unsigned char *scales = p + 32;
         SPRY_UNROLL(8)
