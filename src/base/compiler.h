@@ -17,6 +17,13 @@
 #define SPRY_UNLIKELY(x) (x)
 #endif
 
+/* Asks for memory that will be read soon; any address will do. */
+#if defined(__GNUC__)
+#define SPRY_PREFETCH(address) __builtin_prefetch((const void *)(address))
+#else
+#define SPRY_PREFETCH(address) ((void)(address))
+#endif
+
 /* Inside a loop that waits for another thread: saves power and leaves the core to its sibling. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define SPRY_PAUSE() __builtin_ia32_pause()

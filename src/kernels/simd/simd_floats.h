@@ -41,8 +41,11 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         act[r] = (const float *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
     size_t i = 0;
     for (; i + LANES <= m->n_in; i += LANES) {
-        for (int o = 0; o < n_outputs; o++)
+        for (int o = 0; o < n_outputs; o++) {
             w[o] = load_weights(kind, weight[o], i);
+            if (n_rows == 1) /* weights pass by once: call for those of the next tile */
+                SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS * m->weight_stride + i * kind_bytes(kind));
+        }
         for (int r = 0; r < n_rows; r++) {
             vec a = v_load(act[r] + i);
             for (int o = 0; o < n_outputs; o++)
