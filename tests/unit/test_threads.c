@@ -218,8 +218,10 @@ static void usable_follows_affinity(void **state)
 {
     (void)state;
     cpu_set_t before, one;
-    if (sched_getaffinity(0, sizeof before, &before) != 0)
-        skip(); /* more processors than the fixed mask holds */
+    if (sched_getaffinity(0, sizeof before, &before) != 0) {
+        print_message("SKIPPED usable_follows_affinity: there are more processors than the fixed mask holds\n");
+        skip();
+    }
     size_t usable = spry_threads_usable();
     assert_in_range(usable, 1, (size_t)CPU_COUNT(&before));
     size_t first = 0;
