@@ -43,8 +43,8 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back, from a copy
- * they would not. */
+/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back, from a
+ * copy they would not. */
 static bool can_drop(const packer *p, const spry_weight *w)
 {
     if (p->weights->quantized)
