@@ -27,6 +27,7 @@ const char *spry_status_name(spry_status status)
         [SPRY_ERR_MEMORY] = "memory",
         [SPRY_ERR_CONTEXT] = "context",
         [SPRY_ERR_CANCELLED] = "cancelled",
+        [SPRY_ERR_BUSY] = "busy",
     };
     return (size_t)status < SPRY_COUNT(names) ? names[status] : "unknown";
 }

@@ -35,6 +35,7 @@ typedef struct spry_kv_entry {
     uint32_t page;  /* index in the pool */
     uint32_t start; /* position of its first token in the sequence */
     uint32_t count; /* tokens it holds */
+    uint32_t turn;  /* which of the turns brings queries to it */
 } spry_kv_entry;
 
 /* Keys stand in a page turned to positions of their own. Where a table uses the page elsewhere, queries are turned back
@@ -65,7 +66,7 @@ typedef struct spry_attend {
     size_t token_bytes;              /* of one token's values */
     const spry_kv_entry *entries;    /* ascending by start, without gaps */
     size_t n_entries;
-    const spry_turn *turns; /* [n_entries]; NULL: every page is used where it stands */
+    const spry_turn *turns; /* by an entry's number; NULL: every page is used where it stands */
     size_t n_pairs;         /* of a turn, as in rope; so is interleaved */
     bool interleaved;
 } spry_attend;

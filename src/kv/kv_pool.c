@@ -36,6 +36,7 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
     for (size_t i = 0; i < n_pages; i++)
         pool->free[i] = (uint32_t)(n_pages - 1 - i); /* page 0 is taken first */
     pool->n_free = n_pages;
+    spry_kv_turns_init(&pool->turns);
     return SPRY_OK;
 }
 

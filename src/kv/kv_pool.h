@@ -7,6 +7,7 @@
 #include "base/dtype.h"
 #include "base/error.h"
 #include "kernels/ops.h"
+#include "kv/kv_turns.h"
 
 typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
@@ -24,6 +25,7 @@ typedef struct spry_kv_pool {
     unsigned char *pages;
     uint32_t *references; /* [n_pages]; 0: free */
     uint32_t *free;       /* the last n_free are free pages */
+    spry_kv_turns turns;  /* of the tables' entries */
 } spry_kv_pool;
 
 /* Bytes one token costs in all layers; false when the shape does not fit the type's blocks or overflows. */

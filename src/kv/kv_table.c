@@ -4,14 +4,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Room for so many entries. */
+static bool reserve(spry_kv_table *table, size_t n_entries)
+{
+    if (n_entries <= table->capacity)
+        return true;
+    size_t capacity = n_entries + n_entries / 4;
+    spry_kv_entry *entries = realloc(table->entries, capacity * sizeof *entries);
+    if (entries)
+        table->entries = entries;
+    spry_kv_mark *marks = realloc(table->marks, capacity * sizeof *marks);
+    if (marks)
+        table->marks = marks;
+    if (!entries || !marks)
+        return false;
+    table->capacity = capacity;
+    return true;
+}
+
 spry_status spry_kv_table_init(spry_kv_table *table, size_t max_tokens, spry_error *error)
 {
-    size_t capacity = max_tokens / SPRY_PAGE_TOKENS + 1;
-    *table = (spry_kv_table){.capacity = capacity, .max_tokens = max_tokens};
-    if (max_tokens > UINT32_MAX) /* what an entry's start can say */
+    *table = (spry_kv_table){.max_tokens = max_tokens};
+    if (max_tokens > INT32_MAX) /* what an entry's start and a distance can say */
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV table of %zu tokens is larger than any memory", max_tokens);
-    table->entries = calloc(capacity, sizeof *table->entries);
-    return table->entries ? SPRY_OK : spry_fail_memory(error, "a KV table", capacity * sizeof *table->entries);
+    if (reserve(table, max_tokens / SPRY_PAGE_TOKENS + 1))
+        return SPRY_OK;
+    free(table->entries);
+    free(table->marks);
+    *table = (spry_kv_table){0};
+    return spry_fail_memory(error, "a KV table", max_tokens);
 }
 
 void spry_kv_table_deinit(spry_kv_table *table, spry_kv_pool *pool)
@@ -19,13 +40,16 @@ void spry_kv_table_deinit(spry_kv_table *table, spry_kv_pool *pool)
     if (table->entries)
         spry_kv_table_truncate(table, pool, 0);
     free(table->entries);
+    free(table->marks);
     *table = (spry_kv_table){0};
 }
 
 /* Tokens that still fit the last page. */
 static size_t room_in_last(const spry_kv_table *table)
 {
-    return table->n_entries ? SPRY_PAGE_TOKENS - table->entries[table->n_entries - 1].count : 0;
+    if (!table->n_entries || table->marks[table->n_entries - 1].closed)
+        return 0;
+    return SPRY_PAGE_TOKENS - table->entries[table->n_entries - 1].count;
 }
 
 /* Whether the last page is somebody else's too, so that writing to it takes a copy. */
@@ -34,7 +58,7 @@ static bool last_is_shared(const spry_kv_table *table, const spry_kv_pool *pool)
     return pool->references[table->entries[table->n_entries - 1].page] > 1;
 }
 
-static size_t pages_needed(const spry_kv_table *table, const spry_kv_pool *pool, size_t count)
+size_t spry_kv_table_pages_needed(const spry_kv_table *table, const spry_kv_pool *pool, size_t count)
 {
     size_t room = room_in_last(table), copies = count && room && last_is_shared(table, pool);
     return copies + (count > room ? (count - room + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS : 0);
@@ -56,20 +80,36 @@ static void copy_last(spry_kv_table *table, spry_kv_pool *pool)
     last->page = copy;
 }
 
-spry_status spry_kv_table_extend(spry_kv_table *table, spry_kv_pool *pool, size_t count, spry_error *error)
+static spry_status check_room(const spry_kv_table *table, size_t count, spry_error *error)
 {
     if (count > table->max_tokens - table->n_tokens)
         return spry_fail(error, SPRY_ERR_CONTEXT, "%zu tokens do not fit a context of %zu", table->n_tokens + count,
                          table->max_tokens);
-    if (pages_needed(table, pool, count) > pool->n_free)
+    return SPRY_OK;
+}
+
+spry_status spry_kv_table_extend(spry_kv_table *table, spry_kv_pool *pool, size_t count, spry_error *error)
+{
+    spry_status status = check_room(table, count, error);
+    if (status)
+        return status;
+    size_t needed = spry_kv_table_pages_needed(table, pool, count);
+    if (needed > pool->n_free)
         return spry_fail(error, SPRY_ERR_CONTEXT, "the KV pool is full: %zu of %zu pages of %d tokens are in use",
                          pool->n_pages - pool->n_free, pool->n_pages, SPRY_PAGE_TOKENS);
-    if (count && room_in_last(table) && last_is_shared(table, pool))
-        copy_last(table, pool);
+    if (!reserve(table, table->n_entries + needed))
+        return spry_fail_memory(error, "a KV table", (table->n_entries + needed) * sizeof *table->entries);
+    if (count && room_in_last(table)) {
+        if (last_is_shared(table, pool))
+            copy_last(table, pool);
+        table->marks[table->n_entries - 1] = (spry_kv_mark){0};
+    }
     while (count) {
-        if (!room_in_last(table))
+        if (!room_in_last(table)) {
+            table->marks[table->n_entries] = (spry_kv_mark){0};
             table->entries[table->n_entries++] =
                 (spry_kv_entry){.page = take(pool), .start = (uint32_t)table->n_tokens};
+        }
         size_t room = room_in_last(table), part = count < room ? count : room;
         table->entries[table->n_entries - 1].count += (uint32_t)part;
         table->n_tokens += part;
@@ -78,29 +118,85 @@ spry_status spry_kv_table_extend(spry_kv_table *table, spry_kv_pool *pool, size_
     return SPRY_OK;
 }
 
+void spry_kv_table_close(spry_kv_table *table)
+{
+    if (table->n_entries)
+        table->marks[table->n_entries - 1].closed = true;
+}
+
+spry_status spry_kv_table_append(spry_kv_table *table, spry_kv_pool *pool, uint32_t page, size_t count, size_t position,
+                                 const spry_kv_mark *mark, spry_error *error)
+{
+    spry_status status = check_room(table, count, error);
+    if (status)
+        return status;
+    int32_t delta = (int32_t)((int64_t)table->n_tokens - (int64_t)position);
+    spry_kv_entry entry = {.page = page, .start = (uint32_t)table->n_tokens, .count = (uint32_t)count};
+    if (!reserve(table, table->n_entries + 1))
+        return spry_fail_memory(error, "a KV table", (table->n_entries + 1) * sizeof entry);
+    if (!spry_kv_turn_take(&pool->turns, &entry.turn, delta))
+        return spry_fail(error, SPRY_ERR_CONTEXT, "fragments stand at more than %d different distances",
+                         SPRY_KV_TURNS_MAX);
+    spry_kv_page_ref(pool, page);
+    table->marks[table->n_entries] = *mark;
+    table->entries[table->n_entries++] = entry;
+    table->n_tokens += count;
+    return SPRY_OK;
+}
+
+static void release(const spry_kv_entry *entry, spry_kv_pool *pool)
+{
+    spry_kv_turn_release(&pool->turns, entry->turn);
+    spry_kv_page_unref(pool, entry->page);
+}
+
 void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_tokens)
 {
     while (table->n_entries && table->entries[table->n_entries - 1].start >= n_tokens)
-        spry_kv_page_unref(pool, table->entries[--table->n_entries].page);
-    if (n_tokens < table->n_tokens) {
-        table->n_tokens = n_tokens;
-        if (table->n_entries) {
-            spry_kv_entry *last = &table->entries[table->n_entries - 1];
-            last->count = (uint32_t)(n_tokens - last->start);
-        }
-    }
+        release(&table->entries[--table->n_entries], pool);
+    if (n_tokens >= table->n_tokens)
+        return;
+    table->n_tokens = n_tokens;
+    if (!table->n_entries)
+        return;
+    spry_kv_entry *last = &table->entries[table->n_entries - 1];
+    spry_kv_mark *mark = &table->marks[table->n_entries - 1];
+    if (last->count != n_tokens - last->start)
+        *mark = (spry_kv_mark){.closed = mark->foreign, .foreign = mark->foreign}; /* no longer what its key says */
+    last->count = (uint32_t)(n_tokens - last->start);
 }
 
-void spry_kv_table_share(spry_kv_table *table, const spry_kv_table *from, spry_kv_pool *pool, size_t n_tokens)
+spry_status spry_kv_table_slide(spry_kv_table *table, spry_kv_pool *pool, size_t keep, size_t drop, size_t *dropped,
+                                spry_error *error)
 {
-    for (size_t i = 0; i < from->n_entries && from->entries[i].start < n_tokens; i++) {
-        spry_kv_entry entry = from->entries[i];
-        if (entry.start + entry.count > n_tokens)
-            entry.count = (uint32_t)(n_tokens - entry.start);
-        spry_kv_page_ref(pool, entry.page);
-        table->entries[table->n_entries++] = entry;
-        table->n_tokens += entry.count;
+    size_t behind = keep + drop, gone = 0;
+    for (size_t i = keep; i < behind; i++)
+        gone += table->entries[i].count;
+    for (size_t i = behind; i < table->n_entries; i++) {
+        spry_kv_entry *entry = &table->entries[i];
+        uint32_t turn;
+        if (!spry_kv_turn_take(&pool->turns, &turn, pool->turns.deltas[entry->turn] - (int32_t)gone)) {
+            while (i-- > behind)
+                spry_kv_turn_release(&pool->turns, table->marks[i].next_turn);
+            return spry_fail(error, SPRY_ERR_CONTEXT, "pages stand at more than %d different distances",
+                             SPRY_KV_TURNS_MAX);
+        }
+        table->marks[i].next_turn = turn;
     }
+    for (size_t i = keep; i < behind; i++)
+        release(&table->entries[i], pool);
+    for (size_t i = behind; i < table->n_entries; i++) {
+        spry_kv_entry entry = table->entries[i];
+        spry_kv_turn_release(&pool->turns, entry.turn);
+        entry.turn = table->marks[i].next_turn;
+        entry.start -= (uint32_t)gone;
+        table->entries[i - drop] = entry;
+        table->marks[i - drop] = (spry_kv_mark){.closed = true, .foreign = true};
+    }
+    table->n_entries -= drop;
+    table->n_tokens -= gone;
+    *dropped = gone;
+    return SPRY_OK;
 }
 
 const spry_kv_entry *spry_kv_table_find(const spry_kv_table *table, size_t position)

@@ -127,6 +127,25 @@ bool spry_path_exists(const char *path)
     return stat(path, &facts) == 0;
 }
 
+bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified)
+{
+    struct stat facts;
+    if (stat(path, &facts) != 0)
+        return false;
+    *bytes = facts.st_size > 0 ? (size_t)facts.st_size : 0;
+    *modified = (int64_t)facts.st_mtime;
+    return true;
+}
+
+bool spry_path_real(spry_buffer *out, const char *path)
+{
+    char *real = realpath(path, NULL);
+    spry_buffer_clear(out);
+    bool there = real && spry_buffer_text(out, real);
+    free(real);
+    return there;
+}
+
 spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *context, spry_error *error)
 {
     DIR *listing = opendir(folder);

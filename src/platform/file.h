@@ -4,6 +4,7 @@
 #define SPRY_PLATFORM_FILE_H
 
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 #include "base/buffer.h"
@@ -24,6 +25,10 @@ void spry_mapping_close(spry_mapping *mapping);
 spry_status spry_file_read(spry_buffer *out, const char *path, spry_error *error);
 
 bool spry_path_is_folder(const char *path);
+/* Bytes of a file, links followed, and when it was last written, in seconds since 1970; false: there is none. */
+bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified);
+/* The path from the root, with no link, "." or ".." in it, replaces what is in `out`; false: there is nothing there. */
+bool spry_path_real(spry_buffer *out, const char *path);
 bool spry_path_exists(const char *path);
 
 /* Calls `visit` for every name in the folder, in the system's order, leaving out those that start with a dot. */

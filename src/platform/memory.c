@@ -54,10 +54,14 @@ static size_t machine_memory(void)
 
 size_t spry_memory_total(void)
 {
-    size_t machine = machine_memory();
+    size_t total = machine_memory();
     spry_cgroup_limits limits;
+    struct rlimit space;
     spry_cgroup_read(&limits, "");
-    return limits.memory < machine ? limits.memory : machine;
+    total = limits.memory < total ? limits.memory : total;
+    if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < total)
+        total = (size_t)space.rlim_cur;
+    return total;
 }
 
 /* VmHWM rather than getrusage: that one also counts what stood in this process before the program was started in it. */

@@ -13,7 +13,7 @@ void spry_memory_unmap(void *memory, size_t bytes);
  * of spry_memory_map come back as zeros. */
 void spry_memory_drop(const void *memory, size_t bytes);
 
-/* Bytes of memory this process may use: the machine's, or its cgroup's limit when that is less. */
+/* Bytes of memory this process may use: the machine's, or its cgroup's or its own limit when that is less. */
 size_t spry_memory_total(void);
 
 /* Bytes of memory this process has held at once, at most, since it began; 0 where the system does not say. */

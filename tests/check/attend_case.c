@@ -29,7 +29,7 @@ static void choose_table(check *c, attend_case *k)
         size_t count = check_between(c, 0, 2) ? SPRY_PAGE_TOKENS : check_between(c, 1, SPRY_PAGE_TOKENS);
         /* 5 and a number of pages that is no multiple of it share no factor. */
         size_t page = (first + 5 * e) % k->n_pages;
-        k->entries[e] = (spry_kv_entry){(uint32_t)page, (uint32_t)(start + k->n_keys), (uint32_t)count};
+        k->entries[e] = (spry_kv_entry){(uint32_t)page, (uint32_t)(start + k->n_keys), (uint32_t)count, 0};
         k->n_keys += count;
     }
     k->a.entries = k->entries;
@@ -52,6 +52,7 @@ static void choose_turns(check *c, attend_case *k)
         }
     for (size_t e = 0; e < a->n_entries; e++) {
         size_t turn = check_between(c, 0, ATTEND_TURNS);
+        k->entries[e].turn = (uint32_t)e;
         k->turns[e] = (spry_turn){NULL, NULL};
         if (turn < ATTEND_TURNS)
             k->turns[e] = (spry_turn){k->cosine[turn], k->sine[turn]};

@@ -33,7 +33,7 @@ static void bench_rows(check *c, spry_dtype type, size_t n_rows)
     spry_kv_entry entries[PAGES];
     check_fill(c, guarded_f(&query), n_rows * WIDTH, 1);
     for (uint32_t e = 0; e < PAGES; e++) {
-        entries[e] = (spry_kv_entry){e, e * SPRY_PAGE_TOKENS, SPRY_PAGE_TOKENS};
+        entries[e] = (spry_kv_entry){e, e * SPRY_PAGE_TOKENS, SPRY_PAGE_TOKENS, 0};
         fill_page(c, pages.data + e * page_bytes, type, head_bytes);
     }
     spry_attend a = {

@@ -117,8 +117,8 @@ static void run_rows(check *c, const attend_case *k, float *out, const unsigned 
         part.n_entries--;
     spry_kv_entry *last = &entries[part.n_entries - 1];
     last->count = last->start + last->count > end ? end - last->start : last->count;
-    for (; part.entries->start + part.entries->count <= seen; part.n_entries--, part.entries++)
-        part.turns += part.turns != NULL;
+    for (; part.entries->start + part.entries->count <= seen; part.n_entries--)
+        part.entries++;
     c->ops->attend(&part, kv_head);
 }
 

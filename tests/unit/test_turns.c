@@ -84,7 +84,7 @@ static void scene_init(scene *s, bool interleaved)
         put_page(s, p, start, 0);
         put_page(s, PAGES + p, start, deltas[p]);
         s->there[p] = (spry_kv_entry){.page = p, .start = start, .count = SPRY_PAGE_TOKENS};
-        s->moved[p] = (spry_kv_entry){.page = PAGES + p, .start = start, .count = SPRY_PAGE_TOKENS};
+        s->moved[p] = (spry_kv_entry){.page = PAGES + p, .start = start, .count = SPRY_PAGE_TOKENS, .turn = p};
         angles(s->cosine[p], s->sine[p], -deltas[p]);
         s->turns[p] = (spry_turn){deltas[p] ? s->cosine[p] : NULL, s->sine[p]};
     }

@@ -151,7 +151,7 @@ static void attend_batch(const spry_attend *a, size_t kv_head, size_t first_quer
         if (!place_tile(queries, n, entry, &begin, &end))
             continue;
         for (size_t i = 0; a->turns && i < n; i++)
-            turn_query(&queries[i], a, &a->turns[e]);
+            turn_query(&queries[i], a, &a->turns[entry->turn]);
         const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
         score_tile(queries, n, a, page + a->key_offset, begin, end);
         for (size_t i = 0; i < n; i++)

@@ -48,6 +48,21 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
     }
 }
 
+static void turn_query(float *out, const float *own, const spry_attend *a, const spry_turn *turn)
+{
+    size_t n = a->n_pairs;
+    memcpy(out, own, a->head_dim * sizeof(float));
+    if (a->interleaved || n % LANES) {
+        spry_ref_rope(out, turn->cosine, turn->sine, 1, a->head_dim, n, a->interleaved);
+        return;
+    }
+    for (size_t i = 0; i < n; i += LANES) {
+        vec x = v_load(own + i), y = v_load(own + n + i), c = v_load(turn->cosine + i), s = v_load(turn->sine + i);
+        v_store(out + i, v_sub(v_mul(x, c), v_mul(y, s)));
+        v_store(out + n + i, v_add(v_mul(x, s), v_mul(y, c)));
+    }
+}
+
 /* Turns the queries for a page; pages in a row mostly share their turn. */
 static void turn_queries(attend_tile *t, const spry_turn *turn)
 {
@@ -56,10 +71,8 @@ static void turn_queries(attend_tile *t, const spry_turn *turn)
     t->turn = turn->cosine;
     for (size_t i = 0; i < t->n; i++) {
         t->query[i] = turn->cosine ? t->turned[i] : t->own[i];
-        if (!turn->cosine)
-            continue;
-        memcpy(t->turned[i], t->own[i], t->a->head_dim * sizeof(float));
-        spry_ref_rope(t->turned[i], turn->cosine, turn->sine, 1, t->a->head_dim, t->a->n_pairs, t->a->interleaved);
+        if (turn->cosine)
+            turn_query(t->turned[i], t->own[i], t->a, turn);
     }
 }
 
@@ -219,7 +232,7 @@ SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype ty
             if (!place_page(&t, &a->entries[e], &same))
                 continue;
             if (a->turns)
-                turn_queries(&t, &a->turns[e]);
+                turn_queries(&t, &a->turns[a->entries[e].turn]);
             const unsigned char *page = a->pages + a->entries[e].page * a->page_bytes + kv_head * a->head_bytes;
             score_page(&t, type, page + a->key_offset);
             for (size_t i = 0; i < t.n; i++)

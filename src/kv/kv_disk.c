@@ -1,0 +1,314 @@
+/* The owner's side: opening, handing pages over, restoring them. */
+#include "kv/kv_disk.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "kv/kv_disk_state.h"
+#include "platform/clock.h"
+
+/* ---- talking ---------------------------------------------------------------------------------------------------- */
+
+void spry_kv_disk_raise(spry_kv_disk *disk, spry_kv_disk_trouble kind, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    pthread_mutex_lock(&disk->lock);
+    if (!disk->raised[kind])
+        vsnprintf(disk->sentences[kind], SPRY_KV_DISK_SENTENCE, format, args);
+    disk->raised[kind] = true;
+    pthread_mutex_unlock(&disk->lock);
+    va_end(args);
+}
+
+/* Only the owner's thread talks: whoever listens need not be prepared for another one. */
+static void speak(spry_kv_disk *disk)
+{
+    bool speaks[SPRY_KV_DISK_TROUBLES];
+    pthread_mutex_lock(&disk->lock);
+    for (int kind = 0; kind < SPRY_KV_DISK_TROUBLES; kind++) {
+        speaks[kind] = disk->raised[kind] && !disk->said[kind];
+        disk->said[kind] = disk->raised[kind];
+    }
+    pthread_mutex_unlock(&disk->lock);
+    for (int kind = 0; kind < SPRY_KV_DISK_TROUBLES; kind++)
+        if (speaks[kind]) /* a sentence once raised never changes, so it can be read without the lock */
+            spry_log_write(&disk->log, SPRY_LOG_WARN, "%s: %s", disk->folder, disk->sentences[kind]);
+}
+
+/* ---- opening and closing ---------------------------------------------------------------------------------------- */
+
+int64_t spry_kv_disk_now(const spry_kv_disk *disk)
+{
+    return disk->opened_at + (int64_t)((spry_clock_ns() - disk->opened_ns) / 1000000000u);
+}
+
+static spry_status copy_settings(spry_kv_disk *disk, const spry_kv_disk_options *options, spry_error *error)
+{
+    size_t file_bytes, path_bytes = strlen(options->folder) + sizeof SPRY_KV_INDEX_FILE + 1;
+    if (!options->page_bytes || !spry_checked_add(&file_bytes, options->page_bytes, SPRY_KV_FILE_HEAD))
+        return spry_fail(error, SPRY_ERR_INPUT, "%s: pages of %zu bytes cannot be stored", options->folder,
+                         options->page_bytes);
+    disk->folder = strdup(options->folder);
+    disk->index_path = malloc(path_bytes);
+    if (!disk->folder || !disk->index_path)
+        return spry_fail_memory(error, "the cache folder's name", path_bytes);
+    snprintf(disk->index_path, path_bytes, "%s/%s", options->folder, SPRY_KV_INDEX_FILE);
+    disk->fingerprint = options->fingerprint;
+    disk->page_bytes = options->page_bytes;
+    disk->file_bytes = file_bytes;
+    disk->log = options->log;
+    return SPRY_OK;
+}
+
+/* A folder that can only be read is nobody's to clean up. */
+static void find_limits(spry_kv_disk *disk, const spry_kv_disk_options *options)
+{
+    disk->writable = spry_directory_writable(&disk->directory);
+    if (!disk->writable) {
+        spry_kv_disk_raise(disk, SPRY_KV_DISK_READ_ONLY, "the cache can be read but not written");
+        return;
+    }
+    disk->max_bytes = options->max_bytes;
+    disk->ttl_seconds = options->ttl_seconds;
+    if (disk->max_bytes && disk->max_bytes < disk->file_bytes)
+        spry_kv_disk_raise(disk, SPRY_KV_DISK_SMALL,
+                           "the cache may have %llu bytes and one page takes %llu: nothing is stored",
+                           (unsigned long long)disk->max_bytes, (unsigned long long)disk->file_bytes);
+}
+
+static bool learn_key(void *context, const spry_kv_file_id *id, uint64_t bytes)
+{
+    (void)bytes;
+    spry_kv_disk *disk = context;
+    return spry_kv_keys_put(&disk->keys, id->key, SPRY_KV_DISK_THERE); /* without memory for it, it is a miss */
+}
+
+/* What the index does not tell is a miss. */
+static void learn_keys(spry_kv_disk *disk)
+{
+    spry_error trouble = {0};
+    if (spry_kv_index_each_of(&disk->writer.index, disk->fingerprint, learn_key, disk, &trouble) != SPRY_OK)
+        spry_kv_disk_raise(disk, SPRY_KV_DISK_INDEX, "%s; some pages are not used", trouble.message);
+}
+
+static spry_status start_writer(spry_kv_disk *disk, spry_error *error)
+{
+    /* Signals belong to the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&disk->writer.thread, NULL, spry_kv_disk_writer_main, disk);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failure)
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: the thread that writes the cache could not be started: %s",
+                         disk->folder, strerror(failure));
+    return SPRY_OK;
+}
+
+static void release(spry_kv_disk *disk)
+{
+    spry_kv_index_close(&disk->writer.index);
+    spry_kv_file_scratch_deinit(&disk->scratch);
+    spry_kv_keys_deinit(&disk->keys);
+    spry_directory_close(&disk->directory);
+    pthread_cond_destroy(&disk->done);
+    pthread_cond_destroy(&disk->work);
+    pthread_mutex_destroy(&disk->lock);
+    free(disk->folder);
+    free(disk->index_path);
+    free(disk);
+}
+
+static spry_kv_disk *create(void)
+{
+    spry_kv_disk *disk = calloc(1, sizeof *disk);
+    if (!disk)
+        return NULL;
+    disk->directory.descriptor = -1;
+    disk->opened_ns = spry_clock_ns();
+    spry_kv_keys_init(&disk->keys);
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_mutex_init(&disk->lock, NULL);
+    pthread_cond_init(&disk->work, &attributes);
+    pthread_cond_init(&disk->done, NULL);
+    pthread_condattr_destroy(&attributes);
+    return disk;
+}
+
+spry_status spry_kv_disk_open(spry_kv_disk **out, const spry_kv_disk_options *options, spry_error *error)
+{
+    *out = NULL;
+    spry_kv_disk *disk = create();
+    if (!disk)
+        return spry_fail_memory(error, "the disk cache", sizeof *disk);
+    spry_status status = copy_settings(disk, options, error);
+    if (status == SPRY_OK)
+        status = spry_directory_open(&disk->directory, options->folder, error);
+    if (status == SPRY_OK) {
+        find_limits(disk, options);
+        status = spry_kv_disk_open_index(disk, error);
+    }
+    if (status == SPRY_OK)
+        learn_keys(disk);
+    if (status == SPRY_OK)
+        status = start_writer(disk, error);
+    if (status != SPRY_OK) {
+        release(disk);
+        return status;
+    }
+    speak(disk);
+    *out = disk;
+    return SPRY_OK;
+}
+
+void spry_kv_disk_close(spry_kv_disk *disk)
+{
+    if (!disk)
+        return;
+    pthread_mutex_lock(&disk->lock);
+    disk->stopping = true;
+    pthread_cond_signal(&disk->work);
+    pthread_mutex_unlock(&disk->lock);
+    pthread_join(disk->writer.thread, NULL);
+    speak(disk);
+    release(disk);
+}
+
+/* ---- storing ---------------------------------------------------------------------------------------------------- */
+
+bool spry_kv_disk_has(const spry_kv_disk *disk, spry_kv_key key)
+{
+    pthread_mutex_t *lock = (pthread_mutex_t *)(uintptr_t)&disk->lock;
+    pthread_mutex_lock(lock);
+    bool has = spry_kv_keys_find(&disk->keys, key) == SPRY_KV_DISK_THERE;
+    pthread_mutex_unlock(lock);
+    return has;
+}
+
+/* Under the lock. */
+static bool enqueue(spry_kv_disk *disk, const spry_kv_disk_page *page, const void *bytes, uint32_t ticket)
+{
+    if (spry_kv_keys_find(&disk->keys, page->key))
+        return false;
+    bool full = disk->n_queued + disk->n_writing + disk->n_finished == SPRY_KV_DISK_WAITING;
+    if (full || spry_clock_ns() < disk->paused_until ||
+        !spry_kv_keys_put(&disk->keys, page->key, SPRY_KV_DISK_COMING)) {
+        disk->figures.skipped++;
+        return false;
+    }
+    spry_kv_disk_job *job = &disk->queue[(disk->queue_first + disk->n_queued++) % SPRY_KV_DISK_WAITING];
+    *job = (spry_kv_disk_job){.key = page->key, .parent = page->parent, .bytes = bytes, .ticket = ticket};
+    memcpy(job->tokens, page->tokens, sizeof job->tokens);
+    pthread_cond_signal(&disk->work);
+    return true;
+}
+
+bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const void *bytes, uint32_t ticket)
+{
+    if (!disk->writable || (disk->max_bytes && disk->max_bytes < disk->file_bytes))
+        return false;
+    pthread_mutex_lock(&disk->lock);
+    bool taken = enqueue(disk, page, bytes, ticket);
+    pthread_mutex_unlock(&disk->lock);
+    speak(disk);
+    return taken;
+}
+
+size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capacity, bool wait)
+{
+    pthread_mutex_lock(&disk->lock);
+    while (wait && capacity && !disk->n_finished && disk->n_queued + disk->n_writing)
+        pthread_cond_wait(&disk->done, &disk->lock);
+    size_t count = 0;
+    while (count < capacity && disk->n_finished)
+        tickets[count++] = disk->finished[--disk->n_finished];
+    pthread_mutex_unlock(&disk->lock);
+    speak(disk);
+    return count;
+}
+
+/* ---- restoring -------------------------------------------------------------------------------------------------- */
+
+/* Under the lock. A note that finds no room is lost: the page only looks older than it is, or is missed once more. */
+static void note(spry_kv_disk *disk, spry_kv_key key, bool used)
+{
+    if (disk->n_notes == SPRY_KV_DISK_NOTES)
+        return;
+    disk->notes[disk->n_notes++] = (spry_kv_disk_note){key, used};
+    if (disk->n_notes == 1 || disk->n_notes == SPRY_KV_DISK_NOTES / 2)
+        pthread_cond_signal(&disk->work);
+}
+
+static void count_load(spry_kv_disk *disk, spry_kv_key key, const spry_kv_file_cost *cost, uint64_t ns)
+{
+    pthread_mutex_lock(&disk->lock);
+    disk->figures.loaded++;
+    disk->figures.load_seconds += (double)ns * 1e-9;
+    spry_kv_pace_read(&disk->pace, cost->stored_bytes, cost->read_ns);
+    if (cost->stored_bytes < disk->page_bytes)
+        spry_kv_pace_unpack(&disk->pace, disk->page_bytes, cost->stored_bytes, cost->unpack_ns);
+    note(disk, key, true);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+static void drop(spry_kv_disk *disk, spry_kv_key key, spry_kv_file_result why)
+{
+    if (why == SPRY_KV_FILE_WRONG) {
+        char name[SPRY_KV_FILE_NAME];
+        spry_kv_file_name(name, &(spry_kv_file_id){disk->fingerprint, key});
+        int failure = spry_directory_remove(&disk->directory, name);
+        spry_kv_disk_raise(disk, SPRY_KV_DISK_DAMAGED, "%s is damaged or of another page and was %s", name,
+                           failure ? "ignored" : "removed");
+    }
+    pthread_mutex_lock(&disk->lock);
+    spry_kv_keys_remove(&disk->keys, key);
+    disk->figures.load_failures += why == SPRY_KV_FILE_WRONG;
+    if (why != SPRY_KV_FILE_REFUSED)
+        note(disk, key, false);
+    pthread_mutex_unlock(&disk->lock);
+}
+
+void spry_kv_disk_expect(const spry_kv_disk *disk, spry_kv_key key)
+{
+    if (!spry_kv_disk_has(disk, key))
+        return;
+    char name[SPRY_KV_FILE_NAME];
+    spry_kv_file_name(name, &(spry_kv_file_id){disk->fingerprint, key});
+    spry_opened opened;
+    if (spry_opened_open(&opened, &disk->directory, name) != 0)
+        return; /* loading will find out why */
+    spry_opened_expect(&opened);
+    spry_opened_close(&opened);
+}
+
+bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes)
+{
+    if (!spry_kv_disk_has(disk, page->key))
+        return false;
+    spry_kv_file_cost cost;
+    uint64_t start = spry_clock_ns();
+    spry_kv_file_result result =
+        spry_kv_file_read(&disk->directory, disk->fingerprint, page, bytes, disk->page_bytes, &disk->scratch, &cost);
+    if (result == SPRY_KV_FILE_OK)
+        count_load(disk, page->key, &cost, spry_clock_ns() - start);
+    else
+        drop(disk, page->key, result);
+    speak(disk);
+    return result == SPRY_KV_FILE_OK;
+}
+
+void spry_kv_disk_describe(spry_kv_disk *disk, spry_kv_disk_figures *figures)
+{
+    pthread_mutex_lock(&disk->lock);
+    *figures = disk->figures;
+    pthread_mutex_unlock(&disk->lock);
+    speak(disk);
+}

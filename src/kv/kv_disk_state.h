@@ -1,0 +1,103 @@
+/* What the two sides of the disk tier share: the owner (kv_disk.c), who hands pages over and reads them, and the writer
+ * (kv_disk_writer.c), one thread that alone writes files and uses the index. Whatever both touch is under `lock`, which
+ * nobody holds while a file or the index is touched; the folder and the settings never change. */
+#ifndef SPRY_KV_KV_DISK_STATE_H
+#define SPRY_KV_KV_DISK_STATE_H
+
+#include <pthread.h>
+
+#include "kv/kv_disk_index.h"
+#include "kv/kv_disk_keys.h"
+#include "kv/kv_disk_pace.h"
+
+enum {
+    SPRY_KV_DISK_WAITING = 64, /* pages handed over and not collected, at most */
+    SPRY_KV_DISK_NOTES = 512,
+    SPRY_KV_DISK_SENTENCE = 256,
+};
+
+/* What is believed of a key. */
+enum { SPRY_KV_DISK_COMING = 1, SPRY_KV_DISK_THERE };
+
+/* Kinds of trouble. Each is said once. */
+typedef enum spry_kv_disk_trouble {
+    SPRY_KV_DISK_READ_ONLY,
+    SPRY_KV_DISK_SMALL,
+    SPRY_KV_DISK_INDEX,
+    SPRY_KV_DISK_UNWRITTEN,
+    SPRY_KV_DISK_DAMAGED,
+    SPRY_KV_DISK_TROUBLES,
+} spry_kv_disk_trouble;
+
+typedef struct spry_kv_disk_job {
+    spry_kv_key key, parent;
+    int32_t tokens[SPRY_PAGE_TOKENS];
+    const void *bytes;
+    uint32_t ticket;
+} spry_kv_disk_job;
+
+/* What the owner found out and the index should know. */
+typedef struct spry_kv_disk_note {
+    spry_kv_key key;
+    bool used; /* restored; otherwise it is no longer there */
+} spry_kv_disk_note;
+
+/* The writer's own. */
+typedef struct spry_kv_disk_writer {
+    pthread_t thread;
+    spry_kv_index index;
+    struct ZSTD_CCtx_s *packer;
+    void *packed; /* [packed_capacity], NULL until a page is compressed */
+    size_t packed_capacity;
+    void *probed; /* [page_bytes], NULL until a page is probed */
+    spry_kv_file_scratch scratch;
+    uint64_t last_expiry_ns;
+} spry_kv_disk_writer;
+
+struct spry_kv_disk {
+    char *folder, *index_path;
+    spry_directory directory;
+    spry_kv_key fingerprint;
+    size_t page_bytes;
+    uint64_t file_bytes; /* a page as it is */
+    uint64_t max_bytes;  /* 0: no limit */
+    uint64_t ttl_seconds;
+    bool writable;
+    int64_t opened_at; /* seconds since 1970, when the monotonic clock said opened_ns */
+    uint64_t opened_ns;
+    spry_log log;
+
+    spry_kv_file_scratch scratch; /* the owner's */
+    spry_kv_disk_writer writer;
+
+    pthread_mutex_t lock;
+    pthread_cond_t work, done;
+    bool stopping;
+    spry_kv_keys keys;
+    spry_kv_disk_job queue[SPRY_KV_DISK_WAITING]; /* a ring */
+    size_t queue_first, n_queued, n_writing;
+    uint32_t finished[SPRY_KV_DISK_WAITING];
+    size_t n_finished;
+    spry_kv_disk_note notes[SPRY_KV_DISK_NOTES];
+    size_t n_notes;
+    uint64_t paused_until, pause_ns; /* after a failure nothing is taken until then; 0: all is well */
+    spry_kv_pace pace;
+    spry_kv_disk_figures figures;
+    bool raised[SPRY_KV_DISK_TROUBLES], said[SPRY_KV_DISK_TROUBLES];
+    char sentences[SPRY_KV_DISK_TROUBLES][SPRY_KV_DISK_SENTENCE];
+};
+
+/* Opens the index, or makes a new one in place of one that is damaged, or one in memory; then sweeps the folder. Fails
+ * only when memory is short. */
+spry_status spry_kv_disk_open_index(spry_kv_disk *disk, spry_error *error);
+
+/* Seconds since 1970. Inside a process only the monotonic clock counts, whatever happens to the other. */
+int64_t spry_kv_disk_now(const spry_kv_disk *disk);
+
+/* Keeps a sentence for the owner to say, unless this kind was raised before. Takes the lock. */
+void spry_kv_disk_raise(spry_kv_disk *disk, spry_kv_disk_trouble kind, const char *format, ...) SPRY_PRINTF(3, 4);
+
+/* The writer's thread; returns when the queue is empty and `stopping` set. */
+void *spry_kv_disk_writer_main(void *disk);
+
+#endif
