@@ -1,0 +1,125 @@
+/* A point's own mean counts as the square of its measurements, and what its neighbours say counts as one: a first
+ * measurement is half believed, a fourth nearly. Measurements fade with age until they are forgotten, so that a point
+ * nobody visits moves with the others, and bad luck in measuring it does not last. */
+#include "draft/step_cost.h"
+
+#include <math.h>
+
+enum {
+    SINGLE_POINTS = 128, /* counts of rows with a point each */
+    POINTS_PER_DOUBLE = 8,
+    MEMORY = 16,    /* measurements a mean looks back on */
+    HALF_LIFE = 64, /* steps in which a point's weight halves */
+};
+
+static const double outlier = 2;      /* times what was expected */
+static const double forgotten = 0.25; /* a point of this weight no longer counts */
+/* Where only one count of rows was measured: the share of the cost that grows with the rows. Between reading weights
+ * (0) and arithmetic (1). */
+static const double growing_share = 0.25;
+
+void spry_step_cost_init(spry_step_cost *cost)
+{
+    *cost = (spry_step_cost){0};
+}
+
+static size_t point_of(size_t rows)
+{
+    if (rows <= SINGLE_POINTS)
+        return rows - 1;
+    size_t doublings = 0;
+    while (rows >> doublings >= 2 * SINGLE_POINTS)
+        doublings++;
+    size_t within = ((rows >> doublings) - SINGLE_POINTS) * POINTS_PER_DOUBLE / SINGLE_POINTS;
+    size_t point = SINGLE_POINTS + doublings * POINTS_PER_DOUBLE + within;
+    return point < SPRY_STEP_COST_POINTS ? point : SPRY_STEP_COST_POINTS - 1;
+}
+
+/* 0 for a point without measurements, or with none that still count. */
+static double weight_now(const spry_step_cost *cost, const spry_step_point *point)
+{
+    uint64_t halvings = (cost->n_measured - point->seen) / HALF_LIFE;
+    double weight = halvings < 16 ? point->weight / (double)(1u << halvings) : 0;
+    return weight < forgotten ? 0 : weight;
+}
+
+void spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns)
+{
+    if (!rows)
+        return;
+    spry_step_point *p = &cost->points[point_of(rows)];
+    double weight = weight_now(cost, p), time = ns ? (double)ns : 1, expected = spry_step_cost_ns(cost, rows);
+    if (expected > 0 && time > outlier * expected)
+        time = outlier * expected;
+    weight = weight < MEMORY ? weight + 1 : MEMORY;
+    p->ns += (time - p->ns) / weight;
+    p->rows += ((double)rows - p->rows) / weight;
+    p->weight = weight;
+    p->seen = ++cost->n_measured;
+    if (rows > cost->most_rows)
+        cost->most_rows = rows;
+}
+
+/* The nearest point that counts, from `from` up to before `end`, or from before `end` down; NULL when there is none. */
+static const spry_step_point *nearest_above(const spry_step_cost *cost, size_t from, size_t end)
+{
+    for (size_t at = from; at < end; at++)
+        if (weight_now(cost, &cost->points[at]) > 0)
+            return &cost->points[at];
+    return NULL;
+}
+
+static const spry_step_point *nearest_below(const spry_step_cost *cost, size_t end)
+{
+    for (size_t at = end; at-- > 0;)
+        if (weight_now(cost, &cost->points[at]) > 0)
+            return &cost->points[at];
+    return NULL;
+}
+
+static double line(const spry_step_point *a, const spry_step_point *b, double rows)
+{
+    return a->ns + (b->ns - a->ns) * (rows - a->rows) / (b->rows - a->rows);
+}
+
+/* A lone point's guess at other counts of rows. */
+static double from_one(const spry_step_point *one, double rows)
+{
+    return one->ns * (1 + growing_share * (rows - one->rows) / one->rows);
+}
+
+/* What the points beside this one say of `rows`; 0 when there are none. Beyond the largest the line comes from the
+ * smallest: between two that lie close together there is little but noise. */
+static double from_neighbours(const spry_step_cost *cost, size_t at, double rows)
+{
+    size_t end = cost->most_rows ? point_of(cost->most_rows) + 1 : 0;
+    const spry_step_point *below = nearest_below(cost, at < end ? at : end), *above = nearest_above(cost, at + 1, end);
+    if (below && above)
+        return line(below, above, rows);
+    if (above)
+        return from_one(above, rows);
+    if (!below)
+        return 0;
+    const spry_step_point *smallest = nearest_above(cost, 0, end);
+    return smallest == below ? from_one(below, rows) : fmax(below->ns, line(smallest, below, rows));
+}
+
+double spry_step_cost_ns(const spry_step_cost *cost, size_t rows)
+{
+    if (!rows)
+        return 0;
+    size_t at = point_of(rows);
+    const spry_step_point *own = &cost->points[at];
+    double beside = from_neighbours(cost, at, (double)rows), weight = weight_now(cost, own);
+    if (!(weight > 0))
+        return beside;
+    if (!nearest_below(cost, at)) /* a guess from above is worth less than any measurement */
+        return from_one(own, (double)rows);
+    double moved = own->ns + beside - from_neighbours(cost, at, own->rows); /* along the neighbours' slope */
+    return (weight * weight * moved + beside) / (weight * weight + 1);
+}
+
+size_t spry_step_cost_reach(const spry_step_cost *cost)
+{
+    return 2 * cost->most_rows;
+}
