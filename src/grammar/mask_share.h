@@ -1,0 +1,25 @@
+/* State masks that took long to find out, by what the state matches; one list for a vocabulary. Schemas differ, but
+ * their strings are alike. Safe for several threads. */
+#ifndef SPRY_GRAMMAR_MASK_SHARE_H
+#define SPRY_GRAMMAR_MASK_SHARE_H
+
+#include <stdint.h>
+
+struct spry_state_mask;
+
+typedef struct spry_mask_key {
+    uint64_t words[3];
+} spry_mask_key;
+
+typedef struct spry_mask_share spry_mask_share;
+
+spry_mask_share *spry_mask_share_create(void); /* NULL when memory is short */
+void spry_mask_share_destroy(spry_mask_share *share);
+
+/* A reference to a mask, or NULL. */
+struct spry_state_mask *spry_mask_share_get(spry_mask_share *share, const spry_mask_key *key);
+
+/* Keeps a reference; the one put in longest ago makes room. */
+void spry_mask_share_put(spry_mask_share *share, const spry_mask_key *key, struct spry_state_mask *mask);
+
+#endif

@@ -1,0 +1,239 @@
+/* JSON schemas that are refused, and how that is said; and schemas made to hurt. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/buffer.h"
+#include "support/schema_testing.h"
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* ---- what is refused --------------------------------------------------------------------------------------------- */
+
+static void check_refused(spry_view schema, spry_status status, const char *said)
+{
+    spry_grammar *grammar;
+    spry_error error = {0};
+    if (!spry_grammar_create(&grammar, SPRY_GRAMMAR_JSON_SCHEMA, schema, &error))
+        fail_msg("%.*s is taken", SPRY_VIEW_ARG(schema));
+    assert_null(grammar);
+    if (error.status != status || !strstr(error.message, said))
+        fail_msg("%.*s: \"%s\" (status %d) instead of \"%s\" (%d)", SPRY_VIEW_ARG(schema), error.message,
+                 (int)error.status, said, (int)status);
+}
+
+static void refusals(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema;
+        spry_status status;
+        const char *said;
+    } cases[] = {
+        {"", SPRY_ERR_INPUT, "not valid JSON"},
+        {"{\"a\":1,\"a\":2}", SPRY_ERR_INPUT, "not valid JSON"},
+        {"[]", SPRY_ERR_INPUT, "must be a schema"},
+        {"{\"maximum\":18446744073709551616}", SPRY_ERR_INPUT, "more than 64 bits"},
+        {"{\"properties\":{\"a\":5}}", SPRY_ERR_INPUT, "#/properties/a: must be a schema"},
+        {"{\"properties\":{\"a/b~c\":{\"uniqueItems\":true}}}", SPRY_ERR_UNSUPPORTED,
+         "#/properties/a~1b~0c/uniqueItems"},
+        {"{\"items\":{\"contains\":{}}}", SPRY_ERR_UNSUPPORTED, "#/items/contains"},
+        {"{\"allOf\":[true,{\"$dynamicRef\":\"#a\"}]}", SPRY_ERR_UNSUPPORTED, "#/allOf/1/$dynamicRef"},
+        {"{\"$recursiveRef\":\"#\"}", SPRY_ERR_UNSUPPORTED, "#/$recursiveRef"},
+        {"{\"allOf\":[{}],\"unevaluatedProperties\":false}", SPRY_ERR_UNSUPPORTED, "#/unevaluatedProperties"},
+        {"{\"$ref\":\"#/$defs/a\",\"unevaluatedItems\":{\"type\":\"null\"},\"$defs\":{\"a\":{}}}", SPRY_ERR_UNSUPPORTED,
+         "#/unevaluatedItems"},
+        {"{\"$ref\":\"http://example.com/other.json\"}", SPRY_ERR_UNSUPPORTED, "is not in this schema"},
+        {"{\"$ref\":\"#/$defs/none\"}", SPRY_ERR_UNSUPPORTED, "#/$ref"},
+        {"{\"$ref\":\"#nowhere\"}", SPRY_ERR_UNSUPPORTED, "#nowhere"},
+        {"{\"$ref\":5}", SPRY_ERR_INPUT, "must be a string"},
+        {"{\"$ref\":\"#\"}", SPRY_ERR_INPUT, "refers to itself"},
+        {"{\"anyOf\":[{\"type\":\"null\"},{\"$ref\":\"#\"}]}", SPRY_ERR_INPUT, "refers to itself"},
+        {"{\"$defs\":{\"a\":{\"allOf\":[{\"$ref\":\"#/$defs/b\"}]},\"b\":{\"not\":{\"$ref\":\"#/$defs/"
+         "a\"}}},\"$ref\":\"#/$defs/a\"}",
+         SPRY_ERR_INPUT, "refers to itself"},
+        {"{\"$schema\":\"http://json-schema.org/draft-04/schema#\"}", SPRY_ERR_UNSUPPORTED, "#/$schema"},
+        {"{\"type\":\"text\"}", SPRY_ERR_INPUT, "#/type: names no type"},
+        {"{\"type\":[\"string\",5]}", SPRY_ERR_INPUT, "names no type"},
+        {"{\"enum\":5}", SPRY_ERR_INPUT, "#/enum"},
+        {"{\"minimum\":\"5\"}", SPRY_ERR_INPUT, "#/minimum: must be a number"},
+        {"{\"exclusiveMinimum\":true}", SPRY_ERR_INPUT, "#/exclusiveMinimum"},
+        {"{\"minimum\":1e100,\"type\":\"number\"}", SPRY_ERR_UNSUPPORTED, "#/minimum: is too large"},
+        {"{\"multipleOf\":0}", SPRY_ERR_INPUT, "greater than 0"},
+        {"{\"multipleOf\":-1}", SPRY_ERR_INPUT, "greater than 0"},
+        {"{\"multipleOf\":0.123456789}", SPRY_ERR_UNSUPPORTED, "#/multipleOf"},
+        {"{\"minLength\":-1}", SPRY_ERR_INPUT, "whole number"},
+        {"{\"maxItems\":1.5}", SPRY_ERR_INPUT, "whole number"},
+        {"{\"pattern\":\"(a\"}", SPRY_ERR_INPUT, "#/pattern"},
+        {"{\"pattern\":\"(a)\\\\1\"}", SPRY_ERR_INPUT, "#/pattern"},
+        {"{\"pattern\":5}", SPRY_ERR_INPUT, "#/pattern"},
+        {"{\"patternProperties\":{\"(?=a)\":{}},\"type\":\"object\"}", SPRY_ERR_INPUT, "#/patternProperties"},
+        {"{\"format\":\"hostname\"}", SPRY_ERR_UNSUPPORTED, "#/format"},
+        {"{\"format\":\"no such\"}", SPRY_ERR_UNSUPPORTED, "no such"},
+        {"{\"prefixItems\":{}}", SPRY_ERR_INPUT, "#/prefixItems"},
+        {"{\"properties\":[]}", SPRY_ERR_INPUT, "#/properties"},
+        {"{\"required\":\"a\"}", SPRY_ERR_INPUT, "#/required"},
+        {"{\"required\":[1]}", SPRY_ERR_INPUT, "#/required"},
+        {"{\"required\":[\"a\\u0000b\"]}", SPRY_ERR_INPUT, "#/required"},
+        {"{\"not\":{\"const\":1e100}}", SPRY_ERR_UNSUPPORTED, "a number that is excluded"},
+        {"{\"anyOf\":[]}", SPRY_ERR_INPUT, "#/anyOf"},
+        {"{\"dependentRequired\":[]}", SPRY_ERR_INPUT, "#/dependentRequired"},
+        {"{\"type\":\"object\",\"minProperties\":3}", SPRY_ERR_UNSUPPORTED, "#/minProperties: 3"},
+        {"{\"not\":{\"type\":\"object\",\"additionalProperties\":false}}", SPRY_ERR_UNSUPPORTED,
+         "#/not/additionalProperties"},
+        {"{\"not\":{\"patternProperties\":{\"a\":false}}}", SPRY_ERR_UNSUPPORTED, "#/not/patternProperties"},
+        {"{\"not\":{\"items\":{\"type\":\"null\"}}}", SPRY_ERR_UNSUPPORTED, "#/not/items"},
+        {"{\"not\":{\"propertyNames\":{\"maxLength\":2}}}", SPRY_ERR_UNSUPPORTED, "#/not/propertyNames"},
+        {"false", SPRY_ERR_INPUT, "no JSON value at all"},
+        {"{\"not\":{}}", SPRY_ERR_INPUT, "no JSON value at all"},
+        {"{\"enum\":[]}", SPRY_ERR_INPUT, "no JSON value at all"},
+        {"{\"type\":\"string\",\"const\":5}", SPRY_ERR_INPUT, "no JSON value at all"},
+        {"{\"type\":\"integer\",\"minimum\":1.2,\"maximum\":1.8}", SPRY_ERR_INPUT, "no JSON value at all"},
+        {"{\"type\":\"string\",\"pattern\":\"^a+$\",\"allOf\":[{\"pattern\":\"^b\"}]}", SPRY_ERR_INPUT,
+         "no JSON value at all"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":false},\"required\":[\"a\"]}", SPRY_ERR_INPUT,
+         "no JSON value at all"},
+        {"{\"type\":\"object\",\"required\":[\"a\",\"b\"],\"maxProperties\":1}", SPRY_ERR_INPUT,
+         "no JSON value at all"},
+        {"{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#\"}},\"required\":[\"a\"]}", SPRY_ERR_INPUT,
+         "no JSON value at all"},
+        {"{\"type\":\"array\",\"items\":{\"$ref\":\"#\"},\"minItems\":1}", SPRY_ERR_INPUT, "no JSON value at all"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++)
+        check_refused(spry_view_of(cases[i].schema), cases[i].status, cases[i].said);
+}
+
+/* ---- schemas made to hurt ---------------------------------------------------------------------------------------- */
+
+static void repeat_text(spry_buffer *out, const char *text, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        spry_buffer_text(out, text);
+}
+
+/* `open` and `close` so many times around `middle`. */
+static spry_buffer nested(const char *open, const char *middle, const char *close, size_t depth)
+{
+    spry_buffer out;
+    spry_buffer_init(&out, 8 << 20);
+    repeat_text(&out, open, depth);
+    spry_buffer_text(&out, middle);
+    repeat_text(&out, close, depth);
+    assert_false(out.failed);
+    return out;
+}
+
+static void deep_schemas(void **state)
+{
+    (void)state;
+    spry_buffer deep = nested("{\"allOf\":[", "{}", "]}", 900);
+    check_refused(spry_buffer_view(&deep), SPRY_ERR_UNSUPPORTED, "schemas deep for one value");
+    spry_buffer_deinit(&deep);
+    deep = nested("{\"not\":", "{}", "}", 100);
+    spry_grammar_unref(grammar_of(spry_buffer_view(&deep).data));
+    spry_buffer_deinit(&deep);
+    deep = nested("{\"type\":\"array\",\"items\":", "true", "}", 900);
+    spry_grammar *grammar = grammar_of(spry_buffer_view(&deep).data);
+    assert_true(matches(grammar, "[[[]]]"));
+    spry_grammar_unref(grammar);
+    spry_buffer_deinit(&deep);
+    deep = nested("[", "", "]", 100000);
+    check_refused(spry_buffer_view(&deep), SPRY_ERR_INPUT, "not valid JSON");
+    spry_buffer_deinit(&deep);
+}
+
+static void many_combinations(void **state)
+{
+    (void)state;
+    /* 2^20 ways to have or not have members. */
+    spry_buffer text;
+    spry_buffer_init(&text, 8 << 20);
+    spry_buffer_text(&text, "{\"type\":\"object\",\"dependentRequired\":{");
+    for (int i = 0; i < 20; i++)
+        spry_buffer_format(&text, "%s\"a%d\":[\"b%d\"]", i ? "," : "", i, i);
+    spry_buffer_text(&text, "}}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_UNSUPPORTED, "alternatives");
+    spry_buffer_clear(&text);
+    /* References that double at each step: seen once each. */
+    spry_buffer_text(&text, "{\"$ref\":\"#/$defs/d0\",\"$defs\":{");
+    for (int i = 0; i < 60; i++)
+        spry_buffer_format(&text, "\"d%d\":{\"allOf\":[{\"$ref\":\"#/$defs/d%d\"},{\"$ref\":\"#/$defs/d%d\"}]},", i,
+                           i + 1, i + 1);
+    spry_buffer_text(&text, "\"d60\":{\"type\":\"null\"}}}");
+    spry_grammar *grammar = grammar_of(spry_buffer_view(&text).data);
+    assert_true(matches(grammar, "null"));
+    assert_false(matches(grammar, "1"));
+    spry_grammar_unref(grammar);
+    spry_buffer_clear(&text);
+    spry_buffer_text(&text, "{\"oneOf\":[{}");
+    repeat_text(&text, ",{}", 300);
+    spry_buffer_text(&text, "]}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_UNSUPPORTED, "branches");
+    spry_buffer_deinit(&text);
+}
+
+static void large_schemas(void **state)
+{
+    (void)state;
+    spry_buffer text;
+    spry_buffer_init(&text, 8 << 20);
+    spry_buffer_text(&text, "{\"type\":\"object\",\"properties\":{");
+    for (int i = 0; i < 1000; i++)
+        spry_buffer_format(&text, "%s\"property_%d\":{\"type\":\"integer\",\"minimum\":%d}", i ? "," : "", i, i);
+    spry_buffer_text(&text, "},\"required\":[\"property_0\",\"property_999\"]}");
+    spry_grammar *grammar = grammar_of(spry_buffer_view(&text).data);
+    assert_true(matches(grammar, "{\"property_999\":999,\"property_0\":0,\"property_50\":50,\"property_\":null}"));
+    assert_false(matches(grammar, "{\"property_999\":998,\"property_0\":0}"));
+    assert_false(matches(grammar, "{\"property_999\":999,\"property_1\":1}"));
+    assert_false(matches(grammar, "{\"property_999\":999,\"property_0\":0,\"property_50\":\"x\"}"));
+    spry_grammar_unref(grammar);
+    spry_buffer_clear(&text);
+    spry_buffer_text(&text, "{\"properties\":{\"");
+    repeat_text(&text, "name", 1000);
+    spry_buffer_text(&text, "\":{}}}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_UNSUPPORTED, "has more than 1000 bytes");
+    spry_buffer_clear(&text);
+    repeat_text(&text, " ", (4 << 20) + 1);
+    check_refused(spry_buffer_view(&text), SPRY_ERR_INPUT, "bytes, more than");
+    spry_buffer_deinit(&text);
+}
+
+/* Every prefix of a schema, and every schema with one byte changed, is taken or refused, and nothing else happens. */
+static void damaged_schemas(void **state)
+{
+    (void)state;
+    char schema[] =
+        "{\"$defs\":{\"t\":{\"type\":\"string\",\"pattern\":\"^a*$\"}},\"properties\":{\"a\":{\"$ref\":\"#/$defs/t\"},"
+        "\"b\":{\"enum\":[1,\"x\"]}},\"required\":[\"a\"],\"oneOf\":[{\"minProperties\":1},{\"maxItems\":2}]}";
+    const size_t size = sizeof schema - 1;
+    static const char bytes[] = {'"', '}', '#', '0', '\\', 'a', (char)0xC3};
+    size_t taken = 0;
+    for (size_t i = 0; i < size; i++) {
+        for (size_t k = 0; k <= sizeof bytes; k++) {
+            spry_grammar *grammar = NULL;
+            spry_error error = {0};
+            char saved = schema[i];
+            if (k < sizeof bytes)
+                schema[i] = bytes[k];
+            spry_view text = {schema, k < sizeof bytes ? size : i};
+            spry_status status = spry_grammar_create(&grammar, SPRY_GRAMMAR_JSON_SCHEMA, text, &error);
+            schema[i] = saved;
+            assert_true(status ? error.message[0] && !grammar : grammar != NULL);
+            taken += !status;
+            spry_grammar_unref(grammar);
+        }
+    }
+    assert_true(taken > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(refusals),      cmocka_unit_test(deep_schemas),    cmocka_unit_test(many_combinations),
+        cmocka_unit_test(large_schemas), cmocka_unit_test(damaged_schemas),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
