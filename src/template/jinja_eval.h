@@ -1,0 +1,63 @@
+/* Running a parsed template: expressions to values, statements to text. */
+#ifndef SPRY_TEMPLATE_JINJA_EVAL_H
+#define SPRY_TEMPLATE_JINJA_EVAL_H
+
+#include "template/jinja_builder.h"
+#include "template/jinja_node.h"
+
+typedef struct spry_jinja_binding {
+    spry_view name;
+    spry_jinja_value value;
+    struct spry_jinja_binding *next;
+} spry_jinja_binding;
+
+/* Variables. A name is looked for here, then in the scopes around. */
+typedef struct spry_jinja_scope {
+    struct spry_jinja_scope *parent;
+    spry_jinja_binding *first;
+} spry_jinja_scope;
+
+/* NULL when the run failed. */
+spry_jinja_scope *spry_jinja_scope_create(spry_jinja_run *run, spry_jinja_scope *parent);
+/* Sets a variable of the innermost scope. */
+void spry_jinja_bind(spry_jinja_run *run, spry_view name, spry_jinja_value value);
+
+spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *node);
+/* Runs a list of statements; what they write goes to run->out. */
+void spry_jinja_exec(spry_jinja_run *run, const spry_jinja_node *list);
+
+/* ---- the parts --------------------------------------------------------------------------------------------------- */
+
+spry_jinja_value spry_jinja_arithmetic(spry_jinja_run *run, spry_jinja_sign sign, spry_jinja_value a,
+                                       spry_jinja_value b);
+bool spry_jinja_compare(spry_jinja_run *run, spry_jinja_sign sign, spry_jinja_value a, spry_jinja_value b);
+
+/* a[b]: undefined when there is no such thing. */
+spry_jinja_value spry_jinja_index(spry_jinja_run *run, spry_jinja_value a, spry_jinja_value b);
+/* a.name: what Python would find as an attribute, else a["name"]. */
+spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, const spry_view *name);
+/* Each bound is NULL or evaluates to None or a whole number. */
+spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const spry_jinja_value bounds[3]);
+
+spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, const spry_jinja_args *args);
+spry_jinja_value spry_jinja_call_macro(spry_jinja_run *run, const spry_jinja_callable *callee,
+                                       const spry_jinja_args *args);
+/* Evaluates arguments. False when the run failed. */
+bool spry_jinja_eval_args(spry_jinja_run *run, spry_jinja_args *args, const spry_jinja_node *list);
+
+spry_jinja_value spry_jinja_filter(spry_jinja_run *run, spry_view name, spry_jinja_value v,
+                                   const spry_jinja_args *args);
+bool spry_jinja_test(spry_jinja_run *run, spry_view name, spry_jinja_value v, const spry_jinja_args *args);
+bool spry_jinja_has_filter(spry_view name);
+bool spry_jinja_has_test(spry_view name);
+
+/* A function that every template can call; undefined when there is none of that name. */
+spry_jinja_value spry_jinja_global(spry_view name);
+/* A method of a string, list, dict or loop; undefined when there is none. */
+spry_jinja_value spry_jinja_method(spry_jinja_run *run, spry_jinja_value self, spry_view name);
+
+/* "%s" % args and "{}".format(...). */
+spry_jinja_value spry_jinja_format_percent(spry_jinja_run *run, spry_jinja_value format, const spry_jinja_list *values);
+spry_jinja_value spry_jinja_format_braces(spry_jinja_run *run, spry_jinja_value format, const spry_jinja_args *args);
+
+#endif

@@ -1,0 +1,37 @@
+/* A template as a list of tokens, with white space around tags taken away as the tags ask. The rules are those of
+ * Jinja2 with trim_blocks and lstrip_blocks, which is how chat templates are written: a newline right behind a block or
+ * comment goes, so does white space between the start of a line and a block or comment, `-` takes all white space on
+ * its side, `+` none. */
+#ifndef SPRY_TEMPLATE_JINJA_LEXER_H
+#define SPRY_TEMPLATE_JINJA_LEXER_H
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/buffer.h"
+#include "base/error.h"
+
+typedef enum spry_jinja_token_kind {
+    SPRY_JINJA_TOKEN_END, /* of the template */
+    SPRY_JINJA_TOKEN_TEXT,
+    SPRY_JINJA_TOKEN_PRINT,     /* {{ */
+    SPRY_JINJA_TOKEN_PRINT_END, /* }} */
+    SPRY_JINJA_TOKEN_BLOCK,     /* {% */
+    SPRY_JINJA_TOKEN_BLOCK_END, /* %} */
+    SPRY_JINJA_TOKEN_NAME,
+    SPRY_JINJA_TOKEN_STRING, /* what stands between the quotes, escapes and all */
+    SPRY_JINJA_TOKEN_INT,
+    SPRY_JINJA_TOKEN_FLOAT,
+    SPRY_JINJA_TOKEN_SIGN, /* an operator or a bracket */
+} spry_jinja_token_kind;
+
+typedef struct spry_jinja_token {
+    spry_view text;
+    uint32_t line;
+    spry_jinja_token_kind kind;
+} spry_jinja_token;
+
+/* Appends tokens, the last one END, to `tokens`. Their text lies in `arena`. The sentence names the line. */
+spry_status spry_jinja_lex(spry_buffer *tokens, spry_view source, spry_arena *arena, spry_error *error);
+
+#endif

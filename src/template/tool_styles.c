@@ -1,0 +1,183 @@
+/* One table of styles; what a call must look like follows from it. */
+#include "template/tool_styles.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+
+enum { MAX_TEXT_BYTES = 16 << 20 };
+
+/* Templates are tried from the top: what is more particular stands first. */
+static const spry_tool_marks styles[SPRY_TOOL_STYLES] = {
+    [SPRY_TOOLS_XML] = {"xml", "<tool_call>", "</tool_call>", "", "<function=", "arguments", false},
+    [SPRY_TOOLS_HERMES] = {"hermes", "<tool_call>", "</tool_call>", "", "<tool_call>", "arguments", false},
+    [SPRY_TOOLS_LLAMA] = {"llama", "<|python_tag|>", "", ";", "<|python_tag|>", "parameters", false},
+    [SPRY_TOOLS_MISTRAL] = {"mistral", "[TOOL_CALLS]", "", "", "[TOOL_CALLS]", "arguments", true},
+    [SPRY_TOOLS_MISTRAL_ARGS] = {"mistral-args", "[TOOL_CALLS]", "", "", "[ARGS]", "arguments", false},
+    [SPRY_TOOLS_MARKED_JSON] = {"marked-json", "<|tool_call|>", "", "", "<|tool_call|>", "arguments", true},
+    [SPRY_TOOLS_JSON] = {"json", "", "", ";,", NULL, "arguments", false},
+};
+
+static const spry_tool_style order[] = {SPRY_TOOLS_MISTRAL_ARGS, SPRY_TOOLS_MISTRAL,     SPRY_TOOLS_XML,
+                                        SPRY_TOOLS_HERMES,       SPRY_TOOLS_MARKED_JSON, SPRY_TOOLS_LLAMA};
+
+const spry_tool_marks *spry_tool_style_marks(spry_tool_style style)
+{
+    return &styles[style];
+}
+
+spry_tool_style spry_tool_style_find(spry_view source)
+{
+    for (size_t i = 0; i < SPRY_COUNT(order); i++) {
+        const char *mark = styles[order[i]].in_template;
+        if (memmem(source.data, source.size, mark, strlen(mark)))
+            return order[i];
+    }
+    return SPRY_TOOLS_JSON;
+}
+
+bool spry_tool_style_by_name(spry_tool_style *out, spry_view name)
+{
+    for (size_t i = 0; i < SPRY_TOOL_STYLES; i++)
+        if (spry_view_is(name, styles[i].name)) {
+            *out = (spry_tool_style)i;
+            return true;
+        }
+    return false;
+}
+
+/* ---- forms ------------------------------------------------------------------------------------------------------- */
+
+static char *join(const char *a, const char *b, const char *c)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, MAX_TEXT_BYTES);
+    spry_buffer_text(&text, a);
+    spry_buffer_text(&text, b);
+    spry_buffer_text(&text, c);
+    char *copy = text.failed ? NULL : strdup(spry_buffer_view(&text).data);
+    spry_buffer_deinit(&text);
+    return copy;
+}
+
+static const json_t *function_of(const json_t *tool)
+{
+    const json_t *function = json_object_get(tool, "function");
+    return json_is_object(function) ? function : tool;
+}
+
+/* References such as "#/$defs/x" are from the root, so what they name moves there. */
+static void hoist_definitions(json_t *schema, json_t *parameters)
+{
+    static const char *const keys[] = {"$defs", "definitions"};
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
+        json_t *definitions = json_object_get(parameters, keys[i]);
+        if (definitions) {
+            json_object_set(schema, keys[i], definitions);
+            json_object_del(parameters, keys[i]);
+        }
+    }
+}
+
+/* {"name": NAME, arguments: ...}, in a list where the style has one. */
+static json_t *call_schema(const spry_tool_marks *marks, const char *name, json_t *parameters)
+{
+    json_t *call =
+        json_pack("{ss s{s{ss} sO} s[ss] sb}", "type", "object", "properties", "name", "const", name, marks->arguments,
+                  parameters, "required", "name", marks->arguments, "additionalProperties", 0);
+    json_t *schema =
+        call && marks->list ? json_pack("{ss so si}", "type", "array", "items", call, "minItems", 1) : call;
+    if (schema)
+        hoist_definitions(schema, parameters);
+    return schema;
+}
+
+static bool make_form(spry_tool_form *out, spry_tool_style style, const char *name, const json_t *function)
+{
+    const spry_tool_marks *marks = &styles[style];
+    const json_t *given = json_object_get(function, "parameters");
+    json_t *parameters = json_is_object(given) ? json_deep_copy(given) : json_pack("{ss}", "type", "object");
+    json_t *schema = NULL;
+    if (!parameters)
+        return false;
+    if (style == SPRY_TOOLS_XML) {
+        out->open = join("<tool_call>\n<function=", name, ">\n");
+        out->close = strdup("</function>\n</tool_call>");
+    } else if (style == SPRY_TOOLS_MISTRAL_ARGS) {
+        out->open = join(marks->open, name, "[ARGS]");
+        out->close = strdup("");
+        schema = json_incref(parameters);
+    } else {
+        bool lines = style == SPRY_TOOLS_HERMES;
+        out->open = style == SPRY_TOOLS_LLAMA ? strdup("") : join(marks->open, lines ? "\n" : "", "");
+        out->close = join(lines ? "\n" : "", marks->close, "");
+        schema = call_schema(marks, name, parameters);
+    }
+    out->schema = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
+    bool made = out->open && out->close && (out->schema || style == SPRY_TOOLS_XML);
+    json_decref(schema);
+    json_decref(parameters);
+    return made;
+}
+
+/* What `choice` asks for. *only is the one function it names, or NULL. */
+static spry_status read_choice(bool *required, bool *none, const char **only, const json_t *choice, spry_error *error)
+{
+    const char *word = json_string_value(choice);
+    *only = json_string_value(json_object_get(function_of(choice), "name"));
+    *none = word && strcmp(word, "none") == 0;
+    *required = *only || (word && strcmp(word, "required") == 0);
+    bool known = !choice || json_is_null(choice) || *none || *required || (word && strcmp(word, "auto") == 0);
+    return known ? SPRY_OK
+                 : spry_fail(error, SPRY_ERR_INPUT,
+                             "tool_choice must be \"auto\", \"none\", \"required\" or an object that names a function");
+}
+
+static spry_status add_forms(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const char *only,
+                             spry_error *error)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *function = function_of(json_array_get(tools, i));
+        const char *name = json_string_value(json_object_get(function, "name"));
+        if (!name || !*name)
+            return spry_fail(error, SPRY_ERR_INPUT, "tools[%zu] has no name", i);
+        if (only && strcmp(only, name) != 0)
+            continue;
+        if (!make_form(&out->items[out->count++], style, name, function))
+            return spry_fail_memory(error, "the form of a tool call", MAX_TEXT_BYTES);
+    }
+    if (only && out->count == 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice names %.200s, which is not among the tools", only);
+    return SPRY_OK;
+}
+
+spry_status spry_tool_forms_make(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const json_t *choice,
+                                 spry_error *error)
+{
+    bool none;
+    const char *only;
+    *out = (spry_tool_forms){0};
+    spry_status status = read_choice(&out->required, &none, &only, choice, error);
+    if (status || none || (json_array_size(tools) == 0 && !out->required))
+        return status;
+    if (json_array_size(tools) == 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice asks for a call, but there are no tools");
+    out->items = calloc(json_array_size(tools), sizeof *out->items);
+    if (!out->items)
+        return spry_fail_memory(error, "the forms of tool calls", json_array_size(tools) * sizeof *out->items);
+    status = add_forms(out, style, tools, only, error);
+    if (status)
+        spry_tool_forms_deinit(out);
+    return status;
+}
+
+void spry_tool_forms_deinit(spry_tool_forms *forms)
+{
+    for (size_t i = 0; i < forms->count; i++) {
+        free(forms->items[i].open);
+        free(forms->items[i].close);
+        free(forms->items[i].schema);
+    }
+    free(forms->items);
+    *forms = (spry_tool_forms){0};
+}

@@ -1,0 +1,58 @@
+/* How models write calls of tools. The style is found from marks in a chat template. */
+#ifndef SPRY_TEMPLATE_TOOL_STYLES_H
+#define SPRY_TEMPLATE_TOOL_STYLES_H
+
+#include <jansson.h>
+
+#include "base/error.h"
+#include "base/view.h"
+
+typedef enum spry_tool_style {
+    SPRY_TOOLS_HERMES,       /* <tool_call>{"name": ..., "arguments": ...}</tool_call> */
+    SPRY_TOOLS_XML,          /* <tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call> */
+    SPRY_TOOLS_LLAMA,        /* {"name": ..., "parameters": ...}, perhaps behind <|python_tag|> */
+    SPRY_TOOLS_MISTRAL,      /* [TOOL_CALLS][{"name": ..., "arguments": ...}, ...] */
+    SPRY_TOOLS_MISTRAL_ARGS, /* [TOOL_CALLS]NAME[ARGS]{...} */
+    SPRY_TOOLS_MARKED_JSON,  /* <|tool_call|>[{"name": ..., "arguments": ...}, ...] */
+    SPRY_TOOLS_JSON,         /* {"name": ..., "arguments": ...}, one or a list: for templates without marks */
+    SPRY_TOOL_STYLES
+} spry_tool_style;
+
+typedef struct spry_tool_marks {
+    const char *name;        /* "hermes" */
+    const char *open;        /* before a call; empty: an answer that begins with JSON may be one */
+    const char *close;       /* behind it; empty: none */
+    const char *between;     /* what may stand between two calls, beside white space */
+    const char *in_template; /* a template that has this writes calls so; NULL: never found by a mark */
+    const char *arguments;   /* how the arguments are called */
+    bool list;               /* calls stand in a list */
+} spry_tool_marks;
+
+const spry_tool_marks *spry_tool_style_marks(spry_tool_style style);
+
+/* The style of a template's source. */
+spry_tool_style spry_tool_style_find(spry_view source);
+/* By name, for people who know better; false when there is none. */
+bool spry_tool_style_by_name(spry_tool_style *out, spry_view name);
+
+/* ---- what a call must look like ---------------------------------------------------------------------------------- */
+
+/* One way to call one tool: the literal `open`, then a value of `schema`, then the literal `close`. */
+typedef struct spry_tool_form {
+    char *open, *close;
+    char *schema; /* JSON Schema as text; NULL: any text up to `close` */
+} spry_tool_form;
+
+typedef struct spry_tool_forms {
+    spry_tool_form *items;
+    size_t count;
+    bool required; /* the answer is a call; otherwise it may be text, and calls begin where `open` does */
+} spry_tool_forms;
+
+/* The forms of a list of tools as OpenAI's interface has it. `choice`: NULL, "auto", "none" (no forms), "required", or
+ * an object that names a function. */
+spry_status spry_tool_forms_make(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const json_t *choice,
+                                 spry_error *error);
+void spry_tool_forms_deinit(spry_tool_forms *forms);
+
+#endif
