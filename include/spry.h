@@ -31,6 +31,7 @@ typedef enum spry_status {
     SPRY_ERR_MEMORY,      /* not enough memory */
     SPRY_ERR_CONTEXT,     /* the tokens do not fit the context */
     SPRY_ERR_CANCELLED,   /* the caller asked to stop */
+    SPRY_ERR_BUSY,        /* not now: too much is waiting, or somebody uses it */
 } spry_status;
 
 enum { SPRY_ERROR_MAX = 512 };
@@ -52,15 +53,21 @@ typedef struct spry_session spry_session;
 enum { SPRY_LOG_DEBUG, SPRY_LOG_INFO, SPRY_LOG_WARN };
 
 typedef struct spry_engine_options {
-    uint32_t context;    /* tokens a session can hold; 0: the model's own limit, at most 8192 */
-    uint32_t sessions;   /* sessions that can be full at once; at least 1 */
-    uint32_t chunk;      /* rows of a prefill step */
-    uint32_t threads;    /* 0: every processor this process may use */
-    const char *kv_type; /* "f16", "q8_0" or "f32" */
-    const char *cpu;     /* "auto", or the name of a kernel set: "ref" */
+    uint32_t context;        /* tokens a session can hold; 0: the model's own limit, at most 8192 */
+    uint32_t sessions;       /* sessions that can be full at once; at least 1 */
+    uint32_t chunk;          /* rows of a prefill step */
+    uint32_t threads;        /* 0: every processor this process may use */
+    const char *kv_type;     /* "f16", "q8_0" or "f32" */
+    size_t kv_bytes;         /* of KV memory: sessions, and what is kept of them; 0: by the machine's memory */
+    size_t cache_bytes;      /* of it, at most, what is known to everybody; what is in use stays all the same; 0: all */
+    uint32_t cache_ttl;      /* seconds after which what was not used goes; 0: never */
+    const char *cache_dir;   /* NULL, or a folder where pages outlive the process */
+    size_t cache_disk_bytes; /* of that folder; 0: no limit */
+    const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
     /* NULL, or a type as `spry convert` takes it ("q4_k_m"): float matrices are quantised to it while the model is
      * opened, exactly as if it had been converted first. */
     const char *quantize;
+    const char *chat_template; /* NULL: the model's own; a file, or a template where it has a tag in it */
     void (*log)(void *user, int level, const char *sentence); /* NULL: silence */
     void *log_user;
 } spry_engine_options;
@@ -94,6 +101,24 @@ typedef struct spry_engine_info {
 
 SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *info);
 
+/* What became of KV memory since the engine was opened; "now" where a figure is of this moment. */
+typedef struct spry_kv_figures {
+    size_t page_bytes, page_tokens, pages;       /* the pool */
+    size_t free_pages, cached_pages, idle_pages; /* now: free; known by content; of those, held by nobody else */
+    size_t pinned_pages;                         /* now */
+    uint64_t lookups, hit_tokens, miss_tokens;   /* prompts; their tokens */
+    uint64_t restored_tokens, span_tokens, repaired_tokens;
+    uint64_t inserted_pages, evicted_pages, expired_pages;
+    uint64_t disk_bytes, disk_files; /* now, in the folder */
+    uint64_t disk_stored_pages, disk_loaded_pages, disk_bad_pages, disk_skipped_pages, disk_removed_pages;
+} spry_kv_figures;
+
+SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
+
+/* Lets a smaller model with the same vocabulary guess ahead; NULL: nobody any more. Borrowed until then or until the
+ * engine is closed, with its threads given up: it works with the engine's. */
+SPRY_API spry_status spry_engine_set_drafter(spry_engine *engine, spry_engine *drafter, spry_error *error);
+
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
 /* Ids of a text into `ids`. *count is how many there are, also when that passes `capacity` (then only so many are
@@ -114,6 +139,32 @@ typedef struct spry_message {
  * never becomes a control token. */
 SPRY_API spry_status spry_engine_chat(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                       const spry_message *messages, size_t n_messages, spry_error *error);
+
+/* The same from the text of a JSON object: "messages" as OpenAI's interface has them, and where wanted "tools",
+ * "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (true unless said otherwise). */
+SPRY_API spry_status spry_engine_chat_json(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
+                                           const char *json, size_t size, spry_error *error);
+
+/* A fragment of a prompt, tokens [begin, end), that is computed once and used wherever it stands: a document, a list of
+ * tools. What stands before it is not known to it but for its first tokens, which are computed again in place. */
+typedef struct spry_span {
+    size_t begin, end;
+} spry_span;
+
+#define SPRY_REPAIR_ALL SIZE_MAX /* fragments are computed like any text */
+
+/* The same, with the fragments that parts of a message's content declare: {"type": "text", "text": "...", "cache":
+ * "span"}. *n_spans is how many there are, of which span_capacity are written. */
+SPRY_API spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
+                                            spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,
+                                            size_t size, spry_error *error);
+
+/* What the template makes of that JSON, as text; *size as in spry_engine_detokenize. */
+SPRY_API spry_status spry_engine_chat_text(const spry_engine *engine, char *text, size_t capacity, size_t *size,
+                                           const char *json, size_t json_size, spry_error *error);
+
+/* The source of the template that writes conversations, or those with tools. */
+SPRY_API const char *spry_engine_chat_template(const spry_engine *engine, bool tools, size_t *size);
 
 /* ---- sampling -------------------------------------------------------------------------------------------------- */
 
@@ -145,10 +196,27 @@ SPRY_API void spry_sampling_default(spry_sampling *settings);
 SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error);
 SPRY_API void spry_session_destroy(spry_session *session);
 
+/* Sessions with different salts never share what they computed; at first it is empty. Forgets what the session holds.
+ */
+SPRY_API void spry_session_set_salt(spry_session *session, const void *salt, size_t size);
+
+/* When the context is full: `slide` off, an error (at first); on, the oldest tokens after the first `keep` go, by whole
+ * pages, and the conversation goes on. */
+SPRY_API void spry_session_set_slide(spry_session *session, bool slide, size_t keep);
+
+/* Keeps what the session holds now in memory, for all sessions, or no longer so; returns how many tokens that are. */
+SPRY_API size_t spry_session_pin(spry_session *session, bool pin);
+
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
  * one (vocabulary floats, valid until the next call on any session of the engine). */
 SPRY_API spry_status spry_session_eval(spry_session *session, const float **logits, const int32_t *ids, size_t count,
                                        spry_error *error);
+
+/* The same with fragments in the prompt, in ascending order. `repair`: how many tokens of each are computed in place,
+ * rounded up to whole pages. */
+SPRY_API spry_status spry_session_eval_spans(spry_session *session, const float **logits, const int32_t *ids,
+                                             size_t count, const spry_span *spans, size_t n_spans, size_t repair,
+                                             spry_error *error);
 
 /* The same, with the logits after every id, handed to `row` one at a time in order. Computes everything anew. */
 SPRY_API spry_status spry_session_eval_rows(spry_session *session, const int32_t *ids, size_t count,
@@ -171,16 +239,41 @@ typedef struct spry_logprob_entry {
 
 enum { SPRY_TOP_LOGPROBS_MAX = 20 };
 
+/* What an answer must look like. */
+typedef enum spry_constraint {
+    SPRY_ANY_TEXT,
+    SPRY_GBNF,        /* a grammar, as llama.cpp writes them */
+    SPRY_JSON_SCHEMA, /* the text of one */
+    SPRY_REGEX,       /* over the whole answer */
+    SPRY_CHOICE,      /* one of the strings in a JSON array */
+    SPRY_JSON_OBJECT  /* any; there is no text to it */
+} spry_constraint;
+
+/* Who guesses ahead; the tokens of an answer do not depend on it, its speed does. */
+typedef enum spry_speculation {
+    SPRY_DRAFT_AUTO,   /* the drafter, where the engine has one, or lookup, as long as it pays */
+    SPRY_DRAFT_NONE,   /* nobody */
+    SPRY_DRAFT_LOOKUP, /* what followed the last time these words were said */
+    SPRY_DRAFT_MODEL   /* the drafter; an error without one */
+} spry_speculation;
+
 typedef struct spry_request {
     const int32_t *prompt; /* the whole prefix, each time */
     size_t n_prompt;
+    const spry_span *spans; /* of the prompt, ascending */
+    size_t n_spans;
+    size_t span_repair;  /* tokens of each that are computed in place; a page when not set */
     uint32_t max_tokens; /* 0: until the model ends or the context is full */
     spry_sampling sampling;
     const char *const *stop; /* strings that end the answer and are not part of it; valid UTF-8 */
     size_t n_stop;
-    bool special;      /* control tokens appear in the text */
-    bool ignore_end;   /* go on past the end token */
-    uint32_t logprobs; /* alternatives on_token gets, at most SPRY_TOP_LOGPROBS_MAX */
+    spry_constraint constraint;
+    const char *constraint_text;
+    spry_speculation speculation;
+    uint32_t draft_most; /* tokens guessed at once, at most; 0: as many as pay */
+    bool special;        /* control tokens appear in the text */
+    bool ignore_end;     /* go on past the end token */
+    uint32_t logprobs;   /* alternatives on_token gets, at most SPRY_TOP_LOGPROBS_MAX */
     /* Whole characters as they become certain; false stops the answer. */
     bool (*on_text)(void *user, const char *text, size_t size);
     /* Every generated token, before its text; `top` is sorted. May be NULL; then logprobs are not computed. */
@@ -198,9 +291,24 @@ typedef enum spry_finish {
     SPRY_FINISH_CANCELLED /* a callback said so, or spry_session_cancel */
 } spry_finish;
 
+enum { SPRY_DRAFT_MOST = 16 }; /* tokens guessed for a step */
+
+/* What guessing ahead came to in an answer. */
+typedef struct spry_draft_report {
+    size_t steps, drafted, accepted;
+    size_t tried_at[SPRY_DRAFT_MOST], accepted_at[SPRY_DRAFT_MOST]; /* by place, where all before were accepted */
+    size_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by tokens guessed */
+    uint32_t refused_p50, refused_p95;                              /* tokens taken back by steps that guessed */
+    double tokens_per_step, speedup;                                /* against no guessing, estimated */
+} spry_draft_report;
+
 typedef struct spry_result {
     spry_finish finish;
-    size_t prompt_tokens, reused_tokens, generated_tokens;
+    spry_draft_report drafts;
+    size_t prompt_tokens, generated_tokens;
+    size_t reused_tokens;                                  /* of the prompt: not computed now */
+    size_t restored_tokens, span_tokens, repaired_tokens;  /* from disk; in fragments, as they were, and repaired */
+    double lookup_ms, restore_ms;                          /* parts of prefill_ms */
     double prefill_ms, first_step_ms, decode_ms, total_ms; /* first token out at prefill_ms + first_step_ms */
 } spry_result;
 

@@ -23,12 +23,20 @@ void spry_batch_deinit(spry_batch *batch)
     batch->count = 0;
 }
 
+/* Sessions may have left pages in the cache. */
+static spry_status extend(spry_batch *batch, spry_kv_table *table, size_t count, spry_error *error)
+{
+    spry_kv_pool *pool = &batch->engine->pool;
+    spry_kv_cache_make_room(&batch->engine->cache, spry_kv_table_pages_needed(table, pool, count));
+    return spry_kv_table_extend(table, pool, count, error);
+}
+
 spry_status spry_batch_prefill(spry_batch *batch, const int32_t *ids, size_t count, bool last, spry_error *error)
 {
     spry_kv_table *table = &batch->tables[0];
     spry_segment segment = {table, ids, (uint32_t)table->n_tokens, (uint32_t)count,
                             last ? SPRY_WANT_LAST : SPRY_WANT_NOTHING};
-    spry_status status = spry_kv_table_extend(table, &batch->engine->pool, count, error);
+    spry_status status = extend(batch, table, count, error);
     return status ? status : spry_pass_step(batch->engine->pass, &segment, 1, error);
 }
 
@@ -41,7 +49,7 @@ spry_status spry_batch_spread(spry_batch *batch, size_t n, spry_error *error)
         spry_kv_table *table = &batch->tables[i];
         spry_kv_table_truncate(table, pool, 0);
         if (from->n_tokens)
-            status = spry_kv_table_extend(table, pool, from->n_tokens, error);
+            status = extend(batch, table, from->n_tokens, error);
         for (size_t k = 0; !status && k < from->n_entries; k++)
             memcpy(spry_kv_page(pool, table->entries[k].page), spry_kv_page(pool, from->entries[k].page),
                    pool->page_bytes);
@@ -56,7 +64,7 @@ spry_status spry_batch_step(spry_batch *batch, const int32_t *ids, size_t n, spr
     for (size_t i = 0; !status && i < n && i < batch->count; i++) {
         spry_kv_table *table = &batch->tables[i];
         segments[i] = (spry_segment){table, ids + i, (uint32_t)table->n_tokens, 1, SPRY_WANT_LAST};
-        status = spry_kv_table_extend(table, &batch->engine->pool, 1, error);
+        status = extend(batch, table, 1, error);
     }
     return status ? status : spry_pass_step(batch->engine->pass, segments, n, error);
 }

@@ -1,88 +1,64 @@
 /* Opening and closing: a model, its KV pool, its workers, its working memory. */
 #include <stdlib.h>
 
-#include "base/checked.h"
 #include "engine/engine_state.h"
+#include "model/fingerprint.h"
 #include "model/packing.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
-
-enum { DEFAULT_CONTEXT = 8192, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
 
 void spry_engine_options_default(spry_engine_options *options)
 {
     *options = (spry_engine_options){.sessions = 1, .chunk = 128, .kv_type = "f16", .cpu = "auto"};
 }
 
-static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error)
+static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)
 {
-    if (spry_dtype_find(type, spry_view_of(name)) && (*type == SPRY_F16 || *type == SPRY_F32 || *type == SPRY_Q8_0))
-        return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are f16, q8_0, f32", name);
-}
-
-static spry_status check_options(const spry_engine_options *o, spry_error *error)
-{
-    if (!o->sessions || o->sessions > MAX_SESSIONS)
-        return spry_fail(error, SPRY_ERR_INPUT, "sessions is %u, outside 1 to %d", o->sessions, MAX_SESSIONS);
-    if (!o->chunk || o->chunk > MAX_CHUNK)
-        return spry_fail(error, SPRY_ERR_INPUT, "chunk is %u, outside 1 to %d", o->chunk, MAX_CHUNK);
-    if (o->threads > MAX_THREADS)
-        return spry_fail(error, SPRY_ERR_INPUT, "threads is %u, more than %d", o->threads, MAX_THREADS);
-    return SPRY_OK;
-}
-
-static spry_status choose_context(spry_engine *e, uint32_t asked, spry_error *error)
-{
-    const spry_config *c = &e->model->config;
-    if (asked > c->n_context)
-        return spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
-                         e->model->name, asked, c->n_context);
-    e->context = asked ? asked : c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
-    /* Long rope turns other angles beyond its original context: go there only when asked to. */
-    if (!asked && c->rope.long_factors && c->rope.original_context < e->context)
-        e->context = c->rope.original_context;
-    return SPRY_OK;
-}
-
-static spry_pass_limits limits_of(const spry_engine *e)
-{
-    return (spry_pass_limits){e->chunk, SPRY_MAX_LOGIT_ROWS, e->context};
-}
-
-/* Refuses what cannot fit before any of it is touched. */
-static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
-{
-    spry_pass_limits limits = limits_of(e);
-    size_t weights = e->model->weights.bytes, scratch, whole, total = spry_memory_total();
-    const double gb = 1e9;
-    if (!spry_pass_bytes(&scratch, &e->model->config, &limits) || !spry_checked_add(&whole, weights, scratch) ||
-        !spry_checked_add(&whole, whole, kv_bytes))
-        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
-    if (total && whole > total)
-        return spry_fail(
-            error, SPRY_ERR_MEMORY,
-            "%s: needs %.2f GB for weights, %.2f GB for a KV cache of %u tokens and %.2f GB to work in, but "
-            "there are %.2f GB of memory; try a smaller type or --context",
-            e->model->name, (double)weights / gb, (double)kv_bytes / gb, e->context, (double)scratch / gb,
-            (double)total / gb);
-    return SPRY_OK;
-}
-
-static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, spry_error *error)
-{
-    size_t pages = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions, token, bytes;
-    if (!spry_kv_token_bytes(&token, shape))
-        token = 0; /* the pool says what is wrong with the shape */
-    if (!spry_checked_mul(&bytes, token, pages) || !spry_checked_mul(&bytes, bytes, SPRY_PAGE_TOKENS))
-        bytes = SIZE_MAX;
-    spry_status status = check_memory(e, bytes, error);
+    size_t pages;
+    spry_status status = spry_engine_count_pages(e, &pages, shape, kv_bytes, error);
     if (!status)
         status = spry_kv_pool_init(&e->pool, shape, pages, error);
     if (!status)
-        spry_log_write(&e->log, SPRY_LOG_INFO, "KV cache: %zu layers x %zu heads x %zu x 2 x %s = %zu bytes a token",
-                       shape->n_layers, shape->n_kv_heads, shape->head_dim, spry_dtype_name(shape->type), token);
+        spry_log_write(&e->log, SPRY_LOG_INFO,
+                       "KV cache: %zu layers x %zu heads x %zu x 2 x %s = %zu bytes a token, %zu pages of %d tokens",
+                       shape->n_layers, shape->n_kv_heads, shape->head_dim, spry_dtype_name(shape->type),
+                       e->pool.page_bytes / SPRY_PAGE_TOKENS, pages, SPRY_PAGE_TOKENS);
     return status;
+}
+
+/* What decides the bits of a page besides its tokens: the model, kernels, the type, long rope's list, the layout. */
+static spry_kv_key page_fingerprint(const spry_engine *e, const char *quantize)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, 1 << 12);
+    spry_kv_key model = spry_model_fingerprint(e->model, e->threads);
+    const spry_config *c = &e->model->config;
+    spry_buffer_append(&text, &model, sizeof model);
+    spry_buffer_format(&text, "%s %s %s %d %d %s", e->ops->name, quantize ? quantize : "as it is",
+                       spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
+                       c->rope.long_factors && e->context > c->rope.original_context, SPRY_VERSION);
+    spry_kv_key key = spry_kv_key_root(model, text.data, text.size);
+    spry_buffer_deinit(&text);
+    return key;
+}
+
+static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    if (o->cache_dir) {
+        e->fingerprint = page_fingerprint(e, o->quantize);
+        const spry_kv_disk_options disk = {.folder = o->cache_dir,
+                                           .max_bytes = o->cache_disk_bytes,
+                                           .ttl_seconds = o->cache_ttl,
+                                           .fingerprint = e->fingerprint,
+                                           .page_bytes = e->pool.page_bytes,
+                                           .log = e->log};
+        status = spry_kv_disk_open(&e->disk, &disk, error);
+    }
+    const spry_kv_cache_options cache = {.max_bytes = o->cache_bytes ? o->cache_bytes : SIZE_MAX,
+                                         .ttl_ns = o->cache_ttl * (uint64_t)1000000000,
+                                         .disk = e->disk};
+    return status ? status : spry_kv_cache_init(&e->cache, &e->pool, &cache, error);
 }
 
 static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
@@ -98,32 +74,42 @@ static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
     return status;
 }
 
+/* Says so when the model's own template does not serve. */
+static void warn_of_template(const spry_engine *e)
+{
+    const char *problem = spry_chat_template_problem(e->model->chat);
+    if (*problem)
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: the chat template is not understood, ChatML stands in for it: %s",
+                       e->model->name, problem);
+    else if (!spry_chat_template_is_own(e->model->chat))
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: there is no chat template, ChatML stands in for it",
+                       e->model->name);
+}
+
 /* Everything but the model. */
 static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
-    spry_kv_shape shape = spry_model_kv_shape(e->model, SPRY_F16);
-    spry_status status = kv_type(&shape.type, o->kv_type, error);
-    if (!status)
-        status = choose_context(e, o->context, error);
+    spry_kv_shape shape;
+    spry_status status = spry_engine_set_sizes(e, &shape, o, error);
     if (!status)
         status = spry_ops_get(&e->ops, o->cpu, error);
     if (!status)
         status = spry_threads_create(&e->threads, o->threads, error);
+    if (!status && o->chat_template)
+        status = spry_engine_use_template(e, o->chat_template, error);
     if (!status && o->quantize)
         status = quantize(e, o->quantize, error);
     if (status)
         return status;
-    e->sessions = o->sessions;
-    e->chunk = o->chunk < e->context ? o->chunk : e->context;
-    status = make_pool(e, &shape, error);
+    status = make_pool(e, &shape, o->kv_bytes, error);
+    if (!status)
+        status = make_cache(e, o, error);
     if (!status)
         status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
     if (status)
         return status;
-    if (!spry_chat_template_is_own(e->model->chat))
-        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: no chat template that is understood; ChatML stands in for it",
-                       e->model->name);
-    spry_pass_limits limits = limits_of(e);
+    warn_of_template(e);
+    spry_pass_limits limits = spry_engine_limits(e);
     return spry_pass_create(&e->pass, &e->model->config, &e->model->weights, &e->pool, e->ops, e->threads, &limits,
                             error);
 }
@@ -133,15 +119,14 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
                             const spry_engine_options *options, spry_error *error)
 {
     *out = NULL;
-    spry_status status = check_options(options, error);
-    if (status)
-        return status;
     spry_engine *e = calloc(1, sizeof *e);
     if (!e)
         return spry_fail_memory(error, "an engine", sizeof *e);
     e->log = (spry_log){options->log, options->log_user};
     e->from_file = !data;
-    status =
+    pthread_mutex_init(&e->making, NULL);
+    spry_step_cost_init(&e->steps);
+    spry_status status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status)
         status = furnish(e, options, error);
@@ -167,18 +152,32 @@ void spry_engine_close(spry_engine *e)
 {
     if (!e)
         return;
+    spry_engine_set_drafter(e, NULL, NULL);
+    spry_grammar_cache_destroy(e->grammars);
+    spry_vocabulary_destroy(e->vocabulary);
     spry_pass_destroy(e->pass);
-    spry_threads_destroy(e->threads);
+    if (!e->borrows_threads)
+        spry_threads_destroy(e->threads);
+    spry_kv_cache_deinit(&e->cache);
+    spry_kv_disk_close(e->disk);
     spry_kv_pool_deinit(&e->pool);
     if (e->model)
         spry_weights_unpack(&e->model->weights);
     spry_model_close(e->model);
+    pthread_mutex_destroy(&e->making);
     free(e);
+}
+
+void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
+{
+    spry_step_cost_measure(&e->steps, rows, ns);
+    if (rows >= SPRY_PAGE_TOKENS)
+        spry_kv_cache_computed(&e->cache, rows, ns);
 }
 
 void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
-    spry_pass_limits limits = limits_of(e);
+    spry_pass_limits limits = spry_engine_limits(e);
     *info = (spry_engine_info){.architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
                                .parameters = e->model->weights.parameters,
@@ -190,4 +189,36 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
                                .threads = (uint32_t)spry_threads_count(e->threads),
                                .cpu = e->ops->name};
     spry_pass_bytes(&info->scratch_bytes, &e->model->config, &limits);
+}
+
+void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
+{
+    spry_kv_cache_figures cache;
+    spry_kv_disk_figures disk = {0};
+    spry_kv_cache_describe(&e->cache, &cache);
+    if (e->disk)
+        spry_kv_disk_describe(e->disk, &disk);
+    *figures = (spry_kv_figures){.page_bytes = e->pool.page_bytes,
+                                 .page_tokens = SPRY_PAGE_TOKENS,
+                                 .pages = e->pool.n_pages,
+                                 .free_pages = e->pool.n_free,
+                                 .cached_pages = cache.pages,
+                                 .idle_pages = cache.unused_pages,
+                                 .pinned_pages = cache.pinned_pages,
+                                 .lookups = cache.lookups,
+                                 .hit_tokens = cache.hit_tokens,
+                                 .miss_tokens = cache.miss_tokens,
+                                 .restored_tokens = cache.restored_tokens,
+                                 .span_tokens = cache.span_tokens,
+                                 .repaired_tokens = cache.repaired_tokens,
+                                 .inserted_pages = cache.inserted,
+                                 .evicted_pages = cache.evicted,
+                                 .expired_pages = cache.expired,
+                                 .disk_bytes = disk.bytes,
+                                 .disk_files = disk.files,
+                                 .disk_stored_pages = disk.stored,
+                                 .disk_loaded_pages = disk.loaded,
+                                 .disk_bad_pages = disk.load_failures,
+                                 .disk_skipped_pages = disk.skipped,
+                                 .disk_removed_pages = disk.removed};
 }

@@ -2,9 +2,13 @@
 #ifndef SPRY_ENGINE_ENGINE_STATE_H
 #define SPRY_ENGINE_ENGINE_STATE_H
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "draft/prompt_lookup.h"
+#include "engine/generation.h"
+#include "grammar/grammar_cache.h"
 #include "model/model.h"
 #include "model/pass.h"
 #include "sampling/sampler.h"
@@ -12,38 +16,105 @@
 struct spry_engine {
     spry_model *model;
     spry_kv_pool pool;
+    spry_kv_cache cache;
+    spry_kv_disk *disk;      /* NULL: none */
+    spry_kv_key fingerprint; /* of everything that decides what a page holds */
     spry_threads *threads;
     const spry_ops *ops;
     spry_pass *pass;
+    spry_step_cost steps;         /* what steps cost as their rows grow */
+    spry_vocabulary *vocabulary;  /* for grammars; NULL until the first */
+    spry_grammar_cache *grammars; /* the same */
+    pthread_mutex_t making;       /* of these two: any thread may bring the first grammar */
+    spry_session *drafter;        /* of the engine that guesses ahead; NULL: none */
     spry_log log;
     uint32_t context, chunk, sessions;
-    uint32_t n_sessions; /* alive */
-    bool from_file;      /* the model is mapped, not given in memory */
+    uint32_t logit_rows;  /* a step can give */
+    uint32_t n_sessions;  /* alive */
+    bool from_file;       /* the model is mapped, not given in memory */
+    bool borrows_threads; /* it is a drafter, and uses those of its target */
 };
 
 struct spry_session {
     spry_engine *engine;
-    spry_kv_table table;
-    int32_t *tokens; /* [context]: what the table's pages hold */
-    size_t n_tokens;
+    spry_sequence sequence;
     spry_sampler *sampler;
+    spry_verifier verifier;
+    spry_prompt_lookup *lookup; /* NULL until it is first used */
+    spry_drafter propose;       /* who guesses for the answer under way */
+    spry_draft_cost cost;
     atomic_bool cancelled;
 };
 
-/* Rows of logits a step can give: verification of drafts and small batches fit; longer lists go in parts. */
+/* Rows of logits a step of any engine can give: verification of drafts and small batches fit; longer lists go in parts.
+ * An engine of several sessions has more, at least one for each. */
 enum { SPRY_MAX_LOGIT_ROWS = 16 };
 
-/* Makes the session hold `ids`, reusing what it holds of them already, in chunks; the logits of the last row stay in
- * the pass. `progress` may be NULL; when it says stop, status is SPRY_ERR_CANCELLED and what was computed is kept. */
+/* Segments a sequence gives to a step. */
+enum { SPRY_STEP_SEGMENTS = 64 };
+
 typedef struct spry_progress {
     bool (*report)(void *user, size_t done, size_t total);
     void *user;
 } spry_progress;
 
-spry_status spry_session_advance(spry_session *session, size_t *reused, const int32_t *ids, size_t count,
+/* A conversation in JSON; *request is the caller's, and `input` points into it. Then its text. */
+spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
+                                   spry_error *error);
+spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
+                               spry_error *error);
+
+/* Sizes an engine gets from its model and options, and the KV pool's shape; then how many pages that has, which must
+ * fit the machine. Nothing is allocated. */
+spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,
+                                  spry_error *error);
+spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
+                                    size_t kv_bytes, spry_error *error);
+spry_pass_limits spry_engine_limits(const spry_engine *engine);
+
+/* Bytes of memory. */
+typedef struct spry_engine_needs {
+    size_t weights; /* as they lie, and packed */
+    size_t kv;      /* the whole pool, used or not */
+    size_t kv_full; /* as much as its sessions can fill */
+    size_t scratch;
+    size_t whole;
+} spry_engine_needs;
+
+/* Of an engine that is open; and of one that would be opened. `data` NULL: `name` is a path. */
+spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *engine, spry_error *error);
+spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
+                                 const spry_engine_options *options, spry_error *error);
+
+/* A step of the engine's pass took so long. */
+void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
+
+spry_status spry_engine_check_ids(const spry_engine *engine, const int32_t *ids, size_t count, bool slides,
+                                  spry_error *error);
+
+/* Whether the engine can take a request, on a session that slides or not. From any thread. */
+spry_status spry_engine_check_request(const spry_engine *engine, const spry_request *request, bool slides,
+                                      spry_error *error);
+
+/* A new matcher for a request's constraint; NULL when it has none. From any thread. */
+spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher, const spry_request *request,
+                                     spry_error *error);
+
+/* Makes a session ready for a generation whose request was checked: its sampler, and whoever guesses for it. `alone`:
+ * the engine's drafter may do so, who follows one answer at a time; otherwise a lookup takes its place. */
+spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
+spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
+
+/* Makes the session hold a prompt, computing in chunks what was not computed before; the logits of the last row stay in
+ * the pass. `progress` may be NULL; when it says stop, status is SPRY_ERR_CANCELLED and what was computed is kept. */
+spry_status spry_session_advance(spry_session *session, spry_found *found, const spry_prompt *prompt,
                                  const spry_progress *progress, spry_error *error);
 
-/* Appends one token and computes its logits. */
+/* Takes a chat template in the place of the model's own: a file, or a text that has a tag in it. */
+spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_text, spry_error *error);
+
+/* Appends tokens, at most a chunk, and computes the logits after the last. */
+spry_status spry_session_extend(spry_session *session, const int32_t *ids, size_t count, spry_error *error);
 spry_status spry_session_step(spry_session *session, int32_t id, spry_error *error);
 
 #endif

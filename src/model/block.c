@@ -7,10 +7,11 @@
 
 enum { OUTPUT_GRAIN = 16 }; /* whole groups of every kernel */
 
-/* Rows are so small that one of them is not worth waking anybody. */
-static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows)
+enum { WORTH_WAKING = 8192 }; /* numbers to go through; waking the others takes as long */
+
+static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows, size_t width)
 {
-    if (n_rows > 1)
+    if (n_rows > 1 && n_rows * width >= WORTH_WAKING)
         spry_threads_run(p->threads, part, job);
     else
         part(job, 0, 1);
@@ -72,7 +73,7 @@ void spry_pass_products(spry_pass *p, const spry_product *products, size_t n_pro
     for (size_t i = 0; i < n_products; i++)
         integer = integer || p->ops->matmul[products[i].w->type].integer;
     if (integer)
-        run_rows(p, encode_part, &job, n_rows);
+        run_rows(p, encode_part, &job, n_rows, products[0].w->n_in);
     spry_threads_run(p->threads, product_part, &job);
 }
 
@@ -102,7 +103,7 @@ static void norm_part(void *context, size_t worker, size_t n_workers)
 void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, size_t n_rows, size_t n)
 {
     norm_job job = {p, out, in, weight, n_rows, n};
-    run_rows(p, norm_part, &job, n_rows);
+    run_rows(p, norm_part, &job, n_rows, n);
 }
 
 typedef struct layer_job {
@@ -172,7 +173,10 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .head_bytes = p->pool->head_bytes,
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
-                         .n_entries = g->table->n_entries};
+                         .n_entries = g->table->n_entries,
+                         .turns = c->sliding[layer] ? p->sliding.turns : p->full.turns,
+                         .n_pairs = c->rope_dim / 2,
+                         .interleaved = c->interleaved};
 }
 
 /* Items are a few rows and a key/value head, dealt round: later rows see more keys, and so everybody gets some of them.
@@ -199,7 +203,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     layer_job job = {p, l, index};
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
     spry_pass_products(p, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
-    run_rows(p, prepare_part, &job, p->n_rows);
+    run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
     spry_threads_run(p->threads, attend_part, &job);
     spry_pass_linear(p, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
 }
@@ -227,7 +231,7 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     gate_job job = {p, n_rows, gate->n_out};
     const spry_product both[] = {{p->gate, gate->n_out, gate}, {p->up, gate->n_out, up}};
     spry_pass_products(p, both, SPRY_COUNT(both), in, n_rows);
-    run_rows(p, gate_part, &job, n_rows);
+    run_rows(p, gate_part, &job, n_rows, gate->n_out);
     spry_pass_linear(p, out, p->config->n_embd, down, p->gate, n_rows);
 }
 
@@ -244,7 +248,7 @@ static void add_residual(spry_pass *p, const float *post_norm)
 {
     if (post_norm)
         spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, p->config->n_embd);
-    run_rows(p, residual_part, p, p->n_rows);
+    run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)

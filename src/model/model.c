@@ -47,20 +47,37 @@ static void add_ends(spry_model *model, const json_t *json)
     json_array_foreach(ids, i, id) add_end(model, id);
 }
 
-/* The template of tokenizer_config.json: a string, or a list of named ones, of which "default" counts. */
-static spry_view template_of(const json_t *json)
+/* A template of a list of named ones; empty when it has none of that name. */
+static spry_view named_template(const json_t *list, const char *wanted)
 {
-    const json_t *chat = json_object_get(json, "chat_template"), *item;
+    const json_t *item, *text = NULL;
     size_t i;
-    json_array_foreach(chat, i, item)
+    json_array_foreach(list, i, item)
     {
         const char *name = json_string_value(json_object_get(item, "name"));
-        if (name && spry_view_is(SPRY_VIEW("default"), name)) {
-            chat = json_object_get(item, "template");
-            break;
-        }
+        if (name && strcmp(name, wanted) == 0)
+            text = json_object_get(item, "template");
     }
-    return json_is_string(chat) ? (spry_view){json_string_value(chat), json_string_length(chat)} : (spry_view){"", 0};
+    return json_is_string(text) ? (spry_view){json_string_value(text), json_string_length(text)} : (spry_view){"", 0};
+}
+
+/* What a checkpoint has of templates: the usual one and, perhaps, one for conversations with tools. */
+static spry_status make_templates(spry_model *model, spry_view usual, spry_view tool_use, spry_error *error)
+{
+    spry_status status = spry_chat_template_create(&model->chat, usual.size ? usual : tool_use, error);
+    if (!status && usual.size && tool_use.size)
+        status = spry_chat_template_add_tool_use(model->chat, tool_use, error);
+    return status;
+}
+
+/* tokenizer_config.json has a string, or a list of named templates. */
+static spry_status make_json_templates(spry_model *model, const json_t *json, spry_error *error)
+{
+    const json_t *chat = json_object_get(json, "chat_template");
+    if (json_is_string(chat))
+        return make_templates(model, (spry_view){json_string_value(chat), json_string_length(chat)}, (spry_view){"", 0},
+                              error);
+    return make_templates(model, named_template(chat, "default"), named_template(chat, "tool_use"), error);
 }
 
 static spry_status open_folder_template(spry_model *model, const char *folder, spry_error *error)
@@ -73,11 +90,11 @@ static spry_status open_folder_template(spry_model *model, const char *folder, s
     if (!status && spry_path_exists(path.data)) {
         status = spry_file_read(&text, path.data, error);
         if (!status)
-            status = spry_chat_template_create(&model->chat, spry_buffer_view(&text), error);
+            status = make_templates(model, spry_buffer_view(&text), (spry_view){"", 0}, error);
     } else if (!status) {
         status = read_json(&json, folder, "tokenizer_config.json", error);
         if (!status)
-            status = spry_chat_template_create(&model->chat, template_of(json), error);
+            status = make_json_templates(model, json, error);
     }
     json_decref(json);
     spry_buffer_deinit(&path);
@@ -94,7 +111,7 @@ static bool has_file(const char *folder, const char *file)
     return there;
 }
 
-static spry_status open_folder(spry_model *model, const char *folder, spry_error *error)
+static spry_status open_folder(spry_model *model, const char *folder, bool whole, spry_error *error)
 {
     json_t *config = NULL, *generation = NULL;
     spry_status status = read_json(&config, folder, "config.json", error);
@@ -108,9 +125,9 @@ static spry_status open_folder(spry_model *model, const char *folder, spry_error
         status = spry_safetensors_open(&model->files, folder, error);
     if (!status)
         status = spry_weights_bind(&model->weights, &model->config, NULL, model->files, folder, &model->arena, error);
-    if (!status && (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")))
+    if (!status && whole && (has_file(folder, "tokenizer.json") || has_file(folder, "tokenizer.model")))
         status = spry_tokenizer_open(&model->tokenizer, folder, error);
-    if (!status)
+    if (!status && whole)
         status = open_folder_template(model, folder, error);
     add_ends(model, config);
     add_ends(model, generation);
@@ -119,25 +136,26 @@ static spry_status open_folder(spry_model *model, const char *folder, spry_error
     return status;
 }
 
-static spry_status bind_gguf(spry_model *model, spry_error *error)
+static spry_status bind_gguf(spry_model *model, bool whole, spry_error *error)
 {
-    spry_view text = {"", 0};
+    spry_view text = {"", 0}, tool_use = {"", 0};
     uint64_t id;
     static const char *const end_keys[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id"};
     spry_status status = spry_config_from_gguf(&model->config, model->gguf, &model->arena, error);
     if (!status)
         status =
             spry_weights_bind(&model->weights, &model->config, model->gguf, NULL, model->name, &model->arena, error);
-    if (!status && spry_gguf_get_string(model->gguf, "tokenizer.ggml.model", &text))
+    if (!status && whole && spry_gguf_get_string(model->gguf, "tokenizer.ggml.model", &text))
         status = spry_tokenizer_from_gguf(&model->tokenizer, model->gguf, error);
-    if (status)
+    if (status || !whole)
         return status;
     for (size_t i = 0; i < SPRY_COUNT(end_keys); i++)
         if (spry_gguf_get_u64(model->gguf, end_keys[i], &id) && id <= INT32_MAX)
             model->end_ids[model->n_end_ids++] = (int32_t)id;
     text = (spry_view){"", 0};
     spry_gguf_get_string(model->gguf, "tokenizer.chat_template", &text);
-    return spry_chat_template_create(&model->chat, text, error);
+    spry_gguf_get_string(model->gguf, "tokenizer.chat_template.tool_use", &tool_use);
+    return make_templates(model, text, tool_use, error);
 }
 
 static spry_status model_create(spry_model **out, const char *name, spry_error *error)
@@ -155,19 +173,22 @@ static spry_status model_create(spry_model **out, const char *name, spry_error *
     return SPRY_OK;
 }
 
-spry_status spry_model_open(spry_model **out, const char *path, spry_error *error)
+/* A path, or with `data` a file in memory. `whole`: with what text needs. */
+static spry_status open_any(spry_model **out, const char *name, const void *data, size_t size, bool whole,
+                            spry_error *error)
 {
     spry_model *model = NULL;
     *out = NULL;
-    spry_status status = model_create(&model, path, error);
+    spry_status status = model_create(&model, name, error);
     if (status)
         return status;
-    if (spry_path_is_folder(path)) {
-        status = open_folder(model, path, error);
+    if (!data && spry_path_is_folder(name)) {
+        status = open_folder(model, name, whole, error);
     } else {
-        status = spry_gguf_open(&model->gguf, path, error);
+        status = data ? spry_gguf_open_memory(&model->gguf, data, size, name, error)
+                      : spry_gguf_open(&model->gguf, name, error);
         if (!status)
-            status = bind_gguf(model, error);
+            status = bind_gguf(model, whole, error);
     }
     if (status)
         spry_model_close(model);
@@ -176,21 +197,19 @@ spry_status spry_model_open(spry_model **out, const char *path, spry_error *erro
     return status;
 }
 
+spry_status spry_model_open(spry_model **out, const char *path, spry_error *error)
+{
+    return open_any(out, path, NULL, 0, true, error);
+}
+
 spry_status spry_model_open_memory(spry_model **out, const void *data, size_t size, const char *name, spry_error *error)
 {
-    spry_model *model = NULL;
-    *out = NULL;
-    spry_status status = model_create(&model, name, error);
-    if (status)
-        return status;
-    status = spry_gguf_open_memory(&model->gguf, data, size, name, error);
-    if (!status)
-        status = bind_gguf(model, error);
-    if (status)
-        spry_model_close(model);
-    else
-        *out = model;
-    return status;
+    return open_any(out, name, data ? data : "", data ? size : 0, true, error);
+}
+
+spry_status spry_model_open_sizes(spry_model **out, const char *name, const void *data, size_t size, spry_error *error)
+{
+    return open_any(out, name, data, size, false, error);
 }
 
 void spry_model_close(spry_model *model)

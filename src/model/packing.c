@@ -11,7 +11,7 @@ typedef struct packer {
     const spry_ops *ops;
     spry_threads *threads;
     unsigned char *memory; /* NULL: only count */
-    size_t used;
+    size_t used, dropped; /* packed bytes; bytes of matrices that need not stay */
     bool mapped, overflow;
 } packer;
 
@@ -47,7 +47,7 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
  * copy they would not. */
 static bool can_drop(const packer *p, const spry_weight *w)
 {
-    if (p->weights->quantized)
+    if (p->weights->quantized_bytes)
         return w->data != p->weights->embedding.data;
     return p->mapped && !p->weights->copied_bytes;
 }
@@ -71,6 +71,8 @@ static void pack(packer *p, spry_weight *w)
         w->group_bytes = job.group_bytes;
     }
     p->used = bytes;
+    if (job.drop && w->data != p->weights->embedding.data) /* those of a tied one come back as they are read */
+        p->dropped += w->n_out * w->row_bytes;
 }
 
 static void pack_layer(packer *p, spry_layer *l)
@@ -103,6 +105,14 @@ bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const
     pack_all(&p);
     *bytes = p.used;
     return !p.overflow;
+}
+
+bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
+                                 const spry_ops *ops, bool mapped)
+{
+    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops, .mapped = mapped};
+    pack_all(&p);
+    return !p.overflow && spry_checked_add(bytes, p.used, weights->bytes - p.dropped);
 }
 
 spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, const spry_ops *ops,

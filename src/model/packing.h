@@ -13,6 +13,11 @@ spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, 
                               spry_threads *threads, bool mapped, spry_error *error);
 void spry_weights_unpack(spry_weights *weights);
 
+/* Bytes the weights take in memory once they are packed for these kernels, with those that stay as they lie. False when
+ * that overflows. */
+bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
+                                 const spry_ops *ops, bool mapped);
+
 /* Bytes packing would take for these kernels; false when that overflows. */
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                const spry_ops *ops);

@@ -40,6 +40,8 @@ static void carve_angles(carver *c, spry_angles *angles, size_t rows, size_t n_p
     angles->frequencies = carve(c, 1, n_pairs, sizeof(float));
     angles->cosine = carve(c, rows, n_pairs, sizeof(float));
     angles->sine = carve(c, rows, n_pairs, sizeof(float));
+    angles->turn_cosine = carve(c, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
+    angles->turn_sine = carve(c, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
 }
 
 static void carve_all(spry_pass *p, carver *c)
@@ -125,6 +127,11 @@ void spry_pass_destroy(spry_pass *pass)
     free(pass);
 }
 
+void spry_pass_set_threads(spry_pass *pass, spry_threads *threads)
+{
+    pass->threads = threads;
+}
+
 static spry_status check_step(const spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
 {
     size_t rows = 0, wanted = 0;
@@ -183,6 +190,29 @@ static void embed(spry_pass *p)
     }
 }
 
+/* The rotation that brings a query to pages used `delta` away from where they were computed. */
+static void make_turn(spry_angles *angles, uint32_t number, int32_t delta, size_t n_pairs)
+{
+    float *cosine = angles->turn_cosine + number * n_pairs, *sine = angles->turn_sine + number * n_pairs;
+    uint32_t distance = delta < 0 ? (uint32_t) - (int64_t)delta : (uint32_t)delta;
+    spry_rope_angles(cosine, sine, angles->frequencies, 1, n_pairs, distance);
+    for (size_t i = 0; delta > 0 && i < n_pairs; i++)
+        sine[i] = -sine[i];
+    angles->turns[number] = (spry_turn){cosine, sine};
+}
+
+/* Makes the turns that the tables' entries name, as far as they are not those of the last step. */
+static void make_turns(spry_pass *p)
+{
+    const spry_kv_turns *turns = &p->pool->turns;
+    for (uint32_t i = 1; i < turns->end; i++)
+        if (p->turned[i] != turns->deltas[i]) {
+            make_turn(&p->full, i, turns->deltas[i], p->config->rope_dim / 2);
+            make_turn(&p->sliding, i, turns->deltas[i], p->config->rope_dim / 2);
+            p->turned[i] = turns->deltas[i];
+        }
+}
+
 /* Gathers the rows whose logits are wanted, then norm and output matrix. */
 static void unembed(spry_pass *p)
 {
@@ -209,6 +239,7 @@ spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_
     if (status)
         return status;
     lay_out(p, segments, n_segments);
+    make_turns(p);
     embed(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
         spry_pass_block(p, layer);

@@ -32,6 +32,9 @@ spry_status spry_pass_create(spry_pass **out, const spry_config *config, const s
                              const spry_pass_limits *limits, spry_error *error);
 void spry_pass_destroy(spry_pass *pass);
 
+/* Works with other threads from now on. */
+void spry_pass_set_threads(spry_pass *pass, spry_threads *threads);
+
 /* Bytes of working memory a pass of these limits takes; false when that overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits);
 

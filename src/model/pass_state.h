@@ -9,7 +9,9 @@
 typedef struct spry_angles {
     float *frequencies; /* [rope_dim / 2] */
     float magnitude;
-    float *cosine, *sine; /* [max_rows, rope_dim / 2] */
+    float *cosine, *sine;           /* [max_rows, rope_dim / 2] */
+    float *turn_cosine, *turn_sine; /* [SPRY_KV_TURNS_MAX, rope_dim / 2] */
+    spry_turn turns[SPRY_KV_TURNS_MAX];
 } spry_angles;
 
 typedef struct spry_slot {
@@ -48,8 +50,9 @@ struct spry_pass {
     float *expert_weight;          /* [max_rows] */
     float *expert_in, *expert_out; /* [max_rows, n_embd] */
     spry_angles full, sliding;
-    float *logits; /* [max_logits, n_vocab] */
-    float *last;   /* [max_logits, n_embd]: rows whose logits are wanted */
+    int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
+    float *logits;                     /* [max_logits, n_vocab] */
+    float *last;                       /* [max_logits, n_embd]: rows whose logits are wanted */
 };
 
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */

@@ -16,6 +16,7 @@ typedef struct quantizer {
     const spry_ops *ops;
     spry_threads *threads;
     bool mapped;
+    bool sizes_only;
     unsigned char *memory; /* NULL: only check and count */
     size_t used;
     size_t before, after; /* bytes of the matrices */
@@ -99,6 +100,10 @@ static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
         q->before += w->n_out * w->row_bytes;
         q->after += bytes;
     }
+    if (q->sizes_only) {
+        w->type = type;
+        w->row_bytes = row_bytes;
+    }
     q->used = end;
 }
 
@@ -162,6 +167,24 @@ static spry_status turn_as_in_file(spry_model *model, spry_error *error)
     return SPRY_OK;
 }
 
+/* The matrices' bytes change. */
+static void account(const quantizer *q)
+{
+    spry_weights *w = &q->model->weights;
+    w->quantized_bytes = q->used;
+    w->bytes += q->after - q->before;
+    w->copied_bytes += q->after;
+}
+
+spry_status spry_model_quantize_sizes(spry_model *model, const spry_recipe *recipe, spry_error *error)
+{
+    quantizer q = {.model = model, .recipe = recipe, .sizes_only = true, .error = error};
+    all_matrices(&q);
+    if (!q.status)
+        account(&q);
+    return q.status;
+}
+
 spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,
                                 spry_threads *threads, bool mapped, spry_error *error)
 {
@@ -182,7 +205,6 @@ spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, co
     q.used = 0;
     all_matrices(&q);
     free(q.rows);
-    model->weights.bytes += q.after - q.before;
-    model->weights.copied_bytes += q.after;
+    account(&q);
     return q.status ? q.status : turn_as_in_file(model, error);
 }

@@ -32,6 +32,9 @@ static spry_engine *open_engine(uint32_t sessions)
     options.chunk = 32;
     options.threads = 2;
     must(spry_engine_open(&engine, model_file, &options, &error), &error);
+    options.kv_bytes = engine->pool.page_bytes * sessions * (options.context / SPRY_PAGE_TOKENS); /* and no more */
+    spry_engine_close(engine);
+    must(spry_engine_open(&engine, model_file, &options, &error), &error);
     return engine;
 }
 

@@ -208,10 +208,10 @@ static void test_next_turn(void **state)
     request.prompt = ids;
     request.n_prompt = n;
     spry_result result = answer(&request);
-    assert_int_equal(result.reused_tokens, SPRY_COUNT(prompt) + 19);
+    assert_in_range(result.reused_tokens, SPRY_COUNT(prompt) + 19, n - 1); /* others may have computed more of it */
     int32_t warm[10];
     memcpy(warm, got.ids, sizeof warm);
-    greedy_after(ids + 5, 20); /* forgets */
+    spry_session_set_salt(session, "another", 7); /* knows nothing */
     request = ask(10);
     request.prompt = ids;
     request.n_prompt = n;
@@ -223,6 +223,7 @@ static void test_next_turn(void **state)
     request.n_prompt = n;
     result = answer(&request);
     assert_int_equal(result.reused_tokens, n - 1);
+    spry_session_set_salt(session, NULL, 0);
 }
 
 /* ---- stop strings ----------------------------------------------------------------------------------------------- */

@@ -1,0 +1,137 @@
+/* Who guesses ahead: a smaller model on a session of its own, or a lookup in what was said before. Both name one token
+ * without chance, so that an answer has the same tokens with them as without. */
+#include <string.h>
+
+#include "engine/engine_state.h"
+#include "platform/clock.h"
+
+enum { MIN_MATCH = 2, MAX_MATCH = 8 };
+
+/* ---- lookup ------------------------------------------------------------------------------------------------------ */
+
+static size_t propose_lookup(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
+                             uint64_t *sync_ns)
+{
+    spry_session *s = self;
+    uint32_t match;
+    *sync_ns = 0;
+    if (spry_prompt_lookup_follow(s->lookup, tokens, n_tokens, NULL)) /* longer than a context: it slid */
+        return 0;
+    return spry_prompt_lookup_propose(s->lookup, draft, &match, most);
+}
+
+static spry_status use_lookup(spry_session *s, spry_error *error)
+{
+    const spry_lookup_limits limits = {s->engine->context, MIN_MATCH, MAX_MATCH};
+    spry_status status = s->lookup ? SPRY_OK : spry_prompt_lookup_create(&s->lookup, &limits, error);
+    s->propose = (spry_drafter){propose_lookup, s};
+    return status;
+}
+
+/* ---- a smaller model --------------------------------------------------------------------------------------------- */
+
+static int32_t likeliest(const float *logits, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        if (logits[i] > logits[best])
+            best = i;
+    return (int32_t)best;
+}
+
+/* Makes the drafter hold the tokens, as far as it does not; its logits are those after the last one. */
+static spry_status read_along(spry_session *d, const int32_t *tokens, size_t n_tokens)
+{
+    spry_sequence *s = &d->sequence;
+    const float *logits;
+    size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
+    while (same < most && s->tokens[same] == tokens[same])
+        same++;
+    if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be known */
+        return spry_session_eval(d, &logits, tokens, n_tokens, NULL);
+    spry_sequence_truncate(s, same);
+    return spry_session_extend(d, tokens + same, n_tokens - same, NULL);
+}
+
+static size_t propose_model(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
+                            uint64_t *sync_ns)
+{
+    spry_session *d = self;
+    size_t n_vocab = d->engine->model->config.n_vocab, n = 0;
+    uint64_t start = spry_clock_ns();
+    *sync_ns = 0;
+    if (n_tokens + most > d->engine->context)
+        return 0;
+    bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1;
+    if (read_along(d, tokens, n_tokens))
+        return 0;
+    if (far)
+        *sync_ns = spry_clock_ns() - start;
+    for (;;) {
+        draft[n++] = likeliest(spry_pass_logits(d->engine->pass, 0), n_vocab);
+        if (n == most || spry_session_step(d, draft[n - 1], NULL))
+            return n;
+    }
+}
+
+/* Tokens are exchanged as numbers: both must mean the same by each. */
+static spry_status check_vocabulary(const spry_model *model, const spry_model *drafter, spry_error *error)
+{
+    const spry_tokenizer *a = model->tokenizer, *b = drafter->tokenizer;
+    if (!a || !b)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s cannot draft for %s: %s has no tokenizer", drafter->name,
+                         model->name, a ? drafter->name : model->name);
+    if (spry_tokenizer_size(a) != spry_tokenizer_size(b) || drafter->config.n_vocab > model->config.n_vocab)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s cannot draft for %s: its vocabulary has %zu tokens, the model's %zu", drafter->name,
+                         model->name, spry_tokenizer_size(b), spry_tokenizer_size(a));
+    for (size_t i = 0; i < spry_tokenizer_size(a); i++)
+        if (!spry_view_equal(spry_tokenizer_name(a, (int32_t)i), spry_tokenizer_name(b, (int32_t)i)))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                             "%s cannot draft for %s: token %zu is '%.*s' to it and '%.*s' to the model", drafter->name,
+                             model->name, i, SPRY_VIEW_ARG(spry_tokenizer_name(b, (int32_t)i)),
+                             SPRY_VIEW_ARG(spry_tokenizer_name(a, (int32_t)i)));
+    if (drafter->weights.bytes >= model->weights.bytes)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s cannot draft for %s: it is not smaller, so nothing could be won", drafter->name,
+                         model->name);
+    return SPRY_OK;
+}
+
+spry_status spry_engine_set_drafter(spry_engine *e, spry_engine *drafter, spry_error *error)
+{
+    spry_session_destroy(e->drafter);
+    e->drafter = NULL;
+    if (!drafter)
+        return SPRY_OK;
+    spry_status status = check_vocabulary(e->model, drafter->model, error);
+    if (!status)
+        status = spry_session_create(&e->drafter, drafter, error);
+    if (status)
+        return status;
+    if (!drafter->borrows_threads)
+        spry_threads_destroy(drafter->threads);
+    drafter->threads = e->threads;
+    drafter->borrows_threads = true;
+    spry_pass_set_threads(drafter->pass, e->threads);
+    return SPRY_OK;
+}
+
+/* ---- for a request ----------------------------------------------------------------------------------------------- */
+
+spry_status spry_session_draft(spry_session *s, spry_generation *g, bool alone, spry_error *error)
+{
+    spry_speculation how = g->request->speculation;
+    spry_session *drafter = s->engine->drafter;
+    if (how == SPRY_DRAFT_NONE || s->engine->borrows_threads)
+        return SPRY_OK;
+    spry_status status = SPRY_OK;
+    if (drafter && alone && how != SPRY_DRAFT_LOOKUP)
+        s->propose = (spry_drafter){propose_model, drafter};
+    else
+        status = use_lookup(s, error);
+    spry_draft_cost_init(&s->cost, &s->engine->steps);
+    g->drafter = &s->propose;
+    g->cost = &s->cost;
+    return status;
+}

@@ -1,0 +1,177 @@
+/* Sizes that follow from a model and options: of the context, of steps, of the KV pool; and what all that needs of
+ * memory, also for a model that is not loaded. */
+#include "base/checked.h"
+#include "engine/engine_state.h"
+#include "model/packing.h"
+#include "model/quantize.h"
+#include "platform/memory.h"
+
+enum { DEFAULT_CONTEXT = 8192, MEMORY_SHARE = 8, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
+enum { DRAFT_ROWS = 4, MANY_LOGIT_ROWS = 64 };
+
+static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error)
+{
+    if (spry_dtype_find(type, spry_view_of(name)) && (*type == SPRY_F16 || *type == SPRY_F32 || *type == SPRY_Q8_0))
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are f16, q8_0, f32", name);
+}
+
+static spry_status check_ranges(const spry_engine_options *o, spry_error *error)
+{
+    if (!o->sessions || o->sessions > MAX_SESSIONS)
+        return spry_fail(error, SPRY_ERR_INPUT, "sessions is %u, outside 1 to %d", o->sessions, MAX_SESSIONS);
+    if (!o->chunk || o->chunk > MAX_CHUNK)
+        return spry_fail(error, SPRY_ERR_INPUT, "chunk is %u, outside 1 to %d", o->chunk, MAX_CHUNK);
+    if (o->threads > MAX_THREADS)
+        return spry_fail(error, SPRY_ERR_INPUT, "threads is %u, more than %d", o->threads, MAX_THREADS);
+    return SPRY_OK;
+}
+
+static spry_status choose_context(spry_engine *e, uint32_t asked, spry_error *error)
+{
+    const spry_config *c = &e->model->config;
+    if (asked > c->n_context)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
+                         e->model->name, asked, c->n_context);
+    e->context = asked ? asked : c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
+    /* Long rope turns other angles beyond its original context: go there only when asked to. */
+    if (!asked && c->rope.long_factors && c->rope.original_context < e->context)
+        e->context = c->rope.original_context;
+    return SPRY_OK;
+}
+
+/* One for each session, and some for what they guess ahead. */
+static uint32_t logit_rows(uint32_t sessions)
+{
+    uint32_t rows = SPRY_MAX_LOGIT_ROWS + DRAFT_ROWS * (sessions - 1);
+    rows = rows < MANY_LOGIT_ROWS ? rows : MANY_LOGIT_ROWS;
+    return rows < sessions ? sessions : rows;
+}
+
+spry_pass_limits spry_engine_limits(const spry_engine *e)
+{
+    return (spry_pass_limits){e->chunk, e->logit_rows, e->context};
+}
+
+spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o, spry_error *error)
+{
+    *shape = spry_model_kv_shape(e->model, SPRY_F16);
+    spry_status status = check_ranges(o, error);
+    if (!status)
+        status = kv_type(&shape->type, o->kv_type, error);
+    if (!status)
+        status = choose_context(e, o->context, error);
+    if (status)
+        return status;
+    e->sessions = o->sessions;
+    e->chunk = o->chunk < e->context ? o->chunk : e->context;
+    e->logit_rows = logit_rows(o->sessions);
+    return SPRY_OK;
+}
+
+/* Refuses what cannot fit before any of it is touched. */
+static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
+{
+    spry_pass_limits limits = spry_engine_limits(e);
+    size_t weights = e->model->weights.bytes, scratch, whole, total = spry_memory_total();
+    const double gb = 1e9;
+    if (!spry_pass_bytes(&scratch, &e->model->config, &limits) || !spry_checked_add(&whole, weights, scratch) ||
+        !spry_checked_add(&whole, whole, kv_bytes))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    if (total && whole > total)
+        return spry_fail(
+            error, SPRY_ERR_MEMORY,
+            "%s: needs %.2f GB for weights, %.2f GB for a KV cache of %u tokens and %.2f GB to work in, but "
+            "there are %.2f GB of memory; try a smaller type or --context",
+            e->model->name, (double)weights / gb, (double)kv_bytes / gb, e->context, (double)scratch / gb,
+            (double)total / gb);
+    return SPRY_OK;
+}
+
+/* Pages that sessions can fill at once, and beside them room for what is kept: an eighth of the machine's memory, where
+ * that is more. Pages cost memory only once they are written to. */
+static size_t default_pages(const spry_engine *e, size_t page_bytes)
+{
+    size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
+    size_t share = page_bytes ? spry_memory_total() / MEMORY_SHARE / page_bytes : 0;
+    return share > full ? share : full;
+}
+
+spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, const spry_kv_shape *shape, size_t kv_bytes,
+                                    spry_error *error)
+{
+    size_t token, page = 0, bytes, least = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(&page, token, SPRY_PAGE_TOKENS))
+        page = 0; /* the pool says what is wrong with the shape */
+    *pages = kv_bytes && page ? kv_bytes / page : default_pages(e, page);
+    if (*pages < least)
+        return spry_fail(error, SPRY_ERR_MEMORY,
+                         "%s: kv-bytes of %zu hold %zu tokens, but a context of %u needs %zu bytes; give more or a "
+                         "smaller --context",
+                         e->model->name, kv_bytes, *pages * SPRY_PAGE_TOKENS, e->context, least * page);
+    size_t full = least * e->sessions < *pages ? least * e->sessions : *pages;
+    if (!spry_checked_mul(&bytes, page, kv_bytes ? *pages : full))
+        bytes = SIZE_MAX;
+    return check_memory(e, bytes, error);
+}
+
+/* ---- what it all needs ------------------------------------------------------------------------------------------- */
+
+/* Of KV pages of this shape. */
+static void add_kv(spry_engine_needs *needs, const spry_engine *e, const spry_kv_shape *shape, size_t pages)
+{
+    size_t token, full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
+    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(&needs->kv, token * SPRY_PAGE_TOKENS, pages) ||
+        !spry_checked_mul(&needs->kv_full, token * SPRY_PAGE_TOKENS, full))
+        needs->kv = needs->kv_full = SIZE_MAX;
+}
+
+static spry_status sum_up(spry_engine_needs *needs, const spry_engine *e, spry_error *error)
+{
+    spry_pass_limits limits = spry_engine_limits(e);
+    if (!spry_weights_resident_bytes(&needs->weights, &e->model->weights, &e->model->config, e->ops, e->from_file) ||
+        !spry_pass_bytes(&needs->scratch, &e->model->config, &limits) ||
+        !spry_checked_add(&needs->whole, needs->weights, needs->scratch) ||
+        !spry_checked_add(&needs->whole, needs->whole, needs->kv))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    return SPRY_OK;
+}
+
+spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, spry_error *error)
+{
+    *needs = (spry_engine_needs){0};
+    add_kv(needs, e, &e->pool.shape, e->pool.n_pages);
+    return sum_up(needs, e, error);
+}
+
+static spry_status estimate(spry_engine_needs *needs, spry_engine *e, const spry_engine_options *o, spry_error *error)
+{
+    spry_kv_shape shape;
+    const spry_recipe *recipe;
+    size_t pages;
+    spry_status status = spry_engine_set_sizes(e, &shape, o, error);
+    if (!status)
+        status = spry_ops_get(&e->ops, o->cpu, error);
+    if (!status && o->quantize)
+        status = spry_recipe_find(&recipe, o->quantize, error);
+    if (!status && o->quantize)
+        status = spry_model_quantize_sizes(e->model, recipe, error);
+    if (!status)
+        status = spry_engine_count_pages(e, &pages, &shape, o->kv_bytes, error);
+    if (status)
+        return status;
+    add_kv(needs, e, &shape, pages);
+    return sum_up(needs, e, error);
+}
+
+spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
+                                 const spry_engine_options *options, spry_error *error)
+{
+    spry_engine e = {.from_file = !data};
+    *needs = (spry_engine_needs){0};
+    spry_status status = spry_model_open_sizes(&e.model, name, data, size, error);
+    if (!status)
+        status = estimate(needs, &e, options, error);
+    spry_model_close(e.model);
+    return status;
+}

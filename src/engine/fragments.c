@@ -1,0 +1,168 @@
+/* Fragments of messages as spans of a prompt. In the conversation each fragment is replaced by a mark that no user can
+ * guess; the template renders the marks as it would any text; then the marks are cut out and the fragments' own tokens
+ * put in. So a fragment's border is a token's border, and its tokens are the same wherever it stands. */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "engine/engine_state.h"
+#include "platform/clock.h"
+
+enum { MAX_FRAGMENTS = 1024, MARK_BYTES = 64, MAX_CHAT_BYTES = 64 << 20 };
+
+typedef struct fragments {
+    uint64_t nonce;
+    json_t *texts; /* strings, by number */
+} fragments;
+
+static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
+{
+    snprintf(out, MARK_BYTES, "\xee\x80\x80%016" PRIx64 ":%zu\xee\x80\x81", f->nonce, number);
+}
+
+/* Takes the text out of a part that asks for it. */
+static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
+{
+    char mark[MARK_BYTES];
+    const char *cache = json_string_value(json_object_get(part, "cache"));
+    json_t *text = json_object_get(part, "text");
+    if (!cache)
+        return SPRY_OK;
+    if (strcmp(cache, "span") != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "\"cache\" of a part is \"%.40s\"; known is \"span\"", cache);
+    if (!json_is_string(text))
+        return spry_fail(error, SPRY_ERR_INPUT, "a part with \"cache\" must have a \"text\"");
+    if (!json_string_length(text))
+        return SPRY_OK;
+    if (json_array_size(f->texts) == MAX_FRAGMENTS)
+        return spry_fail(error, SPRY_ERR_INPUT, "a conversation can have %d fragments", MAX_FRAGMENTS);
+    print_mark(mark, f, json_array_size(f->texts));
+    if (json_array_append(f->texts, text) || json_object_set_new(part, "text", json_string(mark)))
+        return spry_fail_memory(error, "fragments", json_string_length(text));
+    return SPRY_OK;
+}
+
+static spry_status mark_all(fragments *f, json_t *messages, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < json_array_size(messages); i++) {
+        json_t *content = json_object_get(json_array_get(messages, i), "content");
+        for (size_t k = 0; !status && k < json_array_size(content); k++)
+            status = mark_part(f, json_array_get(content, k), error);
+    }
+    return status;
+}
+
+/* ---- the prompt in pieces ---------------------------------------------------------------------------------------- */
+
+typedef struct pieces {
+    const spry_engine *engine;
+    const spry_chat_text *text;
+    spry_tokens ids;
+    spry_span *spans;
+    size_t n_spans, capacity;
+    spry_error *error;
+} pieces;
+
+/* Bytes [begin, end) of the rendered text. */
+static spry_status add_text(pieces *p, size_t begin, size_t end)
+{
+    const spry_text_range *ranges = (const spry_text_range *)(const void *)p->text->literal.data;
+    size_t n_ranges = p->text->literal.size / sizeof *ranges;
+    spry_buffer literal;
+    spry_buffer_init(&literal, p->text->literal.size + 1);
+    for (size_t i = 0; i < n_ranges; i++) {
+        spry_text_range r = {ranges[i].begin > begin ? ranges[i].begin : begin,
+                             ranges[i].end < end ? ranges[i].end : end};
+        if (r.begin >= r.end)
+            continue;
+        r.begin -= begin;
+        r.end -= begin;
+        spry_buffer_append(&literal, &r, sizeof r);
+    }
+    spry_status status = SPRY_OK;
+    if (literal.failed)
+        status = spry_fail_memory(p->error, "a prompt", p->text->literal.size);
+    else if (begin < end)
+        status = spry_tokenizer_encode(p->engine->model->tokenizer, &p->ids,
+                                       (spry_view){p->text->text.data + begin, end - begin},
+                                       (const spry_text_range *)(const void *)literal.data,
+                                       literal.size / sizeof *ranges, SPRY_ENCODE_SPECIAL, p->error);
+    spry_buffer_deinit(&literal);
+    return status;
+}
+
+static spry_status add_fragment(pieces *p, const json_t *text)
+{
+    size_t begin = p->ids.count;
+    spry_status status =
+        spry_tokenizer_encode(p->engine->model->tokenizer, &p->ids,
+                              (spry_view){json_string_value(text), json_string_length(text)}, NULL, 0, 0, p->error);
+    if (!status && p->ids.count > begin) {
+        if (p->n_spans < p->capacity)
+            p->spans[p->n_spans] = (spry_span){begin, p->ids.count};
+        p->n_spans++;
+    }
+    return status;
+}
+
+/* The first mark at or behind `from`; false: there is none. */
+static bool find_mark(spry_view text, size_t from, const fragments *f, size_t *at, size_t *size, size_t *number)
+{
+    char head[MARK_BYTES], mark[MARK_BYTES];
+    print_mark(head, f, 0);
+    size_t head_size = strlen(head) - 4; /* up to the number */
+    for (; from + head_size < text.size; from++)
+        for (size_t i = 0; !memcmp(text.data + from, head, head_size) && i < json_array_size(f->texts); i++) {
+            print_mark(mark, f, i);
+            *at = from;
+            *size = strlen(mark);
+            *number = i;
+            if (spry_view_starts((spry_view){text.data + from, text.size - from}, spry_view_of(mark)))
+                return true;
+        }
+    return false;
+}
+
+static spry_status cut(pieces *p, const fragments *f)
+{
+    spry_view text = spry_buffer_view(&p->text->text);
+    spry_status status = SPRY_OK;
+    size_t done = 0, at, size, number;
+    while (!status && find_mark(text, done, f, &at, &size, &number)) {
+        status = add_text(p, done, at);
+        if (!status)
+            status = add_fragment(p, json_array_get(f->texts, number));
+        done = at + size;
+    }
+    return status ? status : add_text(p, done, text.size);
+}
+
+spry_status spry_engine_chat_spans(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_span *spans,
+                                   size_t span_capacity, size_t *n_spans, const char *json, size_t size,
+                                   spry_error *error)
+{
+    fragments f = {.nonce = spry_entropy(), .texts = json_array()};
+    spry_chat_input input;
+    spry_chat_text text;
+    json_t *request = NULL;
+    spry_chat_text_init(&text, MAX_CHAT_BYTES);
+    pieces p = {.engine = e, .text = &text, .spans = spans, .capacity = span_capacity, .error = error};
+    spry_status status = spry_engine_parse_chat(&request, &input, json, size, error);
+    if (!status)
+        status = mark_all(&f, json_object_get(request, "messages"), error);
+    if (!status)
+        status = spry_engine_render(e, &text, &input, error);
+    if (!status)
+        status = cut(&p, &f);
+    *count = status ? 0 : p.ids.count;
+    *n_spans = status ? 0 : p.n_spans;
+    if (!status && p.ids.count)
+        memcpy(ids, p.ids.ids, (p.ids.count < capacity ? p.ids.count : capacity) * sizeof *ids);
+    spry_tokens_deinit(&p.ids);
+    spry_chat_text_deinit(&text);
+    json_decref(f.texts);
+    json_decref(request);
+    return status;
+}

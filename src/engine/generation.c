@@ -1,0 +1,378 @@
+/* From logits to text, token by token. */
+#include "engine/generation.h"
+
+#include <string.h>
+
+#include "engine/stop_match.h"
+#include "engine/top_logprobs.h"
+#include "platform/clock.h"
+
+enum { MAX_HELD_BYTES = 1 << 20 };
+
+static void finish(spry_generation *g, spry_finish why)
+{
+    if (!g->ended)
+        g->result->finish = why;
+    g->ended = true;
+}
+
+bool spry_generation_done(const spry_generation *g)
+{
+    return g->ended;
+}
+
+/* ---- text out ---------------------------------------------------------------------------------------------------- */
+
+/* Gives out what no stop string can claim any more. At the end of the text nothing is held back. */
+static void give_out(spry_generation *g, bool end_of_text)
+{
+    const spry_request *r = g->request;
+    bool found;
+    size_t ready = spry_stop_match(&found, spry_buffer_view(&g->held), r->stop, r->n_stop, end_of_text);
+    if (ready && r->on_text && !g->unheard && !r->on_text(r->user, g->held.data, ready)) {
+        finish(g, SPRY_FINISH_CANCELLED);
+        g->unheard = true;
+    }
+    if (found) {
+        if (g->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended while this was not decided yet */
+            g->result->finish = SPRY_FINISH_STOP;
+        g->ended = true;
+        spry_buffer_clear(&g->held);
+    } else {
+        spry_buffer_consume(&g->held, ready);
+    }
+}
+
+/* Hands out a decided token. */
+static spry_status emit(spry_generation *g, int32_t id, const float *logits, spry_error *error)
+{
+    const spry_request *r = g->request;
+    spry_status status = SPRY_OK;
+    if (!r->ignore_end && spry_model_is_end(g->model, id)) {
+        finish(g, SPRY_FINISH_END);
+        return SPRY_OK;
+    }
+    g->result->generated_tokens++;
+    if (r->on_token && !spry_report_token(r, id, logits, g->model->config.n_vocab))
+        finish(g, SPRY_FINISH_CANCELLED);
+    if (g->ended)
+        return SPRY_OK;
+    /* Rows that only pad the embedding say nothing. */
+    if ((size_t)id < spry_tokenizer_size(g->model->tokenizer))
+        status = spry_decoder_push(&g->decoder, &g->held, id, error);
+    if (!status && g->held.failed)
+        status = spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the answer's text");
+    if (!status)
+        give_out(g, false);
+    if (!status && !g->ended && r->max_tokens && g->result->generated_tokens >= r->max_tokens)
+        finish(g, SPRY_FINISH_LENGTH);
+    return status;
+}
+
+/* ---- grammar ----------------------------------------------------------------------------------------------------- */
+
+static spry_status allowed(spry_generation *g, const uint32_t **mask, spry_error *error)
+{
+    *mask = NULL;
+    return g->matcher ? spry_matcher_mask(g->matcher, mask, error) : SPRY_OK;
+}
+
+/* The grammar takes a token that was handed out; where nothing can follow, the answer is whole. */
+static spry_status follow(spry_generation *g, int32_t id, spry_error *error)
+{
+    if (!g->matcher || g->ended)
+        return SPRY_OK;
+    spry_status status = spry_matcher_token(g->matcher, id, error);
+    if (!status && spry_matcher_must_end(g->matcher))
+        finish(g, SPRY_FINISH_END);
+    return status;
+}
+
+/* Tokens that must come behind the last one are decided without asking the model. Whoever wants log probabilities gets
+ * them from the model instead. */
+static spry_status force(spry_generation *g, spry_error *error)
+{
+    if (!g->matcher || g->ended || g->request->on_token)
+        return SPRY_OK;
+    spry_tokens forced = {0};
+    spry_status status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
+    for (size_t i = 0; !status && i < forced.count && g->n_pending < SPRY_PENDING_MOST && !g->ended; i++) {
+        status = emit(g, forced.ids[i], NULL, error);
+        if (!status && !g->ended) {
+            g->pending[g->n_pending++] = forced.ids[i];
+            status = follow(g, forced.ids[i], error);
+        }
+    }
+    spry_tokens_deinit(&forced);
+    return status;
+}
+
+/* Drafts stop where the grammar would refuse them. */
+static size_t draft_allowed(spry_generation *g, size_t n)
+{
+    size_t fits = 0;
+    while (g->matcher && fits < n && !spry_matcher_token(g->matcher, g->drafts[fits], NULL))
+        fits++;
+    if (g->matcher)
+        spry_matcher_undo(g->matcher, fits);
+    return g->matcher ? fits : n;
+}
+
+/* ---- drafts ------------------------------------------------------------------------------------------------------ */
+
+/* How many guesses the next step has use for, behind the decided tokens, which are in the sequence already. */
+static size_t draft_limit(const spry_generation *g, size_t max_rows, size_t max_wanted)
+{
+    const spry_sequence *s = g->sequence;
+    size_t room = s->table.max_tokens - s->table.n_tokens, most = g->request->draft_most;
+    most = most && most < SPRY_DRAFT_MOST ? most : SPRY_DRAFT_MOST;
+    size_t left = g->request->max_tokens ? g->request->max_tokens - g->result->generated_tokens - 1 : most;
+    most = left < most ? left : most;
+    most = room < most ? room : most;
+    most = max_rows < g->n_pending ? 0 : max_rows - g->n_pending < most ? max_rows - g->n_pending : most;
+    return max_wanted <= most ? max_wanted - (max_wanted > 0) : most;
+}
+
+static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
+{
+    spry_sequence *s = g->sequence;
+    size_t most = draft_limit(g, max_rows, max_wanted);
+    g->n_drafts = 0;
+    g->draft_ns = g->sync_ns = 0;
+    g->other_rows += g->n_pending - 1;
+    if (g->drafter && most)
+        most = spry_draft_cost_choose(g->cost, g->other_rows, (uint32_t)most);
+    if (!g->drafter || !most)
+        return;
+    uint64_t start = spry_clock_ns();
+    g->n_drafts = g->drafter->propose(g->drafter->self, g->drafts, most, s->tokens, s->n_tokens, &g->sync_ns);
+    g->n_drafts = draft_allowed(g, g->n_drafts);
+    g->draft_ns = spry_clock_ns() - start - g->sync_ns;
+}
+
+static void learn(spry_generation *g, size_t accepted)
+{
+    if (!g->drafter || !g->first_ns) /* the prompt's own step had no drafts */
+        return;
+    const spry_draft_outcome outcome = {.other_rows = g->other_rows,
+                                        .drafted = (uint32_t)g->n_drafts,
+                                        .accepted = (uint32_t)accepted,
+                                        .draft_ns = g->draft_ns,
+                                        .sync_ns = g->sync_ns};
+    spry_draft_cost_learn(g->cost, &outcome);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static spry_prompt prompt_of(const spry_request *r)
+{
+    return (spry_prompt){.ids = r->prompt,
+                         .count = r->n_prompt,
+                         .compute_from = r->n_prompt - 1,
+                         .spans = r->spans,
+                         .n_spans = r->n_spans,
+                         .repair = r->span_repair};
+}
+
+spry_status spry_generation_begin(spry_generation *g, spry_error *error)
+{
+    const spry_request *r = g->request;
+    spry_found found;
+    const spry_prompt prompt = prompt_of(r);
+    g->start_ns = spry_clock_ns();
+    spry_decoder_init(&g->decoder, g->model->tokenizer, r->special);
+    spry_decoder_continue(&g->decoder);
+    spry_buffer_init(&g->held, MAX_HELD_BYTES);
+    g->begun = true;
+    spry_status status = spry_sequence_begin(g->sequence, &found, &prompt, error);
+    if (status)
+        return status;
+    g->result->reused_tokens = found.reused;
+    g->result->restored_tokens = found.restored;
+    g->result->span_tokens = found.spans;
+    g->result->repaired_tokens = found.repaired;
+    g->result->lookup_ms = (double)(found.lookup_ns - found.restore_ns) / 1e6;
+    g->result->restore_ms = (double)found.restore_ns / 1e6;
+    return SPRY_OK;
+}
+
+/* Puts the decided tokens, and drafts behind them, into the sequence. */
+static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted, spry_error *error)
+{
+    spry_sequence *s = g->sequence;
+    size_t room = s->table.max_tokens - s->table.n_tokens, n = g->n_pending;
+    if (!room && !s->slides) {
+        finish(g, SPRY_FINISH_CONTEXT);
+        return SPRY_OK;
+    }
+    n = !room ? 1 : n > room ? room : n; /* how much sliding makes room for is not known yet */
+    n = n < max_rows ? n : max_rows;
+    spry_status status = spry_sequence_append(s, g->pending, n, error);
+    if (status)
+        return status;
+    g->n_appended = n;
+    if (n < g->n_pending)
+        return SPRY_OK; /* the rest comes with the next step, which slides first */
+    draft(g, max_rows, max_wanted);
+    if (g->n_drafts && spry_sequence_append(s, g->drafts, g->n_drafts, NULL))
+        g->n_drafts = 0; /* no page for guesses */
+    g->n_appended += g->n_drafts;
+    return SPRY_OK;
+}
+
+spry_status spry_generation_next(spry_generation *g, spry_segment *segments, size_t *n, size_t capacity,
+                                 size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error)
+{
+    spry_sequence *s = g->sequence;
+    spry_status status = SPRY_OK;
+    *n = 0;
+    g->other_rows = other_rows;
+    if (!g->ended && atomic_load(g->cancelled))
+        finish(g, SPRY_FINISH_CANCELLED);
+    if (g->ended)
+        return SPRY_OK;
+    if (!g->first_ns && g->request->on_prefill) {
+        size_t left = spry_sequence_pending(s), whole = g->request->n_prompt;
+        if (!g->request->on_prefill(g->request->user, left < whole ? whole - left : 0, whole))
+            finish(g, SPRY_FINISH_CANCELLED);
+    }
+    if (!g->ended && g->n_pending && !spry_sequence_pending(s)) {
+        g->resuming = false;
+        status = append(g, max_rows, max_wanted, error);
+    }
+    if (status || g->ended)
+        return status;
+    bool last_is_there = g->n_appended >= g->n_pending; /* the row whose logits decide */
+    size_t from = !g->first_ns ? g->request->n_prompt - 1 : last_is_there ? s->n_tokens - g->n_drafts - 1 : SIZE_MAX;
+    return spry_sequence_fill(s, segments, n, capacity, max_rows, from, max_wanted, error);
+}
+
+/* ---- making room for others -------------------------------------------------------------------------------------- */
+
+bool spry_generation_decodes(const spry_generation *g)
+{
+    return g->first_ns && !spry_sequence_pending(g->sequence);
+}
+
+bool spry_generation_starved(const spry_generation *g)
+{
+    return g->sequence->starved;
+}
+
+void spry_generation_suspend(spry_generation *g)
+{
+    spry_sequence *s = g->sequence;
+    if (!g->resuming) {
+        if (g->first_ns && spry_sequence_pending(s))
+            spry_sequence_truncate(s, s->n_tokens - g->n_appended);
+        g->n_held = g->first_ns ? s->n_tokens : 0;
+    }
+    g->n_appended = g->n_drafts = 0;
+    spry_sequence_release(s);
+}
+
+spry_status spry_generation_resume(spry_generation *g, spry_error *error)
+{
+    spry_found found;
+    spry_prompt held = prompt_of(g->request);
+    if (g->n_held) {
+        /* Pages of an answer are found again only without fragments: with them its tokens are appended as they were
+         * before, as the last fragment's end is computed differently where a prompt ends. */
+        bool plain = !held.n_spans || held.repair == SPRY_REPAIR_ALL;
+        held.ids = g->sequence->tokens;
+        held.count = held.compute_from = plain ? g->n_held : held.count;
+        held.n_more = g->n_held - held.count;
+        g->resuming = true;
+    }
+    return spry_sequence_begin(g->sequence, &found, &held, error);
+}
+
+/* ---- judging ----------------------------------------------------------------------------------------------------- */
+
+/* Judges the rows from the last decided one on. What they decide is handed out; what was refused is taken back. */
+static spry_status judge(spry_generation *g, const float *logits, spry_error *error)
+{
+    spry_sequence *s = g->sequence;
+    size_t n_vocab = g->model->config.n_vocab, before = s->n_tokens - g->n_drafts, accepted = 0;
+    spry_status status = SPRY_OK;
+    g->n_pending = 0;
+    for (size_t i = 0; !status && !g->ended && i <= g->n_drafts; i++, logits += n_vocab) {
+        spry_target_row row = {.logits = logits, .history = s->tokens, .n_history = before + i};
+        const spry_drafted guess = {.token = g->drafts[i < g->n_drafts ? i : 0]};
+        int32_t id;
+        bool right = false;
+        status = allowed(g, &row.mask, error);
+        if (!status)
+            status = spry_verifier_judge(g->verifier, &id, &right, &row, i < g->n_drafts ? &guess : NULL, error);
+        if (!status)
+            status = emit(g, id, logits, error);
+        if (!status)
+            status = follow(g, id, error);
+        accepted += right && !g->ended;
+        if (!right && !g->ended)
+            g->pending[g->n_pending++] = id;
+        if (!right)
+            break;
+    }
+    learn(g, accepted);
+    spry_sequence_truncate(s, before + accepted);
+    g->n_drafts = 0;
+    return status ? status : force(g, error);
+}
+
+spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
+{
+    spry_sequence_computed(g->sequence, n_rows);
+    if (spry_sequence_pending(g->sequence))
+        return SPRY_OK;
+    if (!g->first_ns) {
+        g->prefilled_ns = spry_clock_ns();
+    } else if (g->n_appended - g->n_drafts < g->n_pending) { /* some of the decided ones are still to come */
+        g->n_pending -= g->n_appended;
+        memmove(g->pending, g->pending + g->n_appended, g->n_pending * sizeof *g->pending);
+        return SPRY_OK;
+    }
+    spry_status status = judge(g, logits, error);
+    if (!g->first_ns)
+        g->first_ns = spry_clock_ns();
+    return status;
+}
+
+static void report_drafts(spry_draft_report *report, const spry_draft_figures *f)
+{
+    *report = (spry_draft_report){.steps = f->steps,
+                                  .drafted = f->drafted,
+                                  .accepted = f->accepted,
+                                  .refused_p50 = spry_draft_rollback(f, 0.5),
+                                  .refused_p95 = spry_draft_rollback(f, 0.95),
+                                  .tokens_per_step = spry_draft_tokens_per_step(f),
+                                  .speedup = spry_draft_speedup(f)};
+    for (size_t i = 0; i < SPRY_DRAFT_MOST; i++) {
+        report->tried_at[i] = f->tried_at[i];
+        report->accepted_at[i] = f->accepted_at[i];
+    }
+    for (size_t i = 0; i <= SPRY_DRAFT_MOST; i++)
+        report->lengths[i] = f->lengths[i];
+}
+
+void spry_generation_end(spry_generation *g)
+{
+    uint64_t now = spry_clock_ns();
+    spry_result *r = g->result;
+    if (!g->begun)
+        return;
+    g->begun = false;
+    spry_sequence_stop(g->sequence);
+    if (g->ended && r->finish != SPRY_FINISH_STOP) {
+        spry_decoder_finish(&g->decoder, &g->held);
+        give_out(g, true);
+    }
+    spry_buffer_deinit(&g->held);
+    uint64_t prefilled = g->prefilled_ns ? g->prefilled_ns : now, first = g->first_ns ? g->first_ns : prefilled;
+    r->prefill_ms = (double)(prefilled - g->start_ns) / 1e6;
+    r->first_step_ms = (double)(first - prefilled) / 1e6;
+    r->decode_ms = (double)(now - first) / 1e6;
+    r->total_ms = (double)(now - g->start_ns) / 1e6;
+    if (g->drafter)
+        report_drafts(&r->drafts, &g->cost->figures);
+}

@@ -1,0 +1,245 @@
+/* Fragments: computed once, used wherever they stand, with the same bits whatever was cached before. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "support/hostile.h"
+#include "support/sequence_scene.h"
+
+enum { CONTEXT = 512, PAGE = SPRY_PAGE_TOKENS, N_TEXTS = 4, MOST = 400 };
+
+/* A prompt is pieces: 'a' to 'd' are fragments, a number is so many tokens of plain text. */
+typedef struct prompt {
+    int32_t ids[MOST];
+    size_t count;
+    fragments f;
+} prompt;
+
+static const size_t fragment_sizes[N_TEXTS] = {80, 32, 1, 65};
+
+static prompt make_prompt(const char *pieces, size_t repair, uint32_t seed)
+{
+    prompt p = {.f = {.repair = repair}};
+    while (*pieces) {
+        if (*pieces >= 'a') {
+            size_t which = (size_t)(*pieces++ - 'a');
+            fixture_ids(p.ids + p.count, fragment_sizes[which], 500 + (uint32_t)which);
+            p.f.spans[p.f.n_spans++] = (spry_span){p.count, p.count + fragment_sizes[which]};
+            p.count += fragment_sizes[which];
+        } else {
+            char *end;
+            size_t n = strtoul(pieces, &end, 10);
+            fixture_ids(p.ids + p.count, n, seed++);
+            p.count += n;
+            pieces = end + (*end == ' ');
+        }
+    }
+    assert_true(p.count <= MOST && p.f.n_spans <= SCENE_SPANS);
+    return p;
+}
+
+/* At the very beginning, the very end, of 1 token, of a page, adjacent, a token apart, the whole prompt, twice the
+ * same, permuted. */
+static const char *const prompts[] = {"40 a7",  "a7",      "40 a",     "a",        "b",
+                                      "c",      "40 c5",   "40 cbda3", "5 abcd",   "a1 b1 d",
+                                      "32 a32", "1 b1 b1", "33 a20 b", "20 dcba9", "7 aa3"};
+static const size_t repairs[] = {0, 1, 33, SPRY_REPAIR_ALL}; /* pages: none, one, two, all */
+
+static void cached_or_not_the_bits_are_the_same(const char *model, uint32_t chunk)
+{
+    spry_engine *engine = scene_engine(model, CONTEXT, chunk, 0);
+    spry_session *s = fixture_session(engine);
+    for (size_t i = 0; i < SPRY_COUNT(prompts); i++)
+        for (size_t r = 0; r < SPRY_COUNT(repairs); r++) {
+            prompt p = make_prompt(prompts[i], repairs[r], 1);
+            logits cold = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, &p.f);
+            logits warm = scene_eval(s, p.ids, p.count, &p.f), again = scene_eval(s, p.ids, p.count, &p.f);
+            scene_same(&cold, &warm);
+            scene_same(&cold, &again);
+            if (repairs[r] == SPRY_REPAIR_ALL) {
+                logits plain = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, NULL);
+                scene_same(&cold, &plain);
+            }
+        }
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+static void test_bits(void **state)
+{
+    (void)state;
+    cached_or_not_the_bits_are_the_same("llama", 7);
+    cached_or_not_the_bits_are_the_same("gemma2", 33); /* windows, interleaved with full layers */
+}
+
+/* A fragment that knows nothing of what stands before it cannot give the logits of one that does. */
+static void test_fragments_are_what_they_say(void **state)
+{
+    (void)state;
+    prompt p = make_prompt("40 a7", 0, 1);
+    logits linked = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
+    p.f.repair = PAGE;
+    logits repaired = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
+    logits plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
+    assert_true(memcmp(&linked, &plain, sizeof plain) && memcmp(&repaired, &plain, sizeof plain));
+    assert_true(memcmp(&linked, &repaired, sizeof plain));
+    /* At the very beginning nothing stands before it. */
+    p = make_prompt("a7", 0, 1);
+    double worst = 0;
+    linked = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
+    plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
+    for (size_t i = 0; i < FIXTURE_VOCAB; i++) {
+        double off = (double)linked.of[i] - (double)plain.of[i];
+        worst = off > worst ? off : -off > worst ? -off : worst;
+    }
+    assert_true(worst < 1e-4);
+}
+
+static spry_kv_figures figures_of(spry_engine *engine)
+{
+    spry_kv_figures figures;
+    spry_engine_kv_figures(engine, &figures);
+    return figures;
+}
+
+/* What was found is what the figures say, in another place too. */
+static void test_fragments_are_found_anywhere(void **state)
+{
+    (void)state;
+    spry_engine *engine = scene_engine("llama", CONTEXT, 128, 0);
+    spry_session *s = fixture_session(engine);
+    prompt p = make_prompt("40 ab7", 0, 1);
+    scene_eval(s, p.ids, p.count, &p.f);
+    spry_kv_figures before = figures_of(engine);
+    assert_int_equal(before.hit_tokens, 0);
+    assert_int_equal(before.span_tokens, 112);
+    assert_int_equal(before.miss_tokens, p.count);
+    p = make_prompt("13 b5 a9", 0, 77);
+    scene_eval(s, p.ids, p.count, &p.f);
+    spry_kv_figures after = figures_of(engine);
+    assert_int_equal(after.hit_tokens - before.hit_tokens, 112);
+    assert_int_equal(after.miss_tokens - before.miss_tokens, 27);
+    p = make_prompt("13 b5 a9", 1, 99); /* a page of each is computed in place */
+    scene_eval(s, p.ids, p.count, &p.f);
+    before = after;
+    after = figures_of(engine);
+    assert_int_equal(after.hit_tokens - before.hit_tokens, 48);
+    assert_int_equal(after.span_tokens - before.span_tokens, 48);
+    assert_int_equal(after.repaired_tokens - before.repaired_tokens, 64);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+/* Plain prompts find nothing that was computed behind a fragment, in either order. */
+static void test_plain_text_is_not_polluted(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(prompts); i++)
+        for (size_t repair = 0; repair <= PAGE; repair += PAGE) {
+            prompt p = make_prompt(prompts[i], repair, 3);
+            logits plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
+            logits with = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
+            spry_engine *engine = scene_engine("llama", CONTEXT, 64, 0);
+            spry_session *a = fixture_session(engine), *b = fixture_session(engine);
+            logits got = scene_eval(a, p.ids, p.count, &p.f);
+            scene_same(&got, &with);
+            got = scene_eval(b, p.ids, p.count, NULL);
+            scene_same(&got, &plain);
+            got = scene_eval(a, p.ids, p.count, NULL);
+            scene_same(&got, &plain);
+            got = scene_eval(b, p.ids, p.count, &p.f);
+            scene_same(&got, &with);
+            spry_session_destroy(a);
+            spry_session_destroy(b);
+            scene_close_engine(engine);
+        }
+}
+
+/* What follows a fragment is kept like any text: the next question to the same documents finds all of it. */
+static void test_the_next_question(void **state)
+{
+    (void)state;
+    spry_engine *engine = scene_engine("llama", CONTEXT, 64, 0);
+    spry_session *s = fixture_session(engine);
+    prompt p = make_prompt("40 ad50", PAGE, 5);
+    scene_eval(s, p.ids, p.count, &p.f);
+    size_t held = p.count;
+    fixture_ids(p.ids + p.count, 30, 9);
+    p.count += 30;
+    logits cold = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
+    spry_kv_figures before = figures_of(engine);
+    logits warm = scene_eval(s, p.ids, p.count, &p.f);
+    scene_same(&cold, &warm);
+    assert_int_equal(figures_of(engine).hit_tokens - before.hit_tokens, held);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+static void test_bad_fragments_are_refused(void **state)
+{
+    (void)state;
+    static const fragments bad[] = {
+        {{{5, 5}}, 1, 0},
+        {{{6, 5}}, 1, 0},
+        {{{0, 101}}, 1, 0},
+        {{{100, 101}}, 1, 0},
+        {{{0, SIZE_MAX}}, 1, 0},
+        {{{SIZE_MAX, SIZE_MAX}}, 1, 0},
+        {{{10, 20}, {19, 30}}, 2, 0},
+        {{{50, 60}, {10, 20}}, 2, 0},
+        {{{10, 20}, {10, 20}}, 2, SPRY_REPAIR_ALL},
+    };
+    spry_engine *engine = scene_engine("llama", CONTEXT, 64, 0);
+    spry_session *s = fixture_session(engine);
+    int32_t ids[100];
+    fixture_ids(ids, 100, 1);
+    logits before = scene_eval(s, ids, 100, NULL);
+    for (size_t i = 0; i < SPRY_COUNT(bad); i++) {
+        const float *out;
+        spry_error error = {0};
+        spry_status status =
+            spry_session_eval_spans(s, &out, ids, 100, bad[i].spans, bad[i].n_spans, bad[i].repair, &error);
+        hostile_expect(status, &error, SPRY_ERR_INPUT, "fragment|empty, out of order or outside|100");
+        assert_null(out);
+        logits after = scene_eval(s, ids, 100, NULL);
+        scene_same(&before, &after);
+    }
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+/* No room for what fragments take besides: said so, and nothing is left behind. */
+static void test_no_room_for_fragments(void **state)
+{
+    (void)state;
+    spry_engine *engine = scene_engine("llama", 128, 64, 4);
+    spry_session *s = fixture_session(engine);
+    spry_error error = {0};
+    const float *out;
+    prompt p = make_prompt("7 d1 b1 c5", 1, 5);
+    hostile_expect(spry_session_eval_spans(s, &out, p.ids, p.count, p.f.spans, p.f.n_spans, p.f.repair, &error), &error,
+                   SPRY_ERR_CONTEXT, "KV pool is full");
+    p = make_prompt("60 b2", 0, 5);
+    logits cold = scene_cold("llama", 128, false, 0, p.ids, p.count, &p.f), got = scene_eval(s, p.ids, p.count, &p.f);
+    scene_same(&cold, &got);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_fragments_are_what_they_say),
+        cmocka_unit_test(test_fragments_are_found_anywhere),
+        cmocka_unit_test(test_plain_text_is_not_polluted),
+        cmocka_unit_test(test_the_next_question),
+        cmocka_unit_test(test_bad_fragments_are_refused),
+        cmocka_unit_test(test_no_room_for_fragments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
