@@ -83,6 +83,13 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_request_default(&request);
     request.prompt = job->prompt->ids;
     request.n_prompt = job->prompt->count;
+    request.spans = job->spans;
+    request.n_spans = job->n_spans;
+    request.span_repair = job->span_repair;
+    request.speculation = job->speculation;
+    request.draft_most = job->flags->draft_most;
+    request.constraint = job->constraint;
+    request.constraint_text = job->constraint_text;
     request.max_tokens = job->flags->max_tokens;
     request.sampling = job->flags->sampling;
     request.sampling.seed = job->seed;
@@ -95,6 +102,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.on_token = job->keep_tokens ? on_token : NULL;
     request.on_prefill = on_prefill;
     request.user = &g;
+    spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
     spry_progress_begin(&g.progress, "reading the prompt");
@@ -166,7 +174,23 @@ static const char *finish_words(spry_finish finish)
     return words[finish];
 }
 
-void spry_answer_print_stats(const spry_answer *answer, const spry_engine *engine, const char *model, uint64_t seed)
+/* What KV memory holds, and what it saved so far. */
+static void print_kv(spry_engine *engine)
+{
+    char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
+    spry_kv_figures f;
+    spry_engine_kv_figures(engine, &f);
+    fprintf(stderr, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens found",
+            spry_amount_bytes(kept, (f.pages - f.free_pages) * f.page_bytes),
+            spry_amount_bytes(all, f.pages * f.page_bytes), f.hit_tokens, f.hit_tokens + f.miss_tokens);
+    if (f.evicted_pages + f.expired_pages)
+        fprintf(stderr, "; %" PRIu64 " pages went", f.evicted_pages + f.expired_pages);
+    if (f.disk_files || f.disk_stored_pages)
+        fprintf(stderr, "; %s on disk", spry_amount_bytes(disk, f.disk_bytes));
+    fputs("\n", stderr);
+}
+
+void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed)
 {
     const spry_result *r = &answer->result;
     char parameters[SPRY_AMOUNT_MAX], weights[SPRY_AMOUNT_MAX], kv[SPRY_AMOUNT_MAX], time[SPRY_AMOUNT_MAX];
@@ -177,17 +201,25 @@ void spry_answer_print_stats(const spry_answer *answer, const spry_engine *engin
     fprintf(stderr, "model    %s (%s, %s parameters, %s), %" PRIu32 " threads, %s kernels\n", model, info.architecture,
             spry_amount_count(parameters, info.parameters), spry_amount_bytes(weights, info.weight_bytes), info.threads,
             info.cpu);
-    fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values\n", r->prompt_tokens + r->generated_tokens,
-            info.context, spry_amount_bytes(kv, info.kv_bytes));
+    fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values each\n", r->prompt_tokens + r->generated_tokens,
+            info.context, spry_amount_bytes(kv, info.kv_bytes_per_token));
     size_t computed = r->prompt_tokens - r->reused_tokens;
     fprintf(stderr, "prompt   %zu tokens in %s (%.1f tokens/s)", computed, spry_amount_time(time, r->prefill_ms),
             per_second(computed, r->prefill_ms));
-    fprintf(stderr, r->reused_tokens ? ", %zu more were there already\n" : "\n", r->reused_tokens);
+    fprintf(stderr, r->reused_tokens ? ", %zu more were there already" : "", r->reused_tokens);
+    fprintf(stderr, r->restored_tokens ? ", %zu of them on disk (%s)" : "", r->restored_tokens,
+            spry_amount_time(time, r->restore_ms));
+    fprintf(stderr, r->span_tokens ? ", %zu in fragments" : "", r->span_tokens);
+    fprintf(stderr, r->repaired_tokens ? ", %zu repaired\n" : "\n", r->repaired_tokens);
+    print_kv(engine);
     fprintf(stderr, "answer   %zu tokens in %s", r->generated_tokens, spry_amount_time(time, r->decode_ms));
     /* The first token comes out of the prompt's own step, so only the others are decoding. */
     if (r->generated_tokens > 1)
         fprintf(stderr, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
     fprintf(stderr, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
+    if (r->drafts.drafted)
+        fprintf(stderr, "drafts   %zu of %zu guessed tokens were right, %.2f tokens a step, about %.2fx as fast\n",
+                r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
     fprintf(stderr, "first    token after %s%s\n", spry_amount_time(time, r->prefill_ms + r->first_step_ms),
             spry_style_end(stderr));
 }

@@ -25,6 +25,11 @@ typedef struct spry_answer_job {
     spry_session *session;
     const spry_tokens *prompt;
     const spry_answer_flags *flags;
+    const spry_span *spans; /* fragments of the prompt */
+    size_t n_spans, span_repair;
+    spry_speculation speculation;
+    spry_constraint constraint;
+    const char *constraint_text;
     uint64_t seed;
     bool stream;       /* to standard output as it comes */
     bool keep_tokens;  /* fill answer->tokens */
@@ -47,13 +52,13 @@ spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, sp
                                  spry_error *error);
 
 /* A readable summary on standard error. */
-void spry_answer_print_stats(const spry_answer *answer, const spry_engine *engine, const char *model, uint64_t seed);
+void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed);
 
 /* A sentence on standard error when the context ended the answer. */
 void spry_answer_note_context(const spry_answer *answer, const spry_engine *engine, const char *hint);
 
 /* Everything about an answer as a JSON object; NULL when memory is short. */
-json_t *spry_answer_to_json(const spry_answer *answer, const spry_engine *engine, const char *model, uint64_t seed,
+json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
                             bool with_logprobs);
 
 #endif

@@ -63,7 +63,63 @@ static json_t *seed_to_json(uint64_t seed)
     return json_sprintf("%llu", (unsigned long long)seed);
 }
 
-json_t *spry_answer_to_json(const spry_answer *answer, const spry_engine *engine, const char *model, uint64_t seed,
+/* What was reused and how, of this answer and since the model was opened. */
+static void add_cache(json_t *object, spry_engine *engine, const spry_result *r)
+{
+    spry_kv_figures f;
+    spry_engine_kv_figures(engine, &f);
+    const struct {
+        const char *name;
+        uint64_t value;
+    } figures[] = {{"page_bytes", f.page_bytes},
+                   {"page_tokens", f.page_tokens},
+                   {"pages", f.pages},
+                   {"free_pages", f.free_pages},
+                   {"cached_pages", f.cached_pages},
+                   {"idle_pages", f.idle_pages},
+                   {"lookups", f.lookups},
+                   {"hit_tokens", f.hit_tokens},
+                   {"miss_tokens", f.miss_tokens},
+                   {"restored_tokens", f.restored_tokens},
+                   {"span_tokens", f.span_tokens},
+                   {"repaired_tokens", f.repaired_tokens},
+                   {"evicted_pages", f.evicted_pages},
+                   {"expired_pages", f.expired_pages},
+                   {"disk_bytes", f.disk_bytes},
+                   {"disk_files", f.disk_files},
+                   {"disk_stored_pages", f.disk_stored_pages},
+                   {"disk_loaded_pages", f.disk_loaded_pages},
+                   {"disk_bad_pages", f.disk_bad_pages}};
+    json_t *kv = json_object();
+    for (size_t i = 0; i < SPRY_COUNT(figures); i++)
+        json_object_set_new(kv, figures[i].name, json_integer((json_int_t)figures[i].value));
+    json_object_set_new(object, "kv", kv);
+    json_object_set_new(object, "restored_tokens", json_integer((json_int_t)r->restored_tokens));
+    json_object_set_new(object, "span_tokens", json_integer((json_int_t)r->span_tokens));
+    json_object_set_new(object, "repaired_tokens", json_integer((json_int_t)r->repaired_tokens));
+    json_object_set_new(object, "lookup_ms", json_real(r->lookup_ms));
+    json_object_set_new(object, "restore_ms", json_real(r->restore_ms));
+}
+
+static json_t *counts_to_json(const size_t *counts, size_t n)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(array, json_integer((json_int_t)counts[i]));
+    return array;
+}
+
+static json_t *drafts_to_json(const spry_draft_report *d)
+{
+    return json_pack("{s:I, s:I, s:I, s:o, s:o, s:o, s:i, s:i, s:f, s:f}", "steps", (json_int_t)d->steps, "drafted",
+                     (json_int_t)d->drafted, "accepted", (json_int_t)d->accepted, "tried_at",
+                     counts_to_json(d->tried_at, SPRY_DRAFT_MOST), "accepted_at",
+                     counts_to_json(d->accepted_at, SPRY_DRAFT_MOST), "lengths",
+                     counts_to_json(d->lengths, SPRY_DRAFT_MOST + 1), "refused_p50", (int)d->refused_p50, "refused_p95",
+                     (int)d->refused_p95, "tokens_per_step", d->tokens_per_step, "speedup", d->speedup);
+}
+
+json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
                             bool with_logprobs)
 {
     const spry_result *r = &answer->result;
@@ -77,6 +133,10 @@ json_t *spry_answer_to_json(const spry_answer *answer, const spry_engine *engine
                   "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens", (json_int_t)r->reused_tokens,
                   "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_step_ms",
                   r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
+    if (object)
+        add_cache(object, engine, r);
+    if (object && r->drafts.steps)
+        json_object_set_new(object, "drafts", drafts_to_json(&r->drafts));
     if (object && with_logprobs)
         json_object_set_new(object, "logprobs", logprobs_to_json(answer, engine));
     return object;

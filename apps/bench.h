@@ -42,6 +42,9 @@ typedef struct spry_bench_stat {
     double median, least, most;
 } spry_bench_stat;
 
+/* Of values in any order, which are sorted. */
+spry_bench_stat spry_bench_stat_of(double *values, size_t count);
+
 typedef struct spry_bench_point {
     bool decode;
     uint32_t tokens; /* of the prefill; the depth of a decode */

@@ -52,7 +52,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static spry_bench_stat stat_of(double *values, size_t count)
+spry_bench_stat spry_bench_stat_of(double *values, size_t count)
 {
     qsort(values, count, sizeof *values, by_size);
     return (spry_bench_stat){(values[(count - 1) / 2] + values[count / 2]) / 2, values[0], values[count - 1]};
@@ -93,7 +93,7 @@ static spry_status measure_prefill(runner *r, spry_bench_point *point)
     spry_batch_truncate(&r->batch, 0);
     if (status)
         return status;
-    point->tps = stat_of(tps, r->settings->repeat);
+    point->tps = spry_bench_stat_of(tps, r->settings->repeat);
     spry_bench_work work = spry_bench_prefill_work(r->engine, point->tokens);
     double seconds = point->tokens / point->tps.median;
     point->read_gb_s = work.bytes / seconds / 1e9;
@@ -130,7 +130,7 @@ static spry_status measure_decode(runner *r, spry_bench_point *point)
     spry_batch_truncate(&r->batch, depth);
     if (status)
         return status;
-    point->tps = stat_of(tps, r->settings->repeat);
+    point->tps = spry_bench_stat_of(tps, r->settings->repeat);
     spry_bench_work work = spry_bench_decode_work(r->engine, depth + tokens / 2, point->batch);
     double seconds = point->batch / point->tps.median;
     point->read_gb_s = work.bytes / seconds / 1e9;
@@ -208,7 +208,7 @@ static spry_status measure_first_token(runner *r)
     }
     r->measured++;
     if (!status)
-        r->report->first_token_ms = stat_of(ms, r->settings->repeat);
+        r->report->first_token_ms = spry_bench_stat_of(ms, r->settings->repeat);
     return spry_interrupt_seen() ? check_interrupt(r) : SPRY_OK;
 }
 
@@ -232,7 +232,7 @@ static spry_status measure_load(runner *r)
     }
     r->measured++;
     if (!status)
-        r->report->load_ms = stat_of(ms, r->settings->repeat);
+        r->report->load_ms = spry_bench_stat_of(ms, r->settings->repeat);
     return status;
 }
 

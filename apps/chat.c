@@ -2,12 +2,14 @@
  * what it does not hold yet. Ctrl-C ends an answer, which stays in the conversation as far as it came. */
 #include "chat.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "answer.h"
+#include "answer_shape.h"
 #include "base/options.h"
-#include "conversation.h"
+#include "chat_text.h"
 #include "interrupt.h"
 #include "line_editor.h"
 #include "platform/file.h"
@@ -17,12 +19,15 @@ enum { MESSAGE_BYTES_MAX = 16 << 20, PATH_BYTES = 4096 };
 
 typedef struct chat {
     const spry_chat_job *job;
-    spry_conversation conversation;
+    spry_conversation *conversation;
     spry_line_editor *editor;
     spry_tokens ids; /* of the last prompt */
     spry_answer answer;
-    uint64_t seed; /* of the last answer */
+    spry_constraint constraint; /* of every answer */
+    spry_buffer shape;          /* its text */
+    uint64_t seed;              /* of the last answer */
     size_t n_answers;
+    size_t n_before; /* answers of earlier days, so that a seed goes on where it was */
     bool leave;
 } chat;
 
@@ -39,13 +44,19 @@ static void end_line(const spry_answer *answer)
 static spry_status answer_conversation(chat *c, spry_error *error)
 {
     size_t count;
-    const spry_message *messages = spry_conversation_messages(&c->conversation, &count);
+    const spry_message *messages = spry_conversation_messages(c->conversation, &count);
     spry_status status = spry_answer_chat_ids(&c->ids, c->job->engine, messages, count, error);
     if (status != SPRY_OK)
         return status;
-    c->seed = c->job->flags->sampling.seed + c->n_answers;
-    spry_answer_job job = {
-        .session = c->job->session, .prompt = &c->ids, .flags = c->job->flags, .seed = c->seed, .stream = true};
+    c->seed = c->job->flags->answer.sampling.seed + c->n_before + c->n_answers;
+    spry_answer_job job = {.session = c->job->session,
+                           .prompt = &c->ids,
+                           .flags = &c->job->flags->answer,
+                           .speculation = c->job->speculation,
+                           .constraint = c->constraint,
+                           .constraint_text = c->shape.data,
+                           .seed = c->seed,
+                           .stream = true};
     status = spry_answer_generate(&c->answer, &job, error);
     spry_interrupt_clear();
     if (status != SPRY_OK)
@@ -54,18 +65,18 @@ static spry_status answer_conversation(chat *c, spry_error *error)
     if (c->answer.result.finish == SPRY_FINISH_CANCELLED && c->answer.text.size == 0)
         return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was taken back");
     c->n_answers++;
-    return spry_conversation_add(&c->conversation, "assistant", spry_buffer_view(&c->answer.text), error);
+    return spry_conversation_add(c->conversation, "assistant", spry_buffer_view(&c->answer.text), error);
 }
 
 /* A message that cannot be answered is taken back, so that the next one finds the conversation as it was. */
 static void say(chat *c, spry_view text)
 {
     spry_error error;
-    spry_status status = spry_conversation_add(&c->conversation, "user", text, &error);
+    spry_status status = spry_conversation_add(c->conversation, "user", text, &error);
     if (status == SPRY_OK) {
         status = answer_conversation(c, &error);
         if (status != SPRY_OK)
-            spry_conversation_drop_last(&c->conversation);
+            spry_conversation_drop_last(c->conversation);
     }
     if (status == SPRY_ERR_CONTEXT)
         spry_complain("%s; the message was taken back, /clear starts anew", error.message);
@@ -73,8 +84,10 @@ static void say(chat *c, spry_view text)
         spry_complain("%s", error.message);
     else
         spry_answer_note_context(&c->answer, c->job->engine, "/clear starts anew");
-    if (status == SPRY_OK && c->job->show_stats)
+    if (status == SPRY_OK && c->job->flags->stats)
         spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
+    if (status == SPRY_OK)
+        spry_chat_saver_save(c->job->saver, c->conversation);
 }
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
@@ -93,17 +106,19 @@ static void report(const spry_error *error)
 static void do_clear(chat *c, const char *argument)
 {
     (void)argument;
-    spry_conversation_clear(&c->conversation);
+    spry_conversation_clear(c->conversation);
+    spry_chat_saver_restart(c->job->saver);
     note("The conversation is empty.");
 }
 
 static void do_system(chat *c, const char *argument)
 {
     spry_error error;
-    if (spry_conversation_set_system(&c->conversation, spry_view_of(argument), &error) != SPRY_OK)
+    if (spry_conversation_set_system(c->conversation, spry_view_of(argument), &error) != SPRY_OK)
         report(&error);
     else
         note(argument[0] ? "The system message is set." : "There is no system message any more.");
+    spry_chat_saver_update(c->job->saver, c->conversation);
 }
 
 static void do_save(chat *c, const char *argument)
@@ -111,7 +126,7 @@ static void do_save(chat *c, const char *argument)
     spry_error error;
     if (!argument[0])
         spry_complain("/save needs the name of a file");
-    else if (spry_conversation_save(&c->conversation, c->job->model, argument, &error) != SPRY_OK)
+    else if (spry_conversation_save(c->conversation, c->job->model, argument, &error) != SPRY_OK)
         report(&error);
     else
         note("Saved.");
@@ -122,13 +137,33 @@ static void do_load(chat *c, const char *argument)
     spry_error error;
     if (!argument[0]) {
         spry_complain("/load needs the name of a file");
-    } else if (spry_conversation_load(&c->conversation, argument, &error) != SPRY_OK) {
+    } else if (spry_conversation_load(c->conversation, argument, &error) != SPRY_OK) {
         report(&error);
     } else {
         char sentence[64];
-        snprintf(sentence, sizeof sentence, "Loaded: %zu turns.", c->conversation.count);
+        spry_chat_saver_restart(c->job->saver);
+        snprintf(sentence, sizeof sentence, "Loaded: %zu turns.", c->conversation->count);
         note(sentence);
     }
+}
+
+static void do_title(chat *c, const char *argument)
+{
+    if (!c->job->saver->store)
+        note("This chat is not stored.");
+    else if (spry_chat_saver_title(c->job->saver, c->conversation, argument))
+        note("The title is set.");
+    else
+        spry_complain("/title needs a title");
+}
+
+static void do_forget(chat *c, const char *argument)
+{
+    (void)argument;
+    if (spry_chat_saver_forget(c->job->saver))
+        note("The stored chat is deleted; what follows is not stored.");
+    else if (!c->job->saver->store)
+        note("This chat is not stored.");
 }
 
 static void do_stats(chat *c, const char *argument)
@@ -157,6 +192,8 @@ static const struct chat_command {
     {"system", " TEXT", "Set the system message; without TEXT there is none", do_system},
     {"save", " FILE", "Write the conversation to a JSON file", do_save},
     {"load", " FILE", "Go on with a saved conversation", do_load},
+    {"title", " TEXT", "Name the chat in the list of stored chats", do_title},
+    {"forget", "", "Delete the chat from the stored ones and store no more of it", do_forget},
     {"stats", "", "Show what the last answer took", do_stats},
     {"quit", "", "Leave; Ctrl-D does too", do_quit},
 };
@@ -235,37 +272,67 @@ static void converse(chat *c)
     spry_buffer_deinit(&line);
 }
 
-static void greet(const spry_chat_job *job)
+static void greet(const chat *c)
 {
+    const spry_chat_job *job = c->job;
+    const spry_chat *record = &job->saver->chat;
     spry_engine_info info;
     spry_engine_describe(job->engine, &info);
     spry_out_format("%s%s%s, %zu tokens of context. /help lists commands, Ctrl-D leaves.\n",
                     spry_style_begin(stdout, SPRY_STYLE_BOLD), job->model, spry_style_end(stdout), info.context);
+    if (record->id && c->conversation->count) {
+        char sentence[128];
+        snprintf(sentence, sizeof sentence, "Chat %" PRId64 ", %zu turns so far. The last:", record->id,
+                 c->conversation->count);
+        note(sentence);
+        spry_chat_text_print(c->conversation, c->conversation->count < 2 ? 0 : c->conversation->count - 2);
+    }
     spry_out_flush();
+}
+
+static void say_goodbye(const chat *c)
+{
+    const spry_chat_saver *saver = c->job->saver;
+    if (!saver->store || !saver->last_id)
+        return;
+    if (saver->chat.id && saver->kept < c->conversation->count)
+        spry_complain("the last %zu turns of chat %" PRId64 " are not stored", c->conversation->count - saver->kept,
+                      saver->chat.id);
+    spry_out_format("%ssaved as chat %" PRId64 "; go on with: spry chats resume %" PRId64 "%s%s%s\n",
+                    spry_style_begin(stdout, SPRY_STYLE_DIM), saver->last_id, saver->last_id,
+                    saver->file ? " --chats " : "", saver->file ? saver->file : "", spry_style_end(stdout));
+}
+
+static size_t count_answers(const spry_conversation *conversation)
+{
+    size_t count = 0;
+    for (size_t i = 1; i <= conversation->count; i++)
+        count += strcmp(conversation->slots[i].role, "assistant") == 0;
+    return count;
 }
 
 int spry_chat_run(const spry_chat_job *job)
 {
-    chat c = {.job = job};
+    chat c = {.job = job, .conversation = job->conversation, .n_before = count_answers(job->conversation)};
     spry_error error;
     spry_buffer history;
     spry_buffer_init(&history, PATH_BYTES);
-    if (job->keep_history)
+    if (job->flags->history)
         spry_path_user_data(&history, "history");
     spry_answer_init(&c.answer);
-    spry_status status = spry_conversation_init(&c.conversation, &error);
-    if (status == SPRY_OK && job->system)
-        status = spry_conversation_set_system(&c.conversation, spry_view_of(job->system), &error);
+    spry_buffer_init(&c.shape, MESSAGE_BYTES_MAX);
+    spry_status status = spry_answer_shape(&c.constraint, &c.shape, &job->flags->answer, &error);
     if (status == SPRY_OK)
         status = spry_line_editor_create(&c.editor, history.size ? history.data : NULL, &error);
     if (status == SPRY_OK) {
-        greet(job);
+        greet(&c);
         converse(&c);
+        say_goodbye(&c);
     }
     spry_line_editor_destroy(c.editor);
-    spry_conversation_deinit(&c.conversation);
     spry_answer_deinit(&c.answer);
     spry_tokens_deinit(&c.ids);
+    spry_buffer_deinit(&c.shape);
     spry_buffer_deinit(&history);
     return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
 }

@@ -1,17 +1,18 @@
-/* The interactive chat: what `spry run` is on a terminal without a prompt. */
+/* The interactive chat: what `spry run` is on a terminal without a prompt, and `spry chats resume`. */
 #ifndef SPRY_APPS_CHAT_H
 #define SPRY_APPS_CHAT_H
 
-#include "common_options.h"
+#include "chat_flags.h"
+#include "chat_saver.h"
 
 typedef struct spry_chat_job {
     spry_engine *engine;
     spry_session *session;
-    const char *model;  /* its name */
-    const char *system; /* NULL: none; valid UTF-8 */
-    const spry_answer_flags *flags;
-    bool keep_history; /* of what was typed, in the user's data folder */
-    bool show_stats;   /* after every answer */
+    const char *model; /* its name */
+    const spry_chat_flags *flags;
+    spry_chat_saver *saver;
+    spry_conversation *conversation; /* what was said before, with the system message */
+    spry_speculation speculation;
 } spry_chat_job;
 
 /* Talks until the user leaves; returns the program's exit code. */

@@ -1,7 +1,8 @@
 /* spry bench: how fast a model runs here, and how near that is to what the machine can do. */
 #include <stdio.h>
 
-#include "bench.h"
+#include "bench_draft.h"
+#include "bench_reuse.h"
 #include "bench_shape.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -24,13 +25,16 @@ static const spry_usage usage = {
     .examples = "spry bench\n"
                 "spry bench model.gguf --prefill 512 --decode-depth 0,1024 --batch 1 --json\n"
                 "spry bench --shape qwen3-0.6b --type q4_0\n"
+                "spry bench --shape qwen3-0.6b --reuse\n"
+                "spry bench --draft auto\n"
                 "spry bench --shape llama3.2-1b --type q8_0 --write llama-random.gguf",
 };
 
 typedef struct bench_flags {
     const char *prefill, *depth, *batch; /* lists, as text */
     const char *shape, *type, *write;
-    bool json;
+    const char *draft; /* NULL: not what is measured */
+    bool json, reuse;
     spry_bench_settings settings;
 } bench_flags;
 
@@ -70,6 +74,18 @@ static const spry_option bench_options[] = {
      .min = 1,
      .max = SPRY_BENCH_REPEAT_MAX,
      .help = "How often each is measured; the median is shown",
+     .group = "What to measure"},
+    {.name = "reuse",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(reuse),
+     .help = "Measure instead what known text saves: a prefix, fragments in another order, a restart, finding, decode "
+             "over moved pages",
+     .group = "What to measure"},
+    {.name = "draft",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(draft),
+     .metavar = "WHO",
+     .help = "Measure instead what guessing ahead wins: auto, lookup or a MODEL, as for spry run",
      .group = "What to measure"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
@@ -131,9 +147,43 @@ static spry_status measure(spry_bench_report *report, bench_flags *flags, const 
     return status;
 }
 
-static int bench(bench_flags *flags, const char *model)
+static spry_status bench_reuse(bench_flags *flags, const char *name, const spry_model_source *source, spry_error *error)
+{
+    spry_bench_reuse reuse = {.model = name};
+    spry_status status = spry_bench_reuse_run(&reuse, &flags->settings, source, error);
+    if (!status && flags->json)
+        return spry_bench_reuse_print_json(&reuse, error);
+    if (!status)
+        spry_bench_reuse_print_table(&reuse);
+    return status;
+}
+
+static spry_status bench_draft(bench_flags *flags, const char *name, const spry_model_source *source, spry_error *error)
+{
+    spry_bench_drafts drafts = {.model = name, .who = flags->draft};
+    spry_status status = spry_bench_draft_run(&drafts, &flags->settings, source, flags->draft, error);
+    if (!status && flags->json)
+        return spry_bench_draft_print_json(&drafts, error);
+    if (!status)
+        spry_bench_draft_print_table(&drafts);
+    return status;
+}
+
+static spry_status bench_speed(bench_flags *flags, const char *name, const char *model, const spry_model_source *source,
+                               spry_error *error)
 {
     static spry_bench_report report; /* too large for some stacks */
+    report.model = name;
+    spry_status status = measure(&report, flags, model, source, error);
+    if (!status && flags->json)
+        return spry_bench_print_json(&report, error);
+    if (!status)
+        spry_bench_print_table(&report);
+    return status;
+}
+
+static int bench(bench_flags *flags, const char *model)
+{
     char name[96];
     spry_error error;
     spry_model_source source = {0};
@@ -147,14 +197,11 @@ static int bench(bench_flags *flags, const char *model)
     }
     if (!status)
         status = spry_model_source_find(&source, model, flags->settings.model.models_folder, &error);
-    if (!status) {
-        report.model = flags->shape ? name : source.name;
-        status = measure(&report, flags, model, &source, &error);
-    }
-    if (!status && flags->json)
-        status = spry_bench_print_json(&report, &error);
-    else if (!status)
-        spry_bench_print_table(&report);
+    const char *shown = flags->shape ? name : source.name;
+    if (!status)
+        status = flags->reuse   ? bench_reuse(flags, shown, &source, &error)
+                 : flags->draft ? bench_draft(flags, shown, &source, &error)
+                                : bench_speed(flags, shown, model, &source, &error);
     spry_model_source_deinit(&source);
     spry_temporary_deinit(&made);
     return status ? spry_complain_error(&error) : spry_out_finish(SPRY_EXIT_OK);
@@ -181,6 +228,8 @@ static int check(bench_flags *flags, const char *model)
         return spry_usage_wrong(&usage, "a MODEL and --shape were both given");
     if (!flags->shape && (flags->type || flags->write))
         return spry_usage_wrong(&usage, "--%s needs --shape", flags->type ? "type" : "write");
+    if (flags->reuse && flags->draft)
+        return spry_usage_wrong(&usage, "--reuse and --draft measure different things: give one of them");
     if (flags->write && flags->json)
         return spry_usage_wrong(&usage, "--write measures nothing that --json could print");
     if (read_lists(flags, &error))

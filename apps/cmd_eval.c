@@ -1,4 +1,4 @@
-/* spry eval: how well a model predicts a text, and how far it lies from another. */
+/* spry eval: how well a model predicts a text, how far it lies from another, and what reusing spans costs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "commands.h"
 #include "common_options.h"
 #include "eval_run.h"
+#include "eval_span.h"
 #include "input.h"
 #include "platform/clock.h"
 #include "platform/file.h"
@@ -18,7 +19,7 @@ enum { TEXT_BYTES_MAX = 1 << 30 };
 
 static const spry_usage usage = {
     .command = "eval",
-    .arguments = "ppl|kl [MODEL] -f TEXT [options]",
+    .arguments = "ppl|kl|span [MODEL] -f TEXT | --docs DIR --questions FILE",
     .about =
         "`ppl` computes the perplexity of a text: how many tokens, on average, the model hesitates between. `kl` "
         "compares MODEL with --base on the same text: the KL divergence of its predictions, how often both hold the "
@@ -28,11 +29,17 @@ static const spry_usage usage = {
         "later windows, with at least context - stride tokens before it. A token the tokenizer puts before a text "
         "stands before every window.\n"
         "MODEL and --base are what `spry run` takes and must have the same tokenizer. --quantize is for MODEL alone: "
-        "`spry eval kl X --base X --quantize q4_0` tells what a type costs without writing a file.",
-    .examples = "spry eval ppl -f book.txt\n"
-                "spry eval ppl model.gguf -f book.txt --context 1024 --stride 256 --json\n"
-                "spry eval kl model-q4_k_m.gguf --base model-f16.gguf -f book.txt\n"
-                "spry eval kl model-folder --base model-folder --quantize q4_k_m -f book.txt",
+        "`spry eval kl X --base X --quantize q4_0` tells what a type costs without writing a file.\n"
+        "`span` measures what reusing fragments of a prompt costs. Every file in --docs is a document and a span: "
+        "computed once, alone, and used wherever it stands. Prompts are all documents and one question. Their answers, "
+        "with none, some or all of each span computed again in place, are compared with those of prompts computed "
+        "whole: KL divergence, same top token, and the time to the first token. docs/SPANS.md explains.",
+    .examples =
+        "spry eval ppl -f book.txt\n"
+        "spry eval ppl model.gguf -f book.txt --context 1024 --stride 256 --json\n"
+        "spry eval kl model-q4_k_m.gguf --base model-f16.gguf -f book.txt\n"
+        "spry eval kl model-folder --base model-folder --quantize q4_k_m -f book.txt\n"
+        "spry eval span --docs tests/data/span/docs --questions tests/data/span/questions.txt --plot spans.html",
 };
 
 typedef struct eval_settings {
@@ -41,6 +48,7 @@ typedef struct eval_settings {
     bool json;
     spry_engine_flags engine, base_engine;
     spry_model_flags model;
+    spry_eval_span_flags span;
 } eval_settings;
 
 #define FIELD(name) offsetof(eval_settings, name)
@@ -236,12 +244,36 @@ static spry_status eval(eval_settings *settings, const char *model, bool compare
     return status;
 }
 
+/* What each kind needs and what it has no use for; NULL: all is well. */
+static const char *wrong_use(const eval_settings *s, const char *kind)
+{
+    bool perplexity = kind && strcmp(kind, "ppl") == 0, divergence = kind && strcmp(kind, "kl") == 0;
+    bool span = kind && strcmp(kind, "span") == 0;
+    if (!perplexity && !divergence && !span)
+        return "the first argument must say what to evaluate: ppl or kl, or span";
+    if (span && (s->file || s->base || s->stride))
+        return "-f, --base and --stride are for ppl and kl; span takes --docs DIR and --questions FILE";
+    if (span && (!s->span.docs || !s->span.questions))
+        return "span needs documents and questions: --docs DIR --questions FILE";
+    if (span && s->engine.options.cache_dir)
+        return "span computes everything anew, so it has no use for --cache-dir";
+    if (!span && (s->span.docs || s->span.questions || s->span.plot))
+        return "--docs, --questions and --plot are for span";
+    if (!span && !s->file)
+        return "eval needs a text: -f FILE, or -f - for standard input";
+    if (divergence && !s->base)
+        return "kl needs a model to compare with: --base MODEL";
+    return perplexity && s->base ? "--base is for kl; ppl looks at one model" : NULL;
+}
+
 int spry_cmd_eval(int argc, char **argv)
 {
     eval_settings settings = {0};
     spry_engine_flags_default(&settings.engine);
+    spry_eval_span_flags_default(&settings.span);
     settings.engine.quiet = true;
     const spry_option_table tables[] = {{eval_options, SPRY_COUNT(eval_options), &settings},
+                                        spry_eval_span_flags_table(&settings.span),
                                         spry_engine_flags_table(&settings.engine),
                                         spry_model_flags_table(&settings.model)};
     const char *items[2] = {NULL, NULL};
@@ -249,16 +281,14 @@ int spry_cmd_eval(int argc, char **argv)
     int code = SPRY_EXIT_OK;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
-    bool perplexity = items[0] && strcmp(items[0], "ppl") == 0, divergence = items[0] && strcmp(items[0], "kl") == 0;
-    if (!perplexity && !divergence)
-        return spry_usage_wrong(&usage, "the first argument must say what to evaluate: ppl or kl");
-    if (!settings.file)
-        return spry_usage_wrong(&usage, "eval needs a text: -f FILE, or -f - for standard input");
-    if (divergence != (settings.base != NULL))
-        return spry_usage_wrong(&usage, divergence ? "kl needs a model to compare with: --base MODEL"
-                                                   : "--base is for kl; ppl looks at one model");
+    const char *kind = items[0], *model = items[1], *wrong = wrong_use(&settings, kind);
+    if (wrong)
+        return spry_usage_wrong(&usage, "%s", wrong);
     spry_error error;
-    if (eval(&settings, items[1], divergence, &error) != SPRY_OK)
+    spry_status status = strcmp(kind, "span") == 0 ? spry_eval_span(&settings.span, settings.json, model,
+                                                                    &settings.model, &settings.engine, &error)
+                                                   : eval(&settings, model, settings.base != NULL, &error);
+    if (status != SPRY_OK)
         code = spry_complain_error(&error);
     return spry_out_finish(code);
 }

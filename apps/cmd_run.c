@@ -5,8 +5,11 @@
 #include <unistd.h>
 
 #include "answer.h"
-#include "chat.h"
+#include "answer_shape.h"
+#include "chat_start.h"
 #include "commands.h"
+#include "drafter.h"
+#include "fragment_files.h"
 #include "input.h"
 #include "interrupt.h"
 #include "terminal.h"
@@ -20,7 +23,8 @@ static const spry_usage usage = {
     .about =
         "Answers one prompt, streamed to standard output. The prompt is what -p says, or all of standard input when "
         "that "
-        "is not a terminal. On a terminal without a prompt a chat begins.\n"
+        "is not a terminal. On a terminal without a prompt a chat begins, which is stored after every answer; "
+        "`spry chats` lists what is stored, --no-save stores nothing.\n"
         "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled model: "
         "Llama-Tales-29M (the default), Llama-Tales-Draft-4M.\n"
         "The answer is followed by one newline. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted by Ctrl-C, "
@@ -29,38 +33,52 @@ static const spry_usage usage = {
                 "spry run -p 'Tell me a tale about a small boat.'\n"
                 "spry run tiny.gguf -p 'Once upon a time' --raw -n 50 --temperature 0\n"
                 "echo 'Who lives in the forest?' | spry run --seed 7 --json\n"
-                "spry run -p 'A tale, please.' --system 'You tell short tales.' --stats",
+                "spry run -p 'A tale, please.' --system 'You tell short tales.' --stats\n"
+                "spry run -p 'Name and age of a hero.' --json-schema hero.json\n"
+                "spry run -p 'Who is the thief?' --span letter.txt --span diary.txt --cache-dir ~/.cache/spry",
 };
 
 typedef struct run_settings {
     const char *prompt; /* NULL: none given */
-    const char *system;
-    bool raw, stats, json, history;
+    bool raw, json;
     uint32_t logprobs;
-    spry_answer_flags answer;
-    spry_engine_flags engine;
-    spry_model_flags model;
+    const char *span_files[SPRY_FRAGMENTS_MAX];
+    spry_option_list spans;  /* over `span_files` */
+    const char *span_repair; /* tokens, or "all" */
+    spry_chat_flags chat;
 } run_settings;
 
 #define FIELD(name) offsetof(run_settings, name)
 
-static const spry_option run_options[] = {
+static const spry_option prompt_options[] = {
     {.name = "prompt",
      .letter = 'p',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(prompt),
      .help = "What to answer",
      .group = "Prompt"},
-    {.name = "system",
-     .kind = SPRY_OPTION_STRING,
-     .offset = FIELD(system),
-     .help = "The system message: who the model should be",
-     .group = "Prompt"},
     {.name = "raw",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(raw),
      .help = "Continue the prompt as it is, without the chat template",
      .group = "Prompt"},
+    {.name = "span",
+     .kind = SPRY_OPTION_LIST,
+     .offset = FIELD(spans),
+     .metavar = "FILE",
+     .help = "Put this file before the prompt as a fragment: computed once, reused in any place and order; up to 64",
+     .group = "Prompt"},
+    {.name = "span-repair",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(span_repair),
+     .metavar = "N",
+     .help =
+         "Tokens at the beginning of each fragment that are computed in place, in whole pages of 32; 0 is none, all "
+         "is as if it were no fragment",
+     .group = "Prompt"},
+};
+
+static const spry_option output_options[] = {
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(json),
@@ -74,13 +92,8 @@ static const spry_option run_options[] = {
      .group = "Output"},
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(stats),
+     .offset = FIELD(chat.stats),
      .help = "Tell on standard error what the answer took",
-     .group = "Output"},
-    {.name = "history",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(history),
-     .help = "Keep what is typed in the chat for the next one",
      .group = "Output"},
 };
 
@@ -103,11 +116,13 @@ static spry_status prompt_text(spry_buffer *out, const run_settings *settings, s
     return status;
 }
 
-static spry_status prompt_ids(spry_tokens *out, const spry_engine *engine, const run_settings *settings,
-                              const char *system, spry_view text, spry_error *error)
+static spry_status prompt_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
+                              const run_settings *settings, const char *system, spry_view text, spry_error *error)
 {
     if (settings->raw)
-        return spry_answer_text_ids(out, engine, text, settings->answer.special, error);
+        return spry_answer_text_ids(out, engine, text, settings->chat.answer.special, error);
+    if (settings->spans.count)
+        return spry_fragments_prompt(out, fragments, engine, &settings->spans, system, text, error);
     spry_message messages[] = {{"system", system}, {"user", text.data}};
     size_t skipped = system ? 0 : 1;
     return spry_answer_chat_ids(out, engine, messages + skipped, SPRY_COUNT(messages) - skipped, error);
@@ -115,10 +130,11 @@ static spry_status prompt_ids(spry_tokens *out, const spry_engine *engine, const
 
 /* ---- one answer -------------------------------------------------------------------------------------------------- */
 
-static spry_status print_json(const spry_answer *answer, const spry_engine *engine, const char *model,
+static spry_status print_json(const spry_answer *answer, spry_engine *engine, const char *model,
                               const run_settings *settings, spry_error *error)
 {
-    json_t *json = spry_answer_to_json(answer, engine, model, settings->answer.sampling.seed, settings->logprobs != 0);
+    json_t *json =
+        spry_answer_to_json(answer, engine, model, settings->chat.answer.sampling.seed, settings->logprobs != 0);
     char *text = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
     json_decref(json);
     if (!text)
@@ -129,19 +145,31 @@ static spry_status print_json(const spry_answer *answer, const spry_engine *engi
 }
 
 static spry_status give_answer(spry_engine *engine, spry_session *session, const char *model, const char *system,
-                               const run_settings *settings, spry_view prompt, spry_error *error)
+                               spry_speculation speculation, const run_settings *settings, spry_view prompt,
+                               spry_error *error)
 {
     spry_tokens ids = {0};
+    spry_fragments fragments = {0};
     spry_answer answer;
+    spry_buffer shape;
     spry_answer_init(&answer);
+    spry_buffer_init(&shape, PROMPT_BYTES_MAX);
     spry_answer_job job = {.session = session,
                            .prompt = &ids,
-                           .flags = &settings->answer,
-                           .seed = settings->answer.sampling.seed,
+                           .flags = &settings->chat.answer,
+                           .seed = settings->chat.answer.sampling.seed,
                            .stream = !settings->json,
                            .keep_tokens = settings->json,
                            .logprobs = settings->logprobs};
-    spry_status status = prompt_ids(&ids, engine, settings, system, prompt, error);
+    job.speculation = speculation;
+    job.spans = fragments.spans;
+    spry_status status = spry_answer_shape(&job.constraint, &shape, &settings->chat.answer, error);
+    if (status == SPRY_OK)
+        status = spry_fragments_repair(&job.span_repair, settings->span_repair, error);
+    if (status == SPRY_OK)
+        status = prompt_ids(&ids, &fragments, engine, settings, system, prompt, error);
+    job.constraint_text = shape.data;
+    job.n_spans = fragments.count;
     if (status == SPRY_OK)
         status = spry_answer_generate(&answer, &job, error);
     if (status == SPRY_OK && settings->json)
@@ -150,11 +178,12 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, const
         spry_out_write("\n", 1);
     if (status == SPRY_OK && spry_out_flush()) {
         spry_answer_note_context(&answer, engine, "a larger --context may help");
-        if (settings->stats)
+        if (settings->chat.stats)
             spry_answer_print_stats(&answer, engine, model, job.seed);
     }
     spry_answer_deinit(&answer);
     spry_tokens_deinit(&ids);
+    spry_buffer_deinit(&shape);
     return status;
 }
 
@@ -166,39 +195,37 @@ static void hint_at_prompt(spry_error *error, spry_status status, const char *mo
         snprintf(error->message + used, sizeof error->message - used, "; if that is the prompt, give it with -p");
 }
 
-/* The prompt is NULL for the chat. */
-static int answer_or_chat(run_settings *settings, const char *model, const spry_view *prompt, spry_error *error)
+static int answer_prompt(run_settings *settings, const char *model, spry_view prompt, spry_error *error)
 {
     spry_engine *engine = NULL;
     spry_session *session = NULL;
     spry_model_source source = {0};
+    spry_drafter_model drafter = {0};
+    spry_chat_flags *flags = &settings->chat;
     spry_buffer system;
     spry_buffer_init(&system, PROMPT_BYTES_MAX);
     int code = SPRY_EXIT_OK;
     spry_status status = SPRY_OK;
-    if (settings->system)
-        status = spry_input_clean(&system, spry_view_of(settings->system), "the system message", error);
+    if (flags->system)
+        status = spry_input_clean(&system, spry_view_of(flags->system), "the system message", error);
     if (status == SPRY_OK)
-        status = spry_open_model(&engine, &source, model, &settings->model, &settings->engine, error);
+        status = spry_open_model(&engine, &source, model, &flags->model, &flags->engine, error);
+    if (status == SPRY_OK)
+        status =
+            spry_drafter_open(&drafter, engine, &source, flags->answer.draft, &flags->model, &flags->engine, error);
     if (status == SPRY_OK)
         status = spry_session_create(&session, engine, error);
-    if (status != SPRY_OK)
-        goto done;
-    spry_interrupt_install(session, prompt != NULL);
-    const char *system_text = system.size ? system.data : NULL;
-    if (prompt) {
-        status = give_answer(engine, session, source.name, system_text, settings, *prompt, error);
-    } else {
-        spry_chat_job job = {engine,         session, source.name, system_text, &settings->answer, settings->history,
-                             settings->stats};
-        code = spry_chat_run(&job);
+    if (status == SPRY_OK) {
+        spry_interrupt_install(session, true);
+        status = give_answer(engine, session, source.name, system.size ? system.data : NULL, drafter.how, settings,
+                             prompt, error);
+        if (spry_interrupt_seen())
+            code = SPRY_EXIT_INTERRUPTED;
+        spry_interrupt_remove();
     }
-    if (prompt && spry_interrupt_seen())
-        code = SPRY_EXIT_INTERRUPTED;
-    spry_interrupt_remove();
-done:
     spry_session_destroy(session);
     spry_engine_close(engine);
+    spry_drafter_close(&drafter);
     spry_model_source_deinit(&source);
     spry_buffer_deinit(&system);
     if (status != SPRY_OK) {
@@ -208,15 +235,33 @@ done:
     return spry_out_finish(code);
 }
 
+static int chat(run_settings *settings, const char *model)
+{
+    spry_error error;
+    spry_chat_past past;
+    int code = SPRY_EXIT_OK;
+    spry_status status = spry_chat_past_init(&past, &error);
+    if (status == SPRY_OK)
+        status = spry_chat_start(&code, &past, model, &settings->chat, &error);
+    spry_chat_past_deinit(&past);
+    if (status != SPRY_OK) {
+        hint_at_prompt(&error, status, model);
+        code = spry_complain_error(&error);
+    }
+    return spry_out_finish(code);
+}
+
 /* ---- the command ------------------------------------------------------------------------------------------------- */
 
-static int check(const run_settings *settings, bool chat)
+static int check(const run_settings *settings, bool to_chat)
 {
     if (settings->logprobs && !settings->json)
         return spry_usage_wrong(&usage, "--logprobs needs --json");
-    if (settings->raw && settings->system)
+    if (settings->raw && settings->chat.system)
         return spry_usage_wrong(&usage, "--system has no place in a --raw prompt");
-    if (chat && (settings->raw || settings->json))
+    if (settings->spans.count && (settings->raw || to_chat))
+        return spry_usage_wrong(&usage, "--span needs a prompt that is not --raw");
+    if (to_chat && (settings->raw || settings->json))
         return spry_usage_wrong(&usage, "--%s needs a prompt: give one with -p or on standard input",
                                 settings->raw ? "raw" : "json");
     return SPRY_EXIT_OK;
@@ -234,8 +279,7 @@ static int run_prompt(run_settings *settings, const char *model)
     } else if (prompt.size == 0 && !settings->raw) {
         code = spry_usage_wrong(&usage, "the prompt is empty: give one with -p or on standard input");
     } else {
-        spry_view view = spry_buffer_view(&prompt);
-        code = answer_or_chat(settings, model, &view, &error);
+        code = answer_prompt(settings, model, spry_buffer_view(&prompt), &error);
     }
     spry_buffer_deinit(&prompt);
     return code;
@@ -243,25 +287,28 @@ static int run_prompt(run_settings *settings, const char *model)
 
 int spry_cmd_run(int argc, char **argv)
 {
-    run_settings settings = {.history = true};
-    spry_answer_flags_default(&settings.answer);
-    spry_engine_flags_default(&settings.engine);
-    spry_option_table tables[5] = {{run_options, SPRY_COUNT(run_options), &settings}};
-    spry_answer_flags_tables(&tables[1], &settings.answer);
-    tables[3] = spry_engine_flags_table(&settings.engine);
-    tables[4] = spry_model_flags_table(&settings.model);
+    run_settings settings = {0};
+    spry_chat_flags_default(&settings.chat);
+    settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
+    settings.span_repair = "32";
+    spry_option_table tables[3 + SPRY_CHAT_SETTINGS_TABLES] = {
+        {prompt_options, SPRY_COUNT(prompt_options), &settings},
+        spry_chat_flags_table(&settings.chat),
+        {output_options, SPRY_COUNT(output_options), &settings},
+    };
+    spry_chat_settings_tables(&tables[3], &settings.chat);
     const char *model = NULL;
     spry_option_list positionals = {&model, 1, 0};
     int code;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
     spry_error error;
-    if (spry_answer_flags_settle(&settings.answer, &error) != SPRY_OK)
+    if (spry_answer_flags_settle(&settings.chat.answer, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
-    settings.engine.quiet = settings.raw;
-    bool chat = !settings.prompt && isatty(STDIN_FILENO);
-    code = check(&settings, chat);
+    settings.chat.engine.quiet = settings.raw;
+    bool to_chat = !settings.prompt && isatty(STDIN_FILENO);
+    code = check(&settings, to_chat);
     if (code != SPRY_EXIT_OK)
         return code;
-    return chat ? answer_or_chat(&settings, model, NULL, &error) : run_prompt(&settings, model);
+    return to_chat ? chat(&settings, model) : run_prompt(&settings, model);
 }

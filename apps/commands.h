@@ -3,12 +3,14 @@
 #define SPRY_APPS_COMMANDS_H
 
 int spry_cmd_run(int argc, char **argv);
+int spry_cmd_chats(int argc, char **argv);
 int spry_cmd_tokenize(int argc, char **argv);
 int spry_cmd_logits(int argc, char **argv);
 int spry_cmd_inspect(int argc, char **argv);
 int spry_cmd_convert(int argc, char **argv);
 int spry_cmd_eval(int argc, char **argv);
 int spry_cmd_sample(int argc, char **argv);
+int spry_cmd_grammar(int argc, char **argv);
 int spry_cmd_bench(int argc, char **argv);
 
 #endif

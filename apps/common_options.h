@@ -38,6 +38,11 @@ typedef struct spry_answer_flags {
     const char *seed_text; /* NULL: nobody chose a seed */
     uint32_t max_tokens;
     bool ignore_end, special;
+    bool slide;        /* or `keep` is not 0: a full context slides */
+    uint32_t keep;     /* tokens of its head that stay */
+    const char *draft; /* auto, none, lookup or a model */
+    uint32_t draft_most;
+    const char *schema_file, *grammar_file, *regex, *choice; /* what the answer must look like; NULL: as it likes */
     const char *stops[SPRY_STOPS_MAX];
     spry_option_list stop; /* over `stops` */
 } spry_answer_flags;

@@ -5,13 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <jansson.h>
-
 #include "platform/file.h"
 
 enum { FIRST_CAPACITY = 16, FILE_BYTES_MAX = 64 << 20, TURNS_MAX = 100000 };
 
 static const char *const roles[] = {"user", "assistant"};
+
+const char *spry_conversation_role(const char *name)
+{
+    for (size_t i = 0; name && i < SPRY_COUNT(roles); i++)
+        if (strcmp(name, roles[i]) == 0)
+            return roles[i];
+    return NULL;
+}
 
 /* ---- turns ------------------------------------------------------------------------------------------------------- */
 
@@ -96,7 +102,7 @@ const spry_message *spry_conversation_messages(const spry_conversation *conversa
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static json_t *to_json(const spry_conversation *conversation, const char *model)
+json_t *spry_conversation_to_json(const spry_conversation *conversation, const char *model)
 {
     json_t *turns = json_array();
     for (size_t i = 1; turns && i <= conversation->count; i++) {
@@ -114,7 +120,7 @@ static json_t *to_json(const spry_conversation *conversation, const char *model)
 spry_status spry_conversation_save(const spry_conversation *conversation, const char *model, const char *path,
                                    spry_error *error)
 {
-    json_t *json = to_json(conversation, model);
+    json_t *json = spry_conversation_to_json(conversation, model);
     char *text = json ? json_dumps(json, JSON_INDENT(2)) : NULL;
     json_decref(json);
     if (!text)
@@ -135,18 +141,10 @@ done:
     return status;
 }
 
-static const char *known_role(const char *name)
-{
-    for (size_t i = 0; name && i < SPRY_COUNT(roles); i++)
-        if (strcmp(name, roles[i]) == 0)
-            return roles[i];
-    return NULL;
-}
-
 static spry_status add_turn(spry_conversation *out, const json_t *item, size_t index, const char *path,
                             spry_error *error)
 {
-    const char *role = known_role(json_string_value(json_object_get(item, "role")));
+    const char *role = spry_conversation_role(json_string_value(json_object_get(item, "role")));
     const json_t *content = json_object_get(item, "content");
     if (!role)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: messages[%zu].role is not \"user\" or \"assistant\"", path,

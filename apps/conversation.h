@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include <jansson.h>
+
 #include "base/error.h"
 #include "base/view.h"
 
@@ -17,6 +19,9 @@ typedef struct spry_conversation {
 
 spry_status spry_conversation_init(spry_conversation *conversation, spry_error *error);
 void spry_conversation_deinit(spry_conversation *conversation);
+
+/* The role of a turn by its name, to be borrowed for good; NULL when turns have no such role. */
+const char *spry_conversation_role(const char *name);
 
 /* Adds a turn; `role` is "user" or "assistant", borrowed for good; the text is copied. */
 spry_status spry_conversation_add(spry_conversation *conversation, const char *role, spry_view text, spry_error *error);
@@ -31,6 +36,9 @@ const char *spry_conversation_system(const spry_conversation *conversation); /* 
 
 /* All messages in order, valid until the next change. */
 const spry_message *spry_conversation_messages(const spry_conversation *conversation, size_t *count);
+
+/* What saved files hold; NULL when memory is short. */
+json_t *spry_conversation_to_json(const spry_conversation *conversation, const char *model);
 
 /* Saving is atomic. Loading replaces everything, or nothing when the file is not right. */
 spry_status spry_conversation_save(const spry_conversation *conversation, const char *model, const char *path,

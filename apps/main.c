@@ -13,12 +13,14 @@ static const struct command {
     int (*run)(int argc, char **argv);
 } commands[] = {
     {"run", "Answer a prompt, or chat", spry_cmd_run},
+    {"chats", "List, show, resume, delete and export stored chats", spry_cmd_chats},
     {"tokenize", "Turn text into token ids and back", spry_cmd_tokenize},
     {"logits", "Write a model's logits for given token ids", spry_cmd_logits},
     {"inspect", "Show what is in a model file and what memory it needs", spry_cmd_inspect},
     {"convert", "Write a GGUF file, quantised if asked", spry_cmd_convert},
     {"eval", "Measure how well a model predicts a text", spry_cmd_eval},
     {"sample", "Draw tokens from given logits", spry_cmd_sample},
+    {"grammar", "Try a grammar or JSON schema on a text", spry_cmd_grammar},
     {"bench", "Measure how fast a model runs here", spry_cmd_bench},
 };
 

@@ -51,8 +51,7 @@ static bool is_control(uint32_t character)
     return character < 0x20 || (character >= 0x7F && character < 0xA0);
 }
 
-/* Replaces control characters of valid UTF-8 by '?'. `keep` lists those that may stay. */
-static void defuse(spry_buffer *out, spry_view text, const char *keep)
+void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep)
 {
     for (size_t i = 0, n; i < text.size; i += n) {
         uint32_t character = 0;
@@ -77,7 +76,7 @@ void spry_complain(const char *format, ...)
     spry_buffer_init(&valid, 4 * SENTENCE_MAX);
     spry_buffer_init(&safe, 4 * SENTENCE_MAX);
     spry_utf8_append_valid(&valid, spry_view_of(sentence));
-    defuse(&safe, spry_buffer_view(&valid), "");
+    spry_terminal_defuse(&safe, spry_buffer_view(&valid), "");
     fflush(stdout);
     fprintf(stderr, "%sspry:%s %s\n", spry_style_begin(stderr, SPRY_STYLE_ERROR), spry_style_end(stderr),
             safe.data ? safe.data : "");
@@ -136,7 +135,7 @@ bool spry_out_answer(spry_view text)
         return spry_out_write(text.data, text.size) && spry_out_flush();
     spry_buffer safe;
     spry_buffer_init(&safe, text.size);
-    defuse(&safe, text, "\n\t");
+    spry_terminal_defuse(&safe, text, "\n\t");
     bool ok = spry_out_write(spry_buffer_view(&safe).data, safe.size);
     spry_buffer_deinit(&safe);
     return ok && spry_out_flush();

@@ -11,6 +11,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "base/buffer.h"
 #include "base/compiler.h"
 #include "base/error.h"
 #include "base/view.h"
@@ -32,6 +33,9 @@ const char *spry_style_end(FILE *stream);
 
 /* Columns of the terminal behind `stream`; 80 when it is none. */
 unsigned spry_terminal_width(FILE *stream);
+
+/* Appends valid UTF-8 with control characters replaced by '?'; `keep` lists those that may stay. */
+void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep);
 
 /* `spry: sentence` on standard error. */
 void spry_complain(const char *format, ...) SPRY_PRINTF(1, 2);

@@ -6,7 +6,7 @@
 
 #include "terminal.h"
 
-enum { TABLES_MAX = 8, PAGE_BYTES = 1 << 16, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
+enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
 
 typedef struct general_settings {
     bool help;

@@ -25,16 +25,16 @@ ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x07")
 class Chat:
     """The program with a terminal of its own, as its controlling terminal, so that Ctrl-C is what it is for people."""
 
-    def __init__(self, *arguments, **changes):
+    def __init__(self, *arguments, command=("run",), columns=200, **changes):
         self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.before = termios.tcgetattr(slave)
 
         def own_terminal():
             os.setsid()
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
-        self.process = subprocess.Popen([SPRY, "run", *arguments], stdin=slave, stdout=slave, stderr=slave, cwd=HOME,
+        self.process = subprocess.Popen([SPRY, *command, *arguments], stdin=slave, stdout=slave, stderr=slave, cwd=HOME,
                                         env=environment(**changes), preexec_fn=own_terminal)
         self.slave = slave
         self.raw = b""
@@ -261,7 +261,8 @@ class ChatTest(cli_support.CliTest):
         chat.say("/system")
         self.assertIsNone(self.saved(chat)["system"])
         chat.say("/help")
-        for name in ("/help", "/clear", "/system TEXT", "/save FILE", "/load FILE", "/stats", "/quit"):
+        for name in ("/help", "/clear", "/system TEXT", "/save FILE", "/load FILE", "/title TEXT", "/forget", "/stats",
+                     "/quit"):
             self.assertIn("  " + name + " ", chat.shown)
         chat.say("/claer")
         self.assertIn("did you mean /clear?", chat.shown)

@@ -1,0 +1,22 @@
+/* Files put before a prompt as fragments of it. */
+#ifndef SPRY_APPS_FRAGMENT_FILES_H
+#define SPRY_APPS_FRAGMENT_FILES_H
+
+#include "base/options.h"
+#include "tokenizer/tokenizer.h"
+
+enum { SPRY_FRAGMENTS_MAX = 64 };
+
+typedef struct spry_fragments {
+    spry_span spans[SPRY_FRAGMENTS_MAX];
+    size_t count;
+} spry_fragments;
+
+/* The ids of a conversation whose user says the files, each a fragment, and then `text`. `system` may be NULL. */
+spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
+                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error);
+
+/* Tokens of --span-repair: a number, or "all". */
+spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);
+
+#endif
