@@ -365,6 +365,15 @@ class Resuming(ChatsTest):
         self.assertEqual(self.stored("2")["messages"], self.stored("1")["messages"])
         self.assertEqual(len(self.listed()), 2)
 
+    def test_with_its_cache(self):
+        """The record says where the pages are; they are read back, not computed again."""
+        pages = os.path.join(self.folder, "pages")
+        self.talk("Once upon a time there was a small boat. " * 6, options=("--cache-dir", pages))
+        chat = self.resume("--stats")
+        chat.say("And then?")
+        chat.leave()
+        self.assertRegex(chat.shown, r"more were there already, \d+ of them on disk")
+
     def test_settings_come_back_and_flags_replace_them(self):
         options = ["--temperature", "0.25", "--top-k", "7", "--stop", "xyz", "--stop", "abc", "--kv-type", "f32",
                    "--context", "512", "--ignore-end", "--verbose", "--models-dir", "."]
