@@ -3,6 +3,7 @@
 #include "base/map.h"
 #include "grammar/grammar_compiler.h"
 #include "grammar/grow.h"
+#include "grammar/shortest.h"
 
 enum { SIMPLE_STATES_MAX = 1024 };
 
@@ -325,7 +326,8 @@ static spry_status compile_all(spry_compiler *compiler, spry_ir_node root)
     grammar->states[grammar->n_states] =
         (spry_state){.first_edge = (uint32_t)compiler->n_edges, .first_call = (uint32_t)compiler->n_calls};
     mark_simple_counters(grammar);
-    return order_machines(grammar, compiler->error);
+    spry_status status = order_machines(grammar, compiler->error);
+    return status ? status : spry_shortest_find(grammar, compiler->error);
 }
 
 spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node root, spry_error *error)
@@ -380,6 +382,7 @@ void spry_grammar_unref(spry_grammar *grammar)
     free(grammar->many);
     free(grammar->counters);
     free(grammar->reach);
+    free(grammar->to_end);
     spry_arena_deinit(&grammar->arena);
     free(grammar);
 }

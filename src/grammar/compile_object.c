@@ -100,6 +100,7 @@ static spry_status compile_keys(spry_compiler *compiler, const spry_ir_object *f
                       : spry_fail_memory(compiler->error, "an object's keys", keys.n_states * sizeof *sets);
     }
     if (!status) {
+        object->n_key_states = keys.n_states;
         spread_reach(sets, &keys, object->n_words);
         status = intern_reach(compiler, object, sets, keys.n_states);
     }

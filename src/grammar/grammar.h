@@ -71,4 +71,15 @@ spry_status spry_matcher_forced(spry_matcher *matcher, spry_buffer *out, spry_er
 spry_status spry_matcher_forced_tokens(spry_matcher *matcher, const spry_tokenizer *tokenizer, spry_tokens *out,
                                        spry_error *error);
 
+/* Appends a shortest text that makes what was taken so far whole (none when it is whole). Nothing is taken. Fails when
+ * that takes more than SPRY_COMPLETION_MAX bytes; then nothing is appended. */
+spry_status spry_matcher_completion(spry_matcher *matcher, spry_buffer *out, spry_error *error);
+/* How many bytes the completion has, without making it; SIZE_MAX when it cannot be made. */
+size_t spry_matcher_completion_bound(spry_matcher *matcher);
+/* The completion as tokens, as few as the vocabulary allows, each to be handed to spry_matcher_token. Fails also when
+ * the vocabulary cannot spell it. */
+spry_status spry_matcher_completion_tokens(spry_matcher *matcher, spry_tokens *out, spry_error *error);
+
+enum { SPRY_COMPLETION_MAX = 1 << 16 };
+
 #endif

@@ -46,9 +46,10 @@ static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, bool su
         result = spry_automaton_product(&both, &first, &second, subtract, SPRY_DFA_STATES_MAX);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
-    if (result)
-        return fail(ir, result, subtract ? "difference" : "intersection");
-    return spry_ir_take_automaton(ir, &both);
+    if (!result)
+        return spry_ir_take_automaton(ir, &both);
+    spry_automaton_deinit(&both);
+    return fail(ir, result, subtract ? "difference" : "intersection");
 }
 
 spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b)

@@ -66,6 +66,9 @@ typedef struct spry_object {
     uint32_t first_many, n_many;
     uint32_t first_reach;  /* of the grammar's `reach`: for each state of the key automaton the set of keys ahead */
     uint64_t *reach_words; /* [sets][n_words] */
+    uint32_t n_key_states;
+    uint32_t *key_before; /* [n_key_states] the state before it on a shortest way from key_start */
+    uint32_t *key_ends;   /* [n_declared] where the shortest text of a key ends; SPRY_NO_STATE: it has none */
 } spry_object;
 
 typedef struct spry_counter {
@@ -87,7 +90,9 @@ struct spry_grammar {
     spry_object *objects;
     spry_many_member *many;
     spry_counter *counters;
-    uint32_t *reach; /* [n_states of key automata] number of a set of keys */
+    uint32_t *reach;   /* [n_states of key automata] number of a set of keys */
+    uint32_t *to_end;  /* [n_states] shortest.h */
+    uint32_t *lengths; /* [n_machines] shortest.h; behind to_end in the same memory */
     uint32_t n_states, n_machines, n_objects, n_many, n_counters;
     uint32_t root;                  /* machine */
     mtx_t lock;                     /* of what follows */

@@ -291,6 +291,7 @@ void spry_places_deinit(spry_places *places)
     free(places->positions);
     free(places->sets);
     free(places->rows);
+    free(places->stack_lengths);
     free(places->stack_table.slots);
     free(places->record_table.slots);
     free(places->set_table.slots);
@@ -303,7 +304,7 @@ size_t spry_places_bytes(const spry_places *places)
     return places->n_returns * sizeof *places->returns + places->n_stacks * sizeof *places->stacks +
            places->n_words * sizeof *places->words + places->n_records * sizeof *places->records +
            places->n_positions * sizeof *places->positions + places->n_sets * sizeof *places->sets +
-           places->n_rows * 256 * sizeof *places->rows;
+           places->n_rows * 256 * sizeof *places->rows + places->n_stack_lengths * sizeof *places->stack_lengths;
 }
 
 spry_status spry_places_fail(const spry_places *places, spry_error *error)

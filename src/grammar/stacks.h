@@ -53,6 +53,8 @@ typedef struct spry_places {
     size_t n_returns, n_stacks, n_words, n_records, n_positions, n_sets, n_rows;
     size_t returns_room, stacks_room, words_room, records_room, positions_room, sets_room, rows_room;
     spry_number_table stack_table, record_table, set_table;
+    uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, as far as known */
+    size_t n_stack_lengths, stack_lengths_room;
     spry_closing *closing;
     spry_status failed; /* memory, or a bound; stays until the next collect */
 } spry_places;
