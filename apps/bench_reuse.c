@@ -18,8 +18,9 @@ enum {
     N_SPANS = 4,
     SPAN = 512,
     QUESTION = 32,
-    MOVED_SPANS = 8, /* distances in the table whose decode is measured */
-    MOVED_SPAN = 64,
+    MOVED_SPANS = 8, /* distances in the table whose decode is measured; the same number of pages either way */
+    MOVED_SPAN = 2 * SPRY_PAGE_TOKENS,
+    MOVED_FIRST = SPRY_PAGE_TOKENS,
     DECODED = 64,
     LOOKUP_TOKENS = 8192,
     LOOKUP_PAGES = 100000,
@@ -140,12 +141,13 @@ static spry_status time_decode(bench *b, double *tps, const spry_span *spans, si
     spry_result result;
     spry_request_default(&request);
     request.prompt = b->ids;
-    request.n_prompt = MOVED_SPANS * (MOVED_SPAN + 1) + 1;
+    request.n_prompt = MOVED_FIRST + MOVED_SPANS * MOVED_SPAN + 1;
     request.spans = spans;
     request.n_spans = n_spans;
     request.span_repair = 0;
     request.max_tokens = DECODED + 1;
     request.ignore_end = true;
+    request.speculation = SPRY_DRAFT_NONE;
     request.sampling.temperature = 0;
     spry_status status = go_on(b);
     if (!status)
@@ -159,7 +161,7 @@ static spry_status measure_moved(bench *b, spry_bench_pair *pair)
     double plain[SPRY_BENCH_REPEAT_MAX], moved[SPRY_BENCH_REPEAT_MAX];
     spry_span spans[MOVED_SPANS];
     for (size_t i = 0; i < MOVED_SPANS; i++)
-        spans[i] = (spry_span){i * (MOVED_SPAN + 1) + 1, (i + 1) * (MOVED_SPAN + 1)};
+        spans[i] = (spry_span){MOVED_FIRST + i * MOVED_SPAN, MOVED_FIRST + (i + 1) * MOVED_SPAN};
     spry_status status = SPRY_OK;
     for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
         status = time_decode(b, &plain[i], NULL, 0);

@@ -88,6 +88,7 @@ SPRY_API void spry_engine_close(spry_engine *engine);
 typedef struct spry_engine_info {
     const char *architecture; /* what people call it: "Qwen3" */
     size_t vocabulary;
+    size_t embedding; /* numbers of one */
     size_t parameters;
     size_t context;            /* tokens a session can hold */
     size_t weight_bytes;       /* mapped */
@@ -228,6 +229,11 @@ SPRY_API spry_status spry_session_eval_rows(spry_session *session, const int32_t
 SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t *ids, size_t count, size_t first,
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
+
+/* One vector for a whole text, to compare it with others: the mean of the hidden states after every id behind the final
+ * norm, scaled to length 1. Writes spry_engine_info.embedding floats. The session holds `ids` then. */
+SPRY_API spry_status spry_session_embed(spry_session *session, float *out, const int32_t *ids, size_t count,
+                                        spry_error *error);
 
 /* What it holds now: prompt and answer. */
 SPRY_API const int32_t *spry_session_tokens(const spry_session *session, size_t *count);

@@ -130,7 +130,10 @@ spry_status spry_session_draft(spry_session *s, spry_generation *g, bool alone, 
         s->propose = (spry_drafter){propose_model, drafter};
     else
         status = use_lookup(s, error);
-    spry_draft_cost_init(&s->cost, &s->engine->steps);
+    if (s->cost_of != s->propose.propose)
+        spry_draft_cost_init(&s->cost, &s->engine->steps);
+    s->cost_of = s->propose.propose; /* what was learned serves the next answer too */
+    s->cost.figures = (spry_draft_figures){0};
     g->drafter = &s->propose;
     g->cost = &s->cost;
     return status;

@@ -180,6 +180,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
     spry_pass_limits limits = spry_engine_limits(e);
     *info = (spry_engine_info){.architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
+                               .embedding = e->model->config.n_embd,
                                .parameters = e->model->weights.parameters,
                                .context = e->context,
                                .weight_bytes = e->model->weights.bytes,

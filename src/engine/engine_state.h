@@ -43,6 +43,7 @@ struct spry_session {
     spry_prompt_lookup *lookup; /* NULL until it is first used */
     spry_drafter propose;       /* who guesses for the answer under way */
     spry_draft_cost cost;
+    size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, uint64_t *); /* whose costs these are */
     atomic_bool cancelled;
 };
 

@@ -158,8 +158,9 @@ spry_status spry_engine_chat_spans(const spry_engine *e, int32_t *ids, size_t ca
         status = cut(&p, &f);
     *count = status ? 0 : p.ids.count;
     *n_spans = status ? 0 : p.n_spans;
-    if (!status && p.ids.count)
-        memcpy(ids, p.ids.ids, (p.ids.count < capacity ? p.ids.count : capacity) * sizeof *ids);
+    size_t fits = p.ids.count < capacity ? p.ids.count : capacity;
+    if (!status && fits)
+        memcpy(ids, p.ids.ids, fits * sizeof *ids);
     spry_tokens_deinit(&p.ids);
     spry_chat_text_deinit(&text);
     json_decref(f.texts);

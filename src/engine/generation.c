@@ -1,5 +1,5 @@
 /* From logits to text, token by token. */
-#include "engine/generation.h"
+#include "engine/generation_state.h"
 
 #include <string.h>
 
@@ -9,7 +9,7 @@
 
 enum { MAX_HELD_BYTES = 1 << 20 };
 
-static void finish(spry_generation *g, spry_finish why)
+void spry_generation_finish(spry_generation *g, spry_finish why)
 {
     if (!g->ended)
         g->result->finish = why;
@@ -30,7 +30,7 @@ static void give_out(spry_generation *g, bool end_of_text)
     bool found;
     size_t ready = spry_stop_match(&found, spry_buffer_view(&g->held), r->stop, r->n_stop, end_of_text);
     if (ready && r->on_text && !g->unheard && !r->on_text(r->user, g->held.data, ready)) {
-        finish(g, SPRY_FINISH_CANCELLED);
+        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
         g->unheard = true;
     }
     if (found) {
@@ -43,18 +43,17 @@ static void give_out(spry_generation *g, bool end_of_text)
     }
 }
 
-/* Hands out a decided token. */
-static spry_status emit(spry_generation *g, int32_t id, const float *logits, spry_error *error)
+spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *logits, spry_error *error)
 {
     const spry_request *r = g->request;
     spry_status status = SPRY_OK;
     if (!r->ignore_end && spry_model_is_end(g->model, id)) {
-        finish(g, SPRY_FINISH_END);
+        spry_generation_finish(g, SPRY_FINISH_END);
         return SPRY_OK;
     }
     g->result->generated_tokens++;
     if (r->on_token && !spry_report_token(r, id, logits, g->model->config.n_vocab))
-        finish(g, SPRY_FINISH_CANCELLED);
+        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
     if (g->ended)
         return SPRY_OK;
     /* Rows that only pad the embedding say nothing. */
@@ -65,57 +64,8 @@ static spry_status emit(spry_generation *g, int32_t id, const float *logits, spr
     if (!status)
         give_out(g, false);
     if (!status && !g->ended && r->max_tokens && g->result->generated_tokens >= r->max_tokens)
-        finish(g, SPRY_FINISH_LENGTH);
+        spry_generation_finish(g, SPRY_FINISH_LENGTH);
     return status;
-}
-
-/* ---- grammar ----------------------------------------------------------------------------------------------------- */
-
-static spry_status allowed(spry_generation *g, const uint32_t **mask, spry_error *error)
-{
-    *mask = NULL;
-    return g->matcher ? spry_matcher_mask(g->matcher, mask, error) : SPRY_OK;
-}
-
-/* The grammar takes a token that was handed out; where nothing can follow, the answer is whole. */
-static spry_status follow(spry_generation *g, int32_t id, spry_error *error)
-{
-    if (!g->matcher || g->ended)
-        return SPRY_OK;
-    spry_status status = spry_matcher_token(g->matcher, id, error);
-    if (!status && spry_matcher_must_end(g->matcher))
-        finish(g, SPRY_FINISH_END);
-    return status;
-}
-
-/* Tokens that must come behind the last one are decided without asking the model. Whoever wants log probabilities gets
- * them from the model instead. */
-static spry_status force(spry_generation *g, spry_error *error)
-{
-    if (!g->matcher || g->ended || g->request->on_token)
-        return SPRY_OK;
-    spry_tokens forced = {0};
-    spry_status status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
-    for (size_t i = 0; !status && i < forced.count && g->n_pending < SPRY_PENDING_MOST && !g->ended; i++) {
-        status = emit(g, forced.ids[i], NULL, error);
-        if (!status && !g->ended) {
-            g->pending[g->n_pending++] = forced.ids[i];
-            status = follow(g, forced.ids[i], error);
-        }
-    }
-    spry_tokens_deinit(&forced);
-    return status;
-}
-
-/* Drafts stop where the grammar would refuse them. */
-static size_t draft_allowed(spry_generation *g, size_t n)
-{
-    size_t fits = 0;
-    while (g->matcher && fits < n && !spry_matcher_token(g->matcher, g->drafts[fits], NULL))
-        fits++;
-    if (g->matcher)
-        spry_matcher_undo(g->matcher, fits);
-    return g->matcher ? fits : n;
 }
 
 /* ---- drafts ------------------------------------------------------------------------------------------------------ */
@@ -146,7 +96,7 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
         return;
     uint64_t start = spry_clock_ns();
     g->n_drafts = g->drafter->propose(g->drafter->self, g->drafts, most, s->tokens, s->n_tokens, &g->sync_ns);
-    g->n_drafts = draft_allowed(g, g->n_drafts);
+    g->n_drafts = spry_generation_allowed(g, g->drafts, g->n_drafts);
     g->draft_ns = spry_clock_ns() - start - g->sync_ns;
 }
 
@@ -202,7 +152,7 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
     spry_sequence *s = g->sequence;
     size_t room = s->table.max_tokens - s->table.n_tokens, n = g->n_pending;
     if (!room && !s->slides) {
-        finish(g, SPRY_FINISH_CONTEXT);
+        spry_generation_finish(g, SPRY_FINISH_CONTEXT);
         return SPRY_OK;
     }
     n = !room ? 1 : n > room ? room : n; /* how much sliding makes room for is not known yet */
@@ -228,13 +178,13 @@ spry_status spry_generation_next(spry_generation *g, spry_segment *segments, siz
     *n = 0;
     g->other_rows = other_rows;
     if (!g->ended && atomic_load(g->cancelled))
-        finish(g, SPRY_FINISH_CANCELLED);
+        spry_generation_finish(g, SPRY_FINISH_CANCELLED);
     if (g->ended)
         return SPRY_OK;
     if (!g->first_ns && g->request->on_prefill) {
         size_t left = spry_sequence_pending(s), whole = g->request->n_prompt;
         if (!g->request->on_prefill(g->request->user, left < whole ? whole - left : 0, whole))
-            finish(g, SPRY_FINISH_CANCELLED);
+            spry_generation_finish(g, SPRY_FINISH_CANCELLED);
     }
     if (!g->ended && g->n_pending && !spry_sequence_pending(s)) {
         g->resuming = false;
@@ -289,6 +239,21 @@ spry_status spry_generation_resume(spry_generation *g, spry_error *error)
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
 
+/* Behind an accepted draft, what the grammar forces is decided as it is without drafts; those that say the same are right,
+ * too. */
+static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted, spry_error *error)
+{
+    size_t same = 0;
+    spry_status status = spry_generation_force(g, error);
+    while (same < g->n_pending && *at + same < g->n_drafts && g->pending[same] == g->drafts[*at + same])
+        same++;
+    *at += same;
+    *accepted += same;
+    g->n_pending -= same;
+    memmove(g->pending, g->pending + same, g->n_pending * sizeof *g->pending);
+    return status;
+}
+
 /* Judges the rows from the last decided one on. What they decide is handed out; what was refused is taken back. */
 static spry_status judge(spry_generation *g, const float *logits, spry_error *error)
 {
@@ -296,18 +261,26 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     size_t n_vocab = g->model->config.n_vocab, before = s->n_tokens - g->n_drafts, accepted = 0;
     spry_status status = SPRY_OK;
     g->n_pending = 0;
-    for (size_t i = 0; !status && !g->ended && i <= g->n_drafts; i++, logits += n_vocab) {
-        spry_target_row row = {.logits = logits, .history = s->tokens, .n_history = before + i};
+    for (size_t i = 0; !status && !g->ended && i <= g->n_drafts; i++) {
+        if (i)
+            status = take_forced(g, &i, &accepted, error);
+        if (status || g->ended || g->n_pending)
+            break;
+        const float *row_logits = logits + i * n_vocab;
+        spry_target_row row = {.logits = row_logits, .history = s->tokens, .n_history = before + i};
         const spry_drafted guess = {.token = g->drafts[i < g->n_drafts ? i : 0]};
         int32_t id;
         bool right = false;
-        status = allowed(g, &row.mask, error);
+        status = spry_generation_mask(g, &row.mask, error);
         if (!status)
             status = spry_verifier_judge(g->verifier, &id, &right, &row, i < g->n_drafts ? &guess : NULL, error);
         if (!status)
-            status = emit(g, id, logits, error);
+            status = spry_generation_complete(g, id, before + i, error);
+        if (status || g->ended)
+            break;
+        status = spry_generation_emit(g, id, row_logits, error);
         if (!status)
-            status = follow(g, id, error);
+            status = spry_generation_follow(g, id, error);
         accepted += right && !g->ended;
         if (!right && !g->ended)
             g->pending[g->n_pending++] = id;
@@ -317,7 +290,7 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     learn(g, accepted);
     spry_sequence_truncate(s, before + accepted);
     g->n_drafts = 0;
-    return status ? status : force(g, error);
+    return status ? status : spry_generation_force(g, error);
 }
 
 spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)

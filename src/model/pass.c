@@ -74,7 +74,6 @@ static void carve_all(spry_pass *p, carver *c)
     carve_angles(c, &p->full, rows, f->rope_dim / 2);
     carve_angles(c, &p->sliding, rows, f->rope_dim / 2);
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
-    p->last = carve(c, p->limits.max_logits, f->n_embd, sizeof(float));
 }
 
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits)
@@ -132,6 +131,18 @@ void spry_pass_set_threads(spry_pass *pass, spry_threads *threads)
     pass->threads = threads;
 }
 
+/* Rows of a segment before the first one that is wanted. */
+static size_t unwanted(const spry_segment *g)
+{
+    switch (g->want) {
+    case SPRY_WANT_ALL:
+    case SPRY_WANT_HIDDEN: return 0;
+    case SPRY_WANT_LAST: return g->n_rows ? g->n_rows - 1 : 0;
+    case SPRY_WANT_NOTHING: break;
+    }
+    return g->n_rows;
+}
+
 static spry_status check_step(const spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
 {
     size_t rows = 0, wanted = 0;
@@ -145,7 +156,7 @@ static spry_status check_step(const spry_pass *p, const spry_segment *segments, 
                 return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
                                  p->config->n_vocab);
         rows += g->n_rows;
-        wanted += g->want == SPRY_WANT_ALL ? g->n_rows : g->want == SPRY_WANT_LAST && g->n_rows ? 1 : 0;
+        wanted += g->want == SPRY_WANT_HIDDEN ? 0 : g->n_rows - unwanted(g);
     }
     if (rows > p->limits.max_rows || wanted > p->limits.max_logits)
         return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",
@@ -213,24 +224,31 @@ static void make_turns(spry_pass *p)
         }
 }
 
-/* Gathers the rows whose logits are wanted, then norm and output matrix. */
+/* Puts the rows whose hidden states, or whose logits, are wanted behind the first n of h; returns how many there are
+ * then. */
+static size_t gather(spry_pass *p, size_t n, bool hidden)
+{
+    size_t row = 0, width = p->config->n_embd;
+    for (size_t s = 0; s < p->n_segments; row += p->segments[s++].n_rows) {
+        const spry_segment *g = &p->segments[s];
+        for (size_t i = unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++)
+            memcpy(p->h + n++ * width, p->x + (row + i) * width, width * sizeof(float));
+    }
+    return n;
+}
+
+/* Norm of the rows that are wanted, and output matrix where their logits are. */
 static void unembed(spry_pass *p)
 {
     const spry_config *c = p->config;
-    size_t row = 0, wanted = 0;
-    for (size_t s = 0; s < p->n_segments; s++) {
-        const spry_segment *g = &p->segments[s];
-        size_t skip = g->want == SPRY_WANT_ALL ? 0 : g->want == SPRY_WANT_LAST && g->n_rows ? g->n_rows - 1 : g->n_rows;
-        for (size_t i = skip; i < g->n_rows; i++, wanted++)
-            memcpy(p->last + wanted * c->n_embd, p->x + (row + i) * c->n_embd, c->n_embd * sizeof(float));
-        row += g->n_rows;
-    }
-    if (!wanted)
-        return;
-    spry_pass_norm(p, p->last, p->last, p->weights->output_norm, wanted, c->n_embd);
-    spry_pass_linear(p, p->logits, c->n_vocab, &p->weights->output, p->last, wanted);
-    if (c->final_softcap > 0)
-        p->ops->softcap(p->logits, c->final_softcap, wanted * c->n_vocab);
+    p->n_logits = gather(p, 0, false);
+    size_t wanted = gather(p, p->n_logits, true);
+    if (wanted)
+        spry_pass_norm(p, p->h, p->h, p->weights->output_norm, wanted, c->n_embd);
+    if (p->n_logits)
+        spry_pass_linear(p, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
+    if (p->n_logits && c->final_softcap > 0)
+        p->ops->softcap(p->logits, c->final_softcap, p->n_logits * c->n_vocab);
 }
 
 spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
@@ -250,4 +268,9 @@ spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_
 const float *spry_pass_logits(const spry_pass *pass, size_t index)
 {
     return pass->logits + index * pass->config->n_vocab;
+}
+
+const float *spry_pass_hidden(const spry_pass *pass, size_t index)
+{
+    return pass->h + (pass->n_logits + index) * pass->config->n_embd;
 }

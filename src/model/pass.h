@@ -9,13 +9,15 @@
 #include "model/weights.h"
 #include "platform/threads.h"
 
-typedef enum spry_want { SPRY_WANT_NOTHING, SPRY_WANT_LAST, SPRY_WANT_ALL } spry_want;
+/* What a segment gives: nothing, the logits of its last row or of all rows, or the normalised hidden states of all
+ * rows, from which logits would be made. */
+typedef enum spry_want { SPRY_WANT_NOTHING, SPRY_WANT_LAST, SPRY_WANT_ALL, SPRY_WANT_HIDDEN } spry_want;
 
 typedef struct spry_segment {
     const spry_kv_table *table; /* holds at least first_position + n_rows tokens: extend it before the step */
     const int32_t *tokens;      /* [n_rows] */
     uint32_t first_position, n_rows;
-    spry_want want; /* which rows' logits */
+    spry_want want;
 } spry_segment;
 
 typedef struct spry_pass_limits {
@@ -43,5 +45,8 @@ spry_status spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t
 
 /* Logits of the step's wanted rows in the order of the list, [n_vocab] each; valid until the next step. */
 const float *spry_pass_logits(const spry_pass *pass, size_t index);
+
+/* The same of hidden states, [n_embd] each; counted apart from the logits, and as many as the step has rows. */
+const float *spry_pass_hidden(const spry_pass *pass, size_t index);
 
 #endif

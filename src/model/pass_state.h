@@ -31,13 +31,13 @@ struct spry_pass {
 
     /* the step */
     const spry_segment *segments;
-    size_t n_segments, n_rows;
+    size_t n_segments, n_rows, n_logits;
     int32_t *tokens;     /* [max_rows] */
     uint32_t *positions; /* [max_rows] */
     spry_slot *slots;    /* [max_rows]: where its keys and values go */
 
     float *x;                      /* [max_rows, n_embd]: the residual stream */
-    float *h;                      /* [max_rows, n_embd]: normalised input of a part */
+    float *h;                      /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
     float *y;                      /* [max_rows, n_embd]: output of a part */
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
@@ -52,7 +52,6 @@ struct spry_pass {
     spry_angles full, sliding;
     int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
     float *logits;                     /* [max_logits, n_vocab] */
-    float *last;                       /* [max_logits, n_embd]: rows whose logits are wanted */
 };
 
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */

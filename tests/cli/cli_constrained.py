@@ -51,6 +51,16 @@ class Constrained(cli_support.CliTest):
                 text = self.finished(answer(seed, "--json-schema", path))
                 check.validate(json.loads(text))
 
+    def test_ends_in_time(self):
+        """However little room there is, if the shortest answer fits, the answer is whole."""
+        path = os.path.join(SCHEMAS, "story.json")
+        for tokens in ("100", "130", "200"):
+            for options in ((), ("--logprobs", "1"), ("--draft", "none")):
+                text = self.finished(answer(3, "--json-schema", path, "-n", tokens, *options))
+                self.assertIn("happy_end", json.loads(text))
+        short = self.succeeds(answer(3, "--json-schema", path, "-n", "5")).json
+        self.assertEqual((short["finish"], short["generated_tokens"]), ("length", 5))
+
     def test_regex(self):
         for seed in range(5):
             text = self.finished(answer(seed, "--regex", "[0-9]{4}-(0[1-9]|1[0-2])"))

@@ -51,8 +51,8 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
 static void turn_query(float *out, const float *own, const spry_attend *a, const spry_turn *turn)
 {
     size_t n = a->n_pairs;
-    memcpy(out, own, a->head_dim * sizeof(float));
     if (a->interleaved || n % LANES) {
+        memcpy(out, own, a->head_dim * sizeof(float));
         spry_ref_rope(out, turn->cosine, turn->sine, 1, a->head_dim, n, a->interleaved);
         return;
     }
@@ -61,6 +61,8 @@ static void turn_query(float *out, const float *own, const spry_attend *a, const
         v_store(out + i, v_sub(v_mul(x, c), v_mul(y, s)));
         v_store(out + n + i, v_add(v_mul(x, s), v_mul(y, c)));
     }
+    for (size_t i = 2 * n; i < a->head_dim; i++)
+        out[i] = own[i];
 }
 
 /* Turns the queries for a page; pages in a row mostly share their turn. */

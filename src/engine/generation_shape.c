@@ -1,0 +1,108 @@
+/* The shape of an answer: which tokens may come, which must, and how it becomes whole before there is no room left. */
+#include "engine/generation_state.h"
+
+spry_status spry_generation_mask(spry_generation *g, const uint32_t **mask, spry_error *error)
+{
+    *mask = NULL;
+    return g->matcher ? spry_matcher_mask(g->matcher, mask, error) : SPRY_OK;
+}
+
+spry_status spry_generation_follow(spry_generation *g, int32_t id, spry_error *error)
+{
+    if (!g->matcher || g->ended)
+        return SPRY_OK;
+    spry_status status = spry_matcher_token(g->matcher, id, error);
+    if (!status && spry_matcher_must_end(g->matcher))
+        spry_generation_finish(g, SPRY_FINISH_END);
+    return status;
+}
+
+size_t spry_generation_allowed(spry_generation *g, const int32_t *ids, size_t count)
+{
+    size_t fits = 0;
+    if (!g->matcher)
+        return count;
+    while (fits < count && !spry_matcher_token(g->matcher, ids[fits], NULL))
+        fits++;
+    spry_matcher_undo(g->matcher, fits);
+    return fits;
+}
+
+/* Tokens the answer can still have, when the sequence holds so many. */
+static size_t tokens_left(const spry_generation *g, size_t held)
+{
+    const spry_sequence *s = g->sequence;
+    size_t asked = g->request->max_tokens, left = asked ? asked - g->result->generated_tokens : SIZE_MAX;
+    size_t room = s->slides ? SIZE_MAX : s->table.max_tokens + s->n_dropped - held;
+    return left < room ? left : room;
+}
+
+/* Whether what the grammar still wants fits so many tokens; `completion` gets them when they had to be made. */
+static spry_status fits(spry_generation *g, bool *fit, spry_tokens *completion, size_t left, spry_error *error)
+{
+    *fit = spry_matcher_completion_bound(g->matcher) <= left; /* a token is a byte at least */
+    if (*fit)
+        return SPRY_OK;
+    completion->count = 0;
+    spry_status status = spry_matcher_completion_tokens(g->matcher, completion, error);
+    *fit = !status && completion->count <= left;
+    return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* too long to be written fits nowhere */
+}
+
+/* Hands out tokens that nobody asked the model about. `kept`: they are part of what is computed next. */
+static spry_status hand_out(spry_generation *g, const spry_tokens *tokens, bool kept, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && i < tokens->count && !g->ended; i++) {
+        if (kept && g->n_pending == SPRY_PENDING_MOST)
+            break;
+        status = spry_generation_emit(g, tokens->ids[i], NULL, error);
+        if (!status && !g->ended && kept)
+            g->pending[g->n_pending++] = tokens->ids[i];
+        if (!status)
+            status = spry_generation_follow(g, tokens->ids[i], error);
+    }
+    return status;
+}
+
+/* Completes the answer where it stands, if behind `id` there would be too little room for that. It ends whole, if not as
+ * the model would have liked. Where there never was room enough nothing is done. */
+spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held, spry_error *error)
+{
+    size_t left = g->matcher ? tokens_left(g, held) : SIZE_MAX;
+    if (left == SIZE_MAX || !left || spry_model_is_end(g->model, id))
+        return SPRY_OK;
+    spry_tokens completion = {0};
+    bool after = true, now = false;
+    spry_status status = spry_matcher_token(g->matcher, id, error);
+    if (!status) {
+        status = fits(g, &after, &completion, left - 1, error);
+        spry_matcher_undo(g->matcher, 1);
+    }
+    if (!status && !after)
+        status = fits(g, &now, &completion, left, error);
+    if (!status && now && !completion.count) /* it was short enough to be sure without making it */
+        status = spry_matcher_completion_tokens(g->matcher, &completion, error);
+    if (!status && now) {
+        status = hand_out(g, &completion, false, error);
+        spry_generation_finish(g, SPRY_FINISH_END);
+        g->result->finish = SPRY_FINISH_END; /* even with the last token there was room for */
+    }
+    spry_tokens_deinit(&completion);
+    return status;
+}
+
+/* Whoever wants log probabilities gets them from the model, also of tokens that must come. */
+spry_status spry_generation_force(spry_generation *g, spry_error *error)
+{
+    if (!g->matcher || g->ended)
+        return SPRY_OK;
+    spry_tokens forced = {0};
+    spry_status status = SPRY_OK;
+    if (!g->request->on_token)
+        status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
+    if (!status)
+        status = hand_out(g, &forced, true, error);
+    spry_tokens_deinit(&forced);
+    return status;
+}
