@@ -1,0 +1,127 @@
+#include "pool/model_load.h"
+
+#include "base/checked.h"
+#include "base/error.h"
+#include "engine/batch.h"
+#include "platform/clock.h"
+
+enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
+
+/* A drafter holds as much context as its own limit allows, follows one answer at a time, and needs no memory beyond
+ * that. */
+static spry_status drafter_options(spry_engine_options *options, const spry_model_place *drafter,
+                                   const spry_engine_options *engine, spry_error *error)
+{
+    spry_engine_needs needs;
+    *options = *engine;
+    options->context = 0;
+    options->sessions = 1;
+    options->threads = 1; /* it works with the engine's */
+    options->kv_bytes = 0;
+    options->cache_dir = NULL;
+    options->quantize = NULL;
+    options->chat_template = NULL;
+    spry_status status = spry_engine_estimate(&needs, drafter->path, drafter->data, drafter->size, options, error);
+    options->kv_bytes = needs.kv_full;
+    return status;
+}
+
+static spry_status open_engine(spry_engine **out, const spry_model_place *place, const spry_engine_options *options,
+                               spry_error *error)
+{
+    return place->data ? spry_engine_open_memory(out, place->data, place->size, place->path, options, error)
+                       : spry_engine_open(out, place->path, options, error);
+}
+
+/* ---- warming up ------------------------------------------------------------------------------------------------- */
+
+/* Rows of a prompt, then tokens one by one, straight on the pass: nothing of it is remembered but what steps cost. The
+ * first round fetches the weights and is not counted. */
+static spry_status warm_up(spry_engine *e, spry_error *error)
+{
+    spry_batch batch;
+    int32_t ids[WARM_ROWS];
+    size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
+    rows = rows < e->context ? rows : e->context - 1; /* one is for a token behind them */
+    for (size_t i = 0; i < WARM_ROWS; i++)
+        ids[i] = (int32_t)(i % e->model->config.n_vocab);
+    spry_status status = spry_batch_init(&batch, e, 1, error);
+    for (int round = 0; !status && round < WARM_ROUNDS; round++) {
+        uint64_t start = spry_clock_ns();
+        status = spry_batch_prefill(&batch, ids, rows, true, error);
+        uint64_t prefilled = spry_clock_ns();
+        if (!status)
+            status = spry_batch_step(&batch, ids, 1, error);
+        if (!status && round) {
+            spry_step_cost_measure(&e->steps, rows, prefilled - start);
+            spry_step_cost_measure(&e->steps, 1, spry_clock_ns() - prefilled);
+        }
+        spry_batch_truncate(&batch, 0);
+    }
+    spry_batch_deinit(&batch);
+    return status;
+}
+
+/* ---- opening ---------------------------------------------------------------------------------------------------- */
+
+spry_status spry_loaded_model_estimate(size_t *bytes, const spry_model_place *model, const spry_model_place *drafter,
+                                       const spry_engine_options *engine, spry_error *error)
+{
+    spry_engine_needs needs, more = {0};
+    spry_engine_options small;
+    spry_status status = spry_engine_estimate(&needs, model->path, model->data, model->size, engine, error);
+    if (!status && drafter)
+        status = drafter_options(&small, drafter, engine, error);
+    if (!status && drafter)
+        status = spry_engine_estimate(&more, drafter->path, drafter->data, drafter->size, &small, error);
+    if (!status && !spry_checked_add(bytes, needs.whole, more.whole))
+        status = spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", model->path);
+    return status;
+}
+
+spry_status spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error)
+{
+    spry_engine_needs needs, more = {0};
+    spry_status status = spry_engine_measure(&needs, loaded->engine, error);
+    if (!status && loaded->drafter)
+        status = spry_engine_measure(&more, loaded->drafter, error);
+    *bytes = status ? 0 : needs.whole + more.whole;
+    return status;
+}
+
+static spry_status add_drafter(spry_loaded_model *loaded, const spry_model_place *drafter,
+                               const spry_engine_options *engine, spry_error *error)
+{
+    spry_engine_options options;
+    spry_status status = drafter_options(&options, drafter, engine, error);
+    if (!status)
+        status = open_engine(&loaded->drafter, drafter, &options, error);
+    if (!status)
+        status = spry_engine_set_drafter(loaded->engine, loaded->drafter, error);
+    return status ? status : warm_up(loaded->drafter, error);
+}
+
+spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_place *model,
+                                   const spry_model_place *drafter, const spry_engine_options *engine,
+                                   const spry_scheduler_options *sched, spry_error *error)
+{
+    *loaded = (spry_loaded_model){0};
+    spry_status status = open_engine(&loaded->engine, model, engine, error);
+    if (!status && drafter)
+        status = add_drafter(loaded, drafter, engine, error);
+    if (!status)
+        status = warm_up(loaded->engine, error);
+    if (!status)
+        status = spry_scheduler_create(&loaded->scheduler, loaded->engine, sched, error);
+    if (status)
+        spry_loaded_model_close(loaded);
+    return status;
+}
+
+void spry_loaded_model_close(spry_loaded_model *loaded)
+{
+    spry_scheduler_destroy(loaded->scheduler);
+    spry_engine_close(loaded->engine); /* the drafter works with its threads */
+    spry_engine_close(loaded->drafter);
+    *loaded = (spry_loaded_model){0};
+}

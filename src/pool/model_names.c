@@ -1,0 +1,146 @@
+#include "pool/model_names.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "platform/file.h"
+
+static const char suffix[] = ".gguf";
+
+static bool has_suffix(const char *name)
+{
+    return strlen(name) >= sizeof suffix && spry_view_ends(spry_view_of(name), SPRY_VIEW(".gguf"));
+}
+
+static bool is_name(const char *name)
+{
+    size_t size = strlen(name);
+    return size && size <= SPRY_MODEL_NAME_MAX && name[0] != '.' && !strchr(name, '/');
+}
+
+/* The real path of "folder/name" + `end`, if that is inside the folder. */
+static bool find_inside(spry_buffer *real, const char *folder, const char *name, const char *end)
+{
+    spry_buffer path, root;
+    spry_buffer_init(&path, 1 << 16);
+    spry_buffer_init(&root, 1 << 16);
+    bool inside = !spry_path_join(&path, folder, name, NULL) && spry_buffer_text(&path, end) &&
+                  spry_path_real(real, path.data) && spry_path_real(&root, folder) && spry_buffer_text(&root, "/") &&
+                  spry_view_starts(spry_buffer_view(real), spry_buffer_view(&root));
+    spry_buffer_deinit(&path);
+    spry_buffer_deinit(&root);
+    return inside;
+}
+
+static bool has_config(const char *folder)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, 1 << 16);
+    bool has = !spry_path_join(&path, folder, "config.json", NULL) && spry_path_exists(path.data);
+    spry_buffer_deinit(&path);
+    return has;
+}
+
+static bool is_model(const char *path)
+{
+    return spry_path_is_folder(path) ? has_config(path) : has_suffix(path) && spry_path_exists(path);
+}
+
+/* What an entry of the folder is called: files without their suffix, unless a folder is called that. */
+static void call(char called[SPRY_MODEL_NAME_MAX + 1], const char *folder, const char *name)
+{
+    spry_buffer real;
+    spry_buffer_init(&real, 1 << 16);
+    snprintf(called, SPRY_MODEL_NAME_MAX + 1, "%s", name);
+    if (has_suffix(name)) {
+        called[strlen(called) - (sizeof suffix - 1)] = 0;
+        if (find_inside(&real, folder, called, "") && is_model(real.data))
+            snprintf(called, SPRY_MODEL_NAME_MAX + 1, "%s", name);
+    }
+    spry_buffer_deinit(&real);
+}
+
+spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1],
+                                 const char *folder, const char *name, spry_error *error)
+{
+    static const char *const ends[] = {"", suffix};
+    spry_buffer real;
+    bool found = false;
+    if (!is_name(name))
+        return spry_fail(error, SPRY_ERR_FILE,
+                         "there is no model '%.127s': a name has no slash, does not begin with a dot, and has at most "
+                         "%d bytes",
+                         name, SPRY_MODEL_NAME_MAX);
+    spry_buffer_init(&real, 1 << 16);
+    for (size_t i = 0; folder && !found && i < SPRY_COUNT(ends); i++)
+        found = find_inside(&real, folder, name, ends[i]) && is_model(real.data) && real.size <= SPRY_MODEL_PATH_MAX;
+    if (found) {
+        snprintf(path, SPRY_MODEL_PATH_MAX + 1, "%s", real.data);
+        call(called, folder, name);
+    }
+    spry_buffer_deinit(&real);
+    return found ? SPRY_OK
+                 : spry_fail(error, SPRY_ERR_FILE, "there is no model '%.127s'%s", name,
+                             folder ? " in the models folder" : "");
+}
+
+typedef struct listing {
+    const char *folder;
+    spry_model_name_visit visit;
+    void *context;
+} listing;
+
+static void list(void *context, const char *name)
+{
+    const listing *l = context;
+    char called[SPRY_MODEL_NAME_MAX + 1];
+    spry_buffer real;
+    spry_buffer_init(&real, 1 << 16);
+    if (is_name(name) && find_inside(&real, l->folder, name, "") && is_model(real.data) &&
+        real.size <= SPRY_MODEL_PATH_MAX) {
+        call(called, l->folder, name);
+        l->visit(l->context, called, real.data);
+    }
+    spry_buffer_deinit(&real);
+}
+
+void spry_model_names_each(const char *folder, spry_model_name_visit visit, void *context)
+{
+    listing l = {folder, visit, context};
+    if (folder)
+        spry_folder_each(folder, list, &l, NULL);
+}
+
+/* ---- sizes ------------------------------------------------------------------------------------------------------ */
+
+typedef struct folder_facts {
+    const char *folder;
+    size_t bytes;
+    int64_t modified;
+} folder_facts;
+
+static void add_file(void *context, const char *name)
+{
+    folder_facts *f = context;
+    spry_buffer path;
+    size_t bytes;
+    int64_t modified;
+    spry_buffer_init(&path, 1 << 16);
+    if (!spry_path_join(&path, f->folder, name, NULL) && !spry_path_is_folder(path.data) &&
+        spry_path_facts(path.data, &bytes, &modified)) {
+        f->bytes += bytes;
+        f->modified = modified > f->modified ? modified : f->modified;
+    }
+    spry_buffer_deinit(&path);
+}
+
+void spry_model_file_facts(const char *path, size_t *bytes, int64_t *modified)
+{
+    folder_facts f = {.folder = path};
+    if (spry_path_is_folder(path))
+        spry_folder_each(path, add_file, &f, NULL);
+    else
+        spry_path_facts(path, &f.bytes, &f.modified);
+    *bytes = f.bytes;
+    *modified = f.modified;
+}

@@ -1,0 +1,556 @@
+/* Slots: one for each model that was ever asked for. A slot's state changes under the lock; what takes time (opening,
+ * closing) happens without it, while the state says so and whoever needs the slot waits. Bytes are reserved before a
+ * model is opened, so that two who load at once cannot pass the limit together. */
+#include "pool/model_pool.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+#include "pool/model_load.h"
+#include "pool/model_names.h"
+
+typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_LOADED, SLOT_LEAVING } slot_state;
+
+typedef struct slot {
+    spry_pooled pooled; /* what others hold */
+    struct slot *next;
+    char name[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
+    const spry_pool_entry *entry; /* NULL: of the folder */
+    spry_loaded_model loaded;
+    slot_state state;
+    bool pinned;
+    uint32_t users;
+    size_t reserved; /* bytes it counts for */
+    size_t estimated, measured;
+    uint64_t used_ns; /* when it was last let go of */
+    double load_ms;
+    uint64_t n_loads;   /* ended, well or not */
+    spry_error failure; /* of the last one; status SPRY_OK: there was none */
+} slot;
+
+struct spry_model_pool {
+    spry_pool_options options;
+    spry_pool_entry *entries; /* a copy of its own, with the strings they point to borrowed */
+    char models_dir[SPRY_MODEL_PATH_MAX + 1];
+    size_t max_bytes;
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* some slot's state */
+    pthread_cond_t wake;    /* the sweeper */
+    pthread_t sweeper;
+    slot *slots;
+    bool stopping;
+};
+
+static const double gb = 1e9;
+
+/* ---- slots ------------------------------------------------------------------------------------------------------ */
+
+static spry_model_place place_of_entry(const spry_pool_entry *entry)
+{
+    return (spry_model_place){entry->data ? entry->name : entry->path, entry->data, entry->size};
+}
+
+static spry_model_place place_of(const slot *s)
+{
+    return s->entry ? place_of_entry(s->entry) : (spry_model_place){.path = s->path};
+}
+
+static const spry_pool_entry *find_entry(const spry_model_pool *pool, const char *name)
+{
+    for (size_t i = 0; i < pool->options.n_entries; i++)
+        if (strcmp(pool->entries[i].name, name) == 0)
+            return &pool->entries[i];
+    return NULL;
+}
+
+static slot *add_slot(spry_model_pool *pool, const char *name, const spry_pool_entry *entry)
+{
+    slot *s = calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    snprintf(s->name, sizeof s->name, "%s", name);
+    s->entry = entry;
+    s->pinned = entry && entry->pinned;
+    s->pooled.name = s->name;
+    s->next = pool->slots;
+    return pool->slots = s;
+}
+
+static slot *find_slot(const spry_model_pool *pool, const char *name)
+{
+    slot *s = pool->slots;
+    while (s && strcmp(s->name, name) != 0)
+        s = s->next;
+    return s;
+}
+
+/* The slot of a name, made when it is new. What the folder has under a name is looked up unless it is loaded. */
+static spry_status find_model(spry_model_pool *pool, slot **out, const char *name, spry_error *error)
+{
+    char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1] = "";
+    const spry_pool_entry *entry = name ? find_entry(pool, name) : pool->entries;
+    if (!name && !pool->options.n_entries)
+        return spry_fail(error, SPRY_ERR_FILE, "no model was named, and there is none to use then");
+    *out = name ? find_slot(pool, name) : NULL;
+    if (*out && (*out)->state != SLOT_EMPTY)
+        return SPRY_OK;
+    if (!entry) {
+        const char *folder = pool->models_dir[0] ? pool->models_dir : NULL;
+        spry_status status = spry_model_name_find(called, path, folder, name, error);
+        if (status)
+            return status;
+        entry = find_entry(pool, called);
+        name = called;
+    }
+    name = entry ? entry->name : name;
+    slot *s = find_slot(pool, name);
+    if (!s)
+        s = add_slot(pool, name, entry);
+    if (!s)
+        return spry_fail_memory(error, "a model's place", sizeof *s);
+    if (!entry && s->state == SLOT_EMPTY)
+        snprintf(s->path, sizeof s->path, "%s", path);
+    *out = s;
+    return SPRY_OK;
+}
+
+static void set_state(spry_model_pool *pool, slot *s, slot_state state)
+{
+    s->state = state;
+    pthread_cond_broadcast(&pool->changed);
+    pthread_cond_signal(&pool->wake);
+}
+
+/* ---- letting go ------------------------------------------------------------------------------------------------- */
+
+/* The lock is held, and let go while the model is closed. */
+static void let_go(spry_model_pool *pool, slot *s, const char *why)
+{
+    set_state(pool, s, SLOT_LEAVING);
+    pthread_mutex_unlock(&pool->lock);
+    spry_loaded_model_close(&s->loaded);
+    spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: let go, %s", s->name, why);
+    pthread_mutex_lock(&pool->lock);
+    s->reserved = 0;
+    set_state(pool, s, SLOT_EMPTY);
+}
+
+static bool can_go(const slot *s)
+{
+    return s->state == SLOT_LOADED && !s->users && !s->pinned;
+}
+
+static size_t reserved_bytes(const spry_model_pool *pool)
+{
+    size_t bytes = 0;
+    for (const slot *s = pool->slots; s; s = s->next)
+        bytes += s->reserved;
+    return bytes;
+}
+
+/* The one that nobody has used for the longest time; NULL: all are in use. */
+static slot *least_recent(const spry_model_pool *pool)
+{
+    slot *oldest = NULL;
+    for (slot *s = pool->slots; s; s = s->next)
+        if (can_go(s) && (!oldest || s->used_ns < oldest->used_ns))
+            oldest = s;
+    return oldest;
+}
+
+static bool any_leaving(const spry_model_pool *pool)
+{
+    for (const slot *s = pool->slots; s; s = s->next)
+        if (s->state == SLOT_LEAVING)
+            return true;
+    return false;
+}
+
+/* Reserves bytes for a model, letting others go for it. The lock is held, and let go meanwhile. */
+static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_error *error)
+{
+    if (bytes > pool->max_bytes)
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs %.3f GB, but models may take %.3f GB in all", s->name,
+                         (double)bytes / gb, (double)pool->max_bytes / gb);
+    while (bytes > pool->max_bytes - reserved_bytes(pool)) {
+        slot *oldest = least_recent(pool);
+        if (oldest)
+            let_go(pool, oldest, "to make room");
+        else if (any_leaving(pool))
+            pthread_cond_wait(&pool->changed, &pool->lock);
+        else
+            return spry_fail(error, SPRY_ERR_BUSY,
+                             "%s: needs %.3f GB, but models in use take %.3f of %.3f GB; try again later", s->name,
+                             (double)bytes / gb, (double)reserved_bytes(pool) / gb, (double)pool->max_bytes / gb);
+    }
+    s->reserved = bytes;
+    return SPRY_OK;
+}
+
+/* ---- loading ---------------------------------------------------------------------------------------------------- */
+
+/* Where the drafter of a model lies; false: it has none. */
+static bool drafter_of(const spry_model_pool *pool, const slot *s, spry_model_place *place)
+{
+    const spry_pool_entry *entry = s->entry && s->entry->drafter ? find_entry(pool, s->entry->drafter) : NULL;
+    if (entry)
+        *place = place_of_entry(entry);
+    return entry;
+}
+
+/* Everything from the estimate to the measurement. The lock is held, and let go where that takes time. */
+static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
+{
+    const spry_model_place model = place_of(s);
+    spry_model_place drafter;
+    bool drafted = drafter_of(pool, s, &drafter);
+    uint64_t start = spry_clock_ns();
+    size_t bytes = 0;
+    pthread_mutex_unlock(&pool->lock);
+    spry_status status =
+        spry_loaded_model_estimate(&bytes, &model, drafted ? &drafter : NULL, &pool->options.engine, error);
+    pthread_mutex_lock(&pool->lock);
+    s->estimated = bytes;
+    if (!status)
+        status = reserve(pool, s, bytes, error);
+    if (status)
+        return status;
+    pthread_mutex_unlock(&pool->lock);
+    status = spry_loaded_model_open(&s->loaded, &model, drafted ? &drafter : NULL, &pool->options.engine,
+                                    &pool->options.sched, error);
+    if (!status && (status = spry_loaded_model_measure(&bytes, &s->loaded, error)))
+        spry_loaded_model_close(&s->loaded);
+    pthread_mutex_lock(&pool->lock);
+    s->reserved = status ? 0 : bytes;
+    s->measured = bytes;
+    s->load_ms = (double)(spry_clock_ns() - start) / 1e6;
+    return status;
+}
+
+/* Makes an empty slot a loaded one. The lock is held. */
+static spry_status fill_slot(spry_model_pool *pool, slot *s)
+{
+    set_state(pool, s, SLOT_LOADING);
+    spry_error error = {0};
+    spry_status status = load(pool, s, &error);
+    s->failure = error;
+    s->n_loads++;
+    if (!status) {
+        s->pooled.engine = s->loaded.engine;
+        s->pooled.scheduler = s->loaded.scheduler;
+        s->used_ns = spry_clock_ns();
+        spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: loaded in %.0f ms, takes %.3f GB", s->name, s->load_ms,
+                       (double)s->measured / gb);
+    }
+    set_state(pool, s, status ? SLOT_EMPTY : SLOT_LOADED);
+    return status;
+}
+
+spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **out, const char *name, spry_error *error)
+{
+    slot *s;
+    *out = NULL;
+    pthread_mutex_lock(&pool->lock);
+    spry_status status = find_model(pool, &s, name, error);
+    while (!status && s->state != SLOT_LOADED) {
+        uint64_t n_loads = s->n_loads;
+        if (s->state == SLOT_EMPTY)
+            status = fill_slot(pool, s);
+        else
+            pthread_cond_wait(&pool->changed, &pool->lock);
+        if (s->state == SLOT_EMPTY && s->n_loads != n_loads && s->failure.status) {
+            status = s->failure.status; /* of whoever tried it, for all who waited */
+            if (error)
+                *error = s->failure;
+        }
+    }
+    if (!status) {
+        s->users++;
+        *out = &s->pooled;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model)
+{
+    if (!model)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    slot *s = find_slot(pool, model->name);
+    s->users--;
+    s->used_ns = spry_clock_ns();
+    pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+}
+
+spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error)
+{
+    slot *s;
+    pthread_mutex_lock(&pool->lock);
+    spry_status status = find_model(pool, &s, name, error);
+    if (!status && s->state == SLOT_LOADED && !s->users)
+        let_go(pool, s, "as asked");
+    else if (!status && s->state == SLOT_LOADED)
+        status = spry_fail(error, SPRY_ERR_BUSY, "%s: %u use it now", s->name, s->users);
+    else if (!status && s->state == SLOT_LOADING)
+        status = spry_fail(error, SPRY_ERR_BUSY, "%s: it is being loaded", s->name);
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pin, spry_error *error)
+{
+    slot *s;
+    pthread_mutex_lock(&pool->lock);
+    spry_status status = find_model(pool, &s, name, error);
+    if (!status) {
+        s->pinned = pin;
+        pthread_cond_signal(&pool->wake);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return status;
+}
+
+/* ---- time ------------------------------------------------------------------------------------------------------- */
+
+/* Nanoseconds until nobody has used it for long enough. */
+static int64_t time_left(const spry_model_pool *pool, const slot *s)
+{
+    double keep = pool->options.keep_alive_s < 1e9 ? pool->options.keep_alive_s : 1e9;
+    return (int64_t)(keep * 1e9) - (int64_t)(spry_clock_ns() - s->used_ns);
+}
+
+static struct timespec after(int64_t ns)
+{
+    struct timespec at;
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    at.tv_sec += (time_t)(ns / 1000000000);
+    at.tv_nsec += (long)(ns % 1000000000);
+    if (at.tv_nsec >= 1000000000) {
+        at.tv_sec++;
+        at.tv_nsec -= 1000000000;
+    }
+    return at;
+}
+
+/* Sleeps until the first model's time is up; for good when there is none. */
+static void *sweep(void *argument)
+{
+    spry_model_pool *pool = argument;
+    pthread_mutex_lock(&pool->lock);
+    while (!pool->stopping) {
+        slot *first = pool->options.keep_alive_s >= 0 ? least_recent(pool) : NULL;
+        int64_t left = first ? time_left(pool, first) : 0;
+        if (!first) {
+            pthread_cond_wait(&pool->wake, &pool->lock);
+        } else if (left > 0) {
+            struct timespec until = after(left);
+            pthread_cond_timedwait(&pool->wake, &pool->lock, &until);
+        } else {
+            let_go(pool, first, "as nobody used it");
+        }
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return NULL;
+}
+
+/* ---- telling ---------------------------------------------------------------------------------------------------- */
+
+typedef struct telling {
+    const spry_model_pool *pool;
+    spry_pool_info *infos;
+    size_t count, capacity;
+} telling;
+
+static spry_pool_info *add_info(telling *t)
+{
+    if (t->count == t->capacity) {
+        size_t capacity = t->capacity * 2 + 16;
+        spry_pool_info *grown = realloc(t->infos, capacity * sizeof *grown);
+        if (!grown)
+            return NULL;
+        t->infos = grown;
+        t->capacity = capacity;
+    }
+    t->infos[t->count] = (spry_pool_info){0};
+    return &t->infos[t->count++];
+}
+
+static void tell_state(const spry_model_pool *pool, spry_pool_info *info, const slot *s)
+{
+    static const spry_pool_state states[] = {[SLOT_EMPTY] = SPRY_POOL_ON_DISK,
+                                             [SLOT_LOADING] = SPRY_POOL_LOADING,
+                                             [SLOT_LOADED] = SPRY_POOL_LOADED,
+                                             [SLOT_LEAVING] = SPRY_POOL_ON_DISK};
+    info->state = states[s->state];
+    info->estimated_bytes = s->estimated;
+    info->pinned = s->pinned;
+    info->users = s->users;
+    if (s->state != SLOT_LOADED)
+        return;
+    bool expires = can_go(s) && pool->options.keep_alive_s >= 0;
+    info->loaded_bytes = s->measured;
+    info->load_ms = s->load_ms;
+    info->idle_s = s->users ? 0 : (double)(spry_clock_ns() - s->used_ns) / 1e9;
+    info->expires_s = expires ? (double)time_left(pool, s) / 1e9 : -1;
+}
+
+/* A model that is not an entry; those are told already. */
+static void tell_file(void *context, const char *called, const char *path)
+{
+    telling *t = context;
+    spry_pool_info *info = find_entry(t->pool, called) ? NULL : add_info(t);
+    if (!info)
+        return;
+    snprintf(info->name, sizeof info->name, "%s", called);
+    snprintf(info->path, sizeof info->path, "%s", path);
+}
+
+static void tell_entry(telling *t, const spry_pool_entry *entry)
+{
+    spry_pool_info *info = add_info(t);
+    if (!info)
+        return;
+    snprintf(info->name, sizeof info->name, "%s", entry->name);
+    snprintf(info->path, sizeof info->path, "%s", entry->data ? "" : entry->path);
+    info->file_bytes = entry->size;
+    info->pinned = entry->pinned;
+}
+
+void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, const spry_pool_info *info),
+                          void *context)
+{
+    telling t = {.pool = pool};
+    for (size_t i = 0; i < pool->options.n_entries; i++)
+        tell_entry(&t, &pool->entries[i]);
+    spry_model_names_each(pool->models_dir[0] ? pool->models_dir : NULL, tell_file, &t);
+    for (size_t i = 0; i < t.count; i++)
+        if (t.infos[i].path[0])
+            spry_model_file_facts(t.infos[i].path, &t.infos[i].file_bytes, &t.infos[i].modified);
+    pthread_mutex_lock(&pool->lock);
+    for (size_t i = 0; i < t.count; i++) {
+        const slot *s = find_slot(pool, t.infos[i].name);
+        if (s)
+            tell_state(pool, &t.infos[i], s);
+        else
+            t.infos[i].expires_s = -1;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    for (size_t i = 0; i < t.count && visit(context, &t.infos[i]); i++)
+        ;
+    free(t.infos);
+}
+
+/* ---- beginning and end ------------------------------------------------------------------------------------------ */
+
+static spry_status check_entries(const spry_pool_options *o, spry_error *error)
+{
+    for (size_t i = 0; i < o->n_entries; i++) {
+        const spry_pool_entry *e = &o->entries[i];
+        bool drafter = !e->drafter;
+        if (!e->name || !e->name[0] || strlen(e->name) > SPRY_MODEL_NAME_MAX || (!e->path && !e->data))
+            return spry_fail(error, SPRY_ERR_INPUT, "model %zu of the list has no name, or nowhere to come from",
+                             i + 1);
+        for (size_t k = 0; k < o->n_entries; k++) {
+            if (k < i && strcmp(o->entries[k].name, e->name) == 0)
+                return spry_fail(error, SPRY_ERR_INPUT, "two models are called '%s'", e->name);
+            drafter = drafter || (k != i && strcmp(o->entries[k].name, e->drafter) == 0);
+        }
+        if (!drafter)
+            return spry_fail(error, SPRY_ERR_INPUT, "%s: its drafter '%s' is not one of the other models", e->name,
+                             e->drafter);
+    }
+    if (o->models_dir && strlen(o->models_dir) > SPRY_MODEL_PATH_MAX)
+        return spry_fail(error, SPRY_ERR_INPUT, "the models folder's path is longer than %d bytes",
+                         SPRY_MODEL_PATH_MAX);
+    return SPRY_OK;
+}
+
+static spry_status start_sweeper(spry_model_pool *pool, spry_error *error)
+{
+    /* Signals belong to the program's own threads. */
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failure = pthread_create(&pool->sweeper, NULL, sweep, pool);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return failure ? spry_fail(error, SPRY_ERR_MEMORY, "the model pool's thread could not be started: %s",
+                               strerror(failure))
+                   : SPRY_OK;
+}
+
+static void init_locks(spry_model_pool *pool)
+{
+    pthread_condattr_t monotonic;
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_mutex_init(&pool->lock, NULL);
+    pthread_cond_init(&pool->changed, NULL);
+    pthread_cond_init(&pool->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+static void free_all(spry_model_pool *pool)
+{
+    for (slot *s = pool->slots, *next; s; s = next) {
+        next = s->next;
+        spry_loaded_model_close(&s->loaded);
+        free(s);
+    }
+    pthread_cond_destroy(&pool->wake);
+    pthread_cond_destroy(&pool->changed);
+    pthread_mutex_destroy(&pool->lock);
+    free(pool->entries);
+    free(pool);
+}
+
+spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_options *options, spry_error *error)
+{
+    *out = NULL;
+    spry_status status = check_entries(options, error);
+    if (status)
+        return status;
+    spry_model_pool *pool = calloc(1, sizeof *pool);
+    spry_pool_entry *entries = calloc(options->n_entries ? options->n_entries : 1, sizeof *entries);
+    if (!pool || !entries) {
+        free(pool);
+        free(entries);
+        return spry_fail_memory(error, "a model pool", sizeof *pool);
+    }
+    pool->options = *options;
+    pool->entries = entries;
+    if (options->n_entries)
+        memcpy(entries, options->entries, options->n_entries * sizeof *entries);
+    if (options->models_dir)
+        snprintf(pool->models_dir, sizeof pool->models_dir, "%s", options->models_dir);
+    if (pool->options.engine.sessions < options->sched.max_running)
+        pool->options.engine.sessions = options->sched.max_running;
+    pool->max_bytes = options->max_bytes ? options->max_bytes : spry_memory_total() / 4 * 3;
+    init_locks(pool);
+    status = start_sweeper(pool, error);
+    if (status)
+        free_all(pool);
+    else
+        *out = pool;
+    return status;
+}
+
+void spry_model_pool_destroy(spry_model_pool *pool)
+{
+    if (!pool)
+        return;
+    pthread_mutex_lock(&pool->lock);
+    pool->stopping = true;
+    pthread_cond_signal(&pool->wake);
+    pthread_mutex_unlock(&pool->lock);
+    pthread_join(pool->sweeper, NULL);
+    free_all(pool);
+}

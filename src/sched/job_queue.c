@@ -1,0 +1,135 @@
+/* Turns in an array: there are few clients. */
+#include "sched/job_queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "sched/scheduler_state.h"
+
+spry_status spry_job_queue_init(spry_job_queue *queue, size_t capacity, spry_error *error)
+{
+    *queue = (spry_job_queue){.capacity = capacity};
+    queue->turns = calloc(capacity ? capacity : 1, sizeof *queue->turns);
+    return queue->turns ? SPRY_OK : spry_fail_memory(error, "a queue", capacity * sizeof *queue->turns);
+}
+
+void spry_job_queue_deinit(spry_job_queue *queue)
+{
+    free(queue->turns);
+    *queue = (spry_job_queue){0};
+}
+
+static void append(spry_job_list *list, spry_job_state *job)
+{
+    job->next = NULL;
+    if (list->last)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
+}
+
+/* Takes out the job behind `before`; NULL: the first. */
+static spry_job_state *unlink_behind(spry_job_list *list, spry_job_state *before)
+{
+    spry_job_state *job = before ? before->next : list->first;
+    if (!job)
+        return NULL;
+    if (before)
+        before->next = job->next;
+    else
+        list->first = job->next;
+    if (list->last == job)
+        list->last = before;
+    job->next = NULL;
+    return job;
+}
+
+static void remove_turn(spry_job_queue *queue, size_t at)
+{
+    queue->n_turns--;
+    memmove(queue->turns + at, queue->turns + at + 1, (queue->n_turns - at) * sizeof *queue->turns);
+}
+
+void spry_job_queue_add(spry_job_queue *queue, spry_job_state *job)
+{
+    size_t at = 0;
+    while (at < queue->n_turns && queue->turns[at].client != job->job->client)
+        at++;
+    if (at == queue->n_turns)
+        queue->turns[queue->n_turns++] = (spry_client_jobs){.client = job->job->client};
+    append(&queue->turns[at].jobs, job);
+    queue->count++;
+}
+
+spry_job_state *spry_job_queue_take(spry_job_queue *queue)
+{
+    if (!queue->n_turns)
+        return NULL;
+    spry_client_jobs turn = queue->turns[0];
+    spry_job_state *job = unlink_behind(&turn.jobs, NULL);
+    remove_turn(queue, 0);
+    if (turn.jobs.first) /* behind everybody else */
+        queue->turns[queue->n_turns++] = turn;
+    queue->count--;
+    return job;
+}
+
+void spry_job_queue_put_back(spry_job_queue *queue, spry_job_state *job)
+{
+    job->next = queue->ahead.first;
+    queue->ahead.first = job;
+    if (!queue->ahead.last)
+        queue->ahead.last = job;
+    queue->n_ahead++;
+    queue->count++;
+}
+
+void spry_job_queue_park(spry_job_queue *queue, spry_job_state *job)
+{
+    append(&queue->ahead, job);
+    queue->n_ahead++;
+    queue->count++;
+}
+
+/* The first job of a list that is as asked for. */
+static spry_job_state *take_first(spry_job_list *list, bool (*wanted)(const void *context, const spry_job_state *job),
+                                  const void *context)
+{
+    spry_job_state *before = NULL;
+    for (spry_job_state *job = list->first; job; before = job, job = job->next)
+        if (wanted(context, job))
+            return unlink_behind(list, before);
+    return NULL;
+}
+
+spry_job_state *spry_job_queue_take_ready(spry_job_queue *queue,
+                                          bool (*ready)(const void *context, const spry_job_state *job),
+                                          const void *context)
+{
+    spry_job_state *job = take_first(&queue->ahead, ready, context);
+    queue->n_ahead -= job != NULL;
+    queue->count -= job != NULL;
+    return job;
+}
+
+static bool is_cancelled(const void *context, const spry_job_state *job)
+{
+    (void)context;
+    return atomic_load(&job->cancelled);
+}
+
+spry_job_state *spry_job_queue_take_cancelled(spry_job_queue *queue)
+{
+    spry_job_state *job = spry_job_queue_take_ready(queue, is_cancelled, NULL);
+    if (job)
+        return job;
+    for (size_t i = 0; !job && i < queue->n_turns; i++) {
+        job = take_first(&queue->turns[i].jobs, is_cancelled, NULL);
+        if (job && !queue->turns[i].jobs.first)
+            remove_turn(queue, i);
+    }
+    queue->count -= job != NULL;
+    return job;
+}
