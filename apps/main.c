@@ -14,6 +14,8 @@ static const struct command {
 } commands[] = {
     {"run", "Answer a prompt, or chat", spry_cmd_run},
     {"chats", "List, show, resume, delete and export stored chats", spry_cmd_chats},
+    {"serve", "Answer requests over HTTP", spry_cmd_serve},
+    {"batch", "Answer a file of requests", spry_cmd_batch},
     {"tokenize", "Turn text into token ids and back", spry_cmd_tokenize},
     {"logits", "Write a model's logits for given token ids", spry_cmd_logits},
     {"inspect", "Show what is in a model file and what memory it needs", spry_cmd_inspect},

@@ -1,0 +1,222 @@
+/* POST /v1/completions. */
+#include <math.h>
+#include <stdlib.h>
+
+#include "apis.h"
+#include "http_reply.h"
+#include "openai_json.h"
+#include "prompt.h"
+#include "prompt_logprobs.h"
+
+enum { DEFAULT_TOKENS = 16 };
+
+/* What only this interface has. */
+typedef struct echoed {
+    size_t offsets[SPRY_CHOICES_MAX]; /* characters written so far, of each answer */
+    size_t n_tokens;                  /* of the prompt, with their probabilities */
+    spry_answer_token tokens[];
+} echoed;
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static size_t characters(spry_view text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.size; i++)
+        n += ((unsigned char)text.data[i] & 0xC0) != 0x80;
+    return n;
+}
+
+typedef struct logprob_lists {
+    json_t *tokens, *probabilities, *top, *offsets;
+} logprob_lists;
+
+static void add_token(logprob_lists *lists, const spry_completion *c, const spry_answer_token *token, size_t *offset)
+{
+    spry_view bytes = spry_openai_token_bytes(c, token->token.id);
+    double p = token->token.logprob;
+    json_array_append_new(lists->tokens, spry_view_json(bytes));
+    json_array_append_new(lists->probabilities, isfinite(p) ? json_real(p) : json_null());
+    json_array_append_new(lists->offsets, json_integer((json_int_t)*offset));
+    *offset += characters(bytes);
+    json_t *top = isnan(p) ? json_null() : json_object();
+    for (size_t i = 0; i < token->n_top; i++) {
+        spry_view name = spry_openai_token_bytes(c, token->top[i].id);
+        json_t *key = spry_view_json(name);
+        json_object_set_new(top, json_string_value(key), json_real(token->top[i].logprob));
+        json_decref(key);
+    }
+    json_array_append_new(lists->top, top);
+}
+
+/* Tokens that came since the last time, those of an echoed prompt first; NULL when nobody asked. */
+static json_t *logprobs_of(const spry_completion *c, spry_choice *choice)
+{
+    echoed *e = c->extra;
+    size_t *offset = &e->offsets[choice->index];
+    if (!c->want_logprobs)
+        return json_null();
+    logprob_lists lists = {json_array(), json_array(), json_array(), json_array()};
+    size_t n_prompt = *offset == 0 ? e->n_tokens : 0;
+    for (size_t i = 0; i < n_prompt; i++)
+        add_token(&lists, c, &e->tokens[i], offset);
+    for (; choice->n_told < choice->n_tokens; choice->n_told++)
+        add_token(&lists, c, &choice->tokens[choice->n_told], offset);
+    return json_pack("{s:o, s:o, s:o, s:o}", "tokens", lists.tokens, "token_logprobs", lists.probabilities,
+                     "top_logprobs", lists.top, "text_offset", lists.offsets);
+}
+
+static json_t *entry_of(const spry_completion *c, spry_choice *choice, json_t *text, const char *finish)
+{
+    return json_pack("{s:i, s:o, s:o, s:s?}", "index", (int)choice->index, "text", text, "logprobs",
+                     logprobs_of(c, choice), "finish_reason", finish);
+}
+
+static void write_chunk(spry_completion *c, spry_choice *choice, spry_view text, const char *finish, bool timings)
+{
+    json_t *entry = entry_of(c, choice, spry_view_json(text), finish);
+    json_t *message = spry_openai_envelope(c, "text_completion", json_pack("[o]", entry));
+    if (timings)
+        json_object_set_new(message, "timings", spry_completion_timings(c));
+    spry_completion_event(c, message);
+}
+
+static void open_stream(spry_completion *c)
+{
+    for (uint32_t i = 0; c->echo && i < c->n; i++)
+        write_chunk(c, &c->choices[i], spry_buffer_view(&c->echo_text), NULL, false);
+}
+
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+{
+    write_chunk(c, choice, event->text, NULL, false);
+}
+
+static void close_choice(spry_completion *c, spry_choice *choice, bool last)
+{
+    write_chunk(c, choice, SPRY_VIEW(""), spry_choice_finish(choice), last && !c->include_usage);
+}
+
+static void close_stream(spry_completion *c)
+{
+    if (c->include_usage) {
+        json_t *message = spry_openai_envelope(c, "text_completion", json_array());
+        json_object_set_new(message, "usage", spry_openai_usage(c));
+        json_object_set_new(message, "timings", spry_completion_timings(c));
+        spry_completion_event(c, message);
+    }
+    spry_buffer_text(&c->out, "data: [DONE]\n\n");
+}
+
+static json_t *whole(spry_completion *c)
+{
+    json_t *choices = json_array();
+    for (uint32_t i = 0; i < c->n; i++) {
+        spry_choice *choice = &c->choices[i];
+        spry_buffer all;
+        spry_buffer_init(&all, SIZE_MAX / 2);
+        if (c->echo)
+            spry_buffer_append(&all, spry_buffer_view(&c->echo_text).data, c->echo_text.size);
+        spry_buffer_append(&all, spry_buffer_view(&choice->content).data, choice->content.size);
+        json_array_append_new(choices, entry_of(c, choice, spry_buffer_json(&all), spry_choice_finish(choice)));
+        spry_buffer_deinit(&all);
+    }
+    json_t *message = spry_openai_envelope(c, "text_completion", choices);
+    json_object_set_new(message, "usage", spry_openai_usage(c));
+    json_object_set_new(message, "timings", spry_completion_timings(c));
+    return message;
+}
+
+static const spry_answer_form form = {.stream_type = "text/event-stream",
+                                      .open = open_stream,
+                                      .delta = write_delta,
+                                      .close_choice = close_choice,
+                                      .close = close_stream,
+                                      .whole = whole};
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* A string, a list of one string, token ids, or a list of one such list. */
+static spry_status make_prompt(spry_completion *c, const json_t *prompt, spry_error *error)
+{
+    const json_t *first = json_array_get(prompt, 0);
+    bool nested = json_is_array(prompt) && (json_is_string(first) || json_is_array(first));
+    if (nested && json_array_size(prompt) > 1)
+        return spry_fail(error, SPRY_ERR_INPUT, "prompt has %zu prompts; send one a request", json_array_size(prompt));
+    if (nested)
+        prompt = first;
+    if (json_is_string(prompt))
+        return spry_prompt_text(c, (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, error);
+    if (json_is_array(prompt))
+        return spry_prompt_list(c, prompt, error);
+    return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids");
+}
+
+/* Text and probabilities of the prompt, as far as they are asked for. */
+static spry_status make_echo(spry_completion *c, spry_error *error)
+{
+    size_t n = c->echo && c->want_logprobs ? c->prompt.count : 0, size = 0;
+    echoed *e = calloc(1, sizeof *e + n * sizeof *e->tokens);
+    if (!e)
+        return spry_fail_memory(error, "the prompt's tokens", n * sizeof *e->tokens);
+    c->extra = e;
+    if (!c->echo)
+        return SPRY_OK;
+    const spry_engine *engine = c->model->engine;
+    spry_status status = spry_engine_detokenize(engine, NULL, 0, &size, c->prompt.ids, c->prompt.count, false, error);
+    char *text = status == SPRY_OK ? spry_buffer_extend(&c->echo_text, size) : NULL;
+    if (status == SPRY_OK && text)
+        status = spry_engine_detokenize(engine, text, size, &size, c->prompt.ids, c->prompt.count, false, error);
+    if (status == SPRY_OK && n)
+        status = spry_prompt_logprobs(e->tokens, c, error);
+    if (status == SPRY_OK)
+        e->n_tokens = n;
+    return status;
+}
+
+static void read_fields(spry_fields *fields, spry_completion *c)
+{
+    spry_openai_read_common(fields, c);
+    const json_t *logprobs = spry_fields_get(fields, "logprobs");
+    c->want_logprobs = logprobs && !json_is_false(logprobs);
+    if (json_is_number(logprobs))
+        c->request.logprobs = (uint32_t)spry_fields_integer(fields, "logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    else if (logprobs && !json_is_boolean(logprobs))
+        spry_fields_refuse(fields, "logprobs", "logprobs must be a whole number");
+    c->echo = spry_fields_bool(fields, "echo", false);
+    c->request.max_tokens = (uint32_t)spry_fields_integer(fields, "max_tokens", DEFAULT_TOKENS, 0, UINT32_MAX);
+    c->silent = c->request.max_tokens == 0;
+}
+
+void spry_openai_completion(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root;
+    spry_error error;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    const char *model = spry_fields_string(&fields, "model", NULL);
+    if (!spry_fields_fine(&fields, x)) {
+        json_decref(root);
+        return;
+    }
+    spry_completion *c = spry_completion_create(x, root, model, &form, "cmpl-");
+    if (!c)
+        return;
+    read_fields(&fields, c);
+    if (!spry_fields_fine(&fields, x)) {
+        spry_completion_destroy(c);
+        return;
+    }
+    spry_status status = make_prompt(c, json_object_get(root, "prompt"), &error);
+    if (status == SPRY_OK && !spry_openai_prompt_fits(c))
+        return;
+    if (status == SPRY_OK)
+        status = make_echo(c, &error);
+    if (status != SPRY_OK) {
+        spry_reply_failure(x, &error);
+        spry_completion_destroy(c);
+        return;
+    }
+    spry_completion_serve(c);
+}

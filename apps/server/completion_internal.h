@@ -1,0 +1,24 @@
+/* What the files behind completion.h share. */
+#ifndef SPRY_SERVER_COMPLETION_INTERNAL_H
+#define SPRY_SERVER_COMPLETION_INTERNAL_H
+
+#include "completion.h"
+
+/* Gives every answer a job and hands the jobs to the scheduler. On failure none is left there. */
+spry_status spry_completion_submit(spry_completion *completion, spry_error *error);
+
+/* Ends the answers that are still under way. */
+void spry_completion_cancel(spry_completion *completion);
+
+/* Cancels, and waits until the scheduler has let every job go. */
+void spry_completion_settle(spry_completion *completion);
+
+typedef enum spry_pumped { SPRY_PUMPED_MORE, SPRY_PUMPED_ALL, SPRY_PUMPED_GONE } spry_pumped;
+
+/* Waits for news and takes it in. ALL: every answer is over. */
+spry_pumped spry_completion_pump(spry_completion *completion);
+
+/* Puts the request's figures into the metrics. */
+void spry_completion_account(spry_completion *completion);
+
+#endif

@@ -1,0 +1,69 @@
+/* The scheduler's spare session walks through the prompt. It is given back after every part, for others who need it;
+ * what was computed is found again. */
+#include "prompt_logprobs.h"
+
+#include <math.h>
+
+#include "engine/engine_state.h"
+#include "engine/top_logprobs.h"
+
+enum { PART_TOKENS = 32 };
+
+typedef struct scoring {
+    spry_completion *completion;
+    spry_answer_token *tokens;
+    spry_request request; /* tells `keep` of a token */
+    size_t index;         /* of the token being told */
+    size_t done;
+    spry_status status;
+    spry_error *error;
+} scoring;
+
+static bool keep(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    scoring *s = user;
+    spry_answer_token *kept = &s->tokens[s->index];
+    *kept = (spry_answer_token){.token = token, .n_top = n_top};
+    if (n_top)
+        memcpy(kept->top, top, n_top * sizeof *top);
+    return true;
+}
+
+static bool on_row(void *user, size_t index, const float *logits)
+{
+    scoring *s = user;
+    const spry_tokens *prompt = &s->completion->prompt;
+    s->index = index + 1;
+    if (s->index < prompt->count)
+        spry_report_token(&s->request, prompt->ids[s->index], logits,
+                          s->completion->model->engine->model->config.n_vocab);
+    return true;
+}
+
+static void score_part(void *context, spry_engine *engine)
+{
+    scoring *s = context;
+    const spry_completion *c = s->completion;
+    spry_session *session;
+    s->status = spry_session_create(&session, engine, s->error);
+    if (s->status != SPRY_OK)
+        return;
+    spry_session_set_salt(session, c->exchange->key.data, c->exchange->key.size);
+    size_t left = c->prompt.count - s->done, part = left < PART_TOKENS ? left : PART_TOKENS;
+    s->status = spry_session_eval_from(session, c->prompt.ids, s->done + part, s->done, on_row, s, s->error);
+    s->done += part;
+    spry_session_destroy(session);
+}
+
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, spry_error *error)
+{
+    scoring s = {.completion = c, .tokens = tokens, .error = error};
+    spry_request_default(&s.request);
+    s.request.logprobs = c->request.logprobs;
+    s.request.on_token = keep;
+    s.request.user = &s;
+    tokens[0] = (spry_answer_token){.token = {c->prompt.ids[0], NAN}};
+    while (s.done < c->prompt.count && s.status == SPRY_OK)
+        spry_scheduler_call(c->model->scheduler, score_part, &s);
+    return s.status;
+}

@@ -1,0 +1,11 @@
+/* How probable the tokens of a prompt are, each after those before it. */
+#ifndef SPRY_SERVER_PROMPT_LOGPROBS_H
+#define SPRY_SERVER_PROMPT_LOGPROBS_H
+
+#include "completion.h"
+
+/* `tokens` has room for the whole prompt. The first token has nothing before it: its probability is NaN. Computed on
+ * the scheduler's thread in small parts, so that answers under way go on in between. */
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *completion, spry_error *error);
+
+#endif

@@ -1,0 +1,262 @@
+/* Models named on the command line, those in the folder and the bundled ones, behind one pool. */
+#include "server_setup.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bundled.h"
+#include "platform/clock.h"
+#include "platform/directory.h"
+#include "platform/file.h"
+#include "platform/memory.h"
+#include "terminal.h"
+
+enum { PATH_BYTES = 4096 };
+
+static const char *const policies[] = {"auto", "interactive", "offline", NULL};
+
+#define FIELD(name) offsetof(spry_server_flags, name)
+
+static const spry_option work_options[] = {
+    {.name = "max-model-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = FIELD(model_bytes),
+     .help = "Memory of all loaded models together; 0 is three quarters of the machine's",
+     .group = "Models"},
+    {.name = "keep-alive",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(keep_alive_s),
+     .metavar = "SECONDS",
+     .help = "Let a model go that nobody asked for so long; 0 keeps it",
+     .group = "Models"},
+    {.name = "draft",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(draft),
+     .metavar = "WHO",
+     .help = "Who guesses ahead for the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto",
+     .group = "Models"},
+    {.name = "policy",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(policy),
+     .choices = policies,
+     .metavar = "HOW",
+     .help = "interactive answers everybody at once, offline computes as many together as pays, auto does the second "
+             "when many wait",
+     .group = "Models"},
+    {.name = "max-stall",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(stall_ms),
+     .metavar = "MS",
+     .help = "How long a new prompt may hold up answers under way at a time",
+     .group = "Models"},
+};
+
+void spry_server_flags_default(spry_server_flags *flags)
+{
+    spry_scheduler_options sched;
+    spry_scheduler_options_default(&sched);
+    *flags = (spry_server_flags){.settings = {.host = "127.0.0.1",
+                                              .port = 8080,
+                                              .max_body = 32 << 20,
+                                              .max_head = 32 << 10,
+                                              .connections = 512,
+                                              .idle_s = 60,
+                                              .grace_s = 10},
+                                 .parallel = sched.max_running,
+                                 .queue = sched.max_waiting,
+                                 .stall_ms = (uint32_t)sched.max_stall_ms,
+                                 .policy = "auto",
+                                 .draft = "auto"};
+    spry_engine_flags_default(&flags->engine);
+}
+
+void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES], spry_server_flags *flags)
+{
+    tables[0] = (spry_option_table){work_options, SPRY_COUNT(work_options), flags};
+    tables[1] = spry_model_flags_table(&flags->model);
+    tables[2] = spry_engine_flags_table(&flags->engine);
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+struct spry_server_models {
+    spry_model_source sources[SPRY_SERVER_MODELS_MAX];
+    spry_pool_entry entries[SPRY_SERVER_MODELS_MAX];
+    size_t count;
+    spry_buffer folder;
+};
+
+typedef struct spry_server_models model_list;
+
+static size_t find_entry(const model_list *list, const char *name)
+{
+    for (size_t i = 0; i < list->count; i++)
+        if (strcmp(list->entries[i].name, name) == 0)
+            return i;
+    return list->count;
+}
+
+/* A name that is there already is not added again. *index is its place. */
+static spry_status add_entry(model_list *list, size_t *index, const char *model, const char *folder, spry_error *error)
+{
+    spry_model_source *source = &list->sources[list->count];
+    if (list->count == SPRY_SERVER_MODELS_MAX)
+        return spry_fail(error, SPRY_ERR_INPUT, "more than %d models", SPRY_SERVER_MODELS_MAX);
+    spry_status status = spry_model_source_find(source, model, folder, error);
+    if (status != SPRY_OK)
+        return status;
+    *index = find_entry(list, source->name);
+    if (*index < list->count) {
+        spry_model_source_deinit(source);
+        return SPRY_OK;
+    }
+    list->entries[list->count++] =
+        (spry_pool_entry){.name = source->name, .path = source->path, .data = source->data, .size = source->size};
+    return SPRY_OK;
+}
+
+static bool is_model(const char *draft)
+{
+    return strcmp(draft, "none") != 0 && strcmp(draft, "lookup") != 0 && strcmp(draft, "auto") != 0;
+}
+
+static spry_status add_drafter(model_list *list, const spry_server_flags *flags, spry_error *error)
+{
+    size_t drafter = 0, target = 0;
+    spry_status status = SPRY_OK;
+    if (is_model(flags->draft)) {
+        status = add_entry(list, &drafter, flags->draft, flags->model.models_folder, error);
+    } else if (strcmp(flags->draft, "auto") == 0) {
+        for (; target < list->count && list->entries[target].data != spry_bundled_tales_begin; target++) {
+        }
+        drafter = find_entry(list, "Llama-Tales-Draft-4M");
+    } else {
+        return SPRY_OK;
+    }
+    if (status == SPRY_OK && target < list->count && drafter < list->count && drafter != target)
+        list->entries[target].drafter = list->entries[drafter].name;
+    return status;
+}
+
+static spry_status list_models(model_list *list, const spry_server_flags *flags, const spry_option_list *named,
+                               spry_error *error)
+{
+    static const char *const bundled[] = {"Llama-Tales-29M", "Llama-Tales-Draft-4M"};
+    size_t index;
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < named->count && status == SPRY_OK; i++)
+        status = add_entry(list, &index, named->items[i], flags->model.models_folder, error);
+    for (size_t i = 0; i < SPRY_COUNT(bundled) && status == SPRY_OK; i++)
+        status = add_entry(list, &index, bundled[i], flags->model.models_folder, error);
+    if (status == SPRY_OK)
+        status = add_drafter(list, flags, error);
+    if (flags->model.models_folder)
+        spry_buffer_text(&list->folder, flags->model.models_folder);
+    else
+        spry_path_user_data(&list->folder, "models");
+    return status;
+}
+
+static void forget_models(model_list *list)
+{
+    for (size_t i = 0; i < list->count; i++)
+        spry_model_source_deinit(&list->sources[i]);
+    spry_buffer_deinit(&list->folder);
+}
+
+static void log_line(void *user, int level, const char *sentence)
+{
+    const spry_server_flags *flags = user;
+    if (flags->engine.verbose || level >= SPRY_LOG_WARN)
+        spry_complain("%s", sentence);
+}
+
+static spry_status open_pool(spry_server *server, const model_list *models, spry_server_flags *flags, spry_error *error)
+{
+    static const spry_policy by_name[] = {SPRY_POLICY_AUTO, SPRY_POLICY_INTERACTIVE, SPRY_POLICY_OFFLINE};
+    spry_pool_options options = {.entries = models->entries,
+                                 .n_entries = models->count,
+                                 .max_bytes = server->pool_bytes,
+                                 .keep_alive_s = flags->keep_alive_s ? (double)flags->keep_alive_s : -1,
+                                 .engine = flags->engine.options,
+                                 .log = {log_line, flags}};
+    if (flags->settings.allow_pull && models->folder.size) {
+        spry_directory made;
+        spry_status status = spry_directory_open(&made, models->folder.data, error);
+        if (status != SPRY_OK)
+            return status;
+        spry_directory_close(&made);
+    }
+    bool there = models->folder.size && spry_path_is_folder(models->folder.data);
+    server->models_folder = options.models_dir = there ? models->folder.data : NULL;
+    options.engine.log = log_line;
+    options.engine.log_user = flags;
+    options.engine.sessions = flags->parallel + 1; /* one to look at prompts with */
+    spry_scheduler_options_default(&options.sched);
+    options.sched.max_running = flags->parallel;
+    options.sched.max_waiting = flags->queue;
+    options.sched.max_stall_ms = flags->stall_ms;
+    for (size_t i = 0; policies[i]; i++)
+        if (strcmp(policies[i], flags->policy) == 0)
+            options.sched.policy = by_name[i];
+    return spry_model_pool_create(&server->pool, &options, error);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* The first model is loaded before anybody asks, so that what is wrong with it is said at once. */
+static spry_status warm_up(spry_server *server, spry_error *error)
+{
+    const spry_pooled *model;
+    spry_status status = spry_model_pool_acquire(server->pool, &model, NULL, error);
+    if (status == SPRY_OK)
+        spry_model_pool_release(server->pool, model);
+    return status;
+}
+
+spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const spry_option_list *named,
+                             spry_error *error)
+{
+    spry_server *server = calloc(1, sizeof *server);
+    model_list *models = calloc(1, sizeof *models);
+    if (!server || !models) {
+        free(server);
+        free(models);
+        return spry_fail_memory(error, "the server", sizeof *server);
+    }
+    flags->settings.verbose = flags->engine.verbose;
+    flags->settings.speculation = strcmp(flags->draft, "none") == 0     ? SPRY_DRAFT_NONE
+                                  : strcmp(flags->draft, "lookup") == 0 ? SPRY_DRAFT_LOOKUP
+                                                                        : SPRY_DRAFT_AUTO;
+    server->settings = &flags->settings;
+    server->models = models;
+    server->started_ns = spry_clock_ns();
+    server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
+    spry_activities_init(&server->activities);
+    spry_metrics_init(&server->metrics);
+    spry_buffer_init(&models->folder, PATH_BYTES);
+    spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, error);
+    if (status == SPRY_OK)
+        status = list_models(models, flags, named, error);
+    if (status == SPRY_OK)
+        status = open_pool(server, models, flags, error);
+    if (status == SPRY_OK)
+        status = warm_up(server, error);
+    if (status == SPRY_OK)
+        *out = server;
+    else
+        spry_server_close(server);
+    return status;
+}
+
+void spry_server_close(spry_server *server)
+{
+    if (server->pool)
+        spry_model_pool_destroy(server->pool);
+    spry_access_keys_deinit(&server->keys);
+    spry_activities_deinit(&server->activities);
+    spry_metrics_deinit(&server->metrics);
+    forget_models(server->models);
+    free(server->models);
+    free(server);
+}

@@ -1,0 +1,30 @@
+/* Making a server: settings as options, and the models it can answer with. */
+#ifndef SPRY_SERVER_SERVER_SETUP_H
+#define SPRY_SERVER_SERVER_SETUP_H
+
+#include "common_options.h"
+#include "server.h"
+
+enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 3 };
+
+typedef struct spry_server_flags {
+    spry_serve_settings settings;
+    uint32_t parallel, queue, stall_ms, keep_alive_s;
+    const char *policy, *draft;
+    size_t model_bytes;
+    spry_engine_flags engine;
+    spry_model_flags model;
+} spry_server_flags;
+
+void spry_server_flags_default(spry_server_flags *flags);
+
+/* The options about models and how they work. */
+void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES], spry_server_flags *flags);
+
+/* A server that can answer, with its first model loaded; it listens nowhere yet. Borrows `flags`. `named`: models of
+ * the command line. */
+spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const spry_option_list *named,
+                             spry_error *error);
+void spry_server_close(spry_server *server);
+
+#endif

@@ -1,0 +1,15 @@
+/* What the server does at this moment, as JSON; apps/web/WATCH.md says what is in it. */
+#ifndef SPRY_SERVER_WATCH_H
+#define SPRY_SERVER_WATCH_H
+
+#include <jansson.h>
+
+#include "server.h"
+
+/* The text of one snapshot, to be freed; NULL when memory is short. */
+char *spry_watch_snapshot(spry_server *server);
+
+/* Requests: under way, and, with `ended`, those that ended a moment ago. */
+json_t *spry_watch_requests(spry_server *server, bool ended);
+
+#endif

@@ -1,0 +1,142 @@
+"""The interfaces of Ollama and llama-server, and what a server tells about itself."""
+
+import json
+
+import server_support
+from server_support import MODEL, TALE, ServerTest, spry
+
+
+class Ollama(ServerTest):
+    options = {"temperature": 0, "num_predict": 12}
+
+    def wanted(self):
+        return spry("run", "-p", "Tell me a tale.", "-n", "12", "--temperature", "0").text[:-1]
+
+    def test_chat(self):
+        reply = self.server.post("/api/chat", {"model": MODEL + ":latest", "messages": TALE, "options": self.options})
+        self.assertEqual(reply.headers["content-type"], "application/x-ndjson")
+        lines = reply.lines
+        self.assertEqual("".join(line["message"]["content"] for line in lines), self.wanted())
+        self.assertEqual([line["done"] for line in lines], [False] * (len(lines) - 1) + [True])
+        self.assertEqual(lines[-1]["done_reason"], "length")
+        self.assertEqual(lines[-1]["eval_count"], 12)
+        whole = self.server.post("/api/chat", {"model": MODEL, "messages": TALE, "options": self.options,
+                                               "stream": False}).json
+        self.assertEqual(whole["message"]["content"], self.wanted())
+
+    def test_generate(self):
+        body = {"model": MODEL, "prompt": "Tell me a tale.", "options": self.options}
+        lines = self.server.post("/api/generate", body).lines
+        self.assertEqual("".join(line["response"] for line in lines), self.wanted())
+        raw = self.server.post("/api/generate", dict(body, prompt="Once upon a", raw=True, stream=False)).json
+        self.assertEqual(raw["response"], spry("run", "-p", "Once upon a", "--raw", "-n", "12", "--temperature",
+                                               "0").text[:-1])
+        shaped = self.server.post("/api/generate", dict(body, stream=False, format={"type": "boolean"})).json
+        self.assertIn(shaped["response"].strip(), ("true", "false"))
+
+    def test_nothing_to_say_loads(self):
+        for path, body in (("/api/generate", {"model": MODEL}), ("/api/chat", {"model": MODEL, "messages": []})):
+            self.assertEqual(self.server.post(path, body).json["done_reason"], "load")
+
+    def test_models(self):
+        self.assertIn(MODEL, [model["name"] for model in self.server.get("/api/tags").json["models"]])
+        self.server.post("/api/generate", {"model": MODEL})
+        self.assertIn(MODEL, [model["name"] for model in self.server.get("/api/ps").json["models"]])
+        shown = self.server.post("/api/show", {"model": MODEL}).json
+        self.assertIn("im_start", shown["template"])
+        self.assertEqual(shown["model_info"]["vocabulary"], 8192)
+        self.assertRegex(self.server.get("/api/version").json["version"], r"^\d+\.\d+")
+
+    def test_errors_are_one_string(self):
+        for path, body, status in (("/api/chat", {"model": "nobody", "messages": TALE}, 404),
+                                   ("/api/chat", {"messages": TALE}, 400), ("/api/generate", {"model": MODEL, "prompt": 3}, 400),
+                                   ("/api/chat", {"model": MODEL, "messages": TALE, "options": {"top_p": "x"}}, 400),
+                                   ("/api/embed", {"model": MODEL}, 501), ("/api/pull", {"model": "x"}, 501),
+                                   ("/api/chat", "{", 400)):
+            reply = self.server.post(path, body)
+            self.assertEqual(reply.status, status, reply.text)
+            self.assertIsInstance(reply.json["error"], str)
+
+
+class Llama(ServerTest):
+    def test_completion(self):
+        body = {"prompt": "Once upon a", "n_predict": 10, "temperature": 0}
+        wanted = spry("run", "-p", "Once upon a", "--raw", "-n", "10", "--temperature", "0").text[:-1]
+        whole = self.server.post("/completion", body).json
+        self.assertEqual(whole["content"], wanted)
+        self.assertEqual((whole["stop_type"], whole["tokens_predicted"]), ("limit", 10))
+        events = self.server.post("/completion", dict(body, stream=True)).events
+        self.assertEqual("".join(event["content"] for event in events), wanted)
+        self.assertEqual([event["stop"] for event in events], [False] * (len(events) - 1) + [True])
+        banned = self.server.post("/tokenize", {"content": wanted}).json["tokens"][0]
+        other = self.server.post("/completion", dict(body, logit_bias=[[banned, False]])).json["content"]
+        self.assertNotEqual(other, wanted)
+
+    def test_tokens_and_back(self):
+        for text in ("Once upon a time", "na\u00efve \U0001f600", "", "a\0b"):
+            ids = self.server.post("/tokenize", {"content": text}).json["tokens"]
+            self.assertEqual(self.server.post("/detokenize", {"tokens": ids}).json["content"], text)
+        pieces = self.server.post("/tokenize", {"content": "Once upon", "with_pieces": True}).json["tokens"]
+        self.assertEqual([piece["piece"] for piece in pieces], ["Once", " upon"])
+        self.refused(self.server.post("/tokenize", {"content": 5}), 400, "content")
+        self.refused(self.server.post("/detokenize", {"tokens": [10 ** 8]}), 400, "100000000")
+        self.refused(self.server.post("/detokenize", {"tokens": ["x"]}), 400, "tokens[0]")
+
+    def test_template(self):
+        prompt = self.server.post("/apply-template", {"messages": TALE}).json["prompt"]
+        self.assertEqual(prompt, "<|im_start|>user\nTell me a tale.<|im_end|>\n<|im_start|>assistant\n")
+
+    def test_about_itself(self):
+        self.assertEqual(self.server.get("/health").json, {"status": "ok"})
+        props = self.server.get("/props").json
+        self.assertEqual((props["model_alias"], props["default_generation_settings"]["n_ctx"]), (MODEL, 2048))
+        self.assertEqual(self.server.get("/slots").json, [])
+
+    def test_metrics(self):
+        before = self.server.metric("spry_generated_tokens_total") or 0
+        self.server.chat(max_tokens=9)
+        self.assertEqual(self.server.metric("spry_generated_tokens_total"), before + 9)
+        text = self.server.get("/metrics").text
+        for name in ("spry_time_to_first_token_seconds", "spry_inter_token_seconds", "spry_queue_seconds"):
+            self.assertIn("# TYPE %s histogram" % name, text)
+            counts = [int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "_bucket")]
+            self.assertEqual(counts, sorted(counts))
+            self.assertIn('le="+Inf"} %d' % counts[-1], text)
+        self.assertEqual(self.server.metric("spry_requests_running"), 0)
+        self.assertGreater(self.server.metric("spry_kv_bytes"), 0)
+        for line in text.splitlines():
+            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{[^}]*\})? [-+.\deE]+)$')
+
+    def test_watch(self):
+        self.server.chat(max_tokens=3)
+        connection = self.server.connect()
+        connection.request("GET", "/watch")
+        response = connection.getresponse()
+        self.assertEqual(response.getheader("content-type"), "text/event-stream")
+        snapshots = []
+        while len(snapshots) < 2:
+            line = response.readline().decode("utf-8")
+            if line.startswith("data: "):
+                snapshots.append(json.loads(line[6:]))
+        connection.close()
+        self.assertGreater(snapshots[1]["now_ms"], snapshots[0]["now_ms"] + 300)
+        request = snapshots[0]["requests"][-1]
+        self.assertEqual((request["state"], request["generated_tokens"]), ("done", 3))
+        self.assertEqual(sorted(request["phases"]), ["decode", "first", "lookup", "prefill", "queue", "template"])
+        model = snapshots[0]["models"][0]
+        self.assertEqual((model["name"], model["state"]), (MODEL, "loaded"))
+        self.assertLessEqual(model["kv"]["idle"], model["kv"]["cached"])
+
+    def test_page(self):
+        page = self.server.get("/")
+        self.assertEqual(page.headers["content-type"], "text/html; charset=utf-8")
+        self.assertIn("default-src 'none'", page.headers["content-security-policy"])
+        self.assertIn("<!doctype html>", page.text.lower())
+        for path, kind in (("/page.css", "text/css"), ("/page.js", "text/javascript")):
+            self.assertTrue(self.server.get(path).headers["content-type"].startswith(kind))
+        head = self.server.ask("HEAD", "/")
+        self.assertEqual((head.status, head.body), (200, b""))
+
+
+if __name__ == "__main__":
+    server_support.main()

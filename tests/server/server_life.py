@@ -1,0 +1,221 @@
+"""Clients that leave, many that stay, keys, other sites, a full queue, and the end of a server."""
+
+import json
+import os
+import signal
+import threading
+import time
+
+import server_support
+from server_support import HOME, TALE, Reply, Server, ServerTest, eventually, spry
+
+CHAT = "/v1/chat/completions"
+LONG = {"messages": TALE, "max_tokens": 1900, "temperature": 0, "stream": True, "ignore_eos": True}
+
+
+def begin(server, **fields):
+    """A stream of which the first bytes have come."""
+    connection = server.connect()
+    connection.request("POST", CHAT, json.dumps(dict(LONG, **fields)))
+    response = connection.getresponse()
+    assert response.status == 200, response.read()
+    response.readline()
+    return connection, response
+
+
+class Leaving(ServerTest):
+    def at_rest(self):
+        return self.server.metric("spry_requests_running") == 0 and self.server.metric("spry_requests_waiting") == 0
+
+    def test_leaving_in_the_middle(self):
+        self.alive()
+        rest = self.server.metric("spry_kv_used_bytes") - self.server.metric("spry_kv_idle_bytes")
+        files, threads = self.server.descriptors(), self.server.threads()
+        for _ in range(12):
+            streams = [begin(self.server) for _ in range(4)]
+            for connection, response in streams:
+                response.close()
+                connection.close()
+        self.assertTrue(eventually(self.at_rest))
+        self.assertTrue(eventually(lambda: self.server.metric("spry_kv_used_bytes") -
+                                   self.server.metric("spry_kv_idle_bytes") == rest))
+        self.assertTrue(eventually(lambda: self.server.descriptors() <= files + 1), self.server.descriptors())
+        self.assertTrue(eventually(lambda: self.server.threads() <= threads + 1), self.server.threads())
+        self.assertGreaterEqual(self.server.metric("spry_requests_cancelled_total"), 40)
+        self.alive()
+
+    def test_leaving_before_the_answer(self):
+        for _ in range(5):
+            connection = self.server.connect()
+            connection.request("POST", CHAT, json.dumps(dict(LONG, stream=False)))
+            time.sleep(0.05)
+            connection.close()
+        self.assertTrue(eventually(self.at_rest))
+        self.alive()
+
+    def test_a_reader_who_stops_reading_holds_nobody_up(self):
+        streams = [begin(self.server, n=2) for _ in range(2)]
+        began = time.time()
+        self.alive()
+        self.assertLess(time.time() - began, 20 * server_support.SLOW)
+        for connection, response in streams:
+            response.close()
+            connection.close()
+        self.assertTrue(eventually(self.at_rest))
+
+    def test_two_hundred_watchers(self):
+        watchers = []
+        for _ in range(200):
+            connection = self.server.connect()
+            connection.request("GET", "/watch")
+            watchers.append((connection, connection.getresponse()))
+        for _, response in watchers:
+            self.assertTrue(response.readline().startswith(b"data: {"))
+        self.alive()
+        for connection, response in watchers:
+            response.close()
+            connection.close()
+        self.assertTrue(eventually(lambda: self.server.threads() < 60))
+
+    def test_one_connection_for_many_requests(self):
+        connection = self.server.connect()
+        for number in range(50):
+            connection.request("GET", "/health")
+            self.assertEqual(Reply(connection.getresponse()).status, 200)
+            connection.request("POST", CHAT, b"{" if number % 2 else json.dumps({"messages": TALE, "max_tokens": 1}))
+            self.assertEqual(Reply(connection.getresponse()).status, 400 if number % 2 else 200)
+        connection.close()
+
+
+class Keys(ServerTest):
+    file = os.path.join(HOME, "keys.txt")
+
+    @classmethod
+    def setUpClass(cls):
+        with open(cls.file, "w", encoding="utf-8") as file:
+            file.write("# keys\n\nfirst-key\n  second-key  \n")
+        cls.arguments = ("--api-key-file", cls.file, "--cors", "https://example.org")
+        super().setUpClass()
+
+    def ask(self, key, path=CHAT, **headers):
+        if key is not None:
+            headers["Authorization"] = key
+        return self.server.post(path, {"messages": TALE, "max_tokens": 3, "temperature": 0}, **headers)
+
+    def test_keys(self):
+        for key in ("Bearer first-key", "Bearer second-key", "bearer first-key"):
+            self.assertEqual(self.ask(key).status, 200, key)
+        for key in (None, "", "Bearer ", "Bearer first-ke", "Bearer first-key2", "Bearer # keys", "Bearer first-key\tx",
+                    "Basic first-key", "Bearer " + "x" * 5000):
+            reply = self.ask(key)
+            self.refused(reply, 401, "Bearer")
+            self.assertEqual(reply.headers["www-authenticate"], "Bearer")
+        self.assertEqual(self.server.get("/health").status, 200)
+        for path in ("/metrics", "/watch", "/v1/models", "/slots", "/nothing", "/api/tags"):
+            self.assertEqual(self.server.get(path).status, 401, path)
+
+    def test_what_one_key_computed_is_not_for_another(self):
+        body = {"messages": [{"role": "user", "content": "A very particular question about owls. " * 8}], "max_tokens": 1}
+        cached = []
+        for key in ("first-key", "first-key", "second-key"):
+            reply = self.server.post(CHAT, body, Authorization="Bearer " + key)
+            cached.append(reply.json["usage"]["prompt_tokens_details"]["cached_tokens"])
+        self.assertLess(max(cached[0], cached[2]), 10)  # the same first words of every prompt
+        self.assertGreater(cached[1], 50)
+
+    def test_pages_of_other_sites(self):
+        self.assertEqual(self.ask("Bearer first-key", Origin="https://evil.example").status, 403)
+        reply = self.ask("Bearer first-key", Origin="https://example.org")
+        self.assertEqual((reply.status, reply.headers["access-control-allow-origin"]), (200, "https://example.org"))
+        reply = self.server.ask("OPTIONS", CHAT, headers={"Origin": "https://example.org"})
+        self.assertEqual(reply.status, 204)
+        self.assertIn("Authorization", reply.headers["access-control-allow-headers"])
+
+
+class OtherSites(ServerTest):
+    def test_no_key_means_this_machine_only(self):
+        self.assertEqual(self.server.get("/v1/models", Origin="https://evil.example").status, 403)
+        self.assertEqual(self.server.get("/v1/models", Host="evil.example").status, 403)
+        self.assertEqual(self.server.get("/v1/models", Host="evil.example:%d" % self.server.port).status, 403)
+        own = "localhost:%d" % self.server.port
+        self.assertEqual(self.server.get("/v1/models", Host=own, Origin="http://" + own).status, 200)
+        self.assertNotIn("access-control-allow-origin", self.server.get("/health").headers)
+        self.assertEqual(self.server.ask("OPTIONS", CHAT).status, 405)
+
+
+class Queue(ServerTest):
+    arguments = ("--parallel", "1", "--queue", "1", "--answer-timeout", "2")
+
+    def test_full_queue_and_long_answers(self):
+        stream = begin(self.server)
+        waiting = threading.Thread(target=self.server.chat, kwargs={"max_tokens": 2})
+        waiting.start()
+        self.assertTrue(eventually(lambda: self.server.metric("spry_requests_waiting") == 1))
+        reply = self.server.chat(max_tokens=2)
+        self.refused(reply, 503, "wait")
+        self.assertIn("retry-after", reply.headers)
+        stream[1].close()
+        stream[0].close()
+        waiting.join()
+        self.alive()
+
+
+class Late(ServerTest):
+    arguments = ("--answer-timeout", "1", "--draft", "none", "--threads", "1")
+
+    def test_answers_that_take_too_long(self):
+        several = dict(LONG, n=8)
+        reply = self.server.post(CHAT, dict(several, stream=False))
+        self.refused(reply, 504, "longer")
+        events = self.server.post(CHAT, several).text.strip().split("\n\n")
+        self.assertIn("longer", json.loads(events[-1][6:])["error"]["message"])
+        self.alive()
+
+
+class End(server_support.unittest.TestCase):
+    def test_answers_under_way_are_finished(self):
+        server = Server()
+        connection, response = begin(server, max_tokens=300)
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        with self.assertRaises(OSError):
+            server.connect().request("GET", "/health")
+        self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
+        connection.close()
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_second_signal_does_not_wait(self):
+        server = Server("--grace", "600")
+        streams = [begin(server, n=4) for _ in range(2)]
+        server.process.send_signal(signal.SIGINT)
+        time.sleep(0.2)
+        server.process.send_signal(signal.SIGINT)
+        began = time.time()
+        self.assertEqual(server.process.wait(timeout=30 * server_support.SLOW), 0)
+        self.assertLess(time.time() - began, 10 * server_support.SLOW)
+        for connection, _ in streams:
+            connection.close()
+        server.stop()
+
+    def test_wrong_use(self):
+        for arguments, code, words in ((["--host", "0.0.0.0"], 1, "--api-key-file"), (["--port", "99999"], 2, "port"),
+                                       (["--host", "not a host"], 1, "no such address"), (["nothing.gguf"], 1, "nothing"),
+                                       (["--api-key-file", "/nowhere"], 1, "/nowhere"),
+                                       (["--api-key-file", "/dev/null"], 1, "no key"), (["--parallel", "0"], 2, "parallel")):
+            result = spry("serve", *arguments, "--kv-bytes", "64M", stdin=None)
+            self.assertEqual(result.code, code, result.errors)
+            self.assertIn(words, result.errors)
+        server = Server("--insecure", host="0.0.0.0")
+        self.assertEqual(server.get("/health").status, 200)
+        self.assertEqual(server.stop(), 0)
+
+    def test_port_in_use(self):
+        server = Server()
+        result = spry("serve", "--port", str(server.port), "--kv-bytes", "64M", stdin=None)
+        self.assertEqual(result.code, 1)
+        self.assertIn("port %d" % server.port, result.errors)
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    server_support.main()
