@@ -1,0 +1,94 @@
+// Making and finding elements. Text becomes text nodes and never HTML: nothing in these files uses innerHTML.
+
+const byId = id => document.getElementById(id);
+
+// An element with properties (class, dataset, on-handlers, aria-... attributes) and children: nodes, texts, or nothing.
+function make(tag, properties = {}, ...children) {
+    const element = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+        if (name === "class") {
+            element.className = value;
+        } else if (name.startsWith("on")) {
+            element.addEventListener(name.slice(2), value);
+        } else if (name.includes("-") || name === "role") {
+            element.setAttribute(name, value);
+        } else {
+            element[name] = value;
+        }
+    }
+    element.append(...children.filter(child => child !== null && child !== undefined));
+    return element;
+}
+
+// One of the drawings in page.html.
+function icon(name) {
+    const space = "http://www.w3.org/2000/svg";
+    const svg = document.createElementNS(space, "svg");
+    const use = document.createElementNS(space, "use");
+    svg.setAttribute("aria-hidden", "true");
+    use.setAttribute("href", "#i-" + name);
+    svg.append(use);
+    return svg;
+}
+
+function iconButton(name, label, onclick) {
+    return make(
+        "button",
+        { type: "button", class: "icon-button", title: label, "aria-label": label, onclick },
+        icon(name),
+    );
+}
+
+// Says something to those who listen instead of looking.
+function speak(text) {
+    byId("spoken").textContent = text;
+}
+
+let toastTimer = 0;
+
+// A word at the bottom that goes away by itself, with something to press where `action` is given.
+function toast(text, actionLabel = "", action = null) {
+    const button = byId("toast-button");
+    byId("toast-text").textContent = text;
+    button.textContent = actionLabel;
+    button.hidden = !action;
+    button.onclick = () => {
+        byId("toast").hidden = true;
+        action();
+    };
+    byId("toast").hidden = false;
+    clearTimeout(toastTimer);
+    toastTimer = setTimeout(
+        () => {
+            byId("toast").hidden = true;
+        },
+        action ? 8000 : 4000,
+    );
+}
+
+// The clipboard is only there on https and localhost; elsewhere a selection is copied the old way.
+async function copyText(text, button) {
+    try {
+        await navigator.clipboard.writeText(text);
+    } catch {
+        const area = make("textarea", { class: "hidden", value: text, "aria-hidden": "true" });
+        document.body.append(area);
+        area.select();
+        const copied = document.execCommand("copy");
+        area.remove();
+        button.focus();
+        if (!copied) {
+            toast("The browser did not let the text be copied.");
+            return;
+        }
+    }
+    button.querySelector("use").setAttribute("href", "#i-done");
+    speak("Copied");
+    setTimeout(() => button.querySelector("use").setAttribute("href", "#i-copy"), 1500);
+}
+
+function download(name, text) {
+    const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    make("a", { href: url, download: name }).click();
+    setTimeout(() => URL.revokeObjectURL(url), 10000);
+}

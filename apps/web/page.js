@@ -1,0 +1,101 @@
+// Starts everything: colours, views, the list of models, and word of a server that does not answer.
+
+// ---- colours --------------------------------------------------------------------------------------------------------
+
+const THEMES = { auto: "Colours: as the system", light: "Colours: light", dark: "Colours: dark" };
+
+function showTheme() {
+    const theme = readSettings().theme in THEMES ? readSettings().theme : "auto";
+    document.documentElement.dataset.theme = theme;
+    byId("theme").title = THEMES[theme];
+    byId("theme").setAttribute("aria-label", THEMES[theme]);
+    return theme;
+}
+
+function nextTheme() {
+    const names = Object.keys(THEMES);
+    changeSetting("theme", names[(names.indexOf(showTheme()) + 1) % names.length]);
+    speak(THEMES[showTheme()]);
+}
+
+// ---- views ----------------------------------------------------------------------------------------------------------
+
+function showView() {
+    const watching = location.hash === "#watch";
+    byId("watch-view").hidden = !watching;
+    byId("chat-view").hidden = watching;
+    document.body.classList.toggle("watching", watching);
+    for (const [id, current] of [
+        ["tab-chat", !watching],
+        ["tab-watch", watching],
+    ]) {
+        if (current) {
+            byId(id).setAttribute("aria-current", "page");
+        } else {
+            byId(id).removeAttribute("aria-current");
+        }
+    }
+    watchWhileSeen();
+}
+
+// ---- the server -----------------------------------------------------------------------------------------------------
+
+let retryTimer = 0;
+
+function showBanner(text, buttonText, action) {
+    byId("banner").hidden = text === "";
+    byId("banner-text").textContent = text;
+    byId("banner-button").textContent = buttonText;
+    byId("banner-button").onclick = action;
+}
+
+// Called with every failure: one that concerns the server as a whole is shown at the top until it is over.
+function noteFailure(error) {
+    if (error.status === 401) {
+        showBanner("The server asks for an API key, or does not know this one.", "Enter the key", () =>
+            openSettings("s-key"),
+        );
+    } else if (error.status === 0) {
+        showBanner("The server does not answer. Trying again every few seconds.", "Try now", reachServer);
+        clearTimeout(retryTimer);
+        retryTimer = setTimeout(reachServer, 3000);
+    }
+}
+
+function showModels(names) {
+    const select = byId("model");
+    const chosen = select.value || readSettings().model;
+    select.replaceChildren(...names.map(name => make("option", { value: name }, name)));
+    select.value = names.includes(chosen) ? chosen : (names[0] ?? "");
+    select.disabled = names.length === 0;
+}
+
+async function reachServer() {
+    clearTimeout(retryTimer);
+    try {
+        showModels(await fetchModels());
+        showBanner("", "", null);
+    } catch (error) {
+        noteFailure(error);
+    }
+}
+
+showTheme();
+startSettings(reachServer);
+startChat();
+startConversations();
+startWatch();
+showView();
+byId("theme").addEventListener("click", nextTheme);
+byId("model").addEventListener("change", () => changeSetting("model", byId("model").value));
+byId("skip").addEventListener("click", event => {
+    event.preventDefault(); // the address says which view is shown
+    byId("main").focus();
+});
+addEventListener("hashchange", showView);
+addEventListener("offline", reachServer);
+addEventListener("online", reachServer);
+reachServer();
+if (location.hash !== "#watch" && matchMedia("(pointer: fine)").matches) {
+    byId("input").focus();
+}

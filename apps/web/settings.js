@@ -1,0 +1,109 @@
+// The settings panel: how answers are sampled, the system message, and the API key. An empty field leaves the choice to
+// the server, which leaves it to the model.
+
+const SAMPLING_FIELDS = [
+    { name: "temperature", word: "Temperature", least: 0, most: 5 },
+    { name: "top_p", word: "Top p", least: 0, most: 1 },
+    { name: "min_p", word: "Min p", least: 0, most: 1 },
+    { name: "max_tokens", word: "Most tokens", least: 1, most: 1e9, whole: true },
+    { name: "seed", word: "The seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
+];
+
+// What the settings add to a request.
+function samplingSettings() {
+    const settings = readSettings();
+    const chosen = {};
+    for (const { name } of SAMPLING_FIELDS) {
+        if (Number.isFinite(settings[name])) {
+            chosen[name] = settings[name];
+        }
+    }
+    return chosen;
+}
+
+const systemMessage = () => cleanText(readSettings().system).trim();
+
+function showSettings() {
+    const settings = readSettings();
+    byId("s-system").value = cleanText(settings.system);
+    byId("s-key").value = passing.read("key") ?? "";
+    for (const { name } of SAMPLING_FIELDS) {
+        byId("s-" + name).value = settings[name] ?? "";
+    }
+    checkSettings();
+}
+
+// {value, wrong}: the number in a field (undefined: empty), and what is wrong with it or "". A comma is a decimal point
+// where people write it so.
+function fieldValue(field) {
+    const text = byId("s-" + field.name)
+        .value.trim()
+        .replace(",", ".");
+    const value = text === "" ? undefined : Number(text);
+    const wrong =
+        value !== undefined &&
+        !(value >= field.least && value <= field.most && (!field.whole || Number.isInteger(value)));
+    const kind = field.whole ? "a whole number" : "a number";
+    const range =
+        field.most > 10 ? kind + ", at least " + field.least : kind + " from " + field.least + " to " + field.most;
+    return { value, wrong: wrong ? field.word + " has to be " + range + "." : "" };
+}
+
+// Keeps what is right, says what is not, and returns whether all is.
+function checkSettings() {
+    const settings = readSettings();
+    const sentences = [];
+    for (const field of SAMPLING_FIELDS) {
+        const { value, wrong } = fieldValue(field);
+        byId("s-" + field.name).setAttribute("aria-invalid", String(Boolean(wrong)));
+        if (wrong) {
+            sentences.push(wrong);
+        } else {
+            settings[field.name] = value;
+        }
+    }
+    settings.system = byId("s-system").value;
+    writeSettings(settings);
+    byId("settings-error").textContent = sentences.join(" ");
+    byId("settings-error").hidden = sentences.length === 0;
+    return sentences.length === 0;
+}
+
+function openSettings(focus = null) {
+    showSettings();
+    byId("settings").showModal();
+    if (focus) {
+        byId(focus).focus();
+    }
+}
+
+function startSettings(onKeyChange) {
+    const dialog = byId("settings");
+    byId("open-settings").addEventListener("click", () => openSettings());
+    byId("close-settings").addEventListener("click", () => dialog.close());
+    byId("settings-form").addEventListener("input", checkSettings);
+    byId("settings-form").addEventListener("submit", event => {
+        if (!checkSettings()) {
+            event.preventDefault();
+        }
+    });
+    byId("settings-reset").addEventListener("click", () => {
+        for (const { name } of SAMPLING_FIELDS) {
+            byId("s-" + name).value = "";
+        }
+        byId("s-system").value = "";
+        checkSettings();
+    });
+    dialog.addEventListener("click", event => {
+        if (event.target === dialog) {
+            dialog.close();
+        }
+    });
+    dialog.addEventListener("close", () => {
+        const key = byId("s-key").value.trim();
+        if (key !== (passing.read("key") ?? "")) {
+            passing.write("key", key);
+            onKeyChange();
+        }
+    });
+}

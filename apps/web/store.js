@@ -1,0 +1,147 @@
+// What the browser keeps: conversations and settings for good, the API key until the tab is closed. A browser that
+// keeps nothing (or whose space is full) still works: then memory holds it until the page goes. What is read back, or
+// imported, is checked like any outside input.
+
+const STORE_PREFIX = "spry.";
+const STORE_TEXT_MAX = 4 << 20;
+
+// The same four functions over localStorage, sessionStorage, or a map when the browser refuses.
+function openStore(kind) {
+    const memory = new Map();
+    let refused = false;
+    const attempt = work => {
+        try {
+            return work(window[kind]);
+        } catch {
+            return null;
+        }
+    };
+    return {
+        read: key => memory.get(key) ?? attempt(area => area.getItem(STORE_PREFIX + key)),
+        write: (key, text) => {
+            if (attempt(area => (area.setItem(STORE_PREFIX + key, text), true))) {
+                memory.delete(key);
+                return;
+            }
+            memory.set(key, text);
+            if (!refused) {
+                toast("The browser's space is full or closed to this page: what comes now is lost with the tab.");
+            }
+            refused = true;
+        },
+        remove: key => {
+            memory.delete(key);
+            attempt(area => area.removeItem(STORE_PREFIX + key));
+        },
+    };
+}
+
+const lasting = openStore("localStorage");
+const passing = openStore("sessionStorage");
+
+function readJson(key) {
+    try {
+        return JSON.parse(lasting.read(key));
+    } catch {
+        return null;
+    }
+}
+
+// ---- conversations --------------------------------------------------------------------------------------------------
+
+// A conversation is {id, title, updated, messages}, a message {role, content} and, of an answer, {reasoning, finish,
+// error, timings, model}. The list of all is kept apart, so that saving one writes one.
+
+const newId = () =>
+    Array.from(crypto.getRandomValues(new Uint8Array(9)), byte => byte.toString(36).padStart(2, "0")).join("");
+const cleanText = (value, most = STORE_TEXT_MAX) => (typeof value === "string" ? value.slice(0, most) : "");
+
+function cleanTimings(value) {
+    const numbers = Object.entries(value ?? {}).filter(
+        ([name, number]) => /^[a-z_]{1,40}$/.test(name) && Number.isFinite(number),
+    );
+    return numbers.length ? Object.fromEntries(numbers.slice(0, 40)) : undefined;
+}
+
+function cleanMessage(value) {
+    if (typeof value?.content !== "string" || !["user", "assistant"].includes(value.role)) {
+        return null;
+    }
+    const message = { role: value.role, content: cleanText(value.content) };
+    if (value.role === "assistant") {
+        message.reasoning = cleanText(value.reasoning);
+        message.finish = cleanText(value.finish, 40);
+        message.error = cleanText(value.error, 2000);
+        message.model = cleanText(value.model, 200);
+        message.timings = cleanTimings(value.timings);
+    }
+    return message;
+}
+
+// A conversation from anything, or null.
+function cleanConversation(value) {
+    if (!Array.isArray(value?.messages)) {
+        return null;
+    }
+    const messages = value.messages.map(cleanMessage).filter(message => message);
+    return {
+        id: /^[a-z0-9]{1,40}$/.test(value.id) ? value.id : newId(),
+        title: cleanText(value.title, 200),
+        updated: finite(value.updated) || Date.now(),
+        messages,
+    };
+}
+
+// The newest first: [{id, title, updated}].
+function listConversations() {
+    const list = readJson("chats");
+    return (Array.isArray(list) ? list : [])
+        .filter(entry => /^[a-z0-9]{1,40}$/.test(entry?.id))
+        .map(entry => ({ id: entry.id, title: cleanText(entry.title, 200), updated: finite(entry.updated) }))
+        .sort((one, other) => other.updated - one.updated);
+}
+
+const writeList = list => lasting.write("chats", JSON.stringify(list));
+const loadConversation = id => cleanConversation(readJson("chat." + id));
+
+function saveConversation(conversation) {
+    const { id, title, updated } = conversation;
+    lasting.write("chat." + id, JSON.stringify(conversation));
+    writeList([{ id, title, updated }, ...listConversations().filter(entry => entry.id !== id)]);
+}
+
+function removeConversation(id) {
+    lasting.remove("chat." + id);
+    writeList(listConversations().filter(entry => entry.id !== id));
+}
+
+function exportConversations() {
+    const conversations = listConversations()
+        .map(entry => loadConversation(entry.id))
+        .filter(one => one);
+    return JSON.stringify({ format: "spry-conversations", version: 1, conversations }, null, 1);
+}
+
+// Adds what a file holds and returns how many; a conversation that is there already under the same id is replaced by a
+// newer one only. Throws a sentence when it is no such file.
+function importConversations(text) {
+    let file = null;
+    try {
+        file = JSON.parse(text);
+    } catch {
+        throw new Error("The file is not JSON.");
+    }
+    if (file?.format !== "spry-conversations" || !Array.isArray(file.conversations)) {
+        throw new Error("The file holds no conversations that this page has exported.");
+    }
+    const known = new Map(listConversations().map(entry => [entry.id, entry.updated]));
+    const added = file.conversations.map(cleanConversation).filter(one => one && !(known.get(one.id) >= one.updated));
+    added.forEach(saveConversation);
+    return added.length;
+}
+
+// ---- settings -------------------------------------------------------------------------------------------------------
+
+const readSettings = () => Object(readJson("settings"));
+const writeSettings = settings => lasting.write("settings", JSON.stringify(settings));
+const changeSetting = (name, value) => writeSettings({ ...readSettings(), [name]: value });

@@ -1,0 +1,196 @@
+// The watch view: a snapshot of the server (WATCH.md says what is in it) about twice a second, while somebody looks.
+
+const WATCH_KEEP_MS = 120000;
+const SPARK_MS = 60000;
+const WATCH_ROWS_MAX = 60;
+
+const watch = {
+    abort: null,
+    now: 0,
+    requests: new Map(), // id: what was last heard of it, for longer than the server tells
+    speeds: [],
+    rows: new Map(),
+    cards: new Map(),
+};
+
+// ---- snapshots ------------------------------------------------------------------------------------------------------
+
+const numbersOf = (value, names) => Object.fromEntries(names.map(name => [name, Math.max(0, finite(value?.[name]))]));
+const listOf = value => (Array.isArray(value) ? value : []);
+
+// A snapshot in which everything is there and of its kind.
+function cleanSnapshot(value) {
+    return {
+        now_ms: finite(value?.now_ms),
+        requests: listOf(value?.requests).map(request => ({
+            id: cleanText(request?.id, 100),
+            model: cleanText(request?.model, 200),
+            state: cleanText(request?.state, 20),
+            phases: numbersOf(
+                request?.phases,
+                PHASES.map(({ name }) => name),
+            ),
+            ...numbersOf(request, [
+                "start_ms",
+                "prompt_tokens",
+                "cached_tokens",
+                "generated_tokens",
+                "tokens_per_second",
+            ]),
+        })),
+        models: listOf(value?.models).map(model => ({
+            name: cleanText(model?.name, 200),
+            state: cleanText(model?.state, 20),
+            kv: numbersOf(model?.kv, ["pages", "free", "cached", "idle", "page_bytes"]),
+            ...numbersOf(model, [
+                "bytes",
+                "running",
+                "waiting",
+                "hit_tokens",
+                "miss_tokens",
+                "span_tokens",
+                "tokens_per_second",
+            ]),
+        })),
+        pool: numbersOf(value?.pool, ["bytes", "max_bytes"]),
+    };
+}
+
+// Requests stay on the page after the server has stopped telling of them. A clock that goes back is a new server.
+function rememberSnapshot(snapshot) {
+    if (snapshot.now_ms < watch.now) {
+        watch.requests.clear();
+        watch.speeds = [];
+    }
+    watch.now = snapshot.now_ms;
+    const told = new Set(snapshot.requests.map(request => request.id));
+    for (const [id, request] of watch.requests) {
+        if (!told.has(id) && !hasEnded(request)) {
+            request.state = "done";
+        }
+        if (watch.now - request.start_ms > WATCH_KEEP_MS && hasEnded(request)) {
+            watch.requests.delete(id);
+        }
+    }
+    for (const request of snapshot.requests) {
+        watch.requests.set(request.id, request);
+    }
+    watch.speeds.push({
+        time: watch.now,
+        value: snapshot.models.reduce((sum, model) => sum + model.tokens_per_second, 0),
+    });
+    watch.speeds = watch.speeds.filter(point => watch.now - point.time <= SPARK_MS);
+}
+
+// ---- showing --------------------------------------------------------------------------------------------------------
+
+function drawTiles(snapshot) {
+    const sum = name => snapshot.models.reduce((total, model) => total + model[name], 0);
+    const hits = sum("hit_tokens");
+    const asked = hits + sum("miss_tokens");
+    const { bytes, max_bytes } = snapshot.pool;
+    setText(byId("watch-speed"), inFigures(sum("tokens_per_second")));
+    drawSpark(byId("watch-spark"), watch.speeds, watch.now, SPARK_MS);
+    setText(byId("watch-load"), inCount(sum("running")));
+    setText(byId("watch-load-words"), `running, ${inCount(sum("waiting"))} waiting`);
+    setText(byId("watch-hits"), inPercent(hits, asked));
+    setText(byId("watch-hits-words"), `${inCount(hits)} of ${several(asked, "prompt token")}`);
+    drawMeter(byId("watch-hits-bar"), [{ share: hits / Math.max(1, asked), kind: "k-used" }], inPercent(hits, asked));
+    setText(byId("watch-pool"), inBytes(bytes));
+    setText(byId("watch-pool-words"), max_bytes > 0 ? `of at most ${inBytes(max_bytes)}` : "");
+    const loaded = snapshot.models.filter(model => model.state === "loaded");
+    drawMeter(
+        byId("watch-pool-bar"),
+        loaded.map((model, at) => ({ share: model.bytes / Math.max(1, max_bytes), kind: "m-" + (at % 3) })),
+        loaded.map(model => model.name + " " + inBytes(model.bytes)).join(", "),
+    );
+}
+
+function drawRequests() {
+    const span = 1000 * document.querySelector("#window input:checked").value;
+    const shown = [...watch.requests.values()]
+        .filter(request => !hasEnded(request) || requestEnd(request) > watch.now - span)
+        .sort((one, other) => other.start_ms - one.start_ms)
+        .slice(0, WATCH_ROWS_MAX);
+    drawList(
+        byId("waterfall"),
+        watch.rows,
+        shown.map(request => ({ key: request.id, request })),
+        requestRow,
+        (row, { request }) => drawRequest(row, request, watch.now, span),
+    );
+    byId("waterfall-none").hidden = shown.length > 0;
+    setText(
+        byId("waterfall-none"),
+        watch.requests.size
+            ? "Nothing in this time."
+            : "No requests yet. Ask something in the chat, or send one with curl.",
+    );
+}
+
+const requestEnd = request => request.start_ms + PHASES.reduce((sum, { name }) => sum + request.phases[name], 0);
+
+function showSnapshot(snapshot) {
+    rememberSnapshot(snapshot);
+    drawTiles(snapshot);
+    drawRequests();
+    drawList(
+        byId("watch-models"),
+        watch.cards,
+        snapshot.models.map(model => ({ key: model.name, model })),
+        modelCard,
+        (card, { model }) => drawModel(card, model),
+    );
+}
+
+// ---- looking --------------------------------------------------------------------------------------------------------
+
+const isWatched = () => !byId("watch-view").hidden && document.visibilityState === "visible";
+
+function sayWatch(text, failed = false) {
+    setText(byId("watch-state"), text);
+    byId("watch-state").classList.toggle("error", failed);
+}
+
+// Follows the stream until `abort`; throws when it breaks or ends.
+async function followWatch(abort) {
+    const response = await callServer("/watch", null, abort.signal);
+    for await (const data of serverEvents(response)) {
+        sayWatch("");
+        showSnapshot(cleanSnapshot(parseAnswer(data)));
+    }
+    throw new ServerError("The server ended the connection.", 0);
+}
+
+// Begins or ends looking, as the page is seen or not; after a failure it tries again.
+async function watchWhileSeen() {
+    if (!isWatched() || watch.abort) {
+        if (!isWatched()) {
+            watch.abort?.abort();
+            watch.abort = null;
+        }
+        return;
+    }
+    const abort = (watch.abort = new AbortController());
+    sayWatch("Connecting\u2026");
+    while (watch.abort === abort) {
+        try {
+            await followWatch(abort);
+        } catch (error) {
+            if (watch.abort !== abort) {
+                return;
+            }
+            noteFailure(error);
+            sayWatch(error.message + " Trying again.", true);
+        }
+        await new Promise(resolve => {
+            setTimeout(resolve, 2000);
+        });
+    }
+}
+
+function startWatch() {
+    byId("phase-legend").append(...PHASES.map(({ name, word }) => make("li", { class: "p-" + name }, word)));
+    byId("window").addEventListener("change", drawRequests);
+    document.addEventListener("visibilitychange", watchWhileSeen);
+}

@@ -1,0 +1,192 @@
+// The drawings of the watch view: lines of speed, bars of requests, maps of pages. Each shows what it is given and
+// keeps the elements it has made, so that a picture twice a second costs little.
+
+const KV_CELLS_MAX = 240;
+
+// ---- speed ----------------------------------------------------------------------------------------------------------
+
+// A line through [{time, value}] of the last `span` ms, in a drawing 240 wide and 40 high.
+function drawSpark(svg, points, now, span) {
+    const most = Math.max(1, ...points.map(point => point.value));
+    const place = point =>
+        (240 * (1 - (now - point.time) / span)).toFixed(1) + " " + (38 - (35 * point.value) / most).toFixed(1);
+    const line = points.length > 1 ? "M" + points.map(place).join("L") : "";
+    svg.querySelector(".line").setAttribute("d", line);
+    const left = points.length > 1 ? place(points[0]).split(" ")[0] : "0";
+    svg.querySelector(".area").setAttribute("d", line && line + "L240 40L" + left + " 40Z");
+    svg.setAttribute("aria-label", "Tokens a second in the last minute, at most " + inFigures(most));
+}
+
+// ---- requests -------------------------------------------------------------------------------------------------------
+
+const STATE_WORDS = {
+    queue: "waiting",
+    prefill: "reading",
+    decode: "writing",
+    done: "done",
+    cancelled: "cancelled",
+    failed: "failed",
+};
+const hasEnded = request => !["queue", "prefill", "decode"].includes(request.state);
+
+// A row is {element, ...its parts}.
+function requestRow() {
+    const bar = make(
+        "span",
+        { class: "bar", role: "img" },
+        ...PHASES.map(({ name }) => make("i", { class: "p-" + name })),
+    );
+    const row = {
+        bar,
+        name: make("b", { dir: "auto" }),
+        state: make("span", { class: "state" }),
+        figures: make("span", { class: "row-figures" }),
+        phases: make("span", { class: "row-phases" }),
+    };
+    row.element = make(
+        "li",
+        {},
+        make("div", { class: "row-words" }, row.name, row.state, row.figures),
+        make("div", { class: "track" }, bar),
+        row.phases,
+    );
+    return row;
+}
+
+function setText(element, text) {
+    if (element.textContent !== text) {
+        element.textContent = text;
+    }
+}
+
+// The bar lies where its time was in the last `span` ms, and each phase is as long as it took.
+function drawRequest(row, request, now, span) {
+    const total = PHASES.reduce((sum, { name }) => sum + request.phases[name], 0);
+    row.bar.style.left = 100 * (1 - (now - request.start_ms) / span) + "%";
+    row.bar.style.width = (100 * total) / span + "%";
+    PHASES.forEach(({ name }, at) => {
+        row.bar.children[at].style.flexGrow = request.phases[name];
+    });
+    row.bar.setAttribute("aria-label", phaseWords(request.phases));
+    row.element.dataset.state = request.state;
+    setText(row.name, request.model);
+    setText(row.state, STATE_WORDS[request.state] ?? request.state);
+    setText(row.figures, requestFigures(request));
+    setText(row.phases, phaseWords(request.phases));
+    row.phases.title = request.id;
+}
+
+function requestFigures(request) {
+    const known = request.cached_tokens > 0 ? `, ${inCount(request.cached_tokens)} known` : "";
+    const speed = request.tokens_per_second > 0 ? `, ${inFigures(request.tokens_per_second)} a second` : "";
+    return `${inCount(request.prompt_tokens)} in${known} \u00b7 ${inCount(request.generated_tokens)} out${speed}`;
+}
+
+// ---- models ---------------------------------------------------------------------------------------------------------
+
+function modelCard() {
+    const card = {
+        name: make("b", { dir: "auto" }),
+        state: make("span", { class: "state" }),
+        words: make("p", {}),
+        map: make("div", { class: "kv", role: "img" }),
+        scale: make("p", { class: "muted" }),
+    };
+    card.element = make(
+        "li",
+        {},
+        make("div", { class: "row-words" }, card.name, card.state),
+        card.words,
+        card.map,
+        card.scale,
+    );
+    return card;
+}
+
+// So many squares for so many pages, those in use first. A kind that has any pages has at least one square.
+function kvCells(kv) {
+    const used = Math.max(0, kv.pages - kv.free - kv.idle);
+    const scale = Math.max(1, Math.ceil(kv.pages / KV_CELLS_MAX));
+    const all = Math.ceil(kv.pages / scale);
+    const n_used = Math.min(all, Math.ceil(used / scale));
+    const n_kept = Math.min(all - n_used, Math.ceil(kv.idle / scale));
+    return {
+        used,
+        scale,
+        kinds: [
+            ...Array(n_used).fill("k-used"),
+            ...Array(n_kept).fill("k-kept"),
+            ...Array(all - n_used - n_kept).fill("k-free"),
+        ],
+    };
+}
+
+function drawModel(card, model) {
+    const kv = model.kv;
+    const { used, scale, kinds } = kvCells(kv);
+    const asked = model.hit_tokens + model.miss_tokens;
+    const loaded = model.state === "loaded";
+    setText(card.name, model.name);
+    card.element.dataset.state = model.state;
+    setText(card.state, { disk: "on disk", loading: "loading" }[model.state] ?? (model.running ? "working" : "ready"));
+    const reuse =
+        asked > 0 ? ` \u00b7 ${inPercent(model.hit_tokens, asked)} of ${several(asked, "prompt token")} known` : "";
+    const spans = model.span_tokens > 0 ? ` \u00b7 ${inCount(model.span_tokens)} from fragments` : "";
+    setText(
+        card.words,
+        inBytes(model.bytes) +
+            (loaded
+                ? ` \u00b7 ${inCount(model.running)} running, ${inCount(model.waiting)} waiting${reuse}${spans}`
+                : ""),
+    );
+    while (card.map.children.length > kinds.length) {
+        card.map.lastChild.remove();
+    }
+    kinds.forEach((kind, at) => {
+        const cell = card.map.children[at] ?? card.map.appendChild(make("i"));
+        if (cell.className !== kind) {
+            cell.className = kind;
+        }
+    });
+    const words = `${inCount(used)} in use, ${inCount(kv.idle)} kept, ${inCount(kv.free)} free`;
+    card.map.hidden = card.scale.hidden = kinds.length === 0;
+    card.map.setAttribute("aria-label", "Pages: " + words);
+    setText(card.scale, `${words}; a square is ${several(scale, "page")} of ${inBytes(kv.page_bytes)}`);
+}
+
+// ---- lists and bars -------------------------------------------------------------------------------------------------
+
+// Makes a list show entries [{key, ...}] in their order with parts kept by key: create() makes one, draw(part, entry)
+// shows it.
+function drawList(list, parts, entries, create, draw) {
+    const keys = new Set(entries.map(entry => entry.key));
+    for (const [key, part] of parts) {
+        if (!keys.has(key)) {
+            part.element.remove();
+            parts.delete(key);
+        }
+    }
+    entries.forEach((entry, at) => {
+        const part = parts.get(entry.key) ?? create();
+        parts.set(entry.key, part);
+        draw(part, entry);
+        if (list.children[at] !== part.element) {
+            list.insertBefore(part.element, list.children[at] ?? null);
+        }
+    });
+}
+
+// A bar of parts [{share (0 to 1), kind}].
+function drawMeter(meter, parts, label) {
+    while (meter.children.length < parts.length) {
+        meter.append(make("i"));
+    }
+    while (meter.children.length > parts.length) {
+        meter.lastChild.remove();
+    }
+    parts.forEach(({ share, kind }, at) => {
+        meter.children[at].className = kind;
+        meter.children[at].style.width = 100 * Math.min(1, Math.max(0, share)) + "%";
+    });
+    meter.setAttribute("aria-label", label);
+}

@@ -1,0 +1,44 @@
+/* The bytes of the server's web page. CMake names the folder web/ as the place to look for the files. The scripts are
+ * one text in this order: those that only declare, then page.js, which starts what they declare. */
+    .section .rodata
+
+    .macro begin name
+    .global spry_web_\name\()_begin
+    .hidden spry_web_\name\()_begin
+    .type spry_web_\name\()_begin, %object
+spry_web_\name\()_begin:
+    .endm
+
+    .macro end name
+    .global spry_web_\name\()_end
+    .hidden spry_web_\name\()_end
+    .type spry_web_\name\()_end, %object
+spry_web_\name\()_end:
+    .byte 0
+    .endm
+
+    begin html
+    .incbin "page.html"
+    end html
+
+    begin css
+    .incbin "page.css"
+    end css
+
+    begin js
+    .incbin "dom.js"
+    .incbin "words.js"
+    .incbin "markdown.js"
+    .incbin "store.js"
+    .incbin "server.js"
+    .incbin "settings.js"
+    .incbin "timings.js"
+    .incbin "message.js"
+    .incbin "conversations.js"
+    .incbin "chat.js"
+    .incbin "watch_parts.js"
+    .incbin "watch.js"
+    .incbin "page.js"
+    end js
+
+    .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,260 @@
+// Asking and answering: the real model where its text does not matter, made-up answers where it does.
+"use strict";
+const { KEY, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+
+const QUICK = { temperature: 0, max_tokens: 24 };
+
+test("the page asks for the key, and then works", async world => {
+    const page = await openPage(world, { key: "" });
+    await page.waitForSelector("#banner:not([hidden])");
+    assert.match(await page.textContent("#banner-text"), /API key/);
+    await page.click("#banner-button");
+    await page.fill("#s-key", KEY);
+    await page.click("#settings .solid");
+    await page.waitForSelector("#banner", { state: "hidden" });
+    assert.ok((await page.locator("#model option").count()) > 0);
+    assert.equal(await page.evaluate(() => JSON.stringify(localStorage).includes("a-key")), false);
+    await closePage(page);
+});
+
+test("an answer streams in, with its timings, and survives a reload", async world => {
+    const page = await openPage(world, { settings: QUICK });
+    await page.waitForSelector("#model option", { state: "attached" });
+    await send(page, "Tell me about a fox.");
+    const item = await answered(page);
+    const text = await item.locator(".text").innerText();
+    assert.ok(text.trim().length > 10, text);
+    assert.match(await item.locator(".timings summary").innerText(), /to the first token.*24 tokens.*a second/);
+    assert.match(await item.locator(".timings p").textContent(), /prompt tokens/);
+    assert.ok(await item.locator(".timings .bar i").evaluateAll(parts => parts.some(part => part.offsetWidth > 5)));
+    assert.match(await item.locator(".note").innerText(), /longest allowed length/);
+    const [body] = page.asked;
+    assert.deepEqual(body.messages, [{ role: "user", content: "Tell me about a fox." }]);
+    assert.equal(body.stream, true);
+    assert.equal(body.model, await page.inputValue("#model"));
+    assert.equal(body.temperature, 0);
+    assert.equal("top_p" in body, false);
+    await page.reload();
+    assert.equal((await page.innerText(".assistant .text")).trim(), text.trim());
+    await closePage(page);
+});
+
+test("answering again at temperature 0 gives the same words, and less to compute", async world => {
+    const page = await openPage(world, { settings: QUICK });
+    await send(page, "Write about a lighthouse.");
+    const first = await (await answered(page)).locator(".text").innerText();
+    await page.click(".assistant [title='Answer again']");
+    const item = await answered(page);
+    assert.equal(await item.locator(".text").innerText(), first);
+    assert.equal(await page.locator(".message").count(), 2);
+    assert.match(await item.locator(".timings p").textContent(), /did not have to be computed/);
+    assert.deepEqual(page.asked[1], page.asked[0]);
+    await closePage(page);
+});
+
+test("a long answer of the model stops when asked", async world => {
+    const page = await openPage(world, { settings: { temperature: 1, max_tokens: 2000, seed: 5 } });
+    await send(page, "Tell me a very long tale.");
+    await page.waitForFunction(() => document.querySelector(".assistant .text")?.textContent.length > 10);
+    await page.click("#stop");
+    await answered(page);
+    assert.equal(await page.innerText(".assistant .note"), "Stopped.");
+    assert.ok(await page.isVisible("#send"));
+    await closePage(page);
+});
+
+test("escape stops, and what was written stays", async world => {
+    const page = await openPage(world, { before: madeUp("word ".repeat(500), { size: 5, delay: 20 }) });
+    await send(page, "Go on");
+    await page.waitForFunction(() => document.querySelector(".assistant .text")?.textContent.length > 20);
+    await page.keyboard.press("Escape");
+    await answered(page);
+    const text = await page.innerText(".assistant .text");
+    assert.ok(text.startsWith("word word") && text.length < 2500);
+    await page.reload();
+    assert.equal((await page.innerText(".assistant .text")).trim(), text.trim());
+    assert.equal(await page.innerText(".assistant .note"), "Stopped.");
+    await closePage(page);
+});
+
+test("editing a message sends the conversation up to it again", async world => {
+    const page = await openPage(world, { settings: QUICK });
+    for (const text of ["One", "Two", "Three"]) {
+        await send(page, text);
+        await answered(page);
+    }
+    await page.locator(".user").nth(1).hover();
+    await page.locator(".user").nth(1).locator("[title^=Edit]").click();
+    await page.keyboard.press("Control+A");
+    await page.keyboard.type("Two and a half");
+    await page.keyboard.press("Enter");
+    await answered(page);
+    const body = page.asked[3];
+    assert.deepEqual(
+        body.messages.map(message => message.role),
+        ["user", "assistant", "user"],
+    );
+    assert.deepEqual(body.messages.slice(0, 2), page.asked[1].messages.slice(0, 2));
+    assert.equal(body.messages[2].content, "Two and a half");
+    assert.deepEqual(await page.locator(".bubble").allInnerTexts(), ["One", "Two and a half"]);
+    await closePage(page);
+});
+
+test("what an edit takes away can be brought back", async world => {
+    const page = await openPage(world, { before: madeUp(["First.", "Second.", "Third."]) });
+    for (const text of ["One", "Two"]) {
+        await send(page, text);
+        await answered(page);
+    }
+    await page.hover(".message");
+    await page.click(".message [title^=Edit]");
+    await page.keyboard.type(" again");
+    await page.keyboard.press("Enter");
+    await answered(page);
+    assert.deepEqual(await page.locator(".bubble").allInnerTexts(), ["One again"]);
+    await page.click("#toast-button");
+    assert.deepEqual(await page.locator(".bubble, .text").allInnerTexts(), ["One", "First.", "Two", "Second."]);
+    await page.reload();
+    assert.deepEqual(await page.locator(".bubble, .text").allInnerTexts(), ["One", "First.", "Two", "Second."]);
+    await closePage(page);
+});
+
+test("an edit that is given up changes nothing", async world => {
+    const page = await openPage(world, { before: madeUp("Yes.") });
+    await send(page, "Question");
+    await answered(page);
+    await page.press("#input", "ArrowUp");
+    await page.keyboard.type(" changed");
+    await page.keyboard.press("Escape");
+    assert.deepEqual(await page.locator(".bubble").allInnerTexts(), ["Question"]);
+    assert.equal(await page.innerText(".assistant .text"), "Yes.");
+    await closePage(page);
+});
+
+test("shift and enter make a line, enter sends, the box grows", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    const low = await page.locator("#input").evaluate(area => area.offsetHeight);
+    await page.focus("#input");
+    await page.keyboard.type("one");
+    await page.keyboard.press("Shift+Enter");
+    await page.keyboard.type("two");
+    assert.ok((await page.locator("#input").evaluate(area => area.offsetHeight)) > low);
+    await page.keyboard.press("Enter");
+    await answered(page);
+    assert.equal(await page.innerText(".bubble"), "one\ntwo");
+    assert.equal(await page.locator("#input").evaluate(area => area.offsetHeight), low);
+    await closePage(page);
+});
+
+test("settings go with the request, wrong ones are named", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    await page.click("#open-settings");
+    await page.fill("#s-temperature", "hot");
+    assert.match(await page.textContent("#settings-error"), /^Temperature has to be a number from 0 to 5\.$/);
+    await page.click("#settings .solid");
+    assert.ok(await page.isVisible("#settings"));
+    const values = { temperature: "0,5", top_p: "0.9", min_p: "0.05", max_tokens: "77", seed: "123" };
+    for (const [name, value] of Object.entries(values)) {
+        await page.fill("#s-" + name, value);
+    }
+    await page.fill("#s-system", "You are brief.");
+    await page.click("#settings .solid");
+    await page.evaluate(() => {
+        const inner = window.fetch;
+        window.fetch = (url, options) => {
+            window.sent = options?.body ?? window.sent;
+            return inner(url, options);
+        };
+    });
+    await send(page, "Hello");
+    await answered(page);
+    const body = JSON.parse(await page.evaluate(() => window.sent));
+    assert.deepEqual([body.temperature, body.top_p, body.min_p, body.max_tokens, body.seed], [0.5, 0.9, 0.05, 77, 123]);
+    assert.deepEqual(body.messages[0], { role: "system", content: "You are brief." });
+    await closePage(page);
+});
+
+test("the chosen model is asked and remembered", async world => {
+    const models = ["first", "second"];
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    await page.route("**/v1/models", route => route.fulfill({ json: { data: models.map(id => ({ id })) } }));
+    await page.reload();
+    await page.selectOption("#model", "second");
+    await page.reload();
+    await page.waitForSelector("#model option", { state: "attached" });
+    assert.equal(await page.inputValue("#model"), "second");
+    await closePage(page);
+});
+
+test("thoughts are folded and apart from the answer", async world => {
+    const page = await openPage(world, { before: madeUp("Four.", { reasoning: "Two and <b>two</b>." }) });
+    await send(page, "2+2?");
+    await answered(page);
+    assert.equal(await page.locator(".reasoning").evaluate(part => part.open), false);
+    await page.click(".reasoning summary");
+    assert.equal(await page.innerText(".reasoning div"), "Two and <b>two</b>.");
+    assert.equal(await page.innerText(".assistant .text"), "Four.");
+    await closePage(page);
+});
+
+test("errors of the server are sentences", async world => {
+    const page = await openPage(world);
+    const answers = [
+        [
+            { status: 503, json: { error: { message: "Too many requests wait already." } } },
+            "Too many requests wait already.",
+        ],
+        [{ status: 500, body: "<h1>oops</h1>" }, "The server answered with error 500."],
+        [
+            { status: 200, contentType: "text/event-stream", body: "data: <html>\n\n" },
+            "The server sent something that this page does not understand.",
+        ],
+        [
+            {
+                status: 200,
+                contentType: "text/event-stream",
+                body: 'data: {"error":{"message":"The memory is full."}}\n\n',
+            },
+            "The memory is full.",
+        ],
+        [
+            {
+                status: 200,
+                contentType: "text/event-stream",
+                body: 'data: {"choices":[{"delta":{"content":"Half"}}]}\n\n',
+            },
+            "The connection to the server broke before the answer was whole.",
+        ],
+    ];
+    for (const [answer, sentence] of answers) {
+        await page.route("**/v1/chat/completions", route => route.fulfill(answer));
+        await send(page, "Hello");
+        assert.equal(await (await answered(page)).locator(".note").innerText(), sentence);
+    }
+    await closePage(page);
+});
+
+test("the server's own refusal is shown", async world => {
+    const page = await openPage(world, { settings: { temperature: 0, max_tokens: 4 } });
+    await page.waitForSelector("#model option", { state: "attached" });
+    await page.evaluate(() => {
+        const option = document.createElement("option");
+        option.value = "no-such-model";
+        document.getElementById("model").append(option);
+        document.getElementById("model").value = "no-such-model";
+    });
+    await send(page, "Hello");
+    assert.match(await (await answered(page)).locator(".note.error").innerText(), /no-such-model/);
+    await closePage(page);
+});
+
+test("a server that is away is noticed, and its return too", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    await page.waitForSelector("#model option", { state: "attached" });
+    await page.context().setOffline(true);
+    await page.waitForSelector("#banner:not([hidden])");
+    assert.match(await page.textContent("#banner-text"), /does not answer/);
+    await page.context().setOffline(false);
+    await page.waitForSelector("#banner", { state: "hidden" });
+    await closePage(page);
+});
