@@ -27,7 +27,7 @@ static inline double logit_magnitude(const model_runner *r, size_t row, float *w
         double sum = 0;
         r->pass->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
         for (size_t i = 0; i < w->n_in; i++)
-            sum += fabs((double)weights[i] * (double)r->pass->last[row * w->n_in + i]);
+            sum += fabs((double)weights[i] * (double)r->pass->h[row * w->n_in + i]);
         largest = sum > largest ? sum : largest;
     }
     return largest;
