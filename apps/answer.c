@@ -206,11 +206,15 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     size_t computed = r->prompt_tokens - r->reused_tokens;
     fprintf(stderr, "prompt   %zu tokens in %s (%.1f tokens/s)", computed, spry_amount_time(time, r->prefill_ms),
             per_second(computed, r->prefill_ms));
-    fprintf(stderr, r->reused_tokens ? ", %zu more were there already" : "", r->reused_tokens);
-    fprintf(stderr, r->restored_tokens ? ", %zu of them on disk (%s)" : "", r->restored_tokens,
-            spry_amount_time(time, r->restore_ms));
-    fprintf(stderr, r->span_tokens ? ", %zu in fragments" : "", r->span_tokens);
-    fprintf(stderr, r->repaired_tokens ? ", %zu repaired\n" : "\n", r->repaired_tokens);
+    if (r->reused_tokens)
+        fprintf(stderr, ", %zu more were there already", r->reused_tokens);
+    if (r->restored_tokens)
+        fprintf(stderr, ", %zu of them on disk (%s)", r->restored_tokens, spry_amount_time(time, r->restore_ms));
+    if (r->span_tokens)
+        fprintf(stderr, ", %zu in fragments", r->span_tokens);
+    if (r->repaired_tokens)
+        fprintf(stderr, ", %zu repaired", r->repaired_tokens);
+    fputs("\n", stderr);
     print_kv(engine);
     fprintf(stderr, "answer   %zu tokens in %s", r->generated_tokens, spry_amount_time(time, r->decode_ms));
     /* The first token comes out of the prompt's own step, so only the others are decoding. */

@@ -1,0 +1,156 @@
+"""Embeddings, as OpenAI's and Ollama's clients ask for them."""
+
+import base64
+import json
+import struct
+import threading
+import time
+import unittest
+
+import server_support
+from server_support import MODEL, Server, ServerTest, eventually
+
+TALES = ["Once upon a time there was a little girl named Lily.", "There once was a small girl, and her name was Lily.",
+         "The truck is red."]
+MANY = ["Once upon a time. " * 60] * 2000  # more than anybody waits for
+
+
+def dot(a, b):
+    return sum(x * y for x, y in zip(a, b))
+
+
+class Embeddings(ServerTest):
+    arguments = ("--verbose", "--context", "512")
+
+    def ask(self, texts, **fields):
+        reply = self.server.post("/v1/embeddings", dict({"model": MODEL, "input": texts}, **fields))
+        self.assertEqual(reply.status, 200, reply.text)
+        return reply.json
+
+    def vectors(self, texts, **fields):
+        data = self.ask(texts, **fields)["data"]
+        self.assertEqual([entry["index"] for entry in data], list(range(len(data))))
+        return [entry["embedding"] for entry in data]
+
+    def ids(self, text):
+        return self.server.post("/tokenize", {"content": text, "add_special": True}).json["tokens"]
+
+    def test_form(self):
+        reply = self.ask(TALES)
+        tokens = sum(len(self.ids(text)) for text in TALES)
+        self.assertEqual(sorted(reply), ["data", "model", "object", "usage"])
+        self.assertEqual((reply["object"], reply["model"]), ("list", MODEL))
+        self.assertEqual(reply["usage"], {"prompt_tokens": tokens, "total_tokens": tokens})
+        self.assertEqual([entry["object"] for entry in reply["data"]], ["embedding"] * 3)
+        for entry in reply["data"]:
+            self.assertAlmostEqual(dot(entry["embedding"], entry["embedding"]), 1, places=5)
+
+    def test_every_way_to_say_it(self):
+        first, second, third = self.vectors(TALES)
+        self.assertEqual(self.vectors(TALES[0]), [first])
+        self.assertEqual(self.vectors(self.ids(TALES[0])), [first])
+        self.assertEqual(self.vectors([self.ids(TALES[0]), self.ids(TALES[1])]), [first, second])
+        self.assertEqual(self.vectors(TALES[2], encoding_format="float", dimensions=len(third)), [third])
+        for text, vector in zip(self.vectors(TALES, encoding_format="base64"), (first, second, third)):
+            data = base64.b64decode(text, validate=True)
+            floats = list(struct.unpack("<%df" % len(vector), data))
+            self.assertEqual(floats, [struct.unpack("<f", struct.pack("<f", x))[0] for x in vector])
+        self.assertGreater(dot(first, second), dot(first, third))
+
+    def test_ollama(self):
+        wanted = self.vectors(TALES)
+        reply = self.server.post("/api/embed", {"model": MODEL + ":latest", "input": TALES}).json
+        self.assertEqual((reply["model"], reply["embeddings"]), (MODEL, wanted))
+        self.assertEqual(reply["prompt_eval_count"], sum(len(self.ids(text)) for text in TALES))
+        self.assertGreater(reply["total_duration"], 0)
+        self.assertEqual(self.server.post("/api/embed", {"model": MODEL, "input": TALES[1]}).json["embeddings"],
+                         wanted[1:2])
+        self.assertEqual(self.server.post("/api/embeddings", {"model": MODEL, "prompt": TALES[2]}).json,
+                         {"embedding": wanted[2]})
+        self.assertEqual(self.server.post("/api/embed", {"model": MODEL}).json["embeddings"], [])
+        self.assertEqual(self.server.post("/api/embeddings", {"model": MODEL, "prompt": ""}).json, {"embedding": []})
+
+    def test_too_long(self):
+        long = "Once upon a time. " * 150
+        self.refused(self.server.post("/v1/embeddings", {"input": ["Hi.", long]}), 400, "input[1]", "512")
+        self.assertEqual(self.server.post("/api/embed", {"model": MODEL, "input": long}).json["prompt_eval_count"], 512)
+        reply = self.server.post("/api/embed", {"model": MODEL, "input": long, "truncate": False})
+        self.assertEqual(reply.status, 400)
+        self.assertIn("512", reply.json["error"])
+
+    def test_refused(self):
+        for body, words in (({}, ["input"]), ({"input": 5}, ["input"]), ({"input": []}, ["input"]),
+                            ({"input": ["x", 5]}, ["input[1]"]), ({"input": [5, "x"]}, ["input[0]", "number 1"]),
+                            ({"input": [10 ** 6]}, ["1000000"]), ({"input": [-1]}, ["number 0"]),
+                            ({"input": [2 ** 40]}, ["number 0"]), ({"input": [[]]}, ["input[0]", "empty"]),
+                            ({"input": ["x"] * 2049}, ["2049", "2048"]), ({"input": {"a": 1}}, ["input"]),
+                            ({"input": "x", "encoding_format": "hex"}, ["encoding_format"]),
+                            ({"input": "x", "dimensions": 7}, ["dimensions", "7"])):
+            with self.subTest(body=str(body)[:60]):
+                self.refused(self.server.post("/v1/embeddings", body), 400, *words)
+        self.refused(self.server.post("/v1/embeddings", {"model": "nobody", "input": "x"}), 404, "nobody")
+        for path in ("/api/embed", "/api/embeddings"):
+            reply = self.server.post(path, {"input": "x", "prompt": "x"})
+            self.assertEqual((reply.status, reply.json), (400, {"error": "model is missing"}))
+        self.alive()
+
+    def test_company(self):
+        """Beside each other, answers and probabilities of prompts nobody gets anything else, and nobody is refused."""
+        wanted = self.vectors(TALES)
+        answer = self.server.chat(max_tokens=30).json["choices"]
+        scores = {"prompt": "Once upon a time. " * 20, "echo": True, "logprobs": 1, "max_tokens": 0}
+        echoed = self.server.post("/v1/completions", scores).json["choices"]
+        wrong = []
+
+        def expect(what, wanted_so):
+            got = what()
+            if got != wanted_so:
+                wrong.append(got)
+
+        jobs = [(lambda: self.vectors(TALES), wanted), (lambda: self.server.chat(max_tokens=30).json["choices"], answer),
+                (lambda: self.server.post("/v1/completions", scores).json["choices"], echoed)] * 4
+        threads = [threading.Thread(target=expect, args=job) for job in jobs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(wrong, [])
+
+    def test_metrics(self):
+        before = self.server.metric("spry_prompt_tokens_total") or 0
+        used = self.ask(TALES)["usage"]["prompt_tokens"]
+        self.assertEqual(self.server.metric("spry_prompt_tokens_total"), before + used)
+
+    def test_a_client_that_leaves(self):
+        """The model is not kept busy for somebody who does not wait any more."""
+        body = json.dumps({"input": MANY})
+        connection = self.server.connect()
+        connection.request("POST", "/v1/embeddings", body)
+        time.sleep(0.5)
+        connection.close()
+        failed = lambda: "the client has left" in "".join(self.server.log)
+        self.assertTrue(eventually(failed))
+        self.alive()
+
+
+class Impatient(ServerTest):
+    arguments = ("--answer-timeout", "1")
+
+    def test_late(self):
+        self.refused(self.server.post("/v1/embeddings", {"input": MANY}), 504, "longer")
+
+
+class Going(unittest.TestCase):
+    def test_the_end_does_not_wait(self):
+        server = Server("--grace", "0")
+        connection = server.connect()
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": MANY}))
+        time.sleep(0.5)
+        began = time.time()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.time() - began, 5 * server_support.SLOW)
+        connection.close()
+
+
+if __name__ == "__main__":
+    server_support.main()
