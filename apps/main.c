@@ -15,6 +15,7 @@ static const struct command {
     {"run", "Answer a prompt, or chat", spry_cmd_run},
     {"chats", "List, show, resume, delete and export stored chats", spry_cmd_chats},
     {"serve", "Answer requests over HTTP", spry_cmd_serve},
+    {"pull", "Bring a model into the models folder", spry_cmd_pull},
     {"batch", "Answer a file of requests", spry_cmd_batch},
     {"tokenize", "Turn text into token ids and back", spry_cmd_tokenize},
     {"logits", "Write a model's logits for given token ids", spry_cmd_logits},

@@ -105,9 +105,3 @@ void spry_ollama_version(spry_exchange *x)
 {
     spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "version", SPRY_VERSION));
 }
-
-void spry_ollama_pull(spry_exchange *x)
-{
-    spry_reply_error(x, MHD_HTTP_NOT_IMPLEMENTED, NULL,
-                     "this server does not download; put model files into its models folder");
-}

@@ -171,7 +171,8 @@ static spry_status run(spry_server *server, spry_error *error)
     spry_status status = spry_http_server_start(&http, server, &port, error);
     if (status != SPRY_OK)
         return status;
-    spry_complain("listening on %s://%s:%u", server->settings->tls_cert ? "https" : "http", server->settings->host, port);
+    spry_complain("listening on %s://%s:%u", server->settings->tls_cert ? "https" : "http", server->settings->host,
+                  port);
     sigwait(&signals, &which);
     atomic_store(&server->ending, true);
     spry_http_server_quiesce(http);

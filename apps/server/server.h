@@ -18,15 +18,15 @@ typedef struct spry_serve_settings {
     uint32_t port;
     const char *key_file;
     const char *tls_cert, *tls_key; /* PEM files, both or none */
-    const char *cors;     /* an origin that pages may ask from, or "*"; NULL: none */
-    bool insecure;        /* beyond this machine without a key */
-    bool allow_pull;      /* requests may bring models into the models folder */
-    size_t max_body;      /* bytes of a request */
-    size_t max_head;      /* bytes of its head */
-    uint32_t connections; /* at once */
-    uint32_t idle_s;      /* a connection on which nothing happens */
-    uint32_t answer_s;    /* the longest an answer may take; 0: any time */
-    uint32_t grace_s;     /* for answers under way when the server is told to end */
+    const char *cors;               /* an origin that pages may ask from, or "*"; NULL: none */
+    bool insecure;                  /* beyond this machine without a key */
+    bool allow_pull;                /* requests may bring models into the models folder */
+    size_t max_body;                /* bytes of a request */
+    size_t max_head;                /* bytes of its head */
+    uint32_t connections;           /* at once */
+    uint32_t idle_s;                /* a connection on which nothing happens */
+    uint32_t answer_s;              /* the longest an answer may take; 0: any time */
+    uint32_t grace_s;               /* for answers under way when the server is told to end */
     spry_speculation speculation;
     bool verbose;
 } spry_serve_settings;

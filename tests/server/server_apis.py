@@ -51,7 +51,7 @@ class Ollama(ServerTest):
         for path, body, status in (("/api/chat", {"model": "nobody", "messages": TALE}, 404),
                                    ("/api/chat", {"messages": TALE}, 400), ("/api/generate", {"model": MODEL, "prompt": 3}, 400),
                                    ("/api/chat", {"model": MODEL, "messages": TALE, "options": {"top_p": "x"}}, 400),
-                                   ("/api/embed", {"model": MODEL}, 501), ("/api/pull", {"model": "x"}, 501),
+                                   ("/api/embed", {"model": MODEL, "input": 5}, 400), ("/api/pull", {"model": "x"}, 404),
                                    ("/api/chat", "{", 400)):
             reply = self.server.post(path, body)
             self.assertEqual(reply.status, status, reply.text)

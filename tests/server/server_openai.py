@@ -213,7 +213,6 @@ class Completion(ServerTest):
         self.assertIn(MODEL, [model["id"] for model in models["data"]])
         self.assertEqual(self.server.get("/v1/models/" + MODEL).json["id"], MODEL)
         self.refused(self.server.get("/v1/models/nobody"), 404, "nobody")
-        self.refused(self.server.post("/v1/embeddings", {"input": "x"}), 501, "embeddings")
         self.assertEqual(self.server.chat(model="nobody").status, 404)
         other = self.server.chat(model="Llama-Tales-Draft-4M").json
         self.assertEqual(other["model"], "Llama-Tales-Draft-4M")

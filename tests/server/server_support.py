@@ -63,7 +63,7 @@ class Server:
             if not line:
                 raise AssertionError("the server ended: %s" % "".join(self.log))
             self.log.append(line)
-            found = re.search(r"listening on http://.*:(\d+)$", line.strip())
+            found = re.search(r"listening on https?://.*:(\d+)$", line.strip())
             self.port = int(found.group(1)) if found else None
         self.reader = threading.Thread(target=self.read_log, daemon=True)
         self.reader.start()

@@ -1,0 +1,186 @@
+"""HTTPS: a certificate made for the occasion, and everything that must work over it as it does without."""
+
+import contextlib
+import http.client
+import json
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import unittest
+import warnings
+
+import server_support
+from server_support import HOME, TALE, Reply, Server, ServerTest, eventually, spry
+
+CHAT = "/v1/chat/completions"
+LONG = {"messages": TALE, "max_tokens": 1900, "temperature": 0, "stream": True, "ignore_eos": True}
+OPENSSL = shutil.which("openssl")
+
+
+def make_certificate(name):
+    """The paths of a self-signed certificate for 127.0.0.1 and of its key."""
+    cert, key = os.path.join(HOME, name + ".pem"), os.path.join(HOME, name + ".key")
+    subprocess.run([OPENSSL, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout",
+                    key, "-out", cert, "-days", "2", "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"],
+                   check=True, capture_output=True)
+    return cert, key
+
+
+class SafeServer(Server):
+    def __init__(self, cert, *arguments):
+        self.context = ssl.create_default_context(cafile=cert)
+        super().__init__(*arguments)
+
+    def connect(self, timeout=60 * server_support.SLOW):
+        return http.client.HTTPSConnection("127.0.0.1", self.port, timeout=timeout, context=self.context)
+
+
+@unittest.skipUnless(OPENSSL, "openssl is not there")
+class Safe(ServerTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.cert, cls.key = make_certificate("own")
+        cls.server = SafeServer(cls.cert, "--tls-cert", cls.cert, "--tls-key", cls.key, "--idle-timeout", "2",
+                                "--max-connections", "12", "--max-body", "2K")
+
+    def at_rest(self):
+        return self.server.metric("spry_requests_running") == 0 and self.server.metric("spry_requests_waiting") == 0
+
+    def begin(self):
+        connection = self.server.connect()
+        connection.request("POST", CHAT, json.dumps(LONG))
+        response = connection.getresponse()
+        self.assertEqual(response.status, 200)
+        return connection, response
+
+    def test_answers_and_pages(self):
+        self.assertTrue(any("listening on https://" in line for line in self.server.log))
+        self.assertEqual(self.server.get("/health").status, 200)
+        self.assertIn("<html", self.server.get("/").text)
+        own = "localhost:%d" % self.server.port
+        self.assertEqual(self.server.get("/v1/models", Host=own, Origin="https://" + own).status, 200)
+        self.assertEqual(self.server.get("/v1/models", Origin="https://evil.example").status, 403)
+        events = self.server.chat(stream=True).events
+        self.assertEqual(events[-1], "[DONE]")
+
+    def test_streams_come_word_by_word(self):
+        connection, response = self.begin()
+        began = time.time()
+        response.readline()
+        first = time.time() - began
+        for _ in range(400):
+            response.readline()
+        self.assertLess(first, (time.time() - began) / 2)
+        connection.close()
+        response.close()
+        self.assertTrue(eventually(self.at_rest))
+
+    def test_who_leaves_is_noticed(self):
+        files = self.server.descriptors()
+        for leave_politely in (True, False):
+            streams = [self.begin() for _ in range(4)]
+            for connection, response in streams:
+                response.readline()
+                if leave_politely and connection.sock:
+                    with contextlib.suppress(ssl.SSLError):  # what was under way still comes
+                        connection.sock.unwrap()
+                response.close()
+                connection.close()
+            self.assertTrue(eventually(self.at_rest))
+        for _ in range(3):
+            connection = self.server.connect()
+            connection.request("POST", CHAT, json.dumps(dict(LONG, stream=False)))
+            time.sleep(0.05)
+            connection.close()
+        self.assertTrue(eventually(self.at_rest))
+        self.assertTrue(eventually(lambda: self.server.descriptors() <= files + 1))
+
+    def test_limits(self):
+        self.refused(self.server.post(CHAT, b" " * 5000), 413, "bytes")
+        silent = [self.server.socket() for _ in range(12)]  # no hand is shaken
+        self.assertTrue(eventually(lambda: self.closed(silent)))
+        self.alive()
+
+    @staticmethod
+    def closed(sockets):
+        for one in sockets:
+            one.settimeout(0.01)
+            try:
+                if one.recv(100):
+                    return False
+            except socket.timeout:
+                return False
+            except OSError:
+                pass
+        return True
+
+    def test_what_is_no_tls(self):
+        with self.server.socket() as plain:
+            plain.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            plain.settimeout(20)
+            try:
+                self.assertNotIn(b"200 OK", plain.recv(1000))
+            except ConnectionError:
+                pass
+        with self.assertRaises(ssl.SSLError):
+            http.client.HTTPSConnection("127.0.0.1", self.server.port, context=ssl.create_default_context()).connect()
+        self.assertEqual(self.server.get("/health").status, 200)
+
+    def test_old_versions_are_refused(self):
+        for version, fine in ((ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True), (ssl.TLSVersion.TLSv1_1, False)):
+            context = ssl.create_default_context(cafile=self.cert)
+            context.set_ciphers("ALL:@SECLEVEL=0")
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that it is old is the point
+                context.minimum_version = context.maximum_version = version
+            connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=20)
+            try:
+                connection.request("GET", "/health")
+                self.assertEqual(Reply(connection.getresponse()).status, 200)
+                self.assertTrue(fine, version)
+            except (ssl.SSLError, ConnectionError):
+                self.assertFalse(fine, version)
+            finally:
+                connection.close()
+
+
+@unittest.skipUnless(OPENSSL, "openssl is not there")
+class Wrong(unittest.TestCase):
+    def test_files(self):
+        # libmicrohttpd does not free what it had read when it refuses the rest.
+        no_leaks = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=0"}
+        cert, key = make_certificate("one")
+        other = make_certificate("two")[1]
+        rubbish = os.path.join(HOME, "rubbish.pem")
+        with open(rubbish, "w", encoding="utf-8") as file:
+            file.write("-----BEGIN CERTIFICATE-----\nrubbish\n-----END CERTIFICATE-----\n")
+        for given, words in ((("--tls-cert", cert), "--tls-key"), (("--tls-key", key), "--tls-cert"),
+                             (("--tls-cert", cert, "--tls-key", "/nowhere"), "/nowhere"),
+                             (("--tls-cert", "/dev/null", "--tls-key", key), "CERTIFICATE"),
+                             (("--tls-cert", cert, "--tls-key", cert), "PRIVATE KEY"),
+                             (("--tls-cert", rubbish, "--tls-key", key), "rubbish.pem"),
+                             (("--tls-cert", cert, "--tls-key", other), "belong together")):
+            result = spry("serve", "--port", "0", "--kv-bytes", "64M", *given, stdin=None, **no_leaks)
+            self.assertEqual(result.code, 1, result.errors)
+            self.assertIn(words, result.errors)
+
+    def test_end(self):
+        cert, key = make_certificate("three")
+        server = SafeServer(cert, "--tls-cert", cert, "--tls-key", key)
+        connection = server.connect()
+        connection.request("POST", CHAT, json.dumps(dict(LONG, max_tokens=200)))
+        response = connection.getresponse()
+        server.process.terminate()
+        self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
+        connection.close()
+        self.assertEqual(server.stop(), 0)
+
+
+if __name__ == "__main__":
+    if not OPENSSL:
+        print("SKIPPED server_tls: openssl is not there", file=sys.stderr)
+    server_support.main()
