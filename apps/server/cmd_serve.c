@@ -25,7 +25,7 @@ static const spry_usage usage = {
     .examples = "spry serve\n"
                 "spry serve model.gguf --port 9000\n"
                 "spry serve --host 0.0.0.0 --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem\n"
-                "spry serve --models-dir ~/models --max-model-bytes 8G --parallel 4",
+                "spry serve --models-dir ~/models --pool-bytes 8G --parallel 4",
 };
 
 #define FIELD(name) offsetof(spry_server_flags, name)

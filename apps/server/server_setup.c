@@ -18,7 +18,7 @@ static const char *const policies[] = {"auto", "interactive", "offline", NULL};
 #define FIELD(name) offsetof(spry_server_flags, name)
 
 static const spry_option work_options[] = {
-    {.name = "max-model-bytes",
+    {.name = "pool-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = FIELD(model_bytes),
      .help = "Memory of all loaded models together; 0 is three quarters of the machine's",
@@ -47,7 +47,7 @@ static const spry_option work_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(stall_ms),
      .metavar = "MS",
-     .help = "How long a new prompt may hold up answers under way at a time",
+     .help = "How long a new prompt may hold up answers under way at a time; 0 is as long as a token takes, at most 50",
      .group = "Models"},
 };
 
@@ -64,7 +64,6 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .grace_s = 10},
                                  .parallel = sched.max_running,
                                  .queue = sched.max_waiting,
-                                 .stall_ms = (uint32_t)sched.max_stall_ms,
                                  .policy = "auto",
                                  .draft = "auto"};
     spry_engine_flags_default(&flags->engine);
@@ -195,7 +194,10 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     spry_scheduler_options_default(&options.sched);
     options.sched.max_running = flags->parallel;
     options.sched.max_waiting = flags->queue;
-    options.sched.max_stall_ms = flags->stall_ms;
+    if (flags->stall_ms) {
+        options.sched.max_stall_ms = flags->stall_ms;
+        options.sched.gentle = false;
+    }
     for (size_t i = 0; policies[i]; i++)
         if (strcmp(policies[i], flags->policy) == 0)
             options.sched.policy = by_name[i];

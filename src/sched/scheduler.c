@@ -13,7 +13,7 @@
 void spry_scheduler_options_default(spry_scheduler_options *options)
 {
     *options =
-        (spry_scheduler_options){.max_running = 8, .max_waiting = 256, .max_stall_ms = 50, .policy = SPRY_POLICY_AUTO};
+        (spry_scheduler_options){.max_running = 8, .max_waiting = 256, .max_stall_ms = 50, .gentle = true, .policy = SPRY_POLICY_AUTO};
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------------- */

@@ -21,6 +21,7 @@ typedef struct spry_scheduler_options {
     uint32_t max_running; /* jobs at once, at most the engine's free sessions, and the rows of a step */
     uint32_t max_waiting; /* more than those that can run at once are refused */
     double max_stall_ms;  /* that a prompt may add between two tokens of a running answer */
+    bool gentle;          /* and never more than those tokens take by themselves */
     spry_policy policy;
 } spry_scheduler_options;
 

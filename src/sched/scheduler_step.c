@@ -58,8 +58,10 @@ static void add_prompts(spry_scheduler *s)
 {
     spry_step *step = &s->step;
     size_t left = s->n_running - step->n_decoding;
-    size_t budget = spry_prefill_budget(&s->engine->steps, step->decode_rows, s->engine->chunk - step->decode_rows,
-                                        s->options.max_stall_ms * 1e6);
+    const spry_step_cost *steps = &s->engine->steps;
+    double stall = s->options.max_stall_ms * 1e6, alone = spry_step_cost_ns(steps, step->decode_rows);
+    size_t budget = spry_prefill_budget(steps, step->decode_rows, s->engine->chunk - step->decode_rows,
+                                        s->options.gentle && alone < stall ? alone : stall);
     for (size_t i = 0; i < s->n_running && budget; i++) {
         spry_job_state *state = s->running[i];
         if (state->decodes)
