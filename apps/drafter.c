@@ -12,8 +12,6 @@ static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const 
                               spry_error *error)
 {
     spry_engine_options options = engine_flags->options;
-    spry_engine_info info;
-    spry_engine_describe(engine, &info);
     options.context = 0;
     options.sessions = 1;
     options.threads = 1; /* it works with the engine's */

@@ -279,13 +279,16 @@ void spry_llama_props(spry_exchange *x)
     if (!model)
         return;
     spry_engine_info info;
+    spry_scheduler_figures together;
     spry_engine_describe(model->engine, &info);
+    spry_scheduler_describe(model->scheduler, &together);
     spry_view source = spry_chat_template_used_source(model->engine->model->chat, false);
     spry_reply_json(x, MHD_HTTP_OK,
-                    json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:s}", "model_alias", model->name, "chat_template",
-                              spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context,
-                              "n_params", (json_int_t)info.parameters, "architecture", info.architecture, "build_info",
-                              "spry " SPRY_VERSION));
+                    json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:{s:i, s:s}, s:s}", "model_alias", model->name,
+                              "chat_template", spry_view_json(source), "default_generation_settings", "n_ctx",
+                              (json_int_t)info.context, "n_params", (json_int_t)info.parameters, "architecture",
+                              info.architecture, "together", "limit", (int)together.batch_limit, "why",
+                              together.evidence, "build_info", "spry " SPRY_VERSION));
     spry_model_pool_release(x->server->pool, model);
 }
 

@@ -16,11 +16,6 @@ void spry_draft_figures_count(spry_draft_figures *figures, uint32_t drafted, uin
     }
 }
 
-double spry_draft_acceptance(const spry_draft_figures *figures)
-{
-    return figures->drafted ? (double)figures->accepted / (double)figures->drafted : 0;
-}
-
 uint32_t spry_draft_rollback(const spry_draft_figures *figures, double share)
 {
     double goal = share * (double)(figures->steps - figures->lengths[0]), sum = 0;

@@ -18,9 +18,6 @@ typedef struct spry_draft_figures {
 /* A step with `drafted` tokens, `accepted` of them accepted; both at most SPRY_DRAFT_MOST. */
 void spry_draft_figures_count(spry_draft_figures *figures, uint32_t drafted, uint32_t accepted);
 
-/* Accepted / drafted; 0 without drafts. */
-double spry_draft_acceptance(const spry_draft_figures *figures);
-
 /* The smallest number of refused tokens that `share` (0 to 1) of the steps with drafts stay within. */
 uint32_t spry_draft_rollback(const spry_draft_figures *figures, double share);
 

@@ -276,19 +276,6 @@ static void drop(spry_kv_disk *disk, spry_kv_key key, spry_kv_file_result why)
     pthread_mutex_unlock(&disk->lock);
 }
 
-void spry_kv_disk_expect(const spry_kv_disk *disk, spry_kv_key key)
-{
-    if (!spry_kv_disk_has(disk, key))
-        return;
-    char name[SPRY_KV_FILE_NAME];
-    spry_kv_file_name(name, &(spry_kv_file_id){disk->fingerprint, key});
-    spry_opened opened;
-    if (spry_opened_open(&opened, &disk->directory, name) != 0)
-        return; /* loading will find out why */
-    spry_opened_expect(&opened);
-    spry_opened_close(&opened);
-}
-
 bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes)
 {
     if (!spry_kv_disk_has(disk, page->key))

@@ -51,10 +51,6 @@ bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const
  * is under way. Returns how many. */
 size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capacity, bool wait);
 
-/* Says that a page will be loaded soon. The system begins to read it while others are being checked: with one or two
- * pages announced ahead a chain comes from a cold disk up to twice as fast. Does nothing when the page is not there. */
-void spry_kv_disk_expect(const spry_kv_disk *disk, spry_kv_key key);
-
 /* Reads a page into `bytes` and checks all of it: fingerprint, key, parent, tokens, checksum. False: it was not there
  * or not right (then it is gone); `bytes` may have changed. */
 bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes);

@@ -199,11 +199,6 @@ int spry_opened_read(const spry_opened *opened, struct iovec *pieces, size_t n_p
     return 0;
 }
 
-void spry_opened_expect(const spry_opened *opened)
-{
-    posix_fadvise(opened->descriptor, 0, 0, POSIX_FADV_WILLNEED);
-}
-
 void spry_opened_forget(const spry_opened *opened)
 {
     fdatasync(opened->descriptor);

@@ -54,9 +54,6 @@ void spry_opened_close(spry_opened *opened);
 /* Fills the pieces from `offset` on; ENODATA when the file ends before. `pieces` are used up. */
 int spry_opened_read(const spry_opened *opened, struct iovec *pieces, size_t n_pieces, uint64_t offset);
 
-/* Lets the system begin to read the whole file, and does not wait for it. */
-void spry_opened_expect(const spry_opened *opened);
-
 /* Lets the next read come from the device: writes out what is not yet there and drops it from memory, where the
  * system can. */
 void spry_opened_forget(const spry_opened *opened);

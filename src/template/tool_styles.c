@@ -9,13 +9,13 @@ enum { MAX_TEXT_BYTES = 16 << 20 };
 
 /* Templates are tried from the top: what is more particular stands first. */
 static const spry_tool_marks styles[SPRY_TOOL_STYLES] = {
-    [SPRY_TOOLS_XML] = {"xml", "<tool_call>", "</tool_call>", "", "<function=", "arguments", false},
-    [SPRY_TOOLS_HERMES] = {"hermes", "<tool_call>", "</tool_call>", "", "<tool_call>", "arguments", false},
-    [SPRY_TOOLS_LLAMA] = {"llama", "<|python_tag|>", "", ";", "<|python_tag|>", "parameters", false},
-    [SPRY_TOOLS_MISTRAL] = {"mistral", "[TOOL_CALLS]", "", "", "[TOOL_CALLS]", "arguments", true},
-    [SPRY_TOOLS_MISTRAL_ARGS] = {"mistral-args", "[TOOL_CALLS]", "", "", "[ARGS]", "arguments", false},
-    [SPRY_TOOLS_MARKED_JSON] = {"marked-json", "<|tool_call|>", "", "", "<|tool_call|>", "arguments", true},
-    [SPRY_TOOLS_JSON] = {"json", "", "", ";,", NULL, "arguments", false},
+    [SPRY_TOOLS_XML] = {"<tool_call>", "</tool_call>", "", "<function=", "arguments", false},
+    [SPRY_TOOLS_HERMES] = {"<tool_call>", "</tool_call>", "", "<tool_call>", "arguments", false},
+    [SPRY_TOOLS_LLAMA] = {"<|python_tag|>", "", ";", "<|python_tag|>", "parameters", false},
+    [SPRY_TOOLS_MISTRAL] = {"[TOOL_CALLS]", "", "", "[TOOL_CALLS]", "arguments", true},
+    [SPRY_TOOLS_MISTRAL_ARGS] = {"[TOOL_CALLS]", "", "", "[ARGS]", "arguments", false},
+    [SPRY_TOOLS_MARKED_JSON] = {"<|tool_call|>", "", "", "<|tool_call|>", "arguments", true},
+    [SPRY_TOOLS_JSON] = {"", "", ";,", NULL, "arguments", false},
 };
 
 static const spry_tool_style order[] = {SPRY_TOOLS_MISTRAL_ARGS, SPRY_TOOLS_MISTRAL,     SPRY_TOOLS_XML,
@@ -34,16 +34,6 @@ spry_tool_style spry_tool_style_find(spry_view source)
             return order[i];
     }
     return SPRY_TOOLS_JSON;
-}
-
-bool spry_tool_style_by_name(spry_tool_style *out, spry_view name)
-{
-    for (size_t i = 0; i < SPRY_TOOL_STYLES; i++)
-        if (spry_view_is(name, styles[i].name)) {
-            *out = (spry_tool_style)i;
-            return true;
-        }
-    return false;
 }
 
 /* ---- forms ------------------------------------------------------------------------------------------------------- */

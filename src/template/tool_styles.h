@@ -19,7 +19,6 @@ typedef enum spry_tool_style {
 } spry_tool_style;
 
 typedef struct spry_tool_marks {
-    const char *name;        /* "hermes" */
     const char *open;        /* before a call; empty: an answer that begins with JSON may be one */
     const char *close;       /* behind it; empty: none */
     const char *between;     /* what may stand between two calls, beside white space */
@@ -32,8 +31,6 @@ const spry_tool_marks *spry_tool_style_marks(spry_tool_style style);
 
 /* The style of a template's source. */
 spry_tool_style spry_tool_style_find(spry_view source);
-/* By name, for people who know better; false when there is none. */
-bool spry_tool_style_by_name(spry_tool_style *out, spry_view name);
 
 /* ---- what a call must look like ---------------------------------------------------------------------------------- */
 

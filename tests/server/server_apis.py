@@ -90,6 +90,8 @@ class Llama(ServerTest):
         self.assertEqual(self.server.get("/health").json, {"status": "ok"})
         props = self.server.get("/props").json
         self.assertEqual((props["model_alias"], props["default_generation_settings"]["n_ctx"]), (MODEL, 2048))
+        self.assertGreaterEqual(props["together"]["limit"], 1)
+        self.assertIn("interactive", props["together"]["why"])
         self.assertEqual(self.server.get("/slots").json, [])
 
     def test_metrics(self):
