@@ -77,6 +77,26 @@ class Leaving(ServerTest):
             connection.close()
         self.assertTrue(eventually(lambda: self.server.threads() < 60))
 
+    def test_a_thousand_connections(self):
+        """A stream that is under way goes on; those beyond the limit are turned away; afterwards nothing is left."""
+        rest = self.server.descriptors()
+        stream = self.server.connect()
+        stream.request("GET", "/watch")
+        response = stream.getresponse()
+        crowd = [self.server.socket() for _ in range(1000)]
+        for client in crowd:
+            try:
+                client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            except ConnectionError:
+                pass  # one of those beyond the limit
+        self.assertTrue(response.readline().startswith(b"data: {"))
+        for client in crowd:
+            client.close()
+        response.close()
+        stream.close()
+        self.assertTrue(eventually(lambda: self.server.descriptors() <= rest + 2))
+        self.alive()
+
     def test_one_connection_for_many_requests(self):
         connection = self.server.connect()
         for number in range(50):
