@@ -68,6 +68,7 @@ typedef struct spry_engine_options {
      * opened, exactly as if it had been converted first. */
     const char *quantize;
     const char *chat_template; /* NULL: the model's own; a file, or a template where it has a tag in it */
+    struct spry_trace *trace;  /* NULL, or where steps and answers are written to; it outlives the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: silence */
     void *log_user;
 } spry_engine_options;
@@ -119,6 +120,36 @@ SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figur
 /* Lets a smaller model with the same vocabulary guess ahead; NULL: nobody any more. Borrowed until then or until the
  * engine is closed, with its threads given up: it works with the engine's. */
 SPRY_API spry_status spry_engine_set_drafter(spry_engine *engine, spry_engine *drafter, spry_error *error);
+
+/* ---- where the time goes --------------------------------------------------------------------------------------- */
+
+/* A file of Chrome trace events (ui.perfetto.dev opens it) for any number of engines; `ops`: every op of every step,
+ * too. Closing says what could not be written; the file holds whole events all the same. */
+typedef struct spry_trace spry_trace;
+
+SPRY_API spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error);
+SPRY_API spry_status spry_trace_close(spry_trace *trace, spry_error *error);
+
+/* What the time of a request goes to. Parts follow each other without a gap: they add up to the whole. */
+typedef enum spry_part {
+    SPRY_PART_READ,       /* of the request itself, before anything is done with it */
+    SPRY_PART_TEMPLATE,   /* messages to text */
+    SPRY_PART_TOKENIZE,   /* text to ids */
+    SPRY_PART_QUEUE,      /* until its turn came */
+    SPRY_PART_LOOKUP,     /* finding what was computed before */
+    SPRY_PART_RESTORE,    /* reading it from disk */
+    SPRY_PART_PREFILL,    /* computing the prompt */
+    SPRY_PART_DRAFT,      /* guessing ahead, and putting a step together */
+    SPRY_PART_DECODE,     /* computing the answer */
+    SPRY_PART_SAMPLING,   /* logits to a token */
+    SPRY_PART_GRAMMAR,    /* compiling, masks, following */
+    SPRY_PART_DETOKENIZE, /* ids to text, stop strings */
+    SPRY_PART_WRITE,      /* handing the text out */
+    SPRY_PART_OTHERS,     /* while others of the same step were served */
+    SPRY_PART_COUNT
+} spry_part;
+
+SPRY_API const char *spry_part_name(spry_part part); /* "prefill" */
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 
@@ -287,6 +318,7 @@ typedef struct spry_request {
     /* How much of the prompt is done; false stops. May be NULL. */
     bool (*on_prefill)(void *user, size_t done, size_t total);
     void *user;
+    uint32_t lane; /* of the engine's trace; 0: one of its own */
 } spry_request;
 
 typedef enum spry_finish {
@@ -316,6 +348,8 @@ typedef struct spry_result {
     size_t restored_tokens, span_tokens, repaired_tokens;  /* from disk; in fragments, as they were, and repaired */
     double lookup_ms, restore_ms;                          /* parts of prefill_ms */
     double prefill_ms, first_step_ms, decode_ms, total_ms; /* first token out at prefill_ms + first_step_ms */
+    double parts_ms[SPRY_PART_COUNT];                      /* of the whole */
+    double first_parts_ms[SPRY_PART_COUNT];                /* until the first token was out */
 } spry_result;
 
 SPRY_API void spry_request_default(spry_request *request);

@@ -1,4 +1,5 @@
 /* Opening and closing: a model, its KV pool, its workers, its working memory. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
@@ -86,6 +87,27 @@ static void warn_of_template(const spry_engine *e)
                        e->model->name);
 }
 
+/* Steps have a lane of their own; so do ops, where the trace wants them: each step contains its ops. */
+static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *error)
+{
+    char name[96];
+    e->trace = trace;
+    if (!trace)
+        return SPRY_OK;
+    snprintf(name, sizeof name, "steps of %.80s", e->model->name);
+    uint32_t lane = spry_trace_lane(trace, name);
+    spry_pass_set_trace(e->pass, trace, lane);
+    if (!spry_trace_wants_ops(trace))
+        return SPRY_OK;
+    e->watch = calloc(1, sizeof *e->watch);
+    if (!e->watch)
+        return spry_fail_memory(error, "watching ops", sizeof *e->watch);
+    e->watch->trace = trace;
+    e->watch->lane = lane;
+    spry_pass_set_watch(e->pass, e->watch);
+    return SPRY_OK;
+}
+
 /* Everything but the model. */
 static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
@@ -110,8 +132,9 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
         return status;
     warn_of_template(e);
     spry_pass_limits limits = spry_engine_limits(e);
-    return spry_pass_create(&e->pass, &e->model->config, &e->model->weights, &e->pool, e->ops, e->threads, &limits,
-                            error);
+    status =
+        spry_pass_create(&e->pass, &e->model->config, &e->model->weights, &e->pool, e->ops, e->threads, &limits, error);
+    return status ? status : start_tracing(e, o->trace, error);
 }
 
 /* The model comes from a file or, when `data` is given, from memory. */
@@ -156,6 +179,7 @@ void spry_engine_close(spry_engine *e)
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
     spry_pass_destroy(e->pass);
+    free(e->watch);
     if (!e->borrows_threads)
         spry_threads_destroy(e->threads);
     spry_kv_cache_deinit(&e->cache);

@@ -28,6 +28,8 @@ struct spry_engine {
     pthread_mutex_t making;       /* of these two: any thread may bring the first grammar */
     spry_session *drafter;        /* of the engine that guesses ahead; NULL: none */
     spry_log log;
+    spry_trace *trace;    /* NULL: none */
+    spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
     uint32_t logit_rows;  /* a step can give */
     uint32_t n_sessions;  /* alive */
@@ -65,6 +67,10 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
 spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
                                spry_error *error);
 
+/* A conversation's ids, ready for the answer; `laps`, where there are any, learn of template and tokenizer. */
+spry_status spry_engine_chat_tokens(const spry_engine *engine, spry_tokens *out, const spry_message *messages,
+                                    size_t n_messages, spry_laps *laps, spry_error *error);
+
 /* Sizes an engine gets from its model and options, and the KV pool's shape; then how many pages that has, which must
  * fit the machine. Nothing is allocated. */
 spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,
@@ -89,6 +95,11 @@ spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, con
 
 /* A step of the engine's pass took so long. */
 void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
+
+/* The parts of an answer's time, from now on, in its request's lane or one of its own; and at its end, with what it
+ * came to. */
+void spry_engine_begin_laps(const spry_engine *engine, spry_laps *laps, const spry_request *request);
+void spry_engine_end_laps(spry_laps *laps, const spry_request *request, spry_result *result);
 
 spry_status spry_engine_check_ids(const spry_engine *engine, const int32_t *ids, size_t count, bool slides,
                                   spry_error *error);

@@ -49,6 +49,27 @@ spry_status spry_session_prepare(spry_session *s, spry_generation *g, bool alone
     return status ? status : spry_session_draft(s, g, alone, error);
 }
 
+void spry_engine_begin_laps(const spry_engine *e, spry_laps *laps, const spry_request *r)
+{
+    spry_laps_begin(laps, e->trace, r->lane ? r->lane : spry_trace_take_lane(e->trace), spry_clock_ns());
+}
+
+void spry_engine_end_laps(spry_laps *laps, const spry_request *r, spry_result *result)
+{
+    const spry_trace_span span = {.name = "answer",
+                                  .category = "answer",
+                                  .lane = laps->lane,
+                                  .begin_ns = laps->began_ns,
+                                  .end_ns = laps->last_ns,
+                                  .args = {{"prompt_tokens", (int64_t)result->prompt_tokens},
+                                           {"reused_tokens", (int64_t)result->reused_tokens},
+                                           {"generated_tokens", (int64_t)result->generated_tokens}}};
+    spry_laps_ms(laps, result->parts_ms);
+    spry_trace_add(laps->trace, &span);
+    if (!r->lane)
+        spry_trace_leave_lane(laps->trace, laps->lane);
+}
+
 /* Steps until the answer is done. */
 static spry_status run(spry_session *s, spry_generation *g, spry_error *error)
 {
@@ -66,7 +87,9 @@ static spry_status run(spry_session *s, spry_generation *g, spry_error *error)
         status = spry_pass_step(e->pass, segments, n, error);
         if (status)
             continue;
-        spry_engine_stepped(e, rows, spry_clock_ns() - start);
+        uint64_t end = spry_clock_ns();
+        spry_engine_stepped(e, rows, end - start);
+        spry_generation_computed(g, start, end);
         status = spry_generation_took(g, rows, spry_pass_logits(e->pass, 0), error);
     }
     return status;
@@ -76,10 +99,13 @@ spry_status spry_session_generate(spry_session *s, spry_result *result, const sp
 {
     *result = (spry_result){.prompt_tokens = r->n_prompt};
     atomic_store(&s->cancelled, false);
-    spry_generation g = {.request = r, .result = result, .cancelled = &s->cancelled};
+    spry_laps laps;
+    spry_engine_begin_laps(s->engine, &laps, r);
+    spry_generation g = {.request = r, .result = result, .cancelled = &s->cancelled, .laps = &laps};
     spry_status status = spry_engine_check_request(s->engine, r, s->sequence.slides, error);
     if (!status)
         status = spry_engine_make_matcher(s->engine, &g.matcher, r, error);
+    spry_lap(&laps, SPRY_PART_GRAMMAR);
     if (!status)
         status = spry_session_prepare(s, &g, true, error);
     if (!status)
@@ -87,6 +113,7 @@ spry_status spry_session_generate(spry_session *s, spry_result *result, const sp
     if (!status)
         status = run(s, &g, error);
     spry_generation_end(&g);
+    spry_engine_end_laps(&laps, r, result);
     spry_matcher_destroy(g.matcher);
     return status;
 }

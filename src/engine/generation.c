@@ -29,10 +29,12 @@ static void give_out(spry_generation *g, bool end_of_text)
     const spry_request *r = g->request;
     bool found;
     size_t ready = spry_stop_match(&found, spry_buffer_view(&g->held), r->stop, r->n_stop, end_of_text);
+    spry_lap(g->laps, SPRY_PART_DETOKENIZE);
     if (ready && r->on_text && !g->unheard && !r->on_text(r->user, g->held.data, ready)) {
         spry_generation_finish(g, SPRY_FINISH_CANCELLED);
         g->unheard = true;
     }
+    spry_lap(g->laps, SPRY_PART_WRITE);
     if (found) {
         if (g->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended while this was not decided yet */
             g->result->finish = SPRY_FINISH_STOP;
@@ -54,6 +56,7 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *lo
     g->result->generated_tokens++;
     if (r->on_token && !spry_report_token(r, id, logits, g->model->config.n_vocab))
         spry_generation_finish(g, SPRY_FINISH_CANCELLED);
+    spry_lap(g->laps, SPRY_PART_SAMPLING);
     if (g->ended)
         return SPRY_OK;
     /* Rows that only pad the embedding say nothing. */
@@ -124,6 +127,14 @@ static spry_prompt prompt_of(const spry_request *r)
                          .repair = r->span_repair};
 }
 
+/* The last of it was reading from disk, if any was. */
+static void lap_lookup(spry_generation *g, const spry_found *found)
+{
+    uint64_t now = spry_clock_ns();
+    spry_lap_until(g->laps, SPRY_PART_LOOKUP, now - found->restore_ns);
+    spry_lap_until(g->laps, SPRY_PART_RESTORE, now);
+}
+
 spry_status spry_generation_begin(spry_generation *g, spry_error *error)
 {
     const spry_request *r = g->request;
@@ -135,8 +146,11 @@ spry_status spry_generation_begin(spry_generation *g, spry_error *error)
     spry_buffer_init(&g->held, MAX_HELD_BYTES);
     g->begun = true;
     spry_status status = spry_sequence_begin(g->sequence, &found, &prompt, error);
-    if (status)
+    if (status) {
+        spry_lap(g->laps, SPRY_PART_LOOKUP);
         return status;
+    }
+    lap_lookup(g, &found);
     g->result->reused_tokens = found.reused;
     g->result->restored_tokens = found.restored;
     g->result->span_tokens = found.spans;
@@ -177,6 +191,7 @@ spry_status spry_generation_next(spry_generation *g, spry_segment *segments, siz
     spry_status status = SPRY_OK;
     *n = 0;
     g->other_rows = other_rows;
+    spry_lap(g->laps, SPRY_PART_OTHERS);
     if (!g->ended && atomic_load(g->cancelled))
         spry_generation_finish(g, SPRY_FINISH_CANCELLED);
     if (g->ended)
@@ -194,7 +209,9 @@ spry_status spry_generation_next(spry_generation *g, spry_segment *segments, siz
         return status;
     bool last_is_there = g->n_appended >= g->n_pending; /* the row whose logits decide */
     size_t from = !g->first_ns ? g->request->n_prompt - 1 : last_is_there ? s->n_tokens - g->n_drafts - 1 : SIZE_MAX;
-    return spry_sequence_fill(s, segments, n, capacity, max_rows, from, max_wanted, error);
+    status = spry_sequence_fill(s, segments, n, capacity, max_rows, from, max_wanted, error);
+    spry_lap(g->laps, SPRY_PART_DRAFT);
+    return status;
 }
 
 /* ---- making room for others -------------------------------------------------------------------------------------- */
@@ -234,13 +251,15 @@ spry_status spry_generation_resume(spry_generation *g, spry_error *error)
         held.n_more = g->n_held - held.count;
         g->resuming = true;
     }
-    return spry_sequence_begin(g->sequence, &found, &held, error);
+    spry_status status = spry_sequence_begin(g->sequence, &found, &held, error);
+    spry_lap(g->laps, SPRY_PART_LOOKUP);
+    return status;
 }
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
 
-/* Behind an accepted draft, what the grammar forces is decided as it is without drafts; those that say the same are right,
- * too. */
+/* Behind an accepted draft, what the grammar forces is decided as it is without drafts; those that say the same are
+ * right, too. */
 static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted, spry_error *error)
 {
     size_t same = 0;
@@ -274,6 +293,7 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
         status = spry_generation_mask(g, &row.mask, error);
         if (!status)
             status = spry_verifier_judge(g->verifier, &id, &right, &row, i < g->n_drafts ? &guess : NULL, error);
+        spry_lap(g->laps, SPRY_PART_SAMPLING);
         if (!status)
             status = spry_generation_complete(g, id, before + i, error);
         if (status || g->ended)
@@ -293,8 +313,15 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     return status ? status : spry_generation_force(g, error);
 }
 
+void spry_generation_computed(spry_generation *g, uint64_t start_ns, uint64_t end_ns)
+{
+    spry_lap_until(g->laps, SPRY_PART_OTHERS, start_ns);
+    spry_lap_until(g->laps, g->first_ns ? SPRY_PART_DECODE : SPRY_PART_PREFILL, end_ns);
+}
+
 spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
 {
+    spry_lap(g->laps, SPRY_PART_OTHERS);
     spry_sequence_computed(g->sequence, n_rows);
     if (spry_sequence_pending(g->sequence))
         return SPRY_OK;
@@ -306,8 +333,11 @@ spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float 
         return SPRY_OK;
     }
     spry_status status = judge(g, logits, error);
-    if (!g->first_ns)
+    if (!g->first_ns) {
         g->first_ns = spry_clock_ns();
+        spry_lap_until(g->laps, SPRY_PART_SAMPLING, g->first_ns);
+        spry_laps_ms(g->laps, g->result->first_parts_ms);
+    }
     return status;
 }
 
@@ -341,6 +371,7 @@ void spry_generation_end(spry_generation *g)
         give_out(g, true);
     }
     spry_buffer_deinit(&g->held);
+    spry_lap(g->laps, SPRY_PART_WRITE);
     uint64_t prefilled = g->prefilled_ns ? g->prefilled_ns : now, first = g->first_ns ? g->first_ns : prefilled;
     r->prefill_ms = (double)(prefilled - g->start_ns) / 1e6;
     r->first_step_ms = (double)(first - prefilled) / 1e6;

@@ -18,6 +18,7 @@
 #include "engine/sequence.h"
 #include "grammar/grammar.h"
 #include "model/model.h"
+#include "platform/laps.h"
 
 enum { SPRY_PENDING_MOST = 64 };
 
@@ -41,6 +42,7 @@ typedef struct spry_generation {
     const spry_drafter *drafter; /* NULL: none */
     spry_draft_cost *cost;       /* when there is a drafter */
     atomic_bool *cancelled;      /* ends the answer at its next step */
+    spry_laps *laps;             /* begun */
 
     /* inside */
     int32_t pending[SPRY_PENDING_MOST]; /* decided, not computed */
@@ -66,6 +68,9 @@ spry_status spry_generation_begin(spry_generation *generation, spry_error *error
  * not this generation's. */
 spry_status spry_generation_next(spry_generation *generation, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
+
+/* The step that took the rows ran from `start_ns` to `end_ns`. Said before `took`. */
+void spry_generation_computed(spry_generation *generation, uint64_t start_ns, uint64_t end_ns);
 
 /* The rows have been computed; `logits` are those that were wanted, in a row. */
 spry_status spry_generation_took(spry_generation *generation, size_t n_rows, const float *logits, spry_error *error);

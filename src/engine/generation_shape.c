@@ -4,7 +4,12 @@
 spry_status spry_generation_mask(spry_generation *g, const uint32_t **mask, spry_error *error)
 {
     *mask = NULL;
-    return g->matcher ? spry_matcher_mask(g->matcher, mask, error) : SPRY_OK;
+    if (!g->matcher)
+        return SPRY_OK;
+    spry_lap(g->laps, SPRY_PART_SAMPLING);
+    spry_status status = spry_matcher_mask(g->matcher, mask, error);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    return status;
 }
 
 spry_status spry_generation_follow(spry_generation *g, int32_t id, spry_error *error)
@@ -14,6 +19,7 @@ spry_status spry_generation_follow(spry_generation *g, int32_t id, spry_error *e
     spry_status status = spry_matcher_token(g->matcher, id, error);
     if (!status && spry_matcher_must_end(g->matcher))
         spry_generation_finish(g, SPRY_FINISH_END);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
     return status;
 }
 
@@ -65,8 +71,8 @@ static spry_status hand_out(spry_generation *g, const spry_tokens *tokens, bool 
     return status;
 }
 
-/* Completes the answer where it stands, if behind `id` there would be too little room for that. It ends whole, if not as
- * the model would have liked. Where there never was room enough nothing is done. */
+/* Completes the answer where it stands, if behind `id` there would be too little room for that. It ends whole, if not
+ * as the model would have liked. Where there never was room enough nothing is done. */
 spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held, spry_error *error)
 {
     size_t left = g->matcher ? tokens_left(g, held) : SIZE_MAX;
@@ -89,6 +95,7 @@ spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held
         g->result->finish = SPRY_FINISH_END; /* even with the last token there was room for */
     }
     spry_tokens_deinit(&completion);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
     return status;
 }
 
@@ -101,6 +108,7 @@ spry_status spry_generation_force(spry_generation *g, spry_error *error)
     spry_status status = SPRY_OK;
     if (!g->request->on_token)
         status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
+    spry_lap(g->laps, SPRY_PART_GRAMMAR);
     if (!status)
         status = hand_out(g, &forced, true, error);
     spry_tokens_deinit(&forced);

@@ -66,7 +66,8 @@ static void product_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-void spry_pass_products(spry_pass *p, const spry_product *products, size_t n_products, const float *in, size_t n_rows)
+void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
+                        size_t n_rows)
 {
     product_job job = {p, products, n_products, n_rows, in};
     bool integer = false;
@@ -75,12 +76,14 @@ void spry_pass_products(spry_pass *p, const spry_product *products, size_t n_pro
     if (integer)
         run_rows(p, encode_part, &job, n_rows, products[0].w->n_in);
     spry_threads_run(p->threads, product_part, &job);
+    spry_pass_took_products(p, op, products, n_products, n_rows);
 }
 
-void spry_pass_linear(spry_pass *p, float *out, size_t stride, const spry_weight *w, const float *in, size_t n_rows)
+void spry_pass_linear(spry_pass *p, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
+                      size_t n_rows)
 {
     spry_product product = {out, stride, w};
-    spry_pass_products(p, &product, 1, in, n_rows);
+    spry_pass_products(p, op, &product, 1, in, n_rows);
 }
 
 typedef struct norm_job {
@@ -104,6 +107,7 @@ void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weig
 {
     norm_job job = {p, out, in, weight, n_rows, n};
     run_rows(p, norm_part, &job, n_rows, n);
+    spry_pass_took(p, SPRY_OP_NORM);
 }
 
 typedef struct layer_job {
@@ -202,10 +206,12 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index};
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
-    spry_pass_products(p, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
+    spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
+    spry_pass_took(p, SPRY_OP_ROPE);
     spry_threads_run(p->threads, attend_part, &job);
-    spry_pass_linear(p, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
+    spry_pass_took_attention(p, index);
+    spry_pass_linear(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
 }
 
 typedef struct gate_job {
@@ -230,9 +236,10 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
 {
     gate_job job = {p, n_rows, gate->n_out};
     const spry_product both[] = {{p->gate, gate->n_out, gate}, {p->up, gate->n_out, up}};
-    spry_pass_products(p, both, SPRY_COUNT(both), in, n_rows);
+    spry_pass_products(p, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), in, n_rows);
     run_rows(p, gate_part, &job, n_rows, gate->n_out);
-    spry_pass_linear(p, out, p->config->n_embd, down, p->gate, n_rows);
+    spry_pass_took(p, SPRY_OP_GATE);
+    spry_pass_linear(p, SPRY_OP_DOWN, out, p->config->n_embd, down, p->gate, n_rows);
 }
 
 static void residual_part(void *context, size_t worker, size_t n_workers)
@@ -249,6 +256,7 @@ static void add_residual(spry_pass *p, const float *post_norm)
     if (post_norm)
         spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, p->config->n_embd);
     run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
+    spry_pass_took(p, SPRY_OP_ADD);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)

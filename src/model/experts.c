@@ -61,7 +61,7 @@ static void scatter(spry_pass *p, size_t count)
 static void add_shared(spry_pass *p, const spry_layer *l)
 {
     size_t n = p->config->n_embd;
-    spry_pass_linear(p, p->router, 1, &l->shared_router, p->h, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, 1, &l->shared_router, p->h, p->n_rows);
     spry_pass_gated(p, p->expert_out, &l->shared_gate, &l->shared_up, &l->shared_down, p->h, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         p->ops->add_scaled(p->y + row * n, p->expert_out + row * n, 1 / (1 + expf(-p->router[row])), n);
@@ -70,7 +70,7 @@ static void add_shared(spry_pass *p, const spry_layer *l)
 void spry_pass_experts(spry_pass *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    spry_pass_linear(p, p->router, c->n_experts, &l->router, p->h, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, c->n_experts, &l->router, p->h, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         choose(p, row);
     memset(p->y, 0, p->n_rows * c->n_embd * sizeof(float));
@@ -78,10 +78,12 @@ void spry_pass_experts(spry_pass *p, const spry_layer *l)
         size_t count = gather(p, e);
         if (!count)
             continue;
+        spry_pass_took(p, SPRY_OP_ROUTE);
         spry_pass_gated(p, p->expert_out, &l->expert_gate[e], &l->expert_up[e], &l->expert_down[e], p->expert_in,
                         count);
         scatter(p, count);
     }
     if (l->shared_router.data)
         add_shared(p, l);
+    spry_pass_took(p, SPRY_OP_ROUTE);
 }

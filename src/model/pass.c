@@ -8,6 +8,7 @@
 #include "base/checked.h"
 #include "model/pass_state.h"
 #include "model/rope.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 
 /* Carving: the same walk first counts bytes (base NULL), then hands out pointers. */
@@ -131,6 +132,17 @@ void spry_pass_set_threads(spry_pass *pass, spry_threads *threads)
     pass->threads = threads;
 }
 
+void spry_pass_set_trace(spry_pass *pass, spry_trace *trace, uint32_t lane)
+{
+    pass->trace = trace;
+    pass->lane = lane;
+}
+
+void spry_pass_set_watch(spry_pass *pass, spry_op_watch *watch)
+{
+    pass->watch = watch;
+}
+
 /* Rows of a segment before the first one that is wanted. */
 static size_t unwanted(const spry_segment *g)
 {
@@ -243,25 +255,49 @@ static void unembed(spry_pass *p)
     const spry_config *c = p->config;
     p->n_logits = gather(p, 0, false);
     size_t wanted = gather(p, p->n_logits, true);
+    spry_pass_took(p, SPRY_OP_LAYOUT);
     if (wanted)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, wanted, c->n_embd);
     if (p->n_logits)
-        spry_pass_linear(p, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
-    if (p->n_logits && c->final_softcap > 0)
+        spry_pass_linear(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
+    if (p->n_logits && c->final_softcap > 0) {
         p->ops->softcap(p->logits, c->final_softcap, p->n_logits * c->n_vocab);
+        spry_pass_took(p, SPRY_OP_LOGITS);
+    }
+}
+
+static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
+{
+    lay_out(p, segments, n_segments);
+    make_turns(p);
+    spry_pass_took(p, SPRY_OP_LAYOUT);
+    embed(p);
+    spry_pass_took(p, SPRY_OP_EMBED);
+    for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
+        spry_pass_block(p, layer);
+    unembed(p);
 }
 
 spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
 {
+    uint64_t start = p->trace || p->watch ? spry_clock_ns() : 0;
     spry_status status = check_step(p, segments, n_segments, error);
     if (status)
         return status;
-    lay_out(p, segments, n_segments);
-    make_turns(p);
-    embed(p);
-    for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
-        spry_pass_block(p, layer);
-    unembed(p);
+    if (p->watch)
+        p->watch->last_ns = start;
+    run(p, segments, n_segments);
+    if (p->trace) {
+        const spry_trace_span span = {.name = "step",
+                                      .category = "step",
+                                      .lane = p->lane,
+                                      .begin_ns = start,
+                                      .end_ns = p->watch ? p->watch->last_ns : spry_clock_ns(),
+                                      .args = {{"rows", (int64_t)p->n_rows},
+                                               {"logits", (int64_t)p->n_logits},
+                                               {"sequences", (int64_t)n_segments}}};
+        spry_trace_add(p->trace, &span);
+    }
     return SPRY_OK;
 }
 

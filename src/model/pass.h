@@ -6,6 +6,7 @@
 
 #include "kv/kv_table.h"
 #include "model/config.h"
+#include "model/op_watch.h"
 #include "model/weights.h"
 #include "platform/threads.h"
 
@@ -36,6 +37,12 @@ void spry_pass_destroy(spry_pass *pass);
 
 /* Works with other threads from now on. */
 void spry_pass_set_threads(spry_pass *pass, spry_threads *threads);
+
+/* Steps become spans in a lane of the trace; NULL: no longer. */
+void spry_pass_set_trace(spry_pass *pass, spry_trace *trace, uint32_t lane);
+
+/* Ops are counted from now on; NULL: nobody watches. Borrowed. */
+void spry_pass_set_watch(spry_pass *pass, spry_op_watch *watch);
 
 /* Bytes of working memory a pass of these limits takes; false when that overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits);

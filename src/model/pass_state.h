@@ -26,6 +26,9 @@ struct spry_pass {
     const spry_ops *ops;
     spry_threads *threads;
     spry_pass_limits limits;
+    spry_trace *trace; /* NULL: none */
+    uint32_t lane;
+    spry_op_watch *watch;  /* NULL: none */
     unsigned char *memory; /* everything below */
     size_t memory_bytes;
 
@@ -61,10 +64,18 @@ typedef struct spry_product {
     const spry_weight *w;
 } spry_product;
 
-/* Several products of the same rows at once, split over outputs. */
-void spry_pass_products(spry_pass *pass, const spry_product *products, size_t n_products, const float *in,
+/* pass_watch.c: what was done since the last op was this one; nothing happens where nobody watches. Products of several
+ * matrices count as the first one's type. */
+void spry_pass_took(spry_pass *pass, spry_op op);
+void spry_pass_took_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products,
+                             size_t n_rows);
+void spry_pass_took_attention(spry_pass *pass, uint32_t layer);
+
+/* Several products of the same rows at once, split over outputs; which op that is. */
+void spry_pass_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products, const float *in,
                         size_t n_rows);
-void spry_pass_linear(spry_pass *pass, float *out, size_t stride, const spry_weight *w, const float *in, size_t n_rows);
+void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
+                      size_t n_rows);
 
 /* out = norm(in) * weight for n_rows rows of n values. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, size_t n_rows, size_t n);

@@ -18,6 +18,13 @@ typedef struct spry_weight {
     size_t group_bytes;
 } spry_weight;
 
+/* Bytes that going through it once reads; `group` is the kernel's (kernels/ops.h). */
+static inline double spry_weight_read_bytes(const spry_weight *w, uint32_t group)
+{
+    return w->packed && group ? (double)w->group_bytes * (double)((w->n_out + group - 1) / group)
+                              : (double)w->n_out * (double)w->row_bytes;
+}
+
 typedef struct spry_layer {
     const float *attn_norm, *ffn_norm;           /* [n_embd] */
     const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */

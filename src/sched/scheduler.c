@@ -12,8 +12,8 @@
 
 void spry_scheduler_options_default(spry_scheduler_options *options)
 {
-    *options =
-        (spry_scheduler_options){.max_running = 8, .max_waiting = 256, .max_stall_ms = 50, .gentle = true, .policy = SPRY_POLICY_AUTO};
+    *options = (spry_scheduler_options){
+        .max_running = 8, .max_waiting = 256, .max_stall_ms = 50, .gentle = true, .policy = SPRY_POLICY_AUTO};
 }
 
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
@@ -224,6 +224,16 @@ void spry_scheduler_destroy(spry_scheduler *s)
 
 /* ---- from other threads ----------------------------------------------------------------------------------------- */
 
+static void refuse(spry_job *job)
+{
+    spry_job_state *state = job->state;
+    job->result = (spry_result){.prompt_tokens = job->request.n_prompt};
+    spry_engine_end_laps(&state->laps, &job->request, &job->result);
+    spry_matcher_destroy(state->matcher);
+    free(state);
+    job->state = NULL;
+}
+
 /* Everything that can be found wrong is found before the job waits; so is the grammar compiled, on the caller's time.
  */
 static spry_status make_state(spry_scheduler *s, spry_job *job, spry_error *error)
@@ -235,13 +245,13 @@ static spry_status make_state(spry_scheduler *s, spry_job *job, spry_error *erro
     if (!state)
         return spry_fail_memory(error, "a job", sizeof *state);
     state->job = job;
-    state->submitted_ns = spry_clock_ns();
+    spry_engine_begin_laps(s->engine, &state->laps, &job->request);
     atomic_init(&state->cancelled, false);
+    job->state = state;
     status = spry_engine_make_matcher(s->engine, &state->matcher, &job->request, error);
+    spry_lap(&state->laps, SPRY_PART_GRAMMAR);
     if (status)
-        free(state);
-    else
-        job->state = state;
+        refuse(job);
     return status;
 }
 
@@ -262,11 +272,8 @@ spry_status spry_scheduler_submit(spry_scheduler *s, spry_job *job, spry_error *
         status = spry_fail(error, SPRY_ERR_BUSY, "%zu requests wait already; try again later", waiting);
     }
     pthread_mutex_unlock(&s->lock);
-    if (status) {
-        spry_matcher_destroy(job->state->matcher);
-        free(job->state);
-        job->state = NULL;
-    }
+    if (status)
+        refuse(job);
     return status;
 }
 

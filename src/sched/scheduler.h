@@ -40,7 +40,7 @@ typedef struct spry_job {
     spry_status status; /* SPRY_OK also when it was cancelled: that is a way to finish */
     spry_error error;
     spry_result result;
-    double queue_ms; /* until it began */
+    double queue_ms; /* until it began, its grammar compiled; result.parts_ms has it apart */
 
     /* the scheduler's */
     struct spry_job_state *state;

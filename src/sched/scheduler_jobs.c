@@ -109,8 +109,11 @@ static spry_status begin(spry_scheduler *s, spry_job_state *state)
 {
     spry_job *job = state->job;
     job->result = (spry_result){.prompt_tokens = job->request.n_prompt};
-    state->generation = (spry_generation){
-        .request = &job->request, .result = &job->result, .matcher = state->matcher, .cancelled = &state->cancelled};
+    state->generation = (spry_generation){.request = &job->request,
+                                          .result = &job->result,
+                                          .matcher = state->matcher,
+                                          .cancelled = &state->cancelled,
+                                          .laps = &state->laps};
     spry_status status = take_session(s, state);
     if (!status)
         status = spry_session_prepare(state->session, &state->generation, !s->n_running, &job->error);
@@ -118,10 +121,8 @@ static spry_status begin(spry_scheduler *s, spry_job_state *state)
         return status;
     state->drafter = state->generation.drafter;
     state->needs_quiet = state->drafter && state->drafter->self == s->engine->drafter;
-    status = spry_generation_begin(&state->generation, &job->error);
-    if (!status)
-        job->queue_ms = (double)(spry_clock_ns() - state->submitted_ns) / 1e6;
-    return status;
+    job->queue_ms = (double)(spry_clock_ns() - state->laps.began_ns) / 1e6;
+    return spry_generation_begin(&state->generation, &job->error);
 }
 
 static void put_back(spry_scheduler *s, spry_job_state *state)
@@ -138,6 +139,7 @@ void spry_scheduler_begin(spry_scheduler *s, spry_job_state *state)
         return;
     }
     bool begun = state->session;
+    spry_lap(&state->laps, SPRY_PART_QUEUE);
     spry_status status = begun ? spry_generation_resume(&state->generation, &state->job->error) : begin(s, state);
     if (!status) {
         s->running[s->n_running++] = state;
@@ -175,7 +177,10 @@ void spry_scheduler_finish(spry_scheduler *s, spry_job_state *state, spry_status
     if (state->session) {
         state->generation.drafter = state->drafter; /* the report is his */
         spry_generation_end(&state->generation);
+    } else {
+        spry_lap(&state->laps, SPRY_PART_QUEUE);
     }
+    spry_engine_end_laps(&state->laps, &job->request, &job->result);
     leave_session(s, state);
     spry_matcher_destroy(state->matcher);
     job->status = status;

@@ -21,7 +21,7 @@ typedef struct spry_job_state {
     const spry_drafter *drafter;
     bool needs_quiet; /* its drafter is a model, which works only while nobody else waits for a step */
     atomic_bool cancelled;
-    uint64_t submitted_ns;
+    spry_laps laps;              /* since it was submitted */
     struct spry_job_state *next; /* in the queue */
 
     /* of the step under way */

@@ -102,8 +102,10 @@ static void run_apart(spry_scheduler *s)
         spry_job_state *state = s->running[i];
         if (!state->n_rows)
             continue;
+        uint64_t start = spry_clock_ns();
         state->status = spry_pass_step(s->engine->pass, s->step.segments + state->first_segment, state->n_segments,
                                        &state->job->error);
+        spry_generation_computed(&state->generation, start, spry_clock_ns());
         if (!state->status)
             took(s, state, 0);
     }
@@ -117,7 +119,11 @@ static void run(spry_scheduler *s)
         run_apart(s);
         return;
     }
-    spry_engine_stepped(e, s->step.n_rows, spry_clock_ns() - start);
+    uint64_t end = spry_clock_ns();
+    spry_engine_stepped(e, s->step.n_rows, end - start);
+    for (size_t i = 0; i < s->n_running; i++)
+        if (s->running[i]->n_rows)
+            spry_generation_computed(&s->running[i]->generation, start, end);
     for (size_t i = 0; i < s->n_running; i++)
         if (s->running[i]->n_rows)
             took(s, s->running[i], s->running[i]->first_logits);

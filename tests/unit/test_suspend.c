@@ -75,7 +75,9 @@ static size_t run(spry_engine *e, client *c, plan *p)
 {
     spry_session *session = fixture_session(e);
     atomic_bool cancelled = false;
-    spry_generation g = {.request = &c->job.request, .result = &c->job.result, .cancelled = &cancelled};
+    spry_laps laps;
+    spry_engine_begin_laps(e, &laps, &c->job.request);
+    spry_generation g = {.request = &c->job.request, .result = &c->job.result, .cancelled = &cancelled, .laps = &laps};
     spry_error error = {0};
     size_t times = 0;
     spry_session_set_slide(session, c->job.slide, c->job.keep);

@@ -1,0 +1,37 @@
+#include "model/op_watch.h"
+
+#include "base/compiler.h"
+#include "platform/clock.h"
+
+const char *spry_op_name(spry_op op)
+{
+    static const char *const names[] = {
+        [SPRY_OP_LAYOUT] = "layout",   [SPRY_OP_EMBED] = "embed",   [SPRY_OP_NORM] = "norm", [SPRY_OP_QKV] = "qkv",
+        [SPRY_OP_ROPE] = "rope",       [SPRY_OP_ATTEND] = "attend", [SPRY_OP_OUT] = "out",   [SPRY_OP_ADD] = "add",
+        [SPRY_OP_GATE_UP] = "gate_up", [SPRY_OP_GATE] = "gate",     [SPRY_OP_DOWN] = "down", [SPRY_OP_ROUTE] = "route",
+        [SPRY_OP_LOGITS] = "logits",
+    };
+    return (size_t)op < SPRY_COUNT(names) ? names[op] : "unknown";
+}
+
+void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
+                        double products)
+{
+    uint64_t now = spry_clock_ns();
+    spry_op_figures *figures = &watch->ops[op][type];
+    figures->ns += now - watch->last_ns;
+    figures->calls++;
+    figures->bytes += bytes;
+    figures->products += products;
+    if (watch->trace) {
+        const spry_trace_span span = {.name = spry_op_name(op),
+                                      .category = "op",
+                                      .lane = watch->lane,
+                                      .begin_ns = watch->last_ns,
+                                      .end_ns = now,
+                                      .kernel = kernels,
+                                      .type = spry_dtype_name(type)};
+        spry_trace_add(watch->trace, &span);
+    }
+    watch->last_ns = now;
+}

@@ -1,0 +1,325 @@
+/* Spans go into one of two lists under a lock; the writer swaps the lists and prints the full one. */
+#include "platform/trace.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buffer.h"
+#include "platform/clock.h"
+
+enum {
+    LIST_SPANS = 1 << 15,
+    WAKE_SPANS = LIST_SPANS / 4,
+    WAIT_MS = 200,
+    TEXT_MAX = 1 << 24, /* of lanes' names, and of what is printed at once */
+    WRITE_BYTES = 1 << 18,
+    REQUEST_LANES = 4096
+};
+
+typedef struct span_list {
+    spry_trace_span spans[LIST_SPANS];
+    size_t count;
+} span_list;
+
+struct spry_trace {
+    char *path;
+    int file;
+    bool ops;
+    uint64_t start_ns;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    span_list *filling; /* under the lock, as the rest down to `closing` */
+    spry_buffer lanes;  /* events that name lanes, printed already */
+    uint32_t n_lanes;
+    uint32_t request_lanes[REQUEST_LANES]; /* their numbers, */
+    bool taken[REQUEST_LANES];             /* and whether somebody has them */
+    size_t n_request_lanes;
+    uint64_t n_left_out;
+    bool closing;
+    /* the writer's own until it is joined */
+    span_list *printing;
+    spry_buffer text;
+    off_t whole;                   /* bytes of the file that end with a whole event */
+    uint64_t n_printed, n_written; /* spans; in the text, in the file */
+    int failure;                   /* what errno said */
+};
+
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
+
+static double microseconds(const spry_trace *t, uint64_t ns)
+{
+    return ns > t->start_ns ? (double)(ns - t->start_ns) / 1e3 : 0;
+}
+
+static void print_span(spry_trace *t, const spry_trace_span *s)
+{
+    spry_buffer *out = &t->text;
+    uint64_t length = s->end_ns > s->begin_ns ? s->end_ns - s->begin_ns : 0;
+    spry_buffer_format(out,
+                       ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":1,"
+                       "\"tid\":%u",
+                       s->name, s->category, microseconds(t, s->begin_ns), (double)length / 1e3, s->lane);
+    const char *before = ",\"args\":{";
+    for (size_t i = 0; i < SPRY_TRACE_ARGS && s->args[i].name; i++, before = ",")
+        spry_buffer_format(out, "%s\"%s\":%" PRId64, before, s->args[i].name, s->args[i].value);
+    if (s->kernel) {
+        spry_buffer_format(out, "%s\"kernel\":\"%s %s\"", before, s->kernel, s->type);
+        before = ",";
+    }
+    spry_buffer_text(out, *before == ',' && before[1] ? "}" : "}}");
+}
+
+/* Writes what is printed. On failure the file is cut behind its last whole event, and nothing is written any more. */
+static void write_out(spry_trace *t)
+{
+    size_t done = 0;
+    if (t->text.failed)
+        t->failure = ENOMEM;
+    while (!t->failure && done < t->text.size) {
+        ssize_t n = write(t->file, t->text.data + done, t->text.size - done);
+        if (n >= 0)
+            done += (size_t)n;
+        else if (errno != EINTR)
+            t->failure = errno;
+    }
+    if (!t->failure) {
+        t->whole += (off_t)done;
+        t->n_written += t->n_printed;
+    } else if (ftruncate(t->file, t->whole) == 0) { /* pipes cannot be cut, and need not */
+        lseek(t->file, t->whole, SEEK_SET);
+    }
+    t->n_printed = 0;
+    spry_buffer_clear(&t->text);
+}
+
+static void print_list(spry_trace *t)
+{
+    span_list *list = t->printing;
+    for (size_t i = 0; i < list->count && !t->failure; i++) {
+        print_span(t, &list->spans[i]);
+        t->n_printed++;
+        if (t->text.size >= WRITE_BYTES || i + 1 == list->count)
+            write_out(t);
+    }
+    list->count = 0;
+}
+
+/* ---- the writer -------------------------------------------------------------------------------------------------- */
+
+/* The lock is held. */
+static void wait_for_spans(spry_trace *t)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += WAIT_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    while (!t->closing && t->filling->count < WAKE_SPANS)
+        if (pthread_cond_timedwait(&t->wake, &t->lock, &until))
+            return;
+}
+
+static void *run(void *context)
+{
+    spry_trace *t = context;
+    bool closing = false;
+    while (!closing) {
+        pthread_mutex_lock(&t->lock);
+        wait_for_spans(t);
+        closing = t->closing;
+        span_list *full = t->filling;
+        t->filling = t->printing;
+        t->printing = full;
+        spry_buffer_append(&t->text, t->lanes.data, t->lanes.size);
+        spry_buffer_clear(&t->lanes);
+        pthread_mutex_unlock(&t->lock);
+        print_list(t);
+        write_out(t);
+    }
+    return NULL;
+}
+
+/* ---- opening and closing ----------------------------------------------------------------------------------------- */
+
+static spry_status open_file(spry_trace *t, spry_error *error)
+{
+    t->file = open(t->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (t->file < 0)
+        return spry_fail(error, SPRY_ERR_FILE, "the trace %s cannot be written: %s", t->path, strerror(errno));
+    spry_buffer_text(&t->text, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"spry\"}}");
+    return SPRY_OK;
+}
+
+static void free_all(spry_trace *t)
+{
+    if (t->file >= 0)
+        close(t->file);
+    spry_buffer_deinit(&t->lanes);
+    spry_buffer_deinit(&t->text);
+    pthread_mutex_destroy(&t->lock);
+    pthread_cond_destroy(&t->wake);
+    free(t->filling);
+    free(t->printing);
+    free(t->path);
+    free(t);
+}
+
+spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error)
+{
+    *out = NULL;
+    spry_trace *t = calloc(1, sizeof *t);
+    if (!t)
+        return spry_fail_memory(error, "a trace", sizeof *t);
+    t->file = -1;
+    t->ops = ops;
+    t->start_ns = spry_clock_ns();
+    pthread_mutex_init(&t->lock, NULL);
+    pthread_cond_init(&t->wake, NULL);
+    spry_buffer_init(&t->lanes, TEXT_MAX);
+    spry_buffer_init(&t->text, TEXT_MAX);
+    t->path = strdup(path);
+    t->filling = malloc(sizeof *t->filling);
+    t->printing = malloc(sizeof *t->printing);
+    spry_status status = SPRY_OK;
+    if (!t->path || !t->filling || !t->printing)
+        status = spry_fail_memory(error, "a trace", 2 * sizeof *t->filling);
+    if (!status) {
+        t->filling->count = t->printing->count = 0;
+        status = open_file(t, error);
+    }
+    if (!status) {
+        int failure = pthread_create(&t->thread, NULL, run, t);
+        if (failure)
+            status = spry_fail(error, SPRY_ERR_MEMORY, "a thread for the trace cannot start: %s", strerror(failure));
+    }
+    if (status)
+        free_all(t);
+    else
+        *out = t;
+    return status;
+}
+
+/* Says what is missing of the file. */
+static spry_status judge(const spry_trace *t, spry_error *error)
+{
+    if (t->failure)
+        return spry_fail(error, SPRY_ERR_FILE,
+                         "the trace %s is not whole: %s; what was written before that (%" PRIu64
+                         " spans) can be opened",
+                         t->path, strerror(t->failure), t->n_written);
+    if (t->n_left_out)
+        return spry_fail(error, SPRY_ERR_FILE,
+                         "the trace %s is not whole: %" PRIu64 " of %" PRIu64
+                         " spans were left out, as its disk could not keep up",
+                         t->path, t->n_left_out, t->n_left_out + t->n_written);
+    return SPRY_OK;
+}
+
+spry_status spry_trace_close(spry_trace *t, spry_error *error)
+{
+    if (!t)
+        return SPRY_OK;
+    pthread_mutex_lock(&t->lock);
+    t->closing = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+    pthread_join(t->thread, NULL);
+    spry_buffer_text(&t->text, "\n]\n");
+    write_out(t);
+    if (close(t->file) != 0 && !t->failure)
+        t->failure = errno;
+    t->file = -1;
+    spry_status status = judge(t, error);
+    free_all(t);
+    return status;
+}
+
+/* ---- from any thread --------------------------------------------------------------------------------------------- */
+
+void spry_trace_add(spry_trace *t, const spry_trace_span *span)
+{
+    if (!t)
+        return;
+    pthread_mutex_lock(&t->lock);
+    span_list *list = t->filling;
+    if (list->count < LIST_SPANS)
+        list->spans[list->count++] = *span;
+    else
+        t->n_left_out++;
+    if (list->count == WAKE_SPANS)
+        pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+}
+
+bool spry_trace_wants_ops(const spry_trace *t)
+{
+    return t && t->ops;
+}
+
+/* The lock is held. Names may quote files; whatever is not plain is replaced. */
+static uint32_t add_lane(spry_trace *t, const char *name)
+{
+    uint32_t lane = ++t->n_lanes;
+    spry_buffer *out = &t->lanes;
+    spry_buffer_format(out, ",\n{\"name\":\"thread_name\",\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"args\":{\"name\":\"",
+                       lane);
+    for (; *name; name++)
+        spry_buffer_append(out, *name < ' ' || *name > '~' || *name == '"' || *name == '\\' ? "?" : name, 1);
+    spry_buffer_text(out, "\"}}");
+    spry_buffer_format(
+        out, ",\n{\"name\":\"thread_sort_index\",\"ph\":\"M\",\"pid\":1,\"tid\":%u,\"args\":{\"sort_index\":%u}}", lane,
+        lane);
+    return lane;
+}
+
+uint32_t spry_trace_lane(spry_trace *t, const char *name)
+{
+    if (!t)
+        return 0;
+    pthread_mutex_lock(&t->lock);
+    uint32_t lane = add_lane(t, name);
+    pthread_mutex_unlock(&t->lock);
+    return lane;
+}
+
+uint32_t spry_trace_take_lane(spry_trace *t)
+{
+    if (!t)
+        return 0;
+    uint32_t lane = 0;
+    pthread_mutex_lock(&t->lock);
+    size_t at = 0;
+    while (at < t->n_request_lanes && t->taken[at])
+        at++;
+    if (at == t->n_request_lanes && at < REQUEST_LANES) {
+        char name[32];
+        snprintf(name, sizeof name, "request %zu", at + 1);
+        t->request_lanes[t->n_request_lanes++] = add_lane(t, name);
+    }
+    if (at < t->n_request_lanes) {
+        t->taken[at] = true;
+        lane = t->request_lanes[at];
+    }
+    pthread_mutex_unlock(&t->lock);
+    return lane;
+}
+
+void spry_trace_leave_lane(spry_trace *t, uint32_t lane)
+{
+    if (!t || !lane)
+        return;
+    pthread_mutex_lock(&t->lock);
+    for (size_t i = 0; i < t->n_request_lanes; i++)
+        if (t->request_lanes[i] == lane)
+            t->taken[i] = false;
+    pthread_mutex_unlock(&t->lock);
+}
