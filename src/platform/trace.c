@@ -16,9 +16,10 @@
 #include "platform/clock.h"
 
 enum {
-    LIST_SPANS = 1 << 15,
+    LIST_SPANS = 1 << 18, /* memory is taken as they come */
     WAKE_SPANS = LIST_SPANS / 4,
-    WAIT_MS = 200,
+    WAIT_SECONDS = 1,
+    LINE_MAX_BYTES = 512,
     TEXT_MAX = 1 << 24, /* of lanes' names, and of what is printed at once */
     WRITE_BYTES = 1 << 18,
     REQUEST_LANES = 4096
@@ -55,27 +56,78 @@ struct spry_trace {
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-static double microseconds(const spry_trace *t, uint64_t ns)
+/* Lines are put together by hand: printf takes longer than the ops it would tell of. */
+typedef struct line {
+    char text[LINE_MAX_BYTES];
+    size_t size;
+} line;
+
+static void put_text(line *l, const char *text)
 {
-    return ns > t->start_ns ? (double)(ns - t->start_ns) / 1e3 : 0;
+    size_t size = strlen(text), room = sizeof l->text - l->size;
+    size = size < room ? size : room;
+    memcpy(l->text + l->size, text, size);
+    l->size += size;
+}
+
+/* With at least so many digits. */
+static void put_number(line *l, uint64_t value, size_t least)
+{
+    char digits[24];
+    size_t at = sizeof digits - 1, n = 0;
+    digits[at] = '\0';
+    do {
+        digits[--at] = (char)('0' + value % 10);
+        value /= 10;
+        n++;
+    } while (value || n < least);
+    put_text(l, digits + at);
+}
+
+static void put_microseconds(line *l, uint64_t ns)
+{
+    put_number(l, ns / 1000, 1);
+    put_text(l, ".");
+    put_number(l, ns % 1000, 3);
+}
+
+static void put_args(line *l, const spry_trace_span *s)
+{
+    const char *before = ",\"args\":{\"";
+    for (size_t i = 0; i < SPRY_TRACE_ARGS && s->args[i].name; i++, before = ",\"") {
+        int64_t value = s->args[i].value;
+        put_text(l, before);
+        put_text(l, s->args[i].name);
+        put_text(l, value < 0 ? "\":-" : "\":");
+        put_number(l, value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value, 1);
+    }
+    if (s->kernel) {
+        put_text(l, before);
+        put_text(l, "kernel\":\"");
+        put_text(l, s->kernel);
+        put_text(l, " ");
+        put_text(l, s->type);
+        put_text(l, "\"");
+    }
+    put_text(l, s->args[0].name || s->kernel ? "}}" : "}");
 }
 
 static void print_span(spry_trace *t, const spry_trace_span *s)
 {
-    spry_buffer *out = &t->text;
-    uint64_t length = s->end_ns > s->begin_ns ? s->end_ns - s->begin_ns : 0;
-    spry_buffer_format(out,
-                       ",\n{\"name\":\"%s\",\"cat\":\"%s\",\"ph\":\"X\",\"ts\":%.3f,\"dur\":%.3f,\"pid\":1,"
-                       "\"tid\":%u",
-                       s->name, s->category, microseconds(t, s->begin_ns), (double)length / 1e3, s->lane);
-    const char *before = ",\"args\":{";
-    for (size_t i = 0; i < SPRY_TRACE_ARGS && s->args[i].name; i++, before = ",")
-        spry_buffer_format(out, "%s\"%s\":%" PRId64, before, s->args[i].name, s->args[i].value);
-    if (s->kernel) {
-        spry_buffer_format(out, "%s\"kernel\":\"%s %s\"", before, s->kernel, s->type);
-        before = ",";
-    }
-    spry_buffer_text(out, *before == ',' && before[1] ? "}" : "}}");
+    line l;
+    l.size = 0; /* the rest is not worth clearing */
+    put_text(&l, ",\n{\"name\":\"");
+    put_text(&l, s->name);
+    put_text(&l, "\",\"cat\":\"");
+    put_text(&l, s->category);
+    put_text(&l, "\",\"ph\":\"X\",\"ts\":");
+    put_microseconds(&l, s->begin_ns > t->start_ns ? s->begin_ns - t->start_ns : 0);
+    put_text(&l, ",\"dur\":");
+    put_microseconds(&l, s->end_ns > s->begin_ns ? s->end_ns - s->begin_ns : 0);
+    put_text(&l, ",\"pid\":1,\"tid\":");
+    put_number(&l, s->lane, 1);
+    put_args(&l, s);
+    spry_buffer_append(&t->text, l.text, l.size);
 }
 
 /* Writes what is printed. On failure the file is cut behind its last whole event, and nothing is written any more. */
@@ -120,9 +172,7 @@ static void wait_for_spans(spry_trace *t)
 {
     struct timespec until;
     clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += WAIT_MS * 1000000L;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    until.tv_sec += WAIT_SECONDS;
     while (!t->closing && t->filling->count < WAKE_SPANS)
         if (pthread_cond_timedwait(&t->wake, &t->lock, &until))
             return;

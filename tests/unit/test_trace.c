@@ -324,7 +324,7 @@ static void parts_and_ops_add_up(void **state)
         assert_true(sum <= whole && sum >= result.total_ms);
         assert_true(first <= sum && first >= result.prefill_ms);
         assert_true(result.parts_ms[SPRY_PART_PREFILL] > 0 && result.parts_ms[SPRY_PART_DECODE] > 0);
-        assert_true((result.parts_ms[SPRY_PART_GRAMMAR] > 1e-2) == (m == 0));
+        assert_true(m || result.parts_ms[SPRY_PART_GRAMMAR] > 0);
         spry_session_destroy(session);
         spry_engine_close(engine);
         assert_int_equal(spry_trace_close(trace, NULL), SPRY_OK);
