@@ -265,9 +265,12 @@ int spry_cmd_sample(int argc, char **argv)
         return code;
     spry_error error;
     spry_sampler *sampler = NULL;
+    const spry_ops *ops;
     spry_status status = read_input(&input, &error);
     if (status == SPRY_OK)
-        status = spry_sampler_create(&sampler, input.n_logits, &error);
+        status = spry_ops_get(&ops, "auto", &error);
+    if (status == SPRY_OK)
+        status = spry_sampler_create(&sampler, ops, input.n_logits, &error);
     if (status == SPRY_OK)
         status = spry_sampler_set(sampler, &input.sampling, &error);
     if (status == SPRY_OK && settings.draw != 0)

@@ -19,7 +19,7 @@ spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_er
     spry_kv_key root = spry_kv_key_root(engine->fingerprint, NULL, 0);
     spry_status status = spry_sequence_init(&s->sequence, &engine->cache, root, engine->context, error);
     if (!status)
-        status = spry_sampler_create(&s->sampler, engine->model->config.n_vocab, error);
+        status = spry_sampler_create(&s->sampler, engine->ops, engine->model->config.n_vocab, error);
     if (!status)
         status = spry_verifier_init(&s->verifier, s->sampler, error);
     spry_draft_cost_init(&s->cost, &engine->steps);

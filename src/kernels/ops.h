@@ -108,6 +108,9 @@ typedef struct spry_ops {
     void (*scale)(float *x, float scale, size_t n);                      /* x *= scale */
     void (*softcap)(float *x, float cap, size_t n);                      /* x = cap * tanh(x / cap) */
     void (*softmax)(float *x, size_t n);                                 /* in place, max subtracted */
+
+    /* weights[i] = exp(scores[i] - max), as kernels/weigh.h says. Every table gives the same bits. */
+    void (*weigh)(double *weights, const float *scores, size_t n, float max);
 } spry_ops;
 
 /* The table for a mask: "auto" (all this machine has) or a name of it ("ref"). An unknown name lists the known ones. */

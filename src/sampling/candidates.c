@@ -20,9 +20,9 @@ static void *allocate(size_t count, size_t size, size_t *bytes)
     return malloc(*bytes);
 }
 
-spry_status spry_candidates_init(spry_candidates *candidates, size_t n_vocab, spry_error *error)
+spry_status spry_candidates_init(spry_candidates *candidates, const spry_ops *ops, size_t n_vocab, spry_error *error)
 {
-    *candidates = (spry_candidates){.n_vocab = n_vocab};
+    *candidates = (spry_candidates){.ops = ops, .n_vocab = n_vocab};
     size_t bytes = 0, blocks = spry_softmax_blocks(n_vocab);
     if (!(candidates->scores = allocate(n_vocab, sizeof *candidates->scores, &bytes)) ||
         !(candidates->weights = allocate(n_vocab, sizeof *candidates->weights, &bytes)) ||
@@ -155,17 +155,44 @@ void spry_candidates_top_k(spry_candidates *candidates, uint32_t k)
 void spry_candidates_weigh(spry_candidates *candidates)
 {
     spry_candidates *c = candidates;
-    spry_softmax_weigh(c->weights, c->scores, c->n, c->max);
+    c->ops->weigh(c->weights, c->scores, c->n, c->max);
     sum(c);
+}
+
+/* The score below which no weight reaches `lowest`, with room for how logarithms are rounded. */
+static float score_of(const spry_candidates *c, double lowest)
+{
+    return lowest > 0 ? c->max + (float)log(lowest) - 0.01f : -INFINITY;
+}
+
+/* The end of the block that begins at `start`, or `start` itself where nothing in it reaches a score. */
+static size_t block_end(const spry_candidates *c, size_t start, float lowest_score)
+{
+    if (c->whole && c->block_max[start / SPRY_SOFTMAX_BLOCK] < lowest_score)
+        return start;
+    return c->n - start < SPRY_SOFTMAX_BLOCK ? c->n : start + SPRY_SOFTMAX_BLOCK;
 }
 
 static void keep_weights_from(spry_candidates *c, double lowest)
 {
     size_t kept = 0;
-    for (size_t i = 0; i < c->n; i++)
-        if (c->weights[i] >= lowest)
-            keep(c, kept++, i);
+    float lowest_score = score_of(c, lowest);
+    for (size_t start = 0; start < c->n; start += SPRY_SOFTMAX_BLOCK)
+        for (size_t i = start, end = block_end(c, start, lowest_score); i < end; i++)
+            if (c->weights[i] >= lowest)
+                keep(c, kept++, i);
     shrink(c, kept);
+}
+
+/* All weights that are at least `lowest`, together. */
+static double sum_from(const spry_candidates *c, double lowest)
+{
+    double sum_of_all = 0;
+    float lowest_score = score_of(c, lowest);
+    for (size_t start = 0; start < c->n; start += SPRY_SOFTMAX_BLOCK)
+        for (size_t i = start, end = block_end(c, start, lowest_score); i < end; i++)
+            sum_of_all += c->weights[i] >= lowest ? c->weights[i] : 0;
+    return sum_of_all;
 }
 
 /* A setting such as 0.8 arrives as the nearest float, here a little above. Half a unit of its last place is forgiven,
@@ -180,8 +207,12 @@ void spry_candidates_top_p(spry_candidates *candidates, float p)
     spry_candidates *c = candidates;
     if (p >= 1)
         return;
-    /* All that is lighter than this is together lighter than 1 - p, so none of it is needed to reach p. */
-    keep_weights_from(c, c->total * (1 - (double)p) / (double)c->n);
+    /* All that is lighter than `least` is together lighter than 1 - p, so none of it is needed to reach p. Mostly a few
+     * heavy ones reach it, and looking for those first passes over most blocks. */
+    double least = c->total * (1 - (double)p) / (double)c->n, lowest = 1.0 / 16;
+    while (lowest > least && sum_from(c, lowest) < c->total * (double)p * (1 + 1e-9))
+        lowest /= 16;
+    keep_weights_from(c, lowest > least ? lowest : least);
 
     double goal = c->total * forgive(p);
     for (size_t i = 0; i < c->n; i++)

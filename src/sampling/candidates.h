@@ -8,8 +8,10 @@
 #define SPRY_SAMPLING_CANDIDATES_H
 
 #include "base/error.h"
+#include "kernels/ops.h"
 
 typedef struct spry_candidates {
+    const spry_ops *ops;
     size_t n_vocab;
     size_t n;          /* candidates left */
     bool whole;        /* nothing was cut yet: candidate i is token i, and `ids` is not filled */
@@ -23,7 +25,7 @@ typedef struct spry_candidates {
     double *block_sum; /* [blocks] of the weights */
 } spry_candidates;
 
-spry_status spry_candidates_init(spry_candidates *candidates, size_t n_vocab, spry_error *error);
+spry_status spry_candidates_init(spry_candidates *candidates, const spry_ops *ops, size_t n_vocab, spry_error *error);
 void spry_candidates_deinit(spry_candidates *candidates);
 
 /* After `scores` was filled: all tokens are candidates. A score of +INFINITY leaves only its equals. False when every

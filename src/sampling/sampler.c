@@ -14,7 +14,7 @@ struct spry_sampler {
     spry_candidates candidates;
 };
 
-spry_status spry_sampler_create(spry_sampler **out, size_t n_vocab, spry_error *error)
+spry_status spry_sampler_create(spry_sampler **out, const spry_ops *ops, size_t n_vocab, spry_error *error)
 {
     *out = NULL;
     if (n_vocab == 0 || n_vocab > INT32_MAX)
@@ -25,7 +25,7 @@ spry_status spry_sampler_create(spry_sampler **out, size_t n_vocab, spry_error *
         return spry_fail_memory(error, "the sampler", sizeof *sampler);
     spry_sampling_default(&sampler->settings);
     spry_random_seed(&sampler->random, sampler->settings.seed);
-    spry_status status = spry_candidates_init(&sampler->candidates, n_vocab, error);
+    spry_status status = spry_candidates_init(&sampler->candidates, ops, n_vocab, error);
     if (status != SPRY_OK) {
         free(sampler);
         return status;

@@ -8,14 +8,15 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "kernels/ops.h"
 
 typedef struct spry_sampler spry_sampler;
 
 /* Checks ranges; the sentence names the setting and its range. */
 spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, spry_error *error);
 
-/* A sampler with default settings. */
-spry_status spry_sampler_create(spry_sampler **out, size_t n_vocab, spry_error *error);
+/* A sampler with default settings. It draws the same tokens with every table of kernels. */
+spry_status spry_sampler_create(spry_sampler **out, const spry_ops *ops, size_t n_vocab, spry_error *error);
 void spry_sampler_destroy(spry_sampler *sampler);
 
 /* Sets settings (checked, copied; bias borrowed until the next _set) and restarts the generator from settings->seed. */

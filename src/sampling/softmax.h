@@ -1,5 +1,5 @@
-/* Exponentials and sums of a softmax, the same bits on every platform: additions and multiplications in one written
- * order, no call into a math library, no contraction. Plain loops that a compiler turns into vector code.
+/* Sums and maxima of a softmax, the same bits on every platform: additions in one written order. Plain loops that a
+ * compiler turns into vector code. The exponentials are the kernels' (kernels/weigh.h).
  *
  * Long arrays are handled in blocks, so that a draw can skip through block sums instead of walking every weight. */
 #ifndef SPRY_SAMPLING_SOFTMAX_H
@@ -13,10 +13,6 @@ static inline size_t spry_softmax_blocks(size_t n)
 {
     return n / SPRY_SOFTMAX_BLOCK + (n % SPRY_SOFTMAX_BLOCK != 0);
 }
-
-/* weights[i] = exp(scores[i] - max), in (0, 1], or 0 where that is below 1e-304. No score is above `max`; `max` is
- * finite; -INFINITY gives 0. The error is below 1e-14 of each weight. */
-void spry_softmax_weigh(double *weights, const float *scores, size_t n, float max);
 
 /* Sums of each block into block_sums[spry_softmax_blocks(n)]; returns the sum of all. */
 double spry_softmax_sum(double *block_sums, const double *weights, size_t n);

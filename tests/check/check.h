@@ -138,6 +138,8 @@ void check_rope(check *c);
 void bench_rope(check *c);
 void check_softmax(check *c);
 void bench_softmax(check *c);
+void check_weigh(check *c);
+void bench_weigh(check *c);
 void check_elementwise(check *c);
 void bench_elementwise(check *c);
 

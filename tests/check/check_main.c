@@ -11,6 +11,7 @@ static const check_op ops[] = {
     {check_decode, bench_decode}, {check_encode, bench_encode},   {check_encode_act, bench_encode_act},
     {check_matmul, bench_matmul}, {check_attend, bench_attend},   {check_rms_norm, bench_rms_norm},
     {check_rope, bench_rope},     {check_softmax, bench_softmax}, {check_elementwise, bench_elementwise},
+    {check_weigh, bench_weigh},
 };
 
 /* Tables of this architecture that a machine may lack. */

@@ -169,6 +169,43 @@ void check_softmax(check *c)
     check_end(c);
 }
 
+/* ---- weigh ------------------------------------------------------------------------------------------------------ */
+
+/* Every table gives ref's bits, and those are right. Scores reach from the largest to where nothing is left. */
+static void check_weigh_shape(check *c)
+{
+    size_t n = check_between(c, 1, MAX_VALUES);
+    float size = ldexpf(1, (int)check_between(c, 0, 11)), max = 0;
+    double expected[MAX_VALUES];
+    check_detail(c, "n=%zu size=%g", n, (double)size);
+    guarded scores = guarded_floats(n), weights = guarded_create(n * sizeof(double));
+    check_fill(c, guarded_f(&scores), n, size);
+    for (size_t i = 0; i < n; i++)
+        max = i && guarded_f(&scores)[i] < max ? max : guarded_f(&scores)[i];
+    if (n > 1 && guarded_f(&scores)[0] < max)
+        guarded_f(&scores)[0] = -INFINITY;
+    guarded_freeze(&scores);
+    c->ref->weigh(expected, guarded_f(&scores), n, max);
+    c->ops->weigh((double *)(void *)weights.data, guarded_f(&scores), n, max);
+    for (size_t i = 0; i < n; i++) {
+        double got, x = exp((double)guarded_f(&scores)[i] - (double)max);
+        memcpy(&got, weights.data + i * sizeof got, sizeof got);
+        check_close(c, i, got, expected[i], 0);
+        check_close(c, i, got, x, 1e-14 * x + 1e-304);
+    }
+    guarded_destroy(c, &scores);
+    guarded_destroy(c, &weights);
+}
+
+void check_weigh(check *c)
+{
+    if (!check_begin(c, "weigh"))
+        return;
+    for (int shape = 0; shape < SHAPES; shape++)
+        check_weigh_shape(c);
+    check_end(c);
+}
+
 /* ---- speed ------------------------------------------------------------------------------------------------------ */
 
 enum { BENCH_VALUES = 4096, BENCH_HEAD_DIM = 128 };
@@ -176,6 +213,13 @@ enum { BENCH_VALUES = 4096, BENCH_HEAD_DIM = 128 };
 typedef struct vector_work {
     float *x, *y;
 } vector_work;
+
+static void call_weigh(const spry_ops *ops, const void *context)
+{
+    const vector_work *work = context;
+    double weights[BENCH_VALUES / 2]; /* none is above 1 */
+    ops->weigh(weights, work->x, BENCH_VALUES / 2, 1);
+}
 
 static void call_rms_norm(const spry_ops *ops, const void *context)
 {
@@ -225,4 +269,9 @@ void bench_softmax(check *c)
 {
     if (check_is_ref(c) || c->ops->softmax != c->ref->softmax)
         bench_vector(c, "softmax", 2.0 * BENCH_VALUES * sizeof(float), call_softmax);
+}
+
+void bench_weigh(check *c)
+{
+    bench_vector(c, "weigh", BENCH_VALUES / 2 * (sizeof(float) + sizeof(double)), call_weigh);
 }

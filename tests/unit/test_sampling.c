@@ -15,6 +15,7 @@
 
 #include "sampling/sampler.h"
 #include "sampling/sampling_options.h"
+#include "support/best_ops.h"
 
 static spry_sampling defaults(void)
 {
@@ -28,7 +29,7 @@ static spry_status distribution(float *probabilities, const spry_sampling *setti
                                 const int32_t *history, size_t n_history, const uint32_t *mask, spry_error *error)
 {
     spry_sampler *sampler;
-    assert_int_equal(spry_sampler_create(&sampler, n, error), SPRY_OK);
+    assert_int_equal(spry_sampler_create(&sampler, best_ops(), n, error), SPRY_OK);
     spry_status status = spry_sampler_set(sampler, settings, error);
     if (status == SPRY_OK)
         status = spry_sampler_probabilities(sampler, probabilities, logits, history, n_history, mask, error);
@@ -472,7 +473,7 @@ static void assert_refused(spry_sampling settings, const char *sentence)
 {
     spry_error error = {0};
     spry_sampler *sampler;
-    assert_int_equal(spry_sampler_create(&sampler, 10, &error), SPRY_OK);
+    assert_int_equal(spry_sampler_create(&sampler, best_ops(), 10, &error), SPRY_OK);
     assert_int_equal(spry_sampler_set(sampler, &settings, &error), SPRY_ERR_INPUT);
     assert_string_equal(error.message, sentence);
     spry_sampler_destroy(sampler);
@@ -517,7 +518,7 @@ static void test_settings_check(void **state)
     assert_refused(s, "logit_bias of token 9 is infinity, but must be a finite number, or -infinity to ban it");
 
     spry_sampler *sampler;
-    assert_int_equal(spry_sampler_create(&sampler, 0, &error), SPRY_ERR_INPUT);
+    assert_int_equal(spry_sampler_create(&sampler, best_ops(), 0, &error), SPRY_ERR_INPUT);
     assert_null(sampler);
 }
 

@@ -11,6 +11,7 @@
 
 #include "sampling/candidates.h"
 #include "sampling/sampler.h"
+#include "support/best_ops.h"
 
 static spry_sampling defaults(void)
 {
@@ -23,7 +24,7 @@ static spry_sampler *create(size_t n_vocab, const spry_sampling *settings)
 {
     spry_sampler *sampler;
     spry_error error = {0};
-    assert_int_equal(spry_sampler_create(&sampler, n_vocab, &error), SPRY_OK);
+    assert_int_equal(spry_sampler_create(&sampler, best_ops(), n_vocab, &error), SPRY_OK);
     assert_int_equal(spry_sampler_set(sampler, settings, &error), SPRY_OK);
     return sampler;
 }
@@ -133,7 +134,7 @@ static void test_pick_ends(void **state)
     static const size_t alive[] = {70, 71, 130, 199, 260};
     spry_candidates c;
     spry_error error = {0};
-    assert_int_equal(spry_candidates_init(&c, N, &error), SPRY_OK);
+    assert_int_equal(spry_candidates_init(&c, best_ops(), N, &error), SPRY_OK);
     for (size_t i = 0; i < N; i++)
         c.scores[i] = -INFINITY;
     for (size_t i = 0; i < SPRY_COUNT(alive); i++)

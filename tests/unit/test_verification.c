@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "draft/verification.h"
+#include "support/best_ops.h"
 
 enum { VOCAB = 12, ANSWER = 3, PROMPT = 3, DRAFTS = 2, DRAWS = 100000, CELLS = VOCAB * VOCAB * VOCAB };
 
@@ -53,7 +54,7 @@ static spry_sampler *create(const spry_sampling *settings)
 {
     spry_sampler *sampler;
     spry_error error = {0};
-    assert_int_equal(spry_sampler_create(&sampler, VOCAB, &error), SPRY_OK);
+    assert_int_equal(spry_sampler_create(&sampler, best_ops(), VOCAB, &error), SPRY_OK);
     assert_int_equal(spry_sampler_set(sampler, settings, &error), SPRY_OK);
     return sampler;
 }

@@ -72,6 +72,7 @@ void spry_ref_add_scaled(float *x, const float *y, float scale, size_t n);
 void spry_ref_scale(float *x, float scale, size_t n);
 void spry_ref_softcap(float *x, float cap, size_t n);
 void spry_ref_softmax(float *x, size_t n);
+void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
 
 /* ---- the table's entries, for initialisers ---------------------------------------------------------------------- */
 
@@ -87,6 +88,6 @@ void spry_ref_softmax(float *x, size_t n);
     .encode_act = spry_act_encode, .attend = spry_ref_attend,                                                          \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu, [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh},                  \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
-    .softmax = spry_ref_softmax
+    .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/ref.h"
+#include "kernels/weigh.h"
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps)
 {
@@ -47,4 +48,9 @@ void spry_ref_softmax(float *x, size_t n)
         lanes[i % SPRY_LANES] += x[i];
     }
     spry_ref_scale(x, 1.0f / spry_lanes_fold(lanes), n);
+}
+
+void spry_ref_weigh(double *weights, const float *scores, size_t n, float max)
+{
+    spry_weigh(weights, scores, n, max);
 }

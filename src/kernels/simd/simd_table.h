@@ -3,7 +3,7 @@
 #define SIMD_INTEGER(isa, NAME) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = isa##_matmul_##NAME}
 #define SIMD_OPS(isa)                                                                                                  \
     .rms_norm = isa##_rms_norm, .attend = isa##_attend, .add = isa##_add, .add_scaled = isa##_add_scaled,              \
-    .scale = isa##_scale, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,                           \
+    .scale = isa##_scale, .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,     \
     .gate[SPRY_GATE_GELU_TANH] = isa##_gate_gelu_tanh, .matmul[SPRY_F32] = {.run = isa##_matmul_f32},                  \
     .matmul[SPRY_F16] = {.run = isa##_matmul_f16}, .matmul[SPRY_BF16] = {.run = isa##_matmul_bf16},                    \
     SIMD_INTEGER(isa, Q4_0), SIMD_INTEGER(isa, Q4_1), SIMD_INTEGER(isa, Q5_0), SIMD_INTEGER(isa, Q5_1),                \

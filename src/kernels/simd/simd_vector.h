@@ -4,6 +4,7 @@
 
 #include "kernels/ops.h"
 #include "kernels/simd/simd_math.h"
+#include "kernels/weigh.h"
 
 /* Calls body(i) for every whole vector, then tail(i, n) for what is left. */
 #define EACH(n, body, tail)                                                                                            \
@@ -85,6 +86,11 @@ static void OP(encode_f16)(void *out, const float *in, size_t n)
 {
     unsigned char *bytes = out;
     EACH(n, v_store_f16(bytes + 2 * i, v_load(in + i)), spry_ref_encode_f16(bytes + 2 * i, in + i, rest));
+}
+
+static void OP(weigh)(double *weights, const float *scores, size_t n, float max)
+{
+    spry_weigh(weights, scores, n, max);
 }
 
 #undef EACH
