@@ -1,0 +1,259 @@
+/* RAPL through perf: the events "energy-pkg" and "energy-ram" of the unit "power", each counted on one processor of
+ * every package, those of its cpumask. The kernel takes care of wraps and hands out 64 bits.
+ *
+ * Whoever counts for all processes needs a perf_event_paranoid of 0 or less, or CAP_PERFMON. */
+#include <errno.h>
+#include <inttypes.h>
+#include <linux/perf_event.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "base/view.h"
+#include "platform/energy_impl.h"
+
+enum { PROCESSORS_MOST = 1 << 20 };
+
+static const char unit_folder[] = "/sys/bus/event_source/devices/power";
+
+typedef struct perf {
+    int descriptors[SPRY_ENERGY_COUNTERS];
+    size_t count;
+} perf;
+
+typedef struct event {
+    uint64_t config;
+    double joules; /* of one count */
+} event;
+
+/* One a package. */
+typedef struct processors {
+    unsigned cpu[SPRY_ENERGY_COUNTERS], package[SPRY_ENERGY_COUNTERS];
+    size_t count;
+} processors;
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+int spry_energy_perf_open(uint32_t type, uint64_t config, unsigned cpu)
+{
+    struct perf_event_attr attributes = {.type = type, .size = sizeof attributes, .config = config};
+    return (int)syscall(SYS_perf_event_open, &attributes, -1, (int)cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+static spry_status perf_read(void *context, size_t index, uint64_t *value, uint64_t now_ns, spry_error *why)
+{
+    (void)now_ns;
+    const perf *self = context;
+    ssize_t size;
+    do
+        size = read(self->descriptors[index], value, sizeof *value);
+    while (size < 0 && errno == EINTR);
+    if (size == (ssize_t)sizeof *value)
+        return SPRY_OK;
+    return spry_fail(why, SPRY_ERR_FILE, "perf's energy counter can no longer be read: %s",
+                     size < 0 ? strerror(errno) : "it ended");
+}
+
+static void perf_close(void *context)
+{
+    perf *self = context;
+    for (size_t i = 0; self && i < self->count; i++)
+        close(self->descriptors[i]);
+    free(self);
+}
+
+static const spry_energy_kind perf_kind = {"RAPL by perf", perf_read, perf_close};
+
+/* ---- what /sys says of them -------------------------------------------------------------------------------------- */
+
+/* A file of the unit. Fails as unsupported where there is none. */
+static spry_status read_unit(char out[SPRY_SYSFS_TEXT], const char *root, const char *name, const char *ending,
+                             spry_error *why)
+{
+    char path[PATH_MAX];
+    if (!spry_sysfs_path(path, "%s%s/%s%s", root, unit_folder, name, ending))
+        return spry_fail(why, SPRY_ERR_INPUT, "%.200s: the path is too long", root);
+    int failure = spry_sysfs_text(out, path);
+    if (failure == ENOENT)
+        return spry_fail(why, SPRY_ERR_UNSUPPORTED, "%.200s: there is no such file", path);
+    if (failure)
+        return spry_fail(why, SPRY_ERR_FILE, "%.200s: cannot be read: %s", path, strerror(failure));
+    return SPRY_OK;
+}
+
+static spry_status fail_unit(spry_error *why, const char *name, const char *text)
+{
+    return spry_fail(why, SPRY_ERR_FORMAT, "%s/%s: %.60s is not what can be used there", unit_folder, name, text);
+}
+
+/* "event=0x02", the one form these events have. */
+static bool parse_config(uint64_t *config, const char *text)
+{
+    static const char before[] = "event=0x";
+    if (strncmp(text, before, sizeof before - 1) != 0)
+        return false;
+    const char *digits = text + sizeof before - 1;
+    size_t count = strspn(digits, "0123456789abcdef");
+    if (!count || count > 2 || digits[count])
+        return false;
+    *config = strtoull(digits, NULL, 16);
+    return true;
+}
+
+static spry_status read_event(event *out, const char *root, const char *name, spry_error *why)
+{
+    char text[SPRY_SYSFS_TEXT];
+    spry_status status = read_unit(text, root, name, "", why);
+    if (status != SPRY_OK)
+        return status;
+    if (!parse_config(&out->config, text))
+        return fail_unit(why, name, text);
+    if ((status = read_unit(text, root, name, ".unit", why)) != SPRY_OK)
+        return status;
+    if (strcmp(text, "Joules") != 0)
+        return fail_unit(why, name, text);
+    if ((status = read_unit(text, root, name, ".scale", why)) != SPRY_OK)
+        return status;
+    if (!spry_number_double(&out->joules, spry_view_of(text)) || out->joules <= 0 || out->joules > 1)
+        return fail_unit(why, name, text);
+    return SPRY_OK;
+}
+
+/* The package of a processor; its place in the mask where the system does not say. */
+static unsigned package_of(unsigned cpu, const char *root, size_t place)
+{
+    char path[PATH_MAX];
+    uint64_t id;
+    bool known = spry_sysfs_path(path, "%s/sys/devices/system/cpu/cpu%u/topology/physical_package_id", root, cpu) &&
+                 spry_sysfs_u64(&id, path) == 0 && id <= UINT_MAX;
+    return known ? (unsigned)id : (unsigned)place;
+}
+
+/* Dies of a package, of which nobody says whether each has a counter of its own or all show the package's, are refused.
+ */
+static spry_status add_processor(processors *out, unsigned cpu, const char *root, spry_error *why)
+{
+    if (out->count == SPRY_ENERGY_COUNTERS)
+        return spry_fail(why, SPRY_ERR_FORMAT, "there are more than %d energy counters", SPRY_ENERGY_COUNTERS);
+    unsigned package = package_of(cpu, root, out->count);
+    for (size_t i = 0; i < out->count; i++)
+        if (out->package[i] == package)
+            return spry_fail(why, SPRY_ERR_FORMAT,
+                             "perf has several energy counters for package %u, which may be one and the same", package);
+    out->cpu[out->count] = cpu;
+    out->package[out->count++] = package;
+    return SPRY_OK;
+}
+
+static bool take_number(unsigned *out, const char **text)
+{
+    size_t length = strspn(*text, "0123456789");
+    uint64_t value;
+    if (!spry_number_u64(&value, (spry_view){*text, length}) || value >= PROCESSORS_MOST)
+        return false;
+    *out = (unsigned)value;
+    *text += length;
+    return true;
+}
+
+/* "0,24" or "0-1". */
+static spry_status read_processors(processors *out, const char *root, spry_error *why)
+{
+    char mask[SPRY_SYSFS_TEXT];
+    spry_status status = read_unit(mask, root, "cpumask", "", why);
+    const char *text = mask;
+    out->count = 0;
+    while (status == SPRY_OK) {
+        unsigned first, last;
+        if (!take_number(&first, &text))
+            return fail_unit(why, "cpumask", mask);
+        last = first;
+        if (*text == '-' && (text++, !take_number(&last, &text) || last < first))
+            return fail_unit(why, "cpumask", mask);
+        for (unsigned cpu = first; cpu <= last && status == SPRY_OK; cpu++)
+            status = add_processor(out, cpu, root, why);
+        if (!*text)
+            break;
+        if (*text++ != ',')
+            return fail_unit(why, "cpumask", mask);
+    }
+    return status;
+}
+
+/* ---- opening them ------------------------------------------------------------------------------------------------ */
+
+static spry_status fail_opening(spry_error *why, const char *root, int failure)
+{
+    if (failure != EACCES && failure != EPERM)
+        return spry_fail(why, SPRY_ERR_FILE, "perf cannot count energy: %s", strerror(failure));
+    char path[PATH_MAX], paranoid[SPRY_SYSFS_TEXT];
+    if (!spry_sysfs_path(path, "%s/proc/sys/kernel/perf_event_paranoid", root) || spry_sysfs_text(paranoid, path) != 0)
+        snprintf(paranoid, sizeof paranoid, "unknown");
+    return spry_fail(why, SPRY_ERR_FILE,
+                     "perf may not count energy: perf_event_paranoid is %.20s; "
+                     "sudo sysctl kernel.perf_event_paranoid=0 lets everybody",
+                     paranoid);
+}
+
+static spry_status add_event(spry_energy_source *source, const spry_energy_system *system, uint32_t type,
+                             const event *what, const processors *on, const char *ending)
+{
+    perf *self = source->context;
+    for (size_t i = 0; i < on->count; i++) {
+        int descriptor = system->perf_open(type, what->config, on->cpu[i]);
+        if (descriptor < 0)
+            return fail_opening(&source->why, system->root, errno);
+        spry_energy_counter *counter = spry_energy_source_add(source);
+        if (!counter) {
+            close(descriptor);
+            return spry_fail(&source->why, SPRY_ERR_FORMAT, "there are more than %d energy counters",
+                             SPRY_ENERGY_COUNTERS);
+        }
+        self->descriptors[self->count++] = descriptor;
+        *counter = (spry_energy_counter){.joules = what->joules, .optional = *ending != 0};
+        snprintf(counter->name, sizeof counter->name, "package-%u%s", on->package[i], ending);
+        uint64_t value, now_ns = system->clock();
+        spry_status status = perf_read(self, source->count - 1, &value, now_ns, &source->why);
+        if (status != SPRY_OK)
+            return status;
+        spry_energy_counter_start(counter, value, now_ns);
+    }
+    return SPRY_OK;
+}
+
+static spry_status add_events(spry_energy_source *source, const spry_energy_system *system)
+{
+    char text[SPRY_SYSFS_TEXT];
+    uint64_t type;
+    processors on;
+    event package, memory;
+    spry_error *why = &source->why, ignored;
+    spry_status status = read_unit(text, system->root, "type", "", why);
+    if (status == SPRY_OK && (!spry_number_u64(&type, spry_view_of(text)) || type > UINT32_MAX))
+        status = fail_unit(why, "type", text);
+    if (status == SPRY_OK)
+        status = read_event(&package, system->root, "events/energy-pkg", why);
+    if (status == SPRY_OK)
+        status = read_processors(&on, system->root, why);
+    if (status == SPRY_OK)
+        status = add_event(source, system, (uint32_t)type, &package, &on, "");
+    if (status == SPRY_OK && read_event(&memory, system->root, "events/energy-ram", &ignored) == SPRY_OK)
+        status = add_event(source, system, (uint32_t)type, &memory, &on, " dram");
+    return status;
+}
+
+spry_status spry_energy_open_perf(spry_energy_source *source, const spry_energy_system *system)
+{
+    source->context = calloc(1, sizeof(perf));
+    if (!source->context)
+        return spry_fail_memory(&source->why, "the energy counters", sizeof(perf));
+    source->kind = &perf_kind;
+    source->look_ns = SPRY_ENERGY_LOOK_NS;
+    spry_status status = add_events(source, system);
+    if (status != SPRY_OK)
+        spry_energy_source_close(source);
+    return status;
+}
