@@ -7,9 +7,11 @@
 #include "base/checked.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
+#include "engine/memory_parts.h"
 #include "formats/safetensors.h"
 #include "model/model.h"
 #include "model/pass.h"
+#include "model/placement.h"
 #include "platform/file.h"
 
 enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONTEXT_DEFAULT = 8192, CONFIG_BYTES_MAX = 64 << 20 };
@@ -122,6 +124,7 @@ static json_t *folder_metadata(const char *folder)
 /* Sums over all tensors, and the list of them when it is wanted. */
 typedef struct tensor_sums {
     json_t *list; /* NULL: not wanted */
+    spry_placement placement;
     size_t count[SPRY_DTYPE_COUNT], bytes[SPRY_DTYPE_COUNT];
     size_t parameters, all_bytes;
 } tensor_sums;
@@ -138,11 +141,14 @@ static void add_tensor(tensor_sums *sums, const spry_tensor *tensor)
     sums->bytes[tensor->type] += tensor->bytes;
     sums->parameters += values;
     sums->all_bytes += tensor->bytes;
+    spry_placement_add(&sums->placement, tensor);
     if (sums->list)
         json_array_append_new(sums->list,
-                              json_pack("{s:o, s:s, s:O, s:o, s:o}", "name", text_to_json(tensor->name), "type",
-                                        spry_dtype_name(tensor->type), "shape", shape, "bytes",
-                                        size_to_json(tensor->bytes), "offset", size_to_json(tensor->offset)));
+                              json_pack("{s:o, s:s, s:O, s:o, s:o, s:o, s:b}", "name", text_to_json(tensor->name),
+                                        "type", spry_dtype_name(tensor->type), "shape", shape, "bytes",
+                                        size_to_json(tensor->bytes), "offset", size_to_json(tensor->offset),
+                                        "alignment", size_to_json(spry_tensor_alignment(tensor)), "contiguous",
+                                        (int)spry_tensor_contiguous(tensor)));
     json_decref(shape);
 }
 
@@ -157,8 +163,19 @@ static json_t *types_to_json(const tensor_sums *sums)
     return types;
 }
 
+/* Without what becomes of them, which only a model that can run tells. */
+static json_t *layout_to_json(const spry_placement *p)
+{
+    char text[256];
+    spry_placement_tell(text, sizeof text, p);
+    return json_pack("{s:o, s:o, s:o, s:s}", "tensors", size_to_json(p->tensors), "contiguous",
+                     size_to_json(p->contiguous), "smallest_alignment", size_to_json(p->smallest_alignment), "text",
+                     text);
+}
+
 static void put_sums(json_t *out, tensor_sums *sums)
 {
+    json_object_set_new(out, "layout", layout_to_json(&sums->placement));
     json_object_set_new(out, "parameters", size_to_json(sums->parameters));
     json_object_set_new(out, "weight_bytes", size_to_json(sums->all_bytes));
     json_object_set_new(out, "types", types_to_json(sums));
@@ -279,6 +296,33 @@ static json_t *memory_to_json(const spry_model *model, uint32_t asked)
                      kv_to_json(model, context), "scratch", fits ? size_to_json(scratch) : json_null());
 }
 
+/* What becomes of the tensors, each and together. */
+static void put_placings(json_t *out, const spry_model *model)
+{
+    const spry_ops *ops;
+    if (spry_ops_get(&ops, "auto", NULL) != SPRY_OK)
+        return;
+    spry_placement placement;
+    spry_model_placement(&placement, model, ops);
+    static const char *const keys[SPRY_PLACED_COUNT] = {
+        [SPRY_PLACED_UNUSED] = "unused", [SPRY_PLACED_FLOATS] = "floats",     [SPRY_PLACED_COPIED] = "copied",
+        [SPRY_PLACED_PACKED] = "packed", [SPRY_PLACED_IN_PLACE] = "in_place",
+    };
+    json_t *layout = layout_to_json(&placement), *tensor;
+    for (size_t i = 0; i < SPRY_PLACED_COUNT; i++)
+        json_object_set_new(layout, keys[i], size_to_json(placement.placed[i]));
+    json_object_set_new(layout, "kernels", json_string(ops->name));
+    json_object_set_new(out, "layout", layout);
+    size_t i;
+    json_array_foreach(json_object_get(out, "tensors"), i, tensor)
+    {
+        const char *why;
+        spry_placing placing = spry_model_placing(model, i, ops, &why);
+        json_object_set_new(tensor, "use", json_string(spry_placing_name(placing)));
+        json_object_set_new(tensor, "why", json_string(why));
+    }
+}
+
 /* What only a model that can run tells. A model that cannot is described without it, and with the reason. */
 static void describe_model(json_t *out, const spry_model_source *source, uint32_t context)
 {
@@ -295,24 +339,67 @@ static void describe_model(json_t *out, const spry_model_source *source, uint32_
     json_object_set_new(out, "shape", shape_to_json(&model->config));
     json_object_set_new(out, "chat_template", json_string(spry_chat_template_is_own(model->chat) ? "own" : "ChatML"));
     json_object_set_new(out, "memory", memory_to_json(model, context));
+    put_placings(out, model);
     spry_model_close(model);
+}
+
+/* ---- memory in use ----------------------------------------------------------------------------------------------- */
+
+/* One session that has filled a context; 0: the default one. */
+static json_t *parts_to_json(const spry_model_source *source, uint32_t context)
+{
+    spry_error error;
+    spry_engine plan;
+    spry_memory_parts p;
+    spry_engine_options options;
+    spry_engine_options_default(&options);
+    options.context = context;
+    const char *name = source->data ? source->name : source->path;
+    spry_status status = spry_engine_plan(&plan, name, source->data, source->size, &options, &error);
+    const spry_memory_use use = {.tokens = plan.context};
+    spry_model_close(plan.model);
+    if (!status)
+        status = spry_memory_estimate(&p, name, source->data, source->size, &options, &use, &error);
+    if (status)
+        return json_pack("{s:I, s:o}", "context", (json_int_t)context, "problem",
+                         text_to_json(spry_view_of(error.message)));
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "context", size_to_json(use.tokens), "weights",
+                     size_to_json(p.weights), "kv", size_to_json(p.kv), "cache", size_to_json(p.cache), "scratch",
+                     size_to_json(p.scratch), "program", size_to_json(p.program), "whole", size_to_json(p.whole));
+}
+
+/* At the default context and, where that is another, at the one asked for. Comes first of all: it counts what the
+ * program itself holds before it does anything. */
+static json_t *estimates_to_json(const spry_model_source *source, uint32_t asked)
+{
+    json_t *estimates = json_array();
+    json_array_append_new(estimates, parts_to_json(source, 0));
+    if (asked)
+        json_array_append_new(estimates, parts_to_json(source, asked));
+    return estimates;
 }
 
 spry_status spry_inspect_model(json_t **out, const spry_model_source *source, uint32_t context, bool tensors,
                                spry_error *error)
 {
+    json_t *estimates = estimates_to_json(source, context);
     json_t *json = json_pack("{s:s, s:o}", "model", source->name, "path",
                              source->path ? text_to_json(spry_view_of(source->path)) : json_null());
-    if (!json)
+    if (!json) {
+        json_decref(estimates);
         return spry_fail_memory(error, "the description", 0);
+    }
     spry_status status = spry_model_source_is_gguf(source) ? describe_gguf(json, source, tensors, error)
                                                            : describe_safetensors(json, source, tensors, error);
     if (status != SPRY_OK) {
+        json_decref(estimates);
         json_decref(json);
         return status;
     }
     json_object_set_new(json, "tokenizer", tokenizer_to_json(source));
     describe_model(json, source, context);
+    json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* where there is such an object */
+    json_decref(estimates);
     *out = json;
     return SPRY_OK;
 }

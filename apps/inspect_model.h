@@ -1,7 +1,7 @@
 /* Everything that can be said about a model, as one JSON object. `spry inspect` prints that object, or text made of it.
  *
  *   {"model", "path", "format", "file_bytes", "architecture", "runs", "problem", "parameters", "shape", "tokenizer",
- *    "chat_template", "memory", "types", "metadata", "tensors"}
+ *    "chat_template", "memory", "types", "layout", "metadata", "tensors"}
  *
  * What is not known is left out: a file of an unknown architecture has no shape and no memory, but a problem. */
 #ifndef SPRY_APPS_INSPECT_MODEL_H

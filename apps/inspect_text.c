@@ -142,6 +142,45 @@ static void print_tokenizer(const json_t *tokenizer)
     spry_buffer_deinit(&text);
 }
 
+/* A row of the table of estimates: one column each, as far as they could be told. */
+static void print_estimates(const json_t *estimates, const char *label, const char *key)
+{
+    const json_t *estimate;
+    size_t i;
+    spry_buffer line;
+    spry_buffer_init(&line, LINE_BYTES);
+    json_array_foreach(estimates, i, estimate)
+    {
+        char amount[SPRY_AMOUNT_MAX + 8];
+        if (json_object_get(estimate, "problem"))
+            continue;
+        if (strcmp(key, "context") == 0)
+            snprintf(amount, sizeof amount, "%zu tokens", size_at(estimate, key));
+        else
+            spry_amount_bytes(amount, size_at(estimate, key));
+        spry_buffer_format(&line, "%14s", amount);
+    }
+    print_row(label, "%s", spry_buffer_view(&line).data);
+    spry_buffer_deinit(&line);
+}
+
+static void print_parts(const json_t *estimates)
+{
+    static const char *const rows[][2] = {
+        {"", "context"},         {"weights", "weights"}, {"keys and values", "kv"}, {"kept for reuse", "cache"},
+        {"in steps", "scratch"}, {"program", "program"}, {"together", "whole"}};
+    const json_t *estimate;
+    size_t i;
+    print_heading("Memory in use once a session's context is full");
+    for (i = 0; i < SPRY_COUNT(rows); i++)
+        print_estimates(estimates, rows[i][0], rows[i][1]);
+    json_array_foreach(estimates, i, estimate)
+    {
+        if (json_object_get(estimate, "problem"))
+            print_row("not told", "%s", text_at(estimate, "problem"));
+    }
+}
+
 static void print_memory(const json_t *memory)
 {
     char heading[64], weights[SPRY_AMOUNT_MAX], copied[SPRY_AMOUNT_MAX], scratch[SPRY_AMOUNT_MAX];
@@ -165,9 +204,10 @@ static void print_memory(const json_t *memory)
     print_row("keys and values", "%s", spry_buffer_view(&line).data);
     spry_buffer_deinit(&line);
     print_row("working memory", "%s", spry_amount_bytes(scratch, size_at(memory, "scratch")));
+    print_parts(json_object_get(memory, "estimates"));
 }
 
-static void print_types(const json_t *types)
+static void print_types(const json_t *types, const json_t *layout)
 {
     const json_t *type;
     size_t i;
@@ -179,6 +219,7 @@ static void print_types(const json_t *types)
         print_row(text_at(type, "type"), "%zu tensor%s, %s", count, count == 1 ? "" : "s",
                   spry_amount_bytes(bytes, size_at(type, "bytes")));
     }
+    print_row("layout", "%s", text_at(layout, "text"));
 }
 
 static void append_value(spry_buffer *out, const json_t *value)
@@ -234,8 +275,8 @@ static void print_list(const json_t *tensors)
         widest = length > widest ? length : widest;
     }
     print_heading("Every tensor");
-    spry_out_format("  %-*s %-8s %-20s %14s %14s\n", (int)clamp_label(widest), "name", "type", "shape", "bytes",
-                    "offset");
+    spry_out_format("  %-*s %-8s %-20s %14s %14s %7s  %s\n", (int)clamp_label(widest), "name", "type", "shape", "bytes",
+                    "offset", "aligned", "use");
     json_array_foreach(tensors, i, tensor)
     {
         spry_buffer name, shape;
@@ -243,9 +284,12 @@ static void print_list(const json_t *tensors)
         spry_buffer_init(&shape, LINE_BYTES);
         append_short(&name, json_object_get(tensor, "name"));
         append_shape(&shape, json_object_get(tensor, "shape"));
-        spry_out_format("  %-*s %-8s %-20s %14zu %14zu\n", (int)clamp_label(widest), spry_buffer_view(&name).data,
-                        text_at(tensor, "type"), spry_buffer_view(&shape).data, size_at(tensor, "bytes"),
-                        size_at(tensor, "offset"));
+        bool used = json_object_get(tensor, "use");
+        spry_out_format("  %-*s %-8s %-20s %14zu %14zu %7zu  %s%s%s%s\n", (int)clamp_label(widest),
+                        spry_buffer_view(&name).data, text_at(tensor, "type"), spry_buffer_view(&shape).data,
+                        size_at(tensor, "bytes"), size_at(tensor, "offset"), size_at(tensor, "alignment"),
+                        used ? text_at(tensor, "use") : "", used ? ": " : "", used ? text_at(tensor, "why") : "",
+                        json_is_false(json_object_get(tensor, "contiguous")) ? " (not contiguous)" : "");
         spry_buffer_deinit(&name);
         spry_buffer_deinit(&shape);
     }
@@ -257,7 +301,7 @@ void spry_inspect_print(const json_t *d)
     print_model(d);
     print_tokenizer(json_object_get(d, "tokenizer"));
     print_memory(json_object_get(d, "memory"));
-    print_types(json_object_get(d, "types"));
+    print_types(json_object_get(d, "types"), json_object_get(d, "layout"));
     print_metadata(json_object_get(d, "metadata"));
     print_list(json_object_get(d, "tensors"));
 }

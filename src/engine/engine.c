@@ -5,6 +5,7 @@
 #include "engine/engine_state.h"
 #include "model/fingerprint.h"
 #include "model/packing.h"
+#include "model/placement.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
 
@@ -87,6 +88,15 @@ static void warn_of_template(const spry_engine *e)
                        e->model->name);
 }
 
+static void tell_placement(const spry_engine *e)
+{
+    char text[256];
+    spry_placement placement;
+    spry_model_placement(&placement, e->model, e->ops);
+    spry_placement_tell(text, sizeof text, &placement);
+    spry_log_write(&e->log, SPRY_LOG_DEBUG, "%s: %s", e->model->name, text);
+}
+
 /* Steps have a lane of their own; so do ops, where the trace wants them: each step contains its ops. */
 static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *error)
 {
@@ -130,6 +140,7 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
         status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
     if (status)
         return status;
+    tell_placement(e);
     warn_of_template(e);
     spry_pass_limits limits = spry_engine_limits(e);
     status =

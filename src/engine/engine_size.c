@@ -97,13 +97,20 @@ static size_t default_pages(const spry_engine *e, size_t page_bytes)
     return share > full ? share : full;
 }
 
+/* As many as were asked for, or as fit the machine; 0 for a shape that the pool would refuse. */
+static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_kv_shape *shape, size_t kv_bytes)
+{
+    size_t token;
+    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(page_bytes, token, SPRY_PAGE_TOKENS))
+        *page_bytes = 0;
+    return kv_bytes && *page_bytes ? kv_bytes / *page_bytes : default_pages(e, *page_bytes);
+}
+
 spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, const spry_kv_shape *shape, size_t kv_bytes,
                                     spry_error *error)
 {
-    size_t token, page = 0, bytes, least = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(&page, token, SPRY_PAGE_TOKENS))
-        page = 0; /* the pool says what is wrong with the shape */
-    *pages = kv_bytes && page ? kv_bytes / page : default_pages(e, page);
+    size_t page, bytes, least = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    *pages = choose_pages(e, &page, shape, kv_bytes);
     if (*pages < least)
         return spry_fail(error, SPRY_ERR_MEMORY,
                          "%s: kv-bytes of %zu hold %zu tokens, but a context of %u needs %zu bytes; give more or a "
@@ -117,18 +124,15 @@ spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, const s
 
 /* ---- what it all needs ------------------------------------------------------------------------------------------- */
 
-/* Of KV pages of this shape. */
-static void add_kv(spry_engine_needs *needs, const spry_engine *e, const spry_kv_shape *shape, size_t pages)
+spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, spry_error *error)
 {
-    size_t token, full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
-    if (!spry_kv_token_bytes(&token, shape) || !spry_checked_mul(&needs->kv, token * SPRY_PAGE_TOKENS, pages) ||
-        !spry_checked_mul(&needs->kv_full, token * SPRY_PAGE_TOKENS, full))
-        needs->kv = needs->kv_full = SIZE_MAX;
-}
-
-static spry_status sum_up(spry_engine_needs *needs, const spry_engine *e, spry_error *error)
-{
+    const spry_kv_pool *pool = &e->pool;
+    size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
     spry_pass_limits limits = spry_engine_limits(e);
+    *needs = (spry_engine_needs){0};
+    if (!spry_checked_mul(&needs->kv, pool->page_bytes, pool->n_pages) ||
+        !spry_checked_mul(&needs->kv_full, pool->page_bytes, full))
+        needs->kv = needs->kv_full = SIZE_MAX;
     if (!spry_weights_resident_bytes(&needs->weights, &e->model->weights, &e->model->config, e->ops, e->from_file) ||
         !spry_pass_bytes(&needs->scratch, &e->model->config, &limits) ||
         !spry_checked_add(&needs->whole, needs->weights, needs->scratch) ||
@@ -137,19 +141,15 @@ static spry_status sum_up(spry_engine_needs *needs, const spry_engine *e, spry_e
     return SPRY_OK;
 }
 
-spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, spry_error *error)
+spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data, size_t size,
+                             const spry_engine_options *o, spry_error *error)
 {
-    *needs = (spry_engine_needs){0};
-    add_kv(needs, e, &e->pool.shape, e->pool.n_pages);
-    return sum_up(needs, e, error);
-}
-
-static spry_status estimate(spry_engine_needs *needs, spry_engine *e, const spry_engine_options *o, spry_error *error)
-{
-    spry_kv_shape shape;
     const spry_recipe *recipe;
-    size_t pages;
-    spry_status status = spry_engine_set_sizes(e, &shape, o, error);
+    spry_kv_shape *shape = &e->pool.shape;
+    *e = (spry_engine){.from_file = !data};
+    spry_status status = spry_model_open_sizes(&e->model, name, data, size, error);
+    if (!status)
+        status = spry_engine_set_sizes(e, shape, o, error);
     if (!status)
         status = spry_ops_get(&e->ops, o->cpu, error);
     if (!status && o->quantize)
@@ -157,21 +157,20 @@ static spry_status estimate(spry_engine_needs *needs, spry_engine *e, const spry
     if (!status && o->quantize)
         status = spry_model_quantize_sizes(e->model, recipe, error);
     if (!status)
-        status = spry_engine_count_pages(e, &pages, &shape, o->kv_bytes, error);
-    if (status)
-        return status;
-    add_kv(needs, e, &shape, pages);
-    return sum_up(needs, e, error);
+        e->pool.n_pages = choose_pages(e, &e->pool.page_bytes, shape, o->kv_bytes);
+    return status;
 }
 
 spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
                                  const spry_engine_options *options, spry_error *error)
 {
-    spry_engine e = {.from_file = !data};
+    spry_engine e;
     *needs = (spry_engine_needs){0};
-    spry_status status = spry_model_open_sizes(&e.model, name, data, size, error);
+    spry_status status = spry_engine_plan(&e, name, data, size, options, error);
     if (!status)
-        status = estimate(needs, &e, options, error);
+        status = spry_engine_count_pages(&e, &e.pool.n_pages, &e.pool.shape, options->kv_bytes, error);
+    if (!status)
+        status = spry_engine_measure(needs, &e, error);
     spry_model_close(e.model);
     return status;
 }

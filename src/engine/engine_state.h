@@ -88,6 +88,11 @@ typedef struct spry_engine_needs {
     size_t whole;
 } spry_engine_needs;
 
+/* An engine as it would be opened, as far as its sizes go, whether or not they fit this machine. The caller closes
+ * engine->model, also after a failure. */
+spry_status spry_engine_plan(spry_engine *engine, const char *name, const void *data, size_t size,
+                             const spry_engine_options *options, spry_error *error);
+
 /* Of an engine that is open; and of one that would be opened. `data` NULL: `name` is a path. */
 spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *engine, spry_error *error);
 spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,

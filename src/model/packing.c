@@ -10,8 +10,9 @@ typedef struct packer {
     const spry_config *config;
     const spry_ops *ops;
     spry_threads *threads;
-    unsigned char *memory; /* NULL: only count */
-    size_t used, dropped; /* packed bytes; bytes of matrices that need not stay */
+    unsigned char *memory;             /* NULL: only count */
+    size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay */
+    const unsigned char *first, *last; /* where those begin and end in the file */
     bool mapped, overflow;
 } packer;
 
@@ -71,7 +72,12 @@ static void pack(packer *p, spry_weight *w)
         w->group_bytes = job.group_bytes;
     }
     p->used = bytes;
-    if (job.drop && w->data != p->weights->embedding.data) /* those of a tied one come back as they are read */
+    if (!job.drop)
+        return;
+    const unsigned char *end = w->data + w->n_out * w->row_bytes;
+    p->first = !p->first || w->data < p->first ? w->data : p->first;
+    p->last = !p->last || end > p->last ? end : p->last;
+    if (w->data != p->weights->embedding.data)
         p->dropped += w->n_out * w->row_bytes;
 }
 
@@ -115,6 +121,18 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
     return !p.overflow && spry_checked_add(bytes, p.used, weights->bytes - p.dropped);
 }
 
+/* Packing leaves a page here and there where matrices meet, or where the system read further than it was asked to. */
+static void settle(const packer *p)
+{
+    const spry_weight *embedding = &p->weights->embedding, *output = &p->weights->output;
+    if (!p->mapped || p->weights->quantized_bytes)
+        return;
+    if (p->first)
+        spry_memory_drop(p->first, (size_t)(p->last - p->first));
+    if (embedding->data != output->data || output->packed) /* otherwise every step reads all of it */
+        spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
+}
+
 spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, const spry_ops *ops,
                               spry_threads *threads, bool mapped, spry_error *error)
 {
@@ -122,13 +140,16 @@ spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, 
     size_t bytes;
     if (!spry_weights_packed_bytes(&bytes, weights, config, ops))
         return spry_fail(error, SPRY_ERR_MEMORY, "packed weights would be larger than any memory");
-    if (!bytes)
+    if (!bytes) {
+        settle(&p);
         return SPRY_OK;
+    }
     p.memory = weights->packed = spry_memory_map(bytes);
     weights->packed_bytes = bytes;
     if (!p.memory)
         return spry_fail_memory(error, "packed weights", bytes);
     pack_all(&p);
+    settle(&p);
     return SPRY_OK;
 }
 

@@ -1,6 +1,7 @@
 /* Weights in the layout the integer kernels want, made once when a model is opened for them. A matrix that has been
  * packed is not needed in the file any more, so its pages are given back to the system: packing costs time once, and no
- * memory. */
+ * memory. The embedding, whose rows are read one by one, is fetched whole: rows of a few tokens would bring in most of
+ * it all the same, piece by piece and in the middle of the first prompt. */
 #ifndef SPRY_MODEL_PACKING_H
 #define SPRY_MODEL_PACKING_H
 

@@ -16,6 +16,9 @@ typedef struct carver {
     unsigned char *base;
     size_t used;
     bool overflow;
+    size_t live, live_logits; /* rows that steps touch; 0: not asked for */
+    bool integers;            /* and whether they use integer kernels */
+    spry_memory_tally tally;  /* of those rows */
 } carver;
 
 static void *carve(carver *c, size_t rows, size_t width, size_t size)
@@ -27,7 +30,19 @@ static void *carve(carver *c, size_t rows, size_t width, size_t size)
         return NULL;
     }
     void *out = c->base ? c->base + c->used : NULL;
+    if (c->live)
+        spry_memory_tally_add(&c->tally, c->used, c->used + (rows < c->live ? rows : c->live) * width * size);
     c->used = bytes;
+    return out;
+}
+
+/* What steps touch only if `used`. */
+static void *carve_for(carver *c, bool used, size_t rows, size_t width, size_t size)
+{
+    size_t live = c->live;
+    c->live = used ? live : 0;
+    void *out = carve(c, rows, width, size);
+    c->live = live;
     return out;
 }
 
@@ -36,13 +51,13 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void carve_angles(carver *c, spry_angles *angles, size_t rows, size_t n_pairs)
+static void carve_angles(carver *c, spry_angles *angles, bool used, size_t rows, size_t n_pairs)
 {
     angles->frequencies = carve(c, 1, n_pairs, sizeof(float));
-    angles->cosine = carve(c, rows, n_pairs, sizeof(float));
-    angles->sine = carve(c, rows, n_pairs, sizeof(float));
-    angles->turn_cosine = carve(c, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
-    angles->turn_sine = carve(c, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
+    angles->cosine = carve_for(c, used, rows, n_pairs, sizeof(float));
+    angles->sine = carve_for(c, used, rows, n_pairs, sizeof(float));
+    angles->turn_cosine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float)); /* seldom */
+    angles->turn_sine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
 }
 
 static void carve_all(spry_pass *p, carver *c)
@@ -64,7 +79,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->v = carve(c, rows, n_kv, sizeof(float));
     p->gate = carve(c, rows, ff, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
-    p->act = carve(c, rows, larger(f->n_embd, larger(ff, n_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
+    p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, n_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
     p->chosen_weight = carve(c, moe_rows, f->n_experts_used, sizeof(float));
@@ -72,8 +87,9 @@ static void carve_all(spry_pass *p, carver *c)
     p->expert_weight = carve(c, moe_rows, 1, sizeof(float));
     p->expert_in = carve(c, moe_rows, f->n_embd, sizeof(float));
     p->expert_out = carve(c, moe_rows, f->n_embd, sizeof(float));
-    carve_angles(c, &p->full, rows, f->rope_dim / 2);
-    carve_angles(c, &p->sliding, rows, f->rope_dim / 2);
+    carve_angles(c, &p->full, true, rows, f->rope_dim / 2);
+    carve_angles(c, &p->sliding, f->window, rows, f->rope_dim / 2);
+    c->live = c->live_logits;
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
 }
 
@@ -84,6 +100,19 @@ bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_l
     carve_all(&sizes, &counting);
     *bytes = counting.used;
     return !counting.overflow;
+}
+
+bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits, size_t rows,
+                             size_t logits, bool integers)
+{
+    spry_pass sizes = {.config = config, .limits = *limits};
+    carver counting = {.live = rows, .live_logits = logits, .integers = integers};
+    if (!spry_pass_bytes(bytes, config, limits))
+        return false;
+    spry_memory_tally_init(&counting.tally, *bytes);
+    carve_all(&sizes, &counting);
+    *bytes = counting.tally.bytes;
+    return true;
 }
 
 spry_status spry_pass_create(spry_pass **out, const spry_config *config, const spry_weights *weights,

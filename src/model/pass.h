@@ -47,6 +47,11 @@ void spry_pass_set_watch(spry_pass *pass, spry_op_watch *watch);
 /* Bytes of working memory a pass of these limits takes; false when that overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits);
 
+/* What of that becomes resident when no step has more rows, nor more rows of logits, than these. `integers`: matrices
+ * are multiplied by integer kernels. */
+bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits, size_t rows,
+                             size_t logits, bool integers);
+
 /* Runs a step. Refuses ids outside the vocabulary and more rows than the limits; then no key or value has changed. */
 spry_status spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t n_segments, spry_error *error);
 

@@ -68,6 +68,15 @@ static spry_status wrong_shape(const binder *b, const spry_tensor *t, size_t n_o
                      b->name, SPRY_VIEW_ARG(t->name), t->dims[0], t->dims[1], t->dims[2], t->dims[3], n_out, n_in);
 }
 
+/* Both kinds of files keep their tensors in one list. A stacked tensor is copied when one of its slices is. */
+static void use_as(const binder *b, const spry_tensor *t, spry_tensor_use use)
+{
+    const spry_tensor *first = b->gguf ? spry_gguf_tensor(b->gguf, 0) : spry_safetensors_tensor(b->files, 0);
+    unsigned char *place = &b->out->uses[t - first];
+    if (*place < use)
+        *place = (unsigned char)use;
+}
+
 /* A vector as floats, plus `add` on each. */
 static spry_status bind_vector(const binder *b, const float **out, const spry_tensor *t, size_t n, float add)
 {
@@ -78,6 +87,7 @@ static spry_status bind_vector(const binder *b, const float **out, const spry_te
     void *aligned = spry_arena_alloc(b->arena, t->bytes, 1);
     if (!values || !aligned)
         return spry_fail_memory(b->error, "a vector", n * sizeof *values);
+    use_as(b, t, SPRY_USE_FLOATS);
     memcpy(aligned, t->data, t->bytes);
     b->ops->decode[t->type](values, aligned, n);
     for (size_t i = 0; i < n; i++)
@@ -104,12 +114,14 @@ static spry_status bind_slice(const binder *b, spry_weight *out, const spry_tens
     if (!spry_checked_mul(&bytes, row_bytes, n_out) || bytes > t->bytes || part * bytes > t->bytes - bytes)
         return wrong_shape(b, t, n_out, n_in);
     const unsigned char *data = t->data + part * bytes;
+    use_as(b, t, SPRY_USE_MATRIX);
     if ((uintptr_t)data % alignment_of(t->type)) {
         void *copy = spry_arena_alloc(b->arena, bytes, 1);
         if (!copy)
             return spry_fail_memory(b->error, "an unaligned tensor", bytes);
         data = memcpy(copy, data, bytes);
         b->out->copied_bytes += bytes;
+        use_as(b, t, SPRY_USE_COPIED);
     }
     b->out->parameters += n_out * n_in;
     b->out->bytes += bytes;
@@ -353,6 +365,10 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
 {
     *weights = (spry_weights){0};
     binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
+    size_t n_tensors = gguf ? spry_gguf_tensor_count(gguf) : spry_safetensors_count(files);
+    weights->uses = spry_arena_alloc(arena, n_tensors, sizeof *weights->uses);
+    if (!weights->uses)
+        return spry_fail_memory(error, "what tensors are for", n_tensors);
     spry_status status = spry_ops_get(&b.ops, "ref", error);
     if (!status)
         status = bind_ends(&b);

@@ -36,6 +36,14 @@ typedef struct spry_layer {
     spry_weight shared_gate, shared_up, shared_down, shared_router; /* Qwen2-MoE's shared expert, or absent */
 } spry_layer;
 
+/* What became of a tensor of a file. */
+typedef enum spry_tensor_use {
+    SPRY_USE_NONE,   /* nothing asks for it */
+    SPRY_USE_FLOATS, /* a vector, turned into floats */
+    SPRY_USE_MATRIX, /* stays where it is */
+    SPRY_USE_COPIED, /* a matrix whose rows would not lie as its type needs */
+} spry_tensor_use;
+
 typedef struct spry_weights {
     spry_weight embedding; /* [n_vocab, n_embd] */
     spry_weight output;    /* the same as embedding when tied */
@@ -44,6 +52,7 @@ typedef struct spry_weights {
     size_t parameters;
     size_t bytes;             /* of all tensors in use */
     size_t copied_bytes;      /* of those that could not stay in the mapping */
+    unsigned char *uses;      /* [tensors of the files], spry_tensor_use; NULL: not from files */
     unsigned char *quantized; /* NULL, or where all matrices lie since they were quantised (quantize.h) */
     size_t quantized_bytes;
     unsigned char *packed;

@@ -60,6 +60,57 @@ class Inspect(cli_support.CliTest):
             self.assertEqual(memory["weights"], d["weight_bytes"])
             self.assertGreater(memory["scratch"], 0)
 
+    def test_alignment_and_what_becomes_of_tensors(self):
+        for path in (tiny("qwen3"), tiny("qwen3", "")):
+            d = self.succeeds(inspect(path, "--json", "--tensors")).json
+            for t in d["tensors"]:
+                self.assertEqual(t["alignment"], min(t["offset"] & -t["offset"], 4096), t)
+                self.assertIs(t["contiguous"], True)
+                self.assertEqual(t["use"], "floats" if len(t["shape"]) == 1 else "in place", t)
+                self.assertGreater(len(t["why"]), 10)
+            layout, count = d["layout"], len(d["tensors"])
+            self.assertEqual((layout["tensors"], layout["contiguous"], layout["copied"]), (count, count, 0))
+            self.assertEqual(layout["smallest_alignment"], min(t["alignment"] for t in d["tensors"]))
+            self.assertEqual(sum(layout[use] for use in ("unused", "floats", "copied", "packed", "in_place")), count)
+            page = self.succeeds(inspect(path, "--tensors")).text
+            self.assertIn("%d tensors, all contiguous, smallest alignment %d;" % (count, layout["smallest_alignment"]),
+                          page)
+            self.assertIn("in place: kernels take its rows as they lie", page)
+
+    def test_unaligned_tensors_are_copied(self):
+        with open(tiny("qwen3", "model.safetensors"), "rb") as file:
+            data = file.read()
+        size = struct.unpack("<Q", data[:8])[0]
+        header = data[8 : 8 + size] + b" " * (1 + (8 + size) % 2)  # an odd beginning of all data
+        folder = tempfile.mkdtemp(dir=HOME)
+        with open(os.path.join(folder, "model.safetensors"), "wb") as file:
+            file.write(struct.pack("<Q", len(header)) + header + data[8 + size :])
+        for name in ("config.json", "tokenizer.json"):
+            os.symlink(tiny("qwen3", name), os.path.join(folder, name))
+        d = self.succeeds(inspect(folder, "--json", "--tensors")).json
+        copied = [t for t in d["tensors"] if t["use"] == "copied"]
+        self.assertEqual({t["alignment"] for t in d["tensors"]}, {1})
+        self.assertEqual(sum(t["bytes"] for t in copied), d["memory"]["copied"])
+        self.assertEqual(len(copied), sum(len(t["shape"]) > 1 for t in d["tensors"]))
+        self.assertEqual(d["layout"]["copied"], len(copied))
+
+    def test_memory_in_use(self):
+        parts = ("weights", "kv", "cache", "scratch", "program")
+        estimates = self.succeeds(inspect(tiny("qwen3"), "--json")).json["memory"]["estimates"]
+        self.assertEqual([e["context"] for e in estimates], [512])
+        estimates = self.succeeds(inspect("--json", "--context", "64")).json["memory"]["estimates"]
+        self.assertEqual([e["context"] for e in estimates], [2048, 64])
+        for e in estimates:
+            self.assertEqual(e["whole"], sum(e[part] for part in parts))
+        self.assertGreater(estimates[0]["kv"], estimates[1]["kv"])
+        self.assertEqual(estimates[0]["weights"], estimates[1]["weights"])
+        page = self.succeeds(inspect("--context", "64")).text
+        for words in ("2048 tokens     64 tokens", "together"):
+            self.assertIn(words, page)
+        estimates = self.succeeds(inspect("--json", "--context", "4096")).json["memory"]["estimates"]
+        self.assertIn("limit is 2048", estimates[1]["problem"])
+        self.assertIn("limit is 2048", self.succeeds(inspect("--context", "4096")).text)
+
     def test_folder(self):
         for name in sorted(os.listdir(MODELS)):
             d = self.succeeds(inspect(tiny(name, ""), "--json")).json
@@ -92,6 +143,8 @@ class Inspect(cli_support.CliTest):
         self.assertEqual((d["architecture"], d["runs"]), ("qwen9", False))
         self.assertIn("qwen9", d["problem"])
         self.assertEqual(len(d["tensors"]), 35)
+        self.assertNotIn("use", d["tensors"][0])
+        self.assertEqual((d["layout"]["tensors"], d["layout"]["contiguous"]), (35, 35))
         self.assertEqual(d["tokenizer"]["size"], 512)
         self.assertIn("cannot run", self.succeeds(inspect(path)).text)
 

@@ -1,0 +1,209 @@
+/* Counting: the exact regions of weights, pages and working memory are known, the rest of the process is the program.
+ * Estimating: the same regions, as far as they would be touched. */
+#include "engine/memory_parts.h"
+
+#include "base/checked.h"
+#include "engine/engine_state.h"
+#include "model/packing.h"
+#include "model/pass_state.h"
+#include "model/placement.h"
+#include "platform/memory.h"
+#include "tokenizer/bpe.h"
+
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
+
+typedef struct counter {
+    size_t bytes;
+    bool unknown;
+} counter;
+
+static void count(counter *c, const void *memory, size_t size)
+{
+    size_t bytes = 0;
+    if (memory && !spry_memory_resident(&bytes, memory, size))
+        c->unknown = true;
+    c->bytes += bytes;
+}
+
+static void count_file(counter *c, const spry_model *model)
+{
+    const spry_tensor *t;
+    for (size_t i = 0; (t = spry_model_tensor(model, i)); i++)
+        count(c, t->data, t->bytes);
+}
+
+static void count_idle(counter *c, const spry_engine *e)
+{
+    for (size_t i = 0; i < e->pool.n_pages; i++)
+        if (e->pool.references[i] == 1 && spry_kv_cache_knows(&e->cache, (uint32_t)i))
+            count(c, spry_kv_page(&e->pool, (uint32_t)i), e->pool.page_bytes);
+}
+
+spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, spry_error *error)
+{
+    const spry_weights *w = &e->model->weights;
+    counter weights = {.bytes = w->quantized_bytes ? 0 : w->copied_bytes}, pool = {0}, idle = {0}, scratch = {0};
+    count_file(&weights, e->model);
+    count(&weights, w->packed, w->packed_bytes);
+    count(&weights, w->quantized, w->quantized_bytes);
+    count(&pool, e->pool.pages, e->pool.page_bytes * e->pool.n_pages);
+    count_idle(&idle, e);
+    count(&scratch, e->pass->memory, e->pass->memory_bytes);
+    size_t now = spry_memory_now(), known = weights.bytes + pool.bytes + scratch.bytes;
+    *parts = (spry_memory_parts){0};
+    if (!now || weights.unknown || pool.unknown || idle.unknown || scratch.unknown)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "this system does not tell which pages of a process are resident");
+    *parts = (spry_memory_parts){.weights = weights.bytes,
+                                 .kv = pool.bytes - idle.bytes,
+                                 .cache = idle.bytes,
+                                 .scratch = scratch.bytes,
+                                 .program = now > known ? now - known : 0,
+                                 .whole = now > known ? now : known};
+    return SPRY_OK;
+}
+
+/* ---- estimating -------------------------------------------------------------------------------------------------- */
+
+enum {
+    STACK_BYTES = 16 << 10, /* of a worker's stack, that it touches */
+    CODE_BYTES = 7 << 18,   /* of the program and its libraries, that loading and running a model brings in */
+    NAME_BYTES = 8,         /* of a token's spelling, where it is not known yet */
+    MAP_SLOT_BYTES = 24,    /* of base/map.h */
+};
+
+static size_t at_most(size_t wanted, size_t limit)
+{
+    return wanted < limit ? wanted : limit;
+}
+
+static size_t power_of_two(size_t least)
+{
+    size_t power = 64;
+    while (power < least && power <= SIZE_MAX / 2)
+        power *= 2;
+    return power;
+}
+
+/* A tokenizer's heap: views, kinds, scores and marks of its tokens, their spellings as they stand in the file and as
+ * bytes, two maps of them, a table of merges that is at most half full. */
+static size_t tokenizer_bytes(const spry_model *model)
+{
+    const size_t token_bytes = 2 * sizeof(spry_view) + sizeof(float) + 3;
+    size_t tokens = model->config.n_vocab, text = tokens * NAME_BYTES, merges = tokens;
+    spry_gguf_array array;
+    if (model->gguf &&
+        (!spry_gguf_get_array(model->gguf, "tokenizer.ggml.tokens", &array) || array.kind != SPRY_GGUF_STRING))
+        return 0;
+    if (model->gguf) {
+        tokens = array.count;
+        text = array.bytes - array.count * sizeof(uint64_t);
+        merges = spry_gguf_get_array(model->gguf, "tokenizer.ggml.merges", &array) ? array.count : tokens;
+    }
+    return tokens * token_bytes + 2 * text + 2 * MAP_SLOT_BYTES * power_of_two(tokens + tokens / 3) +
+           sizeof(spry_merge) * power_of_two(2 * merges);
+}
+
+/* Of the file, what stands before the tensors: it is read from end to end. */
+static size_t directory_bytes(const spry_model *model)
+{
+    size_t least = SIZE_MAX;
+    const spry_tensor *t;
+    for (size_t i = 0; (t = spry_model_tensor(model, i)); i++)
+        least = t->offset < least ? t->offset : least;
+    return least == SIZE_MAX ? 0 : least;
+}
+
+/* What the engine adds to the process beside the other parts. */
+static size_t program_bytes(const spry_engine *e, size_t threads)
+{
+    const spry_model *m = e->model;
+    size_t pages = e->pool.n_pages, index = 2 * sizeof(uint32_t) * power_of_two(pages) + sizeof(uint32_t) * pages;
+    size_t heap = m->arena.total - (m->weights.quantized_bytes ? 0 : m->weights.copied_bytes);
+    return heap + tokenizer_bytes(m) + directory_bytes(m) + index + threads * STACK_BYTES + CODE_BYTES;
+}
+
+/* What the process holds already, without the file, if that is in its memory. */
+static size_t program_before(const void *data, size_t size)
+{
+    size_t now = spry_memory_now(), there = 0;
+    if (data)
+        spry_memory_resident(&there, data, size);
+    return now > there ? now - there : 0;
+}
+
+/* Matrices that are neither packed nor quantised stay; so do copies beside what they are copies of, and a file in
+ * memory whatever was made of it. */
+static bool weights_bytes(size_t *bytes, const spry_engine *e)
+{
+    const spry_weights *w = &e->model->weights;
+    size_t copies = w->quantized_bytes ? 0 : w->copied_bytes;
+    const spry_tensor *t;
+    for (size_t i = 0; w->quantized_bytes && !e->from_file && (t = spry_model_tensor(e->model, i)); i++)
+        copies += t->bytes; /* of the file in memory: fits */
+    return spry_weights_resident_bytes(bytes, w, &e->model->config, e->ops, e->from_file) &&
+           spry_checked_add(bytes, *bytes, copies);
+}
+
+/* A page that is not full: keys lie across all of their side, values token after token (kernels/kv_layout.h). */
+static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
+{
+    const spry_kv_shape *shape = &pool->shape;
+    size_t side = pool->page_bytes / (2 * shape->n_layers), head = side / shape->n_kv_heads;
+    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += 2 * side) {
+        spry_memory_tally_add(tally, begin, begin + side);
+        for (size_t i = 0, at = begin + side; i < shape->n_kv_heads; i++, at += head)
+            spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
+    }
+}
+
+/* Pages are taken in order; there are so many. */
+static size_t pool_bytes(const spry_kv_pool *pool, size_t tokens, size_t cached_pages)
+{
+    size_t whole = tokens / SPRY_PAGE_TOKENS, rest = tokens % SPRY_PAGE_TOKENS;
+    spry_memory_tally tally;
+    whole += cached_pages;
+    spry_memory_tally_init(&tally, pool->page_bytes * pool->n_pages);
+    spry_memory_tally_add(&tally, 0, whole * pool->page_bytes);
+    if (rest && whole < pool->n_pages)
+        add_partial_page(&tally, pool, whole * pool->page_bytes, rest);
+    return tally.bytes;
+}
+
+static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, const spry_engine_options *options,
+                            const spry_memory_use *use, spry_error *error)
+{
+    const spry_pass_limits limits = spry_engine_limits(e);
+    size_t whole, packed = 0, page = e->pool.page_bytes, pages = e->pool.n_pages;
+    size_t rows = at_most(use->rows ? use->rows : use->tokens, limits.max_rows);
+    if (!page)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: heads of %zu values cannot be kept as %s", e->model->name,
+                         e->pool.shape.head_dim, spry_dtype_name(e->pool.shape.type));
+    if (!spry_checked_mul(&whole, page, pages) || !weights_bytes(&parts->weights, e) ||
+        !spry_weights_packed_bytes(&packed, &e->model->weights, &e->model->config, e->ops) ||
+        !spry_pass_touched_bytes(&parts->scratch, &e->model->config, &limits, rows, use->logits ? use->logits : 1,
+                                 packed > 0))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    size_t tokens = at_most(use->tokens, pages * SPRY_PAGE_TOKENS);
+    size_t cached = at_most(use->cached / SPRY_PAGE_TOKENS + (use->cached % SPRY_PAGE_TOKENS > 0),
+                            pages - tokens / SPRY_PAGE_TOKENS);
+    parts->cache = cached * page;
+    parts->kv = pool_bytes(&e->pool, tokens, cached) - parts->cache;
+    parts->program += program_bytes(e, options->threads ? options->threads : spry_threads_usable());
+    parts->whole = parts->weights + parts->kv + parts->cache + parts->scratch + parts->program;
+    return SPRY_OK;
+}
+
+spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
+                                 const spry_engine_options *options, const spry_memory_use *use, spry_error *error)
+{
+    spry_engine e;
+    *parts = (spry_memory_parts){.program = program_before(data, size)};
+    spry_status status = spry_engine_plan(&e, name, data, size, options, error);
+    if (!status)
+        status = estimate(parts, &e, options, use, error);
+    spry_model_close(e.model);
+    if (status)
+        *parts = (spry_memory_parts){0};
+    return status;
+}

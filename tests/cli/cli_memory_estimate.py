@@ -1,0 +1,74 @@
+"""What `spry inspect` says a model will take of memory, against what `spry run` takes in a process of its own."""
+
+import os
+import resource
+import subprocess
+
+import cli_support
+from cli_support import HOME, ROOT, SANITIZED, SPRY, environment, spry
+
+PARTS = ("weights", "kv", "cache", "scratch", "program")
+TALES = os.path.join(ROOT, "models", "Llama-Tales-29M.gguf")
+
+
+def text_of(model, tokens):
+    """Words that the model reads as so many tokens."""
+    words = " ".join(["one two three"] * tokens).encode()
+    ids = spry("tokenize", *model, "--json", stdin=words).json[:tokens]
+    return spry("tokenize", *model, "--decode", stdin=" ".join(map(str, ids)).encode()).text
+
+
+def huge_pages_refused():
+    """How often the system had no huge page to give, and gave small ones."""
+    with open("/proc/vmstat", encoding="ascii") as file:
+        counts = dict(line.split() for line in file)
+    return counts.get("thp_fault_fallback")
+
+
+def most_held(*arguments):
+    """Bytes that a run of the program held at once, at most."""
+    process = subprocess.Popen([SPRY, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                               stdin=subprocess.DEVNULL, cwd=HOME, env=environment())
+    errors = process.stderr.read()
+    process.stderr.close()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = status
+    assert status == 0, errors
+    return usage.ru_maxrss * 1024
+
+
+class MemoryEstimate(cli_support.CliTest):
+    def compare(self, model, tokens):
+        context = tokens + 8
+        told = self.succeeds(spry("inspect", *model, "--json", "--context", str(context))).json["memory"]
+        estimate = told["estimates"][-1]
+        self.assertEqual(estimate["context"], context)
+        self.assertEqual(estimate["whole"], sum(estimate[part] for part in PARTS))
+        if SANITIZED:
+            print("SKIPPED %s: sanitizers use memory of their own" % self.id())
+            return
+        text = text_of(model, tokens)
+        refused = huge_pages_refused()
+        held = most_held("run", *model, "--raw", "-p", text, "-n", "4", "--context", str(context),
+                         "--draft", "none")
+        off = estimate["whole"] / held - 1
+        print("%-20s %5d tokens: %7.2f MB told, %7.2f MB held, %+.1f %%"
+              % (os.path.basename((*model, "bundled")[0]), tokens, estimate["whole"] / 1e6, held / 1e6, off * 100))
+        # A process begins as a copy of its parent, which must not be what was measured.
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, held)
+        if huge_pages_refused() != refused:
+            print("SKIPPED %s: the system was short of huge pages meanwhile" % self.id())
+        else:
+            self.assertLess(abs(off), 0.05)
+
+    def test_bundled(self):
+        for tokens in (100, 1000):
+            self.compare([], tokens)
+
+    def test_file(self):
+        for tokens in (100, 1900):
+            self.compare([TALES], tokens)
+
+
+if __name__ == "__main__":
+    cli_support.main()
