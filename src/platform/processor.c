@@ -1,6 +1,7 @@
 /* Linux says it in /proc/cpuinfo. */
 #include "platform/processor.h"
 
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,11 +21,12 @@ static void tidy(char out[SPRY_PROCESSOR_NAME_MAX], const char *text)
     out[used] = '\0';
 }
 
-void spry_processor_name(char out[SPRY_PROCESSOR_NAME_MAX])
+void spry_processor_name_below(char out[SPRY_PROCESSOR_NAME_MAX], const char *root)
 {
-    char line[512];
+    char line[512], path[PATH_MAX];
     out[0] = '\0';
-    FILE *file = fopen("/proc/cpuinfo", "re");
+    int length = snprintf(path, sizeof path, "%s/proc/cpuinfo", root);
+    FILE *file = length > 0 && length < PATH_MAX ? fopen(path, "re") : NULL;
     while (file && !out[0] && fgets(line, sizeof line, file)) {
         const char *value = strchr(line, ':');
         if (value && strncmp(line, "model name", strlen("model name")) == 0)
@@ -35,4 +37,9 @@ void spry_processor_name(char out[SPRY_PROCESSOR_NAME_MAX])
     struct utsname machine;
     if (!out[0])
         tidy(out, uname(&machine) == 0 ? machine.machine : "unknown");
+}
+
+void spry_processor_name(char out[SPRY_PROCESSOR_NAME_MAX])
+{
+    spry_processor_name_below(out, "");
 }

@@ -1,0 +1,63 @@
+/* The few functions of NVIDIA's driver that are used here, found in its library when the program runs: one program runs
+ * with and without a GPU, and nothing of NVIDIA's is needed to build it. Each returns 0, or a number that
+ * spry_cuda_reason puts in words. */
+#ifndef SPRY_PLATFORM_CUDA_DRIVER_H
+#define SPRY_PLATFORM_CUDA_DRIVER_H
+
+#include <stdint.h>
+
+#include "base/error.h"
+
+#define SPRY_CUDA_LIBRARY "libcuda.so.1"
+
+/* What the driver calls an attribute of a device. */
+enum {
+    SPRY_CUDA_MULTIPROCESSORS = 16,
+    SPRY_CUDA_COMPUTE_MAJOR = 75,
+    SPRY_CUDA_COMPUTE_MINOR = 76,
+};
+
+typedef uint64_t spry_cuda_memory; /* an address on a device */
+
+typedef struct spry_cuda {
+    void *library; /* NULL: none is open */
+    int (*init)(unsigned flags);
+    int (*error_string)(int result, const char **text);
+    int (*driver_version)(int *version); /* 1000 * major + 10 * minor of CUDA */
+
+    int (*device_count)(int *count);
+    int (*device)(int *device, int index);
+    int (*device_name)(char *name, int size, int device);
+    int (*device_memory)(size_t *bytes, int device);
+    int (*device_attribute)(int *value, int attribute, int device);
+
+    int (*context_retain)(void **context, int device); /* the device's own, shared by all who ask */
+    int (*context_release)(int device);
+    int (*context_set)(void *context); /* for the calling thread; NULL: none */
+
+    int (*memory_info)(size_t *free_bytes, size_t *bytes);
+    int (*memory_allocate)(spry_cuda_memory *memory, size_t bytes);
+    int (*memory_free)(spry_cuda_memory memory);
+    int (*memory_fill)(spry_cuda_memory memory, unsigned word, size_t words);
+
+    int (*module_load)(void **module, const void *ptx);
+    int (*module_unload)(void *module);
+    int (*module_function)(void **function, void *module, const char *name);
+    int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+                  unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, void **extra);
+
+    int (*event_create)(void **event, unsigned flags);
+    int (*event_destroy)(void *event);
+    int (*event_record)(void *event, void *stream);
+    int (*event_wait)(void *event);
+    int (*event_elapsed)(float *ms, void *begin, void *end);
+} spry_cuda;
+
+/* Loads `library` (SPRY_CUDA_LIBRARY) and finds every function in it. Closing what is not open does nothing. */
+spry_status spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error);
+void spry_cuda_close(spry_cuda *cuda);
+
+/* What a result that is not 0 means, in the driver's words. */
+const char *spry_cuda_reason(const spry_cuda *cuda, int result);
+
+#endif

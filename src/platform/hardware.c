@@ -1,0 +1,340 @@
+/* Linux tells these things in small text files: /proc for the processor and memory, /sys for the rest. Each reader
+ * takes what it understands and leaves the rest unknown. */
+#include "platform/hardware.h"
+
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/checked.h"
+#include "base/compiler.h"
+#include "base/number.h"
+#include "base/view.h"
+#include "platform/cgroup.h"
+
+enum { VALUE_MAX = 256, PROCESSORS_MAX = 1 << 16 };
+
+/* ---- small files ------------------------------------------------------------------------------------------------- */
+
+/* NULL: it is not there. */
+static FILE *open_below(const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    int length = snprintf(whole, sizeof whole, "%s%s", root, path);
+    return length > 0 && length < PATH_MAX ? fopen(whole, "re") : NULL;
+}
+
+static void trim_end(char *text)
+{
+    size_t length = strlen(text);
+    while (length && (text[length - 1] == '\n' || text[length - 1] == ' ' || text[length - 1] == '\t'))
+        text[--length] = '\0';
+}
+
+static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...) SPRY_PRINTF(3, 4);
+
+/* The first line of a file. */
+static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...)
+{
+    char path[VALUE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(path, sizeof path, format, args);
+    va_end(args);
+    FILE *file = open_below(root, path);
+    if (!file)
+        return false;
+    bool there = fgets(out, VALUE_MAX, file) != NULL;
+    fclose(file);
+    if (there)
+        trim_end(out);
+    return there;
+}
+
+/* What stands behind "key:" (or behind "key" and spaces) in the first line that begins so; the caller's, to free. NULL:
+ * there is no such line. */
+static char *find_line(const char *root, const char *path, const char *key)
+{
+    FILE *file = open_below(root, path);
+    char *line = NULL, *found = NULL;
+    size_t capacity = 0, length = strlen(key);
+    while (file && !found && getline(&line, &capacity, file) >= 0) {
+        if (strncmp(line, key, length) != 0 || !strchr(": \t", line[length]))
+            continue;
+        trim_end(line);
+        found = strdup(line + length + strspn(line + length, ": \t"));
+    }
+    free(line);
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* The number that a text begins with, up to a space or its end. */
+static bool leading_number(uint64_t *out, const char *text)
+{
+    return spry_number_u64(out, (spry_view){text, strcspn(text, " \t")});
+}
+
+/* ---- lists of processors ----------------------------------------------------------------------------------------- */
+
+/* Takes one range of a list such as "0-3,8" off its front; false at its end, and where it is no list, which leaves
+ * something over. */
+static bool next_range(uint32_t *first, uint32_t *last, const char **list)
+{
+    size_t length = strcspn(*list, ","), dash = strcspn(*list, ",-");
+    uint64_t from, to;
+    if (!spry_number_u64(&from, (spry_view){*list, dash}))
+        return false;
+    to = from;
+    if (dash < length && !spry_number_u64(&to, (spry_view){*list + dash + 1, length - dash - 1}))
+        return false;
+    if (to < from || to >= PROCESSORS_MAX)
+        return false;
+    *first = (uint32_t)from;
+    *last = (uint32_t)to;
+    *list += length + ((*list)[length] == ',');
+    return true;
+}
+
+/* How many a list names; 0: it is no list. */
+static uint32_t list_count(const char *list)
+{
+    uint32_t count = 0, first, last;
+    while (next_range(&first, &last, &list))
+        count += count < PROCESSORS_MAX ? last - first + 1 : 0;
+    return *list ? 0 : count;
+}
+
+static uint32_t list_first(const char *list)
+{
+    uint32_t first, last;
+    return next_range(&first, &last, &list) ? first : 0;
+}
+
+/* ---- the processor ----------------------------------------------------------------------------------------------- */
+
+/* Whether the processor is the first of those that share its core; unknown where the system does not say. */
+static spry_known leads_core(const char *root, uint32_t processor)
+{
+    char list[VALUE_MAX];
+    if (!read_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/core_cpus_list", processor) &&
+        !read_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", processor))
+        return SPRY_UNKNOWN;
+    return !list_count(list) ? SPRY_UNKNOWN : list_first(list) == processor ? SPRY_YES : SPRY_NO;
+}
+
+static uint32_t count_cores(const char *root, const char *online)
+{
+    uint32_t cores = 0, first, last;
+    while (next_range(&first, &last, &online))
+        for (uint32_t processor = first; processor <= last; processor++) {
+            spry_known leads = leads_core(root, processor);
+            if (leads == SPRY_UNKNOWN)
+                return 0;
+            cores += leads == SPRY_YES;
+        }
+    return cores;
+}
+
+static uint32_t smaller_known(uint32_t a, uint32_t b)
+{
+    return !a ? b : !b ? a : a < b ? a : b;
+}
+
+static void read_processors(spry_hardware *h, const char *root, const char *online, const spry_cgroup_limits *limits)
+{
+    h->processors = list_count(online);
+    h->cores = h->processors ? count_cores(root, online) : 0;
+    h->cgroup_cpus = limits->cpus < PROCESSORS_MAX ? (uint32_t)limits->cpus : 0;
+    char *allowed = find_line(root, "/proc/self/status", "Cpus_allowed_list");
+    h->usable = smaller_known(allowed ? list_count(allowed) : 0, smaller_known(h->processors, h->cgroup_cpus));
+    free(allowed);
+}
+
+/* Instruction sets that kernels use or could use, as Linux spells them and as we do. */
+static const struct set_name {
+    const char *linux_name, *name;
+} set_names[] = {
+    {"sse4_2", "sse4.2"},
+    {"avx", "avx"},
+    {"f16c", "f16c"},
+    {"fma", "fma"},
+    {"avx2", "avx2"},
+    {"avx_vnni", "avxvnni"},
+    {"avx512f", "avx512f"},
+    {"avx512bw", "avx512bw"},
+    {"avx512dq", "avx512dq"},
+    {"avx512vl", "avx512vl"},
+    {"avx512_vnni", "avx512vnni"},
+    {"avx512_bf16", "avx512bf16"},
+    {"avx512_fp16", "avx512fp16"},
+    {"amx_tile", "amxtile"},
+    {"amx_int8", "amxint8"},
+    {"amx_bf16", "amxbf16"},
+    {"asimd", "neon"},
+    {"asimdhp", "fp16"},
+    {"asimddp", "dotprod"},
+    {"i8mm", "i8mm"},
+    {"bf16", "bf16"},
+    {"sve", "sve"},
+    {"sve2", "sve2"},
+    {"sme", "sme"},
+};
+
+_Static_assert(SPRY_COUNT(set_names) <= SPRY_HARDWARE_SETS, "every set fits");
+
+static bool list_has_word(const char *list, const char *word)
+{
+    for (;;) {
+        size_t length = strcspn(list, " ");
+        if (spry_view_is((spry_view){list, length}, word))
+            return true;
+        if (!list[length])
+            return false;
+        list += length + 1;
+    }
+}
+
+/* x86 has "flags", where hypervisors show themselves, ARM "Features". */
+static void read_sets(spry_hardware *h, const char *root)
+{
+    char *flags = find_line(root, "/proc/cpuinfo", "flags");
+    char *features = flags ? NULL : find_line(root, "/proc/cpuinfo", "Features");
+    const char *list = flags ? flags : features ? features : "";
+    for (size_t i = 0; i < SPRY_COUNT(set_names); i++)
+        if (list_has_word(list, set_names[i].linux_name))
+            h->sets[h->n_sets++] = set_names[i].name;
+    char type[VALUE_MAX];
+    if (flags)
+        h->virtual_machine = list_has_word(flags, "hypervisor") ? SPRY_YES : SPRY_NO;
+    else if (read_value(type, root, "/sys/hypervisor/type") ||
+             read_value(type, root, "/proc/device-tree/hypervisor/compatible"))
+        h->virtual_machine = SPRY_YES;
+    free(flags);
+    free(features);
+}
+
+/* A word of the system's: printable, small letters. */
+static void copy_word(char out[SPRY_HARDWARE_WORD], const char *text, size_t length)
+{
+    size_t used = 0;
+    for (; used < length && used + 1 < SPRY_HARDWARE_WORD; used++) {
+        char c = text[used];
+        out[used] = c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c > ' ' && c <= '~' ? c : '?';
+    }
+    out[used] = '\0';
+}
+
+#define CACHE "/sys/devices/system/cpu/cpu%u/cache/index%zu"
+
+static bool read_cache(spry_hardware_cache *cache, const char *root, uint32_t processor, size_t index)
+{
+    char level[VALUE_MAX], kind[VALUE_MAX], size[VALUE_MAX], shared[VALUE_MAX];
+    uint64_t number, bytes;
+    if (!read_value(level, root, CACHE "/level", processor, index) ||
+        !read_value(kind, root, CACHE "/type", processor, index) ||
+        !read_value(size, root, CACHE "/size", processor, index) || !spry_number_u64(&number, spry_view_of(level)) ||
+        !spry_number_bytes(&bytes, spry_view_of(size)))
+        return false;
+    *cache = (spry_hardware_cache){.level = (uint32_t)(number & 0xFF), .bytes = (size_t)bytes};
+    copy_word(cache->kind, kind, strlen(kind));
+    if (read_value(shared, root, CACHE "/shared_cpu_list", processor, index))
+        cache->shared_by = list_count(shared);
+    return true;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* A line of /proc/meminfo; 0: unknown. */
+static size_t memory_line(const char *root, const char *key)
+{
+    char *value = find_line(root, "/proc/meminfo", key);
+    uint64_t kib;
+    size_t bytes = 0;
+    if (value && leading_number(&kib, value) && !spry_checked_mul(&bytes, (size_t)kib, 1024))
+        bytes = 0;
+    free(value);
+    return bytes;
+}
+
+static void read_memory(spry_hardware *h, const char *root, const spry_cgroup_limits *limits)
+{
+    h->memory_bytes = memory_line(root, "MemTotal");
+    h->usable_bytes = limits->memory < h->memory_bytes ? limits->memory : h->memory_bytes;
+    char *space = find_line(root, "/proc/self/limits", "Max address space");
+    uint64_t most;
+    if (space && leading_number(&most, space) && most < h->usable_bytes)
+        h->usable_bytes = (size_t)most;
+    free(space);
+    size_t available = memory_line(root, "MemAvailable"), swap_free = memory_line(root, "SwapFree");
+    h->available_bytes = available < h->usable_bytes ? available : h->usable_bytes;
+    h->swap_bytes = memory_line(root, "SwapTotal");
+    h->swap_used_bytes = swap_free < h->swap_bytes ? h->swap_bytes - swap_free : 0;
+}
+
+/* "always [madvise] never": the one in brackets. */
+static void read_huge_pages(spry_hardware *h, const char *root)
+{
+    char text[VALUE_MAX];
+    if (!read_value(text, root, "/sys/kernel/mm/transparent_hugepage/enabled"))
+        return;
+    const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
+    if (close)
+        copy_word(h->huge_pages, open + 1, (size_t)(close - open - 1));
+}
+
+/* "0.52 0.58 0.59 1/467 12345": of one, five and fifteen minutes. */
+static double read_load(const char *root)
+{
+    char text[VALUE_MAX];
+    double load;
+    if (!read_value(text, root, "/proc/loadavg") || !spry_number_double(&load, (spry_view){text, strcspn(text, " ")}))
+        return -1;
+    return load;
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+void spry_hardware_read(spry_hardware *h, const char *root)
+{
+    char online[VALUE_MAX] = "", value[VALUE_MAX];
+    spry_cgroup_limits limits;
+    *h = (spry_hardware){0};
+    spry_processor_name_below(h->cpu, root);
+    spry_cgroup_read(&limits, root);
+    read_value(online, root, "/sys/devices/system/cpu/online");
+    uint32_t first = list_first(online);
+    read_processors(h, root, online, &limits);
+    read_sets(h, root);
+    while (h->n_caches < SPRY_HARDWARE_CACHES && read_cache(&h->caches[h->n_caches], root, first, h->n_caches))
+        h->n_caches++;
+    if (read_value(value, root, "/sys/devices/system/cpu/cpu%u/cpufreq/scaling_governor", first))
+        copy_word(h->governor, value, strlen(value));
+    if (read_value(value, root, "/sys/devices/system/node/online"))
+        h->numa_nodes = list_count(value);
+    h->load = read_load(root);
+    read_memory(h, root, &limits);
+    read_huge_pages(h, root);
+}
+
+bool spry_hardware_has(const spry_hardware *h, const char *set)
+{
+    for (size_t i = 0; i < h->n_sets; i++)
+        if (strcmp(h->sets[i], set) == 0)
+            return true;
+    return false;
+}
+
+void spry_machine_id(char out[SPRY_MACHINE_ID], const char *cpu, uint32_t threads, const char *kernels, size_t memory)
+{
+    char text[SPRY_PROCESSOR_NAME_MAX + VALUE_MAX];
+    double gib = (double)memory / (1 << 30);
+    int length =
+        snprintf(text, sizeof text, "%.*s\n%u\n%.64s\n%.0f", SPRY_PROCESSOR_NAME_MAX, cpu, threads, kernels, gib);
+    size_t used = length < 0 ? 0 : (size_t)length < sizeof text ? (size_t)length : sizeof text - 1;
+    snprintf(out, SPRY_MACHINE_ID, "%016llx", (unsigned long long)XXH3_64bits(text, used));
+}
