@@ -6,7 +6,10 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "energy_figures.h"
+#include "engine/engine_state.h"
 #include "interrupt.h"
+#include "platform/clock.h"
 #include "terminal.h"
 
 enum { TEXT_BYTES_MAX = 1 << 28 };
@@ -76,6 +79,37 @@ static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_en
     return !spry_interrupt_seen();
 }
 
+void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_energy *meter)
+{
+    answer->meter = meter;
+    spry_energy_read(meter, &answer->before);
+    uint32_t lane = answer->laps.lane ? answer->laps.lane : spry_trace_take_lane(engine->trace);
+    spry_laps_begin(&answer->laps, engine->trace, lane, spry_clock_ns());
+}
+
+/* The session's own parts, and those before them, are the request's. */
+static void sum_up(spry_answer *answer)
+{
+    spry_laps *laps = &answer->laps;
+    spry_result *r = &answer->result;
+    spry_joules after;
+    spry_energy_read(answer->meter, &after);
+    answer->energy = spry_joules_between(&answer->before, &after);
+    laps->last_ns = spry_clock_ns();
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
+        r->parts_ms[i] += (double)laps->ns[i] / 1e6;
+        r->first_parts_ms[i] += (double)laps->ns[i] / 1e6;
+    }
+    const spry_trace_span span = {
+        .name = "request",
+        .category = "request",
+        .lane = laps->lane,
+        .begin_ns = laps->began_ns,
+        .end_ns = laps->last_ns,
+        .args = {{"prompt_tokens", (int64_t)r->prompt_tokens}, {"generated_tokens", (int64_t)r->generated_tokens}}};
+    spry_trace_add(laps->trace, &span);
+}
+
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error)
 {
     generation g = {.answer = answer, .job = job};
@@ -102,12 +136,15 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.on_token = job->keep_tokens ? on_token : NULL;
     request.on_prefill = on_prefill;
     request.user = &g;
+    request.lane = answer->laps.lane;
     spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
     spry_progress_begin(&g.progress, "reading the prompt");
+    spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
     spry_status status = spry_session_generate(job->session, &answer->result, &request, error);
     spry_progress_end(&g.progress);
+    sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
         status = spry_fail_memory(error, "the answer", answer->text.size);
     return status;
@@ -128,17 +165,11 @@ static spry_status make_room(spry_tokens *out, size_t count, spry_error *error)
     return SPRY_OK;
 }
 
-/* Asks once with the room there is, and again when that was too little. */
-spry_status spry_answer_chat_ids(spry_tokens *out, const spry_engine *engine, const spry_message *messages,
-                                 size_t n_messages, spry_error *error)
+spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                                 const spry_message *messages, size_t n_messages, spry_error *error)
 {
-    spry_status status = spry_engine_chat(engine, out->ids, out->capacity, &out->count, messages, n_messages, error);
-    if (status != SPRY_OK || out->count <= out->capacity)
-        return status;
-    status = make_room(out, out->count, error);
-    if (status != SPRY_OK)
-        return status;
-    return spry_engine_chat(engine, out->ids, out->capacity, &out->count, messages, n_messages, error);
+    out->count = 0;
+    return spry_engine_chat_tokens(engine, out, messages, n_messages, &answer->laps, error);
 }
 
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,
@@ -224,8 +255,8 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     if (r->drafts.drafted)
         fprintf(stderr, "drafts   %zu of %zu guessed tokens were right, %.2f tokens a step, about %.2fx as fast\n",
                 r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
-    fprintf(stderr, "first    token after %s%s\n", spry_amount_time(time, r->prefill_ms + r->first_step_ms),
-            spry_style_end(stderr));
+    spry_answer_print_parts(answer);
+    fputs(spry_style_end(stderr), stderr);
 }
 
 void spry_answer_note_context(const spry_answer *answer, const spry_engine *engine, const char *hint)

@@ -6,6 +6,8 @@
 
 #include "base/buffer.h"
 #include "common_options.h"
+#include "platform/energy.h"
+#include "platform/laps.h"
 #include "tokenizer/tokenizer.h"
 
 /* A generated token with its probability and the most probable alternatives. */
@@ -18,7 +20,10 @@ typedef struct spry_answer {
     spry_buffer text; /* whole, valid UTF-8 */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
-    spry_result result;
+    spry_result result; /* its parts are of the whole request, from spry_answer_begin on */
+    spry_laps laps;
+    spry_energy *meter; /* NULL: nobody asked */
+    spry_joules before, energy;
 } spry_answer;
 
 typedef struct spry_answer_job {
@@ -39,17 +44,29 @@ typedef struct spry_answer_job {
 void spry_answer_init(spry_answer *answer);
 void spry_answer_deinit(spry_answer *answer);
 
-/* Generates into an answer (cleared first). Ctrl-C (see interrupt.h) and a standard output that fails both end it with
+/* Time counts from now on, and energy where there is a meter. */
+void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_energy *meter);
+
+/* Generates into an answer that was begun. Ctrl-C (see interrupt.h) and a standard output that fails both end it with
  * SPRY_FINISH_CANCELLED. A prompt that takes long shows its progress. */
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error);
 
-/* The ids of a conversation as the model's template writes it. */
-spry_status spry_answer_chat_ids(spry_tokens *out, const spry_engine *engine, const spry_message *messages,
-                                 size_t n_messages, spry_error *error);
+/* The ids of a conversation as the model's template writes it, for an answer that was begun. */
+spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                                 const spry_message *messages, size_t n_messages, spry_error *error);
 
 /* The ids of plain text, with what the model's tokenizer puts before it. */
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,
                                  spry_error *error);
+
+/* {"prefill": 12.3, ...} of all parts that took any time. */
+json_t *spry_parts_json(const double ms[SPRY_PART_COUNT]);
+
+/* The whole request, with the prompt's making. */
+double spry_answer_ms(const spry_answer *answer);
+
+/* What the request's time went to, and its energy, in lines on standard error. */
+void spry_answer_print_parts(const spry_answer *answer);
 
 /* A readable summary on standard error. */
 void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed);

@@ -3,6 +3,7 @@
 
 #include "answer.h"
 #include "base/utf8.h"
+#include "energy_figures.h"
 
 enum { TOKEN_TEXT_MAX = 1024 };
 
@@ -119,6 +120,21 @@ static json_t *drafts_to_json(const spry_draft_report *d)
                      (int)d->refused_p95, "tokens_per_step", d->tokens_per_step, "speedup", d->speedup);
 }
 
+/* What the time went to, and the energy. */
+static void add_parts(json_t *object, const spry_answer *answer)
+{
+    char why[SPRY_ENERGY_TEXT];
+    const spry_result *r = &answer->result;
+    json_object_set_new(object, "parts_ms", spry_parts_json(r->parts_ms));
+    json_object_set_new(object, "first_parts_ms", spry_parts_json(r->first_parts_ms));
+    json_t *energy = spry_energy_json(&answer->energy, spry_answer_ms(answer), r->generated_tokens);
+    if (json_is_null(energy)) {
+        spry_energy_why(why, answer->meter);
+        json_object_set_new(object, "why_no_energy", json_string(why));
+    }
+    json_object_set_new(object, "energy", energy);
+}
+
 json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
                             bool with_logprobs)
 {
@@ -137,6 +153,8 @@ json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, cons
         add_cache(object, engine, r);
     if (object && r->drafts.steps)
         json_object_set_new(object, "drafts", drafts_to_json(&r->drafts));
+    if (object)
+        add_parts(object, answer);
     if (object && with_logprobs)
         json_object_set_new(object, "logprobs", logprobs_to_json(answer, engine));
     return object;

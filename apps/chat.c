@@ -27,7 +27,8 @@ typedef struct chat {
     spry_buffer shape;          /* its text */
     uint64_t seed;              /* of the last answer */
     size_t n_answers;
-    size_t n_before; /* answers of earlier days, so that a seed goes on where it was */
+    size_t n_before;    /* answers of earlier days, so that a seed goes on where it was */
+    spry_energy *meter; /* NULL: nobody asked */
     bool leave;
 } chat;
 
@@ -45,7 +46,8 @@ static spry_status answer_conversation(chat *c, spry_error *error)
 {
     size_t count;
     const spry_message *messages = spry_conversation_messages(c->conversation, &count);
-    spry_status status = spry_answer_chat_ids(&c->ids, c->job->engine, messages, count, error);
+    spry_answer_begin(&c->answer, c->job->engine, c->meter);
+    spry_status status = spry_answer_chat_ids(&c->answer, &c->ids, c->job->engine, messages, count, error);
     if (status != SPRY_OK)
         return status;
     c->seed = c->job->flags->answer.sampling.seed + c->n_before + c->n_answers;
@@ -324,11 +326,14 @@ int spry_chat_run(const spry_chat_job *job)
     spry_status status = spry_answer_shape(&c.constraint, &c.shape, &job->flags->answer, &error);
     if (status == SPRY_OK)
         status = spry_line_editor_create(&c.editor, history.size ? history.data : NULL, &error);
+    if (status == SPRY_OK && job->flags->stats)
+        status = spry_energy_open(&c.meter, "", &error);
     if (status == SPRY_OK) {
         greet(&c);
         converse(&c);
         say_goodbye(&c);
     }
+    spry_energy_close(c.meter);
     spry_line_editor_destroy(c.editor);
     spry_answer_deinit(&c.answer);
     spry_tokens_deinit(&c.ids);

@@ -34,6 +34,7 @@ static const spry_usage usage = {
                 "spry run tiny.gguf -p 'Once upon a time' --raw -n 50 --temperature 0\n"
                 "echo 'Who lives in the forest?' | spry run --seed 7 --json\n"
                 "spry run -p 'A tale, please.' --system 'You tell short tales.' --stats\n"
+                "spry run -p 'A tale, please.' --trace tale.json --trace-ops\n"
                 "spry run -p 'Name and age of a hero.' --json-schema hero.json\n"
                 "spry run -p 'Who is the thief?' --span letter.txt --span diary.txt --cache-dir ~/.cache/spry",
 };
@@ -116,8 +117,9 @@ static spry_status prompt_text(spry_buffer *out, const run_settings *settings, s
     return status;
 }
 
-static spry_status prompt_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
-                              const run_settings *settings, const char *system, spry_view text, spry_error *error)
+static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, spry_fragments *fragments,
+                              const spry_engine *engine, const run_settings *settings, const char *system,
+                              spry_view text, spry_error *error)
 {
     if (settings->raw)
         return spry_answer_text_ids(out, engine, text, settings->chat.answer.special, error);
@@ -125,7 +127,7 @@ static spry_status prompt_ids(spry_tokens *out, spry_fragments *fragments, const
         return spry_fragments_prompt(out, fragments, engine, &settings->spans, system, text, error);
     spry_message messages[] = {{"system", system}, {"user", text.data}};
     size_t skipped = system ? 0 : 1;
-    return spry_answer_chat_ids(out, engine, messages + skipped, SPRY_COUNT(messages) - skipped, error);
+    return spry_answer_chat_ids(answer, out, engine, messages + skipped, SPRY_COUNT(messages) - skipped, error);
 }
 
 /* ---- one answer -------------------------------------------------------------------------------------------------- */
@@ -144,9 +146,9 @@ static spry_status print_json(const spry_answer *answer, spry_engine *engine, co
     return SPRY_OK;
 }
 
-static spry_status give_answer(spry_engine *engine, spry_session *session, const char *model, const char *system,
-                               spry_speculation speculation, const run_settings *settings, spry_view prompt,
-                               spry_error *error)
+static spry_status give_answer(spry_engine *engine, spry_session *session, spry_energy *meter, const char *model,
+                               const char *system, spry_speculation speculation, const run_settings *settings,
+                               spry_view prompt, spry_error *error)
 {
     spry_tokens ids = {0};
     spry_fragments fragments = {0};
@@ -163,11 +165,12 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, const
                            .logprobs = settings->logprobs};
     job.speculation = speculation;
     job.spans = fragments.spans;
+    spry_answer_begin(&answer, engine, meter);
     spry_status status = spry_answer_shape(&job.constraint, &shape, &settings->chat.answer, error);
     if (status == SPRY_OK)
         status = spry_fragments_repair(&job.span_repair, settings->span_repair, error);
     if (status == SPRY_OK)
-        status = prompt_ids(&ids, &fragments, engine, settings, system, prompt, error);
+        status = prompt_ids(&answer, &ids, &fragments, engine, settings, system, prompt, error);
     job.constraint_text = shape.data;
     job.n_spans = fragments.count;
     if (status == SPRY_OK)
@@ -199,6 +202,7 @@ static int answer_prompt(run_settings *settings, const char *model, spry_view pr
 {
     spry_engine *engine = NULL;
     spry_session *session = NULL;
+    spry_energy *meter = NULL;
     spry_model_source source = {0};
     spry_drafter_model drafter = {0};
     spry_chat_flags *flags = &settings->chat;
@@ -215,14 +219,17 @@ static int answer_prompt(run_settings *settings, const char *model, spry_view pr
             spry_drafter_open(&drafter, engine, &source, flags->answer.draft, &flags->model, &flags->engine, error);
     if (status == SPRY_OK)
         status = spry_session_create(&session, engine, error);
+    if (status == SPRY_OK && (settings->json || flags->stats))
+        status = spry_energy_open(&meter, "", error);
     if (status == SPRY_OK) {
         spry_interrupt_install(session, true);
-        status = give_answer(engine, session, source.name, system.size ? system.data : NULL, drafter.how, settings,
-                             prompt, error);
+        status = give_answer(engine, session, meter, source.name, system.size ? system.data : NULL, drafter.how,
+                             settings, prompt, error);
         if (spry_interrupt_seen())
             code = SPRY_EXIT_INTERRUPTED;
         spry_interrupt_remove();
     }
+    spry_energy_close(meter);
     spry_session_destroy(session);
     spry_engine_close(engine);
     spry_drafter_close(&drafter);
@@ -291,12 +298,13 @@ int spry_cmd_run(int argc, char **argv)
     spry_chat_flags_default(&settings.chat);
     settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
     settings.span_repair = "32";
-    spry_option_table tables[3 + SPRY_CHAT_SETTINGS_TABLES] = {
+    spry_option_table tables[4 + SPRY_CHAT_SETTINGS_TABLES] = {
         {prompt_options, SPRY_COUNT(prompt_options), &settings},
         spry_chat_flags_table(&settings.chat),
         {output_options, SPRY_COUNT(output_options), &settings},
+        spry_trace_flags_table(&settings.chat.engine.trace),
     };
-    spry_chat_settings_tables(&tables[3], &settings.chat);
+    spry_chat_settings_tables(&tables[4], &settings.chat);
     const char *model = NULL;
     spry_option_list positionals = {&model, 1, 0};
     int code;

@@ -108,6 +108,7 @@ void spry_engine_flags_default(spry_engine_flags *flags)
 {
     *flags = (spry_engine_flags){0};
     spry_engine_options_default(&flags->options);
+    flags->options.data_is_mapped = true; /* it is bundled models, constants of this program */
 }
 
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags)
@@ -136,7 +137,9 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 {
     engine_flags->options.log = print_log;
     engine_flags->options.log_user = engine_flags;
-    spry_status status = spry_model_source_find(source, model, model_flags->models_folder, error);
+    spry_status status = spry_trace_file_open(&engine_flags->options.trace, &engine_flags->trace, error);
+    if (status == SPRY_OK)
+        status = spry_model_source_find(source, model, model_flags->models_folder, error);
     if (status == SPRY_OK)
         status = spry_model_source_engine(engine, source, &engine_flags->options, error);
     return status;

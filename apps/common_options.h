@@ -5,11 +5,13 @@
 #include "base/options.h"
 #include "model_source.h"
 #include "spry.h"
+#include "trace_file.h"
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
 typedef struct spry_engine_flags {
     spry_engine_options options; /* its log prints warnings unless `quiet`, and everything when `verbose` */
+    spry_trace_flags trace;      /* a table of its own */
     bool verbose;
     bool quiet; /* no option: set where what the engine warns of, a missing chat template, does not matter */
 } spry_engine_flags;

@@ -14,6 +14,12 @@ const char *spry_op_name(spry_op op)
     return (size_t)op < SPRY_COUNT(names) ? names[op] : "unknown";
 }
 
+void spry_op_watch_flush(spry_op_watch *watch)
+{
+    spry_trace_add_all(watch->trace, watch->spans, watch->n_spans);
+    watch->n_spans = 0;
+}
+
 void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
                         double products)
 {
@@ -24,14 +30,15 @@ void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const
     figures->bytes += bytes;
     figures->products += products;
     if (watch->trace) {
-        const spry_trace_span span = {.name = spry_op_name(op),
-                                      .category = "op",
-                                      .lane = watch->lane,
-                                      .begin_ns = watch->last_ns,
-                                      .end_ns = now,
-                                      .kernel = kernels,
-                                      .type = spry_dtype_name(type)};
-        spry_trace_add(watch->trace, &span);
+        watch->spans[watch->n_spans++] = (spry_trace_span){.name = spry_op_name(op),
+                                                           .category = "op",
+                                                           .lane = watch->lane,
+                                                           .begin_ns = watch->last_ns,
+                                                           .end_ns = now,
+                                                           .kernel = kernels,
+                                                           .type = spry_dtype_name(type)};
+        if (watch->n_spans == SPRY_OP_SPANS)
+            spry_op_watch_flush(watch);
     }
     watch->last_ns = now;
 }

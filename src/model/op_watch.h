@@ -30,15 +30,22 @@ typedef struct spry_op_figures {
     double products; /* multiplications */
 } spry_op_figures;
 
+enum { SPRY_OP_SPANS = 64 };
+
 typedef struct spry_op_watch {
     spry_trace *trace; /* NULL: ops are counted, not written */
     uint32_t lane;
     uint64_t last_ns;
+    spry_trace_span spans[SPRY_OP_SPANS]; /* not handed over yet */
+    size_t n_spans;
     /* By the type of the matrix, or of keys and values; SPRY_F32 where there is none. */
     spry_op_figures ops[SPRY_OP_COUNT][SPRY_DTYPE_COUNT];
 } spry_op_watch;
 
 const char *spry_op_name(spry_op op); /* "gate_up" */
+
+/* Hands its spans over: at the end of a step. */
+void spry_op_watch_flush(spry_op_watch *watch);
 
 /* The time since the last op was this op's. */
 void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,

@@ -316,6 +316,8 @@ spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_
     if (p->watch)
         p->watch->last_ns = start;
     run(p, segments, n_segments);
+    if (p->watch)
+        spry_op_watch_flush(p->watch);
     if (p->trace) {
         const spry_trace_span span = {.name = "step",
                                       .category = "step",

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,7 @@ struct spry_trace {
     off_t whole;                   /* bytes of the file that end with a whole event */
     uint64_t n_printed, n_written; /* spans; in the text, in the file */
     int failure;                   /* what errno said */
+    atomic_bool failed;            /* there was one */
 };
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
@@ -62,33 +64,38 @@ typedef struct line {
     size_t size;
 } line;
 
-static void put_text(line *l, const char *text)
+static void put(line *l, const char *text, size_t size)
 {
-    size_t size = strlen(text), room = sizeof l->text - l->size;
+    size_t room = sizeof l->text - l->size;
     size = size < room ? size : room;
     memcpy(l->text + l->size, text, size);
     l->size += size;
 }
 
-/* With at least so many digits. */
-static void put_number(line *l, uint64_t value, size_t least)
+#define PUT(l, literal) put(l, literal, sizeof(literal) - 1)
+
+static void put_text(line *l, const char *text)
 {
-    char digits[24];
-    size_t at = sizeof digits - 1, n = 0;
-    digits[at] = '\0';
+    put(l, text, strlen(text));
+}
+
+static void put_number(line *l, uint64_t value)
+{
+    char digits[20];
+    size_t at = sizeof digits;
     do {
         digits[--at] = (char)('0' + value % 10);
         value /= 10;
-        n++;
-    } while (value || n < least);
-    put_text(l, digits + at);
+    } while (value);
+    put(l, digits + at, sizeof digits - at);
 }
 
 static void put_microseconds(line *l, uint64_t ns)
 {
-    put_number(l, ns / 1000, 1);
-    put_text(l, ".");
-    put_number(l, ns % 1000, 3);
+    unsigned rest = (unsigned)(ns % 1000);
+    const char thousandths[] = {'.', (char)('0' + rest / 100), (char)('0' + rest / 10 % 10), (char)('0' + rest % 10)};
+    put_number(l, ns / 1000);
+    put(l, thousandths, sizeof thousandths);
 }
 
 static void put_args(line *l, const spry_trace_span *s)
@@ -99,15 +106,15 @@ static void put_args(line *l, const spry_trace_span *s)
         put_text(l, before);
         put_text(l, s->args[i].name);
         put_text(l, value < 0 ? "\":-" : "\":");
-        put_number(l, value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value, 1);
+        put_number(l, value < 0 ? (uint64_t)0 - (uint64_t)value : (uint64_t)value);
     }
     if (s->kernel) {
         put_text(l, before);
-        put_text(l, "kernel\":\"");
+        PUT(l, "kernel\":\"");
         put_text(l, s->kernel);
-        put_text(l, " ");
+        PUT(l, " ");
         put_text(l, s->type);
-        put_text(l, "\"");
+        PUT(l, "\"");
     }
     put_text(l, s->args[0].name || s->kernel ? "}}" : "}");
 }
@@ -116,16 +123,16 @@ static void print_span(spry_trace *t, const spry_trace_span *s)
 {
     line l;
     l.size = 0; /* the rest is not worth clearing */
-    put_text(&l, ",\n{\"name\":\"");
+    PUT(&l, ",\n{\"name\":\"");
     put_text(&l, s->name);
-    put_text(&l, "\",\"cat\":\"");
+    PUT(&l, "\",\"cat\":\"");
     put_text(&l, s->category);
-    put_text(&l, "\",\"ph\":\"X\",\"ts\":");
+    PUT(&l, "\",\"ph\":\"X\",\"ts\":");
     put_microseconds(&l, s->begin_ns > t->start_ns ? s->begin_ns - t->start_ns : 0);
-    put_text(&l, ",\"dur\":");
+    PUT(&l, ",\"dur\":");
     put_microseconds(&l, s->end_ns > s->begin_ns ? s->end_ns - s->begin_ns : 0);
-    put_text(&l, ",\"pid\":1,\"tid\":");
-    put_number(&l, s->lane, 1);
+    PUT(&l, ",\"pid\":1,\"tid\":");
+    put_number(&l, s->lane);
     put_args(&l, s);
     spry_buffer_append(&t->text, l.text, l.size);
 }
@@ -149,6 +156,7 @@ static void write_out(spry_trace *t)
     } else if (ftruncate(t->file, t->whole) == 0) { /* pipes cannot be cut, and need not */
         lseek(t->file, t->whole, SEEK_SET);
     }
+    atomic_store(&t->failed, t->failure != 0);
     t->n_printed = 0;
     spry_buffer_clear(&t->text);
 }
@@ -295,19 +303,29 @@ spry_status spry_trace_close(spry_trace *t, spry_error *error)
 
 /* ---- from any thread --------------------------------------------------------------------------------------------- */
 
-void spry_trace_add(spry_trace *t, const spry_trace_span *span)
+void spry_trace_add_all(spry_trace *t, const spry_trace_span *spans, size_t count)
 {
     if (!t)
         return;
     pthread_mutex_lock(&t->lock);
     span_list *list = t->filling;
-    if (list->count < LIST_SPANS)
-        list->spans[list->count++] = *span;
-    else
-        t->n_left_out++;
-    if (list->count == WAKE_SPANS)
+    size_t room = LIST_SPANS - list->count, fits = count < room ? count : room;
+    memcpy(list->spans + list->count, spans, fits * sizeof *spans);
+    if (list->count < WAKE_SPANS && list->count + fits >= WAKE_SPANS)
         pthread_cond_signal(&t->wake);
+    list->count += fits;
+    t->n_left_out += count - fits;
     pthread_mutex_unlock(&t->lock);
+}
+
+void spry_trace_add(spry_trace *t, const spry_trace_span *span)
+{
+    spry_trace_add_all(t, span, 1);
+}
+
+bool spry_trace_failed(const spry_trace *t)
+{
+    return t && atomic_load(&t->failed);
 }
 
 bool spry_trace_wants_ops(const spry_trace *t)

@@ -24,8 +24,12 @@ typedef struct spry_trace_span {
     const char *kernel, *type; /* NULL, or the words of the "kernel" among its args */
 } spry_trace_span;
 
-/* From any thread. */
+/* From any thread: one, or several at once. */
 void spry_trace_add(spry_trace *trace, const spry_trace_span *span);
+void spry_trace_add_all(spry_trace *trace, const spry_trace_span *spans, size_t count);
+
+/* Whether writing has failed, and nothing is written any more; closing says why. */
+bool spry_trace_failed(const spry_trace *trace);
 
 /* Whether single ops are wanted, too. */
 bool spry_trace_wants_ops(const spry_trace *trace);

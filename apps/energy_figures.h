@@ -1,0 +1,26 @@
+/* Joules in words and as JSON, the same wherever they are shown. */
+#ifndef SPRY_APPS_ENERGY_FIGURES_H
+#define SPRY_APPS_ENERGY_FIGURES_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "platform/energy.h"
+
+/* What was used from one reading to a later one. */
+spry_joules spry_joules_between(const spry_joules *before, const spry_joules *after);
+
+/* The processor's and the GPU's together, as far as they were measured. */
+double spry_joules_whole(const spry_joules *used);
+
+/* {"joules", "joules_per_100_tokens", "watts", "cpu_joules", "gpu_joules"} of what was used in so many milliseconds for
+ * so many tokens; null where nothing was measured. */
+json_t *spry_energy_json(const spry_joules *used, double ms, size_t tokens);
+
+/* "12.3 J, 4.1 J for 100 tokens, 45 W", or "not measured: " and why. */
+void spry_energy_words(spry_buffer *out, spry_energy *meter, const spry_joules *used, double ms, size_t tokens);
+
+/* Why nothing is measured: the processor's sentence. */
+void spry_energy_why(char out[SPRY_ENERGY_TEXT], spry_energy *meter);
+
+#endif
