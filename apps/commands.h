@@ -15,5 +15,7 @@ int spry_cmd_eval(int argc, char **argv);
 int spry_cmd_sample(int argc, char **argv);
 int spry_cmd_grammar(int argc, char **argv);
 int spry_cmd_bench(int argc, char **argv);
+int spry_cmd_doctor(int argc, char **argv);
+int spry_cmd_report(int argc, char **argv);
 
 #endif

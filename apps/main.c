@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "commands.h"
 #include "terminal.h"
+#include "trace_file.h"
 #include "usage.h"
 
 static const struct command {
@@ -25,6 +26,8 @@ static const struct command {
     {"sample", "Draw tokens from given logits", spry_cmd_sample},
     {"grammar", "Try a grammar or JSON schema on a text", spry_cmd_grammar},
     {"bench", "Measure how fast a model runs here", spry_cmd_bench},
+    {"doctor", "Say what this machine can do and which model to run", spry_cmd_doctor},
+    {"report", "Make a page of what was measured", spry_cmd_report},
 };
 
 static const struct command *find_command(const char *name)
@@ -113,5 +116,5 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0)
         return help(argc - 1, argv + 1);
     const struct command *command = find_command(argv[1]);
-    return command ? command->run(argc - 1, argv + 1) : unknown_command(argv[1]);
+    return command ? spry_trace_file_close(command->run(argc - 1, argv + 1)) : unknown_command(argv[1]);
 }

@@ -6,7 +6,14 @@
 #include "model/quantize.h"
 #include "platform/memory.h"
 
-enum { DEFAULT_CONTEXT = 8192, MEMORY_SHARE = 8, MAX_CHUNK = 1 << 16, MAX_THREADS = 1024, MAX_SESSIONS = 4096 };
+enum {
+    DEFAULT_CONTEXT = 8192,
+    MEMORY_SHARE = 8,
+    MOST_KEPT_PAGES = 1 << 15,
+    MAX_CHUNK = 1 << 16,
+    MAX_THREADS = 1024,
+    MAX_SESSIONS = 4096
+};
 enum { DRAFT_ROWS = 4, MANY_LOGIT_ROWS = 64 };
 
 static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error)
@@ -88,12 +95,13 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
     return SPRY_OK;
 }
 
-/* Pages that sessions can fill at once, and beside them room for what is kept: an eighth of the machine's memory, where
- * that is more. Pages cost memory only once they are written to. */
+/* Pages that sessions can fill at once, and beside them room for what is kept: an eighth of the machine's memory or a
+ * million tokens, where that is more. Pages cost memory only once they are written to, but the lists of them do. */
 static size_t default_pages(const spry_engine *e, size_t page_bytes)
 {
     size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
     size_t share = page_bytes ? spry_memory_total() / MEMORY_SHARE / page_bytes : 0;
+    share = share < MOST_KEPT_PAGES ? share : MOST_KEPT_PAGES;
     return share > full ? share : full;
 }
 
@@ -133,7 +141,7 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
     if (!spry_checked_mul(&needs->kv, pool->page_bytes, pool->n_pages) ||
         !spry_checked_mul(&needs->kv_full, pool->page_bytes, full))
         needs->kv = needs->kv_full = SIZE_MAX;
-    if (!spry_weights_resident_bytes(&needs->weights, &e->model->weights, &e->model->config, e->ops, e->from_file) ||
+    if (!spry_weights_resident_bytes(&needs->weights, &e->model->weights, &e->model->config, e->ops, e->mapped) ||
         !spry_pass_bytes(&needs->scratch, &e->model->config, &limits) ||
         !spry_checked_add(&needs->whole, needs->weights, needs->scratch) ||
         !spry_checked_add(&needs->whole, needs->whole, needs->kv))
@@ -146,7 +154,7 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
 {
     const spry_recipe *recipe;
     spry_kv_shape *shape = &e->pool.shape;
-    *e = (spry_engine){.from_file = !data};
+    *e = (spry_engine){.mapped = !data || o->data_is_mapped};
     spry_status status = spry_model_open_sizes(&e->model, name, data, size, error);
     if (!status)
         status = spry_engine_set_sizes(e, shape, o, error);

@@ -6,9 +6,10 @@
 
 const unsigned char spry_unmade[1] = {0};
 
-const char *const spry_shape_names[] = {"qwen3-0.6b",   "qwen3-1.7b",  "qwen3-4b",    "qwen3-8b",    "qwen2.5-0.5b",
-                                        "qwen2.5-1.5b", "llama3.2-1b", "llama3.2-3b", "llama3.1-8b", "qwen3-moe-small",
-                                        "tiny",         "tiny-moe",    NULL};
+const char *const spry_shape_names[] = {
+    "qwen3-0.6b",   "qwen3-1.7b",      "qwen3-4b",   "qwen3-8b",   "qwen3-14b",   "qwen3-32b",   "qwen3-30b-a3b",
+    "qwen2.5-0.5b", "qwen2.5-1.5b",    "qwen2.5-3b", "qwen2.5-7b", "llama3.2-1b", "llama3.2-3b", "llama3.1-8b",
+    "llama3.1-70b", "qwen3-moe-small", "tiny",       "tiny-moe",   NULL};
 
 #define SIZES(layers, embd, ff, heads, kv_heads, head, vocab, context)                                                 \
     .n_layers = layers, .n_embd = embd, .n_ff = ff, .n_heads = heads, .n_kv_heads = kv_heads, .head_dim = head,        \
@@ -27,23 +28,38 @@ const char *const spry_shape_names[] = {"qwen3-0.6b",   "qwen3-1.7b",  "qwen3-4b
              .high_freq_factor = 4,                                                                                    \
              .original_context = 8192}
 
+#define NAMED(called, cuts) .name = called, .pattern = cuts
 static const spry_shape shapes[] = {
-    {"qwen3-0.6b", "qwen2", false, {QWEN3, SIZES(28, 1024, 3072, 16, 8, 128, 151936, 40960), .tied = true}},
-    {"qwen3-1.7b", "qwen2", false, {QWEN3, SIZES(28, 2048, 6144, 16, 8, 128, 151936, 40960), .tied = true}},
-    {"qwen3-4b", "qwen2", false, {QWEN3, SIZES(36, 2560, 9728, 32, 8, 128, 151936, 40960), .tied = true}},
-    {"qwen3-8b", "qwen2", false, {QWEN3, SIZES(36, 4096, 12288, 32, 8, 128, 151936, 40960)}},
-    {"qwen2.5-0.5b", "qwen2", true, {QWEN2, SIZES(24, 896, 4864, 14, 2, 64, 151936, 32768), .tied = true}},
-    {"qwen2.5-1.5b", "qwen2", true, {QWEN2, SIZES(28, 1536, 8960, 12, 2, 128, 151936, 32768), .tied = true}},
-    {"llama3.2-1b", "llama-bpe", false, {LLAMA3(32), SIZES(16, 2048, 8192, 32, 8, 64, 128256, 131072), .tied = true}},
-    {"llama3.2-3b", "llama-bpe", false, {LLAMA3(32), SIZES(28, 3072, 8192, 24, 8, 128, 128256, 131072), .tied = true}},
-    {"llama3.1-8b", "llama-bpe", false, {LLAMA3(8), SIZES(32, 4096, 14336, 32, 8, 128, 128256, 131072)}},
+    {NAMED("qwen3-0.6b", "qwen2"), .config = {QWEN3, SIZES(28, 1024, 3072, 16, 8, 128, 151936, 40960), .tied = true}},
+    {NAMED("qwen3-1.7b", "qwen2"), .config = {QWEN3, SIZES(28, 2048, 6144, 16, 8, 128, 151936, 40960), .tied = true}},
+    {NAMED("qwen3-4b", "qwen2"), .config = {QWEN3, SIZES(36, 2560, 9728, 32, 8, 128, 151936, 40960), .tied = true}},
+    {NAMED("qwen3-8b", "qwen2"), .config = {QWEN3, SIZES(36, 4096, 12288, 32, 8, 128, 151936, 40960)}},
+    {NAMED("qwen3-14b", "qwen2"), .config = {QWEN3, SIZES(40, 5120, 17408, 40, 8, 128, 151936, 40960)}},
+    {NAMED("qwen3-32b", "qwen2"), .config = {QWEN3, SIZES(64, 5120, 25600, 64, 8, 128, 151936, 40960)}},
+    {NAMED("qwen3-30b-a3b", "qwen2"),
+     .config = {QWEN3_MOE, SIZES(48, 2048, 6144, 32, 4, 128, 151936, 40960), EXPERTS(128, 8, 768)}},
+    {NAMED("qwen2.5-0.5b", "qwen2"), .biased = true,
+     .config = {QWEN2, SIZES(24, 896, 4864, 14, 2, 64, 151936, 32768), .tied = true}},
+    {NAMED("qwen2.5-1.5b", "qwen2"), .biased = true,
+     .config = {QWEN2, SIZES(28, 1536, 8960, 12, 2, 128, 151936, 32768), .tied = true}},
+    {NAMED("qwen2.5-3b", "qwen2"), .biased = true,
+     .config = {QWEN2, SIZES(36, 2048, 11008, 16, 2, 128, 151936, 32768), .tied = true}},
+    {NAMED("qwen2.5-7b", "qwen2"), .biased = true,
+     .config = {QWEN2, SIZES(28, 3584, 18944, 28, 4, 128, 152064, 32768)}},
+    {NAMED("llama3.2-1b", "llama-bpe"),
+     .config = {LLAMA3(32), SIZES(16, 2048, 8192, 32, 8, 64, 128256, 131072), .tied = true}},
+    {NAMED("llama3.2-3b", "llama-bpe"),
+     .config = {LLAMA3(32), SIZES(28, 3072, 8192, 24, 8, 128, 128256, 131072), .tied = true}},
+    {NAMED("llama3.1-8b", "llama-bpe"), .config = {LLAMA3(8), SIZES(32, 4096, 14336, 32, 8, 128, 128256, 131072)}},
+    {NAMED("llama3.1-70b", "llama-bpe"), .config = {LLAMA3(8), SIZES(80, 8192, 28672, 64, 8, 128, 128256, 131072)}},
     /* Nobody's model: Qwen3-30B-A3B's make, shrunk until it fits a small machine. */
-    {"qwen3-moe-small",
-     "qwen2",
-     false,
-     {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true}},
-    {"tiny", "qwen2", false, {QWEN3, SIZES(2, 256, 512, 4, 2, 64, 1024, 1024), .tied = true}},
-    {"tiny-moe", "qwen2", false, {QWEN3_MOE, SIZES(2, 256, 512, 4, 2, 64, 1024, 1024), EXPERTS(8, 2, 256)}},
+    {NAMED("qwen3-moe-small", "qwen2"),
+     .config = {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true},
+     .invented = true},
+    {NAMED("tiny", "qwen2"), .config = {QWEN3, SIZES(2, 256, 512, 4, 2, 64, 1024, 1024), .tied = true},
+     .invented = true},
+    {NAMED("tiny-moe", "qwen2"), .config = {QWEN3_MOE, SIZES(2, 256, 512, 4, 2, 64, 1024, 1024), EXPERTS(8, 2, 256)},
+     .invented = true},
 };
 
 static const char chat_template[] =

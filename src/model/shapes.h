@@ -10,6 +10,7 @@ typedef struct spry_shape {
     const char *pattern; /* how its tokenizer cuts text: tokenizer.ggml.pre */
     bool biased;         /* q, k and v have biases */
     spry_config config;  /* as config.json says it; `sliding` and the sliding layers' rope are not filled */
+    bool invented;       /* nobody has published weights of it */
 } spry_shape;
 
 /* Every name; ends with NULL. */

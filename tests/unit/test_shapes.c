@@ -92,14 +92,20 @@ static void shapes_have_the_published_number_of_parameters(void **state)
         const char *name;
         size_t parameters;
     } published[] = {
-        {"qwen3-0.6b", 596049920},   {"qwen3-1.7b", 1720574976},  {"qwen3-4b", 4022468096},
-        {"qwen3-8b", 8190735360},    {"qwen2.5-0.5b", 494032768}, {"qwen2.5-1.5b", 1543714304},
-        {"llama3.2-1b", 1235814400}, {"llama3.2-3b", 3212749824}, {"llama3.1-8b", 8030261248},
+        {"qwen3-0.6b", 596049920},      {"qwen3-1.7b", 1720574976},  {"qwen3-4b", 4022468096},
+        {"qwen3-8b", 8190735360},       {"qwen3-14b", 14768307200},  {"qwen3-32b", 32762123264},
+        {"qwen3-30b-a3b", 30532122624}, {"qwen2.5-0.5b", 494032768}, {"qwen2.5-1.5b", 1543714304},
+        {"qwen2.5-3b", 3085938688},     {"qwen2.5-7b", 7615616512},  {"llama3.2-1b", 1235814400},
+        {"llama3.2-3b", 3212749824},    {"llama3.1-8b", 8030261248}, {"llama3.1-70b", 70553706496},
     };
     for (size_t i = 0; i < SPRY_COUNT(published); i++)
         if (count_parameters(published[i].name) != published[i].parameters)
             fail_msg("%s has %zu parameters, not %zu", published[i].name, count_parameters(published[i].name),
                      published[i].parameters);
+    size_t not_invented = 0;
+    for (size_t i = 0; spry_shape_names[i]; i++)
+        not_invented += !spry_shape_find(spry_shape_names[i])->invented;
+    assert_int_equal(not_invented, SPRY_COUNT(published)); /* none is missing above */
 }
 
 /* ---- random weights --------------------------------------------------------------------------------------------- */

@@ -1,0 +1,282 @@
+/* spry doctor: what this machine is, how fast, what holds it back, and which model to run on it. */
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "commands.h"
+#include "common_options.h"
+#include "doctor_text.h"
+#include "interrupt.h"
+#include "platform/memory.h"
+#include "platform/threads.h"
+#include "terminal.h"
+#include "usage.h"
+
+enum { THREADS_MAX = 1024, PATH_BYTES = 1 << 12, PAGE_BYTES = 1 << 22, WIDTH_MIN = 60 };
+
+static const spry_usage usage = {
+    .command = "doctor",
+    .arguments = "[MODEL] [options]",
+    .about =
+        "Shows what this machine is and can do: processor, memory, GPU, energy counters, measured speeds, what holds "
+        "it back and how to mend that, how fast published models will be and which to choose. docs/DOCTOR.md explains "
+        "every line.\n"
+        "Measuring takes some seconds; its figures are kept and used again until the machine or spry changes, for 30 "
+        "days at most. With a MODEL, as for spry run, it says what speed and memory to expect of it, without "
+        "loading it.",
+    .examples = "spry doctor\n"
+                "spry doctor model.gguf\n"
+                "spry doctor --measure --json -o machine.json",
+};
+
+typedef struct doctor_flags {
+    bool json, measure, models;
+    uint32_t threads;
+    const char *output;
+    spry_model_flags model;
+} doctor_flags;
+
+#define FIELD(name) offsetof(doctor_flags, name)
+
+static const spry_option doctor_options[] = {
+    {.name = "measure",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(measure),
+     .help = "Measure anew, whatever was measured before",
+     .group = "Doctor"},
+    {.name = "models",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(models),
+     .help = "Say what to expect of published models; --no-models leaves that out",
+     .group = "Doctor"},
+    {.name = "threads",
+     .letter = 't',
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(threads),
+     .max = THREADS_MAX,
+     .help = "Threads to measure with; 0 uses every processor this process may use",
+     .group = "Doctor"},
+    {.name = "json",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "Print one JSON object",
+     .group = "Output"},
+    {.name = "output",
+     .letter = 'o',
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(output),
+     .metavar = "FILE",
+     .help = "Write to FILE instead of standard output",
+     .group = "Output"},
+};
+
+/* ---- what was measured ------------------------------------------------------------------------------------------- */
+
+static bool show_progress(void *user, size_t done, size_t total)
+{
+    spry_progress_update(user, done, total);
+    return !spry_interrupt_seen();
+}
+
+static spry_status measure(spry_machine_profile *profile, uint32_t threads, spry_error *error)
+{
+    spry_progress_line line;
+    spry_progress_begin(&line, "measuring this machine");
+    const spry_speed_progress progress = {show_progress, &line};
+    spry_status status = spry_machine_speed_measure(&profile->speed, "auto", threads, &progress, error);
+    if (!status)
+        spry_gpus_measure(&profile->gpus);
+    spry_progress_end(&line);
+    spry_profile_time_print(profile->when, (int64_t)time(NULL));
+    return status;
+}
+
+/* Nothing is lost when it cannot be kept but the time to measure again. */
+static void keep(const spry_machine_profile *profile, const char *path)
+{
+    spry_error error;
+    spry_buffer text;
+    spry_buffer_init(&text, PAGE_BYTES);
+    spry_status status = spry_profile_json(&text, profile, true, &error);
+    if (!status)
+        status = spry_profile_write(path, spry_buffer_view(&text), &error);
+    if (status)
+        spry_complain("what was measured is not kept: %s", error.message);
+    spry_buffer_deinit(&text);
+}
+
+/* ---- the profile ------------------------------------------------------------------------------------------------- */
+
+static spry_status read_facts(spry_machine_profile *profile, uint32_t threads, spry_error *error)
+{
+    const spry_ops *ops;
+    spry_energy *energy = NULL;
+    spry_hardware_read(&profile->hardware, "");
+    spry_gpus_open(&profile->gpus, SPRY_CUDA_LIBRARY, "");
+    spry_status status = spry_ops_get(&ops, "auto", error);
+    if (!status)
+        status = spry_energy_open(&energy, "", error);
+    if (status)
+        return status;
+    spry_energy_describe(energy, &profile->energy);
+    spry_energy_close(energy);
+    snprintf(profile->speed.kernels, sizeof profile->speed.kernels, "%s", ops->name);
+    profile->speed.threads = threads;
+    spry_machine_id(profile->id, profile->hardware.cpu, threads, ops->name, spry_memory_total());
+    return SPRY_OK;
+}
+
+/* What follows from facts and speeds. */
+static spry_status conclude(spry_machine_profile *profile, spry_error *error)
+{
+    const spry_finding_facts facts = {&profile->hardware, &profile->gpus, &profile->energy, &profile->speed};
+    size_t memory = spry_memory_total();
+    profile->n_findings = spry_findings_make(profile->findings, &facts);
+    spry_status status =
+        spry_candidates_predict(profile->candidates, &profile->n_candidates, &profile->speed, memory, error);
+    profile->n_choices = 0;
+    for (spry_use use = 0; !status && use < SPRY_USE_COUNT; use++)
+        spry_choice_make(&profile->choices[profile->n_choices++], use, profile->candidates, profile->n_candidates,
+                         memory);
+    return status;
+}
+
+/* Takes what is stored into the profile, and what follows from it; false: there is nothing that holds. A file that is
+ * damaged is said to be. */
+static bool recall(spry_machine_profile *profile, const char *path)
+{
+    static spry_stored_profile stored; /* too large for some stacks */
+    spry_error error;
+    bool found;
+    spry_status status = spry_profile_load(&stored, &found, path, &error);
+    if (!status && (!found || spry_profile_stale(&stored, profile, (int64_t)time(NULL))))
+        return false;
+    if (!status) {
+        spry_profile_adopt(profile, &stored);
+        if (conclude(profile, &error))
+            status = spry_fail_prefix(&error, SPRY_ERR_FORMAT, path);
+    }
+    if (status)
+        spry_complain("%s; measuring anew", error.message);
+    return !status;
+}
+
+/* `path` is where the profile is stored; NULL: nowhere. */
+static spry_status examine(spry_machine_profile *profile, const doctor_flags *flags, const char *path,
+                           spry_error *error)
+{
+    uint32_t threads = flags->threads ? flags->threads : (uint32_t)spry_threads_usable();
+    spry_status status = read_facts(profile, threads, error);
+    if (!status && path && !flags->measure && recall(profile, path))
+        return SPRY_OK;
+    if (!status)
+        status = measure(profile, threads, error);
+    if (!status)
+        status = conclude(profile, error);
+    if (!status && path)
+        keep(profile, path);
+    return status;
+}
+
+/* ---- a model ----------------------------------------------------------------------------------------------------- */
+
+static spry_status open_model(spry_model **model, spry_asked_model *asked, const char *name,
+                              const spry_model_flags *flags, spry_error *error)
+{
+    spry_model_source source = {0};
+    spry_status status = spry_model_source_find(&source, name, flags->models_folder, error);
+    if (!status)
+        status = spry_model_open_sizes(model, source.data ? source.name : source.path, source.data, source.size, error);
+    if (!status) {
+        snprintf(asked->name, sizeof asked->name, "%s", source.name);
+        asked->architecture = (*model)->config.arch->name;
+    }
+    spry_model_source_deinit(&source);
+    return status;
+}
+
+static spry_status expect(spry_machine_profile *profile, const spry_model *model, spry_error *error)
+{
+    spry_asked_model *asked = &profile->asked;
+    spry_status status = spry_predict_model(&asked->predicted, &profile->speed, model, error);
+    asked->fits = spry_prediction_fits(&asked->predicted, spry_memory_total());
+    return status;
+}
+
+/* ---- output ------------------------------------------------------------------------------------------------------ */
+
+static spry_status render(spry_buffer *out, const spry_machine_profile *profile, const doctor_flags *flags,
+                          const char *path, spry_error *error)
+{
+    if (flags->json)
+        return spry_profile_json(out, profile, flags->models, error);
+    size_t width = flags->output ? SPRY_DOCTOR_WIDTH : spry_terminal_width(stdout);
+    const spry_doctor_page page = {
+        .out = out,
+        .width = width > SPRY_DOCTOR_WIDTH ? SPRY_DOCTOR_WIDTH
+                 : width < WIDTH_MIN       ? WIDTH_MIN
+                                           : width,
+        .coloured = !flags->output,
+        .models = flags->models,
+        .stored = path,
+    };
+    spry_doctor_print(&page, profile);
+    return out->failed ? spry_fail_memory(error, "the page", out->size) : SPRY_OK;
+}
+
+static spry_status emit(const spry_machine_profile *profile, const doctor_flags *flags, const char *path,
+                        spry_error *error)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, PAGE_BYTES);
+    spry_status status = render(&text, profile, flags, path, error);
+    if (!status && flags->output)
+        status = spry_profile_write(flags->output, spry_buffer_view(&text), error);
+    else if (!status)
+        spry_out_write(text.data, text.size);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static spry_status doctor(const doctor_flags *flags, const char *name, spry_error *error)
+{
+    static spry_machine_profile profile; /* too large for some stacks */
+    spry_model *model = NULL;
+    spry_buffer path;
+    spry_error no_place;
+    spry_buffer_init(&path, PATH_BYTES);
+    bool kept = spry_profile_path(&path, &no_place) == SPRY_OK;
+    if (!kept)
+        spry_complain("what is measured will not be kept: %s", no_place.message);
+    spry_status status = name ? open_model(&model, &profile.asked, name, &flags->model, error) : SPRY_OK;
+    if (!status)
+        status = examine(&profile, flags, kept ? path.data : NULL, error);
+    if (!status && model)
+        status = expect(&profile, model, error);
+    if (!status)
+        status = emit(&profile, flags, kept ? path.data : NULL, error);
+    spry_gpus_close(&profile.gpus);
+    spry_model_close(model);
+    spry_buffer_deinit(&path);
+    return status;
+}
+
+int spry_cmd_doctor(int argc, char **argv)
+{
+    doctor_flags flags = {.models = true};
+    const spry_option_table tables[] = {{doctor_options, SPRY_COUNT(doctor_options), &flags},
+                                        spry_model_flags_table(&flags.model)};
+    const char *model = NULL;
+    spry_option_list positionals = {&model, 1, 0};
+    spry_error error;
+    int code = SPRY_EXIT_OK;
+    if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
+        return code;
+    spry_interrupt_install(NULL, true);
+    if (doctor(&flags, model, &error) != SPRY_OK)
+        code = spry_complain_error(&error);
+    spry_interrupt_remove();
+    return spry_out_finish(code);
+}

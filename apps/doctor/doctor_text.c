@@ -1,0 +1,298 @@
+/* Sections of a label and a value, wrapped to the page. Names come from files and drivers, so they are defused. */
+#include "doctor_text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/number.h"
+#include "terminal.h"
+
+enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
+
+typedef const spry_doctor_page page;
+
+static const char shown_type[] = "q4_0"; /* of the models' table: of all types the one most people take */
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+static const char *begin(page *p, spry_style style)
+{
+    return p->coloured ? spry_style_begin(stdout, style) : "";
+}
+
+static const char *end(page *p)
+{
+    return p->coloured ? spry_style_end(stdout) : "";
+}
+
+static void put_heading(page *p, const char *text)
+{
+    spry_buffer_format(p->out, "\n%s%s%s\n", begin(p, SPRY_STYLE_BOLD), text, end(p));
+}
+
+/* Words from column `at` on, wrapped to the page and indented there. */
+static void put_wrapped(page *p, const char *text, size_t at)
+{
+    spry_buffer safe;
+    spry_buffer_init(&safe, SENTENCE * 4);
+    spry_terminal_defuse(&safe, spry_view_of(text), "");
+    const char *word = spry_buffer_view(&safe).data;
+    for (size_t column = at; *word; word += strspn(word, " ")) {
+        size_t length = strcspn(word, " ");
+        if (column > at && column + 1 + length > p->width) {
+            spry_buffer_format(p->out, "\n%*s", (int)at, "");
+            column = at;
+        } else if (column > at) {
+            spry_buffer_text(p->out, " ");
+            column++;
+        }
+        spry_buffer_append(p->out, word, length);
+        column += length;
+        word += length;
+    }
+    spry_buffer_text(p->out, "\n");
+    spry_buffer_deinit(&safe);
+}
+
+static void put_row(page *p, const char *label, const char *format, ...) SPRY_PRINTF(3, 4);
+
+static void put_row(page *p, const char *label, const char *format, ...)
+{
+    char text[SENTENCE];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    spry_buffer_format(p->out, "%*s%-*s", INDENT, "", LABEL, label);
+    put_wrapped(p, text, INDENT + LABEL);
+}
+
+static const char *known(const char *text)
+{
+    return text[0] ? text : "unknown";
+}
+
+/* ---- what the machine is ----------------------------------------------------------------------------------------- */
+
+static const char *known_count(char out[SPRY_AMOUNT_MAX], uint32_t count)
+{
+    snprintf(out, SPRY_AMOUNT_MAX, "%u", count);
+    return count ? out : "unknown";
+}
+
+static const char *known_bytes(char out[SPRY_AMOUNT_MAX], size_t bytes)
+{
+    return bytes ? spry_amount_bytes(out, bytes) : "unknown";
+}
+
+static void put_processors(page *p, const spry_hardware *h)
+{
+    char cores[SPRY_AMOUNT_MAX], usable[SPRY_AMOUNT_MAX], limit[64] = "";
+    if (h->cgroup_cpus)
+        snprintf(limit, sizeof limit, "; control groups allow %u", h->cgroup_cpus);
+    put_row(p, "cores", "%s", known_count(cores, h->cores));
+    put_row(p, "processors", "%s, of which spry may use %s%s", known_count(cores, h->processors),
+            known_count(usable, h->usable), limit);
+}
+
+static void put_caches(page *p, const spry_hardware *h)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, SENTENCE);
+    for (size_t i = 0; i < h->n_caches; i++) {
+        const spry_hardware_cache *cache = &h->caches[i];
+        char bytes[SPRY_NUMBER_TEXT];
+        spry_number_print_bytes(bytes, cache->bytes);
+        bool split = strcmp(cache->kind, "unified") != 0;
+        spry_buffer_format(&text, "%sL%u%s%s %s", i ? ", " : "", cache->level, split ? " " : "",
+                           split ? cache->kind : "", bytes);
+        if (cache->shared_by > 1)
+            spry_buffer_format(&text, " shared by %u", cache->shared_by);
+    }
+    put_row(p, "caches", "%s", known(spry_buffer_view(&text).data));
+    spry_buffer_deinit(&text);
+}
+
+static void put_processor(page *p, const spry_machine_profile *m)
+{
+    const spry_hardware *h = &m->hardware;
+    static const char *const answers[] = {[SPRY_UNKNOWN] = "unknown", [SPRY_NO] = "no", [SPRY_YES] = "yes"};
+    spry_buffer sets;
+    spry_buffer_init(&sets, SENTENCE);
+    for (size_t i = 0; i < h->n_sets; i++)
+        spry_buffer_format(&sets, "%s%s", i ? " " : "", h->sets[i]);
+    put_heading(p, "Processor");
+    put_processors(p, h);
+    put_row(p, "instructions", "%s", known(spry_buffer_view(&sets).data));
+    put_row(p, "kernels", "%s", m->speed.kernels);
+    put_caches(p, h);
+    put_row(p, "governor", "%s", known(h->governor));
+    if (h->numa_nodes)
+        put_row(p, "NUMA nodes", "%u", h->numa_nodes);
+    put_row(p, "virtual machine", "%s", answers[h->virtual_machine]);
+    spry_buffer_deinit(&sets);
+}
+
+static void put_memory(page *p, const spry_hardware *h)
+{
+    char all[SPRY_AMOUNT_MAX], usable[SPRY_AMOUNT_MAX], available[SPRY_AMOUNT_MAX], swap[SPRY_AMOUNT_MAX];
+    put_heading(p, "Memory");
+    put_row(p, "size", "%s, of which spry may use %s; %s are free", known_bytes(all, h->memory_bytes),
+            known_bytes(usable, h->usable_bytes), known_bytes(available, h->available_bytes));
+    put_row(p, "huge pages", "%s", known(h->huge_pages));
+    if (h->swap_bytes)
+        put_row(p, "swap", "%s, %s in use", spry_amount_bytes(all, h->swap_bytes),
+                spry_amount_bytes(swap, h->swap_used_bytes));
+    else
+        put_row(p, "swap", "none");
+}
+
+static void put_gpus(page *p, const spry_gpus *gpus)
+{
+    put_heading(p, "GPU");
+    if (!gpus->count)
+        put_row(p, "none", "%s", gpus->why);
+    for (size_t i = 0; i < gpus->count; i++) {
+        const spry_gpu *gpu = &gpus->list[i];
+        char bytes[SPRY_AMOUNT_MAX], number[SPRY_AMOUNT_MAX];
+        snprintf(number, sizeof number, "%zu", i);
+        put_row(p, number, "%s, %s, compute capability %u.%u, %u multiprocessors", gpu->name,
+                spry_amount_bytes(bytes, gpu->bytes), gpu->compute_major, gpu->compute_minor, gpu->multiprocessors);
+        if (gpu->read_gb_s > 0)
+            put_row(p, "", "reads %.0f GB/s", gpu->read_gb_s);
+        else
+            put_row(p, "", "reading not measured: %s", known(gpu->why));
+    }
+    if (gpus->count)
+        put_row(p, "driver", "%s", gpus->driver);
+}
+
+static void put_energy(page *p, const spry_energy_facts *e)
+{
+    put_heading(p, "Energy");
+    put_row(p, "processor", "%s%s", e->has_cpu ? "" : "not measured: ", e->cpu);
+    put_row(p, "GPU", "%s%s", e->has_gpu ? "" : "not measured: ", e->gpu);
+}
+
+/* ---- how fast it is ---------------------------------------------------------------------------------------------- */
+
+static void put_speeds(page *p, const spry_machine_speed *s)
+{
+    char heading[96];
+    snprintf(heading, sizeof heading, "Speed of %u %s", s->threads, s->threads == 1 ? "thread" : "threads");
+    put_heading(p, heading);
+    put_row(p, "memory", "%.1f GB/s read", s->read_gb_s);
+    put_row(p, "waking threads", "%.1f us, until all are done", s->sync_us);
+    put_row(p, "attention", "%.1f G products/s over many rows", s->attend_g_s);
+    spry_buffer_format(p->out, "%*s%s%-*s%14s%16s%s\n", INDENT, "", begin(p, SPRY_STYLE_DIM), LABEL, "type",
+                       "many rows", "one row", end(p));
+    for (size_t i = 0; i < SPRY_DTYPE_COUNT; i++)
+        if (s->types[i].multiply_g_s > 0)
+            spry_buffer_format(p->out, "%*s%-*s%12.0f G/s%11.1f GB/s\n", INDENT, "", LABEL,
+                               spry_dtype_name((spry_dtype)i), s->types[i].multiply_g_s, s->types[i].decode_gb_s);
+}
+
+static void put_findings(page *p, const spry_machine_profile *m)
+{
+    put_heading(p, "What holds it back");
+    if (!m->n_findings)
+        put_row(p, "nothing", "that spry knows of");
+    for (size_t i = 0; i < m->n_findings; i++) {
+        const spry_finding *finding = &m->findings[i];
+        spry_buffer_format(p->out, "%*s%s%-5s%s", INDENT, "",
+                           begin(p, finding->warns ? SPRY_STYLE_ERROR : SPRY_STYLE_DIM),
+                           finding->warns ? "warn" : "info", end(p));
+        put_wrapped(p, finding->what, INDENT + 5);
+        spry_buffer_format(p->out, "%*s", INDENT + 5, "");
+        put_wrapped(p, finding->fix, INDENT + 5);
+    }
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+static void put_model_row(page *p, const spry_candidate *c)
+{
+    char parameters[SPRY_AMOUNT_MAX], memory[SPRY_AMOUNT_MAX], first[SPRY_AMOUNT_MAX];
+    const spry_prediction *e = &c->predicted;
+    spry_buffer_format(p->out, "%*s%-18s%7s%10s%11.1f%11.2f%11s%s\n", INDENT, "", c->shape,
+                       spry_amount_count(parameters, (size_t)e->size.parameters),
+                       spry_amount_bytes(memory, (size_t)e->memory_bytes), e->prefill_tps, e->decode_tps,
+                       spry_amount_time(first, e->ttft_1k_ms), c->fits ? "" : "  too large");
+}
+
+static void put_models(page *p, const spry_machine_profile *m)
+{
+    char heading[64];
+    snprintf(heading, sizeof heading, "Expected speeds, as %s (--json has every type)", shown_type);
+    put_heading(p, heading);
+    spry_buffer_format(p->out, "%*s%s%-18s%7s%10s%11s%11s%11s%s\n", INDENT, "", begin(p, SPRY_STYLE_DIM), "model",
+                       "size", "memory", "read t/s", "write t/s", "1k prompt", end(p));
+    for (size_t i = 0; i < m->n_candidates; i++)
+        if (strcmp(m->candidates[i].type, shown_type) == 0)
+            put_model_row(p, &m->candidates[i]);
+}
+
+static void put_choices(page *p, const spry_machine_profile *m)
+{
+    put_heading(p, "What to choose");
+    for (size_t i = 0; i < m->n_choices; i++) {
+        const spry_model_choice *c = &m->choices[i];
+        if (c->chosen)
+            put_row(p, spry_use_name(c->use), "%s as %s: %s", c->chosen->shape, c->chosen->type, c->why);
+        else
+            put_row(p, spry_use_name(c->use), "%s", c->why);
+    }
+}
+
+static void put_asked(page *p, const spry_asked_model *asked, const spry_hardware *h)
+{
+    const spry_prediction *e = &asked->predicted;
+    char one[SPRY_AMOUNT_MAX], two[SPRY_AMOUNT_MAX], three[SPRY_AMOUNT_MAX], four[SPRY_AMOUNT_MAX];
+    put_heading(p, "Expected of this model");
+    put_row(p, "model", "%s", asked->name);
+    put_row(p, "architecture", "%s, %s parameters, %s of tensors", asked->architecture,
+            spry_amount_count(one, (size_t)e->size.parameters), spry_amount_bytes(two, (size_t)e->size.file_bytes));
+    put_row(p, "memory", "%s: weights %s, keys and values of %u tokens %s, working memory %s",
+            spry_amount_bytes(one, (size_t)e->memory_bytes), spry_amount_bytes(two, (size_t)e->size.weight_bytes),
+            e->context, spry_amount_bytes(three, (size_t)e->size.kv_bytes),
+            spry_amount_bytes(four, (size_t)e->size.scratch_bytes));
+    put_row(p, asked->fits ? "fits" : "does not fit", "%s may be used, and a model should leave some of it",
+            spry_amount_bytes(one, h->usable_bytes));
+    put_row(p, "prompt", "%.1f tokens/s; one of %d tokens is read in %s", e->prefill_tps, SPRY_PREDICTED_PROMPT,
+            spry_amount_time(one, e->ttft_1k_ms));
+    put_row(p, "answer", "%.2f tokens/s", e->decode_tps);
+}
+
+/* ---- the page ---------------------------------------------------------------------------------------------------- */
+
+static void put_foot(page *p, const spry_machine_profile *m)
+{
+    char text[SENTENCE];
+    snprintf(text, sizeof text, "Measured %s%s%s. spry doctor --measure measures anew.", m->when,
+             p->stored ? ", kept in " : ", not kept", p->stored ? p->stored : "");
+    spry_buffer_text(p->out, "\n");
+    put_wrapped(p, text, 0);
+}
+
+void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
+{
+    spry_buffer_format(p->out, "%s", begin(p, SPRY_STYLE_BOLD));
+    put_wrapped(p, m->hardware.cpu, 0);
+    spry_buffer_format(p->out, "%sid %s\n", end(p), m->id);
+    if (m->asked.name[0]) {
+        put_asked(p, &m->asked, &m->hardware);
+    } else {
+        put_processor(p, m);
+        put_memory(p, &m->hardware);
+        put_gpus(p, &m->gpus);
+        put_energy(p, &m->energy);
+        put_speeds(p, &m->speed);
+    }
+    put_findings(p, m);
+    if (p->models && !m->asked.name[0]) {
+        put_models(p, m);
+        put_choices(p, m);
+    }
+    put_foot(p, m);
+}

@@ -1,0 +1,216 @@
+/* The profile as JSON. What is unknown is null. */
+#include "machine_profile.h"
+
+#include <stdlib.h>
+
+/* ---- pieces ------------------------------------------------------------------------------------------------------ */
+
+static json_t *size_json(size_t value)
+{
+    return json_integer(value <= INT64_MAX ? (json_int_t)value : INT64_MAX);
+}
+
+/* 0 and "" stand for unknown. */
+static json_t *known_size(size_t value)
+{
+    return value ? size_json(value) : json_null();
+}
+
+static json_t *known_text(const char *text)
+{
+    return text[0] ? json_string(text) : json_null();
+}
+
+static json_t *known_speed(double value)
+{
+    return value > 0 ? json_real(value) : json_null();
+}
+
+static json_t *known_answer(spry_known known)
+{
+    return known == SPRY_UNKNOWN ? json_null() : json_boolean(known == SPRY_YES);
+}
+
+typedef struct member {
+    const char *key;
+    json_t *value;
+} member;
+
+/* An object of members, whose values it takes over; NULL when memory is short. */
+static json_t *object_of(const member *members, size_t count)
+{
+    json_t *object = json_object();
+    bool whole = object;
+    for (size_t i = 0; i < count; i++)
+        whole = json_object_set_new(object, members[i].key, members[i].value) == 0 && whole;
+    if (whole)
+        return object;
+    json_decref(object);
+    return NULL;
+}
+
+#define OBJECT(...) object_of((const member[]){__VA_ARGS__}, SPRY_COUNT(((const member[]){__VA_ARGS__})))
+
+/* Takes the value over; false, and a list that is NULL, when memory is short. */
+static void append(json_t **list, json_t *value)
+{
+    if (*list && json_array_append_new(*list, value) == 0)
+        return;
+    json_decref(*list);
+    *list = NULL;
+}
+
+/* ---- the machine ------------------------------------------------------------------------------------------------- */
+
+static json_t *caches_json(const spry_hardware *h)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < h->n_caches; i++) {
+        const spry_hardware_cache *cache = &h->caches[i];
+        append(&list, OBJECT({"level", size_json(cache->level)}, {"kind", json_string(cache->kind)},
+                             {"bytes", size_json(cache->bytes)}, {"shared_by", known_size(cache->shared_by)}));
+    }
+    return list;
+}
+
+static json_t *sets_json(const spry_hardware *h)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < h->n_sets; i++)
+        append(&list, json_string(h->sets[i]));
+    return list;
+}
+
+static json_t *cpu_json(const spry_machine_profile *p)
+{
+    const spry_hardware *h = &p->hardware;
+    return OBJECT(
+        {"name", json_string(h->cpu)}, {"cores", known_size(h->cores)}, {"processors", known_size(h->processors)},
+        {"usable", known_size(h->usable)}, {"cgroup_cpus", known_size(h->cgroup_cpus)}, {"isa", sets_json(h)},
+        {"kernels", json_string(p->speed.kernels)}, {"caches", caches_json(h)}, {"governor", known_text(h->governor)},
+        {"numa_nodes", known_size(h->numa_nodes)}, {"virtual_machine", known_answer(h->virtual_machine)},
+        {"load", h->load >= 0 ? json_real(h->load) : json_null()});
+}
+
+static json_t *memory_json(const spry_hardware *h)
+{
+    return OBJECT({"bytes", known_size(h->memory_bytes)}, {"usable_bytes", known_size(h->usable_bytes)},
+                  {"available_bytes", known_size(h->available_bytes)}, {"huge_pages", known_text(h->huge_pages)},
+                  {"swap_bytes", size_json(h->swap_bytes)}, {"swap_used_bytes", size_json(h->swap_used_bytes)});
+}
+
+static json_t *gpu_json(const spry_gpu *gpu, const char *driver)
+{
+    json_t *out = OBJECT({"name", json_string(gpu->name)}, {"bytes", known_size(gpu->bytes)},
+                         {"read_gb_s", known_speed(gpu->read_gb_s)},
+                         {"compute", json_sprintf("%u.%u", gpu->compute_major, gpu->compute_minor)},
+                         {"multiprocessors", known_size(gpu->multiprocessors)}, {"driver", json_string(driver)});
+    if (out && !(gpu->read_gb_s > 0))
+        json_object_set_new(out, "why_no_read", json_string(gpu->why[0] ? gpu->why : "not measured"));
+    return out;
+}
+
+static json_t *gpus_json(const spry_gpus *gpus)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < gpus->count; i++)
+        append(&list, gpu_json(&gpus->list[i], gpus->driver));
+    return list;
+}
+
+static json_t *energy_json(const spry_energy_facts *e)
+{
+    return OBJECT({"cpu", e->has_cpu ? json_string(e->cpu) : json_null()},
+                  {"why_no_cpu", e->has_cpu ? json_null() : json_string(e->cpu)},
+                  {"gpu", e->has_gpu ? json_string(e->gpu) : json_null()},
+                  {"why_no_gpu", e->has_gpu ? json_null() : json_string(e->gpu)});
+}
+
+static json_t *findings_json(const spry_machine_profile *p)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < p->n_findings; i++)
+        append(&list, OBJECT({"level", json_string(p->findings[i].warns ? "warn" : "info")},
+                             {"what", json_string(p->findings[i].what)}, {"fix", json_string(p->findings[i].fix)}));
+    return list;
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+/* Adds what was predicted to an object, which may be NULL. */
+static json_t *with_prediction(json_t *out, const spry_prediction *p, bool fits)
+{
+    json_t *more = OBJECT({"parameters", json_integer((json_int_t)p->size.parameters)},
+                          {"bytes", json_integer((json_int_t)p->size.file_bytes)},
+                          {"memory_bytes", json_integer((json_int_t)p->memory_bytes)}, {"fits", json_boolean(fits)},
+                          {"prefill_tps", json_real(p->prefill_tps)}, {"decode_tps", json_real(p->decode_tps)},
+                          {"ttft_1k_ms", json_real(p->ttft_1k_ms)});
+    bool whole = out && more && json_object_update(out, more) == 0;
+    json_decref(more);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+static json_t *models_json(const spry_machine_profile *p, bool wanted)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; wanted && i < p->n_candidates; i++) {
+        const spry_candidate *c = &p->candidates[i];
+        json_t *names = OBJECT({"shape", json_string(c->shape)}, {"type", json_string(c->type)});
+        append(&list, with_prediction(names, &c->predicted, c->fits));
+    }
+    return list;
+}
+
+static json_t *choices_json(const spry_machine_profile *p, bool wanted)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; wanted && i < p->n_choices; i++) {
+        const spry_model_choice *c = &p->choices[i];
+        append(&list,
+               OBJECT({"use", json_string(spry_use_name(c->use))},
+                      {"shape", c->chosen ? json_string(c->chosen->shape) : json_null()},
+                      {"type", c->chosen ? json_string(c->chosen->type) : json_null()}, {"why", json_string(c->why)}));
+    }
+    return list;
+}
+
+static json_t *asked_json(const spry_asked_model *asked)
+{
+    const spry_model_size *size = &asked->predicted.size;
+    json_t *out = OBJECT({"name", json_string(asked->name)}, {"architecture", json_string(asked->architecture)},
+                         {"context", size_json(asked->predicted.context)},
+                         {"weight_bytes", json_integer((json_int_t)size->weight_bytes)},
+                         {"kv_bytes", json_integer((json_int_t)size->kv_bytes)},
+                         {"scratch_bytes", json_integer((json_int_t)size->scratch_bytes)});
+    return with_prediction(out, &asked->predicted, asked->fits);
+}
+
+/* ---- the document ------------------------------------------------------------------------------------------------ */
+
+static json_t *document_json(const spry_machine_profile *p, bool models)
+{
+    json_t *out = OBJECT({"format", json_string(SPRY_PROFILE_FORMAT)}, {"spry", json_string(spry_version())},
+                         {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
+                         {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
+                         {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
+                         {"energy", energy_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
+                         {"findings", findings_json(p)}, {"models", models_json(p, models)},
+                         {"choices", choices_json(p, models)});
+    if (!out || !p->asked.name[0] || json_object_set_new(out, "model", asked_json(&p->asked)) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
+spry_status spry_profile_json(spry_buffer *out, const spry_machine_profile *p, bool models, spry_error *error)
+{
+    json_t *document = document_json(p, models);
+    char *text = document ? json_dumps(document, JSON_INDENT(2) | JSON_REAL_PRECISION(6)) : NULL;
+    bool whole = text && spry_buffer_format(out, "%s\n", text);
+    free(text);
+    json_decref(document);
+    return whole ? SPRY_OK : spry_fail_memory(error, "the machine's profile", sizeof *p);
+}

@@ -1,0 +1,58 @@
+/* How much a model has to do: bytes read, products made, numbers gone through, by the type of the matrices. Counted
+ * from the shapes of the weights, so the model need not be loaded: a shape, or a file opened for its sizes, will do.
+ * Experts are counted as if every row chose its own at random. */
+#ifndef SPRY_APPS_DOCTOR_MODEL_WORK_H
+#define SPRY_APPS_DOCTOR_MODEL_WORK_H
+
+#include "machine_speed.h"
+#include "model/model.h"
+
+/* Products with matrices of one type. */
+typedef struct spry_type_work {
+    double bytes;    /* as the kernels read them */
+    double products; /* multiplications */
+} spry_type_work;
+
+/* Of one step, or of several. */
+typedef struct spry_step_work {
+    spry_type_work one[SPRY_DTYPE_COUNT];  /* where a matrix meets a single row */
+    spry_type_work many[SPRY_DTYPE_COUNT]; /* where it meets more */
+    double kv_bytes;                       /* keys and values read */
+    double attend_products;                /* multiplications by keys and values */
+    double one_small[SPRY_SMALL_COUNT];    /* numbers that one thread goes through, others waiting */
+    double many_small[SPRY_SMALL_COUNT];   /* and that all threads share */
+    double syncs;                          /* times that all threads are woken and waited for */
+} spry_step_work;
+
+/* What is needed to count. */
+typedef struct spry_work_setting {
+    const spry_model *model;
+    const spry_ops *ops;
+    spry_dtype kv_type;
+    uint32_t chunk; /* rows of a step */
+} spry_work_setting;
+
+/* Of a prefill of `tokens` from nothing, with the logits of the last; of one decode step of `batch` sequences of
+ * `depth` tokens each. */
+spry_step_work spry_work_of_prefill(const spry_work_setting *setting, size_t tokens);
+spry_step_work spry_work_of_decode(const spry_work_setting *setting, size_t depth, size_t batch);
+
+/* Over all types, with attention. */
+double spry_work_bytes(const spry_step_work *work);
+double spry_work_products(const spry_step_work *work);
+
+/* The type that most products of a row are made with. */
+spry_dtype spry_work_main_type(const spry_model *model);
+
+/* What a model is and takes, opened from a file that has it in these types. */
+typedef struct spry_model_size {
+    double parameters;
+    double file_bytes;   /* of its tensors */
+    double weight_bytes; /* in memory: packed for these kernels, with what stays as it lies */
+    double kv_bytes;     /* one session's of that context */
+    double scratch_bytes;
+} spry_model_size;
+
+spry_model_size spry_model_size_of(const spry_work_setting *setting, uint32_t context);
+
+#endif

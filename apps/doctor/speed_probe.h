@@ -1,0 +1,55 @@
+/* What is timed to know a machine's speed. Each probe does over and over, for some milliseconds, one thing that a
+ * forward pass does, the way it does it: the same kernels, split over the same threads, matrices one after another that
+ * are not in any cache. Probes give billions a second: of products, bytes or numbers. */
+#ifndef SPRY_APPS_DOCTOR_SPEED_PROBE_H
+#define SPRY_APPS_DOCTOR_SPEED_PROBE_H
+
+#include "machine_speed.h"
+
+enum {
+    SPRY_PROBE_ROWS = 128,   /* of a step that is a part of a prefill, as engines have it unless told otherwise */
+    SPRY_PROBE_WIDTH = 4096, /* numbers in a row, at most */
+};
+
+/* What probes work on. */
+typedef struct spry_probe_bed {
+    const spry_ops *ops;
+    spry_threads *threads;
+    unsigned char *memory; /* stands for packed weights, keys and values: more than the caches hold, in huge pages */
+    unsigned char *plain;  /* as large, stands for weights that stay in their file: in pages as everybody has them */
+    size_t bytes;
+    size_t at;               /* where the next weights are taken from */
+    float *rows, *more_rows; /* [SPRY_PROBE_ROWS, SPRY_PROBE_WIDTH] */
+    float *results;          /* the same */
+    spry_act_block *act;     /* of the first rows */
+    unsigned char *pages;    /* that keys and values of the rows go to */
+    size_t working_bytes;
+    size_t many_out[SPRY_DTYPE_COUNT], one_out[SPRY_DTYPE_COUNT]; /* outputs of a matrix; 0: not chosen yet */
+} spry_probe_bed;
+
+spry_status spry_probe_bed_init(spry_probe_bed *bed, const spry_ops *ops, spry_threads *threads, spry_error *error);
+void spry_probe_bed_deinit(spry_probe_bed *bed);
+
+/* Memory for reading, filled with ordinary numbers: more than the caches of so many threads. NULL when there is none;
+ * *bytes is then how much was asked for. */
+unsigned char *spry_probe_memory(size_t *bytes, spry_threads *threads);
+
+/* One try each. product_probe.c: many rows by a matrix, one row by matrices from memory, and by one from the caches. */
+double spry_probe_multiply(spry_probe_bed *bed, spry_dtype type);
+double spry_probe_decode(spry_probe_bed *bed, spry_dtype type);
+double spry_probe_cached(spry_probe_bed *bed, spry_dtype type);
+
+/* speed_probe.c */
+double spry_probe_attend_many(spry_probe_bed *bed);
+double spry_probe_attend_one(spry_probe_bed *bed);
+double spry_probe_small(spry_probe_bed *bed, spry_small_op op);
+double spry_probe_sync(spry_probe_bed *bed);
+
+/* All threads read the first `bytes` of memory once; `times` over. */
+double spry_probe_read(const unsigned char *memory, size_t bytes, size_t times, spry_threads *threads);
+
+/* Calls `fn` on all threads until some milliseconds have gone by; billions a second of what one call does `amount` of.
+ */
+double spry_probe_time(spry_threads *threads, spry_threads_fn fn, void *job, double amount);
+
+#endif

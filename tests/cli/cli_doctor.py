@@ -1,0 +1,198 @@
+"""spry doctor: a real profile of this machine, held against what was promised, stored, used again and mistrusted."""
+
+import datetime
+import json
+import os
+import signal
+import tempfile
+import time
+
+from cli_support import CliTest, FAILURE, HOME, INTERRUPTED, OK, USAGE, main, spry, start, tiny
+
+STORED = os.path.join(HOME, ".local", "share", "spry", "machine.json")
+TEXT, COUNT, SPEED, FLAG = "text", "count", "speed", "flag"
+
+
+def text_or_null(value):
+    return value is None or isinstance(value, str)
+
+
+def count_or_null(value):
+    return value is None or (type(value) is int and value >= 0)
+
+
+KINDS = {
+    TEXT: lambda value: isinstance(value, str) and value != "",
+    COUNT: lambda value: type(value) is int and value >= 0,
+    SPEED: lambda value: type(value) in (int, float) and value > 0,
+    FLAG: lambda value: type(value) is bool,
+}
+
+# What is promised to whoever reads the document.
+CPU = {"name": TEXT, "cores": count_or_null, "processors": COUNT, "usable": COUNT, "cgroup_cpus": count_or_null,
+       "kernels": TEXT, "governor": text_or_null, "numa_nodes": count_or_null}
+MEMORY = {"bytes": COUNT, "usable_bytes": COUNT, "huge_pages": text_or_null, "swap_bytes": COUNT}
+ENERGY = {"cpu": text_or_null, "why_no_cpu": text_or_null, "gpu": text_or_null, "why_no_gpu": text_or_null}
+SPEEDS = {"read_gb_s": SPEED, "threads": COUNT, "sync_us": SPEED, "attend_g_s": SPEED}
+TYPE = {"multiply_g_s": SPEED, "decode_gb_s": SPEED}
+CACHE = {"level": COUNT, "kind": TEXT, "bytes": COUNT, "shared_by": count_or_null}
+GPU = {"name": TEXT, "bytes": COUNT, "compute": TEXT, "driver": TEXT}
+FINDING = {"level": TEXT, "what": TEXT, "fix": TEXT}
+MODEL = {"shape": TEXT, "type": TEXT, "parameters": COUNT, "bytes": COUNT, "memory_bytes": COUNT, "fits": FLAG,
+         "prefill_tps": SPEED, "decode_tps": SPEED, "ttft_1k_ms": SPEED}
+CHOICE = {"use": TEXT, "why": TEXT, "shape": text_or_null, "type": text_or_null}
+
+
+def setUpModule():
+    """Measures once, with a damaged profile in place, for every test that only reads."""
+    os.makedirs(os.path.dirname(STORED))
+    with open(STORED, "w") as file:
+        file.write('{"format": "spry-machine-1", "spry": "')
+    global first, stored
+    first = spry("doctor", "--json")
+    with open(STORED) as file:
+        stored = json.load(file)
+    with open(STORED, "w") as file:  # what was measured beside much other work would be measured again afterwards
+        json.dump(dict(stored, cpu=dict(stored["cpu"], load=0)), file)
+
+
+class Doctor(CliTest):
+    def holds(self, found, promised):
+        for key, kind in promised.items():
+            self.assertIn(key, found)
+            check = KINDS.get(kind, kind)
+            self.assertTrue(check(found[key]), (key, found[key]))
+
+    def profile(self, result):
+        self.assertEqual(result.code, OK, result.errors)
+        profile = result.json
+        self.holds(profile, {"spry": TEXT, "id": TEXT, "when": TEXT})
+        self.assertEqual(profile["format"], "spry-machine-1")
+        self.holds(profile["cpu"], CPU)
+        self.holds(profile["memory"], MEMORY)
+        self.holds(profile["energy"], ENERGY)
+        self.holds(profile["speeds"], SPEEDS)
+        for speeds in profile["speeds"]["types"].values():
+            self.holds(speeds, TYPE)
+        for key, promised in (("gpu", GPU), ("findings", FINDING), ("models", MODEL), ("choices", CHOICE)):
+            for item in profile[key]:
+                self.holds(item, promised)
+        for cache in profile["cpu"]["caches"]:
+            self.holds(cache, CACHE)
+        return profile
+
+    def test_profile(self):
+        profile = self.profile(first)
+        cpu, memory = profile["cpu"], profile["memory"]
+        self.assertEqual(cpu["usable"], profile["speeds"]["threads"])
+        self.assertLessEqual(cpu["usable"], cpu["processors"])
+        self.assertLessEqual(cpu["usable"], len(os.sched_getaffinity(0)))
+        self.assertLessEqual(memory["usable_bytes"], memory["bytes"])
+        self.assertRegex(profile["id"], "^[0-9a-f]{16}$")
+        when = datetime.datetime.strptime(profile["when"], "%Y-%m-%dT%H:%M:%SZ")
+        age = datetime.datetime.now(datetime.timezone.utc).replace(tzinfo=None) - when
+        self.assertLess(abs(age.total_seconds()), 600)
+        for name in ("q4_0", "q8_0", "f16"):
+            self.assertIn(name, profile["speeds"]["types"])
+        self.assertEqual([choice["use"] for choice in profile["choices"]], ["fast", "balanced", "best"])
+        known = {(model["shape"], model["type"]): model for model in profile["models"]}
+        self.assertGreater(len(known), 20)
+        for choice in profile["choices"]:
+            if choice["shape"]:
+                self.assertTrue(known[choice["shape"], choice["type"]]["fits"])
+        for finding in profile["findings"]:
+            self.assertIn(finding["level"], ("warn", "info"))
+        for device in ("cpu", "gpu"):
+            energy = profile["energy"]
+            self.assertNotEqual(energy[device] is None, energy["why_no_" + device] is None)
+        if not profile["gpu"]:
+            self.assertTrue(profile["why_no_gpu"])
+
+    def test_damaged_store_is_said_and_replaced(self):
+        self.one_sentence(first, STORED, "not valid JSON", "measuring anew")
+        self.assertEqual(stored, first.json)
+        self.assertEqual(os.listdir(os.path.dirname(STORED)), ["machine.json"])
+
+    def test_stored_is_used_again(self):
+        began = time.monotonic()
+        again = self.profile(self.succeeds(spry("doctor", "--json")))
+        self.assertLess(time.monotonic() - began, 4)
+        for key in ("when", "id", "speeds"):
+            self.assertEqual(again[key], first.json[key])
+
+    def test_page(self):
+        page = self.succeeds(spry("doctor")).text
+        for words in ("Processor", "Memory", "GPU", "Energy", "What holds it back", "Expected speeds",
+                      "What to choose", "balanced", first.json["cpu"]["name"], first.json["when"], STORED):
+            self.assertIn(words, page)
+        self.assertNotIn("\x1b", page)
+        for line in page.splitlines():
+            self.assertLessEqual(len(line), 100, line)
+
+    def test_no_models(self):
+        page = self.succeeds(spry("doctor", "--no-models")).text
+        self.assertIn("What holds it back", page)
+        self.assertNotIn("What to choose", page)
+        profile = self.profile(spry("doctor", "--no-models", "--json"))
+        self.assertEqual((profile["models"], profile["choices"]), ([], []))
+
+    def test_output_file(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "machine.json")
+            self.assertEqual(self.succeeds(spry("doctor", "--json", "-o", path)).out, b"")
+            with open(path) as file:
+                self.assertEqual(json.load(file)["id"], first.json["id"])
+            self.succeeds(spry("doctor", "-o", path))
+            with open(path) as file:
+                self.assertIn("What to choose", file.read())
+            self.fails(spry("doctor", "-o", folder), FAILURE, folder, "folder")
+            self.fails(spry("doctor", "-o", os.path.join(folder, "no", "where")), FAILURE, "no/where")
+
+    def test_a_model(self):
+        model = self.profile(self.succeeds(spry("doctor", "Llama-Tales-29M", "--json")))["model"]
+        self.holds(model, {key: kind for key, kind in MODEL.items() if key not in ("shape", "type")})
+        self.holds(model, {"name": TEXT, "architecture": TEXT, "context": COUNT, "weight_bytes": COUNT})
+        self.assertEqual(model["name"], "Llama-Tales-29M")
+        self.assertTrue(model["fits"])
+        self.assertAlmostEqual(model["parameters"] / 29e6, 1, delta=0.1)
+        for asked in ("Llama-Tales-29M", tiny("qwen3"), tiny("llama", "")):
+            page = self.succeeds(spry("doctor", asked)).text
+            self.assertIn("Expected of this model", page)
+            self.assertNotIn("What to choose", page)
+
+    def test_models_that_are_none(self):
+        self.fails(spry("doctor", "no-such-model"), FAILURE, "no-such-model")
+        with tempfile.NamedTemporaryFile(suffix=".gguf") as file:
+            file.write(b"GGUF" + b"\xff" * 100)
+            file.flush()
+            self.fails(spry("doctor", file.name), FAILURE, file.name)
+
+    def test_wrong_use(self):
+        self.fails(spry("doctor", "--threads", "many"), USAGE, "threads")
+        self.fails(spry("doctor", "--threads", "1025"), USAGE, "1024")
+        self.fails(spry("doctor", "--fast"), USAGE, "fast")
+        self.fails(spry("doctor", "one", "two"), USAGE, "two")
+
+    def test_no_place_to_keep_it(self):
+        """Without a home folder, and with one thread only: measured all the same, and not kept."""
+        result = spry("doctor", "--json", "--threads", "1", HOME=None, XDG_DATA_HOME=None)
+        self.one_sentence(result, "not be kept", "HOME")
+        profile = self.profile(result)
+        self.assertEqual(profile["speeds"]["threads"], 1)
+        if first.json["speeds"]["threads"] != 1:
+            self.assertNotEqual(profile["id"], first.json["id"])
+
+    def test_interrupt(self):
+        process = start("doctor", "--measure")
+        time.sleep(0.7)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, INTERRUPTED, err)
+        self.assertEqual(out, b"")
+        self.assertIn(b"interrupted", err)
+        with open(STORED) as file:
+            self.assertEqual(json.load(file)["when"], first.json["when"])
+
+
+if __name__ == "__main__":
+    main()
