@@ -29,11 +29,15 @@ void spry_activity_begin(spry_activities *all, spry_activity *activity)
     pthread_mutex_unlock(&all->lock);
 }
 
-void spry_activity_end(spry_activities *all, spry_activity *activity, spry_phase how)
+void spry_activity_end(spry_activities *all, spry_activity *activity, spry_phase how, const spry_result *result,
+                       const double parts_ms[SPRY_PART_COUNT])
 {
+    pthread_mutex_lock(&all->lock);
     activity->ended_ns = spry_clock_ns();
     atomic_store(&activity->phase, how);
-    pthread_mutex_lock(&all->lock);
+    if (result)
+        activity->result = *result;
+    memmove(activity->parts_ms, parts_ms, sizeof activity->parts_ms);
     *activity->link = activity->next;
     if (activity->next)
         activity->next->link = activity->link;

@@ -24,8 +24,8 @@ typedef struct spry_activity {
     char id[SPRY_ACTIVITY_ID], model[SPRY_ACTIVITY_MODEL];
     uint64_t began_ns, submitted_ns, ended_ns;
     size_t prompt_tokens;
-    spry_result result; /* once it has ended */
-    double queue_ms;    /* the same */
+    double parts_ms[SPRY_PART_COUNT]; /* before it was submitted; once it has ended, all */
+    spry_result result;               /* once it has ended */
     atomic_int phase;
     atomic_ullong taken_ns, first_ns;   /* the model took it; its first text came */
     atomic_size_t pieces;               /* of text that came, most of them one token */
@@ -43,8 +43,9 @@ void spry_activities_init(spry_activities *all);
 void spry_activities_deinit(spry_activities *all);
 
 void spry_activity_begin(spry_activities *all, spry_activity *activity);
-/* `how`: done, cancelled or failed. A copy stays for a while. */
-void spry_activity_end(spry_activities *all, spry_activity *activity, spry_phase how);
+/* `how`: done, cancelled or failed; `result` NULL: there is none. A copy stays for a while. */
+void spry_activity_end(spry_activities *all, spry_activity *activity, spry_phase how, const spry_result *result,
+                       const double parts_ms[SPRY_PART_COUNT]);
 
 /* Calls for each, those that ended since `since_ns` first, while nothing changes; `visit` must be quick. */
 void spry_activities_each(spry_activities *all, uint64_t since_ns,

@@ -19,6 +19,8 @@ typedef struct embed_call {
     int64_t dimensions; /* asked for; 0: as many as there are */
     bool cut;           /* texts that are too long */
     bool base64;
+    bool has_keep;
+    double keep_s;                                                       /* that the model stays, if has_keep */
     json_t *(*write)(const struct embed_call *call, size_t index);       /* one embedding */
     json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list of them */
     spry_embedder embedder;
@@ -26,26 +28,11 @@ typedef struct embed_call {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static spry_status read_ids(spry_tokens *ids, const json_t *list, spry_error *error)
-{
-    size_t i;
-    const json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-            return spry_fail(error, SPRY_ERR_INPUT, "number %zu of the list must be a token id", i);
-        if (!spry_tokens_push(ids, (int32_t)id))
-            return spry_fail_memory(error, "the tokens", i * sizeof *ids->ids);
-    }
-    return SPRY_OK;
-}
-
 static spry_status read_text(spry_tokens *ids, const embed_call *call, const json_t *text, spry_error *error)
 {
     const spry_engine *engine = call->embedder.model->engine;
     if (json_is_array(text))
-        return read_ids(ids, text, error);
+        return spry_prompt_ids(ids, engine, text, "ids", error);
     if (!json_is_string(text))
         return spry_fail(error, SPRY_ERR_INPUT, "must be a text or a list of token ids");
     spry_status status = spry_prompt_encode(ids, engine, (spry_view){json_string_value(text), json_string_length(text)},
@@ -136,6 +123,8 @@ static void serve(embed_call *call, spry_exchange *x, const char *model_name, js
     spry_error error;
     const spry_pooled *model = spry_fields_fine(&call->fields, x) ? spry_completion_model(x, model_name) : NULL;
     if (model) {
+        if (call->has_keep)
+            spry_model_pool_keep(x->server->pool, model, call->keep_s);
         if (spry_embedder_init(&call->embedder, x, model, &error) != SPRY_OK)
             spry_reply_failure(x, &error);
         else if (fits_model(call))
@@ -191,8 +180,8 @@ static json_t *ollama_reply(const embed_call *call, json_t *embeddings)
 {
     const spry_embedder *e = &call->embedder;
     return json_pack("{s:s, s:o, s:I, s:I, s:I}", "model", e->model->name, "embeddings", embeddings, "total_duration",
-                     (json_int_t)(spry_clock_ns() - e->exchange->began_ns), "load_duration", (json_int_t)0,
-                     "prompt_eval_count", (json_int_t)e->n_tokens);
+                     (json_int_t)(spry_clock_ns() - e->exchange->began_ns), "load_duration",
+                     (json_int_t)e->exchange->load_ns, "prompt_eval_count", (json_int_t)e->n_tokens);
 }
 
 /* The older path has one text, and tells only its embedding. */
@@ -223,6 +212,7 @@ static void serve_ollama(embed_call *call, spry_exchange *x)
         spry_fields_refuse(&call->fields, "model", "model is missing");
     call->cut = spry_fields_bool(&call->fields, "truncate", true);
     call->dimensions = spry_fields_integer(&call->fields, "dimensions", 0, 1, INT32_MAX);
+    call->has_keep = spry_ollama_keep_alive(&call->fields, &call->keep_s);
     json_t *texts = ollama_texts(&call->fields, call->input);
     serve(call, x, spry_ollama_model(name, model), texts);
 }

@@ -9,6 +9,7 @@
 
 #include "base/json.h"
 #include "http_reply.h"
+#include "prompt.h"
 #include "sampling/sampling_options.h"
 
 static const char *type_name(const json_t *value)
@@ -316,4 +317,35 @@ void spry_fields_messages(spry_fields *fields, const json_t *messages)
         if (!content_is_fine(fields, i, json_object_get(message, "content")))
             return;
     }
+}
+
+/* ---- from the body to the answer --------------------------------------------------------------------------------- */
+
+spry_completion *spry_fields_completion(spry_fields *fields, json_t *root, spry_exchange *x,
+                                        const spry_answer_form *form, const char *id_prefix)
+{
+    const char *model = spry_fields_string(fields, "model", NULL);
+    if (spry_fields_fine(fields, x))
+        return spry_completion_create(x, root, model, form, id_prefix);
+    json_decref(root);
+    return NULL;
+}
+
+void spry_fields_serve(spry_fields *fields, spry_completion *c, spry_prompt_maker make_prompts)
+{
+    spry_error error;
+    bool fine = spry_fields_fine(fields, c->exchange);
+    spry_lap(&c->laps, SPRY_PART_READ);
+    spry_status status = fine ? make_prompts(c, fields, &error) : SPRY_OK;
+    spry_lap(&c->laps, SPRY_PART_TOKENIZE);
+    fine = fine && spry_fields_fine(fields, c->exchange);
+    if (fine && status == SPRY_OK)
+        status = spry_prompt_check(c, &error);
+    if (fine && status == SPRY_OK) {
+        spry_completion_serve(c);
+        return;
+    }
+    if (fine)
+        spry_reply_failure(c->exchange, &error);
+    spry_completion_destroy(c);
 }

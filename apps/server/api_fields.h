@@ -53,4 +53,14 @@ void spry_fields_set_constraint(spry_fields *fields, spry_completion *completion
 /* Messages as templates can take them. */
 void spry_fields_messages(spry_fields *fields, const json_t *messages);
 
+/* ---- from the body to the answer --------------------------------------------------------------------------------- */
+
+/* The completion that a body asks for, of the model it names; NULL when a reply was given. Takes `root`. */
+spry_completion *spry_fields_completion(spry_fields *fields, json_t *root, spry_exchange *exchange,
+                                        const spry_answer_form *form, const char *id_prefix);
+
+/* Makes the prompts and serves; replies what is wrong with fields or prompts instead. */
+typedef spry_status (*spry_prompt_maker)(spry_completion *completion, spry_fields *fields, spry_error *error);
+void spry_fields_serve(spry_fields *fields, spry_completion *completion, spry_prompt_maker make_prompts);
+
 #endif

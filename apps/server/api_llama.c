@@ -77,12 +77,15 @@ static const spry_answer_form form = {
 
 /* ---- /completion: reading ---------------------------------------------------------------------------------------- */
 
-static spry_status make_prompt(spry_completion *c, const json_t *prompt, spry_error *error)
+static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
+    const json_t *prompt = json_object_get(fields->object, "prompt");
     if (json_is_string(prompt))
-        return spry_prompt_text(c, (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, error);
+        return spry_prompt_encode(&c->prompts[0], c->model->engine,
+                                  (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, true,
+                                  error);
     if (json_is_array(prompt))
-        return spry_prompt_list(c, prompt, error);
+        return spry_prompt_list(&c->prompts[0], c->model->engine, prompt, error);
     return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids and strings");
 }
 
@@ -108,26 +111,13 @@ void spry_llama_completion(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    spry_error error;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    const char *model = spry_fields_string(&fields, "model", NULL);
-    if (!spry_fields_fine(&fields, x)) {
-        json_decref(root);
-        return;
-    }
-    spry_completion *c = spry_completion_create(x, root, model, &form, "");
+    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "");
     if (!c)
         return;
     read_fields(&fields, c);
-    if (!spry_fields_fine(&fields, x)) {
-        spry_completion_destroy(c);
-    } else if (make_prompt(c, json_object_get(root, "prompt"), &error) != SPRY_OK) {
-        spry_reply_failure(x, &error);
-        spry_completion_destroy(c);
-    } else if (spry_openai_prompt_fits(c)) {
-        spry_completion_serve(c);
-    }
+    spry_fields_serve(&fields, c, make_prompt);
 }
 
 /* ---- text and tokens --------------------------------------------------------------------------------------------- */
@@ -197,21 +187,6 @@ void spry_llama_tokenize(spry_exchange *x)
     end_text(&call, x);
 }
 
-static spry_status read_ids(spry_tokens *out, const json_t *list, spry_error *error)
-{
-    size_t i;
-    const json_t *item;
-    json_array_foreach(list, i, item)
-    {
-        json_int_t id = json_integer_value(item);
-        if (!json_is_integer(item) || id < 0 || id > INT32_MAX)
-            return spry_fail(error, SPRY_ERR_INPUT, "tokens[%zu] must be a token id", i);
-        if (!spry_tokens_push(out, (int32_t)id))
-            return spry_fail_memory(error, "the tokens", i * sizeof(int32_t));
-    }
-    return SPRY_OK;
-}
-
 static spry_status decode(spry_buffer *out, const spry_engine *engine, const spry_tokens *ids, spry_error *error)
 {
     size_t size = 0;
@@ -235,7 +210,7 @@ void spry_llama_detokenize(spry_exchange *x)
     if (!list)
         spry_fields_refuse(&call.fields, "tokens", "tokens must be a list of token ids");
     if (spry_fields_fine(&call.fields, x)) {
-        spry_status status = read_ids(&ids, list, &error);
+        spry_status status = spry_prompt_ids(&ids, call.model->engine, list, "tokens", &error);
         if (status == SPRY_OK)
             status = decode(&text, call.model->engine, &ids, &error);
         if (status == SPRY_OK)

@@ -1,8 +1,8 @@
 /* POST /api/generate and /api/chat: lines of JSON, streamed unless the request says otherwise. */
 #include "apis.h"
+#include "engine/engine_state.h"
 #include "http_reply.h"
 #include "ollama_json.h"
-#include "openai_json.h"
 #include "prompt.h"
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -26,14 +26,43 @@ static json_t *last_line(const spry_completion *c)
     const spry_result *r = &choice->job.result;
     json_t *timings = spry_completion_timings(c), *message = line(c, true);
     const char *finish = spry_choice_finish(choice);
-    json_t *more = json_pack(
-        "{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish, "total_duration",
-        nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration", (json_int_t)0,
-        "prompt_eval_count", (json_int_t)c->prompt.count, "prompt_eval_duration", nanoseconds(r->prefill_ms),
-        "eval_count", (json_int_t)r->generated_tokens, "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
+    json_t *more =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish,
+                  "total_duration", nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration",
+                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)c->prompts[0].count,
+                  "prompt_eval_duration", nanoseconds(r->prefill_ms), "eval_count", (json_int_t)r->generated_tokens,
+                  "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
     json_object_update(message, more);
     json_object_set_new(message, "timings", timings);
     json_decref(more);
+    return message;
+}
+
+/* The conversation so far as tokens, for a request that goes on with it; NULL when memory is short. */
+static json_t *context_json(const spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    const spry_engine *engine = c->model->engine;
+    spry_tokens said = {0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->prompts[0].count; i++)
+        json_array_append_new(list, json_integer(c->prompts[0].ids[i]));
+    spry_status status = spry_prompt_encode(&said, engine, spry_buffer_view(&choice->said), false, false, NULL);
+    int32_t end = spry_tokenizer_eos(engine->model->tokenizer);
+    if (status == SPRY_OK && choice->job.result.finish == SPRY_FINISH_END && end >= 0)
+        spry_tokens_push(&said, end);
+    for (size_t i = 0; i < said.count; i++)
+        json_array_append_new(list, json_integer(said.ids[i]));
+    spry_tokens_deinit(&said);
+    return list;
+}
+
+static json_t *last_generated(const spry_completion *c, json_t *response)
+{
+    json_t *message = last_line(c);
+    json_object_set_new(message, "response", response);
+    if (c->keep_text)
+        json_object_set_new(message, "context", context_json(c));
     return message;
 }
 
@@ -50,18 +79,15 @@ static void write_generated(spry_completion *c, spry_choice *choice, const spry_
 
 static void close_generated(spry_completion *c, spry_choice *choice, bool last)
 {
-    json_t *message = last_line(c);
     (void)choice;
     (void)last;
-    json_object_set_new(message, "response", json_string(""));
-    spry_completion_line(c, message);
+    spry_completion_line(c, last_generated(c, json_string("")));
 }
 
 static json_t *whole_generated(spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
-    json_t *message = last_line(c);
-    json_object_set_new(message, "response", spry_buffer_json(&choice->content));
+    json_t *message = last_generated(c, spry_buffer_json(&choice->content));
     if (choice->reasoning.size)
         json_object_set_new(message, "thinking", spry_buffer_json(&choice->reasoning));
     return message;
@@ -182,11 +208,13 @@ static void read_fields(spry_fields *fields, spry_completion *c)
                             json_pack("{s:b}", "enable_thinking", json_is_true(think)));
 }
 
-/* The model of a request that needs it; false when a reply was given, and nothing is left. */
+/* The model of a request that needs it; NULL when a reply was given. Takes `root`. */
 static spry_completion *begin(spry_fields *fields, spry_exchange *x, json_t *root, const spry_answer_form *form)
 {
     char name[SPRY_OLLAMA_NAME];
+    double keep_s = 0;
     const char *model = spry_fields_string(fields, "model", "");
+    bool keep = spry_ollama_keep_alive(fields, &keep_s);
     if (!*model)
         spry_fields_refuse(fields, "model", "model is missing");
     if (!spry_fields_fine(fields, x)) {
@@ -196,32 +224,22 @@ static spry_completion *begin(spry_fields *fields, spry_exchange *x, json_t *roo
     spry_completion *c = spry_completion_create(x, root, spry_ollama_model(name, model), form, "ollama-");
     if (c)
         read_fields(fields, c);
+    if (c && keep)
+        spry_model_pool_keep(x->server->pool, c->model, keep_s);
     return c;
-}
-
-static void finish(spry_fields *fields, spry_completion *c, spry_status status, const spry_error *error)
-{
-    spry_exchange *x = c->exchange;
-    if (!spry_fields_fine(fields, x)) {
-        spry_completion_destroy(c);
-    } else if (status != SPRY_OK) {
-        spry_reply_failure(x, error);
-        spry_completion_destroy(c);
-    } else if (spry_openai_prompt_fits(c)) {
-        spry_completion_serve(c);
-    }
 }
 
 /* Without a prompt a request only loads a model, or with "keep_alive": 0 lets it go. */
 static void load_or_unload(spry_fields *fields, spry_completion *c, const char *answer_key, json_t *answer)
 {
     spry_exchange *x = c->exchange;
-    const json_t *keep = spry_fields_get(fields, "keep_alive");
-    bool unload = json_is_number(keep) && json_number_value(keep) == 0;
+    double keep_s;
+    bool unload = spry_ollama_keep_alive(fields, &keep_s) && keep_s == 0;
     char name[SPRY_OLLAMA_NAME];
     json_t *message = line(c, true);
     json_object_set_new(message, "done_reason", json_string(unload ? "unload" : "load"));
     json_object_set_new(message, answer_key, answer);
+    json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
     spry_ollama_model(name, c->model->name);
     spry_completion_destroy(c);
     if (unload)
@@ -229,17 +247,34 @@ static void load_or_unload(spry_fields *fields, spry_completion *c, const char *
     spry_reply_json(x, MHD_HTTP_OK, message);
 }
 
+/* Behind a conversation that goes on nothing begins anew. */
+static void drop_begin(spry_tokens *prompt, size_t at, const spry_engine *engine)
+{
+    if (!at || prompt->count <= at || prompt->ids[at] != spry_tokenizer_bos(engine->model->tokenizer))
+        return;
+    prompt->count--;
+    memmove(prompt->ids + at, prompt->ids + at + 1, (prompt->count - at) * sizeof *prompt->ids);
+}
+
 static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
-    const json_t *prompt = json_object_get(c->root, "prompt");
+    const json_t *prompt = json_object_get(c->root, "prompt"), *context = spry_fields_array(fields, "context");
     const char *system = spry_fields_string(fields, "system", "");
-    if (spry_fields_bool(fields, "raw", false))
-        return spry_prompt_text(c, (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, error);
-    json_t *messages = *system ? json_pack("[{s:s, s:s}]", "role", "system", "content", system) : json_array();
-    json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
-    spry_status status =
-        spry_prompt_chat(c, messages, NULL, json_object_get(c->root, "chat_template_kwargs"), true, error);
-    json_decref(messages);
+    bool raw = spry_fields_bool(fields, "raw", false);
+    spry_tokens *out = &c->prompts[0];
+    c->keep_text = !raw;
+    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", error);
+    size_t n_context = out->count;
+    if (status == SPRY_OK && raw) {
+        spry_view text = {json_string_value(prompt), json_string_length(prompt)};
+        status = spry_prompt_encode(out, c->model->engine, text, true, true, error);
+    } else if (status == SPRY_OK) {
+        json_t *messages = *system ? json_pack("[{s:s, s:s}]", "role", "system", "content", system) : json_array();
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
+        status = spry_prompt_chat(c, messages, NULL, json_object_get(c->root, "chat_template_kwargs"), true, error);
+        json_decref(messages);
+    }
+    drop_begin(out, n_context, c->model->engine);
     return status;
 }
 
@@ -247,7 +282,6 @@ void spry_ollama_generate(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    spry_error error;
     if (!spry_fields_open(&fields, &root, x))
         return;
     const json_t *prompt = spry_fields_get(&fields, "prompt");
@@ -261,31 +295,34 @@ void spry_ollama_generate(spry_exchange *x)
     if (json_string_length(prompt) == 0 && !fields.wrong[0])
         load_or_unload(&fields, c, "response", json_string(""));
     else
-        finish(&fields, c, fields.wrong[0] ? SPRY_OK : generate_prompt(c, &fields, &error), &error);
+        spry_fields_serve(&fields, c, generate_prompt);
+}
+
+static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *tools = spry_fields_get(fields, "tools");
+    c->look_for_tools = json_array_size(tools) > 0;
+    c->tools = json_object_get(c->root, "tools");
+    return spry_prompt_chat(c, spry_fields_get(fields, "messages"), tools,
+                            json_object_get(c->root, "chat_template_kwargs"), true, error);
 }
 
 void spry_ollama_chat(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    spry_error error;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    const json_t *messages = spry_fields_array(&fields, "messages"), *tools = spry_fields_array(&fields, "tools");
+    const json_t *messages = spry_fields_array(&fields, "messages");
     bool nothing = json_array_size(messages) == 0;
+    spry_fields_array(&fields, "tools");
     if (!nothing)
         spry_fields_messages(&fields, messages);
     spry_completion *c = begin(&fields, x, root, &chat_form);
     if (!c)
         return;
-    if (nothing && !fields.wrong[0]) {
+    if (nothing && !fields.wrong[0])
         load_or_unload(&fields, c, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
-        return;
-    }
-    c->look_for_tools = json_array_size(tools) > 0;
-    c->tools = json_object_get(root, "tools");
-    spry_status status = SPRY_OK;
-    if (!fields.wrong[0])
-        status = spry_prompt_chat(c, messages, tools, json_object_get(root, "chat_template_kwargs"), true, &error);
-    finish(&fields, c, status, &error);
+    else
+        spry_fields_serve(&fields, c, chat_prompt);
 }

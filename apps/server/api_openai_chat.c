@@ -1,6 +1,5 @@
 /* POST /v1/chat/completions. */
 #include "apis.h"
-#include "http_reply.h"
 #include "openai_json.h"
 #include "prompt.h"
 
@@ -68,13 +67,7 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 
 static void close_stream(spry_completion *c)
 {
-    if (c->include_usage) {
-        json_t *message = spry_openai_envelope(c, "chat.completion.chunk", json_array());
-        json_object_set_new(message, "usage", spry_openai_usage(c));
-        json_object_set_new(message, "timings", spry_completion_timings(c));
-        spry_completion_event(c, message);
-    }
-    spry_buffer_text(&c->out, "data: [DONE]\n\n");
+    spry_openai_close_stream(c, "chat.completion.chunk");
 }
 
 static json_t *calls_json(const json_t *calls)
@@ -109,10 +102,7 @@ static json_t *whole(spry_completion *c)
         json_array_append_new(choices, json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
                                                  "logprobs", logprobs, "finish_reason", spry_choice_finish(choice)));
     }
-    json_t *message = spry_openai_envelope(c, "chat.completion", choices);
-    json_object_set_new(message, "usage", spry_openai_usage(c));
-    json_object_set_new(message, "timings", spry_completion_timings(c));
-    return message;
+    return spry_openai_whole(c, "chat.completion", choices);
 }
 
 static const spry_answer_form form = {.stream_type = "text/event-stream",
@@ -156,18 +146,12 @@ void spry_openai_chat(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    spry_error error;
     if (!spry_fields_open(&fields, &root, x))
         return;
     spry_fields_messages(&fields, spry_fields_array(&fields, "messages"));
     spry_fields_array(&fields, "tools");
     spry_fields_object(&fields, "chat_template_kwargs");
-    const char *model = spry_fields_string(&fields, "model", NULL);
-    if (!spry_fields_fine(&fields, x)) {
-        json_decref(root);
-        return;
-    }
-    spry_completion *c = spry_completion_create(x, root, model, &form, "chatcmpl-");
+    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "chatcmpl-");
     if (!c)
         return;
     spry_openai_read_common(&fields, c);
@@ -175,12 +159,5 @@ void spry_openai_chat(spry_exchange *x)
     c->request.max_tokens = (uint32_t)spry_fields_integer(
         &fields, "max_tokens", spry_fields_integer(&fields, "max_completion_tokens", 0, 1, UINT32_MAX), 1, UINT32_MAX);
     c->look_for_thoughts = strcmp(spry_fields_string(&fields, "reasoning_format", "auto"), "none") != 0;
-    if (!spry_fields_fine(&fields, x)) {
-        spry_completion_destroy(c);
-    } else if (make_prompt(c, &fields, &error) != SPRY_OK) {
-        spry_reply_failure(x, &error);
-        spry_completion_destroy(c);
-    } else if (spry_openai_prompt_fits(c)) {
-        spry_completion_serve(c);
-    }
+    spry_fields_serve(&fields, c, make_prompt);
 }

@@ -3,19 +3,40 @@
 #include <stdlib.h>
 
 #include "apis.h"
-#include "http_reply.h"
 #include "openai_json.h"
 #include "prompt.h"
 #include "prompt_logprobs.h"
 
-enum { DEFAULT_TOKENS = 16 };
+enum { DEFAULT_TOKENS = 16, ECHO_BYTES_MAX = 64 << 20 };
+
+/* A prompt that is given back before its answers. */
+typedef struct echoed {
+    spry_buffer text;
+    spry_answer_token *tokens; /* with their probabilities, if those are wanted; else NULL */
+    size_t n_tokens;
+} echoed;
 
 /* What only this interface has. */
-typedef struct echoed {
-    size_t offsets[SPRY_CHOICES_MAX]; /* characters written so far, of each answer */
-    size_t n_tokens;                  /* of the prompt, with their probabilities */
-    spry_answer_token tokens[];
-} echoed;
+typedef struct own_fields {
+    size_t offsets[SPRY_ANSWERS_MAX]; /* characters written so far, of each answer */
+    echoed prompts[SPRY_ANSWERS_MAX];
+} own_fields;
+
+static void free_own(void *extra)
+{
+    own_fields *own = extra;
+    for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++) {
+        spry_buffer_deinit(&own->prompts[i].text);
+        free(own->prompts[i].tokens);
+    }
+    free(own);
+}
+
+static const echoed *echo_of(const spry_completion *c, const spry_choice *choice)
+{
+    const own_fields *own = c->extra;
+    return &own->prompts[choice->index / c->n_each];
+}
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
@@ -52,8 +73,9 @@ static void add_token(logprob_lists *lists, const spry_completion *c, const spry
 /* Tokens that came since the last time, those of an echoed prompt first; NULL when nobody asked. */
 static json_t *logprobs_of(const spry_completion *c, spry_choice *choice)
 {
-    echoed *e = c->extra;
-    size_t *offset = &e->offsets[choice->index];
+    own_fields *own = c->extra;
+    const echoed *e = echo_of(c, choice);
+    size_t *offset = &own->offsets[choice->index];
     if (!c->want_logprobs)
         return json_null();
     logprob_lists lists = {json_array(), json_array(), json_array(), json_array()};
@@ -84,7 +106,7 @@ static void write_chunk(spry_completion *c, spry_choice *choice, spry_view text,
 static void open_stream(spry_completion *c)
 {
     for (uint32_t i = 0; c->echo && i < c->n; i++)
-        write_chunk(c, &c->choices[i], spry_buffer_view(&c->echo_text), NULL, false);
+        write_chunk(c, &c->choices[i], spry_buffer_view(&echo_of(c, &c->choices[i])->text), NULL, false);
 }
 
 static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
@@ -99,13 +121,7 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 
 static void close_stream(spry_completion *c)
 {
-    if (c->include_usage) {
-        json_t *message = spry_openai_envelope(c, "text_completion", json_array());
-        json_object_set_new(message, "usage", spry_openai_usage(c));
-        json_object_set_new(message, "timings", spry_completion_timings(c));
-        spry_completion_event(c, message);
-    }
-    spry_buffer_text(&c->out, "data: [DONE]\n\n");
+    spry_openai_close_stream(c, "text_completion");
 }
 
 static json_t *whole(spry_completion *c)
@@ -115,16 +131,13 @@ static json_t *whole(spry_completion *c)
         spry_choice *choice = &c->choices[i];
         spry_buffer all;
         spry_buffer_init(&all, SIZE_MAX / 2);
-        if (c->echo)
-            spry_buffer_append(&all, spry_buffer_view(&c->echo_text).data, c->echo_text.size);
+        spry_view echo = spry_buffer_view(&echo_of(c, choice)->text);
+        spry_buffer_append(&all, echo.data, echo.size);
         spry_buffer_append(&all, spry_buffer_view(&choice->content).data, choice->content.size);
         json_array_append_new(choices, entry_of(c, choice, spry_buffer_json(&all), spry_choice_finish(choice)));
         spry_buffer_deinit(&all);
     }
-    json_t *message = spry_openai_envelope(c, "text_completion", choices);
-    json_object_set_new(message, "usage", spry_openai_usage(c));
-    json_object_set_new(message, "timings", spry_completion_timings(c));
-    return message;
+    return spry_openai_whole(c, "text_completion", choices);
 }
 
 static const spry_answer_form form = {.stream_type = "text/event-stream",
@@ -136,41 +149,62 @@ static const spry_answer_form form = {.stream_type = "text/event-stream",
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* A string, a list of one string, token ids, or a list of one such list. */
-static spry_status make_prompt(spry_completion *c, const json_t *prompt, spry_error *error)
+static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_t *prompt, spry_error *error)
 {
-    const json_t *first = json_array_get(prompt, 0);
-    bool nested = json_is_array(prompt) && (json_is_string(first) || json_is_array(first));
-    if (nested && json_array_size(prompt) > 1)
-        return spry_fail(error, SPRY_ERR_INPUT, "prompt has %zu prompts; send one a request", json_array_size(prompt));
-    if (nested)
-        prompt = first;
     if (json_is_string(prompt))
-        return spry_prompt_text(c, (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, error);
+        return spry_prompt_encode(out, c->model->engine,
+                                  (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, true,
+                                  error);
     if (json_is_array(prompt))
-        return spry_prompt_list(c, prompt, error);
-    return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids");
+        return spry_prompt_list(out, c->model->engine, prompt, error);
+    return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids, or a list of those");
 }
 
-/* Text and probabilities of the prompt, as far as they are asked for. */
-static spry_status make_echo(spry_completion *c, spry_error *error)
+/* Text and probabilities of a prompt, as far as they are asked for. */
+static spry_status make_echo(echoed *out, const spry_completion *c, const spry_tokens *prompt, spry_error *error)
 {
-    size_t n = c->echo && c->want_logprobs ? c->prompt.count : 0, size = 0;
-    echoed *e = calloc(1, sizeof *e + n * sizeof *e->tokens);
-    if (!e)
-        return spry_fail_memory(error, "the prompt's tokens", n * sizeof *e->tokens);
-    c->extra = e;
-    if (!c->echo)
-        return SPRY_OK;
     const spry_engine *engine = c->model->engine;
-    spry_status status = spry_engine_detokenize(engine, NULL, 0, &size, c->prompt.ids, c->prompt.count, false, error);
-    char *text = status == SPRY_OK ? spry_buffer_extend(&c->echo_text, size) : NULL;
-    if (status == SPRY_OK && text)
-        status = spry_engine_detokenize(engine, text, size, &size, c->prompt.ids, c->prompt.count, false, error);
-    if (status == SPRY_OK && n)
-        status = spry_prompt_logprobs(e->tokens, c, error);
+    size_t size = 0;
+    spry_status status = spry_engine_detokenize(engine, NULL, 0, &size, prompt->ids, prompt->count, false, error);
+    char *text = status == SPRY_OK ? spry_buffer_extend(&out->text, size) : NULL;
+    if (text)
+        status = spry_engine_detokenize(engine, text, size, &size, prompt->ids, prompt->count, false, error);
+    if (status != SPRY_OK || !c->want_logprobs)
+        return status;
+    out->tokens = calloc(prompt->count, sizeof *out->tokens);
+    if (!out->tokens)
+        return spry_fail_memory(error, "the prompt's tokens", prompt->count * sizeof *out->tokens);
+    out->n_tokens = prompt->count;
+    return spry_prompt_logprobs(out->tokens, c, prompt, error);
+}
+
+/* A prompt, or a list of them. */
+static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *prompt = json_object_get(fields->object, "prompt"), *first = json_array_get(prompt, 0);
+    bool several = json_is_string(first) || json_is_array(first);
+    size_t count = several ? json_array_size(prompt) : 1;
+    if (count * c->n_each > SPRY_ANSWERS_MAX)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "prompt has %zu prompts with %u answers each; at most %d answers are given", count, c->n_each,
+                         SPRY_ANSWERS_MAX);
+    own_fields *own = c->extra = calloc(1, sizeof *own);
+    c->free_extra = free_own;
+    if (!own)
+        return spry_fail_memory(error, "the prompts", sizeof *own);
+    c->n_prompts = (uint32_t)count;
+    for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
+        spry_buffer_init(&own->prompts[i].text, ECHO_BYTES_MAX);
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < count && status == SPRY_OK; i++)
+        status = make_prompt(&c->prompts[i], c, several ? json_array_get(prompt, i) : prompt, error);
     if (status == SPRY_OK)
-        e->n_tokens = n;
+        status = spry_prompt_check(c, error);
+    spry_lap(&c->laps, SPRY_PART_TOKENIZE);
+    for (size_t i = 0; c->echo && i < count && status == SPRY_OK; i++)
+        status = make_echo(&own->prompts[i], c, &c->prompts[i], error);
+    if (c->echo)
+        spry_lap(&c->laps, SPRY_PART_PREFILL);
     return status;
 }
 
@@ -192,31 +226,11 @@ void spry_openai_completion(spry_exchange *x)
 {
     spry_fields fields;
     json_t *root;
-    spry_error error;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    const char *model = spry_fields_string(&fields, "model", NULL);
-    if (!spry_fields_fine(&fields, x)) {
-        json_decref(root);
-        return;
-    }
-    spry_completion *c = spry_completion_create(x, root, model, &form, "cmpl-");
+    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "cmpl-");
     if (!c)
         return;
     read_fields(&fields, c);
-    if (!spry_fields_fine(&fields, x)) {
-        spry_completion_destroy(c);
-        return;
-    }
-    spry_status status = make_prompt(c, json_object_get(root, "prompt"), &error);
-    if (status == SPRY_OK && !spry_openai_prompt_fits(c))
-        return;
-    if (status == SPRY_OK)
-        status = make_echo(c, &error);
-    if (status != SPRY_OK) {
-        spry_reply_failure(x, &error);
-        spry_completion_destroy(c);
-        return;
-    }
-    spry_completion_serve(c);
+    spry_fields_serve(&fields, c, make_prompts);
 }

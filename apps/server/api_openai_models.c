@@ -1,4 +1,5 @@
-/* GET /v1/models. */
+/* GET /v1/models, and POST /models/pin, which OpenAI's interface does not have. */
+#include "api_fields.h"
 #include "apis.h"
 #include "http_reply.h"
 
@@ -6,9 +7,9 @@ static json_t *model_json(const spry_pool_info *info)
 {
     static const char *const states[] = {
         [SPRY_POOL_ON_DISK] = "on disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:I}", "id", info->name, "object", "model", "created",
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:b}", "id", info->name, "object", "model", "created",
                      (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state], "size",
-                     (json_int_t)info->file_bytes);
+                     (json_int_t)info->file_bytes, "pinned", info->pinned);
 }
 
 static bool add_model(void *context, const spry_pool_info *info)
@@ -37,13 +38,43 @@ static bool match_model(void *context, const spry_pool_info *info)
     return s->found == NULL;
 }
 
+/* NULL when a reply was given instead. */
+static json_t *find_model(spry_exchange *x, const char *name)
+{
+    search s = {.name = name};
+    spry_model_pool_each(x->server->pool, match_model, &s);
+    if (!s.found)
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
+                         name);
+    return s.found;
+}
+
 void spry_openai_model(spry_exchange *x)
 {
-    search s = {.name = x->tail};
-    spry_model_pool_each(x->server->pool, match_model, &s);
-    if (s.found)
-        spry_reply_json(x, MHD_HTTP_OK, s.found);
-    else
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
-                         x->tail);
+    json_t *model = find_model(x, x->tail);
+    if (model)
+        spry_reply_json(x, MHD_HTTP_OK, model);
+}
+
+void spry_models_pin(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root, *model;
+    spry_error error;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    const char *name = spry_fields_string(&fields, "model", "");
+    bool pin = spry_fields_bool(&fields, "pin", true);
+    if (!*name)
+        spry_fields_refuse(&fields, "model", "model is missing");
+    if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
+        json_object_set_new(model, "pinned", json_boolean(pin));
+        if (spry_model_pool_pin(x->server->pool, name, pin, &error) == SPRY_OK) {
+            spry_reply_json(x, MHD_HTTP_OK, model);
+        } else { /* it went in this moment */
+            spry_reply_failure(x, &error);
+            json_decref(model);
+        }
+    }
+    json_decref(root);
 }

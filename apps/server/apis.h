@@ -17,6 +17,7 @@ void spry_openai_completion(spry_exchange *exchange);
 void spry_openai_embeddings(spry_exchange *exchange);
 void spry_openai_models(spry_exchange *exchange);
 void spry_openai_model(spry_exchange *exchange);
+void spry_models_pin(spry_exchange *exchange);
 
 void spry_llama_completion(spry_exchange *exchange);
 void spry_llama_tokenize(spry_exchange *exchange);

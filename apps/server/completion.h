@@ -15,7 +15,7 @@
 #include "exchange.h"
 #include "template/tool_calls.h"
 
-enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16 };
+enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
 
 typedef struct spry_completion spry_completion;
 
@@ -23,6 +23,7 @@ typedef struct spry_completion spry_completion;
 typedef struct spry_choice {
     spry_completion *owner;
     uint32_t index;
+    const spry_tokens *prompt;
     spry_job job;
     spry_activity activity;
     spry_answer_parser *parser; /* NULL: the text is the content */
@@ -30,9 +31,11 @@ typedef struct spry_choice {
 
     /* the scheduler's thread writes these until the answer is over */
     uint64_t last_ns; /* when text came */
+    uint64_t done_ns; /* when it was over */
     spry_histogram gaps;
     bool overflow; /* its reader is too slow */
 
+    spry_buffer said; /* as the model said it, with keep_text */
     /* what came, where it is not streamed */
     spry_buffer content, reasoning;
     json_t *calls; /* {"id", "name", "arguments": text} */
@@ -60,23 +63,25 @@ struct spry_completion {
 
     /* what is asked for */
     spry_request request; /* of every answer, but for its seed */
-    spry_tokens prompt;
-    spry_span *spans;
+    spry_tokens prompts[SPRY_ANSWERS_MAX];
+    spry_span *spans; /* of the only prompt */
     size_t n_spans;
     const char *stops[SPRY_STOPS_MAX];
     spry_logit_bias bias[SPRY_BIAS_MAX];
     char *constraint_text;
-    uint32_t n;                                        /* answers */
+    uint32_t n_prompts, n_each;                        /* prompts; answers to each */
     bool stream, include_usage, want_logprobs, silent; /* silent: nothing is to be generated */
+    bool keep_text;                                    /* fill choice->said */
     bool look_for_tools, look_for_thoughts;
     json_t *tools;                /* borrowed */
     char *call_open, *call_close; /* a call that was begun for the model; NULL: none */
     bool echo;
-    spry_buffer echo_text; /* of the prompt */
-    void *extra;           /* the interface's own, freed with free() */
+    void *extra; /* the interface's own */
+    void (*free_extra)(void *extra);
 
     /* what became of it */
-    spry_choice *choices; /* n of them */
+    spry_choice *choices; /* n of them: answers to the first prompt, then to the second, ... */
+    uint32_t n;
     spry_channel channel;
     bool has_channel, late, gone, ended;
     spry_buffer out;   /* of the stream, not written yet */
@@ -84,7 +89,10 @@ struct spry_completion {
     spry_error error;  /* of the first answer that failed */
     int64_t created;   /* seconds since 1970 */
     char id[48];
-    double template_ms, tokenize_ms;
+    spry_laps laps, before; /* of the request; as they were when its jobs were handed over */
+    uint64_t stopped_ns;    /* when the last answer was over; 0: not yet */
+    spry_energy_share share;
+    spry_joules used; /* once stopped */
 };
 
 /* Takes `root`. Loads the model, if need be. NULL when a reply was given instead. */

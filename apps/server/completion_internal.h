@@ -18,6 +18,19 @@ typedef enum spry_pumped { SPRY_PUMPED_MORE, SPRY_PUMPED_ALL, SPRY_PUMPED_GONE }
 /* Waits for news and takes it in. ALL: every answer is over. */
 spry_pumped spry_completion_pump(spry_completion *completion);
 
+/* The request's time and energy count: from the beginning; up to when its jobs are handed over; up to when the last
+ * answer is over, also if none was begun; up to the end, when nobody waits for it any more. */
+void spry_completion_start(spry_completion *completion);
+void spry_completion_hand_over(spry_completion *completion);
+void spry_completion_stop(spry_completion *completion);
+void spry_completion_finish(spry_completion *completion);
+
+/* The parts of an answer so far. */
+void spry_choice_parts(const spry_choice *choice, double ms[SPRY_PART_COUNT]);
+
+/* Adds to an answer's timings: ttft_ms, total_ms, what they are made of, and the energy. */
+void spry_completion_parts(const spry_completion *completion, json_t *timings, size_t generated);
+
 /* Puts the request's figures into the metrics. */
 void spry_completion_account(spry_completion *completion);
 

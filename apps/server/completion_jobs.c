@@ -75,6 +75,7 @@ static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_en
 static void on_done(spry_job *job)
 {
     spry_choice *choice = job->owner;
+    choice->done_ns = spry_clock_ns();
     spry_channel_post_done(&choice->owner->channel);
 }
 
@@ -86,8 +87,9 @@ static void on_event(void *user, const spry_answer_event *event);
 static bool opens_thought(const spry_completion *c)
 {
     char text[OPENING_BYTES];
-    size_t size, n = c->prompt.count < OPENING_TOKENS ? c->prompt.count : OPENING_TOKENS;
-    if (!n || spry_engine_detokenize(c->model->engine, text, sizeof text, &size, c->prompt.ids + c->prompt.count - n, n,
+    const spry_tokens *prompt = &c->prompts[0];
+    size_t size, n = prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
+    if (!n || spry_engine_detokenize(c->model->engine, text, sizeof text, &size, prompt->ids + prompt->count - n, n,
                                      true, NULL) != SPRY_OK)
         return false;
     return spry_answer_opens_thought((spry_view){text, size < sizeof text ? size : sizeof text});
@@ -120,9 +122,11 @@ static spry_status make_choice(spry_choice *choice, spry_completion *c, uint32_t
     spry_exchange *x = c->exchange;
     choice->owner = c;
     choice->index = index;
+    choice->prompt = &c->prompts[index / c->n_each];
+    spry_buffer_init(&choice->said, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->content, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->reasoning, ANSWER_BYTES_MAX);
-    choice->activity = (spry_activity){.began_ns = x->began_ns, .prompt_tokens = c->prompt.count};
+    choice->activity = (spry_activity){.began_ns = x->began_ns, .prompt_tokens = choice->prompt->count};
     snprintf(choice->activity.id, sizeof choice->activity.id, index ? "%s.%u" : "%s", c->id, index);
     snprintf(choice->activity.model, sizeof choice->activity.model, "%s", c->model->name);
     choice->job = (spry_job){.request = c->request,
@@ -132,35 +136,41 @@ static spry_status make_choice(spry_choice *choice, spry_completion *c, uint32_t
                              .on_done = on_done,
                              .owner = choice};
     spry_request *request = &choice->job.request;
-    request->prompt = c->prompt.ids;
-    request->n_prompt = c->prompt.count;
+    request->prompt = choice->prompt->ids;
+    request->n_prompt = choice->prompt->count;
     request->spans = c->spans;
     request->n_spans = c->n_spans;
-    request->sampling.seed += index;
+    request->sampling.seed += index % c->n_each;
     request->on_text = on_text;
     request->on_prefill = on_prefill;
     request->on_token = c->want_logprobs ? on_token : NULL;
     request->user = choice;
+    request->lane = index ? 0 : c->laps.lane;
     return make_parser(choice, error);
 }
 
 spry_status spry_completion_submit(spry_completion *c, spry_error *error)
 {
     c->error.status = SPRY_OK;
-    c->choices = calloc(c->n, sizeof *c->choices);
+    uint32_t n = c->n_prompts * c->n_each;
+    c->choices = calloc(n, sizeof *c->choices);
     if (!c->choices)
-        return spry_fail_memory(error, "answers", c->n * sizeof *c->choices);
+        return spry_fail_memory(error, "answers", n * sizeof *c->choices);
+    c->n = n;
     spry_status status = spry_channel_init(&c->channel, CHANNEL_BYTES_MAX, error);
     c->has_channel = status == SPRY_OK;
     for (uint32_t i = 0; i < c->n && status == SPRY_OK; i++)
         status = make_choice(&c->choices[i], c, i, error);
+    spry_completion_hand_over(c);
     for (uint32_t i = 0; i < c->n && status == SPRY_OK && !c->silent; i++) {
         spry_choice *choice = &c->choices[i];
+        spry_choice_parts(choice, choice->activity.parts_ms);
         spry_activity_begin(&c->exchange->server->activities, &choice->activity);
         status = spry_scheduler_submit(c->model->scheduler, &choice->job, error);
         choice->submitted = status == SPRY_OK;
         if (!choice->submitted)
-            spry_activity_end(&c->exchange->server->activities, &choice->activity, SPRY_PHASE_FAILED);
+            spry_activity_end(&c->exchange->server->activities, &choice->activity, SPRY_PHASE_FAILED, NULL,
+                              choice->activity.parts_ms);
     }
     return status;
 }
@@ -189,12 +199,10 @@ static void look_once_more(void *context, spry_engine *engine)
 static void end_activity(spry_choice *choice)
 {
     const spry_completion *c = choice->owner;
-    choice->activity.result = choice->job.result;
-    choice->activity.queue_ms = choice->job.queue_ms;
-    spry_activity_end(&c->exchange->server->activities, &choice->activity,
-                      c->gone                      ? SPRY_PHASE_CANCELLED
-                      : c->error.status != SPRY_OK ? SPRY_PHASE_FAILED
-                                                   : SPRY_PHASE_DONE);
+    double parts_ms[SPRY_PART_COUNT];
+    spry_phase how = c->gone ? SPRY_PHASE_CANCELLED : c->error.status != SPRY_OK ? SPRY_PHASE_FAILED : SPRY_PHASE_DONE;
+    spry_choice_parts(choice, parts_ms);
+    spry_activity_end(&c->exchange->server->activities, &choice->activity, how, &choice->job.result, parts_ms);
 }
 
 void spry_completion_settle(spry_completion *c)
@@ -270,6 +278,8 @@ static void take_text(spry_choice *choice, spry_view text)
 {
     spry_completion *c = choice->owner;
     spry_answer_event event = {.kind = SPRY_ANSWER_CONTENT, .text = text};
+    if (c->keep_text)
+        spry_buffer_append(&choice->said, text.data, text.size);
     if (!choice->parser)
         on_event(choice, &event);
     else if (spry_answer_parser_feed(choice->parser, text, NULL) != SPRY_OK)
@@ -343,6 +353,7 @@ static spry_pumped take_in(spry_completion *c)
     take_records(c);
     if (n_done < n_submitted(c))
         return SPRY_PUMPED_MORE;
+    spry_completion_stop(c);
     for (uint32_t i = 0; i < c->n; i++)
         finish_choice(&c->choices[i], i + 1 == c->n);
     return SPRY_PUMPED_ALL;

@@ -13,16 +13,24 @@ static double since_ms(uint64_t from_ns, uint64_t to_ns)
 
 void spry_completion_count(const spry_completion *c, spry_usage_counts *counts)
 {
-    *counts = (spry_usage_counts){.prompt = c->prompt.count};
+    *counts = (spry_usage_counts){0};
     for (uint32_t i = 0; i < c->n; i++) {
         const spry_result *r = &c->choices[i].job.result;
         counts->generated += r->generated_tokens;
         counts->drafted += r->drafts.drafted;
         counts->accepted += r->drafts.accepted;
+        if (i % c->n_each)
+            continue; /* a prompt counts once */
+        counts->prompt += c->choices[i].prompt->count;
+        counts->cached += r->reused_tokens;
+        counts->span += r->span_tokens;
+        counts->repaired += r->repaired_tokens;
     }
-    counts->cached = c->choices[0].job.result.reused_tokens;
-    counts->span = c->choices[0].job.result.span_tokens;
-    counts->repaired = c->choices[0].job.result.repaired_tokens;
+}
+
+static double lap_ms(const spry_completion *c, spry_part part)
+{
+    return (double)c->laps.ns[part] / 1e6;
 }
 
 /* Of several answers, times are the first one's. */
@@ -30,18 +38,18 @@ json_t *spry_completion_timings(const spry_completion *c)
 {
     const spry_choice *first = &c->choices[0];
     const spry_result *r = &first->job.result;
-    uint64_t now = spry_clock_ns(), first_ns = atomic_load(&first->activity.first_ns);
     spry_usage_counts n;
     spry_completion_count(c, &n);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}",
-                     "queue_ms", first->job.queue_ms, "template_ms", c->template_ms, "tokenize_ms", c->tokenize_ms,
-                     "lookup_ms", r->lookup_ms, "restore_ms", r->restore_ms, "prefill_ms", r->prefill_ms,
-                     "first_step_ms", r->first_step_ms, "decode_ms", r->decode_ms, "ttft_ms",
-                     since_ms(c->exchange->began_ns, first_ns ? first_ns : now), "total_ms",
-                     since_ms(c->exchange->began_ns, now), "prompt_tokens", (json_int_t)n.prompt, "cached_tokens",
-                     (json_int_t)n.cached, "span_tokens", (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired,
-                     "generated_tokens", (json_int_t)n.generated, "drafted_tokens", (json_int_t)n.drafted,
-                     "accepted_tokens", (json_int_t)n.accepted);
+    json_t *timings = json_pack(
+        "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "load_ms",
+        (double)c->exchange->load_ns / 1e6, "queue_ms", first->job.queue_ms, "template_ms",
+        lap_ms(c, SPRY_PART_TEMPLATE), "tokenize_ms", lap_ms(c, SPRY_PART_TOKENIZE), "lookup_ms", r->lookup_ms,
+        "restore_ms", r->restore_ms, "prefill_ms", r->prefill_ms, "first_step_ms", r->first_step_ms, "decode_ms",
+        r->decode_ms, "prompt_tokens", (json_int_t)n.prompt, "cached_tokens", (json_int_t)n.cached, "span_tokens",
+        (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired, "generated_tokens", (json_int_t)n.generated,
+        "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted);
+    spry_completion_parts(c, timings, n.generated);
+    return timings;
 }
 
 void spry_completion_account(spry_completion *c)
@@ -54,9 +62,7 @@ void spry_completion_account(spry_completion *c)
                                 .prompt_tokens = n.prompt,
                                 .cached_tokens = n.cached,
                                 .span_tokens = n.span,
-                                .generated_tokens = n.generated,
-                                .drafted_tokens = n.drafted,
-                                .accepted_tokens = n.accepted};
+                                .generated_tokens = n.generated};
     for (uint32_t i = 0; i < c->n; i++) {
         const spry_choice *choice = &c->choices[i];
         if (choice->submitted)
@@ -64,10 +70,8 @@ void spry_completion_account(spry_completion *c)
         uint64_t first_ns = atomic_load(&choice->activity.first_ns);
         if (first_ns)
             spry_histogram_add(&counts.first_token, since_ms(c->exchange->began_ns, first_ns) / 1e3);
-        for (size_t k = 0; k < SPRY_COUNT(choice->gaps.buckets); k++)
-            counts.between_tokens.buckets[k] += choice->gaps.buckets[k];
-        counts.between_tokens.count += choice->gaps.count;
-        counts.between_tokens.sum += choice->gaps.sum;
+        spry_histogram_merge(&counts.between_tokens, &choice->gaps);
+        spry_model_counts_drafts(&counts, &choice->job.result.drafts);
     }
     spry_metrics_add(&c->exchange->server->metrics, c->model->name, &counts);
     spry_http_log(c->exchange->server,

@@ -19,7 +19,9 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
 {
     const spry_pooled *model = NULL;
     spry_error error;
+    uint64_t began = spry_clock_ns();
     spry_status status = spry_model_pool_acquire(x->server->pool, &model, name && *name ? name : NULL, &error);
+    x->load_ns = spry_clock_ns() - began;
     if (status == SPRY_OK)
         return model;
     spry_http_log(x->server, "request=%llu model=%.100s error=\"%s\"", (unsigned long long)x->number, name ? name : "",
@@ -51,16 +53,18 @@ spry_completion *spry_completion_create(spry_exchange *x, json_t *root, const ch
     c->exchange = x;
     c->form = form;
     c->root = root;
-    c->n = 1;
+    c->n_prompts = c->n_each = 1;
     c->created = (int64_t)time(NULL);
     snprintf(c->id, sizeof c->id, "%s%016" PRIx64, id_prefix, spry_entropy());
     spry_buffer_init(&c->out, STREAM_BYTES_MAX);
     spry_buffer_init(&c->taken, STREAM_BYTES_MAX);
-    spry_buffer_init(&c->echo_text, STREAM_BYTES_MAX);
     spry_request_default(&c->request);
     c->request.sampling.seed = spry_entropy() >> 32;
     c->request.speculation = x->server->settings->speculation;
+    spry_completion_start(c);
+    spry_lap(&c->laps, SPRY_PART_READ);
     c->model = spry_completion_model(x, model);
+    spry_lap(&c->laps, SPRY_PART_QUEUE);
     if (c->model)
         return c;
     spry_completion_destroy(c);
@@ -70,6 +74,7 @@ spry_completion *spry_completion_create(spry_exchange *x, json_t *root, const ch
 static void destroy_choice(spry_choice *choice)
 {
     spry_answer_parser_destroy(choice->parser);
+    spry_buffer_deinit(&choice->said);
     spry_buffer_deinit(&choice->content);
     spry_buffer_deinit(&choice->reasoning);
     json_decref(choice->calls);
@@ -81,23 +86,25 @@ void spry_completion_destroy(spry_completion *c)
     if (c->choices) {
         spry_completion_settle(c);
         spry_completion_account(c);
-        for (uint32_t i = 0; i < c->n; i++)
-            destroy_choice(&c->choices[i]);
     }
+    spry_completion_finish(c);
+    for (uint32_t i = 0; i < c->n; i++)
+        destroy_choice(&c->choices[i]);
     if (c->has_channel)
         spry_channel_deinit(&c->channel);
     if (c->model)
         spry_model_pool_release(c->exchange->server->pool, c->model);
     spry_buffer_deinit(&c->out);
     spry_buffer_deinit(&c->taken);
-    spry_buffer_deinit(&c->echo_text);
-    spry_tokens_deinit(&c->prompt);
+    for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
+        spry_tokens_deinit(&c->prompts[i]);
     free(c->choices);
     free(c->spans);
     free(c->constraint_text);
     free(c->call_open);
     free(c->call_close);
-    free(c->extra);
+    if (c->extra)
+        c->free_extra(c->extra);
     json_decref(c->root);
     free(c);
 }

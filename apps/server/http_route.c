@@ -18,6 +18,7 @@ static const spry_route routes[] = {
     {"POST", "/v1/embeddings", spry_openai_embeddings, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models", spry_openai_models, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models/*", spry_openai_model, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/models/pin", spry_models_pin, SPRY_ERRORS_OPENAI, false},
 
     {"POST", "/completion", spry_llama_completion, SPRY_ERRORS_OPENAI, false},
     {"POST", "/tokenize", spry_llama_tokenize, SPRY_ERRORS_OPENAI, false},

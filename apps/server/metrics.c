@@ -21,7 +21,7 @@ void spry_histogram_add(spry_histogram *h, double seconds)
     h->sum += seconds;
 }
 
-static void merge(spry_histogram *into, const spry_histogram *from)
+void spry_histogram_merge(spry_histogram *into, const spry_histogram *from)
 {
     for (size_t i = 0; i < SPRY_COUNT(into->buckets); i++)
         into->buckets[i] += from->buckets[i];
@@ -56,19 +56,31 @@ static spry_model_metrics *model_of(spry_metrics *m, const char *name, bool make
 
 /* ---- the counters ------------------------------------------------------------------------------------------------ */
 
+#define COUNT(field) offsetof(spry_model_counts, field), sizeof(((spry_model_counts *)0)->field) / sizeof(uint64_t)
+
+/* A counter with several numbers has a label, whose value is the number's place, counted from `first`. */
 static const struct {
     const char *name, *help;
-    size_t offset;
+    size_t offset, count;
+    const char *label;
+    unsigned first;
 } counters[] = {
-    {"requests_total", "Requests answered, or refused by the model", offsetof(spry_model_counts, requests)},
-    {"requests_failed_total", "Of those, refused or failed", offsetof(spry_model_counts, failed)},
-    {"requests_cancelled_total", "Of those, left by their client", offsetof(spry_model_counts, cancelled)},
-    {"prompt_tokens_total", "Tokens of prompts", offsetof(spry_model_counts, prompt_tokens)},
-    {"prompt_cached_tokens_total", "Of those, not computed again", offsetof(spry_model_counts, cached_tokens)},
-    {"prompt_span_tokens_total", "Of those, in fragments", offsetof(spry_model_counts, span_tokens)},
-    {"generated_tokens_total", "Tokens of answers", offsetof(spry_model_counts, generated_tokens)},
-    {"drafted_tokens_total", "Tokens guessed ahead", offsetof(spry_model_counts, drafted_tokens)},
-    {"accepted_tokens_total", "Of those, right", offsetof(spry_model_counts, accepted_tokens)},
+    {"requests_total", "Requests answered, or refused by the model", COUNT(requests), NULL, 0},
+    {"requests_failed_total", "Of those, refused or failed", COUNT(failed), NULL, 0},
+    {"requests_cancelled_total", "Of those, left by their client", COUNT(cancelled), NULL, 0},
+    {"prompt_tokens_total", "Tokens of prompts", COUNT(prompt_tokens), NULL, 0},
+    {"prompt_cached_tokens_total", "Of those, not computed again", COUNT(cached_tokens), NULL, 0},
+    {"prompt_span_tokens_total", "Of those, in fragments", COUNT(span_tokens), NULL, 0},
+    {"generated_tokens_total", "Tokens of answers", COUNT(generated_tokens), NULL, 0},
+    {"drafted_tokens_total", "Tokens guessed ahead", COUNT(drafted_tokens), NULL, 0},
+    {"accepted_tokens_total", "Of those, right", COUNT(accepted_tokens), NULL, 0},
+    {"draft_tried_total", "Guesses that were looked at, all before them being right, by place", COUNT(tried_at),
+     "position", 1},
+    {"draft_accepted_total", "Of those, right", COUNT(accepted_at), "position", 1},
+    {"draft_steps_total", "Steps of answers, by tokens guessed", COUNT(draft_lengths), "length", 0},
+    {"draft_refused_p50_total", "Answers with guesses, by the median of tokens a step took back", COUNT(refused_p50),
+     "tokens", 0},
+    {"draft_refused_p95_total", "The same, by the 95th percentile", COUNT(refused_p95), "tokens", 0},
 };
 
 static const struct {
@@ -80,6 +92,7 @@ static const struct {
     {"queue_seconds", "Until an answer began", offsetof(spry_model_counts, queue)},
 };
 
+/* The numbers of a counter. */
 static uint64_t *counter_of(spry_model_counts *counts, size_t offset)
 {
     return (uint64_t *)(void *)((char *)counts + offset);
@@ -90,15 +103,33 @@ static spry_histogram *histogram_of(spry_model_counts *counts, size_t offset)
     return (spry_histogram *)(void *)((char *)counts + offset);
 }
 
+void spry_model_counts_drafts(spry_model_counts *counts, const spry_draft_report *drafts)
+{
+    counts->drafted_tokens += drafts->drafted;
+    counts->accepted_tokens += drafts->accepted;
+    for (size_t i = 0; i < SPRY_DRAFT_MOST; i++) {
+        counts->tried_at[i] += drafts->tried_at[i];
+        counts->accepted_at[i] += drafts->accepted_at[i];
+    }
+    for (size_t i = 0; i <= SPRY_DRAFT_MOST; i++)
+        counts->draft_lengths[i] += drafts->lengths[i];
+    if (drafts->steps > drafts->lengths[0]) {
+        counts->refused_p50[drafts->refused_p50]++;
+        counts->refused_p95[drafts->refused_p95]++;
+    }
+}
+
 void spry_metrics_add(spry_metrics *m, const char *name, const spry_model_counts *given)
 {
     spry_model_counts counts = *given;
     pthread_mutex_lock(&m->lock);
     spry_model_metrics *model = model_of(m, name, true);
     for (size_t i = 0; model && i < SPRY_COUNT(counters); i++)
-        *counter_of(&model->counts, counters[i].offset) += *counter_of(&counts, counters[i].offset);
+        for (size_t k = 0; k < counters[i].count; k++)
+            counter_of(&model->counts, counters[i].offset)[k] += counter_of(&counts, counters[i].offset)[k];
     for (size_t i = 0; model && i < SPRY_COUNT(histograms); i++)
-        merge(histogram_of(&model->counts, histograms[i].offset), histogram_of(&counts, histograms[i].offset));
+        spry_histogram_merge(histogram_of(&model->counts, histograms[i].offset),
+                             histogram_of(&counts, histograms[i].offset));
     pthread_mutex_unlock(&m->lock);
 }
 
@@ -178,22 +209,33 @@ static void print_histogram(spry_buffer *out, const char *name, const char *mode
     spry_buffer_format(out, "\"} %llu\n", (unsigned long long)h->count);
 }
 
+static void print_counter(spry_buffer *out, size_t which, spry_model_metrics *model)
+{
+    const uint64_t *numbers = counter_of(&model->counts, counters[which].offset);
+    for (size_t i = 0; i < counters[which].count; i++) {
+        spry_buffer_format(out, "spry_%s{model=\"", counters[which].name);
+        spry_metrics_label(out, model->name);
+        if (counters[which].label)
+            spry_buffer_format(out, "\",%s=\"%zu", counters[which].label, counters[which].first + i);
+        spry_buffer_format(out, "\"} %llu\n", (unsigned long long)numbers[i]);
+    }
+}
+
+void spry_metrics_head(spry_buffer *out, const char *name, const char *help, const char *type)
+{
+    spry_buffer_format(out, "# HELP spry_%s %s\n# TYPE spry_%s %s\n", name, help, name, type);
+}
+
 void spry_metrics_print(spry_metrics *m, spry_buffer *out)
 {
     pthread_mutex_lock(&m->lock);
     for (size_t i = 0; i < SPRY_COUNT(counters); i++) {
-        spry_buffer_format(out, "# HELP spry_%s %s\n# TYPE spry_%s counter\n", counters[i].name, counters[i].help,
-                           counters[i].name);
-        for (size_t k = 0; k < m->n_models; k++) {
-            spry_buffer_format(out, "spry_%s{model=\"", counters[i].name);
-            spry_metrics_label(out, m->models[k].name);
-            spry_buffer_format(out, "\"} %llu\n",
-                               (unsigned long long)*counter_of(&m->models[k].counts, counters[i].offset));
-        }
+        spry_metrics_head(out, counters[i].name, counters[i].help, "counter");
+        for (size_t k = 0; k < m->n_models; k++)
+            print_counter(out, i, &m->models[k]);
     }
     for (size_t i = 0; i < SPRY_COUNT(histograms); i++) {
-        spry_buffer_format(out, "# HELP spry_%s %s\n# TYPE spry_%s histogram\n", histograms[i].name, histograms[i].help,
-                           histograms[i].name);
+        spry_metrics_head(out, histograms[i].name, histograms[i].help, "histogram");
         for (size_t k = 0; k < m->n_models; k++)
             print_histogram(out, histograms[i].name, m->models[k].name,
                             histogram_of(&m->models[k].counts, histograms[i].offset));

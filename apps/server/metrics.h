@@ -18,10 +18,16 @@ typedef struct spry_histogram {
 
 void spry_histogram_add(spry_histogram *histogram, double seconds);
 
+void spry_histogram_merge(spry_histogram *into, const spry_histogram *from);
+
 /* Counters of one model, or of one request on their way there. */
 typedef struct spry_model_counts {
     uint64_t requests, failed, cancelled;
     uint64_t prompt_tokens, cached_tokens, span_tokens, generated_tokens, drafted_tokens, accepted_tokens;
+    uint64_t tried_at[SPRY_DRAFT_MOST], accepted_at[SPRY_DRAFT_MOST]; /* guesses, by place in their step */
+    uint64_t draft_lengths[SPRY_DRAFT_MOST + 1];                      /* steps, by tokens guessed */
+    /* Answers that were guessed for, by the tokens their steps took back. */
+    uint64_t refused_p50[SPRY_DRAFT_MOST + 1], refused_p95[SPRY_DRAFT_MOST + 1];
     spry_histogram first_token, between_tokens, queue;
 } spry_model_counts;
 
@@ -43,6 +49,9 @@ typedef struct spry_metrics {
 void spry_metrics_init(spry_metrics *metrics);
 void spry_metrics_deinit(spry_metrics *metrics);
 
+/* Adds what guessing came to in one answer. */
+void spry_model_counts_drafts(spry_model_counts *counts, const spry_draft_report *drafts);
+
 /* Adds a request's counters to its model's. */
 void spry_metrics_add(spry_metrics *metrics, const char *model, const spry_model_counts *counts);
 
@@ -58,6 +67,9 @@ bool spry_metrics_find(spry_metrics *metrics, const char *model, spry_model_metr
 
 /* Prometheus' text of all counters and histograms. */
 void spry_metrics_print(spry_metrics *metrics, spry_buffer *out);
+
+/* The two lines before the values of a metric: "counter", "gauge" or "histogram". */
+void spry_metrics_head(spry_buffer *out, const char *name, const char *help, const char *type);
 
 /* A name as the value of a label. */
 void spry_metrics_label(spry_buffer *out, const char *name);

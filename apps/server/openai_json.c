@@ -5,7 +5,6 @@
 
 #include "base/utf8.h"
 #include "engine/engine_state.h"
-#include "http_reply.h"
 
 json_t *spry_openai_usage(const spry_completion *c)
 {
@@ -61,7 +60,7 @@ void spry_openai_read_common(spry_fields *fields, spry_completion *c)
     spry_fields_sampling(fields, c);
     spry_fields_stop(fields, c);
     spry_fields_constraint(fields, c);
-    c->n = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
+    c->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
     c->stream = spry_fields_bool(fields, "stream", false);
     c->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
     spry_fields options = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
@@ -70,18 +69,17 @@ void spry_openai_read_common(spry_fields *fields, spry_completion *c)
         spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
 }
 
-bool spry_openai_prompt_fits(spry_completion *c)
+json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)
 {
-    spry_engine_info info;
-    spry_engine_describe(c->model->engine, &info);
-    if (c->prompt.count == 0)
-        spry_reply_error(c->exchange, MHD_HTTP_BAD_REQUEST, "prompt", "the prompt is empty");
-    else if (c->prompt.count >= info.context)
-        spry_reply_error(c->exchange, MHD_HTTP_BAD_REQUEST, "messages",
-                         "the prompt has %zu tokens, but the context holds %zu and an answer needs room, too",
-                         c->prompt.count, info.context);
-    else
-        return true;
-    spry_completion_destroy(c);
-    return false;
+    json_t *message = spry_openai_envelope(c, object, choices);
+    json_object_set_new(message, "usage", spry_openai_usage(c));
+    json_object_set_new(message, "timings", spry_completion_timings(c));
+    return message;
+}
+
+void spry_openai_close_stream(spry_completion *c, const char *object)
+{
+    if (c->include_usage)
+        spry_completion_event(c, spry_openai_whole(c, object, json_array()));
+    spry_buffer_text(&c->out, "data: [DONE]\n\n");
 }

@@ -19,7 +19,10 @@ json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_
 /* What both read in the same way: sampling, stop, constraint, n, stream, stream_options. */
 void spry_openai_read_common(spry_fields *fields, spry_completion *completion);
 
-/* Replies unless the prompt fits the context with room for an answer. */
-bool spry_openai_prompt_fits(spry_completion *completion);
+/* The whole reply; takes `choices`. */
+json_t *spry_openai_whole(const spry_completion *completion, const char *object, json_t *choices);
+
+/* What follows the last choice of a stream. */
+void spry_openai_close_stream(spry_completion *completion, const char *object);
 
 #endif

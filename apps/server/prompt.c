@@ -1,18 +1,13 @@
-/* The template and the tokenizer are called one after the other, so that each has its own time. Only conversations with
- * fragments go through spry_engine_chat_spans, which does both. */
+/* The template and the tokenizer are called one after the other, so that each has its own time; whoever has prompts
+ * made counts what follows the template as the tokenizer's. Only conversations with fragments go through
+ * spry_engine_chat_spans, which does both. */
 #include "prompt.h"
 
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
-#include "platform/clock.h"
 
 enum { CHAT_BYTES_MAX = 64 << 20 };
-
-static double ms_since(uint64_t from)
-{
-    return (double)(spry_clock_ns() - from) / 1e6;
-}
 
 static spry_status need_tokenizer(const spry_engine *engine, spry_error *error)
 {
@@ -43,13 +38,14 @@ static spry_status read_fragments(spry_completion *c, spry_view json, spry_error
         spry_engine_chat_spans(engine, NULL, 0, &n_ids, NULL, 0, &n_spans, json.data, json.size, error);
     if (status != SPRY_OK)
         return status;
-    c->prompt.ids = calloc(n_ids + 1, sizeof *c->prompt.ids);
+    spry_tokens *prompt = &c->prompts[0];
+    prompt->ids = calloc(n_ids + 1, sizeof *prompt->ids);
     c->spans = calloc(n_spans + 1, sizeof *c->spans);
-    if (!c->prompt.ids || !c->spans)
-        return spry_fail_memory(error, "the prompt", n_ids * sizeof *c->prompt.ids);
-    c->prompt.capacity = n_ids + 1;
-    return spry_engine_chat_spans(engine, c->prompt.ids, n_ids, &c->prompt.count, c->spans, n_spans, &c->n_spans,
-                                  json.data, json.size, error);
+    if (!prompt->ids || !c->spans)
+        return spry_fail_memory(error, "the prompt", n_ids * sizeof *prompt->ids);
+    prompt->capacity = n_ids + 1;
+    return spry_engine_chat_spans(engine, prompt->ids, n_ids, &prompt->count, c->spans, n_spans, &c->n_spans, json.data,
+                                  json.size, error);
 }
 
 static spry_status chat_with_fragments(spry_completion *c, const json_t *messages, const json_t *tools,
@@ -93,23 +89,20 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              bool generate, spry_error *error)
 {
     const spry_engine *engine = c->model->engine;
-    uint64_t began = spry_clock_ns();
     if (has_fragments(messages)) {
         spry_status status = chat_with_fragments(c, messages, tools, extra, generate, error);
-        c->template_ms = ms_since(began);
+        spry_lap(&c->laps, SPRY_PART_TEMPLATE);
         return status;
     }
     spry_chat_text text;
     spry_chat_input input = input_of(messages, tools, extra, generate);
     spry_chat_text_init(&text, CHAT_BYTES_MAX);
     spry_status status = spry_engine_render(engine, &text, &input, error);
-    c->template_ms = ms_since(began);
-    began = spry_clock_ns();
+    spry_lap(&c->laps, SPRY_PART_TEMPLATE);
     if (status == SPRY_OK)
-        status = spry_tokenizer_encode(engine->model->tokenizer, &c->prompt, spry_buffer_view(&text.text),
+        status = spry_tokenizer_encode(engine->model->tokenizer, &c->prompts[0], spry_buffer_view(&text.text),
                                        (const spry_text_range *)(const void *)text.literal.data,
                                        text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, error);
-    c->tokenize_ms = ms_since(began);
     spry_chat_text_deinit(&text);
     return status;
 }
@@ -124,33 +117,68 @@ spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry
     return status ? status : spry_tokenizer_encode(engine->model->tokenizer, out, text, NULL, 0, flags, error);
 }
 
-spry_status spry_prompt_text(spry_completion *c, spry_view text, bool special, spry_error *error)
+/* `wanted`: what else the place may hold. */
+static spry_status push_id(spry_tokens *out, const spry_engine *engine, const json_t *item, const char *what, size_t at,
+                           const char *wanted, spry_error *error)
 {
-    uint64_t began = spry_clock_ns();
-    spry_status status = spry_prompt_encode(&c->prompt, c->model->engine, text, special, true, error);
-    c->tokenize_ms = ms_since(began);
-    return status;
+    size_t vocabulary = engine->model->config.n_vocab;
+    json_int_t id = json_integer_value(item);
+    if (!json_is_integer(item))
+        return spry_fail(error, SPRY_ERR_INPUT, "%s[%zu] must be a token id%s", what, at, wanted);
+    if (id < 0 || (size_t)id >= vocabulary)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "%s[%zu] is %" JSON_INTEGER_FORMAT ", but token ids of this model are below %zu", what, at, id,
+                         vocabulary);
+    if (!spry_tokens_push(out, (int32_t)id))
+        return spry_fail_memory(error, what, out->count * sizeof *out->ids);
+    return SPRY_OK;
 }
 
-spry_status spry_prompt_list(spry_completion *c, const json_t *list, spry_error *error)
+spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, spry_error *error)
 {
-    size_t i, vocabulary = c->model->engine->model->config.n_vocab;
+    size_t i;
     const json_t *item;
     spry_status status = SPRY_OK;
     json_array_foreach(list, i, item)
     {
-        json_int_t id = json_integer_value(item);
         if (json_is_string(item))
-            status =
-                spry_prompt_encode(&c->prompt, c->model->engine,
-                                   (spry_view){json_string_value(item), json_string_length(item)}, true, i == 0, error);
-        else if (!json_is_integer(item) || id < 0 || (size_t)id >= vocabulary)
-            status = spry_fail(error, SPRY_ERR_INPUT, "prompt[%zu] must be a token id below %zu, or a string", i,
-                               vocabulary);
-        else if (!spry_tokens_push(&c->prompt, (int32_t)id))
-            status = spry_fail_memory(error, "the prompt", c->prompt.count * sizeof(int32_t));
+            status = spry_prompt_encode(out, engine, (spry_view){json_string_value(item), json_string_length(item)},
+                                        true, i == 0, error);
+        else
+            status = push_id(out, engine, item, "prompt", i, ", or a string", error);
         if (status != SPRY_OK)
             return status;
+    }
+    return SPRY_OK;
+}
+
+spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+                            spry_error *error)
+{
+    size_t i;
+    const json_t *item;
+    spry_status status = SPRY_OK;
+    json_array_foreach(list, i, item)
+    {
+        status = push_id(out, engine, item, what, i, "", error);
+        if (status != SPRY_OK)
+            break;
+    }
+    return status;
+}
+
+spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
+{
+    spry_engine_info info;
+    spry_engine_describe(c->model->engine, &info);
+    for (uint32_t i = 0; i < c->n_prompts; i++) {
+        size_t count = c->prompts[i].count;
+        if (count == 0)
+            return spry_fail(error, SPRY_ERR_INPUT, "the prompt is empty");
+        if (count >= info.context)
+            return spry_fail(error, SPRY_ERR_CONTEXT,
+                             "the prompt has %zu tokens, but the context holds %zu and an answer needs room, too",
+                             count, info.context);
     }
     return SPRY_OK;
 }
@@ -208,7 +236,7 @@ static spry_status begin_call(spry_completion *c, const spry_tool_forms *forms, 
     if (!c->call_open || !c->call_close)
         return spry_fail_memory(error, "a call", strlen(mark));
     spry_status status =
-        spry_prompt_encode(&c->prompt, c->model->engine, spry_view_of(c->call_open), true, false, error);
+        spry_prompt_encode(&c->prompts[0], c->model->engine, spry_view_of(c->call_open), true, false, error);
     if (status == SPRY_OK && agree && c->request.constraint == SPRY_ANY_TEXT)
         status = constrain_to(c, forms, error);
     return status;

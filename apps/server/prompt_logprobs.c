@@ -10,7 +10,8 @@
 enum { PART_TOKENS = 32 };
 
 typedef struct scoring {
-    spry_completion *completion;
+    const spry_completion *completion;
+    const spry_tokens *prompt;
     spry_answer_token *tokens;
     spry_request request; /* tells `keep` of a token */
     size_t index;         /* of the token being told */
@@ -32,10 +33,9 @@ static bool keep(void *user, spry_logprob_entry token, const spry_logprob_entry 
 static bool on_row(void *user, size_t index, const float *logits)
 {
     scoring *s = user;
-    const spry_tokens *prompt = &s->completion->prompt;
     s->index = index + 1;
-    if (s->index < prompt->count)
-        spry_report_token(&s->request, prompt->ids[s->index], logits,
+    if (s->index < s->prompt->count)
+        spry_report_token(&s->request, s->prompt->ids[s->index], logits,
                           s->completion->model->engine->model->config.n_vocab);
     return true;
 }
@@ -49,21 +49,22 @@ static void score_part(void *context, spry_engine *engine)
     if (s->status != SPRY_OK)
         return;
     spry_session_set_salt(session, c->exchange->key.data, c->exchange->key.size);
-    size_t left = c->prompt.count - s->done, part = left < PART_TOKENS ? left : PART_TOKENS;
-    s->status = spry_session_eval_from(session, c->prompt.ids, s->done + part, s->done, on_row, s, s->error);
+    size_t left = s->prompt->count - s->done, part = left < PART_TOKENS ? left : PART_TOKENS;
+    s->status = spry_session_eval_from(session, s->prompt->ids, s->done + part, s->done, on_row, s, s->error);
     s->done += part;
     spry_session_destroy(session);
 }
 
-spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, spry_error *error)
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, const spry_completion *c, const spry_tokens *prompt,
+                                 spry_error *error)
 {
-    scoring s = {.completion = c, .tokens = tokens, .error = error};
+    scoring s = {.completion = c, .prompt = prompt, .tokens = tokens, .error = error};
     spry_request_default(&s.request);
     s.request.logprobs = c->request.logprobs;
     s.request.on_token = keep;
     s.request.user = &s;
-    tokens[0] = (spry_answer_token){.token = {c->prompt.ids[0], NAN}};
-    while (s.done < c->prompt.count && s.status == SPRY_OK)
+    tokens[0] = (spry_answer_token){.token = {prompt->ids[0], NAN}};
+    while (s.done < prompt->count && s.status == SPRY_OK)
         spry_scheduler_call(c->model->scheduler, score_part, &s);
     return s.status;
 }

@@ -11,6 +11,7 @@
 #include "access_keys.h"
 #include "activity.h"
 #include "metrics.h"
+#include "platform/energy.h"
 #include "pool/model_pool.h"
 
 typedef struct spry_serve_settings {
@@ -35,6 +36,9 @@ typedef struct spry_server {
     const spry_serve_settings *settings;
     spry_model_pool *pool;
     struct spry_server_models *models; /* what the pool borrows */
+    spry_trace *trace;                 /* NULL: nobody wants one */
+    atomic_bool trace_told;            /* that it cannot be written any more */
+    spry_energy *meter;
     spry_access_keys keys;
     spry_activities activities;
     spry_metrics metrics;

@@ -74,6 +74,7 @@ void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES],
     tables[0] = (spry_option_table){work_options, SPRY_COUNT(work_options), flags};
     tables[1] = spry_model_flags_table(&flags->model);
     tables[2] = spry_engine_flags_table(&flags->engine);
+    tables[3] = spry_trace_flags_table(&flags->engine.trace);
 }
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -239,6 +240,11 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, error);
     if (status == SPRY_OK)
+        status = spry_trace_file_open(&server->trace, &flags->engine.trace, error);
+    if (status == SPRY_OK)
+        status = spry_energy_open(&server->meter, "", error);
+    flags->engine.options.trace = server->trace;
+    if (status == SPRY_OK)
         status = list_models(models, flags, named, error);
     if (status == SPRY_OK)
         status = open_pool(server, models, flags, error);
@@ -255,6 +261,7 @@ void spry_server_close(spry_server *server)
 {
     if (server->pool)
         spry_model_pool_destroy(server->pool);
+    spry_energy_close(server->meter);
     spry_access_keys_deinit(&server->keys);
     spry_activities_deinit(&server->activities);
     spry_metrics_deinit(&server->metrics);

@@ -5,7 +5,7 @@
 #include "common_options.h"
 #include "server.h"
 
-enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 3 };
+enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 4 };
 
 typedef struct spry_server_flags {
     spry_serve_settings settings;

@@ -1,7 +1,7 @@
-/* Phases of a request that is under way come from when its news came; once it has ended, from what the engine measured.
- */
 #include "watch.h"
 
+#include "answer.h"
+#include "energy_figures.h"
 #include "platform/clock.h"
 
 #define ENDED_SHOWN_NS 5000000000u
@@ -20,22 +20,18 @@ static double ms(uint64_t from, uint64_t to)
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
 
-static json_t *phases_ended(const spry_activity *a)
-{
-    const spry_result *r = &a->result;
-    double lookup = r->lookup_ms + r->restore_ms, prefill = r->prefill_ms - lookup;
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "template", ms(a->began_ns, a->submitted_ns), "queue",
-                     a->queue_ms, "lookup", lookup, "prefill", prefill > 0 ? prefill : 0.0, "first", r->first_step_ms,
-                     "decode", r->decode_ms);
-}
-
-static json_t *phases_now(const spry_activity *a, uint64_t now)
+/* The model's thread tells what it took only once it is over; until then its parts are guessed from the news. */
+static json_t *parts_of(const spry_activity *a, bool ended, uint64_t now)
 {
     uint64_t taken = atomic_load(&a->taken_ns), first = atomic_load(&a->first_ns);
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "template", ms(a->began_ns, a->submitted_ns), "queue",
-                     ms(a->submitted_ns, taken ? taken : now), "lookup", 0.0, "prefill",
-                     taken ? ms(taken, first ? first : now) : 0.0, "first", 0.0, "decode",
-                     first ? ms(first, now) : 0.0);
+    double parts[SPRY_PART_COUNT];
+    memcpy(parts, a->parts_ms, sizeof parts);
+    if (!ended) {
+        parts[SPRY_PART_QUEUE] += ms(a->submitted_ns, taken ? taken : now);
+        parts[SPRY_PART_PREFILL] += taken ? ms(taken, first ? first : now) : 0;
+        parts[SPRY_PART_DECODE] += first ? ms(first, now) : 0;
+    }
+    return spry_parts_json(parts);
 }
 
 static void add_request(void *context, const spry_activity *a)
@@ -47,10 +43,10 @@ static void add_request(void *context, const spry_activity *a)
     double decode_ms = ended ? a->result.decode_ms : ms(atomic_load(&a->first_ns), l->now);
     json_array_append_new(l->list,
                           json_pack("{s:s, s:s, s:s, s:f, s:o, s:I, s:I, s:I, s:f}", "id", a->id, "model", a->model,
-                                    "state", spry_phase_name(phase), "start_ms", (double)a->began_ns / 1e6, "phases",
-                                    ended ? phases_ended(a) : phases_now(a, l->now), "prompt_tokens",
-                                    (json_int_t)a->prompt_tokens, "cached_tokens", (json_int_t)a->result.reused_tokens,
-                                    "generated_tokens", (json_int_t)generated, "tokens_per_second",
+                                    "state", spry_phase_name(phase), "start_ms", (double)a->began_ns / 1e6, "parts_ms",
+                                    parts_of(a, ended, l->now), "prompt_tokens", (json_int_t)a->prompt_tokens,
+                                    "cached_tokens", (json_int_t)a->result.reused_tokens, "generated_tokens",
+                                    (json_int_t)generated, "tokens_per_second",
                                     generated > 1 && decode_ms > 0 ? (double)(generated - 1) / decode_ms * 1e3 : 0.0));
 }
 
@@ -84,12 +80,15 @@ static bool add_model(void *context, const spry_pool_info *info)
     if (loaded)
         spry_metrics_find(&l->server->metrics, info->name, &known);
     l->bytes += loaded ? info->loaded_bytes : 0;
+    const spry_scheduler_figures *work = &info->work;
     json_t *model =
-        json_pack("{s:s, s:s, s:I, s:I, s:I, s:o, s:I, s:I, s:I, s:f}", "name", info->name, "state",
-                  states[info->state], "bytes", (json_int_t)(loaded ? info->loaded_bytes : info->file_bytes), "running",
-                  (json_int_t)running, "waiting", (json_int_t)waiting, "kv", kv_json(&known.kv), "hit_tokens",
-                  (json_int_t)known.kv.hit_tokens, "miss_tokens", (json_int_t)known.kv.miss_tokens, "span_tokens",
-                  (json_int_t)known.kv.span_tokens, "tokens_per_second", spry_metrics_speed(&known, l->now));
+        json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:{s:I, s:s}, s:o, s:I, s:I, s:I, s:f}", "name", info->name, "state",
+                  states[info->state], "pinned", info->pinned, "bytes",
+                  (json_int_t)(loaded ? info->loaded_bytes : info->file_bytes), "running", (json_int_t)running,
+                  "waiting", (json_int_t)waiting, "together", "limit", (json_int_t)work->batch_limit, "why",
+                  work->evidence, "kv", kv_json(&known.kv), "hit_tokens", (json_int_t)known.kv.hit_tokens,
+                  "miss_tokens", (json_int_t)known.kv.miss_tokens, "span_tokens", (json_int_t)known.kv.span_tokens,
+                  "tokens_per_second", spry_metrics_speed(&known, l->now));
     if (loaded)
         json_array_insert_new(l->list, 0, model);
     else
@@ -97,13 +96,25 @@ static bool add_model(void *context, const spry_pool_info *info)
     return true;
 }
 
+static json_t *energy_json(spry_server *server)
+{
+    spry_joules used;
+    char why[SPRY_ENERGY_TEXT] = "";
+    spry_energy_read(server->meter, &used);
+    if (!used.has_cpu && !used.has_gpu)
+        spry_energy_why(why, server->meter);
+    return json_pack("{s:f, s:f, s:s}", "cpu_joules", used.has_cpu ? used.cpu : 0.0, "gpu_joules",
+                     used.has_gpu ? used.gpu : 0.0, "why", why);
+}
+
 char *spry_watch_snapshot(spry_server *server)
 {
     listing models = {.server = server, .list = json_array(), .now = spry_clock_ns()};
     spry_model_pool_each(server->pool, add_model, &models);
-    json_t *snapshot = json_pack("{s:f, s:o, s:o, s:{s:I, s:I}}", "now_ms", (double)models.now / 1e6, "requests",
-                                 spry_watch_requests(server, true), "models", models.list, "pool", "bytes",
-                                 (json_int_t)models.bytes, "max_bytes", (json_int_t)server->pool_bytes);
+    json_t *snapshot =
+        json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o}", "now_ms", (double)models.now / 1e6, "requests",
+                  spry_watch_requests(server, true), "models", models.list, "pool", "bytes", (json_int_t)models.bytes,
+                  "max_bytes", (json_int_t)server->pool_bytes, "energy", energy_json(server));
     char *text = snapshot ? json_dumps(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(snapshot);
     return text;

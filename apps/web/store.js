@@ -56,11 +56,24 @@ const newId = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(9)), byte => byte.toString(36).padStart(2, "0")).join("");
 const cleanText = (value, most = STORE_TEXT_MAX) => (typeof value === "string" ? value.slice(0, most) : "");
 
-function cleanTimings(value) {
-    const numbers = Object.entries(value ?? {}).filter(
-        ([name, number]) => /^[a-z_]{1,40}$/.test(name) && Number.isFinite(number),
+// An object's numbers, as far as their names are plain.
+const cleanNumbers = value =>
+    Object.fromEntries(
+        Object.entries(value ?? {})
+            .filter(([name, number]) => /^[a-z0-9_]{1,40}$/.test(name) && Number.isFinite(number))
+            .slice(0, 40),
     );
-    return numbers.length ? Object.fromEntries(numbers.slice(0, 40)) : undefined;
+
+function cleanTimings(value) {
+    const timings = cleanNumbers(value);
+    return Object.keys(timings).length
+        ? {
+              ...timings,
+              parts_ms: cleanNumbers(value.parts_ms),
+              energy: cleanNumbers(value.energy),
+              why_no_energy: cleanText(value.why_no_energy, 300),
+          }
+        : undefined;
 }
 
 function cleanMessage(value) {

@@ -1,42 +1,41 @@
-// Where the time of an answer went: the phases, their words and colours (in page.css, by name), and the bar.
+// Where the time of an answer went: the parts, their words and colours (in page.css, by name), and the bar.
 
-const PHASES = [
-    { name: "template", word: "preparing" },
-    { name: "queue", word: "waiting" },
-    { name: "lookup", word: "looking up" },
-    { name: "prefill", word: "reading" },
-    { name: "first", word: "first token" },
-    { name: "decode", word: "writing" },
-];
+const PART_WORDS = {
+    read: "receiving",
+    template: "template",
+    tokenize: "tokens",
+    queue: "waiting",
+    lookup: "looking up",
+    restore: "restoring",
+    prefill: "reading",
+    draft: "guessing",
+    decode: "writing",
+    sampling: "choosing",
+    grammar: "grammar",
+    detokenize: "spelling",
+    write: "sending",
+    others: "others",
+};
+const PARTS = Object.keys(PART_WORDS);
 
-// Milliseconds by phase from an answer's timings, where looking up and restoring are parts of prefill_ms.
-function phasesOf(timings) {
-    const lookup = finite(timings.lookup_ms) + finite(timings.restore_ms);
-    return {
-        template: finite(timings.template_ms) + finite(timings.tokenize_ms),
-        queue: finite(timings.queue_ms),
-        lookup,
-        prefill: Math.max(0, finite(timings.prefill_ms) - lookup),
-        first: finite(timings.first_step_ms),
-        decode: finite(timings.decode_ms),
-    };
-}
+// Milliseconds of every part from what a server says.
+const partsOf = value => Object.fromEntries(PARTS.map(name => [name, Math.max(0, finite(value?.[name]))]));
+const partsSum = parts => PARTS.reduce((sum, name) => sum + parts[name], 0);
 
-const phaseWords = phases =>
-    PHASES.filter(({ name }) => phases[name] > 0)
-        .map(({ name, word }) => word + " " + inTime(phases[name]))
+// The parts that are worth a word.
+const partWords = parts =>
+    PARTS.filter(name => parts[name] > partsSum(parts) / 200)
+        .map(name => PART_WORDS[name] + " " + inTime(parts[name]))
         .join(", ");
 
-function phaseBar(phases) {
-    return make(
-        "span",
-        { class: "bar", role: "img", "aria-label": phaseWords(phases) },
-        ...PHASES.map(({ name }) => {
-            const part = make("i", { class: "p-" + name });
-            part.style.flexGrow = phases[name];
-            return part;
-        }),
-    );
+const makeBar = () =>
+    make("span", { class: "bar", role: "img" }, ...PARTS.map(name => make("i", { class: "p-" + name })));
+
+function drawBar(bar, parts) {
+    PARTS.forEach((name, at) => {
+        bar.children[at].style.flexGrow = parts[name];
+    });
+    bar.setAttribute("aria-label", partWords(parts));
 }
 
 // What is worth saying besides the phases, one sentence each.
@@ -63,32 +62,41 @@ function timingFacts(timings) {
             `${inCount(timings.accepted_tokens)} of ${several(timings.drafted_tokens, "guessed token")} were right.`,
         );
     }
+    if (timings.energy?.joules > 0) {
+        const { joules, joules_per_100_tokens, watts } = timings.energy;
+        facts.push(
+            `${inFigures(joules)} J, ${inFigures(joules_per_100_tokens)} J for 100 tokens, at ${inFigures(watts)} W.`,
+        );
+    } else if (timings.why_no_energy) {
+        facts.push(`Energy not measured: ${timings.why_no_energy}.`);
+    }
     return facts;
 }
 
 // The bar with a few words, folding out to all of it.
 function timingsView(timings) {
-    const phases = phasesOf(timings);
+    const parts = partsOf(timings.parts_ms);
+    const bar = makeBar();
+    drawBar(bar, parts);
+    const decode = finite(timings.decode_ms);
     const generated = finite(timings.generated_tokens);
     const speed =
-        phases.decode > 0 && generated > 1
-            ? " \u00b7 " + inFigures((1000 * (generated - 1)) / phases.decode) + " a second"
-            : "";
-    const first = finite(timings.ttft_ms) || PHASES.slice(0, 5).reduce((sum, { name }) => sum + phases[name], 0);
+        decode > 0 && generated > 1 ? " \u00b7 " + inFigures((1000 * (generated - 1)) / decode) + " a second" : "";
+    const first = inTime(timings.ttft_ms);
     return make(
         "details",
         { class: "timings" },
         make(
             "summary",
             {},
-            phaseBar(phases),
-            make("span", {}, `${inTime(first)} to the first token \u00b7 ${several(generated, "token")}${speed}`),
+            bar,
+            make("span", {}, `${first} to the first token \u00b7 ${several(generated, "token")}${speed}`),
         ),
         make(
             "ul",
             { class: "legend" },
-            ...PHASES.map(({ name, word }) =>
-                make("li", { class: "p-" + name }, word + " ", make("b", {}, inTime(phases[name]))),
+            ...PARTS.filter(name => parts[name] > 0).map(name =>
+                make("li", { class: "p-" + name }, PART_WORDS[name] + " ", make("b", {}, inTime(parts[name]))),
             ),
         ),
         make("p", {}, timingFacts(timings).join(" ")),

@@ -2,6 +2,7 @@
 
 const WATCH_KEEP_MS = 120000;
 const SPARK_MS = 60000;
+const WATTS_MS = 5000;
 const WATCH_ROWS_MAX = 60;
 
 const watch = {
@@ -9,6 +10,7 @@ const watch = {
     now: 0,
     requests: new Map(), // id: what was last heard of it, for longer than the server tells
     speeds: [],
+    joules: [],
     rows: new Map(),
     cards: new Map(),
 };
@@ -26,10 +28,7 @@ function cleanSnapshot(value) {
             id: cleanText(request?.id, 100),
             model: cleanText(request?.model, 200),
             state: cleanText(request?.state, 20),
-            phases: numbersOf(
-                request?.phases,
-                PHASES.map(({ name }) => name),
-            ),
+            parts: partsOf(request?.parts_ms),
             ...numbersOf(request, [
                 "start_ms",
                 "prompt_tokens",
@@ -41,6 +40,8 @@ function cleanSnapshot(value) {
         models: listOf(value?.models).map(model => ({
             name: cleanText(model?.name, 200),
             state: cleanText(model?.state, 20),
+            pinned: model?.pinned === true,
+            why: cleanText(model?.together?.why, 300),
             kv: numbersOf(model?.kv, ["pages", "free", "cached", "idle", "page_bytes"]),
             ...numbersOf(model, [
                 "bytes",
@@ -53,6 +54,7 @@ function cleanSnapshot(value) {
             ]),
         })),
         pool: numbersOf(value?.pool, ["bytes", "max_bytes"]),
+        energy: { ...numbersOf(value?.energy, ["cpu_joules", "gpu_joules"]), why: cleanText(value?.energy?.why, 300) },
     };
 }
 
@@ -61,6 +63,7 @@ function rememberSnapshot(snapshot) {
     if (snapshot.now_ms < watch.now) {
         watch.requests.clear();
         watch.speeds = [];
+        watch.joules = [];
     }
     watch.now = snapshot.now_ms;
     const told = new Set(snapshot.requests.map(request => request.id));
@@ -80,6 +83,8 @@ function rememberSnapshot(snapshot) {
         value: snapshot.models.reduce((sum, model) => sum + model.tokens_per_second, 0),
     });
     watch.speeds = watch.speeds.filter(point => watch.now - point.time <= SPARK_MS);
+    watch.joules.push({ time: watch.now, value: snapshot.energy.cpu_joules + snapshot.energy.gpu_joules });
+    watch.joules = watch.joules.filter(point => watch.now - point.time <= WATTS_MS);
 }
 
 // ---- showing --------------------------------------------------------------------------------------------------------
@@ -103,6 +108,19 @@ function drawTiles(snapshot) {
         byId("watch-pool-bar"),
         loaded.map((model, at) => ({ share: model.bytes / Math.max(1, max_bytes), kind: "m-" + (at % 3) })),
         loaded.map(model => model.name + " " + inBytes(model.bytes)).join(", "),
+    );
+    drawEnergy(snapshot.energy);
+}
+
+// Watts are what the joules of the last seconds come to.
+function drawEnergy(energy) {
+    const last = watch.joules.at(-1);
+    const first = watch.joules[0];
+    const watts = last.time > first.time ? (1000 * (last.value - first.value)) / (last.time - first.time) : 0;
+    setText(byId("watch-power"), energy.why ? "\u2013" : inFigures(watts) + " W");
+    setText(
+        byId("watch-power-words"),
+        energy.why ? "not measured: " + energy.why : inFigures(last.value) + " J since the server began",
     );
 }
 
@@ -128,7 +146,7 @@ function drawRequests() {
     );
 }
 
-const requestEnd = request => request.start_ms + PHASES.reduce((sum, { name }) => sum + request.phases[name], 0);
+const requestEnd = request => request.start_ms + partsSum(request.parts);
 
 function showSnapshot(snapshot) {
     rememberSnapshot(snapshot);
@@ -190,7 +208,7 @@ async function watchWhileSeen() {
 }
 
 function startWatch() {
-    byId("phase-legend").append(...PHASES.map(({ name, word }) => make("li", { class: "p-" + name }, word)));
+    byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, PART_WORDS[name])));
     byId("window").addEventListener("change", drawRequests);
     document.addEventListener("visibilitychange", watchWhileSeen);
 }

@@ -31,24 +31,19 @@ const hasEnded = request => !["queue", "prefill", "decode"].includes(request.sta
 
 // A row is {element, ...its parts}.
 function requestRow() {
-    const bar = make(
-        "span",
-        { class: "bar", role: "img" },
-        ...PHASES.map(({ name }) => make("i", { class: "p-" + name })),
-    );
     const row = {
-        bar,
+        bar: makeBar(),
         name: make("b", { dir: "auto" }),
         state: make("span", { class: "state" }),
         figures: make("span", { class: "row-figures" }),
-        phases: make("span", { class: "row-phases" }),
+        parts: make("span", { class: "row-parts" }),
     };
     row.element = make(
         "li",
         {},
         make("div", { class: "row-words" }, row.name, row.state, row.figures),
-        make("div", { class: "track" }, bar),
-        row.phases,
+        make("div", { class: "track" }, row.bar),
+        row.parts,
     );
     return row;
 }
@@ -59,21 +54,17 @@ function setText(element, text) {
     }
 }
 
-// The bar lies where its time was in the last `span` ms, and each phase is as long as it took.
+// The bar lies where its time was in the last `span` ms, and each part is as long as it took.
 function drawRequest(row, request, now, span) {
-    const total = PHASES.reduce((sum, { name }) => sum + request.phases[name], 0);
     row.bar.style.left = 100 * (1 - (now - request.start_ms) / span) + "%";
-    row.bar.style.width = (100 * total) / span + "%";
-    PHASES.forEach(({ name }, at) => {
-        row.bar.children[at].style.flexGrow = request.phases[name];
-    });
-    row.bar.setAttribute("aria-label", phaseWords(request.phases));
+    row.bar.style.width = (100 * partsSum(request.parts)) / span + "%";
+    drawBar(row.bar, request.parts);
     row.element.dataset.state = request.state;
     setText(row.name, request.model);
     setText(row.state, STATE_WORDS[request.state] ?? request.state);
     setText(row.figures, requestFigures(request));
-    setText(row.phases, phaseWords(request.phases));
-    row.phases.title = request.id;
+    setText(row.parts, partWords(request.parts));
+    row.parts.title = request.id;
 }
 
 function requestFigures(request) {
@@ -89,6 +80,7 @@ function modelCard() {
         name: make("b", { dir: "auto" }),
         state: make("span", { class: "state" }),
         words: make("p", {}),
+        together: make("p", { class: "together" }),
         map: make("div", { class: "kv", role: "img" }),
         scale: make("p", { class: "muted" }),
     };
@@ -97,6 +89,7 @@ function modelCard() {
         {},
         make("div", { class: "row-words" }, card.name, card.state),
         card.words,
+        card.together,
         card.map,
         card.scale,
     );
@@ -128,7 +121,10 @@ function drawModel(card, model) {
     const loaded = model.state === "loaded";
     setText(card.name, model.name);
     card.element.dataset.state = model.state;
-    setText(card.state, { disk: "on disk", loading: "loading" }[model.state] ?? (model.running ? "working" : "ready"));
+    const state = { disk: "on disk", loading: "loading" }[model.state] ?? (model.running ? "working" : "ready");
+    setText(card.state, model.pinned ? state + ", pinned" : state);
+    setText(card.together, model.why && "Together: " + model.why);
+    card.together.hidden = model.why === "";
     const reuse =
         asked > 0 ? ` \u00b7 ${inPercent(model.hit_tokens, asked)} of ${several(asked, "prompt token")} known` : "";
     const spans = model.span_tokens > 0 ? ` \u00b7 ${inCount(model.span_tokens)} from fragments` : "";

@@ -29,6 +29,7 @@ typedef struct slot {
     uint32_t users;
     size_t reserved; /* bytes it counts for */
     size_t estimated, measured;
+    double keep_s;    /* without users; negative: for good */
     uint64_t used_ns; /* when it was last let go of */
     double load_ms;
     uint64_t n_loads;   /* ended, well or not */
@@ -245,6 +246,7 @@ static spry_status fill_slot(spry_model_pool *pool, slot *s)
     if (!status) {
         s->pooled.engine = s->loaded.engine;
         s->pooled.scheduler = s->loaded.scheduler;
+        s->keep_s = pool->options.keep_alive_s;
         s->used_ns = spry_clock_ns();
         spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: loaded in %.0f ms, takes %.3f GB", s->name, s->load_ms,
                        (double)s->measured / gb);
@@ -319,13 +321,35 @@ spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pi
     return status;
 }
 
+void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, double seconds)
+{
+    pthread_mutex_lock(&pool->lock);
+    find_slot(pool, model->name)->keep_s = seconds;
+    pthread_mutex_unlock(&pool->lock);
+}
+
 /* ---- time ------------------------------------------------------------------------------------------------------- */
 
-/* Nanoseconds until nobody has used it for long enough. */
-static int64_t time_left(const spry_model_pool *pool, const slot *s)
+static bool can_expire(const slot *s)
 {
-    double keep = pool->options.keep_alive_s < 1e9 ? pool->options.keep_alive_s : 1e9;
+    return can_go(s) && s->keep_s >= 0;
+}
+
+/* Nanoseconds until nobody has used it for long enough. */
+static int64_t time_left(const slot *s)
+{
+    double keep = s->keep_s < 1e9 ? s->keep_s : 1e9;
     return (int64_t)(keep * 1e9) - (int64_t)(spry_clock_ns() - s->used_ns);
+}
+
+/* The one whose time is up first; NULL: none's ever is, as things stand. */
+static slot *first_to_expire(const spry_model_pool *pool)
+{
+    slot *first = NULL;
+    for (slot *s = pool->slots; s; s = s->next)
+        if (can_expire(s) && (!first || time_left(s) < time_left(first)))
+            first = s;
+    return first;
 }
 
 static struct timespec after(int64_t ns)
@@ -347,8 +371,8 @@ static void *sweep(void *argument)
     spry_model_pool *pool = argument;
     pthread_mutex_lock(&pool->lock);
     while (!pool->stopping) {
-        slot *first = pool->options.keep_alive_s >= 0 ? least_recent(pool) : NULL;
-        int64_t left = first ? time_left(pool, first) : 0;
+        slot *first = first_to_expire(pool);
+        int64_t left = first ? time_left(first) : 0;
         if (!first) {
             pthread_cond_wait(&pool->wake, &pool->lock);
         } else if (left > 0) {
@@ -380,11 +404,11 @@ static spry_pool_info *add_info(telling *t)
         t->infos = grown;
         t->capacity = capacity;
     }
-    t->infos[t->count] = (spry_pool_info){0};
+    t->infos[t->count] = (spry_pool_info){.expires_s = -1};
     return &t->infos[t->count++];
 }
 
-static void tell_state(const spry_model_pool *pool, spry_pool_info *info, const slot *s)
+static void tell_state(spry_pool_info *info, const slot *s)
 {
     static const spry_pool_state states[] = {[SLOT_EMPTY] = SPRY_POOL_ON_DISK,
                                              [SLOT_LOADING] = SPRY_POOL_LOADING,
@@ -396,11 +420,11 @@ static void tell_state(const spry_model_pool *pool, spry_pool_info *info, const 
     info->users = s->users;
     if (s->state != SLOT_LOADED)
         return;
-    bool expires = can_go(s) && pool->options.keep_alive_s >= 0;
     info->loaded_bytes = s->measured;
     info->load_ms = s->load_ms;
     info->idle_s = s->users ? 0 : (double)(spry_clock_ns() - s->used_ns) / 1e9;
-    info->expires_s = expires ? (double)time_left(pool, s) / 1e9 : -1;
+    info->expires_s = can_expire(s) ? (double)time_left(s) / 1e9 : -1;
+    spry_scheduler_describe(s->pooled.scheduler, &info->work);
 }
 
 /* A model that is not an entry; those are told already. */
@@ -439,9 +463,7 @@ void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, co
     for (size_t i = 0; i < t.count; i++) {
         const slot *s = find_slot(pool, t.infos[i].name);
         if (s)
-            tell_state(pool, &t.infos[i], s);
-        else
-            t.infos[i].expires_s = -1;
+            tell_state(&t.infos[i], s);
     }
     pthread_mutex_unlock(&pool->lock);
     for (size_t i = 0; i < t.count && visit(context, &t.infos[i]); i++)

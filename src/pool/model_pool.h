@@ -50,7 +50,12 @@ void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model);
 
 /* Lets a model go now, pinned or not, if nobody uses it; SPRY_ERR_BUSY otherwise. */
 spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error);
+/* A pinned model is let go neither for others nor for being idle. Pinning loads nothing. */
 spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pin, spry_error *error);
+
+/* How long a model that is held is kept once nobody uses it, in place of keep_alive_s, until it is let go; negative:
+ * for good. */
+void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, double seconds);
 
 typedef enum spry_pool_state { SPRY_POOL_ON_DISK, SPRY_POOL_LOADING, SPRY_POOL_LOADED } spry_pool_state;
 
@@ -63,8 +68,9 @@ typedef struct spry_pool_info {
     int64_t modified;                /* seconds since 1970 */
     uint32_t users;
     bool pinned;
-    double load_ms, idle_s; /* of loaded ones */
-    double expires_s;       /* until it is let go; negative: it is not, as things stand */
+    double load_ms, idle_s;      /* of loaded ones */
+    double expires_s;            /* until it is let go; negative: it is not, as things stand */
+    spry_scheduler_figures work; /* of loaded ones */
 } spry_pool_info;
 
 /* Calls for every model there is; false from `visit` ends it. */

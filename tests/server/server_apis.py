@@ -1,6 +1,7 @@
 """The interfaces of Ollama and llama-server, and what a server tells about itself."""
 
 import json
+import re
 
 import server_support
 from server_support import MODEL, TALE, ServerTest, spry
@@ -33,6 +34,29 @@ class Ollama(ServerTest):
                                                "0").text[:-1])
         shaped = self.server.post("/api/generate", dict(body, stream=False, format={"type": "boolean"})).json
         self.assertIn(shaped["response"].strip(), ("true", "false"))
+
+    def test_context(self):
+        """A conversation that goes on with the tokens of the last answer."""
+        body = {"model": MODEL, "prompt": "Tell me a tale.", "options": self.options, "stream": False}
+        first = self.server.post("/api/generate", body).json
+        prompt = self.server.post("/apply-template", {"messages": TALE}).json["prompt"]
+        wanted = self.server.post("/tokenize", {"content": prompt + first["response"]}).json["tokens"]
+        self.assertEqual(first["context"], wanted)
+        second = self.server.post("/api/generate", dict(body, prompt="And then?", context=first["context"])).json
+        more = self.server.post("/apply-template", {"messages": [{"role": "user", "content": "And then?"}]}).json["prompt"]
+        ids = first["context"] + self.server.post("/tokenize", {"content": more}).json["tokens"]
+        self.assertEqual(second["prompt_eval_count"], len(ids))
+        self.assertEqual(second["context"][: len(ids)], ids)
+        alone = self.server.post("/completion", {"prompt": ids, "temperature": 0, "n_predict": 12}).json["content"]
+        self.assertEqual(second["response"], alone)
+        lines = self.server.post("/api/generate", dict(body, stream=True)).lines
+        self.assertEqual(lines[-1]["context"], first["context"])
+        raw = self.server.post("/api/generate", dict(body, raw=True)).json
+        self.assertNotIn("context", raw)
+        for context in ("x", [-1], [10 ** 9], ["x"], {"a": 1}):
+            reply = self.server.post("/api/generate", dict(body, context=context))
+            self.assertEqual(reply.status, 400)
+            self.assertIn("context", reply.json["error"])
 
     def test_nothing_to_say_loads(self):
         for path, body in (("/api/generate", {"model": MODEL}), ("/api/chat", {"model": MODEL, "messages": []})):
@@ -105,9 +129,36 @@ class Llama(ServerTest):
             self.assertEqual(counts, sorted(counts))
             self.assertIn('le="+Inf"} %d' % counts[-1], text)
         self.assertEqual(self.server.metric("spry_requests_running"), 0)
+        self.assertEqual(self.server.metric("spry_batch_limit"), 8)
+        self.assertGreater(self.server.metric("spry_step_rows_total"), self.server.metric("spry_step_decode_rows_total"))
         self.assertGreater(self.server.metric("spry_kv_bytes"), 0)
         for line in text.splitlines():
-            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_]+(\{[^}]*\})? [-+.\deE]+)$')
+            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_0-9]+(\{[^}]*\})? [-+.\deE]+)$')
+
+    def test_guesses(self):
+        """By place, by length and by what was taken back: each adds up to the same."""
+        again = "The fox ran to the river. " * 12
+        for _ in range(3):
+            self.server.post("/completion", {"prompt": again, "n_predict": 60, "temperature": 0})
+        text = self.server.get("/metrics").text
+
+        def numbers(name, label):
+            rows = re.findall(r'(?m)^spry_draft_%s_total\{model="%s",%s="(\d+)"\} (\d+)$' % (name, MODEL, label), text)
+            return {int(place): int(number) for place, number in rows}
+
+        tried, accepted = numbers("tried", "position"), numbers("accepted", "position")
+        self.assertEqual((list(tried), list(accepted)), (list(range(1, 17)), list(range(1, 17))))
+        self.assertGreater(tried[1], 0)
+        for place in range(1, 16):
+            self.assertLessEqual(tried[place + 1], accepted[place])
+            self.assertLessEqual(accepted[place], tried[place])
+        lengths = numbers("steps", "length")
+        self.assertEqual(sum(accepted.values()), self.server.metric("spry_accepted_tokens_total"))
+        self.assertEqual(sum(length * steps for length, steps in lengths.items()),
+                         self.server.metric("spry_drafted_tokens_total"))
+        answers = [sum(numbers(name, "tokens").values()) for name in ("refused_p50", "refused_p95")]
+        self.assertGreaterEqual(answers[0], 3)
+        self.assertEqual(answers[0], answers[1])
 
     def test_watch(self):
         self.server.chat(max_tokens=3)
@@ -124,10 +175,13 @@ class Llama(ServerTest):
         self.assertGreater(snapshots[1]["now_ms"], snapshots[0]["now_ms"] + 300)
         request = snapshots[0]["requests"][-1]
         self.assertEqual((request["state"], request["generated_tokens"]), ("done", 3))
-        self.assertEqual(sorted(request["phases"]), ["decode", "first", "lookup", "prefill", "queue", "template"])
+        self.assertLessEqual({"read", "template", "tokenize", "queue", "prefill", "decode"}, set(request["parts_ms"]))
+        self.assertEqual(sorted(snapshots[0]["energy"]), ["cpu_joules", "gpu_joules", "why"])
         model = snapshots[0]["models"][0]
         self.assertEqual((model["name"], model["state"]), (MODEL, "loaded"))
         self.assertLessEqual(model["kv"]["idle"], model["kv"]["cached"])
+        self.assertEqual((model["together"]["limit"], model["pinned"]), (8, False))
+        self.assertIn("interactive", model["together"]["why"])
 
     def test_page(self):
         page = self.server.get("/")

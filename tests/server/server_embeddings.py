@@ -80,9 +80,9 @@ class Embeddings(ServerTest):
 
     def test_refused(self):
         for body, words in (({}, ["input"]), ({"input": 5}, ["input"]), ({"input": []}, ["input"]),
-                            ({"input": ["x", 5]}, ["input[1]"]), ({"input": [5, "x"]}, ["input[0]", "number 1"]),
-                            ({"input": [10 ** 6]}, ["1000000"]), ({"input": [-1]}, ["number 0"]),
-                            ({"input": [2 ** 40]}, ["number 0"]), ({"input": [[]]}, ["input[0]", "empty"]),
+                            ({"input": ["x", 5]}, ["input[1]"]), ({"input": [5, "x"]}, ["input[0]", "ids[1]"]),
+                            ({"input": [10 ** 6]}, ["1000000"]), ({"input": [-1]}, ["ids[0]"]),
+                            ({"input": [2 ** 40]}, ["ids[0]"]), ({"input": [[]]}, ["input[0]", "empty"]),
                             ({"input": ["x"] * 2049}, ["2049", "2048"]), ({"input": {"a": 1}}, ["input"]),
                             ({"input": "x", "encoding_format": "hex"}, ["encoding_format"]),
                             ({"input": "x", "dimensions": 7}, ["dimensions", "7"])):

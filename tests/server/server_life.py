@@ -133,6 +133,7 @@ class Keys(ServerTest):
         self.assertEqual(self.server.get("/health").status, 200)
         for path in ("/metrics", "/watch", "/v1/models", "/slots", "/nothing", "/api/tags"):
             self.assertEqual(self.server.get(path).status, 401, path)
+        self.assertEqual(self.ask(None, "/models/pin").status, 401)
 
     def test_what_one_key_computed_is_not_for_another(self):
         body = {"messages": [{"role": "user", "content": "A very particular question about owls. " * 8}], "max_tokens": 1}

@@ -9,9 +9,9 @@ from server_support import MODEL, TALE, ServerTest, spry
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"],
     "additionalProperties": False}}}
-TIMINGS = {"queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms",
+TIMINGS = {"load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms",
            "decode_ms", "ttft_ms", "total_ms", "prompt_tokens", "cached_tokens", "span_tokens", "repaired_tokens",
-           "generated_tokens", "drafted_tokens", "accepted_tokens"}
+           "generated_tokens", "drafted_tokens", "accepted_tokens", "parts_ms", "first_parts_ms", "energy"}
 
 
 def run(prompt, n=16, *options):
@@ -30,7 +30,7 @@ class Chat(ServerTest):
         usage = answer["usage"]
         self.assertEqual(usage["completion_tokens"], 40)
         self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + 40)
-        self.assertEqual(set(answer["timings"]), TIMINGS)
+        self.assertEqual(set(answer["timings"]) - {"why_no_energy"}, TIMINGS)
         self.assertGreater(answer["timings"]["decode_ms"], 0)
 
     def test_stream_equals_whole(self):
@@ -43,7 +43,7 @@ class Chat(ServerTest):
         text = "".join(event["choices"][0]["delta"].get("content", "") for event in events[:-1])
         self.assertEqual(text, whole["choices"][0]["message"]["content"])
         self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
-        self.assertEqual(set(events[-2]["timings"]), TIMINGS)
+        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy"}, TIMINGS)
         self.assertEqual(len({event["id"] for event in events[:-1]}), 1)
 
     def test_usage_at_the_end_of_a_stream(self):
@@ -52,7 +52,7 @@ class Chat(ServerTest):
         self.assertEqual(events[-2]["choices"], [])
         self.assertEqual(events[-2]["usage"]["completion_tokens"], 3)
         self.assertGreater(events[-2]["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
-        self.assertEqual(set(events[-2]["timings"]), TIMINGS)
+        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy"}, TIMINGS)
         self.assertTrue(all("usage" not in event for event in events[:-2]))
 
     def test_several_answers(self):
@@ -188,9 +188,35 @@ class Completion(ServerTest):
         wanted = self.ask().json["choices"][0]["text"]
         for prompt in (["Once upon a"], ids, [ids]):
             self.assertEqual(self.ask(prompt=prompt).json["choices"][0]["text"], wanted)
-        for prompt, word in ((["a", "b"], "one a request"), (7, "prompt"), ([], "empty"), ([-1], "prompt[0]"),
-                             ([10 ** 9], "prompt[0]"), ("", "empty"), (None, "prompt")):
+        for prompt, word in ((7, "prompt"), ([], "empty"), ([-1], "prompt[0]"), ([10 ** 9], "prompt[0]"), ("", "empty"),
+                             (None, "prompt"), (["a", 5], "prompt"), (["a", ""], "empty"), ([ids, [-1]], "prompt[0]")):
             self.refused(self.ask(prompt=prompt), 400, word)
+
+    def test_several_prompts(self):
+        prompts = ["Once upon a", "The fox", "There was a bear who"]
+        fields = {"temperature": 0.9, "seed": 5, "n": 2, "echo": True, "logprobs": 1}
+        alone = [self.ask(prompt=prompt, **fields).json for prompt in prompts]
+        wanted = [choice for answer in alone for choice in answer["choices"]]
+        together = self.ask(prompt=prompts, **fields).json
+        self.assertEqual([choice["index"] for choice in together["choices"]], list(range(6)))
+        for choice, other in zip(together["choices"], wanted):
+            self.assertEqual({**choice, "index": 0}, {**other, "index": 0})
+        for key in ("prompt_tokens", "completion_tokens"):
+            self.assertEqual(together["usage"][key], sum(answer["usage"][key] for answer in alone))
+        events = self.ask(prompt=prompts, stream=True, **fields).events
+        for index in range(6):
+            text = "".join(choice["text"] for event in events[:-1] for choice in event["choices"]
+                           if choice["index"] == index)
+            self.assertEqual(text, wanted[index]["text"])
+        ids = [self.server.post("/tokenize", {"content": prompt}).json["tokens"] for prompt in prompts]
+        self.assertEqual([choice["text"] for choice in self.ask(prompt=ids, **fields).json["choices"]],
+                         [choice["text"] for choice in wanted])
+        many = self.ask(prompt=["Once"] * 128, max_tokens=1).json["choices"]
+        self.assertEqual(([choice["index"] for choice in many], len({choice["text"] for choice in many})),
+                         (list(range(128)), 1))
+        self.refused(self.ask(prompt=["Once"] * 129), 400, "129", "128")
+        self.refused(self.ask(prompt=["Once"] * 65, n=2), 400, "65", "128")
+        self.refused(self.ask(prompt=["Once", "word " * 5000]), 400, "context")
 
     def test_echo_with_logprobs(self):
         plain = self.ask(max_tokens=3, logprobs=2).json["choices"][0]

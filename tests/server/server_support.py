@@ -50,10 +50,10 @@ class Reply:
 
 
 class Server:
-    """A server process; it listens once the constructor returns."""
+    """A server process; it listens once the constructor returns. `under`: a command that becomes the server's."""
 
-    def __init__(self, *arguments, host="127.0.0.1"):
-        self.process = subprocess.Popen([SPRY, "serve", *arguments, "--host", host, "--port", "0", "--kv-bytes", "64M"],
+    def __init__(self, *arguments, host="127.0.0.1", under=()):
+        self.process = subprocess.Popen([*under, SPRY, "serve", *arguments, "--host", host, "--port", "0", "--kv-bytes", "64M"],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         cwd=HOME, env=environment())
         self.log = []

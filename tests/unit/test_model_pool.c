@@ -499,6 +499,34 @@ static void test_keep_alive(void **state)
     spry_model_pool_destroy(pool);
 }
 
+/* A model's own time goes before the pool's, until it is let go. */
+static void test_keep(void **state)
+{
+    (void)state;
+    spry_pool_options options = plain_options(FOLDER);
+    options.keep_alive_s = 1000;
+    spry_model_pool *pool = start(&options);
+    use(pool, "qwen3");
+    const spry_pooled *held = acquire(pool, "llama");
+    spry_model_pool_keep(pool, held, 0);
+    assert_true(is_loaded(pool, "llama"));
+    spry_model_pool_release(pool, held);
+    for (int i = 0; i < 200 && is_loaded(pool, "llama"); i++)
+        nap(10);
+    assert_false(is_loaded(pool, "llama"));
+    assert_true(info_of(pool, "llama").expires_s < 0);
+    use(pool, "llama");
+    assert_true(info_of(pool, "llama").expires_s > 900);
+    held = acquire(pool, "llama");
+    spry_model_pool_keep(pool, held, -1);
+    spry_model_pool_release(pool, held);
+    assert_true(info_of(pool, "llama").expires_s < 0);
+    assert_true(info_of(pool, "qwen3").expires_s > 900);
+    assert_int_equal(info_of(pool, "qwen3").work.running, 0);
+    assert_true(info_of(pool, "qwen3").work.batch_limit > 0);
+    spry_model_pool_destroy(pool);
+}
+
 /* ---- many at once ----------------------------------------------------------------------------------------------- */
 
 static void *use_many(void *argument)
@@ -573,6 +601,7 @@ int main(void)
         cmocka_unit_test(test_no_room),
         cmocka_unit_test(test_no_room_for_two),
         cmocka_unit_test(test_keep_alive),
+        cmocka_unit_test(test_keep),
         cmocka_unit_test(test_many_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -90,7 +90,7 @@ test("files that hold no conversations are refused, hostile ones are harmless", 
             {
                 role: "assistant",
                 content: "<img src=x onerror=alert(1)>",
-                timings: { a: "b", "<b>": 1, ttft_ms: 3 },
+                timings: { a: "b", "<b>": 1, ttft_ms: 3, parts_ms: "x", energy: [1], why_no_energy: "<b>why</b>" },
                 error: "<b>no</b>",
             },
         ],

@@ -3,12 +3,25 @@
 const { DESK, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
 
 const TIMINGS = {
-    template_ms: 1,
-    queue_ms: 2,
-    prefill_ms: 40,
-    lookup_ms: 3,
-    first_step_ms: 9,
+    ttft_ms: 46,
     decode_ms: 500,
+    parts_ms: {
+        read: 1,
+        template: 1,
+        tokenize: 1,
+        queue: 2,
+        lookup: 3,
+        restore: 2,
+        prefill: 40,
+        draft: 1,
+        decode: 490,
+        sampling: 3,
+        grammar: 2,
+        detokenize: 1,
+        write: 4,
+        others: 1,
+    },
+    energy: { joules: 21.5, joules_per_100_tokens: 35.8, watts: 39 },
     generated_tokens: 60,
     prompt_tokens: 100,
     cached_tokens: 64,
@@ -245,3 +258,5 @@ test("the page is served small, typed and with its policy", async world => {
     }
     assert.ok(bytes < 100000, bytes + " bytes");
 });
+
+module.exports = { faintTexts };

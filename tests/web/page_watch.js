@@ -48,7 +48,9 @@ test("a snapshot is as WATCH.md says", async world => {
         ["start_ms", "prompt_tokens", "cached_tokens", "generated_tokens", "tokens_per_second"],
         "request",
     );
-    numbers(request.phases, ["queue", "template", "lookup", "prefill", "first", "decode"], "phases");
+    numbers(request.parts_ms, ["read", "template", "tokenize", "queue", "lookup", "prefill", "decode"], "parts_ms");
+    numbers(snapshot.energy, ["cpu_joules", "gpu_joules"], "energy");
+    assert.equal(snapshot.energy.why === "", snapshot.energy.cpu_joules + snapshot.energy.gpu_joules > 0);
     assert.equal(request.generated_tokens, answer.usage.completion_tokens);
     assert.equal(request.prompt_tokens, answer.usage.prompt_tokens);
     const model = snapshot.models.find(one => one.name === request.model);
@@ -59,6 +61,9 @@ test("a snapshot is as WATCH.md says", async world => {
         "model",
     );
     numbers(model.kv, ["pages", "free", "cached", "idle", "page_bytes"], "kv");
+    assert.equal(model.pinned, false);
+    assert.equal(model.together.limit, 8);
+    assert.match(model.together.why, /^interactive: /);
     assert.ok(
         model.kv.pages > 0 && model.kv.free + model.kv.idle <= model.kv.pages && model.kv.idle <= model.kv.cached,
     );
@@ -84,6 +89,7 @@ test("a request of the chat shows up in the waterfall, its pages in the map", as
     assert.ok((await page.locator(".kv i").count()) > 10);
     assert.match(await page.getAttribute(".kv", "aria-label"), /^Pages: \d+ in use, \d+ kept, [\d,]+ free$/);
     assert.match(await page.innerText("#watch-pool-words"), /of at most [\d.]+ GB/);
+    assert.match(await page.locator(".together").first().innerText(), /^Together: interactive: .* up to 8$/);
     await closePage(page);
 });
 
@@ -138,7 +144,7 @@ function requestOf(id, state, start, decode) {
         model: "m",
         state,
         start_ms: start,
-        phases: { template: 0, queue: 500, lookup: 0, prefill: 1000, first: 500, decode },
+        parts_ms: { queue: 500, prefill: 1000, sampling: 500, decode },
         prompt_tokens: 9,
         cached_tokens: 0,
         generated_tokens: 5,
@@ -146,7 +152,7 @@ function requestOf(id, state, start, decode) {
     };
 }
 
-test("the waterfall places phases in time and remembers what has ended", async world => {
+test("the waterfall places parts in time and remembers what has ended", async world => {
     const list = [
         snapshotAt(20000, [requestOf("a", "decode", 15000, 3000)]),
         snapshotAt(20500, [requestOf("b", "done", 17000, 500)]),
@@ -203,10 +209,10 @@ test("odd snapshots are harmless", async world => {
         null,
         [],
         { now_ms: "x", requests: {}, models: 5 },
-        { requests: [null, { id: 7, phases: null }], models: [null, { name, kv: null, bytes: -5 }] },
+        { requests: [null, { id: 7, parts_ms: null }], models: [null, { name, kv: null, bytes: -5 }] },
         {
             now_ms: 1e300,
-            requests: [{ id: name, model: name, state: name, phases: { decode: 1e300, queue: -1 } }],
+            requests: [{ id: name, model: name, state: name, parts_ms: { decode: 1e300, queue: -1 } }],
             models: [{ name, state: name, kv: { pages: 1e9, free: 2e9 } }],
         },
     ];
@@ -215,6 +221,23 @@ test("odd snapshots are harmless", async world => {
     assert.equal(await page.locator("img").count(), 0);
     assert.equal(await page.evaluate(() => window.hit), undefined);
     await closePage(page);
+});
+
+test("power is what the joules come to, or why there are none", async world => {
+    const energy = (cpu_joules, gpu_joules, why = "") => ({ cpu_joules, gpu_joules, why });
+    const list = [
+        { ...snapshotAt(10000, []), energy: energy(100, 50) },
+        { ...snapshotAt(12000, []), energy: energy(160, 70) },
+    ];
+    const page = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: list } });
+    await page.waitForFunction(() => document.querySelector("#watch-power").textContent === "40 W");
+    assert.equal(await page.innerText("#watch-power-words"), "230 J since the server began");
+    await closePage(page);
+    const none = [{ ...snapshotAt(10000, []), energy: energy(0, 0, "only root may read it") }];
+    const other = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: none } });
+    await other.waitForFunction(() => document.querySelector("#watch-power").textContent === "\u2013");
+    assert.equal(await other.innerText("#watch-power-words"), "not measured: only root may read it");
+    await closePage(other);
 });
 
 test("nobody is watching when nobody looks", async world => {

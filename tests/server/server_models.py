@@ -1,0 +1,87 @@
+"""How long models stay: Ollama's keep_alive, pinning, and what loading took."""
+
+import datetime
+
+import server_support
+from server_support import MODEL, ServerTest, eventually
+
+
+class Staying(ServerTest):
+    body = {"model": MODEL, "prompt": "Tell me a tale.", "options": {"num_predict": 2}, "stream": False}
+
+    def left(self):
+        """Seconds until the model is let go; None when it is not loaded."""
+        for model in self.server.get("/api/ps").json["models"]:
+            if model["name"] == MODEL:
+                until = datetime.datetime.strptime(model["expires_at"], "%Y-%m-%dT%H:%M:%S.%f%z")
+                return (until - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
+        return None
+
+    def goes_in(self, seconds):
+        self.assertLessEqual(self.left(), seconds)
+        self.assertGreater(self.left(), seconds - 10 * server_support.SLOW)
+
+    def generate(self, **fields):
+        reply = self.server.post("/api/generate", {**self.body, **fields})
+        self.assertEqual(reply.status, 200, reply.text)
+        return reply.json
+
+    def test_keep_alive(self):
+        self.generate()
+        self.assertGreater(self.left(), 1e6)
+        for given, seconds in (("5m", 300), (77, 77), ("1h30m", 5400), ("90", 90), ("90000ms", 90), ("2.5m", 150)):
+            self.generate(keep_alive=given)
+            self.goes_in(seconds)
+        self.generate(keep_alive="10m")
+        self.generate()  # who says nothing changes nothing
+        self.goes_in(600)
+        for path, text in (("/api/chat", {"messages": [{"role": "user", "content": "Hi"}]}), ("/api/embed", {"input": "Hi"}),
+                           ("/api/embeddings", {"prompt": "Hi"})):
+            body = {"model": MODEL, "keep_alive": 40, "stream": False, "options": {"num_predict": 1}, **text}
+            self.assertEqual(self.server.post(path, body).status, 200)
+            self.goes_in(40)
+            self.generate(keep_alive=-1)
+            self.assertGreater(self.left(), 1e6)
+        for wrong in ("soon", "", "5x", "5m5", "m", [], {}, True, "-", "1..5s"):
+            reply = self.server.post("/api/generate", dict(self.body, keep_alive=wrong))
+            self.assertEqual(reply.status, 400, wrong)
+            self.assertIn("keep_alive", reply.json["error"])
+
+    def test_let_go_and_loaded_again(self):
+        self.generate()
+        self.assertLess(self.generate()["load_duration"], 1e6)
+        for given in (0, "0", "0s"):
+            self.generate(keep_alive=given)
+            self.assertTrue(eventually(lambda: self.left() is None), given)
+            again = self.generate(keep_alive=-1)
+            self.assertGreater(again["load_duration"], 1e6)
+            self.assertGreater(again["total_duration"], again["load_duration"])
+            self.assertAlmostEqual(again["timings"]["load_ms"], again["load_duration"] / 1e6, places=3)
+        reply = self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0}).json
+        self.assertEqual(reply["done_reason"], "unload")
+        self.assertTrue(eventually(lambda: self.left() is None))
+        self.assertGreater(self.server.post("/api/generate", {"model": MODEL}).json["load_duration"], 1e6)
+        self.assertGreater(self.left(), 1e6)  # what was asked for an earlier loading is forgotten
+
+    def pinned(self):
+        return self.server.get("/v1/models/" + MODEL).json["pinned"]
+
+    def test_pin(self):
+        self.assertFalse(self.pinned())
+        reply = self.server.post("/models/pin", {"model": MODEL})
+        self.assertEqual((reply.status, reply.json["id"], reply.json["pinned"]), (200, MODEL, True))
+        self.assertTrue(self.pinned())
+        self.assertEqual(self.server.metric("spry_model_pinned"), 1)
+        self.generate(keep_alive=0)
+        self.assertGreater(self.left(), 1e6)
+        self.assertFalse(self.server.post("/models/pin", {"model": MODEL, "pin": False}).json["pinned"])
+        self.assertTrue(eventually(lambda: self.left() is None))
+        self.generate(keep_alive=-1)
+        self.refused(self.server.post("/models/pin", {"model": "nobody"}), 404, "nobody")
+        self.refused(self.server.post("/models/pin", {"model": "../" + MODEL}), 404)
+        self.refused(self.server.post("/models/pin", {"pin": True}), 400, "model")
+        self.refused(self.server.post("/models/pin", {"model": MODEL, "pin": 1}), 400, "pin")
+
+
+if __name__ == "__main__":
+    server_support.main()
