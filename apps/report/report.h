@@ -1,0 +1,119 @@
+/* spry report: what was measured, as a page. Inputs are loaded and checked whole before anything is written; sections
+ * then trust every type and range, and leave out what an input does not have. */
+#ifndef SPRY_REPORT_H
+#define SPRY_REPORT_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "report_doc.h"
+#include "report_trace.h"
+#include "svg_rows.h"
+
+enum { SPRY_REPORT_INPUTS = 16, SPRY_REPORT_NAME = 48, SPRY_REPORT_ROW = 160 };
+
+typedef enum spry_report_kind { SPRY_REPORT_BENCH, SPRY_REPORT_TRACE, SPRY_REPORT_MACHINE } spry_report_kind;
+
+typedef struct spry_report_input {
+    const char *path;            /* borrowed */
+    char name[SPRY_REPORT_NAME]; /* for people: the file's name without its ending; differs from all others */
+    spry_report_kind kind;
+    json_t *json;             /* of a bench or a machine */
+    spry_report_trace *trace; /* of a trace */
+    size_t series;            /* its number among those of its kind */
+} spry_report_input;
+
+typedef struct spry_report {
+    spry_report_input inputs[SPRY_REPORT_INPUTS];
+    size_t count;
+} spry_report;
+
+/* ---- loading ----------------------------------------------------------------------------------------------------- */
+
+/* Recognises each file and checks it. Deinitialise whatever happens. */
+spry_status spry_report_load(spry_report *report, const char *const *paths, size_t count, spry_error *error);
+void spry_report_deinit(spry_report *report);
+
+/* Whether every key that a file of this kind may have is what it has to be; keys nobody knows are passed over. */
+spry_status spry_report_check(const json_t *json, spry_report_kind kind, spry_error *error);
+
+/* ---- looking at JSON that was checked ---------------------------------------------------------------------------- */
+
+/* By a path of keys: "machine.read_gb_s". NULL or NAN: it is not there, or null. */
+const json_t *spry_report_at(const json_t *json, const char *path);
+const char *spry_report_text(const json_t *json, const char *path);
+double spry_report_number(const json_t *json, const char *path);
+
+/* The next input of a kind, from *at on, which moves behind it; NULL when there is none. */
+const spry_report_input *spry_report_next(const spry_report *report, spry_report_kind kind, size_t *at);
+size_t spry_report_count(const spry_report *report, spry_report_kind kind);
+
+/* ---- what points are compared ------------------------------------------------------------------------------------ */
+
+/* Which point of a bench: a prefill of so many tokens, or a decode at a depth with a batch. */
+typedef struct spry_report_key {
+    double tokens; /* NAN: a decode */
+    double depth, batch;
+} spry_report_key;
+
+spry_report_key spry_report_key_of(const json_t *point);
+
+enum { SPRY_REPORT_KEYS = 64 };
+
+/* All that any bench has, each once: prefills, then decodes, in the order of the files. */
+size_t spry_report_keys(spry_report_key keys[SPRY_REPORT_KEYS], const spry_report *report);
+
+/* NULL: that bench has no such point. */
+const json_t *spry_report_point(const json_t *bench, const spry_report_key *key);
+const json_t *spry_report_prefill(const json_t *bench, double tokens);
+const json_t *spry_report_decode(const json_t *bench, double depth, double batch);
+
+/* Those that stand for a bench: the longest prefill; the shallowest decode of one sequence, and of most at once. NAN
+ * where it has none. */
+double spry_report_main_prefill(const json_t *bench);
+double spry_report_main_depth(const json_t *bench);
+double spry_report_main_batch(const json_t *bench);
+
+/* "prefill of 512 tokens" */
+const char *spry_report_point_name(char out[SPRY_REPORT_ROW], const json_t *point);
+
+/* What a row shows, with its input's name where the report has several of that kind. */
+const char *spry_report_row_name(char out[SPRY_REPORT_ROW], const spry_report *report, const spry_report_input *input,
+                                 const char *what);
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* The whole document. Look at out->failed. */
+void spry_report_write(spry_buffer *out, const spry_report *report, bool markdown);
+
+/* A list of the inputs of a kind, with their markers; nothing where there is one only. */
+void spry_report_legend(spry_doc *doc, const spry_report *report, spry_report_kind kind);
+
+/* Each writes nothing where no input has what it shows. */
+typedef void spry_report_section(spry_doc *doc, const spry_report *report);
+
+spry_report_section spry_report_summary;
+spry_report_section spry_report_first_token;
+spry_report_section spry_report_requests;
+spry_report_section spry_report_speed;
+spry_report_section spry_report_between_tokens;
+spry_report_section spry_report_roofline;
+spry_report_section spry_report_residency;
+spry_report_section spry_report_cache;
+spry_report_section spry_report_memory;
+spry_report_section spry_report_energy;
+spry_report_section spry_report_policy;
+spry_report_section spry_report_machine;
+
+/* A bar of the parts of a request, one behind the other, and the legend for such bars: parts that are above 0. */
+void spry_report_draw_parts(spry_rows *rows, const char *name, const char *sum, const double ms[SPRY_PART_COUNT]);
+void spry_report_draw_part_names(spry_buffer *out, const double most[SPRY_PART_COUNT]);
+
+/* Colours (c0 to c13) of the parts of a request and of ops; an op nobody knows has the last. */
+size_t spry_report_part_colour(size_t part);
+size_t spry_report_op_colour(const char *op);
+/* Its place in a step; an op nobody knows has the last, SPRY_OP_COUNT. */
+size_t spry_report_op_rank(const char *op);
+
+#endif
