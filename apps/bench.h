@@ -5,14 +5,23 @@
 #ifndef SPRY_APPS_BENCH_H
 #define SPRY_APPS_BENCH_H
 
+#include <jansson.h>
+
 #include "common_options.h"
 #include "engine/batch.h"
-#include "platform/processor.h"
+#include "engine/memory_parts.h"
+#include "platform/energy.h"
+#include "platform/hardware.h"
+#include "sched/batch_choice.h"
 
 enum {
     SPRY_BENCH_REPEAT_MAX = 100,
     SPRY_BENCH_LIST_MAX = 16,
-    SPRY_BENCH_POINTS_MAX = SPRY_BENCH_LIST_MAX * (SPRY_BENCH_LIST_MAX + 1)
+    SPRY_BENCH_POINTS_MAX = SPRY_BENCH_LIST_MAX * (SPRY_BENCH_LIST_MAX + 1),
+    SPRY_BENCH_TOKENS_MAX = 1 << 20,
+    SPRY_BENCH_REQUEST = 1040,  /* tokens of a session that asks about a thousand */
+    SPRY_BENCH_POLICY_WARM = 8, /* steps of a size before those that count */
+    SPRY_BENCH_POLICY_MAX = SPRY_BENCH_LIST_MAX
 };
 
 /* ---- what was asked for ------------------------------------------------------------------------------------------ */
@@ -22,10 +31,21 @@ typedef struct spry_bench_list {
     size_t count;
 } spry_bench_list;
 
+/* What two reports must have in common to be compared. */
+typedef struct spry_bench_identity {
+    char machine[SPRY_MACHINE_ID], cpu[SPRY_PROCESSOR_NAME_MAX], kernels[16];
+    char model[40], model_name[64]; /* its fingerprint, in hexadecimal digits; what people call it does not count */
+    uint32_t threads, chunk, tokens;
+    char kv_type[8], quantize[24]; /* quantize "": as it is */
+} spry_bench_identity;
+
 typedef struct spry_bench_settings {
     spry_bench_list prefill, depth, batch;
-    uint32_t tokens; /* a decode generates */
+    spry_bench_list policy; /* sequences together, ascending; none: not measured */
+    uint32_t tokens;        /* a decode generates */
     uint32_t repeat;
+    const spry_bench_identity *like; /* NULL, or what must be measured: anything else is refused before it is */
+    const char *like_what;           /* the file that `like` comes from */
     spry_engine_flags engine;
     spry_model_flags model;
 } spry_bench_settings;
@@ -34,6 +54,9 @@ typedef struct spry_bench_settings {
  * for messages. */
 spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
                                   const char *name, spry_error *error);
+
+/* Adds a number that is not in the list yet, where there is room; NULL: nothing. */
+void spry_bench_list_add(spry_bench_list *list, uint32_t value);
 
 /* ---- what was found ---------------------------------------------------------------------------------------------- */
 
@@ -45,17 +68,80 @@ typedef struct spry_bench_stat {
 /* Of values in any order, which are sorted. */
 spry_bench_stat spry_bench_stat_of(double *values, size_t count);
 
+/* The smallest value that `percent` of a sorted list do not pass. */
+double spry_bench_percentile(const double *sorted, size_t count, double percent);
+
+/* Of the timed steps of a decode. */
+typedef struct spry_bench_steps {
+    double p50_ms, p95_ms, p99_ms;
+} spry_bench_steps;
+
+/* Sorts. */
+spry_bench_steps spry_bench_steps_of(double *ms, size_t count);
+
+/* What one prefill, or one step of a decode, spent on an op with matrices (or keys and values) of a type. */
+typedef struct spry_bench_op {
+    spry_op op;
+    spry_dtype type;
+    double ms, share; /* share of all ops together */
+    double calls, bytes, products;
+} spry_bench_op;
+
+/* Of one prefill, or of all that one repeat of a decode generates. */
+typedef struct spry_bench_energy {
+    spry_joules used;
+    double ms;
+    size_t tokens;
+} spry_bench_energy;
+
 typedef struct spry_bench_point {
     bool decode;
     uint32_t tokens; /* of the prefill; the depth of a decode */
     uint32_t batch;  /* sequences that decode together; 1 for a prefill */
     spry_bench_stat tps;
     double read_gb_s, multiply_g_s; /* that its median speed comes to */
-    char skipped[96];               /* why it was not run; empty when it was */
+    spry_bench_steps steps;         /* of a decode */
+    spry_bench_energy energy;
+    spry_bench_op *ops; /* [n_ops], the longest first; owned by the report */
+    size_t n_ops;
+    char skipped[96]; /* why it was not run; empty when it was */
 } spry_bench_point;
+
+/* A request as people make them, until its first token was out. */
+typedef struct spry_bench_request {
+    size_t prompt_tokens, hit_tokens;
+    double ms, parts_ms[SPRY_PART_COUNT];
+} spry_bench_request;
+
+typedef struct spry_bench_ttft {
+    spry_bench_request cold, warm; /* nothing known; all of it known. Of the repeats those of median length */
+    char why_not[160];             /* empty: measured */
+} spry_bench_ttft;
+
+/* What offline mode would do, from steps that were measured here. */
+typedef struct spry_bench_batch {
+    uint32_t batch;
+    double tps, p50_ms, p95_ms;
+    double gain, slower; /* against the next smaller one that offline mode tries; 0: none */
+    char skipped[96];
+} spry_bench_batch;
+
+typedef struct spry_bench_policy {
+    spry_bench_batch batches[SPRY_BENCH_POLICY_MAX];
+    size_t count; /* 0: not asked for */
+    uint32_t depth, taken;
+    char why[200];
+} spry_bench_policy;
+
+typedef struct spry_bench_memory {
+    spry_memory_parts estimated, measured;
+    char why_not[160]; /* empty: both are known */
+} spry_bench_memory;
 
 typedef struct spry_bench_machine {
     char cpu[SPRY_PROCESSOR_NAME_MAX];
+    char id[SPRY_MACHINE_ID];
+    size_t memory_bytes;
     uint32_t threads;
     const char *kernels;
     double read_gb_s;    /* all threads reading memory */
@@ -74,7 +160,20 @@ typedef struct spry_bench_report {
     size_t one_peak_bytes;          /* of memory, before any batch of more than one */
     size_t peak_bytes;              /* at the end */
     spry_bench_machine machine;
+    spry_bench_identity identity;
+    uint32_t repeat, context; /* of the settings and the engine */
+    char when[24];            /* "2026-11-15T12:00:00Z" */
+    spry_bench_ttft ttft;
+    spry_bench_memory memory;
+    spry_energy_facts energy;
+    spry_bench_policy policy;
 } spry_bench_report;
+
+void spry_bench_report_deinit(spry_bench_report *report);
+
+/* "12.3 J" and so on are told of the first decode of one sequence, or of the first point; NULL: nothing was measured.
+ */
+const spry_bench_point *spry_bench_energy_point(const spry_bench_report *report);
 
 /* ---- bench_plan.c: which points there are, and what they need ------------------------------------------------------
  */
@@ -83,6 +182,8 @@ typedef struct spry_bench_needs {
     uint32_t context;  /* of the engine */
     uint32_t sessions; /* whose pages hold the largest batch */
     uint32_t batch;    /* the largest */
+    uint32_t rows;     /* of the longest step, were there no chunks */
+    size_t pages;      /* of keys and values that are in use at once, at most */
 } spry_bench_needs;
 
 /* Lists the points of the settings for a model, those that cannot be run as skipped. */
@@ -92,8 +193,9 @@ spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, 
 /* ---- bench_run.c: measuring ----------------------------------------------------------------------------------------
  */
 
-/* Fills everything of the report but its name and the machine's own speeds. `source` is what `model` means; it is
- * opened several times. Changes the engine's context and sessions in the settings to what the points need. */
+/* Fills everything of the report but its name and the machine's own speeds; the caller deinits it whatever happens.
+ * `source` is what `model` means; it is opened several times. Changes the engine's context and sessions in the settings
+ * to what the points need. */
 spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *settings, const char *model,
                            const spry_model_source *source, spry_error *error);
 
@@ -127,10 +229,25 @@ spry_dtype spry_bench_main_type(const spry_model *model);
 spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,
                                        spry_error *error);
 
-/* ---- bench_report.c
+/* ---- bench_report.c, bench_json.c
  * ---------------------------------------------------------------------------------------------------- */
 
+/* For people, in 100 columns. */
 void spry_bench_print_table(const spry_bench_report *report);
-spry_status spry_bench_print_json(const spry_bench_report *report, spry_error *error);
+
+/* For programs; NULL when memory is short. */
+json_t *spry_bench_report_json(const spry_bench_report *report);
+
+/* A name that may hold any bytes, as JSON. */
+json_t *spry_bench_text_json(const char *text);
+
+/* On standard output, in one line. */
+spry_status spry_bench_print_json(const json_t *json, spry_error *error);
+
+/* ---- bench_policy.c
+ * ---------------------------------------------------------------------------------------------------- */
+
+void spry_bench_policy_print(const spry_bench_policy *policy);
+json_t *spry_bench_policy_json(const spry_bench_policy *policy);
 
 #endif

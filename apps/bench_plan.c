@@ -28,15 +28,25 @@ spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint3
     }
 }
 
+void spry_bench_list_add(spry_bench_list *list, uint32_t value)
+{
+    for (size_t i = 0; list && i < list->count; i++)
+        if (list->values[i] == value)
+            return;
+    if (list && list->count < SPRY_BENCH_LIST_MAX)
+        list->values[list->count++] = value;
+}
+
 typedef struct planner {
     const spry_bench_settings *settings;
-    uint32_t limit; /* tokens a sequence may have */
+    uint32_t generated; /* tokens of a decode */
+    uint32_t limit;     /* tokens a sequence may have */
     size_t token_bytes, memory;
 } planner;
 
 static uint32_t point_tokens(const planner *p, const spry_bench_point *point)
 {
-    return point->decode ? point->tokens + p->settings->tokens : point->tokens;
+    return point->decode ? point->tokens + p->generated : point->tokens;
 }
 
 static size_t point_pages(const planner *p, const spry_bench_point *point)
@@ -70,32 +80,59 @@ static uint32_t context_limit(const spry_config *c)
     return c->rope.long_factors && c->rope.original_context < c->n_context ? c->rope.original_context : c->n_context;
 }
 
-static void sum_up(spry_bench_needs *needs, const spry_bench_report *report, const planner *p)
+/* What a point needs, where it can be run. */
+static void need(spry_bench_needs *needs, const planner *p, const spry_bench_point *point)
 {
-    size_t pages = 1;
-    *needs = (spry_bench_needs){.context = 1, .batch = 1};
-    for (size_t i = 0; i < report->n_points; i++) {
-        const spry_bench_point *point = &report->points[i];
-        if (point->skipped[0])
-            continue;
-        uint32_t tokens = point_tokens(p, point);
-        needs->context = tokens > needs->context ? tokens : needs->context;
-        needs->batch = point->batch > needs->batch ? point->batch : needs->batch;
-        pages = point_pages(p, point) > pages ? point_pages(p, point) : pages;
+    if (point->skipped[0])
+        return;
+    uint32_t tokens = point_tokens(p, point);
+    size_t pages = point_pages(p, point);
+    needs->context = tokens > needs->context ? tokens : needs->context;
+    needs->batch = point->batch > needs->batch ? point->batch : needs->batch;
+    needs->pages = pages > needs->pages ? pages : needs->pages;
+    needs->rows = point->batch > needs->rows ? point->batch : needs->rows;
+    needs->rows = point->tokens > needs->rows ? point->tokens : needs->rows;
+}
+
+/* The sizes of the policy's list at the first depth. */
+static void plan_policy(spry_bench_policy *policy, spry_bench_needs *needs, const planner *all)
+{
+    const spry_bench_settings *s = all->settings;
+    planner p = *all;
+    p.generated = SPRY_BENCH_POLICY_WARM + SPRY_BATCH_STEPS;
+    policy->depth = s->depth.count ? s->depth.values[0] : 0;
+    policy->count = 0;
+    for (size_t i = 0; i < s->policy.count && i < SPRY_BENCH_POLICY_MAX; i++) {
+        spry_bench_point point = {.decode = true, .tokens = policy->depth, .batch = s->policy.values[i]};
+        judge(&p, &point);
+        need(needs, &p, &point);
+        spry_bench_batch *batch = &policy->batches[policy->count++];
+        *batch = (spry_bench_batch){.batch = point.batch};
+        memcpy(batch->skipped, point.skipped, sizeof batch->skipped);
     }
-    if (p->settings->engine.options.context)
-        needs->context = p->settings->engine.options.context;
+}
+
+static void settle(spry_bench_needs *needs, const planner *p)
+{
+    uint32_t asked = p->settings->engine.options.context;
+    uint32_t request = SPRY_BENCH_REQUEST < p->limit ? SPRY_BENCH_REQUEST : p->limit;
+    needs->context = needs->context < request ? request : needs->context;
+    if (asked)
+        needs->context = asked;
     else if (needs->context < needs->batch) /* a step never has more rows than the context has tokens */
         needs->context = needs->batch;
     size_t of_one = ((size_t)needs->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    needs->sessions = (uint32_t)((pages + of_one - 1) / of_one);
+    needs->sessions = (uint32_t)((needs->pages + of_one - 1) / of_one);
 }
 
 spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
                             const spry_model *model, spry_error *error)
 {
     const spry_engine_options *options = &settings->engine.options;
-    planner p = {.settings = settings, .limit = context_limit(&model->config), .memory = spry_memory_total()};
+    planner p = {.settings = settings,
+                 .generated = settings->tokens,
+                 .limit = context_limit(&model->config),
+                 .memory = spry_memory_total()};
     if (options->context)
         p.limit = options->context;
     spry_dtype type;
@@ -112,6 +149,10 @@ spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, 
             add(report, &p,
                 (spry_bench_point){
                     .decode = true, .tokens = settings->depth.values[d], .batch = settings->batch.values[b]});
-    sum_up(needs, report, &p);
+    *needs = (spry_bench_needs){.context = 1, .batch = 1, .pages = 1};
+    for (size_t i = 0; i < report->n_points; i++)
+        need(needs, &p, &report->points[i]);
+    plan_policy(&report->policy, needs, &p);
+    settle(needs, &p);
     return SPRY_OK;
 }

@@ -25,27 +25,87 @@ class Reports(cli_support.CliTest):
 
     def test_json_has_exactly_this_form(self):
         report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
-        self.assertEqual(list(report), ["model", "architecture", "parameters", "weight_bytes", "prefill", "decode", "skipped",
-                                        "load_ms", "first_token_ms", "peak_rss_bytes", "peak_rss_batch_bytes", "machine"])
-        self.assertEqual((report["model"], report["architecture"]), ("tiny-q4_0", "Qwen3"))
+        self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "model_id",
+                                        "machine", "settings", "prefill", "decode", "skipped", "load_ms", "first_token_ms",
+                                        "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "memory", "energy"])
+        self.assertEqual((report["format"], report["model"], report["architecture"]), ("spry-bench-1", "tiny-q4_0", "Qwen3"))
+        self.assertRegex(report["when"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertRegex(report["model_id"], r"^[0-9a-f]{32}$")
         self.assertEqual([p["tokens"] for p in report["prefill"]], [33, 7])
         self.assertEqual([(p["depth"], p["batch"]) for p in report["decode"]], [(64, 2), (64, 1), (0, 2), (0, 1)])
         for point in report["prefill"] + report["decode"]:
             for key in ("tps", "read_gb_s", "read_share", "multiply_g_s", "multiply_share"):
                 self.assertGreater(point.pop(key), 0, key)
             self.assertGreaterEqual(point.pop("spread"), 0)
-            self.assertLessEqual(set(point), {"tokens", "depth", "batch"})
+            self.assertLessEqual(set(point), {"tokens", "ms", "depth", "batch", "p50_ms", "p95_ms", "p99_ms", "energy", "ops"})
         self.assertEqual(report["skipped"], [])
         self.assertGreater(report["load_ms"], 0)
         self.assertGreater(report["first_token_ms"], 0)
         self.assertGreater(report["peak_rss_bytes"], report["weight_bytes"])
         self.assertGreaterEqual(report["peak_rss_batch_bytes"], report["peak_rss_bytes"])
         machine = report["machine"]
-        self.assertEqual(set(machine), {"cpu", "threads", "kernels", "read_gb_s", "multiply_g_s", "multiply_type"})
+        self.assertEqual(set(machine), {"cpu", "threads", "kernels", "read_gb_s", "multiply_g_s", "multiply_type", "memory_bytes", "id"})
         self.assertTrue(machine["cpu"] and machine["kernels"])
+        self.assertRegex(machine["id"], r"^[0-9a-f]{16}$")
         self.assertEqual((machine["threads"], machine["multiply_type"]), (1, "Q4_0"))
         self.assertGreater(machine["read_gb_s"], 0)
         self.assertGreater(machine["multiply_g_s"], 0)
+        self.assertEqual(report["settings"], {"chunk": 128, "kv_type": "f16", "tokens": 2, "repeat": 3, "context": 1024, "quantize": None})
+
+    def test_steps_and_times(self):
+        report = self.measure("--repeat", "3", "--tokens", "8")
+        point = report["decode"][0]
+        self.assertLessEqual(point["p50_ms"], point["p95_ms"])
+        self.assertLessEqual(point["p95_ms"], point["p99_ms"])
+        self.assertLess(point["p50_ms"] / 1000, 8 * 3 / point["tps"])  # half of the steps take less than all of them
+        prefill = report["prefill"][0]
+        self.assertAlmostEqual(prefill["ms"] * prefill["tps"] / 1000 / prefill["tokens"], 1, 3)
+
+    def test_ops_are_all_there_is(self):
+        report = self.measure("--type", "f32")
+        for point in report["prefill"] + report["decode"]:
+            ops = {op["op"]: op for op in point["ops"]}
+            self.assertEqual(set(ops), {"layout", "embed", "norm", "qkv", "rope", "attend", "out", "add", "gate_up", "gate", "down", "logits"})
+            self.assertAlmostEqual(sum(op["share"] for op in point["ops"]), 1, 3)
+            self.assertEqual([op["ms"] for op in point["ops"]], sorted((op["ms"] for op in point["ops"]), reverse=True))
+            self.assertEqual({op["device"] for op in point["ops"]}, {"cpu"})
+            self.assertEqual(ops["gate_up"]["kernel"], report["machine"]["kernels"] + " F32")
+            self.assertEqual(ops["attend"]["kernel"], report["machine"]["kernels"] + " f16")
+            rows = point.get("tokens", 1)
+            products = {"gate_up": 2 * 2 * 512 * 256 * rows, "down": 2 * 512 * 256 * rows, "out": 2 * 256 * 256 * rows}
+            for op, count in products.items():
+                self.assertEqual(ops[op]["calls"], 2)
+                self.assertAlmostEqual(ops[op]["multiply_g_s"] * ops[op]["ms"] * 1e6 / count, 1, 2, op)
+            self.assertAlmostEqual(ops["down"]["gb_s"] * ops["down"]["ms"] * 1e6 / (2 * 512 * 256 * 4), 1, 2)
+
+    def test_a_request_is_told_by_part(self):
+        ttft = self.measure()["ttft"]
+        self.assertTrue(900 < ttft["prompt_tokens"] <= 1000, ttft)
+        self.assertEqual(ttft["hit_tokens"] + ttft["miss_tokens"], ttft["prompt_tokens"])
+        self.assertLess(ttft["miss_tokens"], 33)
+        for whole, parts in ((ttft["cold_ms"], ttft["parts_ms"]), (ttft["warm_ms"], ttft["warm_parts_ms"])):
+            self.assertEqual(list(parts)[:3], ["read", "template", "tokenize"])
+            self.assertAlmostEqual(sum(parts.values()) / whole, 1, 3)
+            for part in ("template", "tokenize", "prefill"):
+                self.assertGreater(parts[part], 0, part)
+        short = self.measure("--context", "200", "--prefill", "40")["ttft"]
+        self.assertTrue(100 < short["prompt_tokens"] < 200, short)
+        report = self.measure("--context", "16", "--prefill", "4")
+        self.assertIsNone(report["ttft"])
+        self.assertIn("16 tokens is too short", report["why_no_ttft"])
+
+    def test_memory_and_energy(self):
+        report = self.measure()
+        for side in ("estimated", "measured"):
+            parts = dict(report["memory"][side])
+            whole = parts.pop("whole")
+            self.assertEqual(set(parts), {"weights", "kv", "cache", "scratch", "program"})
+            self.assertEqual(sum(parts.values()), whole)
+        for device in ("cpu", "gpu"):
+            named, why = report["energy"][device], report["energy"]["why_no_" + device]
+            self.assertTrue(bool(named) != bool(why), report["energy"])
+        if not report["energy"]["cpu"] and not report["energy"]["gpu"]:
+            self.assertIsNone(report["decode"][0]["energy"])
 
     def test_shares_are_of_the_machine(self):
         report = self.measure()
@@ -102,9 +162,10 @@ class Reports(cli_support.CliTest):
     def test_table_fits_a_terminal(self):
         page = self.succeeds(bench("--shape", "tiny", "--prefill", "40,2000", "--decode-depth", "0,100000", "--batch", "1,8")).text
         for words in ("tiny-q4_0\nQwen3, 1.44M parameters", "Prefill ", "Decode ", "tokens/s", "spread", "First token", "Load",
-                      "Memory", "GB/s", "skipped: 2000 tokens pass the limit of 1024"):
+                      "Memory", "GB/s", "skipped: 2000 tokens pass the limit of 1024", "step p95", "Time of ops", "gate_up", "Request",
+                      "estimated", "measured", "Energy"):
             self.assertIn(words, page)
-        self.assertLessEqual(max(map(len, page.splitlines())), 80)
+        self.assertLessEqual(max(map(len, page.splitlines())), 100)
         self.assertNotIn("\x1b", page)
 
     def test_bundled_model_and_files(self):
@@ -118,8 +179,12 @@ class Reports(cli_support.CliTest):
             shutil.copy(tiny("llama", name), folder)
         report = self.succeeds(bench(folder, "--json")).json
         self.assertIsNone(report["first_token_ms"])
+        self.assertIsNone(report["ttft"])
+        self.assertEqual(report["why_no_ttft"], "the model comes without a tokenizer")
         self.assertEqual(len(report["decode"]), 1)
-        self.assertRegex(self.succeeds(bench(folder)).text, r"First token +- ")
+        page = self.succeeds(bench(folder)).text
+        self.assertRegex(page, r"First token +- ")
+        self.assertRegex(page, r"Request +- +not measured: the model comes without a tokenizer")
 
 
 class RandomWeights(cli_support.CliTest):

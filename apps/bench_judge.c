@@ -1,0 +1,126 @@
+/* From files to a verdict. */
+#include "bench_judge.h"
+
+#include "base/number.h"
+#include "terminal.h"
+
+spry_status spry_bench_percent_parse(double *share, const char *text, const char *name, spry_error *error)
+{
+    spry_view number = spry_view_of(text);
+    if (spry_view_ends(number, SPRY_VIEW("%")))
+        number.size--;
+    if (!spry_number_double(share, number) || *share < 0 || *share > 100)
+        return spry_fail(error, SPRY_ERR_INPUT, "--%s: '%.40s' is not a percentage from 0 to 100, such as 10%%", name,
+                         text);
+    *share /= 100;
+    return SPRY_OK;
+}
+
+spry_status spry_bench_judge_open(spry_bench_judge *j, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    if (j->baseline_path)
+        status = spry_bench_file_read(&j->baseline, j->baseline_path, error);
+    if (!status && j->targets_path)
+        status = spry_bench_targets_read(&j->targets, j->targets_path, error);
+    if (!status && j->measured_path)
+        status = spry_bench_file_read(&j->measured, j->measured_path, error);
+    if (!status && j->baseline)
+        spry_bench_file_identity(&j->like, j->baseline);
+    return status;
+}
+
+void spry_bench_judge_deinit(spry_bench_judge *j)
+{
+    json_decref(j->baseline);
+    json_decref(j->targets);
+    json_decref(j->measured);
+    j->baseline = j->targets = j->measured = NULL;
+}
+
+/* ---- what to measure -----------------------------------------------------------------------------------------------
+ */
+
+static void take_number(uint32_t *out, bool given, const json_t *object, const char *key)
+{
+    if (!given)
+        *out = (uint32_t)json_integer_value(json_object_get(object, key));
+}
+
+static void take_text(const char **out, bool given, const json_t *object, const char *key)
+{
+    if (!given)
+        *out = json_string_value(json_object_get(object, key));
+}
+
+void spry_bench_judge_settings(spry_bench_settings *s, const spry_bench_judge *j, const spry_bench_given *given)
+{
+    spry_bench_list *prefill = given->prefill ? NULL : &s->prefill, *depth = given->depth ? NULL : &s->depth;
+    spry_bench_list *batch = given->batch ? NULL : &s->batch;
+    spry_engine_options *engine = &s->engine.options;
+    if (!j->baseline) {
+        if (j->targets)
+            spry_bench_targets_lists(prefill, depth, batch, j->targets);
+        return;
+    }
+    const json_t *settings = json_object_get(j->baseline, "settings");
+    spry_bench_file_lists(prefill, depth, batch, j->baseline);
+    take_number(&s->tokens, given->tokens, settings, "tokens");
+    take_number(&s->repeat, given->repeat, settings, "repeat");
+    take_number(&engine->chunk, given->chunk, settings, "chunk");
+    take_number(&engine->threads, given->threads, json_object_get(j->baseline, "machine"), "threads");
+    take_text(&engine->kv_type, given->kv_type, settings, "kv_type");
+    take_text(&engine->quantize, given->quantize, settings, "quantize");
+    s->like = j->force ? NULL : &j->like;
+    s->like_what = j->baseline_path;
+}
+
+/* ---- holding against it --------------------------------------------------------------------------------------------
+ */
+
+static spry_status judge_baseline(bool *passed, const spry_bench_judge *j, const json_t *report, json_t *json,
+                                  spry_error *error)
+{
+    spry_bench_gate gate = {0};
+    spry_bench_identity here;
+    char differences[SPRY_BENCH_DIFFERENCES];
+    spry_bench_file_identity(&here, report);
+    bool differs = spry_bench_identity_differs(differences, &j->like, &here);
+    spry_status status = j->force ? SPRY_OK : spry_bench_identity_check(&j->like, j->baseline_path, &here, error);
+    if (!status)
+        status = spry_bench_gate_init(&gate, j->baseline, report, j->max_drop, error);
+    if (!status && json)
+        json_object_set_new(json, "gate", spry_bench_gate_json(&gate, j->baseline_path));
+    else if (!status)
+        spry_bench_gate_print(&gate, j->baseline_path);
+    if (!status && !json && differs)
+        spry_out_format("Compared all the same, because of --force: %s\n", differences);
+    *passed = *passed && gate.n_dropped == 0;
+    spry_bench_gate_deinit(&gate);
+    return status;
+}
+
+static spry_status judge_targets(bool *passed, const spry_bench_judge *j, const json_t *report, json_t *json,
+                                 spry_error *error)
+{
+    static spry_bench_targets targets; /* too large for some stacks */
+    spry_status status = spry_bench_targets_check(&targets, j->targets, j->targets_path, report, error);
+    if (!status && json)
+        json_object_set_new(json, "targets", spry_bench_targets_json(&targets, j->targets_path));
+    else if (!status)
+        spry_bench_targets_print(&targets, j->targets_path);
+    *passed = *passed && targets.n_missed == 0;
+    return status;
+}
+
+spry_status spry_bench_judge_report(bool *passed, const spry_bench_judge *j, const json_t *report, json_t *json,
+                                    spry_error *error)
+{
+    *passed = true;
+    spry_status status = SPRY_OK;
+    if (j->baseline)
+        status = judge_baseline(passed, j, report, json, error);
+    if (!status && j->targets)
+        status = judge_targets(passed, j, report, json, error);
+    return status;
+}
