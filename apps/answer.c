@@ -93,9 +93,10 @@ static void sum_up(spry_answer *answer)
     spry_laps *laps = &answer->laps;
     spry_result *r = &answer->result;
     spry_joules after;
+    laps->last_ns = spry_clock_ns();
     spry_energy_read(answer->meter, &after);
     answer->energy = spry_joules_between(&answer->before, &after);
-    laps->last_ns = spry_clock_ns();
+    r->total_ms = spry_answer_ms(answer);
     for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
         r->parts_ms[i] += (double)laps->ns[i] / 1e6;
         r->first_parts_ms[i] += (double)laps->ns[i] / 1e6;

@@ -30,7 +30,8 @@ void spry_energy_why(char out[SPRY_ENERGY_TEXT], spry_energy *meter)
 {
     spry_energy_facts facts;
     spry_energy_describe(meter, &facts);
-    snprintf(out, SPRY_ENERGY_TEXT, "%s", facts.has_cpu ? facts.gpu : facts.cpu);
+    snprintf(out, SPRY_ENERGY_TEXT, "%s",
+             facts.has_cpu || facts.has_gpu ? "it was over before a counter moved" : facts.cpu);
 }
 
 void spry_energy_words(spry_buffer *out, spry_energy *meter, const spry_joules *used, double ms, size_t tokens)

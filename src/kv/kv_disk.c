@@ -2,7 +2,6 @@
 #include "kv/kv_disk.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +9,7 @@
 
 #include "base/checked.h"
 #include "kv/kv_disk_state.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 
 /* ---- talking ---------------------------------------------------------------------------------------------------- */
@@ -97,20 +97,6 @@ static void learn_keys(spry_kv_disk *disk)
         spry_kv_disk_raise(disk, SPRY_KV_DISK_INDEX, "%s; some pages are not used", trouble.message);
 }
 
-static spry_status start_writer(spry_kv_disk *disk, spry_error *error)
-{
-    /* Signals belong to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&disk->writer.thread, NULL, spry_kv_disk_writer_main, disk);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (failure)
-        return spry_fail(error, SPRY_ERR_MEMORY, "%s: the thread that writes the cache could not be started: %s",
-                         disk->folder, strerror(failure));
-    return SPRY_OK;
-}
-
 static void release(spry_kv_disk *disk)
 {
     spry_kv_index_close(&disk->writer.index);
@@ -133,13 +119,9 @@ static spry_kv_disk *create(void)
     disk->directory.descriptor = -1;
     disk->opened_ns = spry_clock_ns();
     spry_kv_keys_init(&disk->keys);
-    pthread_condattr_t attributes;
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_mutex_init(&disk->lock, NULL);
-    pthread_cond_init(&disk->work, &attributes);
+    spry_background_condition(&disk->work);
     pthread_cond_init(&disk->done, NULL);
-    pthread_condattr_destroy(&attributes);
     return disk;
 }
 
@@ -159,7 +141,7 @@ spry_status spry_kv_disk_open(spry_kv_disk **out, const spry_kv_disk_options *op
     if (status == SPRY_OK)
         learn_keys(disk);
     if (status == SPRY_OK)
-        status = start_writer(disk, error);
+        status = spry_background_start(&disk->writer.thread, spry_kv_disk_writer_main, disk, "the disk cache", error);
     if (status != SPRY_OK) {
         release(disk);
         return status;

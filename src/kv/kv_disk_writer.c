@@ -12,11 +12,11 @@
 
 #include "kv/kv_disk_state.h"
 #include "kv/kv_disk_sweep.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 
 enum { BATCH = 16, VICTIMS = 256, PACK_LEVEL = 1, MINUTE = 60 };
 
-static const uint64_t second_ns = 1000000000u;
 static const uint64_t pause_first_ns = 1000000000u, pause_most_ns = 300000000000u;
 static const uint64_t notes_wait_ns = 5000000000u, expiry_ns = 60000000000u;
 /* 2025-01-01. A clock before it was never set. */
@@ -437,9 +437,8 @@ static bool wait_for_work(spry_kv_disk *disk, batch *b)
         leaves = disk->stopping;
         if (leaves || (look && now >= look))
             break;
-        struct timespec until = {(time_t)(look / second_ns), (long)(look % second_ns)};
         if (look)
-            pthread_cond_timedwait(&disk->work, &disk->lock, &until);
+            spry_background_wait(&disk->work, &disk->lock, look - now);
         else
             pthread_cond_wait(&disk->work, &disk->lock);
     }

@@ -12,12 +12,11 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/energy_impl.h"
 
@@ -109,15 +108,7 @@ static void lock_and_look(spry_energy *energy, bool whole)
 /* Sleeps, the lock released, unless the meter is being closed; then looks at all. */
 static void pause_and_look(spry_energy *energy, uint64_t ns)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += (time_t)(ns / SECOND_NS);
-    until.tv_nsec += (long)(ns % SECOND_NS);
-    if (until.tv_nsec >= SECOND_NS) {
-        until.tv_sec++;
-        until.tv_nsec -= SECOND_NS;
-    }
-    pthread_cond_timedwait(&energy->changed, &energy->lock, &until);
+    spry_background_wait(&energy->changed, &energy->lock, ns);
     if (energy->closing)
         return;
     pthread_mutex_unlock(&energy->lock);
@@ -154,27 +145,16 @@ static void *look_often(void *argument)
 
 static void init_lock(spry_energy *energy)
 {
-    pthread_condattr_t attributes;
     pthread_mutex_init(&energy->lock, NULL);
     pthread_mutex_init(&energy->gpu_lock, NULL);
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&energy->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    spry_background_condition(&energy->changed);
 }
 
 static spry_status start_thread(spry_energy *energy, spry_error *error)
 {
-    /* Signals belong to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&energy->thread, NULL, look_often, energy);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    energy->threaded = !failure; /* not for the thread, which may be running */
-    return failure
-               ? spry_fail(error, SPRY_ERR_MEMORY, "the energy meter's thread cannot be started: %s", strerror(failure))
-               : SPRY_OK;
+    spry_status status = spry_background_start(&energy->thread, look_often, energy, "the energy meter", error);
+    energy->threaded = !status; /* not for the thread, which may be running */
+    return status;
 }
 
 spry_status spry_energy_open_on(spry_energy **out, const spry_energy_system *system, bool thread, spry_error *error)

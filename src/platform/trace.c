@@ -4,25 +4,25 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buffer.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 
 enum {
     LIST_SPANS = 1 << 18, /* memory is taken as they come */
     WAKE_SPANS = LIST_SPANS / 4,
-    WAIT_SECONDS = 1,
+    WAIT_NS = 1000000000,
     LINE_MAX_BYTES = 512,
     TEXT_MAX = 1 << 24, /* of lanes' names, and of what is printed at once */
     WRITE_BYTES = 1 << 18,
+    NAMED_LANES = 256,
     REQUEST_LANES = 4096
 };
 
@@ -42,6 +42,9 @@ struct spry_trace {
     span_list *filling; /* under the lock, as the rest down to `closing` */
     spry_buffer lanes;  /* events that name lanes, printed already */
     uint32_t n_lanes;
+    char *names[NAMED_LANES]; /* of lanes, */
+    uint32_t named[NAMED_LANES];
+    size_t n_named;
     uint32_t request_lanes[REQUEST_LANES]; /* their numbers, */
     bool taken[REQUEST_LANES];             /* and whether somebody has them */
     size_t n_request_lanes;
@@ -178,12 +181,9 @@ static void print_list(spry_trace *t)
 /* The lock is held. */
 static void wait_for_spans(spry_trace *t)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += WAIT_SECONDS;
-    while (!t->closing && t->filling->count < WAKE_SPANS)
-        if (pthread_cond_timedwait(&t->wake, &t->lock, &until))
-            return;
+    bool in_time = true;
+    while (in_time && !t->closing && t->filling->count < WAKE_SPANS)
+        in_time = spry_background_wait(&t->wake, &t->lock, WAIT_NS);
 }
 
 static void *run(void *context)
@@ -225,6 +225,8 @@ static void free_all(spry_trace *t)
     spry_buffer_deinit(&t->text);
     pthread_mutex_destroy(&t->lock);
     pthread_cond_destroy(&t->wake);
+    for (size_t i = 0; i < t->n_named; i++)
+        free(t->names[i]);
     free(t->filling);
     free(t->printing);
     free(t->path);
@@ -241,7 +243,7 @@ spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_e
     t->ops = ops;
     t->start_ns = spry_clock_ns();
     pthread_mutex_init(&t->lock, NULL);
-    pthread_cond_init(&t->wake, NULL);
+    spry_background_condition(&t->wake);
     spry_buffer_init(&t->lanes, TEXT_MAX);
     spry_buffer_init(&t->text, TEXT_MAX);
     t->path = strdup(path);
@@ -254,11 +256,8 @@ spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_e
         t->filling->count = t->printing->count = 0;
         status = open_file(t, error);
     }
-    if (!status) {
-        int failure = pthread_create(&t->thread, NULL, run, t);
-        if (failure)
-            status = spry_fail(error, SPRY_ERR_MEMORY, "a thread for the trace cannot start: %s", strerror(failure));
-    }
+    if (!status)
+        status = spry_background_start(&t->thread, run, t, "the trace", error);
     if (status)
         free_all(t);
     else
@@ -353,8 +352,13 @@ uint32_t spry_trace_lane(spry_trace *t, const char *name)
 {
     if (!t)
         return 0;
+    size_t at = 0;
     pthread_mutex_lock(&t->lock);
-    uint32_t lane = add_lane(t, name);
+    while (at < t->n_named && strcmp(t->names[at], name) != 0)
+        at++;
+    uint32_t lane = at < t->n_named ? t->named[at] : add_lane(t, name);
+    if (at == t->n_named && at < NAMED_LANES && (t->names[at] = strdup(name)))
+        t->named[t->n_named++] = lane;
     pthread_mutex_unlock(&t->lock);
     return lane;
 }

@@ -34,7 +34,7 @@ bool spry_trace_failed(const spry_trace *trace);
 /* Whether single ops are wanted, too. */
 bool spry_trace_wants_ops(const spry_trace *trace);
 
-/* A line of the picture. Spans of a lane follow or contain each other. `name` is copied. */
+/* A line of the picture, the same for the same name. Spans of a lane follow or contain each other. */
 uint32_t spry_trace_lane(spry_trace *trace, const char *name);
 
 /* A lane for a request, to be given back when it is over: "request 1", "request 2", as many as there are at once. 0 of

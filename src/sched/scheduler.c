@@ -1,12 +1,12 @@
 /* The scheduler's thread, and what others ask of it. */
 #include "sched/scheduler.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "sched/scheduler_state.h"
 
@@ -163,19 +163,6 @@ static void free_all(spry_scheduler *s)
     free(s);
 }
 
-static spry_status start_thread(spry_scheduler *s, spry_error *error)
-{
-    /* Signals belong to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&s->thread, NULL, thread_main, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failure
-               ? spry_fail(error, SPRY_ERR_MEMORY, "the scheduler's thread could not be started: %s", strerror(failure))
-               : SPRY_OK;
-}
-
 spry_status spry_scheduler_create(spry_scheduler **out, spry_engine *engine, const spry_scheduler_options *options,
                                   spry_error *error)
 {
@@ -202,7 +189,7 @@ spry_status spry_scheduler_create(spry_scheduler **out, spry_engine *engine, con
     if (!status)
         status = spry_job_queue_init(&s->queue, (size_t)options->max_waiting + options->max_running, error);
     if (!status)
-        status = start_thread(s, error);
+        status = spry_background_start(&s->thread, thread_main, s, "the scheduler", error);
     if (status)
         free_all(s);
     else

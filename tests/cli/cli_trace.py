@@ -58,7 +58,7 @@ class Trace(cli_support.CliTest):
     def test_json_has_the_parts(self):
         got = self.succeeds(spry(*ASK, "--json")).json
         whole, first = sum(got["parts_ms"].values()), sum(got["first_parts_ms"].values())
-        self.assertGreaterEqual(whole, got["total_ms"])
+        self.assertAlmostEqual(whole, got["total_ms"], delta=0.02 * got["total_ms"])
         self.assertLess(first, whole)
         self.assertGreaterEqual(first, got["prefill_ms"])
         if got["energy"] is None:

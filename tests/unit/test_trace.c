@@ -162,6 +162,9 @@ static void lanes_are_used_again(void **state)
     spry_trace_leave_lane(trace, a);
     assert_int_equal(spry_trace_take_lane(trace), a);
     assert_true(spry_trace_take_lane(trace) > b);
+    uint32_t steps = spry_trace_lane(trace, "steps of x");
+    assert_true(spry_trace_lane(trace, "steps of y") != steps);
+    assert_int_equal(spry_trace_lane(trace, "steps of x"), steps);
     assert_int_equal(spry_trace_close(trace, NULL), SPRY_OK);
 }
 
