@@ -353,6 +353,7 @@ static json_t *parts_to_json(const spry_model_source *source, uint32_t context)
     spry_memory_parts p;
     spry_engine_options options;
     spry_engine_options_default(&options);
+    options.data_is_mapped = true; /* that of a bundled model */
     options.context = context;
     const char *name = source->data ? source->name : source->path;
     spry_status status = spry_engine_plan(&plan, name, source->data, source->size, &options, &error);

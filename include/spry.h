@@ -68,7 +68,10 @@ typedef struct spry_engine_options {
      * opened, exactly as if it had been converted first. */
     const char *quantize;
     const char *chat_template; /* NULL: the model's own; a file, or a template where it has a tag in it */
-    struct spry_trace *trace;  /* NULL, or where steps and answers are written to; it outlives the engine */
+    /* What spry_engine_open_memory is given is a file, mapped and only read, or constants of a program: pages of it may
+     * be given back to the system, as they come back from the file when somebody reads them. */
+    bool data_is_mapped;
+    struct spry_trace *trace; /* NULL, or where steps and answers are written to; it outlives the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: silence */
     void *log_user;
 } spry_engine_options;
@@ -79,7 +82,7 @@ SPRY_API void spry_engine_options_default(spry_engine_options *options);
 SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options,
                                       spry_error *error);
 
-/* Opens a GGUF file that lies in memory and stays there; `name` stands for its path in messages. */
+/* Opens a GGUF file that lies in memory and stays there, unchanged; `name` stands for its path in messages. */
 SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                              const spry_engine_options *options, spry_error *error);
 

@@ -69,7 +69,7 @@ static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
     size_t before = e->model->weights.bytes;
     spry_status status = spry_recipe_find(&recipe, name, error);
     if (!status)
-        status = spry_model_quantize(e->model, recipe, e->ops, e->threads, e->from_file, error);
+        status = spry_model_quantize(e->model, recipe, e->ops, e->threads, e->mapped, error);
     if (!status)
         spry_log_write(&e->log, SPRY_LOG_INFO, "quantised to %s: %.1f MB of weights became %.1f MB", recipe->name,
                        (double)before / 1e6, (double)e->model->weights.bytes / 1e6);
@@ -137,7 +137,7 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
     if (!status)
         status = make_cache(e, o, error);
     if (!status)
-        status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->from_file, error);
+        status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->mapped, error);
     if (status)
         return status;
     tell_placement(e);
@@ -157,7 +157,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     if (!e)
         return spry_fail_memory(error, "an engine", sizeof *e);
     e->log = (spry_log){options->log, options->log_user};
-    e->from_file = !data;
+    e->mapped = !data || options->data_is_mapped;
     pthread_mutex_init(&e->making, NULL);
     spry_step_cost_init(&e->steps);
     spry_status status =

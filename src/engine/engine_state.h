@@ -33,7 +33,7 @@ struct spry_engine {
     uint32_t context, chunk, sessions;
     uint32_t logit_rows;  /* a step can give */
     uint32_t n_sessions;  /* alive */
-    bool from_file;       /* the model is mapped, not given in memory */
+    bool mapped;          /* the model lies in mapped files: its pages come back when they were given up */
     bool borrows_threads; /* it is a drafter, and uses those of its target */
 };
 

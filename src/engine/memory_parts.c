@@ -139,9 +139,9 @@ static bool weights_bytes(size_t *bytes, const spry_engine *e)
     const spry_weights *w = &e->model->weights;
     size_t copies = w->quantized_bytes ? 0 : w->copied_bytes;
     const spry_tensor *t;
-    for (size_t i = 0; w->quantized_bytes && !e->from_file && (t = spry_model_tensor(e->model, i)); i++)
+    for (size_t i = 0; w->quantized_bytes && !e->mapped && (t = spry_model_tensor(e->model, i)); i++)
         copies += t->bytes; /* of the file in memory: fits */
-    return spry_weights_resident_bytes(bytes, w, &e->model->config, e->ops, e->from_file) &&
+    return spry_weights_resident_bytes(bytes, w, &e->model->config, e->ops, e->mapped) &&
            spry_checked_add(bytes, *bytes, copies);
 }
 
@@ -174,15 +174,15 @@ static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, cons
                             const spry_memory_use *use, spry_error *error)
 {
     const spry_pass_limits limits = spry_engine_limits(e);
-    size_t whole, packed = 0, page = e->pool.page_bytes, pages = e->pool.n_pages;
+    bool integers = spry_weights_need_integers(&e->model->weights, &e->model->config, e->ops);
+    size_t whole, page = e->pool.page_bytes, pages = e->pool.n_pages;
     size_t rows = at_most(use->rows ? use->rows : use->tokens, limits.max_rows);
     if (!page)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: heads of %zu values cannot be kept as %s", e->model->name,
                          e->pool.shape.head_dim, spry_dtype_name(e->pool.shape.type));
     if (!spry_checked_mul(&whole, page, pages) || !weights_bytes(&parts->weights, e) ||
-        !spry_weights_packed_bytes(&packed, &e->model->weights, &e->model->config, e->ops) ||
         !spry_pass_touched_bytes(&parts->scratch, &e->model->config, &limits, rows, use->logits ? use->logits : 1,
-                                 packed > 0))
+                                 integers))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
     size_t tokens = at_most(use->tokens, pages * SPRY_PAGE_TOKENS);
     size_t cached = at_most(use->cached / SPRY_PAGE_TOKENS + (use->cached % SPRY_PAGE_TOKENS > 0),

@@ -1,8 +1,10 @@
-/* Packing, one group at a time. */
+/* Packing, one group at a time, and a row of it back. What `put_` lays down `take_` picks up, in the same order. */
 #include "kernels/packed.h"
 
 #include <stdbool.h>
 #include <string.h>
+
+/* ---- packing ----------------------------------------------------------------------------------------------------- */
 
 /* Where one row's next quad or number goes: parts are laid down one after another, `rows` times as large as in the
  * file. */
@@ -109,6 +111,24 @@ static void put_block(part *p, spry_dtype type, const unsigned char *block)
     }
 }
 
+/* Whole chunks, of a size that the compiler knows. */
+static void move_chunks(unsigned char *out, size_t out_step, const unsigned char *in, size_t in_step, size_t n_chunks,
+                        size_t bytes)
+{
+    for (size_t c = 0; c < n_chunks; c++, out += out_step, in += in_step)
+        if (bytes == 2)
+            memcpy(out, in, SPRY_PACK_FLOATS * 2);
+        else
+            memcpy(out, in, SPRY_PACK_FLOATS * 4);
+}
+
+static void put_floats(unsigned char *out, const unsigned char *in, size_t bytes, size_t row, size_t n_in, size_t rows)
+{
+    size_t n = n_in / SPRY_PACK_FLOATS, chunk = SPRY_PACK_FLOATS * bytes, rest = n_in % SPRY_PACK_FLOATS * bytes;
+    move_chunks(out + row * chunk, rows * chunk, in, chunk, n, bytes);
+    memcpy(out + n * rows * chunk + row * rest, in + n * chunk, rest);
+}
+
 void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
                      size_t rows)
 {
@@ -116,9 +136,136 @@ void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weig
     size_t packed = spry_packed_row_bytes(type) * rows;
     if (n_rows < rows || type == SPRY_Q5_0 || type == SPRY_Q5_1)
         memset(out, 0, n_blocks * packed);
+    if (spry_dtype_block(type) == 1) {
+        for (size_t row = 0; row < n_rows; row++)
+            put_floats(out, (const unsigned char *)weight + row * weight_stride, bytes, row, n_in, rows);
+        return;
+    }
     for (size_t b = 0; b < n_blocks; b++)
         for (size_t row = 0; row < n_rows; row++) {
             part p = {(unsigned char *)out + b * packed, rows, row};
             put_block(&p, type, (const unsigned char *)weight + row * weight_stride + b * bytes);
         }
+}
+
+/* ---- unpacking --------------------------------------------------------------------------------------------------- */
+
+typedef struct packed_part {
+    const unsigned char *in;
+    size_t rows, row;
+} packed_part;
+
+static void take(packed_part *p, void *bytes, size_t size)
+{
+    memcpy(bytes, p->in + p->row * size, size);
+    p->in += p->rows * size;
+}
+
+static void take_quads(packed_part *p, uint8_t *bytes, size_t n_quads)
+{
+    for (size_t q = 0; q < n_quads; q++)
+        take(p, bytes + 4 * q, 4);
+}
+
+static void take_masks(packed_part *p, uint8_t high[4])
+{
+    memset(high, 0, 4);
+    for (size_t q = 0; q < 8; q++) {
+        unsigned bits = (unsigned)p->in[p->row / 2] >> (p->row % 2 * 4) & 15u;
+        high[q / 2] = (uint8_t)(high[q / 2] | bits << (q % 2 * 4));
+        p->in += p->rows / 2;
+    }
+}
+
+static void take_small(packed_part *p, spry_dtype type, unsigned char *block)
+{
+    bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
+    take(p, block, 2);
+    block += 2;
+    if (min) {
+        take(p, block, 2);
+        block += 2;
+    }
+    if (fifth) {
+        take_masks(p, block);
+        block += 4;
+    }
+    take_quads(p, block, 4);
+}
+
+static void take_q8_0(packed_part *p, unsigned char *block)
+{
+    take(p, block, 2);
+    take_quads(p, block + 2, 8);
+    for (size_t i = 0; i < 32; i++)
+        block[2 + i] ^= 0x80;
+}
+
+static void pack_scales(uint8_t packed[12], const uint8_t scales[8], const uint8_t minima[8])
+{
+    for (size_t i = 0; i < 4; i++) {
+        packed[i] = (uint8_t)(scales[i] | scales[i + 4] >> 4 << 6);
+        packed[i + 4] = (uint8_t)(minima[i] | minima[i + 4] >> 4 << 6);
+        packed[i + 8] = (uint8_t)((scales[i + 4] & 15) | (minima[i + 4] & 15) << 4);
+    }
+}
+
+static void take_q45_k(packed_part *p, spry_dtype type, unsigned char *block)
+{
+    uint8_t scales[8], minima[8];
+    take(p, block, 2);
+    take(p, block + 2, 2);
+    for (size_t i = 0; i < 8; i++)
+        take(p, &scales[i], 1);
+    for (size_t i = 0; i < 8; i++)
+        take(p, &minima[i], 1);
+    pack_scales(block + 4, scales, minima);
+    unsigned char *high = block + 16, *low = type == SPRY_Q5_K ? high + 32 : high;
+    if (type == SPRY_Q5_K)
+        take_quads(p, high, 8);
+    take_quads(p, low, 32);
+}
+
+static void take_q6_k(packed_part *p, unsigned char *block)
+{
+    unsigned char *low = block, *high = block + 128, *scales = block + 192;
+    take(p, scales + 16, 2);
+    for (size_t i = 0; i < 16; i++)
+        take(p, scales + i, 1);
+    for (size_t half = 0; half < 2; half++) {
+        take_quads(p, high + 32 * half, 8);
+        take_quads(p, low + 64 * half, 16);
+    }
+}
+
+static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
+{
+    switch (type) {
+    case SPRY_Q8_0: take_q8_0(p, block); break;
+    case SPRY_Q4_K:
+    case SPRY_Q5_K: take_q45_k(p, type, block); break;
+    case SPRY_Q6_K: take_q6_k(p, block); break;
+    default: take_small(p, type, block); break;
+    }
+}
+
+static void take_floats(unsigned char *out, const unsigned char *in, size_t bytes, size_t row, size_t n_in, size_t rows)
+{
+    size_t n = n_in / SPRY_PACK_FLOATS, chunk = SPRY_PACK_FLOATS * bytes, rest = n_in % SPRY_PACK_FLOATS * bytes;
+    move_chunks(out, chunk, in + row * chunk, rows * chunk, n, bytes);
+    memcpy(out + n * chunk, in + n * rows * chunk + row * rest, rest);
+}
+
+void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, size_t n_in, size_t rows)
+{
+    size_t n_blocks = n_in / spry_dtype_block(type), bytes = spry_dtype_bytes(type);
+    size_t packed = spry_packed_row_bytes(type) * rows;
+    if (spry_dtype_block(type) == 1) {
+        take_floats(out, group, bytes, row, n_in, rows);
+        return;
+    }
+    for (size_t b = 0; b < n_blocks; b++) {
+        packed_part p = {(const unsigned char *)group + b * packed, rows, row};
+        take_block(&p, type, (unsigned char *)out + b * bytes);
+    }
 }

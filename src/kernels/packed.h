@@ -1,6 +1,8 @@
-/* Quantised weights for integer kernels: rows in groups, so that one vector holds four neighbouring values of every row
- * of the group and is multiplied by four activations broadcast to all. Packing moves whole groups of four bytes and
- * changes no value; the bytes stay (almost) as many as in the file.
+/* Weights as kernels want them: rows in groups. Packing changes no value, and the bytes stay (almost) as many as in the
+ * file.
+ *
+ * Quantised weights are for integer kernels: one vector holds four neighbouring values of every row of the group and is
+ * multiplied by four activations broadcast to all, so whole groups of four bytes are moved.
  *
  * For a group of R rows a block becomes, each part R times what one row has, row after row:
  *   Q4_0  scale f16 | 4 quads of low, of 4 bytes a row: low nibbles are values 4q.., high nibbles 16 + 4q..
@@ -12,6 +14,9 @@
  *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
  *   Q5_K  the same, with 8 quads of high before the chunks: bit b is the fifth bit of block b
  *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 8 quads of high, 16 quads of low, each as in the file
+ * Of floats, chunks of SPRY_PACK_FLOATS values stand row after row; the last may be shorter. A product then reads one
+ * stream, not one for each row that it takes at a time.
+ *
  * Rows a last group lacks are zeros. Parts stand in the order in which kernels first touch them: a processor fetches
  * ahead of a stream that only goes up. */
 #ifndef SPRY_KERNELS_PACKED_H
@@ -20,12 +25,15 @@
 #include "base/dtype.h"
 #include "kernels/act.h"
 
-enum { SPRY_PACK_MAX_ROWS = 16 };
+enum { SPRY_PACK_MAX_ROWS = 16, SPRY_PACK_FLOATS = 16 };
 
 /* Bytes a block takes per row of the group; 0 for types that are not packed. */
 static inline size_t spry_packed_row_bytes(spry_dtype type)
 {
     switch (type) {
+    case SPRY_F32: return 4;
+    case SPRY_F16:
+    case SPRY_BF16: return 2;
     case SPRY_Q4_0: return 18;
     case SPRY_Q4_1: return 20;
     case SPRY_Q5_0: return 22;
@@ -41,5 +49,8 @@ static inline size_t spry_packed_row_bytes(spry_dtype type)
 /* Packs `n_rows` (at most `rows`) weight rows of n_in values into one group. */
 void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
                      size_t rows);
+
+/* One row of a group, as it was in the file, byte for byte. */
+void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, size_t n_in, size_t rows);
 
 #endif

@@ -14,6 +14,7 @@ typedef struct packer {
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay */
     const unsigned char *first, *last; /* where those begin and end in the file */
     bool mapped, overflow;
+    bool integers; /* some kernel is of integers */
 } packer;
 
 typedef struct pack_job {
@@ -44,21 +45,21 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Rows that have been packed are not read again, but for those of a tied embedding; from a file these come back, from a
- * copy they would not. */
-static bool can_drop(const packer *p, const spry_weight *w)
+/* Rows that have been packed are not read again by this engine; others may read the same file, where they come back,
+ * and what was quantised is nobody else's. */
+static bool can_drop(const packer *p)
 {
-    if (p->weights->quantized_bytes)
-        return w->data != p->weights->embedding.data;
-    return p->mapped && !p->weights->copied_bytes;
+    return p->weights->quantized_bytes || (p->mapped && !p->weights->copied_bytes);
 }
 
 static void pack(packer *p, spry_weight *w)
 {
-    size_t group = w->data ? p->ops->matmul[w->type].group : 0, bytes;
-    if (!group)
+    const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
+    size_t group = kernel->group, bytes;
+    if (!w->data || !group)
         return;
-    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p, w)};
+    p->integers = p->integers || kernel->integer;
+    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p)};
     job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
     if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups) || !spry_checked_align(&bytes, bytes, 64) ||
         !spry_checked_add(&bytes, bytes, p->used)) {
@@ -77,8 +78,7 @@ static void pack(packer *p, spry_weight *w)
     const unsigned char *end = w->data + w->n_out * w->row_bytes;
     p->first = !p->first || w->data < p->first ? w->data : p->first;
     p->last = !p->last || end > p->last ? end : p->last;
-    if (w->data != p->weights->embedding.data)
-        p->dropped += w->n_out * w->row_bytes;
+    p->dropped += w->n_out * w->row_bytes;
 }
 
 static void pack_layer(packer *p, spry_layer *l)
@@ -96,12 +96,21 @@ static void pack_layer(packer *p, spry_layer *l)
     pack(p, &l->shared_router);
 }
 
-/* The embedding is read row by row, never multiplied by. */
+static bool is_tied(const spry_weights *w)
+{
+    return w->embedding.data == w->output.data;
+}
+
+/* The embedding is read row by row, never multiplied by; where it is the output matrix, too, that one's groups serve
+ * for both. */
 static void pack_all(packer *p)
 {
+    spry_weights *w = p->weights;
     for (uint32_t i = 0; i < p->config->n_layers; i++)
-        pack_layer(p, &p->weights->layers[i]);
-    pack(p, &p->weights->output);
+        pack_layer(p, &w->layers[i]);
+    pack(p, &w->output);
+    if (p->memory && is_tied(w))
+        w->embedding = w->output;
 }
 
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
@@ -111,6 +120,13 @@ bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const
     pack_all(&p);
     *bytes = p.used;
     return !p.overflow;
+}
+
+bool spry_weights_need_integers(const spry_weights *weights, const spry_config *config, const spry_ops *ops)
+{
+    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops};
+    pack_all(&p);
+    return p.integers;
 }
 
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
@@ -124,12 +140,12 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
 /* Packing leaves a page here and there where matrices meet, or where the system read further than it was asked to. */
 static void settle(const packer *p)
 {
-    const spry_weight *embedding = &p->weights->embedding, *output = &p->weights->output;
+    const spry_weight *embedding = &p->weights->embedding;
     if (!p->mapped || p->weights->quantized_bytes)
         return;
     if (p->first)
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
-    if (embedding->data != output->data || output->packed) /* otherwise every step reads all of it */
+    if (!is_tied(p->weights)) /* otherwise every step reads all of it, as it is or packed */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 

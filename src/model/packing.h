@@ -1,7 +1,8 @@
-/* Weights in the layout the integer kernels want, made once when a model is opened for them. A matrix that has been
+/* Weights in the layout that kernels want, made once when a model is opened for them. A matrix that has been
  * packed is not needed in the file any more, so its pages are given back to the system: packing costs time once, and no
- * memory. The embedding, whose rows are read one by one, is fetched whole: rows of a few tokens would bring in most of
- * it all the same, piece by piece and in the middle of the first prompt. */
+ * memory. An embedding that is the output matrix, too, gives its rows from the packed form. One of its own stays in the
+ * file and is fetched whole: rows of a few tokens would bring in most of it all the same, piece by piece and in the
+ * middle of the first prompt. */
 #ifndef SPRY_MODEL_PACKING_H
 #define SPRY_MODEL_PACKING_H
 
@@ -22,5 +23,8 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
 /* Bytes packing would take for these kernels; false when that overflows. */
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                const spry_ops *ops);
+
+/* Whether a matrix meets a kernel that takes activations as integers; such matrices are packed. */
+bool spry_weights_need_integers(const spry_weights *weights, const spry_config *config, const spry_ops *ops);
 
 #endif

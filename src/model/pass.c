@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/packed.h"
 #include "model/pass_state.h"
 #include "model/rope.h"
 #include "platform/clock.h"
@@ -224,14 +225,26 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
     p->n_rows = row;
 }
 
+/* A token's row of the embedding as it is in the file. */
+static const void *embedding_row(spry_pass *p, size_t token)
+{
+    const spry_weight *w = &p->weights->embedding;
+    if (!w->packed)
+        return w->data + token * w->row_bytes;
+    size_t group = p->ops->matmul[w->type].group;
+    void *row = p->y; /* free until the first block; a row of floats holds one of any type */
+    spry_unpack_row(w->type, row, w->packed + token / group * w->group_bytes, token % group, w->n_in, group);
+    return row;
+}
+
 static void embed(spry_pass *p)
 {
     const spry_config *c = p->config;
-    const spry_weight *w = &p->weights->embedding;
+    spry_dtype type = p->weights->embedding.type;
     size_t n_pairs = c->rope_dim / 2;
     for (size_t row = 0; row < p->n_rows; row++) {
         float *x = p->x + row * c->n_embd;
-        p->ops->decode[w->type](x, w->data + (size_t)p->tokens[row] * w->row_bytes, c->n_embd);
+        p->ops->decode[type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
         if (c->arch->scaled_embedding)
             p->ops->scale(x, sqrtf((float)c->n_embd), c->n_embd);
         spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,

@@ -47,8 +47,7 @@ static spry_placing place_matrix(const spry_weights *w, const spry_tensor *t, co
         return SPRY_PLACED_IN_PLACE;
     }
     if (ops->matmul[t->type].group) {
-        *why = tied ? "integer kernels take groups of rows; its rows are also read where they lie"
-                    : "integer kernels take groups of rows";
+        *why = tied ? "kernels take groups of rows; tokens are looked up in them, too" : "kernels take groups of rows";
         return SPRY_PLACED_PACKED;
     }
     *why = "kernels take its rows as they lie";

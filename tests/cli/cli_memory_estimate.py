@@ -69,6 +69,19 @@ class MemoryEstimate(cli_support.CliTest):
         for tokens in (100, 1900):
             self.compare([TALES], tokens)
 
+    def test_bundled_takes_no_more_than_its_file(self):
+        """Pages of constants of the program are given back as those of a file are."""
+        if SANITIZED:
+            print("SKIPPED %s: sanitizers use memory of their own" % self.id())
+            return
+        options = ("--raw", "-p", "Once", "-n", "4", "--context", "256", "--draft", "none")
+        refused = huge_pages_refused()
+        bundled, file = most_held("run", *options), most_held("run", TALES, *options)
+        if huge_pages_refused() != refused:
+            print("SKIPPED %s: the system was short of huge pages meanwhile" % self.id())
+        else:
+            self.assertLess(bundled, 1.05 * file)
+
 
 if __name__ == "__main__":
     cli_support.main()

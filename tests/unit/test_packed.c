@@ -1,5 +1,6 @@
 /* Packed weights, read back by the layout that packed.h documents and by nothing else, are the very values the file's
- * rows decode to; rows a group lacks are zeros; nothing is written outside. */
+ * rows decode to; unpacked they are the file's bytes again; rows a group lacks are zeros; nothing is written outside.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,6 +20,7 @@ enum { MAX_BLOCKS = 3, MAX_BLOCK_BYTES = 256, MAX_VALUES = 256, GAP = 6 };
 
 static const spry_dtype types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1,
                                    SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
+static const spry_dtype float_types[] = {SPRY_F32, SPRY_F16, SPRY_BF16};
 static const size_t group_sizes[] = {8, 16};
 
 static uint32_t random_state;
@@ -216,6 +218,29 @@ static void packed_weights_are_what_the_file_holds(void **state)
     free(p);
 }
 
+/* All of them, and no more than a row has. */
+static void unpacked_rows_are_the_files_bytes(void **state)
+{
+    (void)state;
+    packing *p = malloc(sizeof *p);
+    unsigned char row_bytes[MAX_BLOCKS * MAX_BLOCK_BYTES + 1];
+    assert_non_null(p);
+    for (size_t t = 0; t < SPRY_COUNT(types); t++)
+        for (size_t g = 0; g < SPRY_COUNT(group_sizes); g++)
+            for (size_t n_rows = 1; n_rows <= group_sizes[g]; n_rows++)
+                for (size_t n_blocks = 1; n_blocks <= MAX_BLOCKS; n_blocks++) {
+                    pack(p, types[t], group_sizes[g], n_rows, n_blocks);
+                    size_t n_in = n_blocks * spry_dtype_block(types[t]), bytes = p->stride - GAP;
+                    for (size_t row = 0; row < n_rows; row++) {
+                        memset(row_bytes, 0xee, sizeof row_bytes);
+                        spry_unpack_row(types[t], row_bytes, p->packed, row, n_in, p->rows);
+                        assert_memory_equal(row_bytes, p->file + row * p->stride, bytes);
+                        assert_int_equal(row_bytes[bytes], 0xee);
+                    }
+                }
+    free(p);
+}
+
 /* With file rows of nothing but ones, no byte of a missing row may have a one. */
 static void rows_a_group_lacks_are_zero_bytes(void **state)
 {
@@ -238,13 +263,50 @@ static void rows_a_group_lacks_are_zero_bytes(void **state)
     free(p);
 }
 
+/* Value i of a row is in chunk i / 16; all chunks before it are whole ones, of all rows. */
+static void check_floats(spry_dtype type, size_t rows, size_t n_rows, size_t n_in)
+{
+    enum { MAX_IN = 70, MAX_ROWS = 5 };
+    unsigned char file[MAX_ROWS * MAX_IN * 4], packed[MAX_ROWS * MAX_IN * 4 + 1], row_bytes[MAX_IN * 4 + 1],
+        zeros[4] = {0};
+    size_t bytes = spry_dtype_bytes(type), stride = n_in * bytes;
+    assert_true(rows <= MAX_ROWS && n_in <= MAX_IN);
+    for (size_t i = 0; i < sizeof file; i++)
+        file[i] = (unsigned char)random_byte();
+    memset(packed, 0xee, sizeof packed);
+    spry_pack_group(type, packed, file, stride, n_in, n_rows, rows);
+    assert_int_equal(packed[rows * stride], 0xee);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = 0; i < n_in; i++) {
+            size_t chunk = i / 16 * 16, width = n_in - chunk < 16 ? n_in - chunk : 16;
+            const unsigned char *expected = row < n_rows ? file + row * stride + i * bytes : zeros;
+            assert_memory_equal(packed + (chunk * rows + row * width + i - chunk) * bytes, expected, bytes);
+        }
+    for (size_t row = 0; row < n_rows; row++) {
+        memset(row_bytes, 0xee, sizeof row_bytes);
+        spry_unpack_row(type, row_bytes, packed, row, n_in, rows);
+        assert_memory_equal(row_bytes, file + row * stride, stride);
+        assert_int_equal(row_bytes[stride], 0xee);
+    }
+}
+
+static void floats_stand_in_chunks_row_after_row(void **state)
+{
+    (void)state;
+    for (size_t t = 0; t < SPRY_COUNT(float_types); t++)
+        for (size_t rows = 1; rows <= 5; rows++)
+            for (size_t n_rows = 0; n_rows <= rows; n_rows++)
+                for (size_t n_in = 1; n_in <= 70; n_in++)
+                    check_floats(float_types[t], rows, n_rows, n_in);
+}
+
 static void only_these_types_are_packed(void **state)
 {
     (void)state;
     size_t n_packed = 0;
     for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++)
         n_packed += spry_packed_row_bytes((spry_dtype)id) != 0;
-    assert_int_equal(n_packed, SPRY_COUNT(types));
+    assert_int_equal(n_packed, SPRY_COUNT(types) + SPRY_COUNT(float_types));
     for (size_t t = 0; t < SPRY_COUNT(types); t++)
         assert_true(spry_packed_row_bytes(types[t]) >= spry_dtype_bytes(types[t]));
 }
@@ -253,7 +315,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(packed_weights_are_what_the_file_holds),
+        cmocka_unit_test(unpacked_rows_are_the_files_bytes),
         cmocka_unit_test(rows_a_group_lacks_are_zero_bytes),
+        cmocka_unit_test(floats_stand_in_chunks_row_after_row),
         cmocka_unit_test(only_these_types_are_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

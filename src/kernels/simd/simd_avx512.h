@@ -11,6 +11,7 @@ enum {
     /* register tiles: outputs x rows of a float product, queries of a score tile, queries x vectors of a value tile */
     TILE_OUTPUTS = 4,
     TILE_ROWS = 6,
+    FLOAT_GROUP = 4, /* rows of float weights that are packed together; 1: they are not packed */
     SCORE_QUERIES = 8,
     VALUE_QUERIES = 4,
     VALUE_VECTORS = 4

@@ -1,9 +1,12 @@
-/* Matrix products with float weights (F32, F16, BF16) straight from the mapping, written once over simd_*.h. A vector
+/* Matrix products with float weights (F32, F16, BF16), packed or as they lie, written once over simd_*.h. A vector
  * runs along the sum; a register tile of outputs x rows keeps its sums in registers. Every output of every row is the
  * same chain of fused additions and the same folding at the end, whatever tile it was in.
  *
  * Include a simd_*.h and define OP(name) first. */
+#include <assert.h>
+
 #include "kernels/ops.h"
+#include "kernels/packed.h"
 
 /* Rows are taken in blocks that stay in the second-level cache while the weights pass by. */
 enum { FLOAT_ROW_BLOCK = 48 };
@@ -15,15 +18,23 @@ static inline size_t kind_bytes(float_kind kind)
     return kind == KIND_F32 ? 4 : 2;
 }
 
-static inline vec load_weights(float_kind kind, const unsigned char *row, size_t i)
+static_assert(FLOAT_GROUP == 1 || (int)LANES == (int)SPRY_PACK_FLOATS, "a packed chunk is a vector");
+
+/* The vector that begins with value i of an output's row (packed.h). Groups of one row are rows as they lie. */
+static inline const unsigned char *weight_at(const spry_matmul *m, float_kind kind, size_t output, size_t i)
 {
-    const void *p = row + i * kind_bytes(kind);
+    size_t n = m->n_in - i < LANES ? m->n_in - i : LANES;
+    return (const unsigned char *)m->weight + output / FLOAT_GROUP * m->weight_stride +
+           (i * FLOAT_GROUP + output % FLOAT_GROUP * n) * kind_bytes(kind);
+}
+
+static inline vec load_weights(float_kind kind, const void *p)
+{
     return kind == KIND_F32 ? v_load(p) : kind == KIND_F16 ? v_load_f16(p) : v_load_bf16(p);
 }
 
-static inline vec load_weights_part(float_kind kind, const unsigned char *row, size_t i, size_t n)
+static inline vec load_weights_part(float_kind kind, const void *p, size_t n)
 {
-    const void *p = row + i * kind_bytes(kind);
     return kind == KIND_F32 ? v_load_part(p, n) : kind == KIND_F16 ? v_load_f16_part(p, n) : v_load_bf16_part(p, n);
 }
 
@@ -33,7 +44,7 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
     const unsigned char *weight[TILE_OUTPUTS];
     const float *act[TILE_ROWS];
     for (int o = 0; o < n_outputs; o++) {
-        weight[o] = (const unsigned char *)m->weight + (output + (size_t)o) * m->weight_stride;
+        weight[o] = weight_at(m, kind, output + (size_t)o, 0);
         for (int r = 0; r < n_rows; r++)
             sum[o][r] = v_set(0);
     }
@@ -41,10 +52,11 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         act[r] = (const float *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
     size_t i = 0;
     for (; i + LANES <= m->n_in; i += LANES) {
+        size_t at = i * FLOAT_GROUP * kind_bytes(kind);
         for (int o = 0; o < n_outputs; o++) {
-            w[o] = load_weights(kind, weight[o], i);
+            w[o] = load_weights(kind, weight[o] + at);
             if (n_rows == 1) /* weights pass by once: call for those of the next tile */
-                SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS * m->weight_stride + i * kind_bytes(kind));
+                SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS / FLOAT_GROUP * m->weight_stride + at);
         }
         for (int r = 0; r < n_rows; r++) {
             vec a = v_load(act[r] + i);
@@ -55,7 +67,7 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
     size_t rest = m->n_in - i;
     if (rest) {
         for (int o = 0; o < n_outputs; o++)
-            w[o] = load_weights_part(kind, weight[o], i, rest);
+            w[o] = load_weights_part(kind, weight_at(m, kind, output + (size_t)o, i), rest);
         for (int r = 0; r < n_rows; r++) {
             vec a = v_load_part(act[r] + i, rest);
             for (int o = 0; o < n_outputs; o++)
@@ -88,17 +100,17 @@ SPRY_INLINE void float_product(const spry_matmul *m, float_kind kind, size_t out
     }
 }
 
-static void OP(matmul_f32)(const spry_matmul *m, size_t out_begin, size_t out_end)
+static void OP(matmul_F32)(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
     float_product(m, KIND_F32, out_begin, out_end);
 }
 
-static void OP(matmul_f16)(const spry_matmul *m, size_t out_begin, size_t out_end)
+static void OP(matmul_F16)(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
     float_product(m, KIND_F16, out_begin, out_end);
 }
 
-static void OP(matmul_bf16)(const spry_matmul *m, size_t out_begin, size_t out_end)
+static void OP(matmul_BF16)(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
     float_product(m, KIND_BF16, out_begin, out_end);
 }
