@@ -13,6 +13,7 @@
 #include "platform/energy.h"
 #include "platform/hardware.h"
 #include "sched/batch_choice.h"
+#include "terminal.h"
 
 enum {
     SPRY_BENCH_REPEAT_MAX = 100,
@@ -55,8 +56,8 @@ typedef struct spry_bench_settings {
 spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
                                   const char *name, spry_error *error);
 
-/* Adds a number that is not in the list yet, where there is room; NULL: nothing. */
-void spry_bench_list_add(spry_bench_list *list, uint32_t value);
+/* Adds a number that is not in the list yet; false: there is no room for it. NULL takes any. */
+bool spry_bench_list_add(spry_bench_list *list, uint32_t value);
 
 /* ---- what was found ---------------------------------------------------------------------------------------------- */
 
@@ -67,6 +68,10 @@ typedef struct spry_bench_stat {
 
 /* Of values in any order, which are sorted. */
 spry_bench_stat spry_bench_stat_of(double *values, size_t count);
+
+/* The range of the repeats as a share of their median; a / b, and 0 where b is not above it. */
+double spry_bench_spread(const spry_bench_stat *stat);
+double spry_bench_ratio(double a, double b);
 
 /* The smallest value that `percent` of a sorted list do not pass. */
 double spry_bench_percentile(const double *sorted, size_t count, double percent);
@@ -161,8 +166,8 @@ typedef struct spry_bench_report {
     size_t peak_bytes;              /* at the end */
     spry_bench_machine machine;
     spry_bench_identity identity;
-    uint32_t repeat, context; /* of the settings and the engine */
-    char when[24];            /* "2026-11-15T12:00:00Z" */
+    uint32_t repeat, context;  /* of the settings and the engine */
+    char when[SPRY_TIME_TEXT]; /* "2026-11-15T12:00:00Z" */
     spry_bench_ttft ttft;
     spry_bench_memory memory;
     spry_energy_facts energy;
@@ -224,6 +229,9 @@ spry_dtype spry_bench_main_type(const spry_model *model);
 
 /* ---- bench_machine.c: what the machine can do
  * ------------------------------------------------------------------------ */
+
+/* Everything but the speeds, as an engine with these options will find it. */
+spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
 
 /* Measures both speeds with as many threads as the report's machine has. Takes memory: after the peak was noted. */
 spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,

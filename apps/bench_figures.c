@@ -58,12 +58,14 @@ static void add_ops(spry_bench_figures *figures, const json_t *point, const char
     double resident = 0;
     for (size_t i = 0; i < SPRY_COUNT(kernels); i++)
         resident += sum_class(ops, spry_op_name(kernels[i]), "gb_s").share;
-    spry_bench_figure figure = {.unit = SPRY_BENCH_SHARE, .op_share = 1, .value = resident};
+    const spry_bench_of of = decode ? SPRY_BENCH_OF_DECODE : SPRY_BENCH_OF_PREFILL;
+    spry_bench_figure figure = {.unit = SPRY_BENCH_SHARE, .of = of, .op_share = 1, .value = resident};
     snprintf(figure.what, sizeof figure.what, "%.40s, time in kernels", name);
     add(figures, &figure);
     for (size_t i = 0; i < SPRY_COUNT(kernels); i++) {
         op_class sum = sum_class(ops, spry_op_name(kernels[i]), decode ? "gb_s" : "multiply_g_s");
         figure = (spry_bench_figure){.unit = decode ? SPRY_BENCH_GB_S : SPRY_BENCH_G_S,
+                                     .of = of,
                                      .op_share = sum.share,
                                      .value = sum.ms > 0 ? sum.work / sum.ms : 0};
         snprintf(figure.what, sizeof figure.what, "%.40s, %.16s", name, spry_op_name(kernels[i]));
@@ -76,7 +78,11 @@ static void add_ops(spry_bench_figures *figures, const json_t *point, const char
 
 static void add_point(spry_bench_figures *figures, const json_t *point, bool decode)
 {
-    spry_bench_figure figure = {.unit = SPRY_BENCH_TPS, .of_point = true, .op_share = 1, .value = get(point, "tps")};
+    spry_bench_figure figure = {.unit = SPRY_BENCH_TPS,
+                                .of = decode ? SPRY_BENCH_OF_DECODE : SPRY_BENCH_OF_PREFILL,
+                                .of_point = true,
+                                .op_share = 1,
+                                .value = get(point, "tps")};
     if (decode)
         snprintf(figure.what, sizeof figure.what, "decode %.0f x %.0f", get(point, "depth"), get(point, "batch"));
     else
@@ -87,8 +93,11 @@ static void add_point(spry_bench_figures *figures, const json_t *point, bool dec
     char name[64];
     memcpy(name, figure.what, sizeof name);
     if (decode) {
-        figure = (spry_bench_figure){
-            .unit = SPRY_BENCH_MS, .less_is_better = true, .op_share = 1, .value = get(point, "p95_ms")};
+        figure = (spry_bench_figure){.unit = SPRY_BENCH_MS,
+                                     .less_is_better = true,
+                                     .of = SPRY_BENCH_OF_DECODE,
+                                     .op_share = 1,
+                                     .value = get(point, "p95_ms")};
         snprintf(figure.what, sizeof figure.what, "%.40s, p95 of steps", name);
         add(figures, &figure);
     }
@@ -105,15 +114,20 @@ void spry_bench_figures_init(spry_bench_figures *figures, const json_t *report)
 {
     const json_t *ttft = json_object_get(report, "ttft");
     const json_t *measured = json_object_get(json_object_get(report, "memory"), "measured");
+    const double prompt = get(ttft, "prompt_tokens");
     const spry_bench_figure whole[] = {
-        {"first token, cold", SPRY_BENCH_MS, true, false, false, 1, get(ttft, "cold_ms")},
-        {"first token, warm", SPRY_BENCH_MS, true, false, false, 1, get(ttft, "warm_ms")},
-        {"memory", SPRY_BENCH_BYTES, true, false, true, 1, get(measured, "whole")},
-        {"memory, peak", SPRY_BENCH_BYTES, true, false, true, 1, get(report, "peak_rss_bytes")},
+        {"first token, cold", SPRY_BENCH_MS, true, .prompt = prompt, .value = get(ttft, "cold_ms")},
+        {"first token, warm", SPRY_BENCH_MS, true, .prompt = prompt, .value = get(ttft, "warm_ms")},
+        {"memory", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(measured, "whole")},
+        {"memory, one sequence", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(report, "peak_rss_bytes")},
+        {"memory, peak", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(report, "peak_rss_batch_bytes")},
     };
     *figures = (spry_bench_figures){0};
-    for (size_t i = 0; i < SPRY_COUNT(whole); i++)
-        add(figures, &whole[i]);
+    for (size_t i = 0; i < SPRY_COUNT(whole); i++) {
+        spry_bench_figure figure = whole[i];
+        figure.op_share = 1;
+        add(figures, &figure);
+    }
     add_points(figures, json_object_get(report, "prefill"), false);
     add_points(figures, json_object_get(report, "decode"), true);
 }

@@ -1,4 +1,5 @@
 /* Reports from files, which anybody may have edited: a table says what every key must be. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,7 +7,7 @@
 #include "bench_gate.h"
 #include "platform/file.h"
 
-enum { FILE_MAX = 64 << 20, WHERE_MAX = 96 };
+enum { WHERE_MAX = 96 };
 
 /* ---- checking ------------------------------------------------------------------------------------------------------
  */
@@ -25,12 +26,11 @@ typedef enum value_kind {
 } value_kind;
 
 #define SMALLEST 1e-12
-#define LARGEST  1e15
 
 static const struct {
     const char *words;
     double least, most;
-    bool text, whole;
+    bool text, whole, zero; /* zero: 0 will do too */
 } kinds[] = {
     [TEXT] = {.words = "a string", .text = true},
     [TEXT_OR_NOTHING] = {.words = "a string", .text = true},
@@ -38,9 +38,9 @@ static const struct {
     [TOKENS] = {"a whole number", 1, SPRY_BENCH_TOKENS_MAX, .whole = true},
     [DEPTH] = {"a whole number", 0, SPRY_BENCH_TOKENS_MAX, .whole = true},
     [BATCH] = {"a whole number", 1, SPRY_BATCH_MAX, .whole = true},
-    [ABOVE_ZERO] = {.words = "a number", .least = SMALLEST, .most = LARGEST},
-    [ZERO_TO_ONE] = {.words = "a number", .most = 1 + 1e-6}, /* rounded sums */
-    [ZERO_AND_MORE] = {.words = "a number", .most = LARGEST},
+    [ABOVE_ZERO] = {.words = "a number", .least = SMALLEST, .most = SPRY_BENCH_LARGEST},
+    [ZERO_TO_ONE] = {"a number", SMALLEST, 1 + 1e-6, .zero = true}, /* rounded sums */
+    [ZERO_AND_MORE] = {"a number", SMALLEST, SPRY_BENCH_LARGEST, .zero = true},
 };
 
 typedef struct rule {
@@ -52,7 +52,8 @@ static bool right_type(const json_t *value, value_kind kind)
 {
     if (kinds[kind].text)
         return json_is_string(value);
-    return kinds[kind].whole ? json_is_integer(value) : json_is_number(value);
+    const double number = json_number_value(value);
+    return json_is_number(value) && (!kinds[kind].whole || number == floor(number));
 }
 
 static spry_status check_value(const json_t *value, const char *where, const rule *r, spry_error *error)
@@ -64,7 +65,9 @@ static spry_status check_value(const json_t *value, const char *where, const rul
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is missing", where, r->key);
     if (!right_type(value, r->kind))
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is not %s", where, r->key, kinds[r->kind].words);
-    if (!kinds[r->kind].text && (number < kinds[r->kind].least || number > kinds[r->kind].most))
+    if (kinds[r->kind].text || (kinds[r->kind].zero && number == 0))
+        return SPRY_OK;
+    if (number < kinds[r->kind].least || number > kinds[r->kind].most)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s%s is %g, which cannot have been measured", where, r->key, number);
     return SPRY_OK;
 }
@@ -78,7 +81,8 @@ static spry_status check_keys(const json_t *object, const char *where, const rul
     return status;
 }
 
-static const rule head_rules[] = {{"model", TEXT}, {"model_id", TEXT}, {"peak_rss_bytes", ABOVE_ZERO}};
+static const rule head_rules[] = {
+    {"model", TEXT}, {"model_id", TEXT}, {"peak_rss_bytes", ABOVE_ZERO}, {"peak_rss_batch_bytes", ABOVE_ZERO}};
 static const rule machine_rules[] = {{"cpu", TEXT}, {"kernels", TEXT}, {"id", TEXT}, {"threads", WHOLE}};
 static const rule settings_rules[] = {
     {"chunk", WHOLE}, {"tokens", WHOLE}, {"repeat", WHOLE}, {"kv_type", TEXT}, {"quantize", TEXT_OR_NOTHING}};
@@ -175,7 +179,7 @@ spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file
 {
     spry_buffer text;
     *out = NULL;
-    spry_buffer_init(&text, FILE_MAX);
+    spry_buffer_init(&text, SPRY_BENCH_FILE_MAX);
     spry_status status = spry_file_read(&text, path, error);
     bool opened = !status;
     if (!status)
@@ -218,17 +222,13 @@ spry_status spry_bench_file_save(const json_t *report, const char *path, spry_er
 
 static void add_number(spry_bench_list *list, const json_t *point, const char *key)
 {
-    spry_bench_list_add(list, (uint32_t)json_integer_value(json_object_get(point, key)));
+    spry_bench_list_add(list, (uint32_t)json_number_value(json_object_get(point, key)));
 }
 
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report)
 {
-    spry_bench_list *const lists[] = {prefill, depth, batch};
     const json_t *prefills = json_object_get(report, "prefill"), *decodes = json_object_get(report, "decode");
-    for (size_t i = 0; i < SPRY_COUNT(lists); i++)
-        if (lists[i])
-            lists[i]->count = 0;
     for (size_t i = 0; i < json_array_size(prefills); i++)
         add_number(prefill, json_array_get(prefills, i), "tokens");
     for (size_t i = 0; i < json_array_size(decodes); i++) {
@@ -248,7 +248,7 @@ static void copy_text(char *out, size_t size, const json_t *object, const char *
 
 static uint32_t number(const json_t *object, const char *key)
 {
-    return (uint32_t)json_integer_value(json_object_get(object, key));
+    return (uint32_t)json_number_value(json_object_get(object, key));
 }
 
 void spry_bench_file_identity(spry_bench_identity *out, const json_t *report)

@@ -11,7 +11,7 @@
 static const double op_share_min = 0.05;
 
 /* Figures come from files in six digits: exactly the limit must be within it. */
-static const double rounding = 1e-6;
+static const double rounding = 1e-5;
 
 /* ---- comparing -----------------------------------------------------------------------------------------------------
  */
@@ -24,19 +24,29 @@ static bool same_points(const spry_bench_figures *a, const spry_bench_figures *b
     return true;
 }
 
+static bool may_lack(const spry_bench_gate_rules *rules, spry_bench_of of)
+{
+    return rules->force || (of == SPRY_BENCH_OF_PREFILL && rules->may_lack_prefills) ||
+           (of == SPRY_BENCH_OF_DECODE && rules->may_lack_decodes);
+}
+
 static void judge(spry_bench_gate *gate, spry_bench_compared *c, bool alike)
 {
-    if (!c->before || !c->now) {
-        c->verdict = c->before ? SPRY_BENCH_ONLY_BEFORE : SPRY_BENCH_ONLY_NOW;
+    const spry_bench_figure *before = c->before, *now = c->now;
+    if (!before) {
+        c->verdict = SPRY_BENCH_ONLY_NOW;
         return;
     }
-    c->change = c->now->value / c->before->value - 1;
-    if (c->before->of_all && !alike) {
-        c->verdict = SPRY_BENCH_OTHER_POINTS;
+    const bool counts = before->op_share >= op_share_min, same_prompt = now && now->prompt == before->prompt;
+    c->change = now ? now->value / before->value - 1 : 0;
+    c->missing = !same_prompt && counts && !may_lack(&gate->rules, before->of);
+    gate->n_missing += c->missing;
+    if (!same_prompt || (before->of_points && !alike)) {
+        c->verdict = now ? SPRY_BENCH_OTHER_POINTS : SPRY_BENCH_ONLY_BEFORE;
         return;
     }
-    double worse = c->before->less_is_better ? c->change : -c->change;
-    bool dropped = worse > gate->max_drop + rounding && c->before->op_share >= op_share_min;
+    double worse = before->less_is_better ? c->change : -c->change;
+    bool dropped = worse > gate->rules.max_drop + rounding && counts;
     c->verdict = dropped ? SPRY_BENCH_DROPPED : SPRY_BENCH_KEPT;
     gate->n_compared++;
     gate->n_dropped += dropped;
@@ -58,13 +68,13 @@ static double machine_speed(const json_t *before, const json_t *now)
 
 static bool machine_slower(const spry_bench_gate *gate)
 {
-    return gate->machine > 0 && gate->machine < 1 - gate->max_drop - rounding;
+    return gate->machine > 0 && gate->machine < 1 - gate->rules.max_drop - rounding;
 }
 
-spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, const json_t *now, double max_drop,
-                                 spry_error *error)
+spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, const json_t *now,
+                                 const spry_bench_gate_rules *rules, spry_error *error)
 {
-    *gate = (spry_bench_gate){.max_drop = max_drop, .machine = machine_speed(before, now)};
+    *gate = (spry_bench_gate){.rules = *rules, .machine = machine_speed(before, now)};
     spry_bench_figures_init(&gate->before, before);
     spry_bench_figures_init(&gate->now, now);
     size_t most = gate->before.count + gate->now.count;
@@ -90,6 +100,11 @@ spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, co
     return SPRY_OK;
 }
 
+bool spry_bench_gate_passed(const spry_bench_gate *gate)
+{
+    return !gate->n_dropped && !gate->n_missing;
+}
+
 void spry_bench_gate_deinit(spry_bench_gate *gate)
 {
     spry_bench_figures_deinit(&gate->before);
@@ -109,11 +124,16 @@ static const char *const verdicts[] = {
     [SPRY_BENCH_OTHER_POINTS] = "other points",
 };
 
+static const char *verdict_of(const spry_bench_compared *c)
+{
+    return c->missing && !c->now ? "missing" : verdicts[c->verdict];
+}
+
 static void print_row(const spry_bench_compared *c)
 {
     const spry_bench_figure *any = c->before ? c->before : c->now;
     char before[SPRY_BENCH_VALUE] = "-", now[SPRY_BENCH_VALUE] = "-", change[16] = "";
-    bool bad = c->verdict == SPRY_BENCH_DROPPED;
+    bool bad = c->missing || c->verdict == SPRY_BENCH_DROPPED;
     if (c->before)
         spry_bench_value(before, any->unit, c->before->value);
     if (c->now)
@@ -121,10 +141,10 @@ static void print_row(const spry_bench_compared *c)
     if (c->before && c->now)
         snprintf(change, sizeof change, "%+.1f %%", 100 * c->change);
     spry_out_format("%s%-34s %15s %15s %11s  %s%s\n", bad ? spry_style_begin(stdout, SPRY_STYLE_ERROR) : "", any->what,
-                    before, now, change, verdicts[c->verdict], bad ? spry_style_end(stdout) : "");
+                    before, now, change, verdict_of(c), bad ? spry_style_end(stdout) : "");
 }
 
-void spry_bench_gate_print(const spry_bench_gate *gate, const char *file)
+void spry_bench_gate_print(const spry_bench_gate *gate, const char *file, const char *differences)
 {
     spry_out_format("\n%s%-34s %15s %15s %11s  %s%s\n", spry_style_begin(stdout, SPRY_STYLE_BOLD),
                     "Against the baseline", "before", "now", "change", "verdict", spry_style_end(stdout));
@@ -137,8 +157,13 @@ void spry_bench_gate_print(const spry_bench_gate *gate, const char *file)
     if (machine_slower(gate))
         spry_out_format("The machine itself came to %.0f %% of what it did before: look what else runs on it.\n",
                         100 * gate->machine);
-    spry_out_format("%zu of %zu figures dropped by more than %g %% of what they were in %s\n", gate->n_dropped,
-                    gate->n_compared, 100 * gate->max_drop, file);
+    spry_out_quote("%zu of %zu figures dropped by more than %g %% of what they were in %s", gate->n_dropped,
+                   gate->n_compared, 100 * gate->rules.max_drop, file);
+    if (gate->n_missing)
+        spry_out_format("; %zu that it has cannot be compared", gate->n_missing);
+    spry_out_format("\n");
+    if (differences[0])
+        spry_out_quote("Compared all the same, because of --force: %s\n", differences);
 }
 
 static json_t *side_json(const spry_bench_figure *figure)
@@ -146,18 +171,27 @@ static json_t *side_json(const spry_bench_figure *figure)
     return figure ? json_real(figure->value) : json_null();
 }
 
-json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file)
+static json_t *compared_json(const spry_bench_compared *c)
+{
+    const spry_bench_figure *any = c->before ? c->before : c->now;
+    return json_pack("{s:s, s:o, s:o, s:o, s:s}", "what", any->what, "before", side_json(c->before), "now",
+                     side_json(c->now), "change", c->before && c->now ? json_real(c->change) : json_null(), "verdict",
+                     verdict_of(c));
+}
+
+json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file, const char *differences)
 {
     json_t *list = json_array();
-    for (size_t i = 0; i < gate->count; i++) {
-        const spry_bench_compared *c = &gate->list[i];
-        const spry_bench_figure *any = c->before ? c->before : c->now;
-        json_array_append_new(list, json_pack("{s:s, s:o, s:o, s:o, s:s}", "what", any->what, "before",
-                                              side_json(c->before), "now", side_json(c->now), "change",
-                                              c->before && c->now ? json_real(c->change) : json_null(), "verdict",
-                                              verdicts[c->verdict]));
-    }
-    return json_pack("{s:o, s:f, s:I, s:I, s:b, s:b, s:o}", "baseline", spry_bench_text_json(file), "max_drop",
-                     gate->max_drop, "compared", (json_int_t)gate->n_compared, "dropped", (json_int_t)gate->n_dropped,
-                     "passed", gate->n_dropped == 0, "machine_slower", machine_slower(gate), "figures", list);
+    bool whole = list;
+    for (size_t i = 0; i < gate->count; i++)
+        whole = json_array_append_new(list, compared_json(&gate->list[i])) == 0 && whole;
+    json_t *out = json_pack("{s:o, s:f, s:I, s:I, s:I, s:b, s:b, s:o, s:o}", "baseline", spry_bench_text_json(file),
+                            "max_drop", gate->rules.max_drop, "compared", (json_int_t)gate->n_compared, "dropped",
+                            (json_int_t)gate->n_dropped, "missing", (json_int_t)gate->n_missing, "passed",
+                            spry_bench_gate_passed(gate), "machine_slower", machine_slower(gate), "differences",
+                            differences[0] ? spry_bench_text_json(differences) : json_null(), "figures", list);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
 }

@@ -3,7 +3,8 @@
  *
  * A figure is one number with a name. Two reports give two lists of figures; those of the same name are compared, the
  * others are told. A figure dropped when it is worse by more than the limit: less of what is good (tokens a second,
- * speed of kernels, share of time in them), more of what is not (times, memory). */
+ * speed of kernels, share of time in them), more of what is not (times, memory). One that was there and is no more is
+ * missing, which is as bad, unless nobody asked for its point this time. */
 #ifndef SPRY_APPS_BENCH_GATE_H
 #define SPRY_APPS_BENCH_GATE_H
 
@@ -11,6 +12,10 @@
 
 #define SPRY_BENCH_FORMAT   "spry-bench-1"
 #define SPRY_TARGETS_FORMAT "spry-targets-1"
+
+/* What no report passes: a number that can have been measured, and the bytes of a file. */
+#define SPRY_BENCH_LARGEST 1e15
+enum { SPRY_BENCH_FILE_MAX = 16 << 20 };
 
 /* ---- bench_file.c: reports as files --------------------------------------------------------------------------------
  */
@@ -30,7 +35,7 @@ spry_status spry_bench_file_save(const json_t *report, const char *path, spry_er
 /* Of a report that was read or measured. */
 void spry_bench_file_identity(spry_bench_identity *identity, const json_t *report);
 
-/* What it measured: each list that is not NULL is replaced by the report's own numbers, without repetitions. */
+/* What it measured: adds the report's own numbers to each list that is not NULL, as far as there is room. */
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report);
 
@@ -56,12 +61,16 @@ typedef enum spry_bench_unit {
     SPRY_BENCH_JOULES
 } spry_bench_unit;
 
+typedef enum spry_bench_of { SPRY_BENCH_OF_ALL, SPRY_BENCH_OF_PREFILL, SPRY_BENCH_OF_DECODE } spry_bench_of;
+
 typedef struct spry_bench_figure {
     char what[64];
     spry_bench_unit unit;
     bool less_is_better;
+    spry_bench_of of;
     bool of_point;   /* it is a point's own speed, which tells that the point was measured */
-    bool of_all;     /* it depends on which points were measured */
+    bool of_points;  /* it depends on which points were measured */
+    double prompt;   /* of a first token: the tokens before it; figures of others cannot be compared. 0 otherwise */
     double op_share; /* of an op: its share of the point's time; 1 otherwise */
     double value;
 } spry_bench_figure;
@@ -99,24 +108,32 @@ typedef struct spry_bench_compared {
     const spry_bench_figure *before, *now; /* NULL: on the other side only */
     double change;                         /* 0.1: a tenth more */
     spry_bench_verdict verdict;
+    bool missing;
 } spry_bench_compared;
 
+typedef struct spry_bench_gate_rules {
+    double max_drop;                                 /* 0.1: a tenth */
+    bool may_lack_prefills, may_lack_decodes, force; /* force: figures of any kind may be missing */
+} spry_bench_gate_rules;
+
 typedef struct spry_bench_gate {
+    spry_bench_gate_rules rules;
     spry_bench_figures before, now;
     spry_bench_compared *list;
-    size_t count, n_compared, n_dropped;
-    double max_drop; /* 0.1: a tenth */
-    double machine;  /* how fast the machine itself was, reading or multiplying, of what it was before; 0: unknown */
+    size_t count, n_compared, n_dropped, n_missing;
+    double machine; /* how fast the machine itself was, reading or multiplying, of what it was before; 0: unknown */
 } spry_bench_gate;
 
 /* Compares two checked reports. Fails when they have nothing in common. Deinit whatever happens. */
-spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, const json_t *now, double max_drop,
-                                 spry_error *error);
+spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, const json_t *now,
+                                 const spry_bench_gate_rules *rules, spry_error *error);
+bool spry_bench_gate_passed(const spry_bench_gate *gate);
 void spry_bench_gate_deinit(spry_bench_gate *gate);
 
-/* A table of every figure; the same as JSON (NULL: memory is short). */
-void spry_bench_gate_print(const spry_bench_gate *gate, const char *file);
-json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file);
+/* A table of every figure; the same as JSON (NULL: memory is short). `differences` are those that --force passed over,
+ * or "". */
+void spry_bench_gate_print(const spry_bench_gate *gate, const char *file, const char *differences);
+json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file, const char *differences);
 
 /* ---- bench_targets.c: now against what is wanted -------------------------------------------------------------------
  */
@@ -124,9 +141,11 @@ json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file);
 /* Reads and checks a file of targets; *out is the caller's. Unknown keys are refused. */
 spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *error);
 
-/* The points that some machine's targets of the file name; lists as in spry_bench_file_lists. */
-void spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
-                              const json_t *targets);
+/* Adds the points that this machine's targets are about to each list that is not NULL. Fails when the file has none for
+ * it, and when there are more than can be measured. */
+spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
+                                     const json_t *targets, const char *path, const spry_bench_machine *machine,
+                                     spry_error *error);
 
 typedef struct spry_bench_target {
     spry_bench_figure wanted;

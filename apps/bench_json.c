@@ -4,20 +4,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "answer.h"
 #include "bench.h"
 #include "bench_gate.h"
 #include "energy_figures.h"
 #include "terminal.h"
-
-static double spread(const spry_bench_stat *stat)
-{
-    return stat->median > 0 ? (stat->most - stat->least) / stat->median : 0;
-}
-
-static double ratio(double reached, double possible)
-{
-    return possible > 0 ? reached / possible : 0;
-}
 
 json_t *spry_bench_text_json(const char *text)
 {
@@ -38,57 +29,68 @@ static json_t *op_json(const spry_bench_report *r, const spry_bench_op *op)
     snprintf(kernel, sizeof kernel, "%s %s", r->machine.kernels, spry_dtype_name(op->type));
     return json_pack("{s:s, s:s, s:s, s:f, s:f, s:I, s:f, s:f}", "op", spry_op_name(op->op), "device", "cpu", "kernel",
                      kernel, "ms", op->ms, "share", op->share, "calls", (json_int_t)llround(op->calls), "gb_s",
-                     ratio(op->bytes, op->ms * 1e6), "multiply_g_s", ratio(op->products, op->ms * 1e6));
+                     spry_bench_ratio(op->bytes, op->ms * 1e6), "multiply_g_s",
+                     spry_bench_ratio(op->products, op->ms * 1e6));
+}
+
+/* Both objects as one; NULL: one of them is, or memory is short. */
+static json_t *merged(json_t *first, json_t *second)
+{
+    bool whole = second && json_object_update(first, second) == 0;
+    json_decref(second);
+    if (whole)
+        return first;
+    json_decref(first);
+    return NULL;
+}
+
+/* The list, or NULL where `whole` is false. */
+static json_t *list_or_nothing(json_t *list, bool whole)
+{
+    if (whole)
+        return list;
+    json_decref(list);
+    return NULL;
 }
 
 static json_t *ops_json(const spry_bench_report *r, const spry_bench_point *p)
 {
     json_t *list = json_array();
+    bool whole = list;
     for (size_t i = 0; i < p->n_ops; i++)
-        json_array_append_new(list, op_json(r, &p->ops[i]));
-    return list;
-}
-
-static json_t *measured_json(const spry_bench_report *r, const spry_bench_point *p)
-{
-    json_t *out =
-        json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "tps", p->tps.median, "spread", spread(&p->tps), "read_gb_s",
-                  p->read_gb_s, "read_share", ratio(p->read_gb_s, r->machine.read_gb_s), "multiply_g_s",
-                  p->multiply_g_s, "multiply_share", ratio(p->multiply_g_s, r->machine.multiply_g_s));
-    json_t *times = p->decode ? json_pack("{s:f, s:f, s:f}", "p50_ms", p->steps.p50_ms, "p95_ms", p->steps.p95_ms,
-                                          "p99_ms", p->steps.p99_ms)
-                              : json_pack("{s:f}", "ms", ratio(p->tokens * 1e3, p->tps.median));
-    json_object_update(out, times);
-    json_decref(times);
-    json_object_set_new(out, "energy", spry_energy_json(&p->energy.used, p->energy.ms, p->energy.tokens));
-    json_object_set_new(out, "ops", ops_json(r, p));
-    return out;
+        whole = json_array_append_new(list, op_json(r, &p->ops[i])) == 0 && whole;
+    return list_or_nothing(list, whole);
 }
 
 static json_t *point_json(const spry_bench_report *r, const spry_bench_point *p)
 {
-    json_t *out = p->decode ? json_pack("{s:I, s:I}", "depth", (json_int_t)p->tokens, "batch", (json_int_t)p->batch)
-                            : json_pack("{s:I}", "tokens", (json_int_t)p->tokens);
-    if (p->skipped[0]) {
-        json_object_set_new(out, "why", json_string(p->skipped));
-        return out;
-    }
-    json_t *measured = measured_json(r, p);
-    json_object_update(out, measured);
-    json_decref(measured);
-    return out;
+    json_t *where = p->decode ? json_pack("{s:I, s:I}", "depth", (json_int_t)p->tokens, "batch", (json_int_t)p->batch)
+                              : json_pack("{s:I}", "tokens", (json_int_t)p->tokens);
+    if (p->skipped[0])
+        return merged(where, json_pack("{s:s}", "why", p->skipped));
+    json_t *speeds = json_pack("{s:f, s:f, s:f, s:f, s:f, s:f}", "tps", p->tps.median, "spread",
+                               spry_bench_spread(&p->tps), "read_gb_s", p->read_gb_s, "read_share",
+                               spry_bench_ratio(p->read_gb_s, r->machine.read_gb_s), "multiply_g_s", p->multiply_g_s,
+                               "multiply_share", spry_bench_ratio(p->multiply_g_s, r->machine.multiply_g_s));
+    json_t *times = p->decode ? json_pack("{s:f, s:f, s:f}", "p50_ms", p->steps.p50_ms, "p95_ms", p->steps.p95_ms,
+                                          "p99_ms", p->steps.p99_ms)
+                              : json_pack("{s:f}", "ms", spry_bench_ratio(p->tokens * 1e3, p->tps.median));
+    json_t *uses = json_pack("{s:o, s:o}", "energy", spry_energy_json(&p->energy.used, p->energy.ms, p->energy.tokens),
+                             "ops", ops_json(r, p));
+    return merged(merged(merged(where, speeds), times), uses);
 }
 
 /* The points that were run, or those that were not. */
 static json_t *points_json(const spry_bench_report *r, bool decode, bool skipped)
 {
     json_t *list = json_array();
+    bool whole = list;
     for (size_t i = 0; i < r->n_points; i++) {
         bool was_skipped = r->points[i].skipped[0] != '\0';
         if ((skipped || r->points[i].decode == decode) && was_skipped == skipped)
-            json_array_append_new(list, point_json(r, &r->points[i]));
+            whole = json_array_append_new(list, point_json(r, &r->points[i])) == 0 && whole;
     }
-    return list;
+    return list_or_nothing(list, whole);
 }
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------
@@ -115,21 +117,13 @@ static json_t *settings_json(const spry_bench_report *r)
                      "quantize", i->quantize[0] ? i->quantize : NULL);
 }
 
-static json_t *parts_json(const double parts_ms[SPRY_PART_COUNT])
-{
-    json_t *out = json_object();
-    for (int i = 0; i < SPRY_PART_COUNT; i++)
-        json_object_set_new(out, spry_part_name((spry_part)i), json_real(parts_ms[i]));
-    return out;
-}
-
 static json_t *ttft_json(const spry_bench_ttft *t)
 {
     if (t->why_not[0])
         return json_null();
     return json_pack("{s:I, s:f, s:f, s:o, s:o, s:I, s:I}", "prompt_tokens", (json_int_t)t->cold.prompt_tokens,
-                     "cold_ms", t->cold.ms, "warm_ms", t->warm.ms, "parts_ms", parts_json(t->cold.parts_ms),
-                     "warm_parts_ms", parts_json(t->warm.parts_ms), "hit_tokens", (json_int_t)t->warm.hit_tokens,
+                     "cold_ms", t->cold.ms, "warm_ms", t->warm.ms, "parts_ms", spry_parts_json(t->cold.parts_ms),
+                     "warm_parts_ms", spry_parts_json(t->warm.parts_ms), "hit_tokens", (json_int_t)t->warm.hit_tokens,
                      "miss_tokens", (json_int_t)(t->warm.prompt_tokens - t->warm.hit_tokens));
 }
 
@@ -148,19 +142,6 @@ static json_t *memory_json(const spry_bench_memory *m)
                      memory_parts_json(&m->measured));
 }
 
-static json_t *facts_json(const spry_energy_facts *f)
-{
-    return json_pack("{s:s?, s:s?, s:s?, s:s?}", "cpu", f->has_cpu ? f->cpu : NULL, "why_no_cpu",
-                     f->has_cpu ? NULL : f->cpu, "gpu", f->has_gpu ? f->gpu : NULL, "why_no_gpu",
-                     f->has_gpu ? NULL : f->gpu);
-}
-
-/* NULL: no such key. */
-static json_t *reason_json(const char *why_not)
-{
-    return why_not[0] ? json_string(why_not) : NULL;
-}
-
 json_t *spry_bench_report_json(const spry_bench_report *r)
 {
     json_t *out = json_pack("{s:s, s:s, s:s, s:o, s:s, s:I, s:I, s:s}", "format", SPRY_BENCH_FORMAT, "spry",
@@ -170,7 +151,7 @@ json_t *spry_bench_report_json(const spry_bench_report *r)
     const struct {
         const char *key;
         json_t *value;
-        bool optional;
+        bool left_out;
     } parts[] = {
         {"machine", machine_json(r), false},
         {"settings", settings_json(r), false},
@@ -182,15 +163,17 @@ json_t *spry_bench_report_json(const spry_bench_report *r)
         {"peak_rss_bytes", json_integer((json_int_t)r->one_peak_bytes), false},
         {"peak_rss_batch_bytes", json_integer((json_int_t)r->peak_bytes), false},
         {"ttft", ttft_json(&r->ttft), false},
-        {"why_no_ttft", reason_json(r->ttft.why_not), true},
+        {"why_no_ttft", json_string(r->ttft.why_not), !r->ttft.why_not[0]},
         {"memory", memory_json(&r->memory), false},
-        {"why_no_memory", reason_json(r->memory.why_not), true},
-        {"energy", facts_json(&r->energy), false},
-        {"policy", r->policy.count ? spry_bench_policy_json(&r->policy) : NULL, true},
+        {"why_no_memory", json_string(r->memory.why_not), !r->memory.why_not[0]},
+        {"energy", spry_energy_facts_json(&r->energy), false},
+        {"policy", spry_bench_policy_json(&r->policy), !r->policy.count},
     };
     bool whole = out;
     for (size_t i = 0; i < SPRY_COUNT(parts); i++)
-        if (parts[i].value || !parts[i].optional)
+        if (parts[i].left_out)
+            json_decref(parts[i].value);
+        else
             whole = json_object_set_new(out, parts[i].key, parts[i].value) == 0 && whole;
     if (whole)
         return out;

@@ -1,6 +1,8 @@
 /* From files to a verdict. */
 #include "bench_judge.h"
 
+#include <math.h>
+
 #include "base/number.h"
 #include "terminal.h"
 
@@ -12,7 +14,7 @@ spry_status spry_bench_percent_parse(double *share, const char *text, const char
     if (!spry_number_double(share, number) || *share < 0 || *share > 100)
         return spry_fail(error, SPRY_ERR_INPUT, "--%s: '%.40s' is not a percentage from 0 to 100, such as 10%%", name,
                          text);
-    *share /= 100;
+    *share = fabs(*share) / 100; /* of -0 */
     return SPRY_OK;
 }
 
@@ -44,7 +46,7 @@ void spry_bench_judge_deinit(spry_bench_judge *j)
 static void take_number(uint32_t *out, bool given, const json_t *object, const char *key)
 {
     if (!given)
-        *out = (uint32_t)json_integer_value(json_object_get(object, key));
+        *out = (uint32_t)json_number_value(json_object_get(object, key));
 }
 
 static void take_text(const char **out, bool given, const json_t *object, const char *key)
@@ -53,18 +55,12 @@ static void take_text(const char **out, bool given, const json_t *object, const 
         *out = json_string_value(json_object_get(object, key));
 }
 
-void spry_bench_judge_settings(spry_bench_settings *s, const spry_bench_judge *j, const spry_bench_given *given)
+/* What the baseline was measured with. */
+static void take_baseline(spry_bench_settings *s, const spry_bench_judge *j)
 {
-    spry_bench_list *prefill = given->prefill ? NULL : &s->prefill, *depth = given->depth ? NULL : &s->depth;
-    spry_bench_list *batch = given->batch ? NULL : &s->batch;
-    spry_engine_options *engine = &s->engine.options;
-    if (!j->baseline) {
-        if (j->targets)
-            spry_bench_targets_lists(prefill, depth, batch, j->targets);
-        return;
-    }
     const json_t *settings = json_object_get(j->baseline, "settings");
-    spry_bench_file_lists(prefill, depth, batch, j->baseline);
+    const spry_bench_given *given = &j->given;
+    spry_engine_options *engine = &s->engine.options;
     take_number(&s->tokens, given->tokens, settings, "tokens");
     take_number(&s->repeat, given->repeat, settings, "repeat");
     take_number(&engine->chunk, given->chunk, settings, "chunk");
@@ -75,27 +71,57 @@ void spry_bench_judge_settings(spry_bench_settings *s, const spry_bench_judge *j
     s->like_what = j->baseline_path;
 }
 
+spry_status spry_bench_judge_settings(spry_bench_settings *s, const spry_bench_judge *j, spry_error *error)
+{
+    spry_bench_list *prefill = j->given.prefill ? NULL : &s->prefill, *depth = j->given.depth ? NULL : &s->depth;
+    spry_bench_list *batch = j->given.batch ? NULL : &s->batch, *const lists[] = {prefill, depth, batch};
+    for (size_t i = 0; (j->baseline || j->targets) && i < SPRY_COUNT(lists); i++)
+        if (lists[i])
+            lists[i]->count = 0;
+    if (j->baseline) {
+        spry_bench_file_lists(prefill, depth, batch, j->baseline);
+        take_baseline(s, j);
+    }
+    if (!j->targets)
+        return SPRY_OK;
+    spry_bench_machine here;
+    spry_status status = spry_bench_machine_name(&here, &s->engine.options, error);
+    if (!status)
+        status = spry_bench_targets_lists(prefill, depth, batch, j->targets, j->targets_path, &here, error);
+    return status;
+}
+
 /* ---- holding against it --------------------------------------------------------------------------------------------
  */
+
+/* Adds a verdict; NULL: memory was short. */
+static spry_status add_verdict(json_t *json, const char *key, json_t *verdict, spry_error *error)
+{
+    return json_object_set_new(json, key, verdict) == 0
+               ? SPRY_OK
+               : spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the verdict as JSON");
+}
 
 static spry_status judge_baseline(bool *passed, const spry_bench_judge *j, const json_t *report, json_t *json,
                                   spry_error *error)
 {
+    const spry_bench_gate_rules rules = {.max_drop = j->max_drop,
+                                         .may_lack_prefills = j->given.prefill,
+                                         .may_lack_decodes = j->given.depth || j->given.batch,
+                                         .force = j->force};
     spry_bench_gate gate = {0};
     spry_bench_identity here;
     char differences[SPRY_BENCH_DIFFERENCES];
     spry_bench_file_identity(&here, report);
-    bool differs = spry_bench_identity_differs(differences, &j->like, &here);
+    spry_bench_identity_differs(differences, &j->like, &here);
     spry_status status = j->force ? SPRY_OK : spry_bench_identity_check(&j->like, j->baseline_path, &here, error);
     if (!status)
-        status = spry_bench_gate_init(&gate, j->baseline, report, j->max_drop, error);
+        status = spry_bench_gate_init(&gate, j->baseline, report, &rules, error);
     if (!status && json)
-        json_object_set_new(json, "gate", spry_bench_gate_json(&gate, j->baseline_path));
+        status = add_verdict(json, "gate", spry_bench_gate_json(&gate, j->baseline_path, differences), error);
     else if (!status)
-        spry_bench_gate_print(&gate, j->baseline_path);
-    if (!status && !json && differs)
-        spry_out_format("Compared all the same, because of --force: %s\n", differences);
-    *passed = *passed && gate.n_dropped == 0;
+        spry_bench_gate_print(&gate, j->baseline_path, differences);
+    *passed = *passed && spry_bench_gate_passed(&gate);
     spry_bench_gate_deinit(&gate);
     return status;
 }
@@ -106,7 +132,7 @@ static spry_status judge_targets(bool *passed, const spry_bench_judge *j, const 
     static spry_bench_targets targets; /* too large for some stacks */
     spry_status status = spry_bench_targets_check(&targets, j->targets, j->targets_path, report, error);
     if (!status && json)
-        json_object_set_new(json, "targets", spry_bench_targets_json(&targets, j->targets_path));
+        status = add_verdict(json, "targets", spry_bench_targets_json(&targets, j->targets_path), error);
     else if (!status)
         spry_bench_targets_print(&targets, j->targets_path);
     *passed = *passed && targets.n_missed == 0;

@@ -5,12 +5,18 @@
 
 #include "bench_gate.h"
 
+/* What was on the command line, so that it is not replaced. */
+typedef struct spry_bench_given {
+    bool prefill, depth, batch, tokens, repeat, threads, chunk, kv_type, quantize;
+} spry_bench_given;
+
 typedef struct spry_bench_judge {
     const char *baseline_path, *targets_path, *measured_path; /* NULL: none */
     double max_drop;                                          /* 0.1: a tenth */
     bool force;                                               /* compare what must not be compared */
-    json_t *baseline, *targets, *measured;                    /* the files, once opened */
-    spry_bench_identity like;                                 /* of the baseline */
+    spry_bench_given given;
+    json_t *baseline, *targets, *measured; /* the files, once opened */
+    spry_bench_identity like;              /* of the baseline */
 } spry_bench_judge;
 
 /* "10", "10%", "2.5%". */
@@ -20,15 +26,9 @@ spry_status spry_bench_percent_parse(double *share, const char *text, const char
 spry_status spry_bench_judge_open(spry_bench_judge *judge, spry_error *error);
 void spry_bench_judge_deinit(spry_bench_judge *judge);
 
-/* What was on the command line, so that it is not replaced. */
-typedef struct spry_bench_given {
-    bool prefill, depth, batch, tokens, repeat, threads, chunk, kv_type, quantize;
-} spry_bench_given;
-
-/* The settings that the baseline was measured with, or the points of the targets, in place of what was not given. They
+/* The settings that the baseline was measured with, and the points of the targets, in place of what was not given. They
  * may be out of any range. Strings are borrowed from the judge. */
-void spry_bench_judge_settings(spry_bench_settings *settings, const spry_bench_judge *judge,
-                               const spry_bench_given *given);
+spry_status spry_bench_judge_settings(spry_bench_settings *settings, const spry_bench_judge *judge, spry_error *error);
 
 /* Holds a report against baseline and targets. `json` NULL: prints tables; otherwise adds "gate" and "targets" to it.
  * *passed says what came of it. */

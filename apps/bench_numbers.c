@@ -16,6 +16,16 @@ spry_bench_stat spry_bench_stat_of(double *values, size_t count)
     return (spry_bench_stat){(values[(count - 1) / 2] + values[count / 2]) / 2, values[0], values[count - 1]};
 }
 
+double spry_bench_spread(const spry_bench_stat *stat)
+{
+    return spry_bench_ratio(stat->most - stat->least, stat->median);
+}
+
+double spry_bench_ratio(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
 double spry_bench_percentile(const double *sorted, size_t count, double percent)
 {
     size_t rank = (size_t)ceil((double)count * percent / 100);

@@ -28,13 +28,16 @@ spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint3
     }
 }
 
-void spry_bench_list_add(spry_bench_list *list, uint32_t value)
+bool spry_bench_list_add(spry_bench_list *list, uint32_t value)
 {
     for (size_t i = 0; list && i < list->count; i++)
         if (list->values[i] == value)
-            return;
-    if (list && list->count < SPRY_BENCH_LIST_MAX)
+            return true;
+    if (list && list->count == SPRY_BENCH_LIST_MAX)
+        return false;
+    if (list)
         list->values[list->count++] = value;
+    return true;
 }
 
 typedef struct planner {

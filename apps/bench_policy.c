@@ -4,7 +4,7 @@
 
 #include "bench_runner.h"
 
-enum { BAR = 38 };
+enum { BAR = 34 };
 
 /* ---- measuring -----------------------------------------------------------------------------------------------------
  */
@@ -107,8 +107,8 @@ void spry_bench_policy_print(const spry_bench_policy *policy)
     }
     spry_out_format(
         "Offline mode takes %u together. Going up from 1 by doubling, it goes on while a size gives at least\n"
-        "1.10x the tokens/s of the one before it and its slow steps (p95) stay below 1.10x.\n%s.\n",
-        policy->taken, policy->why);
+        "%.2fx the tokens/s of the one before it and its slow steps (p95) stay below %.2fx.\n%s.\n",
+        policy->taken, SPRY_BATCH_GAIN, SPRY_BATCH_SLOWER, policy->why);
 }
 
 static json_t *ratio_json(double ratio)
@@ -127,8 +127,15 @@ static json_t *batch_json(const spry_bench_batch *b)
 json_t *spry_bench_policy_json(const spry_bench_policy *policy)
 {
     json_t *batches = json_array(), *skipped = json_array();
-    for (size_t i = 0; i < policy->count; i++)
-        json_array_append_new(policy->batches[i].skipped[0] ? skipped : batches, batch_json(&policy->batches[i]));
-    return json_pack("{s:I, s:s, s:I, s:o, s:o}", "taken", (json_int_t)policy->taken, "why", policy->why, "depth",
-                     (json_int_t)policy->depth, "batches", batches, "skipped", skipped);
+    bool whole = true;
+    for (size_t i = 0; i < policy->count; i++) {
+        const spry_bench_batch *b = &policy->batches[i];
+        whole = json_array_append_new(b->skipped[0] ? skipped : batches, batch_json(b)) == 0 && whole;
+    }
+    json_t *out = json_pack("{s:I, s:s, s:I, s:o, s:o}", "taken", (json_int_t)policy->taken, "why", policy->why,
+                            "depth", (json_int_t)policy->depth, "batches", batches, "skipped", skipped);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
 }

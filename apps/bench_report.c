@@ -8,16 +8,6 @@
 
 enum { TOP_OPS = 7, COLUMNS = 100, INDENT = 26 };
 
-static double spread(const spry_bench_stat *stat)
-{
-    return stat->median > 0 ? (stat->most - stat->least) / stat->median : 0;
-}
-
-static double share(double reached, double possible)
-{
-    return possible > 0 ? reached / possible : 0;
-}
-
 static const char *bold(void)
 {
     return spry_style_begin(stdout, SPRY_STYLE_BOLD);
@@ -32,11 +22,13 @@ static void print_head(const spry_bench_report *r)
 {
     const spry_bench_machine *m = &r->machine;
     char parameters[SPRY_AMOUNT_MAX], bytes[SPRY_AMOUNT_MAX];
-    spry_out_format("%s%s%s\n", bold(), r->model, plain());
+    spry_out_format("%s", bold());
+    spry_out_quote("%s", r->model);
+    spry_out_format("%s\n", plain());
     spry_out_format("%s, %s parameters, %s of weights, mostly %s\n", r->architecture,
                     spry_amount_count(parameters, r->parameters), spry_amount_bytes(bytes, r->weight_bytes),
                     spry_dtype_name(r->main_type));
-    spry_out_format("%s, %u %s, %s kernels\n", m->cpu, m->threads, m->threads == 1 ? "thread" : "threads", m->kernels);
+    spry_out_quote("%s, %u %s, %s kernels\n", m->cpu, m->threads, m->threads == 1 ? "thread" : "threads", m->kernels);
     spry_out_format("reads %.1f GB/s from memory, makes %.0f G products/s in cache\n", m->read_gb_s, m->multiply_g_s);
 }
 
@@ -52,7 +44,7 @@ static void print_heading(const char *what, const char *first, const char *secon
 static void print_point(const spry_bench_report *r, const spry_bench_point *p)
 {
     char batch[16] = "", time[SPRY_AMOUNT_MAX];
-    double ms = p->decode ? p->steps.p95_ms : p->tps.median > 0 ? p->tokens * 1e3 / p->tps.median : 0;
+    double ms = p->decode ? p->steps.p95_ms : spry_bench_ratio(p->tokens * 1e3, p->tps.median);
     if (p->decode)
         snprintf(batch, sizeof batch, "%u", p->batch);
     spry_out_format("%-8s %8u %9s ", "", p->tokens, batch);
@@ -64,9 +56,9 @@ static void print_point(const spry_bench_report *r, const spry_bench_point *p)
         snprintf(time, sizeof time, "%.3g ms", ms);
     else
         spry_amount_time(time, ms);
-    spry_out_format("%12.1f %7.1f %% %11s %9.0f %% %9.0f %%\n", p->tps.median, 100 * spread(&p->tps), time,
-                    100 * share(p->read_gb_s, r->machine.read_gb_s),
-                    100 * share(p->multiply_g_s, r->machine.multiply_g_s));
+    spry_out_format("%12.1f %7.1f %% %11s %9.0f %% %9.0f %%\n", p->tps.median, 100 * spry_bench_spread(&p->tps), time,
+                    100 * spry_bench_ratio(p->read_gb_s, r->machine.read_gb_s),
+                    100 * spry_bench_ratio(p->multiply_g_s, r->machine.multiply_g_s));
 }
 
 static void print_points(const spry_bench_report *r, bool decode)
@@ -203,16 +195,21 @@ static void print_energy(const spry_bench_report *r)
     const spry_energy_facts *facts = &r->energy;
     const spry_bench_point *p = spry_bench_energy_point(r);
     char joules[SPRY_AMOUNT_MAX];
+    if (!p && (facts->has_cpu || facts->has_gpu)) {
+        print_figure("Energy", "-", "not measured: what was run is too short for the counters");
+        return;
+    }
     if (!p) {
-        print_figure("Energy", "-", "not measured: %s",
-                     facts->has_cpu || facts->has_gpu ? "what was run is too short for the counters" : facts->cpu);
+        print_figure("Energy", "-", "not measured: %s; %s", facts->cpu, facts->gpu);
         return;
     }
     double whole = spry_joules_whole(&p->energy.used);
     snprintf(joules, sizeof joules, "%.3g J", whole / (double)p->energy.tokens * 100);
-    print_figure("Energy", joules, "for 100 tokens of %s at %u, %.0f W%s: %s", p->decode ? "decode" : "prefill",
-                 p->tokens, whole / p->energy.ms * 1e3, p->energy.used.has_cpu ? "" : " of the GPU alone",
-                 facts->has_cpu ? facts->cpu : facts->gpu);
+    const spry_joules *used = &p->energy.used;
+    print_figure("Energy", joules, "for 100 tokens of %s at %u, %.0f W%s: %s%s%s", p->decode ? "decode" : "prefill",
+                 p->tokens, whole / p->energy.ms * 1e3, used->has_cpu ? "" : " of the GPU alone",
+                 used->has_cpu ? facts->cpu : "", used->has_cpu && used->has_gpu ? " and " : "",
+                 used->has_gpu ? facts->gpu : "");
 }
 
 void spry_bench_print_table(const spry_bench_report *r)

@@ -79,23 +79,32 @@ static spry_status make_text(spry_bench_runner *r, size_t n_vocab)
 /* ---- what and where ------------------------------------------------------------------------------------------------
  */
 
-static void name_time(char out[24])
+/* What will be measured, and where. */
+static spry_status identify(spry_bench_runner *r)
 {
-    time_t now = time(NULL);
-    struct tm utc;
-    out[0] = '\0';
-    if (gmtime_r(&now, &utc))
-        strftime(out, 24, "%Y-%m-%dT%H:%M:%SZ", &utc);
+    const spry_bench_machine *machine = &r->report->machine;
+    spry_bench_identity *identity = &r->report->identity;
+    const spry_engine_options *options = &r->settings->engine.options;
+    spry_status status = spry_bench_machine_name(&r->report->machine, options, r->error);
+    if (status)
+        return status;
+    identity->threads = machine->threads;
+    identity->chunk = options->chunk;
+    identity->tokens = r->settings->tokens;
+    memcpy(identity->machine, machine->id, sizeof identity->machine);
+    memcpy(identity->cpu, machine->cpu, sizeof identity->cpu);
+    snprintf(identity->kernels, sizeof identity->kernels, "%s", machine->kernels);
+    snprintf(identity->model_name, sizeof identity->model_name, "%s", r->report->model);
+    snprintf(identity->kv_type, sizeof identity->kv_type, "%s", options->kv_type);
+    snprintf(identity->quantize, sizeof identity->quantize, "%s", options->quantize ? options->quantize : "");
+    return SPRY_OK;
 }
 
-/* What is measured here, as far as an open engine says. */
+/* What an open engine says of itself. */
 static void describe(spry_bench_runner *r)
 {
     spry_bench_report *report = r->report;
-    spry_bench_machine *machine = &report->machine;
-    spry_bench_identity *identity = &report->identity;
     const spry_engine *e = r->engine;
-    const spry_engine_options *options = &r->settings->engine.options;
     spry_engine_info info;
     spry_engine_describe(e, &info);
     report->architecture = info.architecture;
@@ -104,21 +113,7 @@ static void describe(spry_bench_runner *r)
     report->main_type = spry_bench_main_type(e->model);
     report->repeat = r->settings->repeat;
     report->context = e->context;
-    name_time(report->when);
-    spry_processor_name(machine->cpu);
-    machine->threads = info.threads;
-    machine->kernels = info.cpu;
-    machine->memory_bytes = spry_memory_total();
-    spry_machine_id(machine->id, machine->cpu, machine->threads, machine->kernels, machine->memory_bytes);
-    identity->threads = info.threads;
-    identity->chunk = options->chunk;
-    identity->tokens = r->settings->tokens;
-    memcpy(identity->machine, machine->id, sizeof identity->machine);
-    memcpy(identity->cpu, machine->cpu, sizeof identity->cpu);
-    snprintf(identity->kernels, sizeof identity->kernels, "%s", machine->kernels);
-    snprintf(identity->model_name, sizeof identity->model_name, "%s", report->model);
-    snprintf(identity->kv_type, sizeof identity->kv_type, "%s", options->kv_type);
-    snprintf(identity->quantize, sizeof identity->quantize, "%s", options->quantize ? options->quantize : "");
+    spry_time_text(report->when, (int64_t)time(NULL));
 }
 
 /* Reads once: what a GPU's library takes of memory is the program's, whatever the model. */
@@ -198,10 +193,7 @@ static spry_status measure_all(spry_bench_runner *r, const spry_bench_needs *nee
     if (status)
         return status;
     describe(r);
-    if (r->settings->like)
-        status = spry_bench_identity_check(r->settings->like, r->settings->like_what, &r->report->identity, r->error);
-    if (!status)
-        status = measure_points(r, needs);
+    status = measure_points(r, needs);
     if (!status)
         status = spry_bench_measure_ttft(r);
     if (!status)
@@ -234,6 +226,10 @@ static spry_status plan(spry_bench_runner *r, spry_bench_needs *needs)
         status = spry_bench_plan(r->report, needs, r->settings, model, r->error);
     if (!status)
         status = name_model(r, model);
+    if (!status)
+        status = identify(r);
+    if (!status && r->settings->like)
+        status = spry_bench_identity_check(r->settings->like, r->settings->like_what, &r->report->identity, r->error);
     spry_model_close(model);
     r->to_measure = 3 + r->report->policy.count;
     for (size_t i = 0; i < r->report->n_points; i++)

@@ -38,6 +38,11 @@ static const target_key *find_key(const char *name)
     return NULL;
 }
 
+static bool is_decode(const target_key *key)
+{
+    return key->points && strcmp(key->points, "decode") == 0;
+}
+
 /* ---- checking ------------------------------------------------------------------------------------------------------
  */
 
@@ -63,6 +68,15 @@ static spry_status check_number(const json_t *value, const char *machine, const 
     return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not a number above 0", machine, key);
 }
 
+static spry_status fail_unknown(const char *machine, const char *name, spry_error *error)
+{
+    char known[160];
+    size_t size = 0;
+    for (size_t i = 0; i < SPRY_COUNT(keys) && size < sizeof known; i++)
+        size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", i ? ", " : "", keys[i].key);
+    return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not known; known are %s", machine, name, known);
+}
+
 static spry_status check_target(const json_t *value, const char *machine, const char *name, spry_error *error)
 {
     const target_key *key = find_key(name);
@@ -70,10 +84,7 @@ static spry_status check_target(const json_t *value, const char *machine, const 
     json_t *number;
     uint32_t tokens, batch;
     if (!key)
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "machines.%.60s.%.60s is not known; known are prefill_tps, decode_tps, p95_ms, ttft_cold_ms, "
-                         "ttft_warm_ms, memory_bytes, joules_per_100_tokens",
-                         machine, name);
+        return fail_unknown(machine, name, error);
     if (!key->points)
         return check_number(value, machine, name, error);
     if (!json_is_object(value))
@@ -82,7 +93,7 @@ static spry_status check_target(const json_t *value, const char *machine, const 
     spry_status status = SPRY_OK;
     json_object_foreach((json_t *)value, point, number)
     {
-        if (!status && !parse_point(&tokens, &batch, point, strcmp(key->points, "decode") == 0))
+        if (!status && !parse_point(&tokens, &batch, point, is_decode(key)))
             status = spry_fail(error, SPRY_ERR_FORMAT,
                                "machines.%.60s.%s.%.60s does not name a point: a number of "
                                "tokens, for decodes also with a batch as in \"512x8\"",
@@ -93,37 +104,75 @@ static spry_status check_target(const json_t *value, const char *machine, const 
     return status;
 }
 
+/* Adds the points that targets are about; false: there are more than can be measured. Joules are those of one sequence
+ * with nothing before it. */
+static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch, const json_t *targets)
+{
+    const char *name, *point;
+    json_t *value, *number;
+    uint32_t tokens = 0, together = 1;
+    bool room = true;
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        const target_key *key = find_key(name);
+        json_object_foreach(value, point, number)
+        {
+            parse_point(&tokens, &together, point, is_decode(key));
+            room = spry_bench_list_add(is_decode(key) ? depth : prefill, tokens) && room;
+            room = (!is_decode(key) || spry_bench_list_add(batch, together)) && room;
+        }
+        if (key->unit == SPRY_BENCH_JOULES)
+            room = spry_bench_list_add(depth, 0) && spry_bench_list_add(batch, 1) && room;
+    }
+    return room;
+}
+
+static spry_status check_machine(const json_t *targets, const char *machine, spry_error *error)
+{
+    const char *name;
+    json_t *value;
+    size_t count = 0;
+    spry_bench_list prefill = {.count = 0}, depth = {.count = 0}, batch = {.count = 0};
+    if (!json_is_object(targets))
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s is not an object", machine);
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        spry_status status = check_target(value, machine, name, error);
+        if (status)
+            return status;
+        count += json_is_object(value) ? json_object_size(value) : 1;
+    }
+    if (!count || count > SPRY_BENCH_TARGETS_MAX)
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s states %zu targets, not 1 to %d", machine, count,
+                         SPRY_BENCH_TARGETS_MAX);
+    if (!add_points(&prefill, &depth, &batch, targets))
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "machines.%.60s names more than %d lengths of prefills or depths of decodes", machine,
+                         SPRY_BENCH_LIST_MAX);
+    return SPRY_OK;
+}
+
 static spry_status check_targets(const json_t *file, spry_error *error)
 {
-    const char *key, *machine, *name;
+    const char *key, *machine;
     json_t *value, *targets, *machines = json_object_get(file, "machines");
     const char *format = json_string_value(json_object_get(file, "format"));
-    spry_status status = SPRY_OK;
     if (!format || strcmp(format, SPRY_TARGETS_FORMAT) != 0)
         return spry_fail(error, SPRY_ERR_FORMAT, "\"format\" is not \"%s\"", SPRY_TARGETS_FORMAT);
-    json_object_foreach((json_t *)file, key,
-                        value) if (strcmp(key, "format") != 0 &&
-                                   strcmp(key, "machines") !=
-                                       0) return spry_fail(error, SPRY_ERR_FORMAT,
-                                                           "%.60s is not known; known are format and machines", key);
+    json_object_foreach((json_t *)file, key, value)
+    {
+        if (strcmp(key, "format") != 0 && strcmp(key, "machines") != 0)
+            return spry_fail(error, SPRY_ERR_FORMAT, "%.60s is not known; known are format and machines", key);
+    }
     if (!json_is_object(machines) || !json_object_size(machines))
         return spry_fail(error, SPRY_ERR_FORMAT, "\"machines\" is not an object with a machine in it");
     json_object_foreach(machines, machine, targets)
     {
-        size_t count = 0;
-        if (!json_is_object(targets))
-            return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s is not an object", machine);
-        json_object_foreach(targets, name, value)
-        {
-            count += json_is_object(value) ? json_object_size(value) : 1;
-            if (!status)
-                status = check_target(value, machine, name, error);
-        }
-        if (!status && (!count || count > SPRY_BENCH_TARGETS_MAX))
-            return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s states %zu targets, not 1 to %d", machine, count,
-                             SPRY_BENCH_TARGETS_MAX);
+        spry_status status = check_machine(targets, machine, error);
+        if (status)
+            return status;
     }
-    return status;
+    return SPRY_OK;
 }
 
 spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *error)
@@ -131,41 +180,15 @@ spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *
     return spry_bench_file_open(out, path, check_targets, error);
 }
 
-/* ---- what to measure -----------------------------------------------------------------------------------------------
+/* ---- which of them, and what to measure ----------------------------------------------------------------------------
  */
 
-void spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
-                              const json_t *file)
+/* The targets for a machine, and the key they stand under. */
+static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path, const char *id,
+                          const char *cpu, spry_error *error)
 {
-    spry_bench_list *const lists[] = {prefill, depth, batch};
-    const char *machine, *name, *point;
-    json_t *targets, *value, *number;
-    uint32_t tokens, together;
-    for (size_t i = 0; i < SPRY_COUNT(lists); i++)
-        if (lists[i])
-            lists[i]->count = 0;
-    json_object_foreach(json_object_get(file, "machines"), machine, targets) json_object_foreach(targets, name, value)
-        json_object_foreach(value, point, number)
-    {
-        bool decode = strcmp(find_key(name)->points, "decode") == 0;
-        parse_point(&tokens, &together, point, decode);
-        spry_bench_list_add(decode ? depth : prefill, tokens);
-        if (decode)
-            spry_bench_list_add(batch, together);
-    }
-}
-
-/* ---- holding against them ------------------------------------------------------------------------------------------
- */
-
-/* The targets for this machine, and the key they stand under. */
-static const json_t *choose(const char **key, const json_t *file, const json_t *report)
-{
-    const json_t *about = json_object_get(report, "machine");
-    const char *id = json_string_value(json_object_get(about, "id"));
-    const char *cpu = json_string_value(json_object_get(about, "cpu"));
     const char *machine;
-    json_t *targets, *best = NULL;
+    json_t *targets;
     size_t best_rank = 0;
     json_object_foreach(json_object_get(file, "machines"), machine, targets)
     {
@@ -176,11 +199,33 @@ static const json_t *choose(const char **key, const json_t *file, const json_t *
         if (rank <= best_rank)
             continue;
         best_rank = rank;
-        best = targets;
+        *out = targets;
         *key = machine;
     }
-    return best;
+    if (best_rank)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT,
+                     "%s: has no targets for this machine; name it by its id %s, by a part of '%s', or by \"*\"", path,
+                     id, cpu);
 }
+
+spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
+                                     const json_t *file, const char *path, const spry_bench_machine *here,
+                                     spry_error *error)
+{
+    const json_t *targets = NULL;
+    const char *machine;
+    spry_status status = choose(&targets, &machine, file, path, here->id, here->cpu, error);
+    if (!status && !add_points(prefill, depth, batch, targets))
+        status = spry_fail(error, SPRY_ERR_INPUT,
+                           "%s: with the baseline's there are more than %d lengths of prefills, depths or batches to "
+                           "measure; hold them against it in two runs",
+                           path, SPRY_BENCH_LIST_MAX);
+    return status;
+}
+
+/* ---- holding against them ------------------------------------------------------------------------------------------
+ */
 
 /* Of the decode of one sequence at the smallest depth. */
 static double joules(const json_t *report)
@@ -188,9 +233,9 @@ static double joules(const json_t *report)
     const json_t *points = json_object_get(report, "decode"), *best = NULL;
     for (size_t i = 0; i < json_array_size(points); i++) {
         const json_t *point = json_array_get(points, i);
-        json_int_t depth = json_integer_value(json_object_get(point, "depth"));
-        if (json_integer_value(json_object_get(point, "batch")) == 1 &&
-            (!best || depth < json_integer_value(json_object_get(best, "depth"))))
+        double depth = json_number_value(json_object_get(point, "depth"));
+        if (json_number_value(json_object_get(point, "batch")) == 1 &&
+            (!best || depth < json_number_value(json_object_get(best, "depth"))))
             best = point;
     }
     return json_number_value(json_object_get(json_object_get(best, "energy"), "joules_per_100_tokens"));
@@ -215,7 +260,7 @@ static void hold_key(spry_bench_targets *out, const spry_bench_figures *figures,
     const char *point;
     json_t *number;
     uint32_t tokens, batch;
-    bool decode = key->points && strcmp(key->points, "decode") == 0;
+    bool decode = is_decode(key);
     if (!key->points) {
         wanted.value = json_number_value(value);
         snprintf(wanted.what, sizeof wanted.what, "%s", key->figure);
@@ -238,17 +283,19 @@ spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file
                                      const json_t *report, spry_error *error)
 {
     spry_bench_figures figures;
-    const json_t *targets = choose(&out->machine, file, report), *about = json_object_get(report, "machine");
+    const json_t *targets = NULL, *about = json_object_get(report, "machine");
     out->count = out->n_missed = 0;
-    if (!targets)
-        return spry_fail(error, SPRY_ERR_INPUT,
-                         "%s: has no targets for this machine; name it by its id %s, by a part of '%s', or by \"*\"",
-                         path, json_string_value(json_object_get(about, "id")),
-                         json_string_value(json_object_get(about, "cpu")));
+    spry_status status = choose(&targets, &out->machine, file, path, json_string_value(json_object_get(about, "id")),
+                                json_string_value(json_object_get(about, "cpu")), error);
+    if (status)
+        return status;
     spry_bench_figures_init(&figures, report);
     const char *name;
     json_t *value;
-    json_object_foreach((json_t *)targets, name, value) hold_key(out, &figures, report, find_key(name), value);
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        hold_key(out, &figures, report, find_key(name), value);
+    }
     bool failed = figures.failed;
     spry_bench_figures_deinit(&figures);
     return failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to compare targets") : SPRY_OK;
@@ -277,19 +324,24 @@ void spry_bench_targets_print(const spry_bench_targets *targets, const char *pat
         spry_out_format("%s%-34s %15s %15s %11s  %s%s\n", t->met ? "" : spry_style_begin(stdout, SPRY_STYLE_ERROR),
                         t->wanted.what, target, now, part, verdict(t), t->met ? "" : spry_style_end(stdout));
     }
-    spry_out_format("%s, for \"%s\": %zu of %zu targets not met\n", path, targets->machine, targets->n_missed,
-                    targets->count);
+    spry_out_quote("%s, for \"%s\": %zu of %zu targets not met\n", path, targets->machine, targets->n_missed,
+                   targets->count);
 }
 
 json_t *spry_bench_targets_json(const spry_bench_targets *targets, const char *path)
 {
     json_t *list = json_array();
+    bool whole = list;
     for (size_t i = 0; i < targets->count; i++) {
         const spry_bench_target *t = &targets->list[i];
-        json_array_append_new(list, json_pack("{s:s, s:f, s:o, s:s}", "what", t->wanted.what, "target", t->wanted.value,
-                                              "now", t->measured > 0 ? json_real(t->measured) : json_null(), "verdict",
-                                              verdict(t)));
+        json_t *one = json_pack("{s:s, s:f, s:o, s:s}", "what", t->wanted.what, "target", t->wanted.value, "now",
+                                t->measured > 0 ? json_real(t->measured) : json_null(), "verdict", verdict(t));
+        whole = json_array_append_new(list, one) == 0 && whole;
     }
-    return json_pack("{s:o, s:s, s:b, s:o}", "file", spry_bench_text_json(path), "machine", targets->machine, "passed",
-                     targets->n_missed == 0, "targets", list);
+    json_t *out = json_pack("{s:o, s:s, s:b, s:o}", "file", spry_bench_text_json(path), "machine", targets->machine,
+                            "passed", targets->n_missed == 0, "targets", list);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
 }

@@ -122,12 +122,9 @@ void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry
 
 static json_t *time_json(int64_t ms)
 {
-    char text[SPRY_CHAT_TIME_MAX];
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm parts;
-    if (!gmtime_r(&seconds, &parts) || strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts) == 0)
-        return json_null();
-    return json_string(text);
+    char text[SPRY_TIME_TEXT];
+    spry_time_text(text, ms / 1000);
+    return text[0] ? json_string(text) : json_null();
 }
 
 /* Settings that are no JSON are none. */

@@ -23,8 +23,9 @@ static const spry_usage usage = {
         "bandwidth and multiply speed each came to, and which ops the time went to. docs/SPEED.md explains the "
         "numbers. "
         "MODEL is as for spry run.\n"
-        "--save keeps the report; --baseline measures the same again and exits with 1 when a figure is worse by more "
-        "than --max-drop; --targets does so when a machine misses what a file wants of it.\n"
+        "--save keeps the report; --baseline measures the same again, and fails when a figure is worse by more than "
+        "--max-drop or is not there any more; --targets fails when a machine misses what a file wants of it. The exit "
+        "code is 1 then, as for any other failure; with --json gate.passed and targets.passed tell them apart.\n"
         "--shape makes random weights of a known model's shape instead, so that nothing has to be downloaded; with "
         "--write they go to a file, which spry and llama.cpp can load, and nothing is measured.",
     .examples = "spry bench\n"
@@ -134,7 +135,7 @@ static const spry_option bench_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(judge.targets_path),
      .metavar = "FILE",
-     .help = "What machines shall reach, as JSON (docs/SPEED.md)",
+     .help = "What machines shall reach, as JSON (docs/INSIGHT.md)",
      .group = "Gate"},
     {.name = "measured",
      .kind = SPRY_OPTION_STRING,
@@ -196,7 +197,6 @@ static spry_status measure(spry_bench_report *report, bench_flags *flags, const 
     spry_bench_machine *machine = &report->machine;
     const char *cpu = flags->settings.engine.options.cpu;
     spry_status status = spry_bench_run(report, &flags->settings, model, source, error);
-    spry_processor_name(machine->cpu);
     if (!status)
         status = spry_bench_machine_measure(machine, cpu, report->main_type, error);
     return status;
@@ -303,14 +303,16 @@ static void add_policy(spry_bench_list *list, uint32_t size)
 }
 
 /* What was not given comes from the files. */
-static spry_status take_settings(bench_flags *flags, const spry_bench_given *given, spry_error *error)
+static spry_status take_settings(bench_flags *flags, spry_error *error)
 {
     spry_bench_settings *s = &flags->settings;
+    const spry_bench_given *given = &flags->judge.given;
     bool files = flags->judge.baseline || flags->judge.targets;
     spry_option_table tables[] = {{bench_options, SPRY_COUNT(bench_options), flags},
                                   spry_engine_flags_table(&s->engine)};
-    spry_bench_judge_settings(s, &flags->judge, given);
-    spry_status status = SPRY_OK;
+    spry_status status = spry_bench_judge_settings(s, &flags->judge, error);
+    if (status)
+        return status;
     for (size_t i = 0; !status && i < SPRY_COUNT(tables); i++)
         status = spry_options_check(&tables[i], error);
     if (status)
@@ -326,19 +328,32 @@ static spry_status take_settings(bench_flags *flags, const spry_bench_given *giv
     return SPRY_OK;
 }
 
+/* A report that may fail its gate must not take the place of what it is held against. */
+static spry_status check_save(const bench_flags *flags, spry_error *error)
+{
+    const char *const files[] = {flags->judge.baseline_path, flags->judge.targets_path};
+    for (size_t i = 0; flags->save && i < SPRY_COUNT(files); i++)
+        if (files[i] && spry_path_same(flags->save, files[i]))
+            return spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with --save",
+                             flags->save);
+    return SPRY_OK;
+}
+
 /* Opens the files first: nobody waits for minutes to hear that one of them is no good. */
-static int bench_with_files(bench_flags *flags, const spry_bench_given *given, const char *model)
+static int bench_with_files(bench_flags *flags, const char *model)
 {
     spry_error error;
     spry_file_writer writer = {0};
     bool passed = true;
     int code = SPRY_EXIT_OK;
     spry_status status = spry_bench_judge_open(&flags->judge, &error);
+    if (!status)
+        status = check_save(flags, &error);
     if (!status && flags->save)
         status = spry_file_writer_open(&writer, flags->save, &error);
     spry_file_writer_abandon(&writer);
-    if (!status)
-        status = take_settings(flags, given, &error);
+    if (!status && !flags->judge.measured)
+        status = take_settings(flags, &error);
     if (!status && flags->judge.measured)
         status = bench_measured(&passed, flags, &error);
     if (status)
@@ -381,12 +396,22 @@ static int check_gate(const bench_flags *flags, const char *model)
         return spry_usage_wrong(&usage, "--%s needs --baseline", j->force ? "force" : "max-drop");
     if (j->measured_path && !gate)
         return spry_usage_wrong(&usage, "--measured needs --baseline or --targets");
-    if (j->measured_path && (model || flags->shape || flags->save || flags->policy))
-        return spry_usage_wrong(&usage, "--measured takes a saved report, and measures no model: leave out %s",
-                                model          ? "MODEL"
-                                : flags->shape ? "--shape"
-                                : flags->save  ? "--save"
-                                               : "--policy");
+    const struct {
+        const char *name;
+        bool given;
+    } unused[] = {{"MODEL", model},
+                  {"--shape", flags->shape},
+                  {"--save", flags->save},
+                  {"--policy", flags->policy},
+                  {"--prefill", j->given.prefill},
+                  {"--decode-depth", j->given.depth},
+                  {"--batch", j->given.batch},
+                  {"--tokens", j->given.tokens},
+                  {"--repeat", j->given.repeat}};
+    for (size_t i = 0; j->measured_path && i < SPRY_COUNT(unused); i++)
+        if (unused[i].given)
+            return spry_usage_wrong(&usage, "--measured takes a saved report, and measures no model: leave out %s",
+                                    unused[i].name);
     return SPRY_EXIT_OK;
 }
 
@@ -449,13 +474,13 @@ int spry_cmd_bench(int argc, char **argv)
     int code;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
+    flags.judge.given = find_given(&flags, argc, argv);
     code = check(&flags, model);
     if (code != SPRY_EXIT_OK)
         return code;
-    spry_bench_given given = find_given(&flags, argc, argv);
     flags.settings.engine.quiet = true;
     spry_interrupt_install(NULL, true);
-    code = flags.write ? write_shape(&flags) : bench_with_files(&flags, &given, model);
+    code = flags.write ? write_shape(&flags) : bench_with_files(&flags, model);
     spry_interrupt_remove();
     return code;
 }

@@ -26,6 +26,13 @@ json_t *spry_energy_json(const spry_joules *used, double ms, size_t tokens)
                      used->has_gpu ? json_real(used->gpu) : json_null());
 }
 
+json_t *spry_energy_facts_json(const spry_energy_facts *f)
+{
+    return json_pack("{s:s?, s:s?, s:s?, s:s?}", "cpu", f->has_cpu ? f->cpu : NULL, "why_no_cpu",
+                     f->has_cpu ? NULL : f->cpu, "gpu", f->has_gpu ? f->gpu : NULL, "why_no_gpu",
+                     f->has_gpu ? NULL : f->gpu);
+}
+
 void spry_energy_why(char out[SPRY_ENERGY_TEXT], spry_energy *meter)
 {
     spry_energy_facts facts;

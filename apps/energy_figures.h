@@ -17,6 +17,9 @@ double spry_joules_whole(const spry_joules *used);
  * so many tokens; null where nothing was measured. */
 json_t *spry_energy_json(const spry_joules *used, double ms, size_t tokens);
 
+/* {"cpu", "why_no_cpu", "gpu", "why_no_gpu"}: what measures each, or null and why nothing does. */
+json_t *spry_energy_facts_json(const spry_energy_facts *facts);
+
 /* "12.3 J, 4.1 J for 100 tokens, 45 W", or "not measured: " and why. */
 void spry_energy_words(spry_buffer *out, spry_energy *meter, const spry_joules *used, double ms, size_t tokens);
 

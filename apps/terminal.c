@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/utf8.h"
@@ -129,6 +130,21 @@ bool spry_out_flush(void)
     return note_failure(fflush(stdout) != 0);
 }
 
+bool spry_out_quote(const char *format, ...)
+{
+    char text[SENTENCE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    spry_buffer safe;
+    spry_buffer_init(&safe, SENTENCE_MAX);
+    spry_terminal_defuse(&safe, spry_view_of(text), "\n");
+    bool written = spry_out_write(safe.data, safe.size);
+    spry_buffer_deinit(&safe);
+    return written;
+}
+
 bool spry_out_answer(spry_view text)
 {
     if (!isatty(fileno(stdout)))
@@ -223,5 +239,14 @@ const char *spry_amount_time(char out[SPRY_AMOUNT_MAX], double ms)
         snprintf(out, SPRY_AMOUNT_MAX, "%.*f ms", ms < 10 ? 1 : 0, ms);
     else
         snprintf(out, SPRY_AMOUNT_MAX, "%.*f s", ms < 10000 ? 2 : 1, ms / 1000);
+    return out;
+}
+
+const char *spry_time_text(char out[SPRY_TIME_TEXT], int64_t seconds)
+{
+    time_t when = (time_t)seconds;
+    struct tm utc;
+    if (!gmtime_r(&when, &utc) || strftime(out, SPRY_TIME_TEXT, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        out[0] = '\0';
     return out;
 }

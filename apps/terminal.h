@@ -50,6 +50,9 @@ bool spry_out_write(const void *data, size_t size);
 bool spry_out_format(const char *format, ...) SPRY_PRINTF(1, 2);
 bool spry_out_flush(void);
 
+/* As spry_out_format, with what files say among it: control characters other than newline become '?'. */
+bool spry_out_quote(const char *format, ...) SPRY_PRINTF(1, 2);
+
 /* Text a model made: as it is into files and pipes, with control characters other than newline and tab shown as '?' on
  * a terminal, which they could otherwise take over. Flushes. */
 bool spry_out_answer(spry_view text);
@@ -73,7 +76,7 @@ void spry_progress_end(spry_progress_line *progress); /* wipes the line; may be 
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_AMOUNT_MAX = 32 };
+enum { SPRY_AMOUNT_MAX = 32, SPRY_TIME_TEXT = 24 };
 
 /* "31.4 MB", "1.2 GB" (powers of ten), "29.4M"; written to `out`, which is returned. */
 const char *spry_amount_bytes(char out[SPRY_AMOUNT_MAX], size_t bytes);
@@ -81,5 +84,8 @@ const char *spry_amount_count(char out[SPRY_AMOUNT_MAX], size_t count);
 
 /* "840 ms", "2.1 s". */
 const char *spry_amount_time(char out[SPRY_AMOUNT_MAX], double ms);
+
+/* "2026-11-15T12:00:00Z" of seconds since 1970; "" where there is no such year. */
+const char *spry_time_text(char out[SPRY_TIME_TEXT], int64_t seconds);
 
 #endif

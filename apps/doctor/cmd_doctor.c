@@ -87,7 +87,7 @@ static spry_status measure(spry_machine_profile *profile, uint32_t threads, spry
     if (!status)
         spry_gpus_measure(&profile->gpus);
     spry_progress_end(&line);
-    spry_profile_time_print(profile->when, (int64_t)time(NULL));
+    spry_time_text(profile->when, (int64_t)time(NULL));
     return status;
 }
 

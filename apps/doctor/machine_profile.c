@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "energy_figures.h"
+
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
 static json_t *size_json(size_t value)
@@ -118,14 +120,6 @@ static json_t *gpus_json(const spry_gpus *gpus)
     return list;
 }
 
-static json_t *energy_json(const spry_energy_facts *e)
-{
-    return OBJECT({"cpu", e->has_cpu ? json_string(e->cpu) : json_null()},
-                  {"why_no_cpu", e->has_cpu ? json_null() : json_string(e->cpu)},
-                  {"gpu", e->has_gpu ? json_string(e->gpu) : json_null()},
-                  {"why_no_gpu", e->has_gpu ? json_null() : json_string(e->gpu)});
-}
-
 static json_t *findings_json(const spry_machine_profile *p)
 {
     json_t *list = json_array();
@@ -196,9 +190,9 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
                          {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
                          {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
                          {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
-                         {"energy", energy_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
-                         {"findings", findings_json(p)}, {"models", models_json(p, models)},
-                         {"choices", choices_json(p, models)});
+                         {"energy", spry_energy_facts_json(&p->energy)},
+                         {"speeds", spry_machine_speed_to_json(&p->speed)}, {"findings", findings_json(p)},
+                         {"models", models_json(p, models)}, {"choices", choices_json(p, models)});
     if (!out || !p->asked.name[0] || json_object_set_new(out, "model", asked_json(&p->asked)) == 0)
         return out;
     json_decref(out);

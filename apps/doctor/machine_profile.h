@@ -6,10 +6,11 @@
 
 #include "findings.h"
 #include "model_choice.h"
+#include "terminal.h"
 
 #define SPRY_PROFILE_FORMAT "spry-machine-1"
 
-enum { SPRY_PROFILE_TIME = 24, SPRY_PROFILE_VERSION = 32, SPRY_PROFILE_DAYS = 30 };
+enum { SPRY_PROFILE_VERSION = 32, SPRY_PROFILE_DAYS = 30 };
 
 /* A model that somebody asked about. */
 typedef struct spry_asked_model {
@@ -21,7 +22,7 @@ typedef struct spry_asked_model {
 
 typedef struct spry_machine_profile {
     char id[SPRY_MACHINE_ID];
-    char when[SPRY_PROFILE_TIME]; /* it was measured: "2026-11-15T12:00:00Z" */
+    char when[SPRY_TIME_TEXT]; /* it was measured: "2026-11-15T12:00:00Z" */
     spry_hardware hardware;
     spry_gpus gpus;
     spry_energy_facts energy;
@@ -42,7 +43,7 @@ spry_status spry_profile_json(spry_buffer *out, const spry_machine_profile *prof
 
 /* What a stored document says that a machine does not say of itself. */
 typedef struct spry_stored_profile {
-    char id[SPRY_MACHINE_ID], spry[SPRY_PROFILE_VERSION], when[SPRY_PROFILE_TIME];
+    char id[SPRY_MACHINE_ID], spry[SPRY_PROFILE_VERSION], when[SPRY_TIME_TEXT];
     int64_t seconds; /* of `when`, since 1970 */
     double load;     /* while it was measured */
     spry_machine_speed speed;
@@ -69,8 +70,7 @@ spry_status spry_profile_load(spry_stored_profile *stored, bool *found, const ch
 /* Writes all of the text or nothing. */
 spry_status spry_profile_write(const char *path, spry_view text, spry_error *error);
 
-/* "2026-11-15T12:00:00Z", and back: false where it is no such time. */
-void spry_profile_time_print(char out[SPRY_PROFILE_TIME], int64_t seconds);
+/* Back from spry_time_text; false where it is no such time. */
 bool spry_profile_time_read(int64_t *seconds, const char *text);
 
 #endif

@@ -163,23 +163,14 @@ spry_status spry_profile_write(const char *path, spry_view text, spry_error *err
 
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 
-void spry_profile_time_print(char out[SPRY_PROFILE_TIME], int64_t seconds)
-{
-    time_t when = (time_t)seconds;
-    struct tm utc;
-    if (!gmtime_r(&when, &utc) || strftime(out, SPRY_PROFILE_TIME, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
-        out[0] = '\0';
-}
-
 /* Printing what was read must give the same text: that refuses every 31st of February, and every odd spelling. */
 bool spry_profile_time_read(int64_t *seconds, const char *text)
 {
     struct tm utc = {0};
-    char again[SPRY_PROFILE_TIME];
+    char again[SPRY_TIME_TEXT];
     const char *end = strptime(text, "%Y-%m-%dT%H:%M:%SZ", &utc);
     if (!end || *end)
         return false;
     *seconds = (int64_t)timegm(&utc);
-    spry_profile_time_print(again, *seconds);
-    return strcmp(again, text) == 0;
+    return strcmp(spry_time_text(again, *seconds), text) == 0;
 }

@@ -48,17 +48,10 @@ static const spry_option report_options[] = {
 /* A report must not take the place of what it is made from. */
 static spry_status check_output(const char *path, const char *const *inputs, size_t count, spry_error *error)
 {
-    spry_status status = SPRY_OK;
-    spry_buffer output, input;
-    spry_buffer_init(&output, 1 << 16);
-    spry_buffer_init(&input, 1 << 16);
-    const bool exists = spry_path_real(&output, path);
-    for (size_t i = 0; i < count && exists && !status; i++)
-        if (spry_path_real(&input, inputs[i]) && spry_view_equal(spry_buffer_view(&input), spry_buffer_view(&output)))
-            status = spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", path);
-    spry_buffer_deinit(&input);
-    spry_buffer_deinit(&output);
-    return status;
+    for (size_t i = 0; i < count; i++)
+        if (spry_path_same(path, inputs[i]))
+            return spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", path);
+    return SPRY_OK;
 }
 
 static spry_status write_file(const char *path, spry_view text, spry_error *error)

@@ -7,11 +7,12 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "bench_gate.h"
 #include "report_doc.h"
 #include "report_trace.h"
 #include "svg_rows.h"
 
-enum { SPRY_REPORT_INPUTS = 16, SPRY_REPORT_NAME = 48, SPRY_REPORT_ROW = 160 };
+enum { SPRY_REPORT_INPUTS = 16, SPRY_REPORT_NAME = 48, SPRY_REPORT_ROW = 160, SPRY_REPORT_WORDS = 61 };
 
 typedef enum spry_report_kind { SPRY_REPORT_BENCH, SPRY_REPORT_TRACE, SPRY_REPORT_MACHINE } spry_report_kind;
 
@@ -59,10 +60,13 @@ typedef struct spry_report_key {
 
 spry_report_key spry_report_key_of(const json_t *point);
 
-enum { SPRY_REPORT_KEYS = 64 };
+enum { SPRY_REPORT_KEYS = SPRY_BENCH_POINTS_MAX };
 
-/* All that any bench has, each once: prefills, then decodes, in the order of the files. */
+/* All that any bench has, each once: prefills, then decodes, in the order of the files, as far as there is room. */
 size_t spry_report_keys(spry_report_key keys[SPRY_REPORT_KEYS], const spry_report *report);
+
+/* How many points of all benches found no room. */
+size_t spry_report_keys_left_out(const spry_report *report);
 
 /* NULL: that bench has no such point. */
 const json_t *spry_report_point(const json_t *bench, const spry_report_key *key);
@@ -75,6 +79,9 @@ double spry_report_main_prefill(const json_t *bench);
 double spry_report_main_depth(const json_t *bench);
 double spry_report_main_batch(const json_t *bench);
 
+/* As much of a text as `size` bytes hold, in whole characters; to `out`, which is returned. */
+const char *spry_report_cut(char *out, size_t size, const char *text);
+
 /* "prefill of 512 tokens" */
 const char *spry_report_point_name(char out[SPRY_REPORT_ROW], const json_t *point);
 
@@ -86,6 +93,10 @@ const char *spry_report_row_name(char out[SPRY_REPORT_ROW], const spry_report *r
 
 /* The whole document. Look at out->failed. */
 void spry_report_write(spry_buffer *out, const spry_report *report, bool markdown);
+
+/* Rows of one table or drawing; how many more there are is said, if any. */
+enum { SPRY_REPORT_ROWS = SPRY_REPORT_KEYS };
+void spry_report_say_left_out(spry_doc *doc, size_t count);
 
 /* A list of the inputs of a kind, with their markers; nothing where there is one only. */
 void spry_report_legend(spry_doc *doc, const spry_report *report, spry_report_kind kind);

@@ -9,7 +9,7 @@
 #include "base/utf8.h"
 #include "report.h"
 
-enum { OBJECT_BYTES_MAX = 16 << 20, CHUNK_BYTES = 1 << 16 };
+enum { CHUNK_BYTES = 1 << 16 };
 
 static const char expected[] =
     "spry report takes files of `spry bench --save`, of --trace, and of `spry doctor --json`";
@@ -23,7 +23,7 @@ static spry_status read_rest(spry_buffer *out, FILE *file, spry_error *error)
     while ((got = fread(chunk, 1, sizeof chunk, file)) > 0)
         if (!spry_buffer_append(out, chunk, got))
             return spry_fail(error, SPRY_ERR_FORMAT, "has more than %d MB, which no bench and no machine has; %s",
-                             OBJECT_BYTES_MAX >> 20, expected);
+                             SPRY_BENCH_FILE_MAX >> 20, expected);
     return ferror(file) ? spry_fail(error, SPRY_ERR_FILE, "cannot be read: %s", strerror(errno)) : SPRY_OK;
 }
 
@@ -32,7 +32,7 @@ static spry_status recognise(spry_report_kind *kind, const json_t *json, spry_er
     static const struct {
         const char *format;
         spry_report_kind kind;
-    } known[] = {{"spry-bench-1", SPRY_REPORT_BENCH}, {"spry-machine-1", SPRY_REPORT_MACHINE}};
+    } known[] = {{SPRY_BENCH_FORMAT, SPRY_REPORT_BENCH}, {"spry-machine-1", SPRY_REPORT_MACHINE}};
     const char *format = json_string_value(json_object_get(json, "format"));
     if (!format)
         return spry_fail(error, SPRY_ERR_FORMAT, "does not say its \"format\": %s", expected);
@@ -47,7 +47,7 @@ static spry_status recognise(spry_report_kind *kind, const json_t *json, spry_er
 static spry_status load_object(spry_report_input *input, FILE *file, spry_error *error)
 {
     spry_buffer text;
-    spry_buffer_init(&text, OBJECT_BYTES_MAX);
+    spry_buffer_init(&text, SPRY_BENCH_FILE_MAX);
     spry_status status = read_rest(&text, file, error);
     if (!status)
         status = spry_json_object(&input->json, spry_buffer_view(&text), error);
@@ -100,12 +100,16 @@ static void name_input(spry_report_input *input)
     spry_buffer clean;
     spry_buffer_init(&clean, 1 << 16);
     spry_utf8_append_valid(&clean, name);
-    name = spry_buffer_view(&clean);
-    size_t size = name.size < sizeof input->name - 8 ? name.size : sizeof input->name - 8;
-    size -= size < name.size ? spry_utf8_incomplete_tail(name.data, size) : 0;
-    memcpy(input->name, name.data, size);
-    input->name[size] = '\0';
+    spry_report_cut(input->name, sizeof input->name - 7, spry_buffer_view(&clean).data); /* " (16)" goes behind it */
     spry_buffer_deinit(&clean);
+}
+
+static bool is_taken(const spry_report *report, size_t count, const char *name)
+{
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(report->inputs[i].name, name) == 0)
+            return true;
+    return false;
 }
 
 /* Two files of the same name are told apart by a number. */
@@ -113,19 +117,12 @@ static void name_all(spry_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {
         spry_report_input *input = &report->inputs[i];
-        size_t same = 1;
         name_input(input);
-        for (size_t j = 0; j < i; j++) {
-            const size_t size = strlen(input->name);
-            if (strncmp(report->inputs[j].name, input->name, size) == 0 &&
-                (report->inputs[j].name[size] == '\0' || report->inputs[j].name[size] == ' '))
-                same++;
+        const size_t size = strlen(input->name);
+        for (unsigned number = 2; is_taken(report, i, input->name); number++)
+            snprintf(input->name + size, sizeof input->name - size, " (%u)", number);
+        for (size_t j = 0; j < i; j++)
             input->series += report->inputs[j].kind == input->kind;
-        }
-        if (same > 1) {
-            const size_t size = strlen(input->name);
-            snprintf(input->name + size, sizeof input->name - size, " (%zu)", same);
-        }
     }
 }
 

@@ -51,8 +51,9 @@ static void write_isa(spry_doc *doc, const json_t *machine)
     char text[1024] = "";
     size_t size = 0;
     for (size_t i = 0; i < json_array_size(list); i++) {
-        const int length = snprintf(text + size, sizeof text - size, "%s%.40s", i ? ", " : "",
-                                    json_string_value(json_array_get(list, i)));
+        char name[SPRY_REPORT_WORDS];
+        spry_report_cut(name, sizeof name, json_string_value(json_array_get(list, i)));
+        const int length = snprintf(text + size, sizeof text - size, "%s%s", i ? ", " : "", name);
         if (length < 0 || (size_t)length >= sizeof text - size)
             break;
         size += (size_t)length;
@@ -132,7 +133,8 @@ static void write_types(spry_doc *doc, const json_t *machine)
     spry_doc_table(doc, columns, SPRY_COUNT(columns));
     json_object_foreach(types, name, type)
     {
-        spry_doc_cell(doc, "%.60s", name);
+        char text[SPRY_REPORT_WORDS];
+        spry_doc_cell(doc, "%s", spry_report_cut(text, sizeof text, name));
         spry_doc_value(doc, SPRY_DOC_PRODUCTS, spry_report_number(type, "multiply_g_s"));
         spry_doc_value(doc, SPRY_DOC_GB_S, spry_report_number(type, "decode_gb_s"));
     }

@@ -7,7 +7,7 @@
 #include "model/op_watch.h"
 #include "report.h"
 
-enum { PIECES_MAX = SPRY_REPORT_OPS, NAMES_MAX = 48, ROWS_MAX = 96 };
+enum { PIECES_MAX = SPRY_REPORT_OPS, NAMES_MAX = 48, WORD = 41 };
 
 static bool has_ops(const json_t *point)
 {
@@ -41,7 +41,7 @@ typedef struct part {
 static void draw_bar(spry_rows *rows, op_names *names, const char *name, double ms, const part *parts, size_t n_parts)
 {
     spry_rows_piece pieces[PIECES_MAX];
-    char titles[PIECES_MAX][120], text[SPRY_DOC_VALUE];
+    char titles[PIECES_MAX][2 * WORD + SPRY_DOC_VALUE + 4], text[SPRY_DOC_VALUE];
     size_t count = 0;
     double end = 0;
     for (size_t rank = 0; rank <= SPRY_OP_COUNT; rank++)
@@ -49,8 +49,9 @@ static void draw_bar(spry_rows *rows, op_names *names, const char *name, double 
             const part *p = &parts[i];
             if (!(p->share > 0) || spry_report_op_rank(p->op) != rank)
                 continue;
-            snprintf(titles[count], sizeof titles[count], "%.40s %s (%.40s)", p->op,
-                     spry_doc_print(text, SPRY_DOC_SHARE, p->share), p->kernel);
+            char op[WORD], kernel[WORD];
+            snprintf(titles[count], sizeof titles[count], "%s %s (%s)", spry_report_cut(op, sizeof op, p->op),
+                     spry_doc_print(text, SPRY_DOC_SHARE, p->share), spry_report_cut(kernel, sizeof kernel, p->kernel));
             pieces[count] =
                 (spry_rows_piece){p->op, titles[count], spry_report_op_colour(p->op), end, fmin(end + p->share, 1)};
             end = pieces[count++].end;
@@ -106,7 +107,8 @@ static void draw_legend(spry_buffer *out, const op_names *names)
     spry_buffer_text(out, "</ul>\n");
 }
 
-static void draw_residency(spry_buffer *out, const spry_report *report)
+/* Gives how many points there is no room for. */
+static size_t draw_residency(spry_buffer *out, const spry_report *report)
 {
     const spry_axis x = {.unit = " %", .scale = 100, .least = 0, .most = 1, .step = 0.25};
     spry_report_key keys[SPRY_REPORT_KEYS];
@@ -114,14 +116,18 @@ static void draw_residency(spry_buffer *out, const spry_report *report)
     const spry_report_input *input;
     op_names names = {.count = 0};
     spry_rows rows;
-    size_t drawn = 0;
+    size_t drawn = 0, more = 0;
     spry_rows_begin(&rows, out, "Share of the time of one prefill, and of one step, by op", &x);
     for (size_t i = 0; i < n_keys; i++)
-        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at)) && drawn < ROWS_MAX;) {
+        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
             const json_t *point = spry_report_point(input->json, &keys[i]);
             char name[SPRY_REPORT_ROW], what[SPRY_REPORT_ROW];
             if (!has_ops(point))
                 continue;
+            if (drawn == SPRY_REPORT_ROWS) {
+                more++;
+                continue;
+            }
             spry_report_row_name(name, report, input, spry_report_point_name(what, point));
             draw_point(&rows, &names, name, point);
             drawn++;
@@ -131,6 +137,7 @@ static void draw_residency(spry_buffer *out, const spry_report *report)
             draw_trace(&rows, &names, input);
     spry_rows_end(&rows);
     draw_legend(out, &names);
+    return more;
 }
 
 static void write_ops(spry_doc *doc, const json_t *point)
@@ -262,7 +269,7 @@ void spry_report_residency(spry_doc *doc, const spry_report *report)
         return;
     spry_doc_section(doc, "Where the steps' time goes");
     if (spry_doc_drawing(doc))
-        draw_residency(spry_doc_drawing(doc), report);
+        spry_report_say_left_out(doc, draw_residency(spry_doc_drawing(doc), report));
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
         const json_t *points[2];
         const size_t count = main_points(points, input->json);
@@ -285,6 +292,12 @@ void spry_report_residency(spry_doc *doc, const spry_report *report)
 
 /* ---- roofline ---------------------------------------------------------------------------------------------------- */
 
+/* Products for each byte that something real can have. */
+static bool can_be_placed(double intensity)
+{
+    return intensity > 1e-6 && intensity < 1e9;
+}
+
 /* An op that reads and multiplies. */
 static bool place_op(spry_plot_point *at, const json_t *op)
 {
@@ -292,7 +305,7 @@ static bool place_op(spry_plot_point *at, const json_t *op)
     if (!(reads > 0) || !(products > 0))
         return false;
     *at = (spry_plot_point){products / reads, products};
-    return at->x > 1e-6 && at->x < 1e9;
+    return can_be_placed(at->x);
 }
 
 /* Prefill and decode have their own markers. */
@@ -350,8 +363,8 @@ static void draw_roofline(spry_buffer *out, const spry_report_input *input, cons
     spry_plot_begin(&plot, out, caption, &x, &y);
     draw_roof(&plot, read, multiply);
     for (size_t which = 0, at = 0; (op = next_op(points, n_points, &which, &at, &place));) {
-        char title[160], one[SPRY_DOC_VALUE], other[SPRY_DOC_VALUE];
-        snprintf(title, sizeof title, "%.40s: %s, %s", spry_report_text(op, "op"),
+        char title[160], word[WORD], one[SPRY_DOC_VALUE], other[SPRY_DOC_VALUE];
+        snprintf(title, sizeof title, "%s: %s, %s", spry_report_cut(word, sizeof word, spry_report_text(op, "op")),
                  spry_doc_print(one, SPRY_DOC_PRODUCTS, place.y),
                  spry_doc_print(other, SPRY_DOC_GB_S, spry_report_number(op, "gb_s")));
         spry_plot_mark(&plot, series_of(points[which]), place, title);
@@ -390,9 +403,11 @@ static size_t roof_points(const json_t *points[2], const spry_report_input *inpu
     spry_plot_point place;
     size_t which = 0, at = 0;
     const size_t count = main_points(points, input->json);
-    const bool has_roof = spry_report_number(input->json, "machine.read_gb_s") > 0 &&
-                          spry_report_number(input->json, "machine.multiply_g_s") > 0;
-    return has_roof && next_op(points, count, &which, &at, &place) ? count : 0;
+    const double read = spry_report_number(input->json, "machine.read_gb_s");
+    const double multiply = spry_report_number(input->json, "machine.multiply_g_s");
+    return read > 0 && multiply > 0 && can_be_placed(multiply / read) && next_op(points, count, &which, &at, &place)
+               ? count
+               : 0;
 }
 
 static void draw_rooflines(spry_buffer *out, const spry_report *report)

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "report.h"
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
@@ -91,9 +92,18 @@ static bool is_same(const spry_report_key *a, const spry_report_key *b)
     return isnan(a->tokens) ? isnan(b->tokens) && a->depth == b->depth && a->batch == b->batch : a->tokens == b->tokens;
 }
 
+static size_t find_key(const spry_report_key *keys, size_t count, const spry_report_key *key)
+{
+    size_t at = 0;
+    while (at < count && !is_same(&keys[at], key))
+        at++;
+    return at;
+}
+
+static const char *const lists[] = {"prefill", "decode"};
+
 size_t spry_report_keys(spry_report_key keys[SPRY_REPORT_KEYS], const spry_report *report)
 {
-    static const char *const lists[] = {"prefill", "decode"};
     size_t count = 0;
     for (size_t list = 0; list < SPRY_COUNT(lists); list++) {
         const spry_report_input *input;
@@ -101,15 +111,29 @@ size_t spry_report_keys(spry_report_key keys[SPRY_REPORT_KEYS], const spry_repor
             const json_t *points = spry_report_at(input->json, lists[list]);
             for (size_t i = 0; i < json_array_size(points) && count < SPRY_REPORT_KEYS; i++) {
                 const spry_report_key key = spry_report_key_of(json_array_get(points, i));
-                size_t same = 0;
-                while (same < count && !is_same(&keys[same], &key))
-                    same++;
-                if (same == count)
+                if (find_key(keys, count, &key) == count)
                     keys[count++] = key;
             }
         }
     }
     return count;
+}
+
+size_t spry_report_keys_left_out(const spry_report *report)
+{
+    spry_report_key keys[SPRY_REPORT_KEYS];
+    const size_t count = spry_report_keys(keys, report);
+    const spry_report_input *input;
+    size_t left_out = 0;
+    for (size_t at = 0; count == SPRY_REPORT_KEYS && (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));)
+        for (size_t list = 0; list < SPRY_COUNT(lists); list++) {
+            const json_t *points = spry_report_at(input->json, lists[list]);
+            for (size_t i = 0; i < json_array_size(points); i++) {
+                const spry_report_key key = spry_report_key_of(json_array_get(points, i));
+                left_out += find_key(keys, count, &key) == count;
+            }
+        }
+    return left_out;
 }
 
 double spry_report_main_prefill(const json_t *bench)
@@ -143,6 +167,16 @@ double spry_report_main_batch(const json_t *bench)
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
+
+const char *spry_report_cut(char *out, size_t size, const char *text)
+{
+    size_t length = strlen(text);
+    if (length >= size)
+        length = size - 1 - spry_utf8_incomplete_tail(text, size - 1);
+    memcpy(out, text, length);
+    out[length] = '\0';
+    return out;
+}
 
 const char *spry_report_point_name(char out[SPRY_REPORT_ROW], const json_t *point)
 {

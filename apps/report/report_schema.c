@@ -6,10 +6,9 @@
 
 #include "report.h"
 
-typedef enum shape { TEXT, NUMBER, SIGNED, FLAG, OBJECT, LIST, TEXTS, PARTS, VALUES } shape;
+typedef enum shape { TEXT, NUMBER, FLAG, OBJECT, LIST, TEXTS, PARTS, VALUES } shape;
 
 enum { REQUIRED = 1, ITEMS_MAX = 1000, TEXT_MAX_BYTES = 2000, PATH_MAX_BYTES = 160 };
-static const double largest = 1e18;
 
 typedef struct field {
     const char *key;
@@ -64,8 +63,13 @@ static const field bench_machine_fields[] = {
 };
 
 static const field settings_fields[] = {
-    {"chunk", NUMBER, 0, NULL},  {"kv_type", TEXT, 0, NULL},   {"tokens", NUMBER, 0, NULL},
-    {"repeat", NUMBER, 0, NULL}, {"context", NUMBER, 0, NULL}, {0},
+    {"chunk", NUMBER, 0, NULL},
+    {"kv_type", TEXT, 0, NULL},
+    {"tokens", NUMBER, 0, NULL},
+    {"repeat", NUMBER, 0, NULL},
+    {"context", NUMBER, 0, NULL},
+    {"quantize", TEXT, 0, NULL},
+    {0},
 };
 
 static const field ttft_fields[] = {
@@ -96,8 +100,8 @@ static const field batch_fields[] = {
     {"tps", NUMBER, REQUIRED, NULL},
     {"p50_ms", NUMBER, 0, NULL},
     {"p95_ms", NUMBER, 0, NULL},
-    {"gain", SIGNED, 0, NULL},
-    {"slower", SIGNED, 0, NULL},
+    {"gain", NUMBER, 0, NULL},
+    {"slower", NUMBER, 0, NULL},
     {0},
 };
 
@@ -230,14 +234,14 @@ static spry_status wrong(const place *at, const char *what, spry_error *error)
     return spry_fail(error, SPRY_ERR_FORMAT, "\"%s\" %s", at->path, what);
 }
 
-static spry_status check_number(const json_t *json, const place *at, bool may_be_negative, spry_error *error)
+static spry_status check_number(const json_t *json, const place *at, spry_error *error)
 {
     if (!json_is_number(json))
         return wrong(at, "is not a number", error);
     const double value = json_number_value(json);
-    if (!isfinite(value) || fabs(value) > largest)
+    if (!isfinite(value) || fabs(value) > SPRY_BENCH_LARGEST)
         return wrong(at, "is larger than anything that can be measured", error);
-    if (value < 0 && !may_be_negative)
+    if (value < 0)
         return wrong(at, "is below 0", error);
     return SPRY_OK;
 }
@@ -260,7 +264,7 @@ static spry_status check_parts(const json_t *json, const place *at, spry_error *
         const place there = go(at, ".%.60s", key);
         if (spry_report_part(key) == SPRY_PART_COUNT)
             return wrong(&there, "is no part of a request that this spry knows", error);
-        spry_status status = check_number(value, &there, false, error);
+        spry_status status = check_number(value, &there, error);
         if (status)
             return status;
     }
@@ -307,8 +311,7 @@ static spry_status check_value(const json_t *json, const field *f, const place *
 {
     switch (f->shape) {
     case TEXT: return check_text(json, at, error);
-    case NUMBER: return check_number(json, at, false, error);
-    case SIGNED: return check_number(json, at, true, error);
+    case NUMBER: return check_number(json, at, error);
     case FLAG: return json_is_boolean(json) ? SPRY_OK : wrong(at, "is neither true nor false", error);
     case OBJECT: return check_object(json, f->inside, at, error);
     case LIST: return check_list(json, f->inside, at, error);

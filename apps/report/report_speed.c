@@ -5,8 +5,6 @@
 
 #include "report.h"
 
-enum { POINTS_MAX = 200, ROWS_MAX = 96 };
-
 /* One plot: points of a list where the other number is fixed. */
 typedef struct against {
     const char *caption, *axis, *column, *list, *key;
@@ -33,23 +31,24 @@ static int by_value(const void *a, const void *b)
 }
 
 /* The values any bench was measured at, from the smallest, each once. */
-static size_t collect_values(double values[POINTS_MAX], const spry_report *report, const against *a)
+static size_t collect_values(double values[SPRY_REPORT_KEYS], const spry_report *report, const against *a)
 {
     const spry_report_input *input;
-    size_t count = 0, kept = 0;
+    size_t count = 0;
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
         const json_t *list = spry_report_at(input->json, a->list);
-        for (size_t i = 0; i < json_array_size(list) && count < POINTS_MAX; i++) {
+        for (size_t i = 0; i < json_array_size(list) && count < SPRY_REPORT_KEYS; i++) {
             const json_t *point = json_array_get(list, i);
-            if (!a->fixed || spry_report_number(point, a->fixed) == a->fixed_value)
-                values[count++] = spry_report_number(point, a->key);
+            const double value = spry_report_number(point, a->key);
+            size_t same = 0;
+            while (same < count && values[same] != value)
+                same++;
+            if (same == count && (!a->fixed || spry_report_number(point, a->fixed) == a->fixed_value))
+                values[count++] = value;
         }
     }
     qsort(values, count, sizeof *values, by_value);
-    for (size_t i = 0; i < count; i++)
-        if (!kept || values[kept - 1] != values[i])
-            values[kept++] = values[i];
-    return kept;
+    return count;
 }
 
 static void draw_against(spry_buffer *out, const spry_report *report, const against *a, const double *values,
@@ -66,7 +65,7 @@ static void draw_against(spry_buffer *out, const spry_report *report, const agai
     spry_axis_cover(&y, 0, most);
     spry_plot_begin(&plot, out, a->caption, &x, &y);
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
-        spry_plot_point points[POINTS_MAX];
+        spry_plot_point points[SPRY_REPORT_KEYS];
         size_t n = 0;
         for (size_t i = 0; i < count; i++) {
             const double speed = speed_at(input->json, a, values[i]);
@@ -120,7 +119,7 @@ void spry_report_speed(spry_doc *doc, const spry_report *report)
         {"Decode of one sequence, tokens/s", "depth: tokens before it", "depth", "decode", "depth", "batch", 1},
         {"Decode of several at once, tokens/s", batch_axis, "at once", "decode", "batch", "depth", depth},
     };
-    double values[SPRY_COUNT(plots)][POINTS_MAX];
+    double values[SPRY_COUNT(plots)][SPRY_REPORT_KEYS];
     size_t counts[SPRY_COUNT(plots)], all = 0;
     for (size_t i = 0; i < SPRY_COUNT(plots); i++)
         all += counts[i] = collect_values(values[i], report, &plots[i]);
@@ -158,39 +157,45 @@ typedef struct evenness {
     double ms[LEVELS];
 } evenness;
 
-static size_t collect_benches(evenness rows[ROWS_MAX], const spry_report *report)
+/* Adds a row where there is room; `more` counts those that find none. */
+static void add_row(evenness rows[SPRY_REPORT_ROWS], size_t *count, size_t *more, const evenness *row)
+{
+    if (*count < SPRY_REPORT_ROWS)
+        rows[(*count)++] = *row;
+    else
+        (*more)++;
+}
+
+static void collect_benches(evenness rows[SPRY_REPORT_ROWS], size_t *count, size_t *more, const spry_report *report)
 {
     spry_report_key keys[SPRY_REPORT_KEYS];
     const size_t n_keys = spry_report_keys(keys, report);
     const spry_report_input *input;
-    size_t count = 0;
     for (size_t i = 0; i < n_keys; i++)
-        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at)) && count < ROWS_MAX;) {
+        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
             const json_t *point = spry_report_point(input->json, &keys[i]);
-            evenness *row = &rows[count];
+            evenness row;
             char what[SPRY_REPORT_ROW];
             for (size_t level = 0; level < LEVELS; level++)
-                row->ms[level] = spry_report_number(point, levels[level].key);
-            if (isnan(row->ms[0]))
+                row.ms[level] = spry_report_number(point, levels[level].key);
+            if (isnan(row.ms[0]))
                 continue;
-            spry_report_row_name(row->name, report, input, spry_report_point_name(what, point));
-            count++;
+            spry_report_row_name(row.name, report, input, spry_report_point_name(what, point));
+            add_row(rows, count, more, &row);
         }
-    return count;
 }
 
-static size_t collect_steps(evenness rows[ROWS_MAX], const spry_report *report)
+static void collect_traces(evenness rows[SPRY_REPORT_ROWS], size_t *count, size_t *more, const spry_report *report)
 {
     const spry_report_input *input;
-    size_t count = collect_benches(rows, report);
-    for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_TRACE, &at)) && count < ROWS_MAX;) {
-        evenness *row = &rows[count];
+    for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_TRACE, &at));) {
+        evenness row;
         for (size_t level = 0; level < LEVELS; level++)
-            row->ms[level] = spry_spread_at(&input->trace->between_ms, levels[level].share);
-        snprintf(row->name, sizeof row->name, "all answers: %s", input->name);
-        count += input->trace->between_ms.count > 0;
+            row.ms[level] = spry_spread_at(&input->trace->between_ms, levels[level].share);
+        snprintf(row.name, sizeof row.name, "all answers: %s", input->name);
+        if (input->trace->between_ms.count)
+            add_row(rows, count, more, &row);
     }
-    return count;
 }
 
 static void draw_steps(spry_buffer *out, const evenness *steps, size_t count)
@@ -231,8 +236,10 @@ void spry_report_between_tokens(spry_doc *doc, const spry_report *report)
 {
     static const spry_doc_column columns[] = {
         {"Answers", true, false}, {"p50", false, false}, {"p95", false, false}, {"p99", false, false}};
-    evenness steps[ROWS_MAX];
-    const size_t count = collect_steps(steps, report);
+    evenness steps[SPRY_REPORT_ROWS];
+    size_t count = 0, more = 0;
+    collect_benches(steps, &count, &more, report);
+    collect_traces(steps, &count, &more, report);
     if (!count)
         return;
     spry_doc_section(doc, "Between tokens");
@@ -246,4 +253,5 @@ void spry_report_between_tokens(spry_doc *doc, const spry_report *report)
             spry_doc_value(doc, SPRY_DOC_MS, steps[i].ms[level]);
     }
     spry_doc_table_end(doc);
+    spry_report_say_left_out(doc, more);
 }

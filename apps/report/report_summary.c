@@ -113,7 +113,8 @@ static void collect(figures *f, const spry_report *report)
     add_plain(f, report, "First token, prompt known before", "ttft.warm_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "First token of a new process", "first_token_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "Loading", "load_ms", SPRY_DOC_MS, -1);
-    add_plain(f, report, "Memory, most of it", "peak_rss_bytes", SPRY_DOC_BYTES, -1);
+    add_plain(f, report, "Memory, one sequence", "peak_rss_bytes", SPRY_DOC_BYTES, -1);
+    add_plain(f, report, "Memory, most of it", "peak_rss_batch_bytes", SPRY_DOC_BYTES, -1);
     add_plain(f, report, "Machine reads", "machine.read_gb_s", SPRY_DOC_GB_S, 1);
     add_plain(f, report, "Machine multiplies", "machine.multiply_g_s", SPRY_DOC_PRODUCTS, 1);
 }
@@ -132,10 +133,11 @@ static void write_words(spry_doc *doc, const spry_report *report, const char *ti
     spry_doc_cell(doc, "%s", title);
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
         const json_t *value = spry_report_at(input->json, path);
+        char text[SPRY_REPORT_WORDS];
         if (json_is_number(value))
             spry_doc_value(doc, SPRY_DOC_COUNT, json_number_value(value));
         else
-            spry_doc_cell(doc, "%.60s", or_dash(json_string_value(value)));
+            spry_doc_cell(doc, "%s", spry_report_cut(text, sizeof text, or_dash(json_string_value(value))));
     }
 }
 

@@ -21,6 +21,7 @@ static const double longest_us = 1e15;
 /* What happened in a lane since its last request ended. Times as the file has them. */
 typedef struct lane {
     double part_us[SPRY_PART_COUNT];
+    double began_us;                      /* NAN: no part yet */
     double first_token_us, last_token_us; /* NAN: none yet; the last: the first one of the last step */
     bool computed;                        /* since then */
     double first_us[SPRY_PART_COUNT];     /* of part_us: until the first token */
@@ -56,7 +57,7 @@ size_t spry_report_part(const char *name)
 
 static void clear_lane(lane *l)
 {
-    *l = (lane){.first_token_us = NAN, .last_token_us = NAN};
+    *l = (lane){.began_us = NAN, .first_token_us = NAN, .last_token_us = NAN};
 }
 
 static lane *lane_of(reader *r, uint32_t number)
@@ -79,6 +80,8 @@ static spry_status take_part(reader *r, const event *e, spry_error *error)
     if (!l)
         return out_of_memory(error);
     const double end_us = e->begin_us + e->length_us;
+    if (isnan(l->began_us))
+        l->began_us = e->begin_us;
     l->part_us[part] += e->length_us;
     if (isnan(l->first_token_us))
         l->first_us[part] += e->length_us;
@@ -118,7 +121,7 @@ static spry_status take_request(reader *r, const event *e, spry_error *error)
     lane *l = lane_of(r, e->lane);
     if (!l)
         return out_of_memory(error);
-    bool kept = spry_spread_add(&trace->total_ms, e->length_us / 1e3);
+    bool kept = true;
     if (!isnan(l->first_token_us))
         kept = spry_spread_add(&trace->first_ms, fmax(0, l->first_token_us - e->begin_us) / 1e3) && kept;
     for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
@@ -138,15 +141,22 @@ static spry_status take_request(reader *r, const event *e, spry_error *error)
     return SPRY_OK;
 }
 
+/* An answer inside a request is told of with it. One that has its lane to itself, the second one of a request or a
+ * program's that uses the library, counts like a request. */
+static spry_status take_answer(reader *r, const event *e, spry_error *error)
+{
+    const double rounding_us = 0.01;
+    const lane *l = r->lanes[e->lane];
+    return l && l->began_us >= e->begin_us - rounding_us ? take_request(r, e, error) : SPRY_OK;
+}
+
 /* ---- steps and ops ----------------------------------------------------------------------------------------------- */
 
 static void take_step(spry_report_trace *trace, const event *e)
 {
-    const double rows = arg(e, "rows"), decode_rows = arg(e, "decode_rows");
+    const double rows = arg(e, "rows");
     trace->steps++;
-    trace->steps_ms += e->length_us / 1e3;
     trace->rows += isnan(rows) ? 0 : rows;
-    trace->decode_rows += isnan(decode_rows) ? 0 : decode_rows;
 }
 
 static spry_status wrong_line(const reader *r, const char *why, spry_error *error)
@@ -212,6 +222,8 @@ static spry_status take_event(reader *r, const json_t *json, spry_error *error)
     e.lane = (uint32_t)lane_number;
     if (strcmp(e.category, "request") == 0)
         return take_request(r, &e, error);
+    if (strcmp(e.category, "answer") == 0)
+        return take_answer(r, &e, error);
     if (strcmp(e.category, "part") == 0)
         return take_part(r, &e, error);
     if (strcmp(e.category, "op") == 0)
@@ -317,7 +329,6 @@ void spry_report_trace_destroy(spry_report_trace *trace)
     for (size_t i = 0; i < SPRY_PART_COUNT; i++)
         spry_spread_deinit(&trace->parts[i]);
     spry_spread_deinit(&trace->first_ms);
-    spry_spread_deinit(&trace->total_ms);
     spry_spread_deinit(&trace->between_ms);
     free(trace);
 }

@@ -33,10 +33,10 @@ typedef struct spry_report_trace {
     bool is_cut;                        /* the last line is not whole, and was left out */
     double covered_ms, whole_ms;        /* of all requests: their parts, and all of them */
     spry_spread parts[SPRY_PART_COUNT]; /* ms a request; requests without the part are not in it */
-    spry_spread first_ms, total_ms;     /* of requests */
+    spry_spread first_ms;               /* of requests */
     spry_spread between_ms;             /* from the tokens of one step to those of the next, in an answer */
     double generated_tokens;            /* of all requests */
-    double steps_ms, rows, decode_rows; /* of all steps */
+    double rows;                        /* of all steps */
     spry_report_request shown[SPRY_REPORT_SHOWN];
     size_t n_shown;
     spry_report_op ops[SPRY_REPORT_OPS]; /* the longest first; the last one is all others where there are too many */

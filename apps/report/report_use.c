@@ -135,8 +135,6 @@ void spry_report_memory(spry_doc *doc, const spry_report *report)
 
 /* ---- energy ------------------------------------------------------------------------------------------------------ */
 
-enum { ENERGY_ROWS = 96 };
-
 typedef struct energy_row {
     char name[SPRY_REPORT_ROW];
     const spry_report_input *input;
@@ -144,25 +142,27 @@ typedef struct energy_row {
     double joules, watts, speed; /* joules: of 100 tokens */
 } energy_row;
 
-static size_t collect_energy(energy_row rows[ENERGY_ROWS], const spry_report *report)
+static size_t collect_energy(energy_row rows[SPRY_REPORT_ROWS], size_t *more, const spry_report *report)
 {
     spry_report_key keys[SPRY_REPORT_KEYS];
     const size_t n_keys = spry_report_keys(keys, report);
     const spry_report_input *input;
     size_t count = 0;
     for (size_t i = 0; i < n_keys; i++)
-        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at)) && count < ENERGY_ROWS;) {
+        for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
             const json_t *point = spry_report_point(input->json, &keys[i]);
-            energy_row *row = &rows[count];
-            *row = (energy_row){.input = input,
-                                .is_prefill = !isnan(keys[i].tokens),
-                                .joules = spry_report_number(point, "energy.joules_per_100_tokens"),
-                                .watts = spry_report_number(point, "energy.watts"),
-                                .speed = spry_report_number(point, "tps")};
-            if (isnan(row->joules) && isnan(row->watts))
+            energy_row row = {.input = input,
+                              .is_prefill = !isnan(keys[i].tokens),
+                              .joules = spry_report_number(point, "energy.joules_per_100_tokens"),
+                              .watts = spry_report_number(point, "energy.watts"),
+                              .speed = spry_report_number(point, "tps")};
+            if (isnan(row.joules) && isnan(row.watts))
                 continue;
-            spry_report_point_name(row->name, point);
-            count++;
+            spry_report_point_name(row.name, point);
+            if (count < SPRY_REPORT_ROWS)
+                rows[count++] = row;
+            else
+                (*more)++;
         }
     return count;
 }
@@ -213,9 +213,10 @@ void spry_report_energy(spry_doc *doc, const spry_report *report)
                                               {"Of 100 tokens", false, false},
                                               {"Power", false, false},
                                               {"Tokens/s", false, false}};
-    energy_row rows[ENERGY_ROWS];
+    energy_row rows[SPRY_REPORT_ROWS];
     const spry_report_input *input;
-    const size_t count = collect_energy(rows, report);
+    size_t more = 0;
+    const size_t count = collect_energy(rows, &more, report);
     bool any = count > 0;
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));)
         any |= say_meters(doc, input, false);
@@ -237,6 +238,7 @@ void spry_report_energy(spry_doc *doc, const spry_report *report)
         spry_doc_value(doc, SPRY_DOC_SPEED, rows[i].speed);
     }
     spry_doc_table_end(doc);
+    spry_report_say_left_out(doc, more);
 }
 
 /* ---- policy ------------------------------------------------------------------------------------------------------ */

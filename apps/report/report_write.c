@@ -63,45 +63,84 @@ void spry_report_legend(spry_doc *doc, const spry_report *report, spry_report_ki
 
 /* ---- what is compared with what ---------------------------------------------------------------------------------- */
 
-static const char *machine_of(const spry_report_input *input, bool name)
+/* What makes an input differ from others, and how people call it. Empty where it has none. */
+typedef struct trait {
+    char id[160], name[120];
+} trait;
+
+static void set_trait(trait *t, const char *id, const char *name)
 {
-    const bool bench = input->kind == SPRY_REPORT_BENCH;
-    const char *cpu = spry_report_text(input->json, bench ? "machine.cpu" : "cpu.name");
-    const char *id = spry_report_text(input->json, bench ? "machine.id" : "id");
-    return name || !id ? cpu : id;
+    name = name ? name : "";
+    spry_report_cut(t->name, SPRY_REPORT_WORDS, name);
+    spry_report_cut(t->id, sizeof t->id, id ? id : name);
 }
 
-static const char *model_of(const spry_report_input *input, bool name)
+static void machine_of(trait *t, const spry_report_input *input)
 {
-    const char *id = input->kind == SPRY_REPORT_BENCH ? spry_report_text(input->json, "model_id") : NULL;
-    return name || !id ? spry_report_text(input->json, "model") : id;
+    const bool bench = input->kind == SPRY_REPORT_BENCH;
+    set_trait(t, spry_report_text(input->json, bench ? "machine.id" : "id"),
+              spry_report_text(input->json, bench ? "machine.cpu" : "cpu.name"));
+}
+
+static void model_of(trait *t, const spry_report_input *input)
+{
+    set_trait(t, spry_report_text(input->json, "model_id"), spry_report_text(input->json, "model"));
+}
+
+/* Those that change speeds. */
+static void settings_of(trait *t, const spry_report_input *input)
+{
+    const json_t *settings = input->kind == SPRY_REPORT_BENCH ? spry_report_at(input->json, "settings") : NULL;
+    const char *kv_type = spry_report_text(settings, "kv_type"), *quantize = spry_report_text(settings, "quantize");
+    char type[16], made[16];
+    *t = (trait){.id = ""};
+    if (!settings)
+        return;
+    snprintf(t->name, sizeof t->name, "chunk %.0f, kv %s, %.0f tokens%s%s", spry_report_number(settings, "chunk"),
+             spry_report_cut(type, sizeof type, kv_type ? kv_type : "-"), spry_report_number(settings, "tokens"),
+             quantize ? ", quantized to " : "", spry_report_cut(made, sizeof made, quantize ? quantize : ""));
+    spry_report_cut(t->id, sizeof t->id, t->name);
 }
 
 /* Says so where not all inputs are of one `what`. */
 static void warn_of_mixture(spry_doc *doc, const spry_report *report, const char *what,
-                            const char *(*of)(const spry_report_input *input, bool name))
+                            void (*of)(trait *t, const spry_report_input *input))
 {
-    const spry_report_input *kept[SPRY_REPORT_INPUTS];
-    char names[1024] = "";
-    size_t count = 0, size = 0;
+    trait kept[SPRY_REPORT_INPUTS];
+    spry_buffer names;
+    size_t count = 0;
+    spry_buffer_init(&names, 1 << 16);
     for (size_t i = 0; i < report->count; i++) {
-        const spry_report_input *input = &report->inputs[i];
-        if (!of(input, false))
-            continue;
+        trait *t = &kept[count];
         size_t same = 0;
-        while (same < count && strcmp(of(kept[same], false), of(input, false)) != 0)
+        of(t, &report->inputs[i]);
+        while (same < count && strcmp(kept[same].id, t->id) != 0)
             same++;
-        if (same < count)
+        if (same < count || !t->id[0])
             continue;
-        kept[count++] = input;
-        const int length = snprintf(names + size, sizeof names - size, "%s%s: %.60s", count > 1 ? "; " : "",
-                                    input->name, of(input, true));
-        size += length > 0 && (size_t)length < sizeof names - size ? (size_t)length : 0;
-        names[size] = '\0';
+        spry_buffer_format(&names, "%s%s: %s", count ? "; " : "", report->inputs[i].name, t->name);
+        count++;
     }
     if (count > 1)
         spry_doc_warn(doc, "These files come from %zu different %s, so differences between them may be the %s (%s).",
-                      count, what, what, names);
+                      count, what, what, spry_buffer_view(&names).data);
+    spry_buffer_deinit(&names);
+}
+
+void spry_report_say_left_out(spry_doc *doc, size_t count)
+{
+    char rows[SPRY_DOC_VALUE];
+    if (count)
+        spry_doc_say(doc, "Left out: %s more, for which there is no room here.",
+                     spry_doc_plural(rows, (double)count, "row"));
+}
+
+static void warn_of_left_out(spry_doc *doc, size_t count)
+{
+    char points[SPRY_DOC_VALUE];
+    if (count)
+        spry_doc_warn(doc, "Left out: %s of the files, as a report shows at most %d different ones.",
+                      spry_doc_plural(points, (double)count, "point"), SPRY_REPORT_KEYS);
 }
 
 static void make_title(char *out, size_t size, const spry_report *report)
@@ -130,6 +169,8 @@ void spry_report_write(spry_buffer *out, const spry_report *report, bool markdow
     spry_doc_begin(&doc, out, markdown, title);
     warn_of_mixture(&doc, report, "machines", machine_of);
     warn_of_mixture(&doc, report, "models", model_of);
+    warn_of_mixture(&doc, report, "settings", settings_of);
+    warn_of_left_out(&doc, spry_report_keys_left_out(report));
     for (size_t i = 0; i < SPRY_COUNT(sections); i++)
         sections[i](&doc, report);
     spry_doc_end(&doc, "Written by spry " SPRY_VERSION " report.");

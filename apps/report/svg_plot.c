@@ -1,6 +1,7 @@
 /* Axes, marks and labels. */
 #include "svg_plot.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -67,7 +68,7 @@ void spry_axis_cover_log(spry_axis *axis, double least, double most)
     axis->logarithmic = true;
     axis->step = 0;
     axis->n_ticks = 0;
-    axis->least = round_log(least, false);
+    axis->least = round_log(fmax(least, DBL_MIN), false);
     axis->most = round_log(fmax(most, axis->least * 2), true);
 }
 
@@ -92,7 +93,7 @@ void spry_axis_at(spry_axis *axis, const double *values, size_t count)
 double spry_axis_share(const spry_axis *axis, double value)
 {
     if (axis->logarithmic)
-        return log(fmax(value, axis->least) / axis->least) / log(axis->most / axis->least);
+        return (log(fmax(value, axis->least)) - log(axis->least)) / (log(axis->most) - log(axis->least));
     return (value - axis->least) / (axis->most - axis->least);
 }
 
@@ -100,11 +101,12 @@ double spry_axis_share(const spry_axis *axis, double value)
 static size_t log_ticks(const spry_axis *axis, double ticks[SPRY_AXIS_TICKS])
 {
     static const double factors[] = {1, 2, 5};
-    const double decades = log10(axis->most / axis->least);
+    const double decades = log10(axis->most) - log10(axis->least);
     const size_t used = decades > 2 ? 1 : SPRY_COUNT(factors);
     const double stride = pow(10, fmax(1, ceil(decades / 6)));
     size_t count = 0;
-    for (double power = pow(10, floor(log10(axis->least) + 1e-9)); power <= axis->most * (1 + 1e-9); power *= stride)
+    double power = pow(10, floor(log10(axis->least) + 1e-9));
+    for (size_t step = 0; step < SPRY_AXIS_TICKS; step++, power *= stride)
         for (size_t i = 0; i < used; i++) {
             const double at = power * factors[i];
             if (at >= axis->least * (1 - 1e-9) && at <= axis->most * (1 + 1e-9) && count < SPRY_AXIS_TICKS)

@@ -146,6 +146,15 @@ bool spry_path_real(spry_buffer *out, const char *path)
     return there;
 }
 
+bool spry_path_same(const char *a, const char *b)
+{
+    char *first = realpath(a, NULL), *second = realpath(b, NULL);
+    bool same = first && second && strcmp(first, second) == 0;
+    free(first);
+    free(second);
+    return same;
+}
+
 spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *context, spry_error *error)
 {
     DIR *listing = opendir(folder);

@@ -30,6 +30,8 @@ bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified);
 /* The path from the root, with no link, "." or ".." in it, replaces what is in `out`; false: there is nothing there. */
 bool spry_path_real(spry_buffer *out, const char *path);
 bool spry_path_exists(const char *path);
+/* Whether both are there, and are one file or folder. */
+bool spry_path_same(const char *a, const char *b);
 
 /* Calls `visit` for every name in the folder, in the system's order, leaving out those that start with a dot. */
 typedef void (*spry_folder_visit)(void *context, const char *name);

@@ -6,7 +6,6 @@
 #include <string.h>
 
 static const uint32_t sizes[SPRY_BATCH_SIZES] = {1, 2, 4, 8, 16};
-static const double gain = 1.1, slower = 1.1;
 
 void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most)
 {
@@ -45,8 +44,8 @@ static size_t choose(const spry_batch_choice *choice, bool *trial)
     while (!*trial && best + 1 < SPRY_BATCH_SIZES && sizes[best + 1] <= choice->most) {
         const spry_batch_steps *now = &choice->sizes[best], *next = now + 1;
         *trial = next->n < SPRY_BATCH_STEPS;
-        if (!*trial &&
-            (tokens_per_second(next) < gain * tokens_per_second(now) || p95_ms(next) >= slower * p95_ms(now)))
+        if (!*trial && (tokens_per_second(next) < SPRY_BATCH_GAIN * tokens_per_second(now) ||
+                        p95_ms(next) >= SPRY_BATCH_SLOWER * p95_ms(now)))
             break;
         best++;
     }

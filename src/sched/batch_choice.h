@@ -15,6 +15,9 @@ enum {
     SPRY_BATCH_AGAIN = 2048, /* steps after which the next larger size is tried once more */
 };
 
+#define SPRY_BATCH_GAIN   1.1 /* times the tokens a second, at least */
+#define SPRY_BATCH_SLOWER 1.1 /* times as long a slow step, less than that */
+
 typedef struct spry_batch_steps {
     uint64_t ns[SPRY_BATCH_STEPS];
     uint32_t tokens[SPRY_BATCH_STEPS];

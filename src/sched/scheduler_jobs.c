@@ -159,15 +159,17 @@ void spry_scheduler_begin(spry_scheduler *s, spry_job_state *state)
     put_back(s, state);
 }
 
-static void stop_running(spry_scheduler *s, const spry_job_state *state)
+/* Whether it ran. */
+static bool stop_running(spry_scheduler *s, const spry_job_state *state)
 {
     for (size_t i = 0; i < s->n_running; i++)
         if (s->running[i] == state) {
             s->n_running--;
             memmove(s->running + i, s->running + i + 1, (s->n_running - i) * sizeof *s->running);
             s->crowded = false; /* whoever waits for pages may find some */
-            return;
+            return true;
         }
+    return false;
 }
 
 void spry_scheduler_finish(spry_scheduler *s, spry_job_state *state, spry_status status)
@@ -201,6 +203,9 @@ void spry_scheduler_end_cancelled(spry_scheduler *s, spry_job_state *state)
 {
     size_t n;
     atomic_store(&state->cancelled, true);
+    bool ran = stop_running(s, state); /* otherwise it was put back, or never began */
+    if (!ran)
+        spry_lap(&state->laps, SPRY_PART_QUEUE);
     if (state->session) /* sees that it is, and ends */
         spry_generation_next(&state->generation, NULL, &n, 0, 0, 0, 0, NULL);
     else

@@ -129,6 +129,49 @@ class Pages(ReportTest):
             os.mkdir(os.path.join(self.folder, sub))
         paths = [self.write(os.path.join(sub, "x.json"), load("after")) for sub in ("a", "b", "c")]
         self.assertIn("|Figure|x|x (2)|x (3)|", self.markdown(*paths))
+        second = self.write("x (2).json", load("after"))
+        self.assertIn("|Figure|x (2)|x|x (3)|", self.markdown(second, *paths[:2]))
+        self.assertIn("|Figure|x|x (2)|x (2) (2)|", self.markdown(*paths[:2], second))
+
+    def test_different_settings_are_said_first(self):
+        for key, value, words in (("chunk", 64, "chunk 64, kv f16, 64 tokens"), ("tokens", 5, "chunk 512, kv f16, 5 tokens"),
+                                  ("kv_type", "q8_0", "chunk 512, kv q8_0, 64 tokens"),
+                                  ("quantize", "q4_0", "chunk 512, kv f16, 64 tokens, quantized to q4_0")):
+            other = load("after")
+            other["settings"][key] = value
+            root = self.page(data("after"), self.write("other.json", other))
+            notes = [text_of(p) for p in root.iter("p") if p.get("class") == "note"]
+            self.assertEqual(len(notes), 1)
+            self.assertIn("2 different settings", notes[0])
+            self.assertIn("(after: chunk 512, kv f16, 64 tokens; other: %s)" % words, notes[0])
+
+    def many(self, name, prefills, depths, batches):
+        bench = load("after")
+        bench["prefill"] = [dict(bench["prefill"][0], tokens=i) for i in prefills]
+        bench["decode"] = [dict(bench["decode"][0], depth=d, batch=b) for d in depths for b in batches]
+        return self.write(name, bench)
+
+    def test_all_points_of_a_bench_are_shown(self):
+        path = self.many("many.json", range(1, 17), range(16), range(1, 17))
+        root, text = self.page(path), self.markdown(path)
+        self.assertEqual(len(self.rows(root, "Share of the time of one prefill, and of one step, by op")), 272)
+        self.assertEqual(len(re.findall(r"(?m)^\|many\|decode at", text)), 256)  # energy
+        self.assertEqual(len(re.findall(r"(?m)^\|decode at", text.split("## Between tokens")[1].split("##")[0])), 256)
+        self.assertNotIn("Left out", text)
+
+    def test_the_same_points_of_many_files(self):
+        paths = [self.many("%d.json" % i, range(1, 17), range(16), [1]) for i in range(15)]
+        paths.append(self.many("last.json", range(17, 33), range(16), [1]))
+        text = self.markdown(*paths).split("### Prefill, tokens/s")[1].split("###")[0]
+        self.assertEqual(len(text.strip().splitlines()), 2 + 32)
+
+    def test_what_is_left_out_is_said(self):
+        paths = [self.many("a.json", range(1, 17), range(16), range(1, 17)), self.many("b.json", range(21, 27), range(16), range(1, 17))]
+        root, text = self.page(*paths), self.markdown(*paths)
+        for said in (text_of(root), text):
+            self.assertIn("Left out: 12 points of the files, as a report shows at most 272 different ones.", said)
+            self.assertIn("Left out: 228 rows more", said)  # of 2 x 250 decodes
+        self.assertIn("Left out: 250 rows more", text_of(root))  # of ops
 
 
 class Figures(ReportTest):
@@ -152,6 +195,11 @@ class Figures(ReportTest):
         self.assertEqual(looks["Prefill of 2048 tokens, tokens/s"], "bad")
         self.assertEqual(looks["Loading"], "good")
         self.assertEqual(looks["Memory, most of it"], "soft")
+
+    def test_memory_of_one_and_of_all(self):
+        text = self.markdown(data("before"), data("after"))
+        self.assertEqual(self.cells(text, "Memory, one sequence"), ["732 MB", "732 MB (1.00×)"])
+        self.assertEqual(self.cells(text, "Memory, most of it"), ["906 MB", "906 MB (1.00×)"])
 
     def test_lines_lie_where_their_values_are(self):
         root = self.page(data("before"), data("after"))
@@ -315,10 +363,25 @@ class Traces(ReportTest):
         for one, other in zip(pieces, pieces[1:]):
             self.assertAlmostEqual(one[1] + one[2], other[1], delta=0.01)
 
+    def test_answers_with_a_lane_to_themselves(self):
+        """The second answer of a request has no request around it; the next request in its lane is not given its time."""
+        def span(name, category, begin, length, lane, **args):
+            return json.dumps({"name": name, "cat": category, "ph": "X", "ts": begin, "dur": length, "pid": 1,
+                               "tid": lane, "args": args})
+        def parts(begin, lane):
+            return [span("prefill", "part", begin, 700, lane), span("sampling", "part", begin + 700, 300, lane)]
+        lines = [span("read", "part", 0, 100, 2), *parts(100, 2), *parts(100, 3),
+                 span("answer", "answer", 100, 1000, 2), span("answer", "answer", 100, 1000, 3, generated_tokens=1),
+                 span("request", "request", 0, 1100, 2, generated_tokens=2),
+                 span("read", "part", 5000, 100, 3), *parts(5100, 3), span("answer", "answer", 5100, 1000, 3),
+                 span("request", "request", 5000, 1100, 3, generated_tokens=1)]
+        text = self.markdown(self.write("many.json", "[\n" + ",\n".join(lines) + "\n]\n"))
+        self.assertIn("3 requests; the parts below are 100 % of the time.", text)
+
     def test_steps_and_ops(self):
         text = self.markdown(data("trace"))
         self.assertEqual(self.cells(text, "trace", "trace"), ["5 requests, 35 steps", "–"])
-        self.assertEqual(self.cells(text, "gate\\_up", "avx512")[1:], ["35.0 %", "5"])
+        self.assertEqual(self.cells(text, "gate\\_up", "avx512 Q4\\_0")[1:], ["35.0 %", "5"])
 
     def test_a_trace_may_end_early(self):
         lines = self.lines()
@@ -523,10 +586,39 @@ class Hostile(ReportTest):
             return value if isinstance(value, (str, bool, type(None))) else number
 
         for name in ("after", "machine"):
-            for number in (0, 1e-300, 1e-9, 0.5, 1, 1e18):
+            for number in (0, 1e-300, 1e-9, 0.5, 1, 1e15):
                 path = self.write("x.json", all_numbers(load(name), number))
                 self.page(path)
                 self.assertNotRegex(self.markdown(path), r"\b(nan|inf)\b")
+
+    def test_roofs_nothing_can_have(self):
+        for read, multiply in ((1e-320, 1e15), (1e15, 1e-320), (1e-320, 1e-320), (1e-300, 1e-300), (1e15, 1e15)):
+            for speed in (1e-300, 1, 1e15):
+                bench = load("after")
+                bench["machine"].update(read_gb_s=read, multiply_g_s=multiply)
+                for op in bench["prefill"][-1]["ops"]:
+                    op.update(gb_s=speed, multiply_g_s=speed)
+                path = self.write("x.json", bench)
+                self.page(path)
+                self.assertNotRegex(self.markdown(path), r"\b(nan|inf)\b")
+
+    def test_words_are_cut_between_letters(self):
+        """Two bytes a letter, with one byte before them and without."""
+        for first in ("", "x"):
+            word = first + "é" * 60
+            bench = load("after")
+            bench["model"] = bench["machine"]["cpu"] = bench["settings"]["kv_type"] = bench["settings"]["quantize"] = word
+            for point in bench["prefill"] + bench["decode"]:
+                for op in point["ops"]:
+                    op["op"] = op["kernel"] = word
+            other = copy.deepcopy(bench)
+            other["model_id"] = other["machine"]["id"] = "other"
+            machine = load("machine")
+            machine["cpu"]["isa"] = [word]
+            machine["speeds"]["types"] = {word: {"multiply_g_s": 5}}
+            paths = [self.write("é" * 30 + ".json", bench), self.write(first + "é" * 40 + ".json", other), self.write("m.json", machine)]
+            for text in (ElementTree.tostring(self.page(*paths), "unicode"), self.markdown(*paths)):
+                self.assertEqual(re.findall("é[?\ufffd]", text), [])
 
     def test_nothing_but_what_must_be(self):
         bench = load("after")

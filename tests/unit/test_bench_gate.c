@@ -47,13 +47,14 @@ static void test_stat(void **state)
 static const char report_text[] =
     "{\"machine\": {\"id\": \"a\", \"cpu\": \"x\", \"kernels\": \"ref\", \"threads\": 2}, \"model\": \"m\", "
     "\"model_id\": \"f\", \"settings\": {\"chunk\": 8, \"tokens\": 4, \"kv_type\": \"f16\"}, \"peak_rss_bytes\": 9, "
+    "\"peak_rss_batch_bytes\": 11, "
     "\"prefill\": [{\"tokens\": 5, \"tps\": 50, \"ops\": ["
     "{\"op\": \"qkv\", \"ms\": 1, \"share\": 0.1, \"gb_s\": 1, \"multiply_g_s\": 10}, "
     "{\"op\": \"qkv\", \"ms\": 3, \"share\": 0.3, \"gb_s\": 1, \"multiply_g_s\": 20}, "
     "{\"op\": \"norm\", \"ms\": 6, \"share\": 0.6, \"gb_s\": 0, \"multiply_g_s\": 0}]}], "
     "\"decode\": [{\"depth\": 0, \"batch\": 2, \"tps\": 7, \"p95_ms\": 3}, {\"depth\": 0, \"batch\": 2, \"tps\": 8, "
-    "\"p95_ms\": 4}, {\"depth\": 6, \"batch\": 1, \"tps\": 9, \"p95_ms\": 5}], "
-    "\"ttft\": {\"cold_ms\": 100, \"warm_ms\": 10}, \"memory\": null}";
+    "\"p95_ms\": 4}, {\"depth\": 6.0, \"batch\": 1.0, \"tps\": 9, \"p95_ms\": 5}], "
+    "\"ttft\": {\"prompt_tokens\": 8, \"cold_ms\": 100, \"warm_ms\": 10}, \"memory\": null}";
 
 static json_t *report(void)
 {
@@ -80,7 +81,8 @@ static void test_figures(void **state)
     near(figure(&figures, "prefill 5"), 50);
     near(figure(&figures, "decode 0 x 2"), 7); /* the first of two alike */
     near(figure(&figures, "decode 6 x 1, p95 of steps"), 5);
-    near(figure(&figures, "memory, peak"), 9);
+    near(figure(&figures, "memory, one sequence"), 9);
+    near(figure(&figures, "memory, peak"), 11);
     assert_null(spry_bench_figures_find(&figures, "memory")); /* was not measured */
     near(figure(&figures, "prefill 5, time in kernels"), 0.4);
     near(figure(&figures, "prefill 5, qkv"), (1 * 10 + 3 * 20) / 4.0); /* both types together */
@@ -96,16 +98,21 @@ static void test_figures(void **state)
 static void test_points_of_a_report(void **state)
 {
     (void)state;
-    spry_bench_list prefill = {.count = 3}, depth = {{7}, 1}, batch = {0};
+    spry_bench_list prefill = {.count = 0}, depth = {{6}, 1}, batch = {.count = 0};
     json_t *json = report();
     spry_bench_file_lists(&prefill, &depth, &batch, json);
     assert_int_equal(prefill.count, 1);
     assert_int_equal(prefill.values[0], 5);
     assert_int_equal(depth.count, 2);
-    assert_int_equal(depth.values[1], 6);
+    assert_int_equal(depth.values[1], 0); /* 6 was there already */
     assert_int_equal(batch.count, 2);
     spry_bench_file_lists(NULL, &depth, NULL, json);
     assert_int_equal(depth.count, 2);
+    for (uint32_t i = 0; i < SPRY_BENCH_LIST_MAX; i++)
+        assert_true(spry_bench_list_add(&batch, i));
+    assert_true(spry_bench_list_add(&batch, 0));
+    assert_false(spry_bench_list_add(&batch, SPRY_BENCH_LIST_MAX));
+    assert_true(spry_bench_list_add(NULL, 1));
     json_decref(json);
 }
 

@@ -192,7 +192,7 @@ static spry_machine_profile *some_profile(void)
     p.choices[0] = (spry_model_choice){SPRY_USE_FAST, &p.candidates[0], "because"};
     p.choices[1] = (spry_model_choice){SPRY_USE_BEST, NULL, "nothing fits"};
     spry_machine_id(p.id, "cpu", 3, "avx512", 1);
-    spry_profile_time_print(p.when, 1794744000);
+    spry_time_text(p.when, 1794744000);
     return &p;
 }
 
