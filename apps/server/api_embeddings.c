@@ -23,6 +23,7 @@ typedef struct embed_call {
     double keep_s;                                                       /* that the model stays, if has_keep */
     json_t *(*write)(const struct embed_call *call, size_t index);       /* one embedding */
     json_t *(*reply)(const struct embed_call *call, json_t *embeddings); /* takes the list of them */
+    spry_costs costs;
     spry_embedder embedder;
 } embed_call;
 
@@ -32,7 +33,7 @@ static spry_status read_text(spry_tokens *ids, const embed_call *call, const jso
 {
     const spry_engine *engine = call->embedder.model->engine;
     if (json_is_array(text))
-        return spry_prompt_ids(ids, engine, text, "ids", error);
+        return spry_prompt_ids(ids, engine, text, "ids", true, error);
     if (!json_is_string(text))
         return spry_fail(error, SPRY_ERR_INPUT, "must be a text or a list of token ids");
     spry_status status = spry_prompt_encode(ids, engine, (spry_view){json_string_value(text), json_string_length(text)},
@@ -64,10 +65,12 @@ static spry_status embed_text(json_t *out, embed_call *call, const json_t *text,
     char place[64];
     spry_tokens ids = {0};
     spry_status status = read_text(&ids, call, text, error);
+    spry_lap(&call->costs.laps, SPRY_PART_TOKENIZE);
     if (status == SPRY_OK)
         status = spry_embedder_run(&call->embedder, &ids, error);
     if (status == SPRY_OK && json_array_append_new(out, call->write(call, index)))
         status = spry_fail_memory(error, "the reply", call->embedder.width * sizeof(float));
+    spry_lap(&call->costs.laps, SPRY_PART_WRITE);
     spry_tokens_deinit(&ids);
     snprintf(place, sizeof place, "%s[%zu]", call->input, index);
     return status == SPRY_OK ? status : spry_fail_prefix(error, status, place);
@@ -76,7 +79,7 @@ static spry_status embed_text(json_t *out, embed_call *call, const json_t *text,
 static void note(const embed_call *call, size_t n_texts, const spry_error *error)
 {
     const spry_embedder *e = &call->embedder;
-    const spry_exchange *x = e->exchange;
+    const spry_exchange *x = call->costs.exchange;
     const spry_model_counts counts = {.requests = 1, .failed = error->status != SPRY_OK, .prompt_tokens = e->n_tokens};
     spry_metrics_add(&x->server->metrics, e->model->name, &counts);
     spry_http_log(x->server, "request=%" PRIu64 " model=%.100s texts=%zu prompt=%zu total_ms=%.1f error=\"%s\"",
@@ -89,21 +92,22 @@ static void embed_texts(embed_call *call, const json_t *texts)
     size_t i;
     const json_t *text;
     spry_error error = {.status = SPRY_OK};
-    spry_exchange *x = call->embedder.exchange;
+    spry_exchange *x = call->costs.exchange;
     json_t *out = json_array();
     json_array_foreach(texts, i, text)
     {
         if (embed_text(out, call, text, i, &error) != SPRY_OK)
             break;
     }
+    spry_costs_end_share(&call->costs);
     note(call, i, &error);
     if (error.status == SPRY_OK) {
         spry_reply_json(x, MHD_HTTP_OK, call->reply(call, out));
         return;
     }
     json_decref(out);
-    spry_reply_error(x, call->embedder.late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error.status), call->input,
-                     "%s", error.message);
+    spry_reply_error(x, x->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error.status), call->input, "%s",
+                     error.message);
 }
 
 /* A model's embeddings have the size they have. */
@@ -112,28 +116,51 @@ static bool fits_model(const embed_call *call)
     const spry_embedder *e = &call->embedder;
     if (!call->dimensions || (size_t)call->dimensions == e->width)
         return true;
-    spry_reply_error(e->exchange, MHD_HTTP_BAD_REQUEST, "dimensions",
+    spry_reply_error(call->costs.exchange, MHD_HTTP_BAD_REQUEST, "dimensions",
                      "dimensions is %" PRId64 ", but embeddings of this model have %zu", call->dimensions, e->width);
     return false;
+}
+
+static void embed_with_model(embed_call *call, const char *name, const json_t *texts)
+{
+    spry_error error;
+    spry_exchange *x = call->costs.exchange;
+    const spry_pooled *model = spry_completion_model(x, name);
+    spry_lap(&call->costs.laps, SPRY_PART_QUEUE);
+    if (!model)
+        return;
+    if (call->has_keep)
+        spry_model_pool_keep(x->server->pool, model, call->keep_s);
+    if (spry_embedder_init(&call->embedder, &call->costs, model, &error) != SPRY_OK)
+        spry_reply_failure(x, &error);
+    else if (fits_model(call))
+        embed_texts(call, texts);
+    spry_embedder_deinit(&call->embedder);
+    spry_model_pool_release(x->server->pool, model);
 }
 
 /* What follows once the fields are read. Takes the texts. */
 static void serve(embed_call *call, spry_exchange *x, const char *model_name, json_t *texts)
 {
-    spry_error error;
-    const spry_pooled *model = spry_fields_fine(&call->fields, x) ? spry_completion_model(x, model_name) : NULL;
-    if (model) {
-        if (call->has_keep)
-            spry_model_pool_keep(x->server->pool, model, call->keep_s);
-        if (spry_embedder_init(&call->embedder, x, model, &error) != SPRY_OK)
-            spry_reply_failure(x, &error);
-        else if (fits_model(call))
-            embed_texts(call, texts);
-        spry_embedder_deinit(&call->embedder);
-        spry_model_pool_release(x->server->pool, model);
+    if (spry_fields_fine(&call->fields, x)) {
+        spry_costs_begin(&call->costs, x);
+        spry_lap(&call->costs.laps, SPRY_PART_READ);
+        embed_with_model(call, model_name, texts);
+        spry_costs_end(&call->costs, call->embedder.n_tokens, 0);
     }
     json_decref(texts);
     json_decref(call->root);
+}
+
+/* As completions have them, without what only answers have. */
+static json_t *timings_of(const embed_call *call)
+{
+    double parts[SPRY_PART_COUNT];
+    json_t *timings = json_pack("{s:f, s:I}", "load_ms", (double)call->costs.exchange->load_ns / 1e6, "prompt_tokens",
+                                (json_int_t)call->embedder.n_tokens);
+    spry_costs_parts(&call->costs, parts);
+    spry_costs_tell(&call->costs, timings, parts, 0);
+    return timings;
 }
 
 /* ---- OpenAI ------------------------------------------------------------------------------------------------------ */
@@ -147,8 +174,9 @@ static json_t *openai_entry(const embed_call *call, size_t index)
 static json_t *openai_reply(const embed_call *call, json_t *embeddings)
 {
     json_int_t n = (json_int_t)call->embedder.n_tokens;
-    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}}", "object", "list", "data", embeddings, "model",
-                     call->embedder.model->name, "usage", "prompt_tokens", n, "total_tokens", n);
+    return json_pack("{s:s, s:o, s:s, s:{s:I, s:I}, s:o}", "object", "list", "data", embeddings, "model",
+                     call->embedder.model->name, "usage", "prompt_tokens", n, "total_tokens", n, "timings",
+                     timings_of(call));
 }
 
 void spry_openai_embeddings(spry_exchange *x)
@@ -179,9 +207,10 @@ static json_t *ollama_entry(const embed_call *call, size_t index)
 static json_t *ollama_reply(const embed_call *call, json_t *embeddings)
 {
     const spry_embedder *e = &call->embedder;
-    return json_pack("{s:s, s:o, s:I, s:I, s:I}", "model", e->model->name, "embeddings", embeddings, "total_duration",
-                     (json_int_t)(spry_clock_ns() - e->exchange->began_ns), "load_duration",
-                     (json_int_t)e->exchange->load_ns, "prompt_eval_count", (json_int_t)e->n_tokens);
+    const spry_exchange *x = call->costs.exchange;
+    return json_pack("{s:s, s:o, s:I, s:I, s:I, s:o}", "model", e->model->name, "embeddings", embeddings,
+                     "total_duration", (json_int_t)(spry_clock_ns() - x->began_ns), "load_duration",
+                     (json_int_t)x->load_ns, "prompt_eval_count", (json_int_t)e->n_tokens, "timings", timings_of(call));
 }
 
 /* The older path has one text, and tells only its embedding. */

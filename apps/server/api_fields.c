@@ -335,9 +335,9 @@ void spry_fields_serve(spry_fields *fields, spry_completion *c, spry_prompt_make
 {
     spry_error error;
     bool fine = spry_fields_fine(fields, c->exchange);
-    spry_lap(&c->laps, SPRY_PART_READ);
+    spry_lap(&c->costs.laps, SPRY_PART_READ);
     spry_status status = fine ? make_prompts(c, fields, &error) : SPRY_OK;
-    spry_lap(&c->laps, SPRY_PART_TOKENIZE);
+    spry_lap(&c->costs.laps, SPRY_PART_TOKENIZE);
     fine = fine && spry_fields_fine(fields, c->exchange);
     if (fine && status == SPRY_OK)
         status = spry_prompt_check(c, &error);

@@ -85,7 +85,7 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_err
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, true,
                                   error);
     if (json_is_array(prompt))
-        return spry_prompt_list(&c->prompts[0], c->model->engine, prompt, error);
+        return spry_prompt_list(&c->prompts[0], c->model->engine, prompt, "prompt", error);
     return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids and strings");
 }
 
@@ -210,7 +210,7 @@ void spry_llama_detokenize(spry_exchange *x)
     if (!list)
         spry_fields_refuse(&call.fields, "tokens", "tokens must be a list of token ids");
     if (spry_fields_fine(&call.fields, x)) {
-        spry_status status = spry_prompt_ids(&ids, call.model->engine, list, "tokens", &error);
+        spry_status status = spry_prompt_ids(&ids, call.model->engine, list, "tokens", false, &error);
         if (status == SPRY_OK)
             status = decode(&text, call.model->engine, &ids, &error);
         if (status == SPRY_OK)

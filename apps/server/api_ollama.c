@@ -8,11 +8,11 @@
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* {"model", "created_at", "done"} */
-static json_t *line(const spry_completion *c, bool done)
+static json_t *line(const char *model, bool done)
 {
     char now[SPRY_OLLAMA_TIME];
     spry_ollama_now(now);
-    return json_pack("{s:s, s:s, s:b}", "model", c->model->name, "created_at", now, "done", done);
+    return json_pack("{s:s, s:s, s:b}", "model", model, "created_at", now, "done", done);
 }
 
 static json_int_t nanoseconds(double ms)
@@ -24,7 +24,7 @@ static json_t *last_line(const spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
     const spry_result *r = &choice->job.result;
-    json_t *timings = spry_completion_timings(c), *message = line(c, true);
+    json_t *timings = spry_completion_timings(c), *message = line(c->model->name, true);
     const char *finish = spry_choice_finish(choice);
     json_t *more =
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish,
@@ -42,15 +42,11 @@ static json_t *last_line(const spry_completion *c)
 static json_t *context_json(const spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
-    const spry_engine *engine = c->model->engine;
     spry_tokens said = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < c->prompts[0].count; i++)
         json_array_append_new(list, json_integer(c->prompts[0].ids[i]));
-    spry_status status = spry_prompt_encode(&said, engine, spry_buffer_view(&choice->said), false, false, NULL);
-    int32_t end = spry_tokenizer_eos(engine->model->tokenizer);
-    if (status == SPRY_OK && choice->job.result.finish == SPRY_FINISH_END && end >= 0)
-        spry_tokens_push(&said, end);
+    (void)spry_prompt_encode(&said, c->model->engine, spry_buffer_view(&choice->said), false, false, NULL);
     for (size_t i = 0; i < said.count; i++)
         json_array_append_new(list, json_integer(said.ids[i]));
     spry_tokens_deinit(&said);
@@ -68,7 +64,7 @@ static json_t *last_generated(const spry_completion *c, json_t *response)
 
 static void write_generated(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
 {
-    json_t *message = line(c, false);
+    json_t *message = line(c->model->name, false);
     (void)choice;
     if (event->kind == SPRY_ANSWER_REASONING)
         json_object_set_new(message, "thinking", spry_view_json(event->text));
@@ -139,7 +135,7 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_an
         break;
     }
     }
-    json_t *whole_line = line(c, false);
+    json_t *whole_line = line(c->model->name, false);
     json_object_set_new(whole_line, "message", message);
     spry_completion_line(c, whole_line);
 }
@@ -229,21 +225,42 @@ static spry_completion *begin(spry_fields *fields, spry_exchange *x, json_t *roo
     return c;
 }
 
-/* Without a prompt a request only loads a model, or with "keep_alive": 0 lets it go. */
-static void load_or_unload(spry_fields *fields, spry_completion *c, const char *answer_key, json_t *answer)
+/* A request without a prompt only loads a model, */
+static void load(spry_completion *c, const char *answer_key, json_t *answer)
 {
     spry_exchange *x = c->exchange;
-    double keep_s;
-    bool unload = spry_ollama_keep_alive(fields, &keep_s) && keep_s == 0;
-    char name[SPRY_OLLAMA_NAME];
-    json_t *message = line(c, true);
-    json_object_set_new(message, "done_reason", json_string(unload ? "unload" : "load"));
+    json_t *message = line(c->model->name, true);
+    json_object_set_new(message, "done_reason", json_string("load"));
     json_object_set_new(message, answer_key, answer);
     json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
-    spry_ollama_model(name, c->model->name);
     spry_completion_destroy(c);
-    if (unload)
-        spry_model_pool_unload(x->server->pool, name, NULL);
+    spry_reply_json(x, MHD_HTTP_OK, message);
+}
+
+/* or, with "keep_alive": 0, lets it go: */
+static bool wants_unload(spry_fields *fields)
+{
+    double keep_s;
+    return spry_ollama_keep_alive(fields, &keep_s) && keep_s == 0 && !fields->wrong[0] &&
+           *spry_fields_string(fields, "model", "");
+}
+
+/* at once, or, as the pool will see to, once nobody uses or pins it; the answer is the same. Takes `root`. */
+static void unload(spry_fields *fields, spry_exchange *x, json_t *root, const char *answer_key, json_t *answer)
+{
+    char name[SPRY_OLLAMA_NAME];
+    spry_error error;
+    spry_ollama_model(name, spry_fields_string(fields, "model", ""));
+    spry_status status = spry_model_pool_unload(x->server->pool, name, &error);
+    json_decref(root);
+    if (status != SPRY_OK && status != SPRY_ERR_BUSY) {
+        json_decref(answer);
+        spry_completion_refuse_model(x, name, &error);
+        return;
+    }
+    json_t *message = line(name, true);
+    json_object_set_new(message, "done_reason", json_string("unload"));
+    json_object_set_new(message, answer_key, answer);
     spry_reply_json(x, MHD_HTTP_OK, message);
 }
 
@@ -263,7 +280,7 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
     bool raw = spry_fields_bool(fields, "raw", false);
     spry_tokens *out = &c->prompts[0];
     c->keep_text = !raw;
-    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", error);
+    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", true, error);
     size_t n_context = out->count;
     if (status == SPRY_OK && raw) {
         spry_view text = {json_string_value(prompt), json_string_length(prompt)};
@@ -289,11 +306,16 @@ void spry_ollama_generate(spry_exchange *x)
         spry_fields_refuse(&fields, "prompt", "prompt must be a string");
     if (json_array_size(json_object_get(root, "images")))
         spry_fields_refuse(&fields, "images", "images are not understood");
+    bool nothing = json_string_length(prompt) == 0;
+    if (nothing && wants_unload(&fields)) {
+        unload(&fields, x, root, "response", json_string(""));
+        return;
+    }
     spry_completion *c = begin(&fields, x, root, &generate_form);
     if (!c)
         return;
-    if (json_string_length(prompt) == 0 && !fields.wrong[0])
-        load_or_unload(&fields, c, "response", json_string(""));
+    if (nothing && !fields.wrong[0])
+        load(c, "response", json_string(""));
     else
         spry_fields_serve(&fields, c, generate_prompt);
 }
@@ -318,11 +340,15 @@ void spry_ollama_chat(spry_exchange *x)
     spry_fields_array(&fields, "tools");
     if (!nothing)
         spry_fields_messages(&fields, messages);
+    if (nothing && wants_unload(&fields)) {
+        unload(&fields, x, root, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+        return;
+    }
     spry_completion *c = begin(&fields, x, root, &chat_form);
     if (!c)
         return;
     if (nothing && !fields.wrong[0])
-        load_or_unload(&fields, c, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+        load(c, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
     else
         spry_fields_serve(&fields, c, chat_prompt);
 }

@@ -1,5 +1,6 @@
 /* POST /v1/completions. */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "apis.h"
@@ -149,19 +150,22 @@ static const spry_answer_form form = {.stream_type = "text/event-stream",
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_t *prompt, spry_error *error)
+/* `what`: the prompt's place in the request. */
+static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_t *prompt, const char *what,
+                               spry_error *error)
 {
     if (json_is_string(prompt))
         return spry_prompt_encode(out, c->model->engine,
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, true,
                                   error);
     if (json_is_array(prompt))
-        return spry_prompt_list(out, c->model->engine, prompt, error);
-    return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids, or a list of those");
+        return spry_prompt_list(out, c->model->engine, prompt, what, error);
+    return spry_fail(error, SPRY_ERR_INPUT, "%s must be a string or a list of token ids%s", what,
+                     prompt == json_object_get(c->root, "prompt") ? ", or a list of those" : "");
 }
 
 /* Text and probabilities of a prompt, as far as they are asked for. */
-static spry_status make_echo(echoed *out, const spry_completion *c, const spry_tokens *prompt, spry_error *error)
+static spry_status make_echo(echoed *out, spry_completion *c, const spry_tokens *prompt, spry_error *error)
 {
     const spry_engine *engine = c->model->engine;
     size_t size = 0;
@@ -196,15 +200,19 @@ static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_er
     for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
         spry_buffer_init(&own->prompts[i].text, ECHO_BYTES_MAX);
     spry_status status = SPRY_OK;
-    for (size_t i = 0; i < count && status == SPRY_OK; i++)
-        status = make_prompt(&c->prompts[i], c, several ? json_array_get(prompt, i) : prompt, error);
+    for (size_t i = 0; i < count && status == SPRY_OK; i++) {
+        char what[32] = "prompt";
+        if (several)
+            snprintf(what, sizeof what, "prompt[%zu]", i);
+        status = make_prompt(&c->prompts[i], c, several ? json_array_get(prompt, i) : prompt, what, error);
+    }
     if (status == SPRY_OK)
         status = spry_prompt_check(c, error);
-    spry_lap(&c->laps, SPRY_PART_TOKENIZE);
+    spry_lap(&c->costs.laps, SPRY_PART_TOKENIZE);
     for (size_t i = 0; c->echo && i < count && status == SPRY_OK; i++)
         status = make_echo(&own->prompts[i], c, &c->prompts[i], error);
     if (c->echo)
-        spry_lap(&c->laps, SPRY_PART_PREFILL);
+        spry_lap(&c->costs.laps, SPRY_PART_PREFILL);
     return status;
 }
 

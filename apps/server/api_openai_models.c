@@ -67,7 +67,9 @@ void spry_models_pin(spry_exchange *x)
     bool pin = spry_fields_bool(&fields, "pin", true);
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");
-    if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
+    if (!x->server->settings->allow_pin) {
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server lets nobody pin models; --allow-pin does");
+    } else if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
         json_object_set_new(model, "pinned", json_boolean(pin));
         if (spry_model_pool_pin(x->server->pool, name, pin, &error) == SPRY_OK) {
             spry_reply_json(x, MHD_HTTP_OK, model);

@@ -40,7 +40,10 @@ static const struct {
     {"kv_disk_bytes", "Keys and values on disk", offsetof(model_gauges, kv_disk), NULL},
     {"model_pinned", "Whether the model stays in memory", offsetof(model_gauges, pinned), NULL},
     {"batch_limit", "Answers that are taken together now", offsetof(model_gauges, together), NULL},
-    {"steps_total", "Steps since the model was loaded", offsetof(model_gauges, steps), "counter"},
+    {"steps_total",
+     "Steps since the model was loaded, of answers and their prompts; not of embeddings, nor of echoed "
+     "prompts' probabilities",
+     offsetof(model_gauges, steps), "counter"},
     {"step_rows_total", "Their rows", offsetof(model_gauges, rows), "counter"},
     {"step_decode_rows_total", "Of those, of answers", offsetof(model_gauges, decode_rows), "counter"},
     {"preempted_total", "Answers put back for want of memory", offsetof(model_gauges, preempted), "counter"},
@@ -98,7 +101,7 @@ static void print_gauges(spry_buffer *out, const gauge_list *list)
 static void print_energy(spry_buffer *out, spry_server *server)
 {
     spry_joules used;
-    spry_energy_read(server->meter, &used);
+    spry_watch_energy(server, &used);
     if (used.has_cpu || used.has_gpu)
         spry_metrics_head(out, "energy_joules_total", "Energy of the whole machine since the server began", "counter");
     if (used.has_cpu)

@@ -80,6 +80,11 @@ static const spry_option reach_options[] = {
      .help = "Let /api/pull bring models into the models folder, from files this server can read and from addresses it "
              "can reach",
      .group = "Reach"},
+    {.name = "allow-pin",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.allow_pin),
+     .help = "Let /models/pin say which models stay in memory, whoever else needs it",
+     .group = "Reach"},
 };
 
 static const spry_option limit_options[] = {

@@ -12,7 +12,7 @@
 
 #include "answer.h"
 #include "channel.h"
-#include "exchange.h"
+#include "request_costs.h"
 #include "template/tool_calls.h"
 
 enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
@@ -83,16 +83,16 @@ struct spry_completion {
     spry_choice *choices; /* n of them: answers to the first prompt, then to the second, ... */
     uint32_t n;
     spry_channel channel;
-    bool has_channel, late, gone, ended;
+    bool has_channel, gone, ended;
+    atomic_uint open;  /* jobs that the scheduler has, and one while they are handed over */
     spry_buffer out;   /* of the stream, not written yet */
     spry_buffer taken; /* records being read */
     spry_error error;  /* of the first answer that failed */
     int64_t created;   /* seconds since 1970 */
     char id[48];
-    spry_laps laps, before; /* of the request; as they were when its jobs were handed over */
-    uint64_t stopped_ns;    /* when the last answer was over; 0: not yet */
-    spry_energy_share share;
-    spry_joules used; /* once stopped */
+    spry_costs costs;
+    spry_laps before; /* its laps when its jobs were handed over */
+    bool stopped;     /* the last answer is over */
 };
 
 /* Takes `root`. Loads the model, if need be. NULL when a reply was given instead. */
@@ -107,6 +107,9 @@ void spry_completion_serve(spry_completion *completion);
 
 /* The model a request names, loaded; NULL when a reply was given instead. */
 const spry_pooled *spry_completion_model(spry_exchange *exchange, const char *name);
+
+/* The reply when the pool refused a model; `name` NULL: none was named. */
+void spry_completion_refuse_model(spry_exchange *exchange, const char *name, const spry_error *error);
 
 /* ---- for those who write replies --------------------------------------------------------------------------------- */
 

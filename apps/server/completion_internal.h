@@ -18,9 +18,9 @@ typedef enum spry_pumped { SPRY_PUMPED_MORE, SPRY_PUMPED_ALL, SPRY_PUMPED_GONE }
 /* Waits for news and takes it in. ALL: every answer is over. */
 spry_pumped spry_completion_pump(spry_completion *completion);
 
-/* The request's time and energy count: from the beginning; up to when its jobs are handed over; up to when the last
- * answer is over, also if none was begun; up to the end, when nobody waits for it any more. */
-void spry_completion_start(spry_completion *completion);
+/* The request's time counts up to when its jobs are handed over; up to when the last answer is over, also if none was
+ * begun; up to the end, when nobody waits for it any more. Its share of the energy begins with the handing over, if not
+ * before, and ends with the last job. */
 void spry_completion_hand_over(spry_completion *completion);
 void spry_completion_stop(spry_completion *completion);
 void spry_completion_finish(spry_completion *completion);

@@ -72,10 +72,18 @@ static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_en
     return false;
 }
 
+/* The last one ends the request's share of the energy: whoever reads the answer may take his time. */
+static void close_job(spry_completion *c)
+{
+    if (atomic_fetch_sub(&c->open, 1) == 1)
+        spry_costs_end_share(&c->costs);
+}
+
 static void on_done(spry_job *job)
 {
     spry_choice *choice = job->owner;
     choice->done_ns = spry_clock_ns();
+    close_job(choice->owner);
     spry_channel_post_done(&choice->owner->channel);
 }
 
@@ -145,7 +153,7 @@ static spry_status make_choice(spry_choice *choice, spry_completion *c, uint32_t
     request->on_prefill = on_prefill;
     request->on_token = c->want_logprobs ? on_token : NULL;
     request->user = choice;
-    request->lane = index ? 0 : c->laps.lane;
+    request->lane = index ? 0 : c->costs.laps.lane;
     return make_parser(choice, error);
 }
 
@@ -162,16 +170,21 @@ spry_status spry_completion_submit(spry_completion *c, spry_error *error)
     for (uint32_t i = 0; i < c->n && status == SPRY_OK; i++)
         status = make_choice(&c->choices[i], c, i, error);
     spry_completion_hand_over(c);
+    atomic_store(&c->open, 1);
     for (uint32_t i = 0; i < c->n && status == SPRY_OK && !c->silent; i++) {
         spry_choice *choice = &c->choices[i];
         spry_choice_parts(choice, choice->activity.parts_ms);
         spry_activity_begin(&c->exchange->server->activities, &choice->activity);
+        atomic_fetch_add(&c->open, 1);
         status = spry_scheduler_submit(c->model->scheduler, &choice->job, error);
         choice->submitted = status == SPRY_OK;
-        if (!choice->submitted)
-            spry_activity_end(&c->exchange->server->activities, &choice->activity, SPRY_PHASE_FAILED, NULL,
-                              choice->activity.parts_ms);
+        if (choice->submitted)
+            continue;
+        close_job(c);
+        spry_activity_end(&c->exchange->server->activities, &choice->activity, SPRY_PHASE_FAILED, NULL,
+                          choice->activity.parts_ms);
     }
+    close_job(c);
     return status;
 }
 
@@ -333,7 +346,8 @@ static void finish_choice(spry_choice *choice, bool last)
     else if (choice->overflow)
         fail(c, SPRY_ERR_CANCELLED, "the answer was not read fast enough");
     else if (choice->submitted && job->result.finish == SPRY_FINISH_CANCELLED)
-        fail(c, SPRY_ERR_CANCELLED, c->late ? "the answer took longer than allowed" : "the answer was cancelled");
+        fail(c, SPRY_ERR_CANCELLED,
+             c->exchange->late ? "the answer took longer than allowed" : "the answer was cancelled");
     if (c->error.status != SPRY_OK)
         return;
     if (choice->parser && c->call_close && job->result.finish == SPRY_FINISH_END)
@@ -362,7 +376,7 @@ static spry_pumped take_in(spry_completion *c)
 static uint64_t deadline(const spry_completion *c)
 {
     uint64_t seconds = c->exchange->server->settings->answer_s;
-    return seconds && !c->late ? c->exchange->began_ns + seconds * 1000000000 : 0;
+    return seconds && !c->exchange->late ? c->exchange->began_ns + seconds * 1000000000 : 0;
 }
 
 spry_pumped spry_completion_pump(spry_completion *c)
@@ -372,7 +386,7 @@ spry_pumped spry_completion_pump(spry_completion *c)
         case SPRY_WAITED_GONE: return SPRY_PUMPED_GONE;
         case SPRY_WAITED_NEWS: break;
         case SPRY_WAITED_LATE:
-            c->late = true;
+            c->exchange->late = true;
             spry_completion_cancel(c);
             return SPRY_PUMPED_MORE;
         }

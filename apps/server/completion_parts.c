@@ -3,22 +3,14 @@
  * The request's own laps go up to the moment its jobs are handed over. From there on the first answer's job tells, in
  * the same lane; what follows its end is the request's again. So there is no gap, and the parts add up to the whole.
  * Jobs of further answers have lanes of their own. */
+#include "answer.h"
 #include "completion_internal.h"
-#include "energy_figures.h"
-#include "platform/clock.h"
-#include "terminal.h"
-
-void spry_completion_start(spry_completion *c)
-{
-    spry_server *server = c->exchange->server;
-    spry_laps_begin(&c->laps, server->trace, spry_trace_take_lane(server->trace), c->exchange->began_ns);
-    spry_energy_begin(server->meter, &c->share);
-}
 
 void spry_completion_hand_over(spry_completion *c)
 {
-    spry_lap(&c->laps, SPRY_PART_QUEUE);
-    c->before = c->laps;
+    spry_lap(&c->costs.laps, SPRY_PART_QUEUE);
+    c->before = c->costs.laps;
+    spry_costs_begin_share(&c->costs);
 }
 
 static void add(double ms[SPRY_PART_COUNT], const double more[SPRY_PART_COUNT])
@@ -54,16 +46,15 @@ static void skip_job(spry_laps *laps, const spry_choice *choice)
 void spry_completion_stop(spry_completion *c)
 {
     uint64_t last_ns = 0;
-    if (c->stopped_ns)
+    if (c->stopped)
         return;
+    c->stopped = true;
     for (uint32_t i = 0; i < c->n; i++)
         last_ns = c->choices[i].done_ns > last_ns ? c->choices[i].done_ns : last_ns;
     if (c->n && c->choices[0].done_ns)
-        skip_job(&c->laps, &c->choices[0]);
+        skip_job(&c->costs.laps, &c->choices[0]);
     if (c->n > 1)
-        spry_lap_until(&c->laps, SPRY_PART_OTHERS, last_ns);
-    c->stopped_ns = spry_clock_ns();
-    spry_energy_end(c->exchange->server->meter, &c->share, &c->used);
+        spry_lap_until(&c->costs.laps, SPRY_PART_OTHERS, last_ns);
 }
 
 void spry_completion_finish(spry_completion *c)
@@ -71,43 +62,20 @@ void spry_completion_finish(spry_completion *c)
     spry_usage_counts n;
     spry_completion_stop(c);
     spry_completion_count(c, &n);
-    spry_lap(&c->laps, SPRY_PART_WRITE);
-    const spry_trace_span span = {.name = "request",
-                                  .category = "request",
-                                  .lane = c->laps.lane,
-                                  .begin_ns = c->laps.began_ns,
-                                  .end_ns = c->laps.last_ns,
-                                  .args = {{"request", (int64_t)c->exchange->number},
-                                           {"prompt_tokens", (int64_t)n.prompt},
-                                           {"generated_tokens", (int64_t)n.generated}}};
-    spry_trace_add(c->laps.trace, &span);
-    spry_trace_leave_lane(c->laps.trace, c->laps.lane);
-    if (spry_trace_failed(c->laps.trace) && !atomic_exchange(&c->exchange->server->trace_told, true))
-        spry_complain("the trace cannot be written any more; serving goes on without it");
+    spry_costs_end(&c->costs, n.prompt, n.generated);
 }
 
 /* Parts, and energy, whose times end now. */
 void spry_completion_parts(const spry_completion *c, json_t *timings, size_t generated)
 {
     double whole[SPRY_PART_COUNT], first[SPRY_PART_COUNT];
-    spry_laps laps = c->laps;
-    laps.trace = NULL; /* the lap that is told ends with the last byte */
-    spry_lap(&laps, SPRY_PART_WRITE);
-    spry_laps_ms(&laps, whole);
+    spry_costs_parts(&c->costs, whole);
     spry_laps_ms(&c->before, first);
     if (c->choices[0].done_ns) {
         add(whole, c->choices[0].job.result.parts_ms);
         add(first, c->choices[0].job.result.first_parts_ms);
     }
     json_object_set_new(timings, "ttft_ms", json_real(sum(first)));
-    json_object_set_new(timings, "total_ms", json_real(sum(whole)));
-    json_object_set_new(timings, "parts_ms", spry_parts_json(whole));
     json_object_set_new(timings, "first_parts_ms", spry_parts_json(first));
-    json_t *energy = spry_energy_json(&c->used, (double)(c->stopped_ns - c->laps.began_ns) / 1e6, generated);
-    if (json_is_null(energy)) {
-        char why[SPRY_ENERGY_TEXT];
-        spry_energy_why(why, c->exchange->server->meter);
-        json_object_set_new(timings, "why_no_energy", json_string(why));
-    }
-    json_object_set_new(timings, "energy", energy);
+    spry_costs_tell(&c->costs, timings, whole, generated);
 }

@@ -21,7 +21,7 @@ void spry_completion_count(const spry_completion *c, spry_usage_counts *counts)
         counts->accepted += r->drafts.accepted;
         if (i % c->n_each)
             continue; /* a prompt counts once */
-        counts->prompt += c->choices[i].prompt->count;
+        counts->prompt += c->prompts[i / c->n_each].count;
         counts->cached += r->reused_tokens;
         counts->span += r->span_tokens;
         counts->repaired += r->repaired_tokens;
@@ -30,7 +30,7 @@ void spry_completion_count(const spry_completion *c, spry_usage_counts *counts)
 
 static double lap_ms(const spry_completion *c, spry_part part)
 {
-    return (double)c->laps.ns[part] / 1e6;
+    return (double)c->costs.laps.ns[part] / 1e6;
 }
 
 /* Of several answers, times are the first one's. */

@@ -22,23 +22,28 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     uint64_t began = spry_clock_ns();
     spry_status status = spry_model_pool_acquire(x->server->pool, &model, name && *name ? name : NULL, &error);
     x->load_ns = spry_clock_ns() - began;
-    if (status == SPRY_OK)
-        return model;
+    if (status != SPRY_OK)
+        spry_completion_refuse_model(x, name, &error);
+    return model;
+}
+
+void spry_completion_refuse_model(spry_exchange *x, const char *name, const spry_error *error)
+{
+    spry_status status = error->status;
     spry_http_log(x->server, "request=%llu model=%.100s error=\"%s\"", (unsigned long long)x->number, name ? name : "",
-                  error.message);
+                  error->message);
     /* Sentences of the pool and the loader name files of this machine; clients are not told those. */
     if (status == SPRY_ERR_FILE || status == SPRY_ERR_INPUT)
         spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
                          name ? name : "");
     else if (status == SPRY_ERR_BUSY)
-        spry_reply_failure(x, &error);
+        spry_reply_failure(x, error);
     else if (status == SPRY_ERR_MEMORY)
         spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, "model", "the model \"%.100s\" does not fit into memory now",
                          name ? name : "");
     else
         spry_reply_error(x, MHD_HTTP_INTERNAL_SERVER_ERROR, "model",
                          "the model \"%.100s\" cannot be loaded; the server's log says why", name ? name : "");
-    return NULL;
 }
 
 spry_completion *spry_completion_create(spry_exchange *x, json_t *root, const char *model, const spry_answer_form *form,
@@ -61,10 +66,10 @@ spry_completion *spry_completion_create(spry_exchange *x, json_t *root, const ch
     spry_request_default(&c->request);
     c->request.sampling.seed = spry_entropy() >> 32;
     c->request.speculation = x->server->settings->speculation;
-    spry_completion_start(c);
-    spry_lap(&c->laps, SPRY_PART_READ);
+    spry_costs_begin(&c->costs, x);
+    spry_lap(&c->costs.laps, SPRY_PART_READ);
     c->model = spry_completion_model(x, model);
-    spry_lap(&c->laps, SPRY_PART_QUEUE);
+    spry_lap(&c->costs.laps, SPRY_PART_QUEUE);
     if (c->model)
         return c;
     spry_completion_destroy(c);
@@ -113,7 +118,7 @@ void spry_completion_destroy(spry_completion *c)
 
 static unsigned failure_status(const spry_completion *c)
 {
-    return c->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(c->error.status);
+    return c->exchange->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(c->error.status);
 }
 
 /* The answers failed before anything was written. */

@@ -3,18 +3,16 @@
 
 #include <stdlib.h>
 
-#include "channel.h"
 #include "engine/embed.h"
 #include "http_server.h"
-#include "platform/clock.h"
 
 enum { PART_TOKENS = 32 };
 
-spry_status spry_embedder_init(spry_embedder *e, spry_exchange *x, const spry_pooled *model, spry_error *error)
+spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_pooled *model, spry_error *error)
 {
     spry_engine_info info;
     spry_engine_describe(model->engine, &info);
-    *e = (spry_embedder){.exchange = x, .model = model, .width = info.embedding};
+    *e = (spry_embedder){.costs = costs, .model = model, .width = info.embedding};
     e->vector = calloc(e->width, sizeof *e->vector);
     e->sum = calloc(e->width, sizeof *e->sum);
     if (e->vector && e->sum)
@@ -45,37 +43,29 @@ static void compute_part(void *context, spry_engine *engine)
 {
     embedding_part *part = context;
     spry_embedder *e = part->embedder;
-    const spry_exchange *x = e->exchange;
+    const spry_exchange *x = e->costs->exchange;
     spry_session *session;
+    spry_lap(&e->costs->laps, SPRY_PART_OTHERS);
     part->status = spry_session_create(&session, engine, part->error);
     if (part->status != SPRY_OK)
         return;
     spry_session_set_salt(session, x->key.data, x->key.size);
     part->status = spry_embed_add(session, e->sum, part->ids->ids, part->end, part->begin, part->error);
     spry_session_destroy(session);
+    spry_lap(&e->costs->laps, SPRY_PART_PREFILL);
     spry_metrics_look(&x->server->metrics, e->model->name, engine, 0, false);
-}
-
-/* Whether somebody still waits for the reply. */
-static spry_status check_reader(spry_embedder *e, spry_error *error)
-{
-    const spry_exchange *x = e->exchange;
-    uint64_t seconds = x->server->settings->answer_s;
-    if (x->connection && spry_channel_client_left(spry_http_socket(x), 0))
-        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has left");
-    e->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
-    return e->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the embeddings took longer than allowed") : SPRY_OK;
 }
 
 spry_status spry_embedder_run(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {
     spry_status status = spry_embed_check(e->model->engine, ids->ids, ids->count, error);
+    spry_costs_begin_share(e->costs);
     for (size_t i = 0; i < e->width; i++)
         e->sum[i] = 0;
     for (size_t done = 0; status == SPRY_OK && done < ids->count;) {
         size_t left = ids->count - done, size = left < PART_TOKENS ? left : PART_TOKENS;
         embedding_part part = {.embedder = e, .ids = ids, .begin = done, .end = done + size, .error = error};
-        status = check_reader(e, error);
+        status = spry_http_check_reader(e->costs->exchange, error);
         if (status == SPRY_OK) {
             spry_scheduler_call(e->model->scheduler, compute_part, &part);
             status = part.status;

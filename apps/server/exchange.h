@@ -32,6 +32,7 @@ struct spry_exchange {
     uint64_t number;     /* of the request, since the start */
     uint64_t began_ns;   /* when its head was read */
     uint64_t load_ns;    /* that it waited for its model to be loaded */
+    bool late;           /* it took longer than allowed */
     uint64_t client;     /* who takes turns */
     spry_view key;       /* whose it is; empty when nobody needs one */
     const char *allowed; /* methods, for a reply that says so */

@@ -157,7 +157,8 @@ unsigned spry_reply_status(spry_status status)
 
 void spry_reply_failure(spry_exchange *x, const spry_error *error)
 {
-    spry_reply_error(x, spry_reply_status(error->status), NULL, "%s", error->message);
+    unsigned status = x->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error->status);
+    spry_reply_error(x, status, NULL, "%s", error->message);
 }
 
 /* ---- streams ----------------------------------------------------------------------------------------------------- */

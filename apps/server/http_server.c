@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/number.h"
+#include "channel.h"
 #include "http_guard.h"
 #include "http_reply.h"
 #include "http_route.h"
@@ -50,6 +51,15 @@ int spry_http_socket(const spry_exchange *x)
     const union MHD_ConnectionInfo *info =
         x->connection ? MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
     return info ? info->connect_fd : -1;
+}
+
+spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
+{
+    uint64_t seconds = x->server->settings->answer_s;
+    if (x->connection && spry_channel_client_left(spry_http_socket(x), 0))
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has left");
+    x->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
+    return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
 }
 
 /* ---- one request ------------------------------------------------------------------------------------------------- */

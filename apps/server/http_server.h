@@ -22,6 +22,10 @@ void spry_http_touch(spry_exchange *exchange);
 /* The socket of an exchange; -1 when nobody is connected. */
 int spry_http_socket(const spry_exchange *exchange);
 
+/* Whether somebody still waits for the reply, to be asked before each part of a long computation. SPRY_ERR_CANCELLED:
+ * the client has left, the server's end has cut it off, or it is late, which exchange->late says from then on. */
+spry_status spry_http_check_reader(spry_exchange *exchange, spry_error *error);
+
 /* One holder of an exchange lets it go. A stream may outlive the moment in which libmicrohttpd calls it complete. */
 void spry_http_release(spry_exchange *exchange);
 

@@ -3,6 +3,7 @@
  * spry_engine_chat_spans, which does both. */
 #include "prompt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
@@ -91,14 +92,14 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
     const spry_engine *engine = c->model->engine;
     if (has_fragments(messages)) {
         spry_status status = chat_with_fragments(c, messages, tools, extra, generate, error);
-        spry_lap(&c->laps, SPRY_PART_TEMPLATE);
+        spry_lap(&c->costs.laps, SPRY_PART_TEMPLATE);
         return status;
     }
     spry_chat_text text;
     spry_chat_input input = input_of(messages, tools, extra, generate);
     spry_chat_text_init(&text, CHAT_BYTES_MAX);
     spry_status status = spry_engine_render(engine, &text, &input, error);
-    spry_lap(&c->laps, SPRY_PART_TEMPLATE);
+    spry_lap(&c->costs.laps, SPRY_PART_TEMPLATE);
     if (status == SPRY_OK)
         status = spry_tokenizer_encode(engine->model->tokenizer, &c->prompts[0], spry_buffer_view(&text.text),
                                        (const spry_text_range *)(const void *)text.literal.data,
@@ -134,30 +135,46 @@ static spry_status push_id(spry_tokens *out, const spry_engine *engine, const js
     return SPRY_OK;
 }
 
-spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, spry_error *error)
+/* Every item is a token or more, so a list that is too long need not be read. */
+static spry_status check_length(const spry_engine *engine, const json_t *list, const char *what, spry_error *error)
+{
+    spry_engine_info info;
+    spry_engine_describe(engine, &info);
+    if (json_array_size(list) <= info.context)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_CONTEXT, "%s has %zu tokens, but the context holds %zu", what,
+                     json_array_size(list), info.context);
+}
+
+spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+                             spry_error *error)
 {
     size_t i;
     const json_t *item;
-    spry_status status = SPRY_OK;
+    spry_status status = check_length(engine, list, what, error);
+    if (status != SPRY_OK)
+        return status;
     json_array_foreach(list, i, item)
     {
         if (json_is_string(item))
             status = spry_prompt_encode(out, engine, (spry_view){json_string_value(item), json_string_length(item)},
                                         true, i == 0, error);
         else
-            status = push_id(out, engine, item, "prompt", i, ", or a string", error);
+            status = push_id(out, engine, item, what, i, ", or a string", error);
         if (status != SPRY_OK)
             return status;
     }
     return SPRY_OK;
 }
 
-spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what, bool fit,
                             spry_error *error)
 {
     size_t i;
     const json_t *item;
-    spry_status status = SPRY_OK;
+    spry_status status = fit ? check_length(engine, list, what, error) : SPRY_OK;
+    if (status != SPRY_OK)
+        return status;
     json_array_foreach(list, i, item)
     {
         status = push_id(out, engine, item, what, i, "", error);
@@ -170,16 +187,24 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
 {
     spry_engine_info info;
+    uint32_t n = c->n_prompts * c->n_each, most = c->exchange->server->answers_max;
     spry_engine_describe(c->model->engine, &info);
     for (uint32_t i = 0; i < c->n_prompts; i++) {
+        char name[24] = "the prompt";
         size_t count = c->prompts[i].count;
+        if (c->n_prompts > 1)
+            snprintf(name, sizeof name, "prompt[%u]", i);
         if (count == 0)
-            return spry_fail(error, SPRY_ERR_INPUT, "the prompt is empty");
+            return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
         if (count >= info.context)
             return spry_fail(error, SPRY_ERR_CONTEXT,
-                             "the prompt has %zu tokens, but the context holds %zu and an answer needs room, too",
-                             count, info.context);
+                             "%s has %zu tokens, but the context holds %zu and an answer needs room, too", name, count,
+                             info.context);
     }
+    if (n > most && !c->silent)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "%u answers are asked for, but at most %u can run or wait here (--parallel and --queue)", n,
+                         most);
     return SPRY_OK;
 }
 

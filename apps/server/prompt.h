@@ -13,12 +13,14 @@ spry_status spry_prompt_chat(spry_completion *completion, const json_t *messages
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
                                spry_error *error);
 
-/* A list of token ids, or of token ids and texts; or of ids alone, called `what`. */
-spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, spry_error *error);
-spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+/* A list of token ids and texts, or of ids alone, called `what`. One with more items than the context holds is refused
+ * before it is read; of ids alone only if it must `fit`. */
+spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+                             spry_error *error);
+spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what, bool fit,
                             spry_error *error);
 
-/* Whether every prompt has tokens and fits the context with room for an answer. */
+/* Whether every prompt has tokens and fits the context with room for an answer, and all answers can at least wait. */
 spry_status spry_prompt_check(const spry_completion *completion, spry_error *error);
 
 /* Makes the model call a tool, where `choice` asks for it: the prompt opens the call, and the rest must fit the tools'

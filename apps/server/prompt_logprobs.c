@@ -6,6 +6,7 @@
 
 #include "engine/engine_state.h"
 #include "engine/top_logprobs.h"
+#include "http_server.h"
 
 enum { PART_TOKENS = 32 };
 
@@ -55,7 +56,7 @@ static void score_part(void *context, spry_engine *engine)
     spry_session_destroy(session);
 }
 
-spry_status spry_prompt_logprobs(spry_answer_token *tokens, const spry_completion *c, const spry_tokens *prompt,
+spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, const spry_tokens *prompt,
                                  spry_error *error)
 {
     scoring s = {.completion = c, .prompt = prompt, .tokens = tokens, .error = error};
@@ -64,7 +65,11 @@ spry_status spry_prompt_logprobs(spry_answer_token *tokens, const spry_completio
     s.request.on_token = keep;
     s.request.user = &s;
     tokens[0] = (spry_answer_token){.token = {prompt->ids[0], NAN}};
-    while (s.done < prompt->count && s.status == SPRY_OK)
-        spry_scheduler_call(c->model->scheduler, score_part, &s);
+    spry_costs_begin_share(&c->costs);
+    while (s.done < prompt->count && s.status == SPRY_OK) {
+        s.status = spry_http_check_reader(c->exchange, error);
+        if (s.status == SPRY_OK)
+            spry_scheduler_call(c->model->scheduler, score_part, &s);
+    }
     return s.status;
 }

@@ -22,6 +22,7 @@ typedef struct spry_serve_settings {
     const char *cors;               /* an origin that pages may ask from, or "*"; NULL: none */
     bool insecure;                  /* beyond this machine without a key */
     bool allow_pull;                /* requests may bring models into the models folder */
+    bool allow_pin;                 /* requests may keep models in memory */
     size_t max_body;                /* bytes of a request */
     size_t max_head;                /* bytes of its head */
     uint32_t connections;           /* at once */
@@ -39,11 +40,17 @@ typedef struct spry_server {
     spry_trace *trace;                 /* NULL: nobody wants one */
     atomic_bool trace_told;            /* that it cannot be written any more */
     spry_energy *meter;
+    struct {
+        pthread_mutex_t lock;
+        uint64_t when_ns; /* 0: never */
+        spry_joules used;
+    } reading; /* of the meter, the last one */
     spry_access_keys keys;
     spry_activities activities;
     spry_metrics metrics;
     const char *models_folder; /* NULL: there is none */
     size_t pool_bytes;         /* that models may take */
+    uint32_t answers_max;      /* of one model, under way or waiting */
     uint64_t started_ns;
     atomic_uint open_exchanges; /* requests being answered */
     atomic_ullong numbers;      /* of requests */

@@ -5,6 +5,7 @@
 #include "platform/clock.h"
 
 #define ENDED_SHOWN_NS 5000000000u
+#define READING_NS     1000000000u
 
 typedef struct listing {
     spry_server *server;
@@ -96,15 +97,27 @@ static bool add_model(void *context, const spry_pool_info *info)
     return true;
 }
 
+void spry_watch_energy(spry_server *server, spry_joules *used)
+{
+    pthread_mutex_lock(&server->reading.lock);
+    uint64_t now = spry_clock_ns();
+    if (!server->reading.when_ns || now - server->reading.when_ns >= READING_NS) {
+        spry_energy_read(server->meter, &server->reading.used);
+        server->reading.when_ns = now;
+    }
+    *used = server->reading.used;
+    pthread_mutex_unlock(&server->reading.lock);
+}
+
 static json_t *energy_json(spry_server *server)
 {
     spry_joules used;
     char why[SPRY_ENERGY_TEXT] = "";
-    spry_energy_read(server->meter, &used);
+    spry_watch_energy(server, &used);
     if (!used.has_cpu && !used.has_gpu)
         spry_energy_why(why, server->meter);
-    return json_pack("{s:f, s:f, s:s}", "cpu_joules", used.has_cpu ? used.cpu : 0.0, "gpu_joules",
-                     used.has_gpu ? used.gpu : 0.0, "why", why);
+    return json_pack("{s:o, s:o, s:s}", "cpu_joules", used.has_cpu ? json_real(used.cpu) : json_null(), "gpu_joules",
+                     used.has_gpu ? json_real(used.gpu) : json_null(), "why", why);
 }
 
 char *spry_watch_snapshot(spry_server *server)

@@ -12,4 +12,8 @@ char *spry_watch_snapshot(spry_server *server);
 /* Requests: under way, and, with `ended`, those that ended a moment ago. */
 json_t *spry_watch_requests(spry_server *server, bool ended);
 
+/* What the machine used since the server began. A reading costs milliseconds, so there is one a second at most, whoever
+ * asks. */
+void spry_watch_energy(spry_server *server, spry_joules *used);
+
 #endif

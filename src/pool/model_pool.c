@@ -188,8 +188,9 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
             pthread_cond_wait(&pool->changed, &pool->lock);
         else
             return spry_fail(error, SPRY_ERR_BUSY,
-                             "%s: needs %.3f GB, but models in use take %.3f of %.3f GB; try again later", s->name,
-                             (double)bytes / gb, (double)reserved_bytes(pool) / gb, (double)pool->max_bytes / gb);
+                             "%s: needs %.3f GB, but models in use or pinned take %.3f of %.3f GB; try again later",
+                             s->name, (double)bytes / gb, (double)reserved_bytes(pool) / gb,
+                             (double)pool->max_bytes / gb);
     }
     s->reserved = bytes;
     return SPRY_OK;
@@ -298,10 +299,12 @@ spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry
     slot *s;
     pthread_mutex_lock(&pool->lock);
     spry_status status = find_model(pool, &s, name, error);
-    if (!status && s->state == SLOT_LOADED && !s->users)
+    if (!status && s->state == SLOT_LOADED)
+        s->keep_s = 0; /* if it cannot go now, the sweeper sees to it */
+    if (!status && can_go(s))
         let_go(pool, s, "as asked");
     else if (!status && s->state == SLOT_LOADED)
-        status = spry_fail(error, SPRY_ERR_BUSY, "%s: %u use it now", s->name, s->users);
+        status = spry_fail(error, SPRY_ERR_BUSY, "%s: %s", s->name, s->users ? "it is in use" : "it is pinned");
     else if (!status && s->state == SLOT_LOADING)
         status = spry_fail(error, SPRY_ERR_BUSY, "%s: it is being loaded", s->name);
     pthread_mutex_unlock(&pool->lock);

@@ -48,7 +48,8 @@ spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **o
                                     spry_error *error);
 void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model);
 
-/* Lets a model go now, pinned or not, if nobody uses it; SPRY_ERR_BUSY otherwise. */
+/* Lets a model go. Nothing is loaded for that. SPRY_ERR_BUSY: it goes once nobody uses it and it is not pinned, or, if
+ * it is being loaded, not at all. */
 spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error);
 /* A pinned model is let go neither for others nor for being idle. Pinning loads nothing. */
 spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pin, spry_error *error);

@@ -51,6 +51,10 @@ class Ollama(ServerTest):
         self.assertEqual(second["response"], alone)
         lines = self.server.post("/api/generate", dict(body, stream=True)).lines
         self.assertEqual(lines[-1]["context"], first["context"])
+        ended = self.server.post("/api/generate", dict(body, options={"temperature": 0, "num_predict": 1500})).json
+        self.assertEqual(ended["done_reason"], "stop")  # the model's own end is not in the context
+        wanted = self.server.post("/tokenize", {"content": prompt + ended["response"]}).json["tokens"]
+        self.assertEqual(ended["context"], wanted)
         raw = self.server.post("/api/generate", dict(body, raw=True)).json
         self.assertNotIn("context", raw)
         for context in ("x", [-1], [10 ** 9], ["x"], {"a": 1}):
@@ -132,6 +136,7 @@ class Llama(ServerTest):
         self.assertEqual(self.server.metric("spry_batch_limit"), 8)
         self.assertGreater(self.server.metric("spry_step_rows_total"), self.server.metric("spry_step_decode_rows_total"))
         self.assertGreater(self.server.metric("spry_kv_bytes"), 0)
+        self.assertRegex(text, "(?m)^# HELP spry_steps_total .*not of embeddings")
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_0-9]+(\{[^}]*\})? [-+.\deE]+)$')
 
@@ -176,7 +181,11 @@ class Llama(ServerTest):
         request = snapshots[0]["requests"][-1]
         self.assertEqual((request["state"], request["generated_tokens"]), ("done", 3))
         self.assertLessEqual({"read", "template", "tokenize", "queue", "prefill", "decode"}, set(request["parts_ms"]))
-        self.assertEqual(sorted(snapshots[0]["energy"]), ["cpu_joules", "gpu_joules", "why"])
+        energy = snapshots[0]["energy"]
+        self.assertEqual(sorted(energy), ["cpu_joules", "gpu_joules", "why"])
+        measured = [energy[device] for device in ("cpu_joules", "gpu_joules") if energy[device] is not None]
+        self.assertEqual(bool(measured), not energy["why"])
+        self.assertTrue(all(joules > 0 for joules in measured))
         model = snapshots[0]["models"][0]
         self.assertEqual((model["name"], model["state"]), (MODEL, "loaded"))
         self.assertLessEqual(model["kv"]["idle"], model["kv"]["cached"])

@@ -10,6 +10,8 @@ from server_support import ROOT, ServerTest, environment
 
 
 class Page(ServerTest):
+    arguments = ("--allow-pin",)
+
     def test_every_command(self):
         with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
             blocks = re.findall(r"(?ms)^```sh\n(.*?)^```", file.read())

@@ -38,7 +38,7 @@ class Embeddings(ServerTest):
     def test_form(self):
         reply = self.ask(TALES)
         tokens = sum(len(self.ids(text)) for text in TALES)
-        self.assertEqual(sorted(reply), ["data", "model", "object", "usage"])
+        self.assertEqual(sorted(reply), ["data", "model", "object", "timings", "usage"])
         self.assertEqual((reply["object"], reply["model"]), ("list", MODEL))
         self.assertEqual(reply["usage"], {"prompt_tokens": tokens, "total_tokens": tokens})
         self.assertEqual([entry["object"] for entry in reply["data"]], ["embedding"] * 3)
@@ -70,6 +70,19 @@ class Embeddings(ServerTest):
         self.assertEqual(self.server.post("/api/embed", {"model": MODEL}).json["embeddings"], [])
         self.assertEqual(self.server.post("/api/embeddings", {"model": MODEL, "prompt": ""}).json, {"embedding": []})
 
+    def test_timings(self):
+        for path, body in (("/v1/embeddings", {"input": TALES * 20}), ("/api/embed", {"model": MODEL, "input": TALES * 20})):
+            began = time.time()
+            timings = self.server.post(path, body).json["timings"]
+            wall_ms = (time.time() - began) * 1e3
+            self.assertAlmostEqual(sum(timings["parts_ms"].values()), timings["total_ms"], delta=0.02 * timings["total_ms"])
+            self.assertLessEqual(timings["total_ms"], wall_ms)
+            self.assertGreater(timings["total_ms"], 0.9 * wall_ms - 20 * server_support.SLOW)
+            self.assertLessEqual({"read", "tokenize", "prefill", "write"}, set(timings["parts_ms"]))
+            self.assertEqual(max(timings["parts_ms"], key=timings["parts_ms"].get), "prefill")
+            self.assertEqual(timings["prompt_tokens"], 20 * sum(len(self.ids(text)) for text in TALES))
+            self.assertNotEqual(timings["energy"] is None, "why_no_energy" not in timings)
+
     def test_too_long(self):
         long = "Once upon a time. " * 150
         self.refused(self.server.post("/v1/embeddings", {"input": ["Hi.", long]}), 400, "input[1]", "512")
@@ -83,6 +96,7 @@ class Embeddings(ServerTest):
                             ({"input": ["x", 5]}, ["input[1]"]), ({"input": [5, "x"]}, ["input[0]", "ids[1]"]),
                             ({"input": [10 ** 6]}, ["1000000"]), ({"input": [-1]}, ["ids[0]"]),
                             ({"input": [2 ** 40]}, ["ids[0]"]), ({"input": [[]]}, ["input[0]", "empty"]),
+                            ({"input": [1] * 600 + ["x"]}, ["input[0]", "601 tokens", "512"]),
                             ({"input": ["x"] * 2049}, ["2049", "2048"]), ({"input": {"a": 1}}, ["input"]),
                             ({"input": "x", "encoding_format": "hex"}, ["encoding_format"]),
                             ({"input": "x", "dimensions": 7}, ["dimensions", "7"])):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import signal
 import threading
 import time
@@ -181,6 +182,63 @@ class Queue(ServerTest):
         self.alive()
 
 
+    def test_more_answers_than_can_ever_wait(self):
+        """That is no reason to come back later."""
+        body = {"prompt": ["Once", "The fox"], "max_tokens": 2}
+        self.assertEqual(self.server.post("/v1/completions", body).status, 200)
+        for fields in ({"n": 2}, {"prompt": ["x", "y", "z"]}):
+            self.refused(self.server.post("/v1/completions", dict(body, **fields)), 400, "at most 2", "--queue")
+        self.refused(self.server.chat(n=3), 400, "3 answers", "at most 2")
+        echo = {"prompt": ["x", "y", "z"], "max_tokens": 0, "echo": True}
+        self.assertEqual(len(self.server.post("/v1/completions", echo).json["choices"]), 3)  # those need no turn
+
+
+class NoFiles(ServerTest):
+    def test_a_request_when_no_file_can_be_opened(self):
+        self.alive()
+        connection = self.server.connect()
+        connection.request("GET", "/health")
+        self.assertEqual(Reply(connection.getresponse()).status, 200)
+        before = resource.prlimit(self.server.process.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_NOFILE, (3, before[1]))
+        for body in ({"max_tokens": 3}, {"max_tokens": 3, "n": 3}, {"max_tokens": 3, "stream": True}):
+            connection.request("POST", CHAT, json.dumps(dict(body, messages=TALE)))
+            self.refused(Reply(connection.getresponse()), 503, "files")
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_NOFILE, before)
+        connection.close()
+        self.alive()
+        self.assertEqual(self.server.metric("spry_requests_failed_total"), 3)
+
+
+# The probabilities of more prompts than anybody waits for.
+ECHO = {"prompt": ["Tale %d. " % number + "Once upon a time. " * 300 for number in range(128)], "echo": True, "logprobs": 1,
+        "max_tokens": 0}
+
+
+class Echo(ServerTest):
+    def test_leaving(self):
+        self.alive()
+        time.sleep(0.3)
+        threads = self.server.threads()
+        connection = self.server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(ECHO))
+        time.sleep(0.5)
+        self.assertGreater(self.server.threads(), threads)
+        connection.close()
+        self.assertTrue(eventually(lambda: self.server.threads() <= threads, 5))
+        self.alive()
+
+
+class LateEcho(ServerTest):
+    arguments = ("--answer-timeout", "1")
+
+    def test_late(self):
+        began = time.time()
+        self.refused(self.server.post("/v1/completions", ECHO), 504, "longer")
+        self.assertLess(time.time() - began, 4 * server_support.SLOW)
+        self.alive()
+
+
 class Late(ServerTest):
     arguments = ("--answer-timeout", "1", "--draft", "none", "--threads", "1")
 
@@ -217,6 +275,16 @@ class End(server_support.unittest.TestCase):
         for connection, _ in streams:
             connection.close()
         server.stop()
+
+    def test_probabilities_do_not_hold_it_up(self):
+        server = Server("--grace", "0")
+        connection = server.connect()
+        connection.request("POST", "/v1/completions", json.dumps(ECHO))
+        time.sleep(0.5)
+        began = time.time()
+        self.assertEqual(server.stop(), 0)
+        self.assertLess(time.time() - began, 5 * server_support.SLOW)
+        connection.close()
 
     def test_wrong_use(self):
         for arguments, code, words in ((["--host", "0.0.0.0"], 1, "--api-key-file"), (["--port", "99999"], 2, "port"),

@@ -1,18 +1,30 @@
 """How long models stay: Ollama's keep_alive, pinning, and what loading took."""
 
 import datetime
+import json
+import os
+import shutil
 
 import server_support
-from server_support import MODEL, ServerTest, eventually
+from server_support import HOME, MODEL, ServerTest, eventually, tiny
+
+FOLDER, TAGGED = os.path.join(HOME, "models"), "tiny:latest"
 
 
 class Staying(ServerTest):
+    arguments = ("--allow-pin", "--models-dir", FOLDER)
     body = {"model": MODEL, "prompt": "Tell me a tale.", "options": {"num_predict": 2}, "stream": False}
 
-    def left(self):
+    @classmethod
+    def setUpClass(cls):
+        os.makedirs(FOLDER)
+        shutil.copy(tiny("llama"), os.path.join(FOLDER, TAGGED + ".gguf"))
+        super().setUpClass()
+
+    def left(self, name=MODEL):
         """Seconds until the model is let go; None when it is not loaded."""
         for model in self.server.get("/api/ps").json["models"]:
-            if model["name"] == MODEL:
+            if model["name"] == name:
                 until = datetime.datetime.strptime(model["expires_at"], "%Y-%m-%dT%H:%M:%S.%f%z")
                 return (until - datetime.datetime.now(datetime.timezone.utc)).total_seconds()
         return None
@@ -63,6 +75,43 @@ class Staying(ServerTest):
         self.assertGreater(self.server.post("/api/generate", {"model": MODEL}).json["load_duration"], 1e6)
         self.assertGreater(self.left(), 1e6)  # what was asked for an earlier loading is forgotten
 
+    def test_let_go_without_loading(self):
+        for path, key in (("/api/generate", "response"), ("/api/chat", "message")):
+            for _ in range(2):  # loaded, and not
+                reply = self.server.post(path, {"model": MODEL + ":latest", "keep_alive": 0}).json
+                self.assertEqual((reply["model"], reply["done"], reply["done_reason"]), (MODEL, True, "unload"))
+                self.assertIn(key, reply)
+                self.assertNotIn("load_duration", reply)
+                self.assertIsNone(self.left())
+            reply = self.server.post(path, {"model": "nobody", "keep_alive": 0})
+            self.assertEqual(reply.status, 404)
+            self.assertIn("nobody", reply.json["error"])
+            self.generate(keep_alive=-1)
+        self.assertEqual(self.server.post("/api/generate", {"keep_alive": 0}).status, 400)
+        self.assertEqual(self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0, "images": ["x"]}).status, 400)
+
+    def test_let_go_while_in_use(self):
+        """As soon as nobody uses it."""
+        connection = self.server.connect()
+        connection.request("POST", "/api/generate", json.dumps({"model": MODEL, "prompt": "Hi", "raw": True, "keep_alive": -1}))
+        response = connection.getresponse()
+        response.readline()
+        reply = self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0}).json
+        self.assertEqual(reply["done_reason"], "unload")
+        self.assertIn(b'"done":true', response.read())
+        connection.close()
+        self.assertTrue(eventually(lambda: self.left() is None))
+        self.generate(keep_alive=-1)
+
+    def test_a_name_with_a_tag_of_its_own(self):
+        """Only the tag that a client adds is taken off."""
+        self.assertIn(TAGGED, [model["id"] for model in self.server.get("/v1/models").json["data"]])
+        body = {"model": TAGGED + ":latest"}
+        self.assertEqual(self.server.post("/api/generate", body).json["done_reason"], "load")
+        self.assertIsNotNone(self.left(TAGGED))
+        self.assertEqual(self.server.post("/api/generate", dict(body, keep_alive=0)).json["done_reason"], "unload")
+        self.assertTrue(eventually(lambda: self.left(TAGGED) is None))
+
     def pinned(self):
         return self.server.get("/v1/models/" + MODEL).json["pinned"]
 
@@ -74,6 +123,8 @@ class Staying(ServerTest):
         self.assertEqual(self.server.metric("spry_model_pinned"), 1)
         self.generate(keep_alive=0)
         self.assertGreater(self.left(), 1e6)
+        self.assertEqual(self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0}).json["done_reason"], "unload")
+        self.assertGreater(self.left(), 1e6)  # it stays all the same
         self.assertFalse(self.server.post("/models/pin", {"model": MODEL, "pin": False}).json["pinned"])
         self.assertTrue(eventually(lambda: self.left() is None))
         self.generate(keep_alive=-1)
@@ -81,6 +132,13 @@ class Staying(ServerTest):
         self.refused(self.server.post("/models/pin", {"model": "../" + MODEL}), 404)
         self.refused(self.server.post("/models/pin", {"pin": True}), 400, "model")
         self.refused(self.server.post("/models/pin", {"model": MODEL, "pin": 1}), 400, "pin")
+
+
+class Plain(ServerTest):
+    def test_nobody_pins(self):
+        for body in ({"model": MODEL}, {"model": MODEL, "pin": False}, {"model": "nobody"}):
+            self.refused(self.server.post("/models/pin", body), 403, "--allow-pin")
+        self.assertFalse(self.server.get("/v1/models/" + MODEL).json["pinned"])
 
 
 if __name__ == "__main__":

@@ -189,7 +189,11 @@ class Completion(ServerTest):
         for prompt in (["Once upon a"], ids, [ids]):
             self.assertEqual(self.ask(prompt=prompt).json["choices"][0]["text"], wanted)
         for prompt, word in ((7, "prompt"), ([], "empty"), ([-1], "prompt[0]"), ([10 ** 9], "prompt[0]"), ("", "empty"),
-                             (None, "prompt"), (["a", 5], "prompt"), (["a", ""], "empty"), ([ids, [-1]], "prompt[0]")):
+                             (None, "prompt"), (["a", 5], "prompt[1] must"), (["a", ""], "prompt[1] is empty"), ([ids, [-1]], "prompt[1][0]"),
+                             ([[1, 2, 3], [4, 70000]], "prompt[1][1] is 70000"), ([[1], [2, {}]], "prompt[1][1] must"),
+                             (["a", "b " * 3000], "prompt[1] has"),
+                             # too long is seen before anything else
+                             ([1] * 3000 + [{}], "prompt has 3001 tokens"), ([[1], [1] * 3000 + [{}]], "prompt[1] has 3001")):
             self.refused(self.ask(prompt=prompt), 400, word)
 
     def test_several_prompts(self):

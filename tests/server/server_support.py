@@ -50,10 +50,11 @@ class Reply:
 
 
 class Server:
-    """A server process; it listens once the constructor returns. `under`: a command that becomes the server's."""
+    """A server process; it listens once the constructor returns. `under`: a command that becomes the server's. `kv`:
+    memory for keys and values."""
 
-    def __init__(self, *arguments, host="127.0.0.1", under=()):
-        self.process = subprocess.Popen([*under, SPRY, "serve", *arguments, "--host", host, "--port", "0", "--kv-bytes", "64M"],
+    def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M"):
+        self.process = subprocess.Popen([*under, SPRY, "serve", *arguments, "--host", host, "--port", "0", "--kv-bytes", kv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         cwd=HOME, env=environment())
         self.log = []

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import socket
 import subprocess
 import threading
 import time
@@ -67,6 +68,7 @@ class Parts(ServerTest):
             self.assertGreater(timings["total_ms"], 0.9 * wall_ms - 20 * SLOW)
             if timings["generated_tokens"] > 1:
                 self.assertGreater(timings["parts_ms"]["decode"], timings["parts_ms"]["sampling"])
+            if timings["generated_tokens"] > 1 and not isinstance(body.get("prompt"), list) and "n" not in body:
                 self.assertAlmostEqual(timings["ttft_ms"], timings["total_ms"] - timings["decode_ms"],
                                        delta=0.1 * timings["total_ms"] + 10 * SLOW)
             if "guided_json" in body:
@@ -110,6 +112,28 @@ class Parts(ServerTest):
             self.assertIn("spry_energy_joules_total{device=", metrics)
 
 
+class PutBack(server_support.unittest.TestCase):
+    def test_waiting_again_is_waiting(self):
+        """An answer that made room for others and was given up before its turn came."""
+        server = Server("--draft", "none", "--context", "1024", kv="8M")
+        body = json.dumps({"messages": TALE, "max_tokens": 900, "stream": True, "ignore_eos": True})
+        streams = [server.connect() for _ in range(3)]
+        for stream in streams:
+            stream.request("POST", "/v1/chat/completions", body)
+        self.assertTrue(eventually(lambda: server.metric("spry_preempted_total")))
+        time.sleep(0.2)
+        for stream in streams:
+            stream.close()
+        self.assertTrue(eventually(lambda: server.metric("spry_requests_running") == 0))
+        watching = server.connect()
+        watching.request("GET", "/watch")
+        requests = json.loads(watching.getresponse().readline()[6:])["requests"]
+        watching.close()
+        queues = [request["parts_ms"]["queue"] for request in requests if request["state"] == "cancelled"]
+        self.assertGreater(max(queues), 150)
+        self.assertEqual(server.stop(), 0, server.log)
+
+
 WATTS = 40
 # A machine of one's own, whose /sys/class has nothing but one counter of energy.
 IMITATION = """mount -t tmpfs none /sys/class || exit 1
@@ -131,6 +155,21 @@ def can_imitate():
 class Energy(server_support.unittest.TestCase):
     """A counter that goes up as if the processor drew 40 watts."""
 
+    def setUp(self):
+        if not can_imitate():
+            self.skipTest("this machine lets nobody have a /sys of his own")
+        self.server = Server("--draft", "none", under=UNDER)
+        self.over = False
+        path = "/proc/%d/root/sys/class/powercap/intel-rapl:0/energy_uj" % self.server.process.pid
+        self.counter = threading.Thread(target=self.count, args=(path,))
+        self.counter.start()
+        self.server.chat(max_tokens=2)
+
+    def tearDown(self):
+        self.over = True
+        self.counter.join()
+        self.assertEqual(self.server.stop(), 0, self.server.log)
+
     def count(self, path):
         began = time.time()
         while not self.over:
@@ -139,36 +178,81 @@ class Energy(server_support.unittest.TestCase):
             time.sleep(0.001)
 
     def test_measured(self):
-        if not can_imitate():
-            self.skipTest("this machine lets nobody have a /sys of his own")
-        server = Server("--draft", "none", under=UNDER)
-        self.over = False
-        path = "/proc/%d/root/sys/class/powercap/intel-rapl:0/energy_uj" % server.process.pid
-        counter = threading.Thread(target=self.count, args=(path,))
-        counter.start()
-        try:
-            server.chat(max_tokens=2)
-            timings = server.chat(max_tokens=200).json["timings"]
-            energy = timings["energy"]
-            self.assertNotIn("why_no_energy", timings)
-            self.assertAlmostEqual(energy["cpu_joules"], WATTS * timings["total_ms"] / 1e3, delta=energy["cpu_joules"] / 5)
-            self.assertAlmostEqual(energy["joules_per_100_tokens"], energy["joules"] / 2, places=3)
-            self.assertGreater(energy["watts"], WATTS * 0.8)
-            total = float(re.search(r'spry_energy_joules_total\{device="cpu"\} (\S+)', server.get("/metrics").text).group(1))
-            self.assertGreater(total, energy["cpu_joules"])
-            # Two at once have half of it each.
-            shares = []
-            both = [threading.Thread(target=lambda: shares.append(server.chat(max_tokens=200).json["timings"]["energy"]))
-                    for _ in range(2)]
-            for thread in both:
-                thread.start()
-            for thread in both:
-                thread.join()
-            self.assertLess(min(share["cpu_joules"] / share["joules"] * share["watts"] for share in shares), WATTS * 0.8)
-        finally:
-            self.over = True
-            counter.join()
-            self.assertEqual(server.stop(), 0, server.log)
+        timings = self.server.chat(max_tokens=200).json["timings"]
+        energy = timings["energy"]
+        self.assertNotIn("why_no_energy", timings)
+        self.assertAlmostEqual(energy["cpu_joules"], WATTS * timings["total_ms"] / 1e3, delta=energy["cpu_joules"] / 5)
+        self.assertAlmostEqual(energy["joules_per_100_tokens"], energy["joules"] / 2, places=3)
+        self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
+        total = re.search(r'spry_energy_joules_total\{device="cpu"\} (\S+)', self.server.get("/metrics").text).group(1)
+        self.assertGreater(float(total), energy["cpu_joules"])
+
+    def test_two_at_once_have_half_of_it_each(self):
+        for others, body in (("/v1/chat/completions", {"messages": TALE, "max_tokens": 300, "temperature": 0}),
+                             ("/v1/embeddings", {"input": ["Once upon a time. " * 50] * 12})):
+            other = threading.Thread(target=self.server.post, args=(others, body))
+            other.start()
+            time.sleep(0.05)
+            energy = self.server.chat(max_tokens=100).json["timings"]["energy"]
+            other.join()
+            self.assertLess(energy["watts"], WATTS * 0.8, others)
+        alone = self.server.post("/v1/embeddings", body).json["timings"]["energy"]
+        self.assertAlmostEqual(alone["watts"], WATTS, delta=WATTS / 5)
+        self.assertIsNone(alone["joules_per_100_tokens"])
+        echo = {"prompt": "Once upon a time. " * 100, "echo": True, "logprobs": 1, "max_tokens": 0}
+        echoed = self.server.post("/v1/completions", echo).json["timings"]["energy"]
+        self.assertAlmostEqual(echoed["watts"], WATTS, delta=WATTS / 5)
+
+    def test_a_body_that_comes_slowly(self):
+        """Watts are those of the work, whatever the client took."""
+        body = json.dumps({"messages": TALE, "max_tokens": 100, "temperature": 0}).encode("ascii")
+        client = self.server.socket()
+        client.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+                       b"Content-Length: %d\r\n\r\n" % len(body))
+        time.sleep(1.5)
+        client.sendall(body)
+        reply = b"".join(iter(lambda: client.recv(1 << 16), b""))
+        client.close()
+        timings = json.loads(reply.split(b"\r\n\r\n", 1)[1])["timings"]
+        self.assertGreater(timings["parts_ms"]["read"], 1000)
+        self.assertAlmostEqual(timings["energy"]["watts"], WATTS, delta=WATTS / 5)
+        self.assertLess(timings["energy"]["joules"], WATTS * (timings["total_ms"] - 1000) / 1e3)
+
+    def test_an_answer_nobody_reads(self):
+        """Once it is made it uses nothing any more, and the next one has all of what it uses."""
+        body = json.dumps({"prompt": "Once upon a time. " * 300, "echo": True, "logprobs": 20, "n": 8, "max_tokens": 60,
+                           "stream": True, "ignore_eos": True}).encode("ascii")  # the prompt comes back 8 times
+        client = socket.socket()
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", self.server.port))
+        client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        steps = [0]
+
+        def is_made():
+            steps.append(self.server.metric("spry_steps_total"))
+            time.sleep(0.3)
+            return steps[-1] == steps[-2] > 40
+
+        self.assertTrue(eventually(is_made))
+        energy = self.server.chat(max_tokens=100).json["timings"]["energy"]
+        self.assertEqual(self.server.metric("spry_requests_running"), 8)  # as far as its reader goes
+        client.close()
+        self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
+
+    def test_watching_is_cheap(self):
+        """However many watch, the counters are read once a second."""
+        connection = self.server.connect()
+        connection.request("GET", "/watch")
+        response = connection.getresponse()
+        seen = []
+        while len(seen) < 6:
+            line = response.readline().decode("utf-8")
+            if line.startswith("data: "):
+                seen.append(json.loads(line[6:])["energy"])
+        connection.close()
+        self.assertTrue(all(energy["gpu_joules"] is None and energy["why"] == "" for energy in seen))
+        self.assertGreater(seen[-1]["cpu_joules"], seen[0]["cpu_joules"])
+        self.assertLessEqual(len({energy["cpu_joules"] for energy in seen}), 4)
 
 
 class Traces(server_support.unittest.TestCase):
@@ -209,6 +293,21 @@ class Traces(server_support.unittest.TestCase):
             self.assertEqual((parts[0]["name"], parts[-1]["name"]), ("read", "write"))
         answers = [answer for answer in found["answer"] if answer["args"]["generated_tokens"] == 30]
         self.assertEqual(len({answer["tid"] for answer in answers}), 2)  # each of the two has a line
+
+    def test_embeddings(self):
+        path = os.path.join(HOME, "embeddings.json")
+        server = Server("--trace", path)
+        tokens = server.post("/v1/embeddings", {"input": ["Once upon a time. " * 40] * 20}).json["usage"]["prompt_tokens"]
+        self.assertEqual(server.post("/v1/embeddings", {"input": [[]]}).status, 400)
+        self.assertEqual(server.stop(), 0, server.log)
+        found = events_of(path)
+        request, refused = found["request"]
+        self.assertEqual((request["args"]["prompt_tokens"], request["args"]["generated_tokens"]), (tokens, 0))
+        parts = [part for part in found["part"] if request["ts"] - 0.01 <= part["ts"] < end(request) - 0.01]
+        self.assertAlmostEqual(sum(part["dur"] for part in parts), request["dur"], delta=0.02 * request["dur"])
+        self.assertLessEqual({"read", "tokenize", "prefill", "write"}, {part["name"] for part in parts})
+        self.assertEqual({part["tid"] for part in parts}, {request["tid"]})
+        self.assertEqual(refused["args"]["prompt_tokens"], 0)
 
     def test_ops(self):
         path = os.path.join(HOME, "ops.json")

@@ -431,11 +431,11 @@ static void test_no_room(void **state)
     spry_model_pool *pool = start(&options);
     expect_refused(pool, "llama-256", SPRY_ERR_MEMORY, "llama-256: needs 0.|GB in all");
     const spry_pooled *model = acquire(pool, "llama");
-    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use take 0.");
+    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
     assert_int_equal(info_of(pool, "qwen2").state, SPRY_POOL_ON_DISK);
     assert_true(info_of(pool, "qwen2").estimated_bytes > 0);
     spry_error error = {0};
-    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: 1 use it");
+    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is in use");
     spry_model_pool_release(pool, model);
     use(pool, "qwen2");
     assert_false(is_loaded(pool, "llama"));
@@ -444,6 +444,40 @@ static void test_no_room(void **state)
     assert_false(is_loaded(pool, "qwen2"));
     hostile_expect(spry_model_pool_unload(pool, "none", &error), &error, SPRY_ERR_FILE, "no model 'none'");
     hostile_expect(spry_model_pool_pin(pool, "../x", true, &error), &error, SPRY_ERR_FILE, "no model");
+    spry_model_pool_destroy(pool);
+}
+
+static void wait_until_gone(spry_model_pool *pool, const char *name)
+{
+    for (int i = 0; i < 200 && is_loaded(pool, name); i++)
+        nap(10);
+    assert_false(is_loaded(pool, name));
+}
+
+/* What cannot go when it is asked to goes when it can. */
+static void test_unload(void **state)
+{
+    (void)state;
+    spry_pool_options options = plain_options(FOLDER);
+    options.max_bytes = bytes_of("llama") + (1 << 16);
+    spry_model_pool *pool = start(&options);
+    spry_error error = {0};
+    assert_int_equal(spry_model_pool_unload(pool, "llama", &error), SPRY_OK);
+    assert_int_equal(info_of(pool, "llama").load_ms, 0); /* it was not even loaded */
+    const spry_pooled *model = acquire(pool, "llama");
+    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is in use");
+    nap(50);
+    assert_true(is_loaded(pool, "llama"));
+    spry_model_pool_release(pool, model);
+    wait_until_gone(pool, "llama");
+    assert_int_equal(spry_model_pool_pin(pool, "llama", true, NULL), SPRY_OK);
+    use(pool, "llama");
+    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is pinned");
+    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
+    nap(50);
+    assert_true(is_loaded(pool, "llama"));
+    assert_int_equal(spry_model_pool_pin(pool, "llama", false, NULL), SPRY_OK);
+    wait_until_gone(pool, "llama");
     spry_model_pool_destroy(pool);
 }
 
@@ -599,6 +633,7 @@ int main(void)
         cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_least_recent_goes),
         cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_unload),
         cmocka_unit_test(test_no_room_for_two),
         cmocka_unit_test(test_keep_alive),
         cmocka_unit_test(test_keep),
