@@ -14,6 +14,7 @@
 #include "base/buffer.h"
 #include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/memory.h"
 
 enum {
     LIST_SPANS = 1 << 18, /* memory is taken as they come */
@@ -27,8 +28,8 @@ enum {
 };
 
 typedef struct span_list {
-    spry_trace_span spans[LIST_SPANS];
     size_t count;
+    spry_trace_span spans[LIST_SPANS];
 } span_list;
 
 struct spry_trace {
@@ -227,8 +228,10 @@ static void free_all(spry_trace *t)
     pthread_cond_destroy(&t->wake);
     for (size_t i = 0; i < t->n_named; i++)
         free(t->names[i]);
-    free(t->filling);
-    free(t->printing);
+    if (t->filling)
+        spry_memory_unmap(t->filling, sizeof *t->filling);
+    if (t->printing)
+        spry_memory_unmap(t->printing, sizeof *t->printing);
     free(t->path);
     free(t);
 }
@@ -247,15 +250,13 @@ spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_e
     spry_buffer_init(&t->lanes, TEXT_MAX);
     spry_buffer_init(&t->text, TEXT_MAX);
     t->path = strdup(path);
-    t->filling = malloc(sizeof *t->filling);
-    t->printing = malloc(sizeof *t->printing);
+    t->filling = spry_memory_map(sizeof *t->filling); /* in huge pages: few are taken while somebody waits */
+    t->printing = spry_memory_map(sizeof *t->printing);
     spry_status status = SPRY_OK;
     if (!t->path || !t->filling || !t->printing)
         status = spry_fail_memory(error, "a trace", 2 * sizeof *t->filling);
-    if (!status) {
-        t->filling->count = t->printing->count = 0;
+    if (!status)
         status = open_file(t, error);
-    }
     if (!status)
         status = spry_background_start(&t->thread, run, t, "the trace", error);
     if (status)
