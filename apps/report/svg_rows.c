@@ -87,7 +87,7 @@ void spry_rows_add_marks(spry_rows *rows, const char *name, const char *sum, con
 }
 
 /* The first tick's words begin at it and the last one's end there, so that none stands over; only the last has the
- * unit. */
+ * unit, and on a phone no neighbour. */
 void spry_rows_end(spry_rows *rows)
 {
     double ticks[SPRY_AXIS_TICKS];
@@ -104,8 +104,8 @@ void spry_rows_end(spry_rows *rows)
         spry_axis_print(text, i + 1 < count ? &plain : &rows->x, ticks[i]);
         spry_buffer_format(rows->out,
                            "<line class=\"grid\" x1=\"%.3f%%\" x2=\"%.3f%%\" y1=\"0\" y2=\"5\"/>"
-                           "<text x=\"%.3f%%\" y=\"19\" text-anchor=\"%s\">%s</text>\n",
-                           at, at, at,
+                           "<text%s x=\"%.3f%%\" y=\"19\" text-anchor=\"%s\">%s</text>\n",
+                           at, at, count > 3 && i + 2 == count ? " class=\"near\"" : "", at,
                            at < 1    ? "start"
                            : at > 99 ? "end"
                                      : "middle",

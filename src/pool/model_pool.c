@@ -4,13 +4,12 @@
 #include "pool/model_pool.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "pool/model_load.h"
@@ -355,19 +354,6 @@ static slot *first_to_expire(const spry_model_pool *pool)
     return first;
 }
 
-static struct timespec after(int64_t ns)
-{
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(ns / 1000000000);
-    at.tv_nsec += (long)(ns % 1000000000);
-    if (at.tv_nsec >= 1000000000) {
-        at.tv_sec++;
-        at.tv_nsec -= 1000000000;
-    }
-    return at;
-}
-
 /* Sleeps until the first model's time is up; for good when there is none. */
 static void *sweep(void *argument)
 {
@@ -379,8 +365,7 @@ static void *sweep(void *argument)
         if (!first) {
             pthread_cond_wait(&pool->wake, &pool->lock);
         } else if (left > 0) {
-            struct timespec until = after(left);
-            pthread_cond_timedwait(&pool->wake, &pool->lock, &until);
+            spry_background_wait(&pool->wake, &pool->lock, (uint64_t)left);
         } else {
             let_go(pool, first, "as nobody used it");
         }
@@ -499,28 +484,11 @@ static spry_status check_entries(const spry_pool_options *o, spry_error *error)
     return SPRY_OK;
 }
 
-static spry_status start_sweeper(spry_model_pool *pool, spry_error *error)
-{
-    /* Signals belong to the program's own threads. */
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failure = pthread_create(&pool->sweeper, NULL, sweep, pool);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failure ? spry_fail(error, SPRY_ERR_MEMORY, "the model pool's thread could not be started: %s",
-                               strerror(failure))
-                   : SPRY_OK;
-}
-
 static void init_locks(spry_model_pool *pool)
 {
-    pthread_condattr_t monotonic;
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     pthread_mutex_init(&pool->lock, NULL);
     pthread_cond_init(&pool->changed, NULL);
-    pthread_cond_init(&pool->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    spry_background_condition(&pool->wake);
 }
 
 static void free_all(spry_model_pool *pool)
@@ -560,7 +528,7 @@ spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_option
         pool->options.engine.sessions = options->sched.max_running;
     pool->max_bytes = options->max_bytes ? options->max_bytes : spry_memory_total() / 4 * 3;
     init_locks(pool);
-    status = start_sweeper(pool, error);
+    status = spry_background_start(&pool->sweeper, sweep, pool, "the model pool", error);
     if (status)
         free_all(pool);
     else
