@@ -254,7 +254,8 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
         fprintf(stderr, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
     fprintf(stderr, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
     if (r->drafts.drafted)
-        fprintf(stderr, "drafts   %zu of %zu guessed tokens were right, %.2f tokens a step, about %.2fx as fast\n",
+        fprintf(stderr,
+                "drafts   %zu of %zu guessed tokens were right, %.2f tokens a step, by estimate %.2fx as fast\n",
                 r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
     spry_answer_print_parts(answer);
     fputs(spry_style_end(stderr), stderr);

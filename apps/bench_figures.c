@@ -149,7 +149,7 @@ const spry_bench_figure *spry_bench_figures_find(const spry_bench_figures *figur
 const char *spry_bench_value(char out[SPRY_BENCH_VALUE], spry_bench_unit unit, double value)
 {
     static const char *const formats[] = {
-        [SPRY_BENCH_TPS] = "%.1f tok/s", [SPRY_BENCH_MS] = "%.3g ms",     [SPRY_BENCH_BYTES] = "%.1f MB",
+        [SPRY_BENCH_TPS] = "%.1f tok/s", [SPRY_BENCH_MS] = "%.4g ms",     [SPRY_BENCH_BYTES] = "%.1f MB",
         [SPRY_BENCH_SHARE] = "%.1f %%",  [SPRY_BENCH_GB_S] = "%.3g GB/s", [SPRY_BENCH_G_S] = "%.3g G/s",
         [SPRY_BENCH_JOULES] = "%.3g J",
     };

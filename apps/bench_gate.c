@@ -157,10 +157,11 @@ void spry_bench_gate_print(const spry_bench_gate *gate, const char *file, const 
     if (machine_slower(gate))
         spry_out_format("The machine itself came to %.0f %% of what it did before: look what else runs on it.\n",
                         100 * gate->machine);
-    spry_out_quote("%zu of %zu figures dropped by more than %g %% of what they were in %s", gate->n_dropped,
-                   gate->n_compared, 100 * gate->rules.max_drop, file);
+    spry_out_quote("%s: %zu of %zu figures dropped by more than %g %% of what they were in %s",
+                   spry_bench_gate_passed(gate) ? "Passed" : "Failed", gate->n_dropped, gate->n_compared,
+                   100 * gate->rules.max_drop, file);
     if (gate->n_missing)
-        spry_out_format("; %zu that it has cannot be compared", gate->n_missing);
+        spry_out_format("; %zu others of the baseline are missing", gate->n_missing);
     spry_out_format("\n");
     if (differences[0])
         spry_out_quote("Compared all the same, because of --force: %s\n", differences);

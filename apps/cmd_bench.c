@@ -328,10 +328,10 @@ static spry_status take_settings(bench_flags *flags, spry_error *error)
     return SPRY_OK;
 }
 
-/* A report that may fail its gate must not take the place of what it is held against. */
-static spry_status check_save(const bench_flags *flags, spry_error *error)
+/* A report must not take the place of the model, nor one that may fail its gate that of what it is held against. */
+static spry_status check_save(const bench_flags *flags, const char *model, spry_error *error)
 {
-    const char *const files[] = {flags->judge.baseline_path, flags->judge.targets_path};
+    const char *const files[] = {flags->judge.baseline_path, flags->judge.targets_path, model};
     for (size_t i = 0; flags->save && i < SPRY_COUNT(files); i++)
         if (files[i] && spry_path_same(flags->save, files[i]))
             return spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with --save",
@@ -348,7 +348,7 @@ static int bench_with_files(bench_flags *flags, const char *model)
     int code = SPRY_EXIT_OK;
     spry_status status = spry_bench_judge_open(&flags->judge, &error);
     if (!status)
-        status = check_save(flags, &error);
+        status = check_save(flags, model, &error);
     if (!status && flags->save)
         status = spry_file_writer_open(&writer, flags->save, &error);
     spry_file_writer_abandon(&writer);

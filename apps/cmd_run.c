@@ -311,6 +311,8 @@ int spry_cmd_run(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
     spry_error error;
+    if (spry_trace_flags_check(&settings.chat.engine.trace, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
     if (spry_answer_flags_settle(&settings.chat.answer, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
     settings.chat.engine.quiet = settings.raw;

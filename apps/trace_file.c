@@ -23,11 +23,16 @@ spry_option_table spry_trace_flags_table(spry_trace_flags *flags)
     return (spry_option_table){trace_options, SPRY_COUNT(trace_options), flags};
 }
 
+spry_status spry_trace_flags_check(const spry_trace_flags *flags, spry_error *error)
+{
+    if (flags->ops && !flags->file)
+        return spry_fail(error, SPRY_ERR_INPUT, "--trace-ops needs --trace FILE");
+    return SPRY_OK;
+}
+
 spry_status spry_trace_file_open(spry_trace **trace, const spry_trace_flags *flags, spry_error *error)
 {
     *trace = NULL;
-    if (!flags->file && flags->ops)
-        return spry_fail(error, SPRY_ERR_INPUT, "--trace-ops needs --trace FILE");
     if (!flags->file)
         return SPRY_OK;
     spry_status status = opened ? SPRY_OK : spry_trace_open(&opened, flags->file, flags->ops, error);

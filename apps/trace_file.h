@@ -13,6 +13,9 @@ typedef struct spry_trace_flags {
 
 spry_option_table spry_trace_flags_table(spry_trace_flags *flags);
 
+/* Whether the flags go together. */
+spry_status spry_trace_flags_check(const spry_trace_flags *flags, spry_error *error);
+
 /* The trace, opened by the first who asks; NULL when the flags name none. */
 spry_status spry_trace_file_open(spry_trace **trace, const spry_trace_flags *flags, spry_error *error);
 

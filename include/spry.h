@@ -148,7 +148,7 @@ typedef enum spry_part {
     SPRY_PART_GRAMMAR,    /* compiling, masks, following */
     SPRY_PART_DETOKENIZE, /* ids to text, stop strings */
     SPRY_PART_WRITE,      /* handing the text out */
-    SPRY_PART_OTHERS,     /* while others of the same step were served */
+    SPRY_PART_OTHERS,     /* between steps, and while others of the same step were served */
     SPRY_PART_COUNT
 } spry_part;
 

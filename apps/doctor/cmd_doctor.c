@@ -7,6 +7,7 @@
 #include "common_options.h"
 #include "doctor_text.h"
 #include "interrupt.h"
+#include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
 #include "terminal.h"
@@ -250,7 +251,11 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
     bool kept = spry_profile_path(&path, &no_place) == SPRY_OK;
     if (!kept)
         spry_complain("what is measured will not be kept: %s", no_place.message);
-    spry_status status = name ? open_model(&model, &profile.asked, name, &flags->model, error) : SPRY_OK;
+    spry_status status = SPRY_OK;
+    if (name && flags->output && spry_path_same(name, flags->output))
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", name);
+    if (!status && name)
+        status = open_model(&model, &profile.asked, name, &flags->model, error);
     if (!status)
         status = examine(&profile, flags, kept ? path.data : NULL, error);
     if (!status && model)

@@ -218,7 +218,7 @@ static void put_model_row(page *p, const spry_candidate *c)
     spry_buffer_format(p->out, "%*s%-18s%7s%10s%11.1f%11.2f%11s%s\n", INDENT, "", c->shape,
                        spry_amount_count(parameters, (size_t)e->size.parameters),
                        spry_amount_bytes(memory, (size_t)e->memory_bytes), e->prefill_tps, e->decode_tps,
-                       spry_amount_time(first, e->ttft_1k_ms), c->fits ? "" : "  too large");
+                       spry_amount_time(first, e->ttft_1k_ms), c->fits ? "" : "  over 70 % of memory");
 }
 
 static void put_models(page *p, const spry_machine_profile *m)
@@ -257,11 +257,11 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
             spry_amount_bytes(one, (size_t)e->memory_bytes), spry_amount_bytes(two, (size_t)e->size.weight_bytes),
             e->context, spry_amount_bytes(three, (size_t)e->size.kv_bytes),
             spry_amount_bytes(four, (size_t)e->size.scratch_bytes));
-    put_row(p, asked->fits ? "fits" : "does not fit", "%s may be used, and a model should leave some of it",
+    put_row(p, "fits", "%s: a model should need at most 70 %% of the %s that may be used", asked->fits ? "yes" : "no",
             spry_amount_bytes(one, h->usable_bytes));
-    put_row(p, "prompt", "%.1f tokens/s; one of %d tokens is read in %s", e->prefill_tps, SPRY_PREDICTED_PROMPT,
+    put_row(p, "prompt", "%.1f tokens/s for 512 tokens; one of %d is read in %s", e->prefill_tps, SPRY_PREDICTED_PROMPT,
             spry_amount_time(one, e->ttft_1k_ms));
-    put_row(p, "answer", "%.2f tokens/s", e->decode_tps);
+    put_row(p, "answer", "%.2f tokens/s at its beginning", e->decode_tps);
 }
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */

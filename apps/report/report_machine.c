@@ -179,7 +179,7 @@ static void write_models(spry_doc *doc, const json_t *machine)
     }
     spry_doc_table_end(doc);
     if (too_large)
-        spry_doc_say(doc, "Left out: %zu that need more memory than this machine has.", too_large);
+        spry_doc_say(doc, "Left out: %zu that need more than 70 %% of this machine's memory.", too_large);
 }
 
 static void write_choices(spry_doc *doc, const json_t *machine)

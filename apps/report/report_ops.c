@@ -438,8 +438,9 @@ void spry_report_roofline(spry_doc *doc, const spry_report *report)
         return;
     spry_doc_section(doc, "How near the machine's limits");
     spry_doc_say(doc, "The line is what the machine can do: on its slope memory is the limit, on its flat part "
-                      "arithmetic. Weights and keys that stay in a cache are read faster than memory, and may lie "
-                      "above it.");
+                      "arithmetic, at the peak of the products of the model's main type; attention multiplies floats "
+                      "and stays below it. Weights and keys that stay in a cache are read faster than memory, and may "
+                      "lie above it.");
     if (spry_doc_drawing(doc))
         draw_rooflines(spry_doc_drawing(doc), report);
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));)

@@ -229,8 +229,10 @@ int spry_cmd_batch(int argc, char **argv)
         return code;
     if (positionals.count != 2)
         return spry_usage_wrong(&usage, "name the file of requests and the file for answers");
-    batch b = {.status = SPRY_OK};
     spry_error error;
+    if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
+    batch b = {.status = SPRY_OK};
     if (run(&b, &flags, paths, &error) != SPRY_OK)
         return spry_complain_error(&error);
     spry_complain("%zu answered, %zu of them with an error; %zu were there already", b.done, b.failed, b.skipped);

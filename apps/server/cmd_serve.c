@@ -200,11 +200,13 @@ int spry_cmd_serve(int argc, char **argv)
     int code;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &named, argc, argv))
         return code;
+    spry_error error;
+    if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
     /* Every thread that is made from here on leaves these to this one. */
     sigset_t signals;
     end_signals(&signals);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    spry_error error;
     spry_server *server;
     spry_status status = spry_server_open(&server, &flags, &named, &error);
     if (status == SPRY_OK) {

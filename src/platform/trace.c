@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@
 enum {
     LIST_SPANS = 1 << 18, /* memory is taken as they come */
     WAKE_SPANS = LIST_SPANS / 4,
-    WAIT_NS = 1000000000,
+    WAIT_NS = 250000000, /* what is lost when the process is killed */
     LINE_MAX_BYTES = 512,
     TEXT_MAX = 1 << 24, /* of lanes' names, and of what is printed at once */
     WRITE_BYTES = 1 << 18,
@@ -209,12 +210,34 @@ static void *run(void *context)
 
 /* ---- opening and closing ----------------------------------------------------------------------------------------- */
 
+static const char head[] = "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"spry\"}}";
+
+/* Whether a file has something in it that is no trace: a model, named by mistake. */
+static bool is_foreign(int file)
+{
+    char begin[sizeof head];
+    ssize_t size = pread(file, begin, sizeof begin - 1, 0);
+    return size > 0 && memcmp(begin, head, (size_t)size) != 0;
+}
+
+/* What was traced before is replaced, but neither anything else nor a trace that is being written. */
 static spry_status open_file(spry_trace *t, spry_error *error)
 {
-    t->file = open(t->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    t->file = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (t->file < 0 && errno != EISDIR) /* a pipe or a device may be for writing only */
+        t->file = open(t->path, O_WRONLY | O_CLOEXEC);
     if (t->file < 0)
         return spry_fail(error, SPRY_ERR_FILE, "the trace %s cannot be written: %s", t->path, strerror(errno));
-    spry_buffer_text(&t->text, "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"spry\"}}");
+    struct stat facts;
+    if (fstat(t->file, &facts) == 0 && S_ISREG(facts.st_mode)) {
+        if (is_foreign(t->file))
+            return spry_fail(error, SPRY_ERR_FILE, "%s is there already and is no trace: name another file", t->path);
+        if (flock(t->file, LOCK_EX | LOCK_NB) != 0)
+            return spry_fail(error, SPRY_ERR_BUSY, "another process writes the trace %s: name another file", t->path);
+        if (ftruncate(t->file, 0) != 0)
+            return spry_fail(error, SPRY_ERR_FILE, "the trace %s cannot be written: %s", t->path, strerror(errno));
+    }
+    spry_buffer_text(&t->text, head);
     return SPRY_OK;
 }
 

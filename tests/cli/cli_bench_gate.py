@@ -120,7 +120,7 @@ class Comparing(GateTest):
         rows = {line[:34].strip(): line for line in result.text.splitlines()}
         self.assertRegex(rows["decode 0 x 1"], r"tok/s +[\d.]+ tok/s +-50.0 %  dropped$")
         self.assertRegex(rows["prefill 40"], r"\+0.0 %  ok$")
-        self.assertRegex(result.text, r"\n1 of \d+ figures dropped by more than 10 %")
+        self.assertRegex(result.text, r"\nFailed: 1 of \d+ figures dropped by more than 10 %")
         self.assertLessEqual(max(map(len, result.text.splitlines()[:-1])), 100)  # the last one has the file's name
         self.assertNotIn("\x1b", result.text)
 
@@ -235,7 +235,7 @@ class Comparing(GateTest):
         verdicts = self.verdicts(fewer, FAILURE)
         self.assertEqual((verdicts["prefill 40"], verdicts["prefill 64"]), ("missing", "ok"))
         self.assertEqual((verdicts["memory"], verdicts["memory, peak"]), ("other points", "other points"))
-        self.assertRegex(self.compare(fewer).text, r"\n0 of \d+ figures dropped by more than 10 % .*; \d+ that it has cannot be compared\n$")
+        self.assertRegex(self.compare(fewer).text, r"\nFailed: 0 of \d+ figures dropped by more than 10 % .*; \d+ others of the baseline are missing\n$")
         self.assertEqual(self.verdicts(fewer, OK, "--force")["prefill 40"], "only before")
 
         def policy(report):

@@ -303,7 +303,7 @@ class Figures(ReportTest):
         self.assertEqual(self.cells(text, "⚠ warning")[1], "give the machine whole cores")
         self.assertEqual(self.cells(text, "Llama-3.2-3B", "q4\\_k"), ["3.2B", "2.62 GB", "214", "9.40", "4.82 s"])
         self.assertNotIn("70B", text)
-        self.assertIn("Left out: 1 that need more memory", text)
+        self.assertIn("Left out: 1 that need more than 70 %", text)
         self.assertEqual(self.cells(text, "Cache of level 2, unified"), ["1 MiB, shared by 2"])
         self.assertEqual(self.cells(text, "q8\\_0"), ["344 G/s", "20.1 GB/s"])
         self.assertEqual(self.cells(text, "fast", "Qwen3-0.6B", "q4\\_0"), ["95 tokens/s, faster than anybody reads"])

@@ -2,9 +2,10 @@
 
 import json
 import os
+import shutil
 
 import cli_support
-from cli_support import FAILURE, HOME, spry, tiny
+from cli_support import FAILURE, HOME, USAGE, spry, tiny
 
 ASK = ("run", "-p", "Tell me a tale.", "-n", "40", "--temperature", "0", "--ignore-end")
 
@@ -94,8 +95,17 @@ class Trace(cli_support.CliTest):
 
     def test_ops_without_a_file(self):
         result = spry(*ASK, "--trace-ops")
-        self.assertEqual(result.code, FAILURE)
+        self.assertEqual(result.code, USAGE)
         self.assertIn("--trace FILE", result.errors)
+
+    def test_a_model_is_not_taken_for_a_trace(self):
+        model = os.path.join(HOME, "model.gguf")
+        shutil.copy(tiny("llama"), model)
+        size = os.path.getsize(model)
+        self.fails(spry("run", model, "-p", "x", "--trace", model), FAILURE, "is no trace")
+        self.fails(spry("bench", model, "--save", model), FAILURE, "is to be read, not written")
+        self.fails(spry("doctor", model, "-o", model), FAILURE, "is to be read, not written")
+        self.assertEqual(os.path.getsize(model), size)
 
     def test_a_model_that_is_not_there_leaves_a_whole_file(self):
         path = os.path.join(HOME, "empty.json")

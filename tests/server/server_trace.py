@@ -341,11 +341,11 @@ class Traces(server_support.unittest.TestCase):
         empty = os.path.join(HOME, "empty.jsonl")
         with open(empty, "w", encoding="utf-8") as file:
             file.write("\n")
-        for options, words in ((["--trace", "/nowhere/at/all.json"], "/nowhere/at/all.json"),
-                               (["--trace-ops"], "--trace-ops needs --trace"), (["--trace", HOME], HOME)):
+        for options, words, code in ((["--trace", "/nowhere/at/all.json"], "/nowhere/at/all.json", 1),
+                                     (["--trace-ops"], "--trace-ops needs --trace", 2), (["--trace", HOME], HOME, 1)):
             for command in (["serve"], ["batch", empty, os.path.join(HOME, "none.jsonl")]):
                 result = spry(*command, *options, "--kv-bytes", "64M", stdin=None)
-                self.assertEqual(result.code, 1, result.errors)
+                self.assertEqual(result.code, code, result.errors)
                 self.assertIn(words, result.errors)
 
 

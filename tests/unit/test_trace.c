@@ -179,6 +179,29 @@ static void a_file_that_cannot_be_made_is_refused(void **state)
     assert_null(trace);
 }
 
+/* A model named by mistake stays what it is, and so does a trace that somebody is writing. */
+static void other_files_are_left_alone(void **state)
+{
+    (void)state;
+    spry_trace *trace, *second;
+    spry_error error = {0};
+    const char *path = scratch_write(&files, "model.gguf", "GGUF and more", 13);
+    assert_int_equal(spry_trace_open(&trace, path, false, &error), SPRY_ERR_FILE);
+    assert_non_null(strstr(error.message, "is no trace"));
+    struct stat facts;
+    assert_int_equal(stat(path, &facts), 0);
+    assert_int_equal(facts.st_size, 13);
+    path = scratch_path(&files, "twice.json");
+    trace = open_trace(path, false);
+    assert_int_equal(spry_trace_open(&second, path, false, &error), SPRY_ERR_BUSY);
+    assert_int_equal(spry_trace_close(trace, NULL), SPRY_OK);
+    trace = open_trace(path, false); /* an old one is replaced */
+    assert_int_equal(spry_trace_close(trace, NULL), SPRY_OK);
+    json_t *events = events_of(path);
+    assert_int_equal(json_array_size(events), 1);
+    json_decref(events);
+}
+
 /* The disk is full at once, or after a while: what is there can be read. */
 static void a_full_disk_is_said(void **state)
 {
@@ -377,11 +400,11 @@ static void parts_add_up_in_company(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans_are_written),       cmocka_unit_test(no_trace_takes_everything),
-        cmocka_unit_test(lanes_are_used_again),    cmocka_unit_test(a_file_that_cannot_be_made_is_refused),
-        cmocka_unit_test(a_full_disk_is_said),     cmocka_unit_test(threads_add_at_once),
-        cmocka_unit_test(laps_leave_no_gap),       cmocka_unit_test(parts_and_ops_add_up),
-        cmocka_unit_test(parts_add_up_in_company),
+        cmocka_unit_test(spans_are_written),    cmocka_unit_test(no_trace_takes_everything),
+        cmocka_unit_test(lanes_are_used_again), cmocka_unit_test(a_file_that_cannot_be_made_is_refused),
+        cmocka_unit_test(a_full_disk_is_said),  cmocka_unit_test(other_files_are_left_alone),
+        cmocka_unit_test(threads_add_at_once),  cmocka_unit_test(laps_leave_no_gap),
+        cmocka_unit_test(parts_and_ops_add_up), cmocka_unit_test(parts_add_up_in_company),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
