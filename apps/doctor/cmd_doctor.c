@@ -93,7 +93,7 @@ static spry_status measure(spry_machine_profile *profile, uint32_t threads, spry
 }
 
 /* Nothing is lost when it cannot be kept but the time to measure again. */
-static void keep(const spry_machine_profile *profile, const char *path)
+static bool keep(const spry_machine_profile *profile, const char *path)
 {
     spry_error error;
     spry_buffer text;
@@ -104,6 +104,7 @@ static void keep(const spry_machine_profile *profile, const char *path)
     if (status)
         spry_complain("what was measured is not kept: %s", error.message);
     spry_buffer_deinit(&text);
+    return !status;
 }
 
 /* ---- the profile ------------------------------------------------------------------------------------------------- */
@@ -162,8 +163,8 @@ static bool recall(spry_machine_profile *profile, const char *path)
     return !status;
 }
 
-/* `path` is where the profile is stored; NULL: nowhere. */
-static spry_status examine(spry_machine_profile *profile, const doctor_flags *flags, const char *path,
+/* `path` is where the profile is stored; NULL: nowhere. *kept: it is there. */
+static spry_status examine(spry_machine_profile *profile, bool *kept, const doctor_flags *flags, const char *path,
                            spry_error *error)
 {
     uint32_t threads = flags->threads ? flags->threads : (uint32_t)spry_threads_usable();
@@ -174,8 +175,7 @@ static spry_status examine(spry_machine_profile *profile, const doctor_flags *fl
         status = measure(profile, threads, error);
     if (!status)
         status = conclude(profile, error);
-    if (!status && path)
-        keep(profile, path);
+    *kept = !status && path && keep(profile, path);
     return status;
 }
 
@@ -257,7 +257,7 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
     if (!status && name)
         status = open_model(&model, &profile.asked, name, &flags->model, error);
     if (!status)
-        status = examine(&profile, flags, kept ? path.data : NULL, error);
+        status = examine(&profile, &kept, flags, kept ? path.data : NULL, error);
     if (!status && model)
         status = expect(&profile, model, error);
     if (!status)

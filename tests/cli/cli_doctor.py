@@ -182,6 +182,14 @@ class Doctor(CliTest):
         if first.json["speeds"]["threads"] != 1:
             self.assertNotEqual(profile["id"], first.json["id"])
 
+    def test_a_place_that_is_taken(self):
+        with tempfile.TemporaryDirectory() as folder:
+            os.makedirs(os.path.join(folder, "spry", "machine.json"))
+            result = spry("doctor", "--no-models", "--threads", "1", XDG_DATA_HOME=folder)
+        self.assertIn("is not kept", result.errors)
+        self.assertIn(", not kept.", result.text)
+        self.assertNotIn("kept in", result.text)
+
     def test_interrupt(self):
         process = start("doctor", "--measure")
         time.sleep(0.7)
