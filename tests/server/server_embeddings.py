@@ -77,7 +77,6 @@ class Embeddings(ServerTest):
             wall_ms = (time.time() - began) * 1e3
             self.assertAlmostEqual(sum(timings["parts_ms"].values()), timings["total_ms"], delta=0.02 * timings["total_ms"])
             self.assertLessEqual(timings["total_ms"], wall_ms)
-            self.assertGreater(timings["total_ms"], 0.9 * wall_ms - 20 * server_support.SLOW)
             self.assertLessEqual({"read", "tokenize", "prefill", "write"}, set(timings["parts_ms"]))
             self.assertEqual(max(timings["parts_ms"], key=timings["parts_ms"].get), "prefill")
             self.assertEqual(timings["prompt_tokens"], 20 * sum(len(self.ids(text)) for text in TALES))

@@ -44,6 +44,7 @@ test("an answer streams in, with its timings, and survives a reload", async worl
 
 test("answering again at temperature 0 gives the same words, and less to compute", async world => {
     const page = await openPage(world, { settings: QUICK });
+    await page.waitForSelector("#model option", { state: "attached" });
     await send(page, "Write about a lighthouse.");
     const first = await (await answered(page)).locator(".text").innerText();
     await page.click(".assistant [title='Answer again']");
