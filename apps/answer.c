@@ -87,20 +87,25 @@ void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_ener
     spry_laps_begin(&answer->laps, engine->trace, lane, spry_clock_ns());
 }
 
-/* The session's own parts, and those before them, are the request's. */
+/* The session's own parts, and those before them, are the request's; what is left of its time is the last of writing.
+ */
 static void sum_up(spry_answer *answer)
 {
     spry_laps *laps = &answer->laps;
     spry_result *r = &answer->result;
     spry_joules after;
-    laps->last_ns = spry_clock_ns();
+    double ms = 0;
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
+        r->first_parts_ms[i] += (double)laps->ns[i] / 1e6;
+        ms += r->parts_ms[i] + (double)laps->ns[i] / 1e6;
+    }
+    laps->last_ns = laps->began_ns + (uint64_t)(ms * 1e6);
+    spry_lap(laps, SPRY_PART_WRITE);
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        r->parts_ms[i] += (double)laps->ns[i] / 1e6;
+    r->total_ms = spry_answer_ms(answer);
     spry_energy_read(answer->meter, &after);
     answer->energy = spry_joules_between(&answer->before, &after);
-    r->total_ms = spry_answer_ms(answer);
-    for (size_t i = 0; i < SPRY_PART_COUNT; i++) {
-        r->parts_ms[i] += (double)laps->ns[i] / 1e6;
-        r->first_parts_ms[i] += (double)laps->ns[i] / 1e6;
-    }
     const spry_trace_span span = {
         .name = "request",
         .category = "request",
