@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import subprocess
+import time
 
 import cli_support
-from cli_support import FAILURE, HOME, USAGE, spry, tiny
+from cli_support import FAILURE, HOME, SPRY, USAGE, environment, spry, tiny
 
 ASK = ("run", "-p", "Tell me a tale.", "-n", "40", "--temperature", "0", "--ignore-end")
 
@@ -86,6 +88,21 @@ class Trace(cli_support.CliTest):
         self.assertEqual(result.text, plain)  # nothing of the answer is lost
         self.assertIn("No space left on device", result.errors)
         self.assertIn("/dev/full", result.errors)
+
+    def test_a_killed_process_leaves_a_trace(self):
+        path = os.path.join(HOME, "killed.json")
+        process = subprocess.Popen([SPRY, "run", "-p", "Once", "--raw", "-n", "1000000", "--ignore-end", "--slide",
+                                    "--trace", path], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                                   env=environment())
+        while process.poll() is None and not (os.path.exists(path) and os.path.getsize(path) > 10000):
+            time.sleep(0.01)
+        self.assertIsNone(process.poll())
+        process.kill()
+        process.wait()
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+        for line in lines[1:-1]:  # the last one may have been cut
+            json.loads(line.rstrip(","))
 
     def test_no_such_folder(self):
         result = spry(*ASK, "--trace", os.path.join(HOME, "none", "trace.json"))
