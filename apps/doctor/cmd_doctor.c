@@ -3,15 +3,15 @@
 #include <string.h>
 #include <time.h>
 
-#include "commands.h"
-#include "common_options.h"
-#include "doctor_text.h"
-#include "interrupt.h"
+#include "cli/commands.h"
+#include "cli/common_options.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "doctor/doctor_text.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
-#include "terminal.h"
-#include "usage.h"
 
 enum { THREADS_MAX = 1024, PATH_BYTES = 1 << 12, PAGE_BYTES = 1 << 22, WIDTH_MIN = 60 };
 

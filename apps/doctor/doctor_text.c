@@ -1,12 +1,12 @@
 /* Sections of a label and a value, wrapped to the page. Names come from files and drivers, so they are defused. */
-#include "doctor_text.h"
+#include "doctor/doctor_text.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/number.h"
-#include "terminal.h"
+#include "cli/terminal.h"
 
 enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
 

@@ -2,7 +2,7 @@
 #ifndef SPRY_APPS_DOCTOR_TEXT_H
 #define SPRY_APPS_DOCTOR_TEXT_H
 
-#include "machine_profile.h"
+#include "doctor/machine_profile.h"
 
 enum { SPRY_DOCTOR_WIDTH = 100 };
 

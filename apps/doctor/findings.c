@@ -1,12 +1,12 @@
 /* A rule is a question about the facts and two sentences. Words in braces stand for facts and are filled in. What is
  * unknown breaks no rule. */
-#include "findings.h"
+#include "doctor/findings.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buffer.h"
-#include "terminal.h"
+#include "cli/terminal.h"
 
 typedef spry_finding_facts facts; /* what every function here looks at */
 

@@ -3,7 +3,7 @@
 #ifndef SPRY_APPS_DOCTOR_FINDINGS_H
 #define SPRY_APPS_DOCTOR_FINDINGS_H
 
-#include "machine_speed.h"
+#include "doctor/machine_speed.h"
 #include "platform/energy.h"
 #include "platform/gpu.h"
 #include "platform/hardware.h"

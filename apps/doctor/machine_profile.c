@@ -1,9 +1,9 @@
 /* The profile as JSON. What is unknown is null. */
-#include "machine_profile.h"
+#include "doctor/machine_profile.h"
 
 #include <stdlib.h>
 
-#include "energy_figures.h"
+#include "cli/energy_figures.h"
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 

@@ -4,9 +4,9 @@
 #ifndef SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 #define SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 
-#include "findings.h"
-#include "model_choice.h"
-#include "terminal.h"
+#include "cli/terminal.h"
+#include "doctor/findings.h"
+#include "doctor/model_choice.h"
 
 #define SPRY_PROFILE_FORMAT "spry-machine-1"
 

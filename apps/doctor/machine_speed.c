@@ -1,14 +1,14 @@
 /* Rounds over all probes, and the upper quartile of each: what other programs do meanwhile only ever makes tries
  * slower, but the fastest of all may be luck that a model's run of seconds does not have. */
-#include "machine_speed.h"
+#include "doctor/machine_speed.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "doctor/speed_probe.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "speed_probe.h"
 
 enum {
     ROUNDS = 8,

@@ -1,7 +1,7 @@
 /* A machine's speeds as JSON and back: one table names the plain figures. */
 #include <stdio.h>
 
-#include "machine_speed.h"
+#include "doctor/machine_speed.h"
 
 /* X(name, member) */
 #define FIGURES(X)                                                                                                     \

@@ -1,5 +1,5 @@
 /* Rules for each use, in one table, and the sentences about them. */
-#include "model_choice.h"
+#include "doctor/model_choice.h"
 
 #include <stdio.h>
 #include <string.h>

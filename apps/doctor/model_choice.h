@@ -2,7 +2,7 @@
 #ifndef SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 #define SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 
-#include "prediction.h"
+#include "doctor/prediction.h"
 
 /* A shape in a type. */
 typedef struct spry_candidate {

@@ -4,7 +4,7 @@
 #ifndef SPRY_APPS_DOCTOR_MODEL_WORK_H
 #define SPRY_APPS_DOCTOR_MODEL_WORK_H
 
-#include "machine_speed.h"
+#include "doctor/machine_speed.h"
 #include "model/model.h"
 
 /* Products with matrices of one type. */

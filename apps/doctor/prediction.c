@@ -1,7 +1,7 @@
 /* A step's time is the sum of its parts' times. Products of one row take as long as their weights take to come, from
  * memory or from the cache that holds the whole model, but not less than the kernel takes with weights at hand;
  * products of many rows as long as multiplying takes, but not less than the weights take to come. */
-#include "prediction.h"
+#include "doctor/prediction.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 #ifndef SPRY_APPS_DOCTOR_PREDICTION_H
 #define SPRY_APPS_DOCTOR_PREDICTION_H
 
-#include "machine_speed.h"
-#include "model_work.h"
+#include "doctor/machine_speed.h"
+#include "doctor/model_work.h"
 
 enum {
     SPRY_PREDICTED_PREFILL = 512,

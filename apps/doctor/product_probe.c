@@ -2,10 +2,10 @@
  * plainest kernels, too, are known soon. */
 #include <string.h>
 
+#include "doctor/speed_probe.h"
 #include "kernels/packed.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
-#include "speed_probe.h"
 
 enum { OUTPUT_GRAIN = 16, ALIGNMENT = 64 };
 enum { N_IN = 2048, LEAST_OUT = 32, MANY_OUT = 1024, ONE_OUT = 2048, CACHED_OUT = 512, CALL_NS = 1000000 };

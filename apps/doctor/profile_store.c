@@ -3,7 +3,7 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "machine_profile.h"
+#include "doctor/machine_profile.h"
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "report/report.h"

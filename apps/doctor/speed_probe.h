@@ -4,7 +4,7 @@
 #ifndef SPRY_APPS_DOCTOR_SPEED_PROBE_H
 #define SPRY_APPS_DOCTOR_SPEED_PROBE_H
 
-#include "machine_speed.h"
+#include "doctor/machine_speed.h"
 
 enum {
     SPRY_PROBE_ROWS = 128,   /* of a step that is a part of a prefill, as engines have it unless told otherwise */

@@ -2,11 +2,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "commands.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
 #include "platform/file.h"
-#include "report.h"
-#include "terminal.h"
-#include "usage.h"
+#include "report/report.h"
 
 enum { PAGE_BYTES_MAX = 64 << 20 };
 

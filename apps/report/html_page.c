@@ -1,5 +1,5 @@
 /* The head, the style and escaping. */
-#include "html_page.h"
+#include "report/html_page.h"
 
 static const char style[] =
     ":root{color-scheme:light dark;--back:#fcfcfa;--raised:#fff;--text:#1c1c1a;--soft:#5f5f59;--line:#e2e2dc;"
@@ -80,7 +80,8 @@ static const char style[] =
     "td.t,th.t{text-align:left}\n"
     "td.w{white-space:normal;min-width:12rem;max-width:26rem}\n"
     "td small{margin-left:.4em}\n"
-    "@media(max-width:40rem){.axis text.near{display:none}.rows{grid-template-columns:minmax(0,1fr) max-content;gap:.15rem .8rem}"
+    "@media(max-width:40rem){.axis text.near{display:none}.rows{grid-template-columns:minmax(0,1fr) "
+    "max-content;gap:.15rem .8rem}"
     ".rows .name{max-width:none}.rows .sum{grid-column:2}.rows .bar{grid-column:1/-1;margin-bottom:.45rem}"
     "table{font-size:.875rem}th,td{padding:.25rem .5rem}}\n"
     ".good{color:var(--good)}.bad{color:var(--bad)}\n"

@@ -7,10 +7,10 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
-#include "bench_gate.h"
-#include "report_doc.h"
-#include "report_trace.h"
-#include "svg_rows.h"
+#include "bench/bench_gate.h"
+#include "report/report_doc.h"
+#include "report/report_trace.h"
+#include "report/svg_rows.h"
 
 enum { SPRY_REPORT_INPUTS = 16, SPRY_REPORT_NAME = 48, SPRY_REPORT_ROW = 160, SPRY_REPORT_WORDS = 61 };
 

@@ -1,12 +1,12 @@
 /* The two ways to write a document. */
-#include "report_doc.h"
+#include "report/report_doc.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "html_page.h"
+#include "report/html_page.h"
 
 enum { SENTENCE_MAX = 4096 };
 

@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "report.h"
+#include "report/report.h"
 
 static const struct {
     const char *name, *ms, *parts;

@@ -7,7 +7,7 @@
 
 #include "base/json.h"
 #include "base/utf8.h"
-#include "report.h"
+#include "report/report.h"
 
 enum { CHUNK_BYTES = 1 << 16 };
 

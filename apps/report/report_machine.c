@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "report.h"
+#include "report/report.h"
 
 typedef struct fact {
     const char *name, *path;

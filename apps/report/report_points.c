@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
-#include "report.h"
+#include "report/report.h"
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 

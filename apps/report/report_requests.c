@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "report.h"
+#include "report/report.h"
 
 static void name_request(char *out, size_t size, const spry_report_request *request, size_t index)
 {

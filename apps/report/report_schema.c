@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "report.h"
+#include "report/report.h"
 
 typedef enum shape { TEXT, NUMBER, FLAG, OBJECT, LIST, TEXTS, PARTS, VALUES } shape;
 

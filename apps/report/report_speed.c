@@ -3,7 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "report.h"
+#include "report/report.h"
 
 /* One plot: points of a list where the other number is fixed. */
 typedef struct against {

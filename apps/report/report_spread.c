@@ -1,5 +1,5 @@
 /* Buckets on a logarithmic scale. */
-#include "report_spread.h"
+#include "report/report_spread.h"
 
 #include <math.h>
 #include <stdlib.h>

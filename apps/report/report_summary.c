@@ -2,8 +2,8 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "html_page.h"
-#include "report.h"
+#include "report/html_page.h"
+#include "report/report.h"
 
 static const char *or_dash(const char *text)
 {

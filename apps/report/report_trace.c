@@ -1,6 +1,6 @@
 /* One event a line. Each lane keeps what happened in it since its last request ended; a request's own event, which
  * comes behind its parts, takes it. */
-#include "report_trace.h"
+#include "report/report_trace.h"
 
 #include <errno.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "report_spread.h"
+#include "report/report_spread.h"
 
 enum {
     SPRY_REPORT_SHOWN = 12, /* requests in detail */

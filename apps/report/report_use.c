@@ -2,7 +2,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "report.h"
+#include "report/report.h"
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 

@@ -1,12 +1,12 @@
 /* Axes, marks and labels. */
-#include "svg_plot.h"
+#include "report/svg_plot.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 
 #include "base/compiler.h"
-#include "html_page.h"
+#include "report/html_page.h"
 
 enum {
     WIDTH = 400,

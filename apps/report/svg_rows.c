@@ -1,9 +1,9 @@
 /* Rows, pieces and the axis below. */
-#include "svg_rows.h"
+#include "report/svg_rows.h"
 
 #include <math.h>
 
-#include "html_page.h"
+#include "report/html_page.h"
 
 /* Widths of a letter, of a bar on a phone, and of one where the rule "wide" of the style holds; in pixels. */
 enum { LETTER_WIDTH = 7, NARROW = 320, WIDE = 520, HEIGHT = 26 };

@@ -3,7 +3,7 @@
 #ifndef SPRY_REPORT_SVG_ROWS_H
 #define SPRY_REPORT_SVG_ROWS_H
 
-#include "svg_plot.h"
+#include "report/svg_plot.h"
 
 /* A figure with its caption. The axis begins at 0. */
 typedef struct spry_rows {

@@ -1,5 +1,5 @@
 /* Every key is compared, each over the same number of bytes. */
-#include "access_keys.h"
+#include "server/access_keys.h"
 
 #include "platform/file.h"
 

@@ -1,5 +1,5 @@
 /* A list under a lock, and a ring of copies. */
-#include "activity.h"
+#include "server/activity.h"
 
 #include <string.h>
 

@@ -2,13 +2,13 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-#include "apis.h"
-#include "embedding.h"
-#include "http_reply.h"
-#include "http_server.h"
-#include "ollama_json.h"
 #include "platform/clock.h"
-#include "prompt.h"
+#include "server/apis.h"
+#include "server/embedding.h"
+#include "server/http_reply.h"
+#include "server/http_server.h"
+#include "server/ollama_json.h"
+#include "server/prompt.h"
 
 enum { TEXTS_MAX = 2048 }; /* of a request */
 

@@ -1,5 +1,5 @@
 /* One sticky error; small readers on top of it. */
-#include "api_fields.h"
+#include "server/api_fields.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -8,9 +8,9 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "http_reply.h"
-#include "prompt.h"
 #include "sampling/sampling_options.h"
+#include "server/http_reply.h"
+#include "server/prompt.h"
 
 static const char *type_name(const json_t *value)
 {

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-#include "completion.h"
+#include "server/completion.h"
 
 typedef struct spry_fields {
     const json_t *object;

@@ -1,10 +1,10 @@
 /* The paths of llama-server, for programs that were written for it. */
-#include "apis.h"
 #include "engine/engine_state.h"
-#include "http_reply.h"
-#include "openai_json.h"
-#include "prompt.h"
-#include "watch.h"
+#include "server/apis.h"
+#include "server/http_reply.h"
+#include "server/openai_json.h"
+#include "server/prompt.h"
+#include "server/watch.h"
 
 enum { TEXT_BYTES_MAX = 256 << 20 };
 

@@ -1,9 +1,9 @@
 /* POST /api/generate and /api/chat: lines of JSON, streamed unless the request says otherwise. */
-#include "apis.h"
 #include "engine/engine_state.h"
-#include "http_reply.h"
-#include "ollama_json.h"
-#include "prompt.h"
+#include "server/apis.h"
+#include "server/http_reply.h"
+#include "server/ollama_json.h"
+#include "server/prompt.h"
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -3,12 +3,12 @@
 #include <stdio.h>
 #include <time.h>
 
-#include "apis.h"
 #include "base/map.h"
 #include "engine/engine_state.h"
-#include "http_reply.h"
-#include "ollama_json.h"
-#include "prompt.h"
+#include "server/apis.h"
+#include "server/http_reply.h"
+#include "server/ollama_json.h"
+#include "server/prompt.h"
 
 enum { NEVER_S = 1000000000 }; /* a model that is never let go */
 

@@ -5,12 +5,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "apis.h"
-#include "channel.h"
-#include "http_reply.h"
-#include "model_pull.h"
-#include "ollama_json.h"
 #include "platform/clock.h"
+#include "pull/model_pull.h"
+#include "server/apis.h"
+#include "server/channel.h"
+#include "server/http_reply.h"
+#include "server/ollama_json.h"
 
 enum { NEWS_NS = 250000000, LINES_BYTES_MAX = 1 << 20 };
 

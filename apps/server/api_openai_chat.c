@@ -1,7 +1,7 @@
 /* POST /v1/chat/completions. */
-#include "apis.h"
-#include "openai_json.h"
-#include "prompt.h"
+#include "server/apis.h"
+#include "server/openai_json.h"
+#include "server/prompt.h"
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "apis.h"
-#include "openai_json.h"
-#include "prompt.h"
-#include "prompt_logprobs.h"
+#include "server/apis.h"
+#include "server/openai_json.h"
+#include "server/prompt.h"
+#include "server/prompt_logprobs.h"
 
 enum { DEFAULT_TOKENS = 16, ECHO_BYTES_MAX = 64 << 20 };
 

@@ -1,7 +1,7 @@
 /* GET /v1/models, and POST /models/pin, which OpenAI's interface does not have. */
-#include "api_fields.h"
-#include "apis.h"
-#include "http_reply.h"
+#include "server/api_fields.h"
+#include "server/apis.h"
+#include "server/http_reply.h"
 
 static json_t *model_json(const spry_pool_info *info)
 {

@@ -1,7 +1,7 @@
 /* GET /, /page.css and /page.js: the page may load and ask for things here and nowhere else. */
-#include "apis.h"
-#include "http_reply.h"
-#include "web_page.h"
+#include "server/apis.h"
+#include "server/http_reply.h"
+#include "web/web_page.h"
 
 static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
                              "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";

@@ -2,12 +2,12 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "apis.h"
-#include "channel.h"
-#include "http_reply.h"
-#include "http_server.h"
 #include "platform/clock.h"
-#include "watch.h"
+#include "server/apis.h"
+#include "server/channel.h"
+#include "server/http_reply.h"
+#include "server/http_server.h"
+#include "server/watch.h"
 
 enum { METRICS_BYTES_MAX = 4 << 20, WATCH_MS = 500 };
 

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_APIS_H
 #define SPRY_SERVER_APIS_H
 
-#include "exchange.h"
+#include "server/exchange.h"
 
 void spry_page_index(spry_exchange *exchange);
 void spry_page_css(spry_exchange *exchange);

@@ -1,5 +1,5 @@
 /* Lines are written by one call each to a file that is only appended to. */
-#include "batch_output.h"
+#include "server/batch_output.h"
 
 #include <errno.h>
 #include <fcntl.h>

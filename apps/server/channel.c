@@ -1,5 +1,5 @@
 /* The bell is rung under the lock, so whoever has seen an answer's end may free the channel. */
-#include "channel.h"
+#include "server/channel.h"
 
 #include <errno.h>
 #include <limits.h>

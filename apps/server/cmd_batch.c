@@ -4,15 +4,15 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "batch_output.h"
-#include "commands.h"
-#include "exchange.h"
-#include "http_route.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
 #include "platform/clock.h"
 #include "platform/file.h"
-#include "server_setup.h"
-#include "terminal.h"
-#include "usage.h"
+#include "server/batch_output.h"
+#include "server/exchange.h"
+#include "server/http_route.h"
+#include "server/server_setup.h"
 
 enum { WORKERS_MAX = 512, ID_BYTES = 32 };
 

@@ -2,12 +2,12 @@
 #include <signal.h>
 #include <time.h>
 
-#include "commands.h"
-#include "http_server.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
 #include "platform/clock.h"
-#include "server_setup.h"
-#include "terminal.h"
-#include "usage.h"
+#include "server/http_server.h"
+#include "server/server_setup.h"
 
 enum { POLL_MS = 20 };
 

@@ -10,9 +10,9 @@
 
 #include <jansson.h>
 
-#include "answer.h"
-#include "channel.h"
-#include "request_costs.h"
+#include "run/answer.h"
+#include "server/channel.h"
+#include "server/request_costs.h"
 #include "template/tool_calls.h"
 
 enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };

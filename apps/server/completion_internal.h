@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_COMPLETION_INTERNAL_H
 #define SPRY_SERVER_COMPLETION_INTERNAL_H
 
-#include "completion.h"
+#include "server/completion.h"
 
 /* Gives every answer a job and hands the jobs to the scheduler. On failure none is left there. */
 spry_status spry_completion_submit(spry_completion *completion, spry_error *error);

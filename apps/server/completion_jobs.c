@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "completion_internal.h"
 #include "engine/engine_state.h"
-#include "http_server.h"
 #include "platform/clock.h"
+#include "server/completion_internal.h"
+#include "server/http_server.h"
 
 enum { CHANNEL_BYTES_MAX = 16 << 20, ANSWER_BYTES_MAX = 256 << 20, OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
 

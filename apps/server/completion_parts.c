@@ -3,8 +3,8 @@
  * The request's own laps go up to the moment its jobs are handed over. From there on the first answer's job tells, in
  * the same lane; what follows its end is the request's again. So there is no gap, and the parts add up to the whole.
  * Jobs of further answers have lanes of their own. */
-#include "answer.h"
-#include "completion_internal.h"
+#include "run/answer.h"
+#include "server/completion_internal.h"
 
 void spry_completion_hand_over(spry_completion *c)
 {

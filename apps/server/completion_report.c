@@ -2,9 +2,9 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "completion_internal.h"
-#include "http_server.h"
 #include "platform/clock.h"
+#include "server/completion_internal.h"
+#include "server/http_server.h"
 
 static double since_ms(uint64_t from_ns, uint64_t to_ns)
 {

@@ -1,15 +1,15 @@
 /* The life of a completion: made, served whole or as a stream, and gone. */
-#include "completion.h"
+#include "server/completion.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
 
-#include "completion_internal.h"
-#include "http_reply.h"
-#include "http_server.h"
 #include "platform/clock.h"
+#include "server/completion_internal.h"
+#include "server/http_reply.h"
+#include "server/http_server.h"
 
 enum { STREAM_BYTES_MAX = 64 << 20 };
 

@@ -1,10 +1,10 @@
 /* The scheduler's spare session is used for a part and given back; the next part finds what was computed. */
-#include "embedding.h"
+#include "server/embedding.h"
 
 #include <stdlib.h>
 
 #include "engine/embed.h"
-#include "http_server.h"
+#include "server/http_server.h"
 
 enum { PART_TOKENS = 32 };
 

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_EMBEDDING_H
 #define SPRY_SERVER_EMBEDDING_H
 
-#include "request_costs.h"
+#include "server/request_costs.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct spry_embedder {

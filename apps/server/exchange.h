@@ -6,7 +6,7 @@
 #include <microhttpd.h>
 
 #include "base/buffer.h"
-#include "server.h"
+#include "server/server.h"
 
 typedef struct spry_exchange spry_exchange;
 

@@ -1,13 +1,13 @@
 /* A page of another site can make a browser send requests here, and a name that such a site owns can be made to lead to
  * this machine. The first shows in the Origin header, the second in the Host header; neither is taken unless it is the
  * server's own or was allowed with --cors. */
-#include "http_guard.h"
+#include "server/http_guard.h"
 
 #include <arpa/inet.h>
 #include <strings.h>
 
 #include "base/map.h"
-#include "http_reply.h"
+#include "server/http_reply.h"
 
 static const char *header(spry_exchange *x, const char *name)
 {

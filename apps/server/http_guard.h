@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_HTTP_GUARD_H
 #define SPRY_SERVER_HTTP_GUARD_H
 
-#include "exchange.h"
+#include "server/exchange.h"
 
 /* False when a reply was given instead: a refusal, or the answer to a browser's preflight. Otherwise exchange->key and
  * exchange->client are set. */

@@ -1,12 +1,12 @@
 /* Every reply carries the headers that keep browsers honest, and CORS only when it was asked for. */
-#include "http_reply.h"
+#include "server/http_reply.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/utf8.h"
-#include "http_server.h"
+#include "server/http_server.h"
 
 enum { SENTENCE_BYTES = 1024, STREAM_BLOCK = 16384 };
 

@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "exchange.h"
+#include "server/exchange.h"
 
 /* Takes the reference; NULL is a reply that memory was short. */
 void spry_reply_json(spry_exchange *exchange, unsigned status, json_t *json);

@@ -1,9 +1,9 @@
 /* HEAD is GET without the body, which libmicrohttpd leaves out by itself. */
-#include "http_route.h"
+#include "server/http_route.h"
 
 #include <stdio.h>
 
-#include "apis.h"
+#include "server/apis.h"
 
 static const spry_route routes[] = {
     {"GET", "/", spry_page_index, SPRY_ERRORS_OPENAI, true},

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_HTTP_ROUTE_H
 #define SPRY_SERVER_HTTP_ROUTE_H
 
-#include "exchange.h"
+#include "server/exchange.h"
 
 /* NULL when there is none; then *allowed has the methods the path knows, as a header lists them, or is empty. `tail`
  * points into the path. */

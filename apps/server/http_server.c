@@ -1,5 +1,5 @@
 /* A thread for each connection may wait as long as it likes: for a model to load, for tokens, for a slow reader. */
-#include "http_server.h"
+#include "server/http_server.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -11,13 +11,13 @@
 #include <unistd.h>
 
 #include "base/number.h"
-#include "channel.h"
-#include "http_guard.h"
-#include "http_reply.h"
-#include "http_route.h"
-#include "http_tls.h"
+#include "cli/terminal.h"
 #include "platform/clock.h"
-#include "terminal.h"
+#include "server/channel.h"
+#include "server/http_guard.h"
+#include "server/http_reply.h"
+#include "server/http_route.h"
+#include "server/http_tls.h"
 
 enum { STACK_BYTES = 2 << 20, LOG_LINE = 1024, ENDLESS_FACTOR = 4, BODY_IDLES = 10, OTHER_FILES = 64 };
 

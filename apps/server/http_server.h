@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_HTTP_SERVER_H
 #define SPRY_SERVER_HTTP_SERVER_H
 
-#include "exchange.h"
+#include "server/exchange.h"
 
 typedef struct spry_http_server spry_http_server;
 

@@ -1,5 +1,5 @@
 /* Whether the certificate and the key fit together, only libmicrohttpd finds out, when it starts. */
-#include "http_tls.h"
+#include "server/http_tls.h"
 
 #include <microhttpd.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_HTTP_TLS_H
 #define SPRY_SERVER_HTTP_TLS_H
 
-#include "server.h"
+#include "server/server.h"
 
 typedef struct spry_http_tls {
     spry_buffer certificate, key; /* PEM; both empty: plain HTTP */

@@ -1,5 +1,5 @@
 /* A table of what is printed; the figures themselves are plain fields. */
-#include "metrics.h"
+#include "server/metrics.h"
 
 #include <stddef.h>
 #include <stdio.h>

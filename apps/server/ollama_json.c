@@ -1,5 +1,5 @@
 /* Times and names as Ollama writes them. */
-#include "ollama_json.h"
+#include "server/ollama_json.h"
 
 #include <stdio.h>
 #include <time.h>

@@ -1,5 +1,5 @@
 /* Shapes as OpenAI documents them, with "timings" beside. */
-#include "openai_json.h"
+#include "server/openai_json.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_OPENAI_JSON_H
 #define SPRY_SERVER_OPENAI_JSON_H
 
-#include "api_fields.h"
+#include "server/api_fields.h"
 
 json_t *spry_openai_usage(const spry_completion *completion);
 

@@ -1,7 +1,7 @@
 /* The template and the tokenizer are called one after the other, so that each has its own time; whoever has prompts
  * made counts what follows the template as the tokenizer's. Only conversations with fragments go through
  * spry_engine_chat_spans, which does both. */
-#include "prompt.h"
+#include "server/prompt.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_PROMPT_H
 #define SPRY_SERVER_PROMPT_H
 
-#include "completion.h"
+#include "server/completion.h"
 
 /* A conversation as the only prompt: "messages" as OpenAI's interface has them, `tools` NULL or a list, `extra` NULL or
  * an object of variables for the template. `generate`: ready for the model's answer. */

@@ -1,12 +1,12 @@
 /* The scheduler's spare session walks through the prompt. It is given back after every part, for others who need it;
  * what was computed is found again. */
-#include "prompt_logprobs.h"
+#include "server/prompt_logprobs.h"
 
 #include <math.h>
 
 #include "engine/engine_state.h"
 #include "engine/top_logprobs.h"
-#include "http_server.h"
+#include "server/http_server.h"
 
 enum { PART_TOKENS = 32 };
 

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_PROMPT_LOGPROBS_H
 #define SPRY_SERVER_PROMPT_LOGPROBS_H
 
-#include "completion.h"
+#include "server/completion.h"
 
 /* `tokens` has room for the whole prompt, which is not empty. The first token has nothing before it: its probability is
  * NaN. Computed on the scheduler's thread in small parts, so that answers under way go on in between.

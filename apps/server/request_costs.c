@@ -1,9 +1,9 @@
-#include "request_costs.h"
+#include "server/request_costs.h"
 
-#include "answer.h"
-#include "energy_figures.h"
+#include "cli/energy_figures.h"
+#include "cli/terminal.h"
 #include "platform/clock.h"
-#include "terminal.h"
+#include "run/answer.h"
 
 void spry_costs_begin(spry_costs *costs, spry_exchange *x)
 {

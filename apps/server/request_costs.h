@@ -5,8 +5,8 @@
 #ifndef SPRY_SERVER_REQUEST_COSTS_H
 #define SPRY_SERVER_REQUEST_COSTS_H
 
-#include "exchange.h"
 #include "platform/laps.h"
+#include "server/exchange.h"
 
 typedef struct spry_costs {
     spry_exchange *exchange;

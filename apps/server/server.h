@@ -8,11 +8,11 @@
 
 #include <stdatomic.h>
 
-#include "access_keys.h"
-#include "activity.h"
-#include "metrics.h"
 #include "platform/energy.h"
 #include "pool/model_pool.h"
+#include "server/access_keys.h"
+#include "server/activity.h"
+#include "server/metrics.h"
 
 typedef struct spry_serve_settings {
     const char *host;

@@ -1,15 +1,15 @@
 /* Models named on the command line, those in the folder and the bundled ones, behind one pool. */
-#include "server_setup.h"
+#include "server/server_setup.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "bundled.h"
+#include "cli/bundled.h"
+#include "cli/terminal.h"
 #include "platform/clock.h"
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "platform/memory.h"
-#include "terminal.h"
 
 enum { PATH_BYTES = 4096 };
 

@@ -2,8 +2,8 @@
 #ifndef SPRY_SERVER_SERVER_SETUP_H
 #define SPRY_SERVER_SERVER_SETUP_H
 
-#include "common_options.h"
-#include "server.h"
+#include "cli/common_options.h"
+#include "server/server.h"
 
 enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 4 };
 

@@ -1,8 +1,8 @@
-#include "watch.h"
+#include "server/watch.h"
 
-#include "answer.h"
-#include "energy_figures.h"
+#include "cli/energy_figures.h"
 #include "platform/clock.h"
+#include "run/answer.h"
 
 #define ENDED_SHOWN_NS 5000000000u
 #define READING_NS     1000000000u

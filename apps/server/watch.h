@@ -4,7 +4,7 @@
 
 #include <jansson.h>
 
-#include "server.h"
+#include "server/server.h"
 
 /* The text of one snapshot, to be freed; NULL when memory is short. */
 char *spry_watch_snapshot(spry_server *server);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "draft/prompt_lookup.h"
 #include "engine/generation.h"
-#include "grammar/grammar_cache.h"
+#include "grammar/compile/grammar_cache.h"
 #include "model/model.h"
 #include "model/pass.h"
 #include "sampling/sampler.h"

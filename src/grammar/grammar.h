@@ -5,7 +5,7 @@
 #ifndef SPRY_GRAMMAR_GRAMMAR_H
 #define SPRY_GRAMMAR_GRAMMAR_H
 
-#include "grammar/grammar_ir.h"
+#include "grammar/ir/grammar_ir.h"
 #include "tokenizer/tokenizer.h"
 
 typedef struct spry_grammar spry_grammar;

@@ -30,8 +30,7 @@ spry_status spry_model_open(spry_model **out, const char *path, spry_error *erro
 spry_status spry_model_open_memory(spry_model **out, const void *data, size_t size, const char *name,
                                    spry_error *error);
 /* Either of them, without tokenizer and template: enough to say what the model needs. `data` NULL: a path. */
-spry_status spry_model_open_sizes(spry_model **out, const char *name, const void *data, size_t size,
-                                  spry_error *error);
+spry_status spry_model_open_sizes(spry_model **out, const char *name, const void *data, size_t size, spry_error *error);
 void spry_model_close(spry_model *model);
 
 /* Whether a token ends an answer. */

@@ -13,7 +13,8 @@
 spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,
                                 spry_threads *threads, bool mapped, spry_error *error);
 
-/* Gives the matrices the types and sizes they would have, and no more: for a model that was opened for its sizes alone. */
+/* Gives the matrices the types and sizes they would have, and no more: for a model that was opened for its sizes alone.
+ */
 spry_status spry_model_quantize_sizes(spry_model *model, const spry_recipe *recipe, spry_error *error);
 
 #endif

@@ -112,8 +112,8 @@ static size_t shuffle_pages(paged_sequence *s)
     }
     for (size_t e = 0; e < n_entries; e++) {
         size_t start = e * SPRY_PAGE_TOKENS, left = s->n_tokens - start;
-        s->entries[e] =
-            (spry_kv_entry){order[e], (uint32_t)start, (uint32_t)(left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS), 0};
+        s->entries[e] = (spry_kv_entry){order[e], (uint32_t)start,
+                                        (uint32_t)(left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS), 0};
     }
     s->whole.n_entries = n_entries;
     return n_pages;

@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "bench_gate.h"
+#include "bench/bench_gate.h"
 
 static void near(double a, double b)
 {

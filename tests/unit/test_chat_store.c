@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "chat_store.h"
+#include "chat/chat_store.h"
 #include "platform/file.h"
 #include "support/scratch.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "doctor_text.h"
+#include "doctor/doctor_text.h"
 #include "platform/file.h"
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "grammar/grammar_cache.h"
-#include "grammar/matcher.h"
+#include "grammar/compile/grammar_cache.h"
+#include "grammar/match/matcher.h"
 
 /* ---- objects, counters ------------------------------------------------------------------------------------------- */
 

@@ -12,14 +12,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "doctor/model_choice.h"
+#include "doctor/speed_probe.h"
 #include "engine/engine_state.h"
 #include "model/packing.h"
 #include "model/quantize.h"
 #include "model/random_model.h"
 #include "model/shapes.h"
-#include "model_choice.h"
 #include "platform/clock.h"
-#include "speed_probe.h"
 #include "support/scratch.h"
 
 static const double giga = 1e9;

@@ -1,0 +1,261 @@
+/* What the files of `spry bench` share: what was asked for, and what was found.
+ *
+ * A point is one thing measured: a prefill of so many tokens, or a decode at some depth with so many sequences. Points
+ * that cannot be run stay in the list with a sentence that says why. */
+#ifndef SPRY_APPS_BENCH_H
+#define SPRY_APPS_BENCH_H
+
+#include <jansson.h>
+
+#include "cli/common_options.h"
+#include "cli/terminal.h"
+#include "engine/batch.h"
+#include "engine/memory_parts.h"
+#include "platform/energy.h"
+#include "platform/hardware.h"
+#include "sched/batch_choice.h"
+
+enum {
+    SPRY_BENCH_REPEAT_MAX = 100,
+    SPRY_BENCH_LIST_MAX = 16,
+    SPRY_BENCH_POINTS_MAX = SPRY_BENCH_LIST_MAX * (SPRY_BENCH_LIST_MAX + 1),
+    SPRY_BENCH_TOKENS_MAX = 1 << 20,
+    SPRY_BENCH_REQUEST = 1040,  /* tokens of a session that asks about a thousand */
+    SPRY_BENCH_POLICY_WARM = 8, /* steps of a size before those that count */
+    SPRY_BENCH_POLICY_MAX = SPRY_BENCH_LIST_MAX
+};
+
+/* ---- what was asked for ------------------------------------------------------------------------------------------ */
+
+typedef struct spry_bench_list {
+    uint32_t values[SPRY_BENCH_LIST_MAX];
+    size_t count;
+} spry_bench_list;
+
+/* What two reports must have in common to be compared. */
+typedef struct spry_bench_identity {
+    char machine[SPRY_MACHINE_ID], cpu[SPRY_PROCESSOR_NAME_MAX], kernels[16];
+    char model[40], model_name[64]; /* its fingerprint, in hexadecimal digits; what people call it does not count */
+    uint32_t threads, chunk, tokens;
+    char kv_type[8], quantize[24]; /* quantize "": as it is */
+} spry_bench_identity;
+
+typedef struct spry_bench_settings {
+    spry_bench_list prefill, depth, batch;
+    spry_bench_list policy; /* sequences together, ascending; none: not measured */
+    uint32_t tokens;        /* a decode generates */
+    uint32_t repeat;
+    const spry_bench_identity *like; /* NULL, or what must be measured: anything else is refused before it is */
+    const char *like_what;           /* the file that `like` comes from */
+    spry_engine_flags engine;
+    spry_model_flags model;
+} spry_bench_settings;
+
+/* Numbers from `least` to `most` separated by commas; "none" and nothing give an empty list. `name` is the option's,
+ * for messages. */
+spry_status spry_bench_list_parse(spry_bench_list *list, const char *text, uint32_t least, uint32_t most,
+                                  const char *name, spry_error *error);
+
+/* Adds a number that is not in the list yet; false: there is no room for it. NULL takes any. */
+bool spry_bench_list_add(spry_bench_list *list, uint32_t value);
+
+/* ---- what was found ---------------------------------------------------------------------------------------------- */
+
+/* Of the repeats. */
+typedef struct spry_bench_stat {
+    double median, least, most;
+} spry_bench_stat;
+
+/* Of values in any order, which are sorted. */
+spry_bench_stat spry_bench_stat_of(double *values, size_t count);
+
+/* The range of the repeats as a share of their median; a / b, and 0 where b is not above it. */
+double spry_bench_spread(const spry_bench_stat *stat);
+double spry_bench_ratio(double a, double b);
+
+/* The smallest value that `percent` of a sorted list do not pass. */
+double spry_bench_percentile(const double *sorted, size_t count, double percent);
+
+/* Of the timed steps of a decode. */
+typedef struct spry_bench_steps {
+    double p50_ms, p95_ms, p99_ms;
+} spry_bench_steps;
+
+/* Sorts. */
+spry_bench_steps spry_bench_steps_of(double *ms, size_t count);
+
+/* What one prefill, or one step of a decode, spent on an op with matrices (or keys and values) of a type. */
+typedef struct spry_bench_op {
+    spry_op op;
+    spry_dtype type;
+    double ms, share; /* share of all ops together */
+    double calls, bytes, products;
+} spry_bench_op;
+
+/* Of one prefill, or of all that one repeat of a decode generates. */
+typedef struct spry_bench_energy {
+    spry_joules used;
+    double ms;
+    size_t tokens;
+} spry_bench_energy;
+
+typedef struct spry_bench_point {
+    bool decode;
+    uint32_t tokens; /* of the prefill; the depth of a decode */
+    uint32_t batch;  /* sequences that decode together; 1 for a prefill */
+    spry_bench_stat tps;
+    double read_gb_s, multiply_g_s; /* that its median speed comes to */
+    spry_bench_steps steps;         /* of a decode */
+    spry_bench_energy energy;
+    spry_bench_op *ops; /* [n_ops], the longest first; owned by the report */
+    size_t n_ops;
+    char skipped[96]; /* why it was not run; empty when it was */
+} spry_bench_point;
+
+/* A request as people make them, until its first token was out. */
+typedef struct spry_bench_request {
+    size_t prompt_tokens, hit_tokens;
+    double ms, parts_ms[SPRY_PART_COUNT];
+} spry_bench_request;
+
+typedef struct spry_bench_ttft {
+    spry_bench_request cold, warm; /* nothing known; all of it known. Of the repeats those of median length */
+    char why_not[160];             /* empty: measured */
+} spry_bench_ttft;
+
+/* What offline mode would do, from steps that were measured here. */
+typedef struct spry_bench_batch {
+    uint32_t batch;
+    double tps, p50_ms, p95_ms;
+    double gain, slower; /* against the next smaller one that offline mode tries; 0: none */
+    char skipped[96];
+} spry_bench_batch;
+
+typedef struct spry_bench_policy {
+    spry_bench_batch batches[SPRY_BENCH_POLICY_MAX];
+    size_t count; /* 0: not asked for */
+    uint32_t depth, taken;
+    char why[200];
+} spry_bench_policy;
+
+typedef struct spry_bench_memory {
+    spry_memory_parts estimated, measured;
+    char why_not[160]; /* empty: both are known */
+} spry_bench_memory;
+
+typedef struct spry_bench_machine {
+    char cpu[SPRY_PROCESSOR_NAME_MAX];
+    char id[SPRY_MACHINE_ID];
+    size_t memory_bytes;
+    uint32_t threads;
+    const char *kernels;
+    double read_gb_s;    /* all threads reading memory */
+    double multiply_g_s; /* all threads multiplying in cache, with the kernel of the model's main type */
+} spry_bench_machine;
+
+typedef struct spry_bench_report {
+    const char *model;
+    const char *architecture;
+    size_t parameters, weight_bytes;
+    spry_dtype main_type; /* that most products are made with */
+    spry_bench_point points[SPRY_BENCH_POINTS_MAX];
+    size_t n_points;
+    spry_bench_stat load_ms;
+    spry_bench_stat first_token_ms; /* from the start of a process; median 0: could not be measured */
+    size_t one_peak_bytes;          /* of memory, before any batch of more than one */
+    size_t peak_bytes;              /* at the end */
+    spry_bench_machine machine;
+    spry_bench_identity identity;
+    uint32_t repeat, context;  /* of the settings and the engine */
+    char when[SPRY_TIME_TEXT]; /* "2026-11-15T12:00:00Z" */
+    spry_bench_ttft ttft;
+    spry_bench_memory memory;
+    spry_energy_facts energy;
+    spry_bench_policy policy;
+} spry_bench_report;
+
+void spry_bench_report_deinit(spry_bench_report *report);
+
+/* "12.3 J" and so on are told of the first decode of one sequence, or of the first point; NULL: nothing was measured.
+ */
+const spry_bench_point *spry_bench_energy_point(const spry_bench_report *report);
+
+/* ---- bench_plan.c: which points there are, and what they need ------------------------------------------------------
+ */
+
+typedef struct spry_bench_needs {
+    uint32_t context;  /* of the engine */
+    uint32_t sessions; /* whose pages hold the largest batch */
+    uint32_t batch;    /* the largest */
+    uint32_t rows;     /* of the longest step, were there no chunks */
+    size_t pages;      /* of keys and values that are in use at once, at most */
+} spry_bench_needs;
+
+/* Lists the points of the settings for a model, those that cannot be run as skipped. */
+spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
+                            const spry_model *model, spry_error *error);
+
+/* ---- bench_run.c: measuring ----------------------------------------------------------------------------------------
+ */
+
+/* Fills everything of the report but its name and the machine's own speeds; the caller deinits it whatever happens.
+ * `source` is what `model` means; it is opened several times. Changes the engine's context and sessions in the settings
+ * to what the points need. */
+spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *settings, const char *model,
+                           const spry_model_source *source, spry_error *error);
+
+/* ---- bench_first_token.c -------------------------------------------------------------------------------------------
+ */
+
+/* Milliseconds from starting a new process of this program to the first byte of its answer. */
+spry_status spry_bench_first_token(double *ms, spry_bench_settings *settings, const spry_model_source *source,
+                                   spry_error *error);
+
+/* ---- bench_work.c: how much a step has to do
+ * ------------------------------------------------------------------------- */
+
+typedef struct spry_bench_work {
+    double bytes;    /* of weights, keys and values that must be read */
+    double products; /* multiplications */
+} spry_bench_work;
+
+/* Of a prefill of `tokens` from nothing in steps of the engine's chunk; of one decode step of `batch` sequences of
+ * `depth` tokens each. Experts are counted as if every row chose its own at random. */
+spry_bench_work spry_bench_prefill_work(const spry_engine *engine, size_t tokens);
+spry_bench_work spry_bench_decode_work(const spry_engine *engine, size_t depth, size_t batch);
+
+/* The type that most products of a row are made with. */
+spry_dtype spry_bench_main_type(const spry_model *model);
+
+/* ---- bench_machine.c: what the machine can do
+ * ------------------------------------------------------------------------ */
+
+/* Everything but the speeds, as an engine with these options will find it. */
+spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
+
+/* Measures both speeds with as many threads as the report's machine has. Takes memory: after the peak was noted. */
+spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,
+                                       spry_error *error);
+
+/* ---- bench_report.c, bench_json.c
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* For people, in 100 columns. */
+void spry_bench_print_table(const spry_bench_report *report);
+
+/* For programs; NULL when memory is short. */
+json_t *spry_bench_report_json(const spry_bench_report *report);
+
+/* A name that may hold any bytes, as JSON. */
+json_t *spry_bench_text_json(const char *text);
+
+/* On standard output, in one line. */
+spry_status spry_bench_print_json(const json_t *json, spry_error *error);
+
+/* ---- bench_policy.c
+ * ---------------------------------------------------------------------------------------------------- */
+
+void spry_bench_policy_print(const spry_bench_policy *policy);
+json_t *spry_bench_policy_json(const spry_bench_policy *policy);
+
+#endif

@@ -1,0 +1,236 @@
+/* Measuring points. Each is first done once without counting, so that pages are there and caches warm; then as often as
+ * asked for, timed, with the joules of all repeats together; then twice more under a watch that sees every op, of which
+ * the quicker one is told, because what disturbs a machine only ever adds to the time of ops. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "bench/bench_runner.h"
+#include "cli/energy_figures.h"
+#include "platform/clock.h"
+
+enum { WATCHED = 2 };
+
+static double seconds_since(uint64_t start)
+{
+    return (double)(spry_clock_ns() - start) / 1e9;
+}
+
+/* ---- what is repeated ----------------------------------------------------------------------------------------------
+ */
+
+/* Appends tokens to the first sequence until it has `tokens`. */
+static spry_status fill(spry_bench_runner *r, size_t tokens)
+{
+    spry_status status = SPRY_OK;
+    for (size_t done = r->batch.tables[0].n_tokens; !status && done < tokens;) {
+        size_t part = tokens - done < r->engine->chunk ? tokens - done : r->engine->chunk;
+        status = spry_bench_go_on(r);
+        if (!status)
+            status = spry_batch_prefill(&r->batch, r->ids + done, part, done + part == tokens, r->error);
+        done += part;
+    }
+    return status;
+}
+
+spry_status spry_bench_reach(spry_bench_runner *r, size_t depth, size_t batch)
+{
+    spry_batch_truncate(&r->batch, depth);
+    spry_status status = fill(r, depth);
+    return status ? status : spry_batch_spread(&r->batch, batch, r->error);
+}
+
+spry_status spry_bench_generate(spry_bench_runner *r, size_t n_tokens, size_t batch)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && i < n_tokens; i++) {
+        status = spry_bench_go_on(r);
+        uint64_t start = spry_clock_ns();
+        if (!status)
+            status = spry_batch_step(&r->batch, r->ids + i * batch % (r->n_ids - batch + 1), batch, r->error);
+        r->step_ms[r->n_steps++] = seconds_since(start) * 1e3;
+    }
+    return status;
+}
+
+/* One prefill, or one round of decoding; the sequences hold as much afterwards as before. */
+static spry_status once(spry_bench_runner *r, const spry_bench_point *point, double *seconds)
+{
+    size_t held = point->decode ? point->tokens : 0;
+    uint64_t start = spry_clock_ns();
+    spry_status status =
+        point->decode ? spry_bench_generate(r, r->settings->tokens, point->batch) : fill(r, point->tokens);
+    *seconds = seconds_since(start);
+    spry_batch_truncate(&r->batch, held);
+    return status;
+}
+
+/* ---- energy --------------------------------------------------------------------------------------------------------
+ */
+
+/* Tokens of one repeat. */
+static double point_tokens(const spry_bench_runner *r, const spry_bench_point *point)
+{
+    return point->decode ? (double)r->settings->tokens * point->batch : point->tokens;
+}
+
+static void note_energy(spry_bench_runner *r, spry_bench_point *point, const spry_joules *before, double seconds)
+{
+    spry_joules after;
+    spry_energy_read(r->energy, &after);
+    spry_joules used = spry_joules_between(before, &after);
+    used.cpu /= r->settings->repeat;
+    used.gpu /= r->settings->repeat;
+    if (spry_joules_whole(&used) > 0) /* counters move once a millisecond */
+        point->energy = (spry_bench_energy){used, seconds * 1e3 / r->settings->repeat, (size_t)point_tokens(r, point)};
+}
+
+/* ---- ops -----------------------------------------------------------------------------------------------------------
+ */
+
+static uint64_t watched_ns(const spry_op_watch *watch)
+{
+    uint64_t ns = 0;
+    for (size_t op = 0; op < SPRY_OP_COUNT; op++)
+        for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
+            ns += watch->ops[op][type].ns;
+    return ns;
+}
+
+static int by_time_down(const void *a, const void *b)
+{
+    const spry_bench_op *x = a, *y = b;
+    return (x->ms < y->ms) - (x->ms > y->ms);
+}
+
+/* The ops of a watch as those of one of `times` prefills or steps. */
+static spry_status note_ops(spry_bench_runner *r, spry_bench_point *point, const spry_op_watch *watch, double times)
+{
+    double whole = (double)watched_ns(watch);
+    size_t count = 0;
+    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++)
+        count += watch->ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT].calls > 0;
+    point->ops = calloc(count ? count : 1, sizeof *point->ops);
+    if (!point->ops)
+        return spry_fail_memory(r->error, "the times of ops", count * sizeof *point->ops);
+    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
+        const spry_op_figures *f = &watch->ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT];
+        if (f->calls)
+            point->ops[point->n_ops++] = (spry_bench_op){.op = (spry_op)(i / SPRY_DTYPE_COUNT),
+                                                         .type = (spry_dtype)(i % SPRY_DTYPE_COUNT),
+                                                         .ms = (double)f->ns / 1e6 / times,
+                                                         .share = whole > 0 ? (double)f->ns / whole : 0,
+                                                         .calls = (double)f->calls / times,
+                                                         .bytes = f->bytes / times,
+                                                         .products = f->products / times};
+    }
+    qsort(point->ops, point->n_ops, sizeof *point->ops, by_time_down);
+    return SPRY_OK;
+}
+
+static spry_status watch_ops(spry_bench_runner *r, spry_bench_point *point)
+{
+    spry_op_watch *watches = calloc(WATCHED, sizeof *watches), *best = watches;
+    if (!watches)
+        return spry_fail_memory(r->error, "watching ops", WATCHED * sizeof *watches);
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && i < WATCHED; i++) {
+        double seconds;
+        r->n_steps = 0;
+        spry_pass_set_watch(r->engine->pass, &watches[i]);
+        status = once(r, point, &seconds);
+        best = watched_ns(&watches[i]) < watched_ns(best) ? &watches[i] : best;
+    }
+    spry_pass_set_watch(r->engine->pass, NULL);
+    if (!status)
+        status = note_ops(r, point, best, point->decode ? r->settings->tokens : 1);
+    free(watches);
+    return status;
+}
+
+/* ---- a point -------------------------------------------------------------------------------------------------------
+ */
+
+static void note_speed(const spry_bench_runner *r, spry_bench_point *point, double *tps)
+{
+    uint32_t n = r->settings->tokens;
+    point->tps = spry_bench_stat_of(tps, r->settings->repeat);
+    spry_bench_work work = point->decode ? spry_bench_decode_work(r->engine, point->tokens + n / 2, point->batch)
+                                         : spry_bench_prefill_work(r->engine, point->tokens);
+    double seconds = (point->decode ? point->batch : point->tokens) / point->tps.median;
+    point->read_gb_s = work.bytes / seconds / 1e9;
+    point->multiply_g_s = work.products / seconds / 1e9;
+}
+
+static spry_status repeat(spry_bench_runner *r, spry_bench_point *point)
+{
+    double tps[SPRY_BENCH_REPEAT_MAX], seconds, all = 0;
+    spry_joules before;
+    spry_status status = once(r, point, &seconds);
+    r->n_steps = 0;
+    spry_energy_read(r->energy, &before);
+    for (uint32_t i = 0; !status && i < r->settings->repeat; i++) {
+        status = once(r, point, &seconds);
+        tps[i] = point_tokens(r, point) / seconds;
+        all += seconds;
+    }
+    if (status)
+        return status;
+    note_energy(r, point, &before, all);
+    note_speed(r, point, tps);
+    if (point->decode)
+        point->steps = spry_bench_steps_of(r->step_ms, r->n_steps);
+    return SPRY_OK;
+}
+
+static spry_status measure_point(spry_bench_runner *r, spry_bench_point *point)
+{
+    if (point->decode)
+        snprintf(r->doing, sizeof r->doing, "decode at depth %u, %u together:", point->tokens, point->batch);
+    else
+        snprintf(r->doing, sizeof r->doing, "prefill of %u tokens:", point->tokens);
+    r->n_steps = 0;
+    spry_status status = spry_bench_reach(r, point->decode ? point->tokens : 0, point->batch);
+    if (!status)
+        status = repeat(r, point);
+    if (!status)
+        status = watch_ops(r, point);
+    r->measured++;
+    return status;
+}
+
+/* ---- all of a kind -------------------------------------------------------------------------------------------------
+ */
+
+static bool belongs(const spry_bench_point *point, spry_bench_stage stage)
+{
+    spry_bench_stage own = !point->decode      ? SPRY_BENCH_PREFILL
+                           : point->batch == 1 ? SPRY_BENCH_ONE
+                                               : SPRY_BENCH_BATCHES;
+    return own == stage && !point->skipped[0];
+}
+
+static int by_depth(const void *a, const void *b)
+{
+    const spry_bench_point *x = *(spry_bench_point *const *)a, *y = *(spry_bench_point *const *)b;
+    return (x->tokens > y->tokens) - (x->tokens < y->tokens);
+}
+
+static int by_depth_down(const void *a, const void *b)
+{
+    return by_depth(b, a);
+}
+
+spry_status spry_bench_measure_stage(spry_bench_runner *r, spry_bench_stage stage)
+{
+    spry_bench_point *order[SPRY_BENCH_POINTS_MAX];
+    size_t count = 0;
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < r->report->n_points; i++)
+        if (belongs(&r->report->points[i], stage))
+            order[count++] = &r->report->points[i];
+    if (stage != SPRY_BENCH_PREFILL)
+        qsort(order, count, sizeof *order, stage == SPRY_BENCH_ONE ? by_depth : by_depth_down);
+    for (size_t i = 0; !status && i < count; i++)
+        status = measure_point(r, order[i]);
+    return status;
+}

@@ -1,0 +1,141 @@
+/* Which number of answers offline mode would take together here. Every size makes as many steps as the scheduler's
+ * judgement is made of, and the scheduler's own code judges them. */
+#include <stdio.h>
+
+#include "bench/bench_runner.h"
+
+enum { BAR = 34 };
+
+/* ---- measuring -----------------------------------------------------------------------------------------------------
+ */
+
+static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spry_batch_choice *choice, uint32_t depth)
+{
+    snprintf(r->doing, sizeof r->doing, "steps of %u together:", out->batch);
+    spry_status status = spry_bench_reach(r, depth, out->batch);
+    r->n_steps = 0;
+    if (!status)
+        status = spry_bench_generate(r, SPRY_BENCH_POLICY_WARM, out->batch);
+    r->n_steps = 0;
+    if (!status)
+        status = spry_bench_generate(r, SPRY_BATCH_STEPS, out->batch);
+    r->measured++;
+    if (status)
+        return status;
+    double ms = 0;
+    for (size_t i = 0; i < SPRY_BATCH_STEPS; i++) {
+        ms += r->step_ms[i];
+        spry_batch_choice_measure(choice, out->batch, out->batch, (uint64_t)(r->step_ms[i] * 1e6));
+    }
+    spry_bench_steps steps = spry_bench_steps_of(r->step_ms, SPRY_BATCH_STEPS);
+    out->tps = ms > 0 ? (double)out->batch * SPRY_BATCH_STEPS * 1000 / ms : 0;
+    out->p50_ms = steps.p50_ms;
+    out->p95_ms = steps.p95_ms;
+    return SPRY_OK;
+}
+
+/* Each against the next smaller one that offline mode tries. */
+static void compare_sizes(spry_bench_policy *policy)
+{
+    const spry_bench_batch *before = NULL;
+    for (size_t i = 0; i < policy->count; i++) {
+        spry_bench_batch *now = &policy->batches[i];
+        if (now->skipped[0])
+            continue;
+        if (before && before->tps > 0 && before->p95_ms > 0) {
+            now->gain = now->tps / before->tps;
+            now->slower = now->p95_ms / before->p95_ms;
+        }
+        before = (now->batch & (now->batch - 1)) == 0 ? now : before;
+    }
+}
+
+spry_status spry_bench_measure_policy(spry_bench_runner *r)
+{
+    spry_bench_policy *policy = &r->report->policy;
+    spry_batch_choice choice;
+    uint32_t most = 1;
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; i < policy->count; i++)
+        if (!policy->batches[i].skipped[0] && policy->batches[i].batch > most)
+            most = policy->batches[i].batch;
+    spry_batch_choice_init(&choice, most);
+    for (size_t i = 0; !status && i < policy->count; i++)
+        if (!policy->batches[i].skipped[0])
+            status = measure_size(r, &policy->batches[i], &choice, policy->depth);
+    if (status || !policy->count)
+        return status;
+    compare_sizes(policy);
+    policy->taken = spry_batch_choice_explain(&choice, policy->why, sizeof policy->why);
+    return SPRY_OK;
+}
+
+/* ---- telling -------------------------------------------------------------------------------------------------------
+ */
+
+static void print_bar(double value, double most, const char *mark)
+{
+    char bar[BAR + 1];
+    size_t length = most > 0 ? (size_t)(value / most * BAR + 0.5) : 0;
+    length = length > BAR ? BAR : length;
+    memset(bar, '#', length);
+    bar[length] = '\0';
+    spry_out_format("  %s%s\n", bar, mark);
+}
+
+void spry_bench_policy_print(const spry_bench_policy *policy)
+{
+    const char *bold = spry_style_begin(stdout, SPRY_STYLE_BOLD), *plain = spry_style_end(stdout);
+    double most = 0;
+    for (size_t i = 0; i < policy->count; i++)
+        most = policy->batches[i].tps > most ? policy->batches[i].tps : most;
+    spry_out_format("\n%sOffline %8s %10s %9s %7s %9s%s   at depth %u, tokens/s as bars\n", bold, "together",
+                    "tokens/s", "p95", "gain", "slower", plain, policy->depth);
+    for (size_t i = 0; i < policy->count; i++) {
+        const spry_bench_batch *b = &policy->batches[i];
+        char gain[16] = "", slower[16] = "";
+        if (b->skipped[0]) {
+            spry_out_format("        %8u   skipped: %s\n", b->batch, b->skipped);
+            continue;
+        }
+        if (b->gain > 0) {
+            snprintf(gain, sizeof gain, "%.2fx", b->gain);
+            snprintf(slower, sizeof slower, "%.2fx", b->slower);
+        }
+        spry_out_format("        %8u %10.1f %6.2f ms %7s %9s", b->batch, b->tps, b->p95_ms, gain, slower);
+        print_bar(b->tps, most, b->batch == policy->taken ? " <- taken" : "");
+    }
+    spry_out_format(
+        "Offline mode takes %u together. Going up from 1 by doubling, it goes on while a size gives at least\n"
+        "%.2fx the tokens/s of the one before it and its slow steps (p95) stay below %.2fx.\n%s.\n",
+        policy->taken, SPRY_BATCH_GAIN, SPRY_BATCH_SLOWER, policy->why);
+}
+
+static json_t *ratio_json(double ratio)
+{
+    return ratio > 0 ? json_real(ratio) : json_null();
+}
+
+static json_t *batch_json(const spry_bench_batch *b)
+{
+    if (b->skipped[0])
+        return json_pack("{s:I, s:s}", "batch", (json_int_t)b->batch, "why", b->skipped);
+    return json_pack("{s:I, s:f, s:f, s:f, s:o, s:o}", "batch", (json_int_t)b->batch, "tps", b->tps, "p50_ms",
+                     b->p50_ms, "p95_ms", b->p95_ms, "gain", ratio_json(b->gain), "slower", ratio_json(b->slower));
+}
+
+json_t *spry_bench_policy_json(const spry_bench_policy *policy)
+{
+    json_t *batches = json_array(), *skipped = json_array();
+    bool whole = true;
+    for (size_t i = 0; i < policy->count; i++) {
+        const spry_bench_batch *b = &policy->batches[i];
+        whole = json_array_append_new(b->skipped[0] ? skipped : batches, batch_json(b)) == 0 && whole;
+    }
+    json_t *out = json_pack("{s:I, s:s, s:I, s:o, s:o}", "taken", (json_int_t)policy->taken, "why", policy->why,
+                            "depth", (json_int_t)policy->depth, "batches", batches, "skipped", skipped);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
+}

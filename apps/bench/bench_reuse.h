@@ -1,0 +1,29 @@
+/* `spry bench --reuse`: what KV memory saves. Times to the first token with known text, against the same computed anew.
+ */
+#ifndef SPRY_APPS_BENCH_REUSE_H
+#define SPRY_APPS_BENCH_REUSE_H
+
+#include "bench/bench.h"
+
+/* Two ways to do the same: anew, and with what is known. */
+typedef struct spry_bench_pair {
+    const char *what;
+    size_t tokens, known;
+    spry_bench_stat cold, warm; /* ms; tokens/s of decode for the last one */
+} spry_bench_pair;
+
+enum { SPRY_BENCH_REUSE_PAIRS = 4 };
+
+typedef struct spry_bench_reuse {
+    const char *model;
+    spry_bench_pair pairs[SPRY_BENCH_REUSE_PAIRS]; /* prefix, fragments, after a restart, decode over moved pages */
+    spry_bench_stat lookup_us;                     /* of a prompt of lookup_tokens among lookup_pages */
+    size_t lookup_tokens, lookup_pages;
+} spry_bench_reuse;
+
+spry_status spry_bench_reuse_run(spry_bench_reuse *reuse, spry_bench_settings *settings,
+                                 const spry_model_source *source, spry_error *error);
+void spry_bench_reuse_print_table(const spry_bench_reuse *reuse);
+spry_status spry_bench_reuse_print_json(const spry_bench_reuse *reuse, spry_error *error);
+
+#endif

@@ -1,0 +1,42 @@
+/* Progress and Ctrl-C around model/random_model.h. */
+#include "bench/bench_shape.h"
+
+#include <stdio.h>
+
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "model/random_model.h"
+
+static bool show_progress(void *user, size_t done, size_t total)
+{
+    spry_progress_update(user, done, total);
+    return !spry_interrupt_seen();
+}
+
+spry_status spry_bench_shape_write(const spry_bench_shape *shape, const char *path, spry_error *error)
+{
+    char name[96];
+    spry_progress_line progress;
+    snprintf(name, sizeof name, "%s %s random", shape->shape, shape->type);
+    spry_random_model job = {
+        .shape = spry_shape_find(shape->shape), .name = name, .progress = show_progress, .user = &progress};
+    spry_progress_begin(&progress, "making random weights:");
+    spry_status status = spry_recipe_find(&job.recipe, shape->type, error);
+    if (!status)
+        status = spry_threads_create(&job.threads, shape->threads, error);
+    if (!status)
+        status = spry_random_model_write(path, &job, error);
+    spry_progress_end(&progress);
+    spry_threads_destroy(job.threads);
+    return status;
+}
+
+spry_status spry_bench_shape_make(spry_temporary *file, const spry_bench_shape *shape, spry_error *error)
+{
+    spry_status status = spry_temporary_init(file, "random.gguf", error);
+    if (!status)
+        status = spry_bench_shape_write(shape, file->path, error);
+    if (!status)
+        status = spry_temporary_hide(file, error);
+    return status;
+}

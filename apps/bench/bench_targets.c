@@ -1,0 +1,347 @@
+/* Targets that people wrote down for their machines:
+ *
+ *   {"format": "spry-targets-1",
+ *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
+ *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "memory_bytes": 700000000,
+ *                          "joules_per_100_tokens": 90}}}
+ *
+ * A decode is named by its depth, or by depth and batch. A target that was not measured is not met. */
+#include <stdio.h>
+
+#include "base/number.h"
+#include "bench/bench_gate.h"
+#include "cli/terminal.h"
+
+typedef struct target_key {
+    const char *key;
+    const char *figure; /* of a point: what follows its name; otherwise all of it */
+    const char *points; /* "prefill", "decode"; NULL: one number */
+    spry_bench_unit unit;
+    bool less_is_better;
+} target_key;
+
+static const target_key keys[] = {
+    {"prefill_tps", "", "prefill", SPRY_BENCH_TPS, false},
+    {"decode_tps", "", "decode", SPRY_BENCH_TPS, false},
+    {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true},
+    {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true},
+    {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true},
+    {"memory_bytes", "memory", NULL, SPRY_BENCH_BYTES, true},
+    {"joules_per_100_tokens", "100 tokens of decode", NULL, SPRY_BENCH_JOULES, true},
+};
+
+static const target_key *find_key(const char *name)
+{
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++)
+        if (strcmp(keys[i].key, name) == 0)
+            return &keys[i];
+    return NULL;
+}
+
+static bool is_decode(const target_key *key)
+{
+    return key->points && strcmp(key->points, "decode") == 0;
+}
+
+/* ---- checking ------------------------------------------------------------------------------------------------------
+ */
+
+/* "512", and for decodes also "512x8". */
+static bool parse_point(uint32_t *tokens, uint32_t *batch, const char *name, bool decode)
+{
+    size_t first = strcspn(name, "x");
+    uint64_t a, b = 1;
+    if (!spry_number_u64(&a, (spry_view){name, first}) || a > SPRY_BENCH_TOKENS_MAX || (!decode && !a))
+        return false;
+    if (name[first] && (!decode || !spry_number_u64(&b, spry_view_of(name + first + 1)) || !b || b > SPRY_BATCH_MAX))
+        return false;
+    *tokens = (uint32_t)a;
+    *batch = (uint32_t)b;
+    return true;
+}
+
+static spry_status check_number(const json_t *value, const char *machine, const char *key, spry_error *error)
+{
+    double number = json_number_value(value);
+    if (json_is_number(value) && number > 0 && number <= 1e15)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not a number above 0", machine, key);
+}
+
+static spry_status fail_unknown(const char *machine, const char *name, spry_error *error)
+{
+    char known[160];
+    size_t size = 0;
+    for (size_t i = 0; i < SPRY_COUNT(keys) && size < sizeof known; i++)
+        size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", i ? ", " : "", keys[i].key);
+    return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%.60s is not known; known are %s", machine, name, known);
+}
+
+static spry_status check_target(const json_t *value, const char *machine, const char *name, spry_error *error)
+{
+    const target_key *key = find_key(name);
+    const char *point;
+    json_t *number;
+    uint32_t tokens, batch;
+    if (!key)
+        return fail_unknown(machine, name, error);
+    if (!key->points)
+        return check_number(value, machine, name, error);
+    if (!json_is_object(value))
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s is not an object of points, as {\"512\": 400}",
+                         machine, name);
+    spry_status status = SPRY_OK;
+    json_object_foreach((json_t *)value, point, number)
+    {
+        if (!status && !parse_point(&tokens, &batch, point, is_decode(key)))
+            status = spry_fail(error, SPRY_ERR_FORMAT,
+                               "machines.%.60s.%s.%.60s does not name a point: a number of "
+                               "tokens, for decodes also with a batch as in \"512x8\"",
+                               machine, name, point);
+        if (!status)
+            status = check_number(number, machine, name, error);
+    }
+    return status;
+}
+
+/* Adds the points that targets are about; false: there are more than can be measured. Joules are those of one sequence
+ * with nothing before it. */
+static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch, const json_t *targets)
+{
+    const char *name, *point;
+    json_t *value, *number;
+    uint32_t tokens = 0, together = 1;
+    bool room = true;
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        const target_key *key = find_key(name);
+        json_object_foreach(value, point, number)
+        {
+            parse_point(&tokens, &together, point, is_decode(key));
+            room = spry_bench_list_add(is_decode(key) ? depth : prefill, tokens) && room;
+            room = (!is_decode(key) || spry_bench_list_add(batch, together)) && room;
+        }
+        if (key->unit == SPRY_BENCH_JOULES)
+            room = spry_bench_list_add(depth, 0) && spry_bench_list_add(batch, 1) && room;
+    }
+    return room;
+}
+
+static spry_status check_machine(const json_t *targets, const char *machine, spry_error *error)
+{
+    const char *name;
+    json_t *value;
+    size_t count = 0;
+    spry_bench_list prefill = {.count = 0}, depth = {.count = 0}, batch = {.count = 0};
+    if (!json_is_object(targets))
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s is not an object", machine);
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        spry_status status = check_target(value, machine, name, error);
+        if (status)
+            return status;
+        count += json_is_object(value) ? json_object_size(value) : 1;
+    }
+    if (!count || count > SPRY_BENCH_TARGETS_MAX)
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s states %zu targets, not 1 to %d", machine, count,
+                         SPRY_BENCH_TARGETS_MAX);
+    if (!add_points(&prefill, &depth, &batch, targets))
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "machines.%.60s names more than %d lengths of prefills or depths of decodes", machine,
+                         SPRY_BENCH_LIST_MAX);
+    return SPRY_OK;
+}
+
+static spry_status check_targets(const json_t *file, spry_error *error)
+{
+    const char *key, *machine;
+    json_t *value, *targets, *machines = json_object_get(file, "machines");
+    const char *format = json_string_value(json_object_get(file, "format"));
+    if (!format || strcmp(format, SPRY_TARGETS_FORMAT) != 0)
+        return spry_fail(error, SPRY_ERR_FORMAT, "\"format\" is not \"%s\"", SPRY_TARGETS_FORMAT);
+    json_object_foreach((json_t *)file, key, value)
+    {
+        if (strcmp(key, "format") != 0 && strcmp(key, "machines") != 0)
+            return spry_fail(error, SPRY_ERR_FORMAT, "%.60s is not known; known are format and machines", key);
+    }
+    if (!json_is_object(machines) || !json_object_size(machines))
+        return spry_fail(error, SPRY_ERR_FORMAT, "\"machines\" is not an object with a machine in it");
+    json_object_foreach(machines, machine, targets)
+    {
+        spry_status status = check_machine(targets, machine, error);
+        if (status)
+            return status;
+    }
+    return SPRY_OK;
+}
+
+spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *error)
+{
+    return spry_bench_file_open(out, path, check_targets, error);
+}
+
+/* ---- which of them, and what to measure ----------------------------------------------------------------------------
+ */
+
+/* The targets for a machine, and the key they stand under. */
+static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path, const char *id,
+                          const char *cpu, spry_error *error)
+{
+    const char *machine;
+    json_t *targets;
+    size_t best_rank = 0;
+    json_object_foreach(json_object_get(file, "machines"), machine, targets)
+    {
+        size_t rank = strcmp(machine, id) == 0                     ? SIZE_MAX
+                      : strcmp(machine, "*") == 0                  ? 1
+                      : machine[0] && strstr(cpu, machine) != NULL ? 1 + strlen(machine)
+                                                                   : 0;
+        if (rank <= best_rank)
+            continue;
+        best_rank = rank;
+        *out = targets;
+        *key = machine;
+    }
+    if (best_rank)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT,
+                     "%s: has no targets for this machine; name it by its id %s, by a part of '%s', or by \"*\"", path,
+                     id, cpu);
+}
+
+spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
+                                     const json_t *file, const char *path, const spry_bench_machine *here,
+                                     spry_error *error)
+{
+    const json_t *targets = NULL;
+    const char *machine;
+    spry_status status = choose(&targets, &machine, file, path, here->id, here->cpu, error);
+    if (!status && !add_points(prefill, depth, batch, targets))
+        status = spry_fail(error, SPRY_ERR_INPUT,
+                           "%s: with the baseline's there are more than %d lengths of prefills, depths or batches to "
+                           "measure; hold them against it in two runs",
+                           path, SPRY_BENCH_LIST_MAX);
+    return status;
+}
+
+/* ---- holding against them ------------------------------------------------------------------------------------------
+ */
+
+/* Of the decode of one sequence at the smallest depth. */
+static double joules(const json_t *report)
+{
+    const json_t *points = json_object_get(report, "decode"), *best = NULL;
+    for (size_t i = 0; i < json_array_size(points); i++) {
+        const json_t *point = json_array_get(points, i);
+        double depth = json_number_value(json_object_get(point, "depth"));
+        if (json_number_value(json_object_get(point, "batch")) == 1 &&
+            (!best || depth < json_number_value(json_object_get(best, "depth"))))
+            best = point;
+    }
+    return json_number_value(json_object_get(json_object_get(best, "energy"), "joules_per_100_tokens"));
+}
+
+static void hold(spry_bench_targets *out, const spry_bench_figures *figures, const json_t *report,
+                 const spry_bench_figure *wanted)
+{
+    const spry_bench_figure *found = spry_bench_figures_find(figures, wanted->what);
+    spry_bench_target *t = &out->list[out->count++];
+    *t = (spry_bench_target){.wanted = *wanted, .measured = found ? found->value : 0};
+    if (wanted->unit == SPRY_BENCH_JOULES)
+        t->measured = joules(report);
+    t->met = t->measured > 0 && (wanted->less_is_better ? t->measured <= wanted->value : t->measured >= wanted->value);
+    out->n_missed += !t->met;
+}
+
+static void hold_key(spry_bench_targets *out, const spry_bench_figures *figures, const json_t *report,
+                     const target_key *key, const json_t *value)
+{
+    spry_bench_figure wanted = {.unit = key->unit, .less_is_better = key->less_is_better};
+    const char *point;
+    json_t *number;
+    uint32_t tokens, batch;
+    bool decode = is_decode(key);
+    if (!key->points) {
+        wanted.value = json_number_value(value);
+        snprintf(wanted.what, sizeof wanted.what, "%s", key->figure);
+        hold(out, figures, report, &wanted);
+        return;
+    }
+    json_object_foreach((json_t *)value, point, number)
+    {
+        parse_point(&tokens, &batch, point, decode);
+        wanted.value = json_number_value(number);
+        if (decode)
+            snprintf(wanted.what, sizeof wanted.what, "decode %u x %u%s", tokens, batch, key->figure);
+        else
+            snprintf(wanted.what, sizeof wanted.what, "prefill %u%s", tokens, key->figure);
+        hold(out, figures, report, &wanted);
+    }
+}
+
+spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file, const char *path,
+                                     const json_t *report, spry_error *error)
+{
+    spry_bench_figures figures;
+    const json_t *targets = NULL, *about = json_object_get(report, "machine");
+    out->count = out->n_missed = 0;
+    spry_status status = choose(&targets, &out->machine, file, path, json_string_value(json_object_get(about, "id")),
+                                json_string_value(json_object_get(about, "cpu")), error);
+    if (status)
+        return status;
+    spry_bench_figures_init(&figures, report);
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)targets, name, value)
+    {
+        hold_key(out, &figures, report, find_key(name), value);
+    }
+    bool failed = figures.failed;
+    spry_bench_figures_deinit(&figures);
+    return failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to compare targets") : SPRY_OK;
+}
+
+/* ---- telling -------------------------------------------------------------------------------------------------------
+ */
+
+static const char *verdict(const spry_bench_target *t)
+{
+    return t->met ? "met" : t->measured > 0 ? "missed" : "not measured";
+}
+
+void spry_bench_targets_print(const spry_bench_targets *targets, const char *path)
+{
+    spry_out_format("\n%s%-34s %15s %15s %11s  %s%s\n", spry_style_begin(stdout, SPRY_STYLE_BOLD), "Against targets",
+                    "target", "now", "of target", "verdict", spry_style_end(stdout));
+    for (size_t i = 0; i < targets->count; i++) {
+        const spry_bench_target *t = &targets->list[i];
+        char target[SPRY_BENCH_VALUE], now[SPRY_BENCH_VALUE] = "-", part[16] = "";
+        spry_bench_value(target, t->wanted.unit, t->wanted.value);
+        if (t->measured > 0) {
+            spry_bench_value(now, t->wanted.unit, t->measured);
+            snprintf(part, sizeof part, "%.0f %%", 100 * t->measured / t->wanted.value);
+        }
+        spry_out_format("%s%-34s %15s %15s %11s  %s%s\n", t->met ? "" : spry_style_begin(stdout, SPRY_STYLE_ERROR),
+                        t->wanted.what, target, now, part, verdict(t), t->met ? "" : spry_style_end(stdout));
+    }
+    spry_out_quote("%s, for \"%s\": %zu of %zu targets not met\n", path, targets->machine, targets->n_missed,
+                   targets->count);
+}
+
+json_t *spry_bench_targets_json(const spry_bench_targets *targets, const char *path)
+{
+    json_t *list = json_array();
+    bool whole = list;
+    for (size_t i = 0; i < targets->count; i++) {
+        const spry_bench_target *t = &targets->list[i];
+        json_t *one = json_pack("{s:s, s:f, s:o, s:s}", "what", t->wanted.what, "target", t->wanted.value, "now",
+                                t->measured > 0 ? json_real(t->measured) : json_null(), "verdict", verdict(t));
+        whole = json_array_append_new(list, one) == 0 && whole;
+    }
+    json_t *out = json_pack("{s:o, s:s, s:b, s:o}", "file", spry_bench_text_json(path), "machine", targets->machine,
+                            "passed", targets->n_missed == 0, "targets", list);
+    if (whole)
+        return out;
+    json_decref(out);
+    return NULL;
+}

@@ -1,0 +1,343 @@
+/* The chat. One session serves it all: every message hands over the whole conversation, and the session computes only
+ * what it does not hold yet. Ctrl-C ends an answer, which stays in the conversation as far as it came. */
+#include "chat/chat.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "chat/chat_text.h"
+#include "cli/interrupt.h"
+#include "cli/line_editor.h"
+#include "cli/terminal.h"
+#include "platform/file.h"
+#include "run/answer.h"
+#include "run/answer_shape.h"
+
+enum { MESSAGE_BYTES_MAX = 16 << 20, PATH_BYTES = 4096 };
+
+typedef struct chat {
+    const spry_chat_job *job;
+    spry_conversation *conversation;
+    spry_line_editor *editor;
+    spry_tokens ids; /* of the last prompt */
+    spry_answer answer;
+    spry_constraint constraint; /* of every answer */
+    spry_buffer shape;          /* its text */
+    uint64_t seed;              /* of the last answer */
+    size_t n_answers;
+    size_t n_before;    /* answers of earlier days, so that a seed goes on where it was */
+    spry_energy *meter; /* NULL: nobody asked */
+    bool leave;
+} chat;
+
+/* ---- answering --------------------------------------------------------------------------------------------------- */
+
+/* A tab and a newline inside the answer are the model's; the terminal gets its own line back in any case. */
+static void end_line(const spry_answer *answer)
+{
+    if (!spry_view_ends(spry_buffer_view(&answer->text), SPRY_VIEW("\n")))
+        spry_out_write("\n", 1);
+    spry_out_flush();
+}
+
+static spry_status answer_conversation(chat *c, spry_error *error)
+{
+    size_t count;
+    const spry_message *messages = spry_conversation_messages(c->conversation, &count);
+    spry_answer_begin(&c->answer, c->job->engine, c->meter);
+    spry_status status = spry_answer_chat_ids(&c->answer, &c->ids, c->job->engine, messages, count, error);
+    if (status != SPRY_OK)
+        return status;
+    c->seed = c->job->flags->answer.sampling.seed + c->n_before + c->n_answers;
+    spry_answer_job job = {.session = c->job->session,
+                           .prompt = &c->ids,
+                           .flags = &c->job->flags->answer,
+                           .speculation = c->job->speculation,
+                           .constraint = c->constraint,
+                           .constraint_text = c->shape.data,
+                           .seed = c->seed,
+                           .stream = true};
+    status = spry_answer_generate(&c->answer, &job, error);
+    spry_interrupt_clear();
+    if (status != SPRY_OK)
+        return status;
+    end_line(&c->answer);
+    if (c->answer.result.finish == SPRY_FINISH_CANCELLED && c->answer.text.size == 0)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was taken back");
+    c->n_answers++;
+    return spry_conversation_add(c->conversation, "assistant", spry_buffer_view(&c->answer.text), error);
+}
+
+/* A message that cannot be answered is taken back, so that the next one finds the conversation as it was. */
+static void say(chat *c, spry_view text)
+{
+    spry_error error;
+    spry_status status = spry_conversation_add(c->conversation, "user", text, &error);
+    if (status == SPRY_OK) {
+        status = answer_conversation(c, &error);
+        if (status != SPRY_OK)
+            spry_conversation_drop_last(c->conversation);
+    }
+    if (status == SPRY_ERR_CONTEXT)
+        spry_complain("%s; the message was taken back, /clear starts anew", error.message);
+    else if (status != SPRY_OK)
+        spry_complain("%s", error.message);
+    else
+        spry_answer_note_context(&c->answer, c->job->engine, "/clear starts anew");
+    if (status == SPRY_OK && c->job->flags->stats)
+        spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
+    if (status == SPRY_OK)
+        spry_chat_saver_save(c->job->saver, c->conversation);
+}
+
+/* ---- commands ---------------------------------------------------------------------------------------------------- */
+
+static void note(const char *sentence)
+{
+    spry_out_format("%s%s%s\n", spry_style_begin(stdout, SPRY_STYLE_DIM), sentence, spry_style_end(stdout));
+    spry_out_flush();
+}
+
+static void report(const spry_error *error)
+{
+    spry_complain("%s", error->message);
+}
+
+static void do_clear(chat *c, const char *argument)
+{
+    (void)argument;
+    spry_conversation_clear(c->conversation);
+    spry_chat_saver_restart(c->job->saver);
+    note("The conversation is empty.");
+}
+
+static void do_system(chat *c, const char *argument)
+{
+    spry_error error;
+    if (spry_conversation_set_system(c->conversation, spry_view_of(argument), &error) != SPRY_OK)
+        report(&error);
+    else
+        note(argument[0] ? "The system message is set." : "There is no system message any more.");
+    spry_chat_saver_update(c->job->saver, c->conversation);
+}
+
+static void do_save(chat *c, const char *argument)
+{
+    spry_error error;
+    if (!argument[0])
+        spry_complain("/save needs the name of a file");
+    else if (spry_conversation_save(c->conversation, c->job->model, argument, &error) != SPRY_OK)
+        report(&error);
+    else
+        note("Saved.");
+}
+
+static void do_load(chat *c, const char *argument)
+{
+    spry_error error;
+    if (!argument[0]) {
+        spry_complain("/load needs the name of a file");
+    } else if (spry_conversation_load(c->conversation, argument, &error) != SPRY_OK) {
+        report(&error);
+    } else {
+        char sentence[64];
+        spry_chat_saver_restart(c->job->saver);
+        snprintf(sentence, sizeof sentence, "Loaded: %zu turns.", c->conversation->count);
+        note(sentence);
+    }
+}
+
+static void do_title(chat *c, const char *argument)
+{
+    if (!c->job->saver->store)
+        note("This chat is not stored.");
+    else if (spry_chat_saver_title(c->job->saver, c->conversation, argument))
+        note("The title is set.");
+    else
+        spry_complain("/title needs a title");
+}
+
+static void do_forget(chat *c, const char *argument)
+{
+    (void)argument;
+    if (spry_chat_saver_forget(c->job->saver))
+        note("The stored chat is deleted; what follows is not stored.");
+    else if (!c->job->saver->store)
+        note("This chat is not stored.");
+}
+
+static void do_stats(chat *c, const char *argument)
+{
+    (void)argument;
+    if (c->n_answers)
+        spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
+    else
+        note("There is no answer yet.");
+}
+
+static void do_quit(chat *c, const char *argument)
+{
+    (void)argument;
+    c->leave = true;
+}
+
+static void do_help(chat *c, const char *argument);
+
+static const struct chat_command {
+    const char *name, *arguments, *help;
+    void (*run)(chat *c, const char *argument);
+} chat_commands[] = {
+    {"help", "", "Show this", do_help},
+    {"clear", "", "Forget the conversation, keep the system message", do_clear},
+    {"system", " TEXT", "Set the system message; without TEXT there is none", do_system},
+    {"save", " FILE", "Write the conversation to a JSON file", do_save},
+    {"load", " FILE", "Go on with a saved conversation", do_load},
+    {"title", " TEXT", "Name the chat in the list of stored chats", do_title},
+    {"forget", "", "Delete the chat from the stored ones and store no more of it", do_forget},
+    {"stats", "", "Show what the last answer took", do_stats},
+    {"quit", "", "Leave; Ctrl-D does too", do_quit},
+};
+
+static void do_help(chat *c, const char *argument)
+{
+    (void)c;
+    (void)argument;
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++) {
+        char left[32];
+        snprintf(left, sizeof left, "/%s%s", chat_commands[i].name, chat_commands[i].arguments);
+        spry_out_format("  %-14s %s\n", left, chat_commands[i].help);
+    }
+    spry_out_format("A line that ends in a backslash goes on in the next. Ctrl-C ends an answer or clears the line.\n"
+                    "The arrow keys edit and recall what was typed; Ctrl-R searches it.\n");
+    spry_out_flush();
+}
+
+static void complain_unknown(spry_view name)
+{
+    spry_option names[SPRY_COUNT(chat_commands)];
+    memset(names, 0, sizeof names);
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++)
+        names[i].name = chat_commands[i].name;
+    const spry_option_table table = {names, SPRY_COUNT(names), NULL};
+    const char *near = spry_options_nearest(&table, 1, name);
+    if (near)
+        spry_complain("there is no /%.*s; did you mean /%s?", SPRY_VIEW_ARG(name), near);
+    else
+        spry_complain("there is no /%.*s; /help lists what there is", SPRY_VIEW_ARG(name));
+}
+
+/* `line` stands behind the slash. The argument is the rest without the spaces around it. */
+static void command(chat *c, char *line)
+{
+    spry_view name = {line, strcspn(line, " \t\n")};
+    char *argument = line + name.size;
+    argument += strspn(argument, " \t\n");
+    for (size_t end = strlen(argument); end && strchr(" \t\n", argument[end - 1]); end--)
+        argument[end - 1] = 0;
+    for (size_t i = 0; i < SPRY_COUNT(chat_commands); i++) {
+        if (spry_view_is(name, chat_commands[i].name)) {
+            chat_commands[i].run(c, argument);
+            return;
+        }
+    }
+    complain_unknown(name);
+}
+
+/* ---- the loop ---------------------------------------------------------------------------------------------------- */
+
+static bool is_blank(const char *text)
+{
+    return text[strspn(text, " \t\r\n")] == 0;
+}
+
+static void converse(chat *c)
+{
+    spry_buffer line;
+    spry_buffer_init(&line, MESSAGE_BYTES_MAX);
+    while (!c->leave && spry_out_flush()) {
+        spry_line kind = spry_line_editor_read(c->editor, &line);
+        if (kind == SPRY_LINE_END || kind == SPRY_LINE_INTERRUPTED)
+            spry_out_write("\n", 1);
+        if (kind == SPRY_LINE_END)
+            break;
+        if (kind == SPRY_LINE_INTERRUPTED || !line.data || is_blank(line.data))
+            continue;
+        if (line.failed)
+            spry_complain("the message is longer than %d bytes or memory is short", MESSAGE_BYTES_MAX);
+        else if (line.data[0] == '/')
+            command(c, line.data + 1);
+        else
+            say(c, spry_buffer_view(&line));
+    }
+    spry_buffer_deinit(&line);
+}
+
+static void greet(const chat *c)
+{
+    const spry_chat_job *job = c->job;
+    const spry_chat *record = &job->saver->chat;
+    spry_engine_info info;
+    spry_engine_describe(job->engine, &info);
+    spry_out_format("%s%s%s, %zu tokens of context. /help lists commands, Ctrl-D leaves.\n",
+                    spry_style_begin(stdout, SPRY_STYLE_BOLD), job->model, spry_style_end(stdout), info.context);
+    if (record->id && c->conversation->count) {
+        char sentence[128];
+        snprintf(sentence, sizeof sentence, "Chat %" PRId64 ", %zu turns so far. The last:", record->id,
+                 c->conversation->count);
+        note(sentence);
+        spry_chat_text_print(c->conversation, c->conversation->count < 2 ? 0 : c->conversation->count - 2);
+    }
+    spry_out_flush();
+}
+
+static void say_goodbye(const chat *c)
+{
+    const spry_chat_saver *saver = c->job->saver;
+    if (!saver->store || !saver->last_id)
+        return;
+    if (saver->chat.id && saver->kept < c->conversation->count)
+        spry_complain("the last %zu turns of chat %" PRId64 " are not stored", c->conversation->count - saver->kept,
+                      saver->chat.id);
+    spry_out_format("%ssaved as chat %" PRId64 "; go on with: spry chats resume %" PRId64 "%s%s%s\n",
+                    spry_style_begin(stdout, SPRY_STYLE_DIM), saver->last_id, saver->last_id,
+                    saver->file ? " --chats " : "", saver->file ? saver->file : "", spry_style_end(stdout));
+}
+
+static size_t count_answers(const spry_conversation *conversation)
+{
+    size_t count = 0;
+    for (size_t i = 1; i <= conversation->count; i++)
+        count += strcmp(conversation->slots[i].role, "assistant") == 0;
+    return count;
+}
+
+int spry_chat_run(const spry_chat_job *job)
+{
+    chat c = {.job = job, .conversation = job->conversation, .n_before = count_answers(job->conversation)};
+    spry_error error;
+    spry_buffer history;
+    spry_buffer_init(&history, PATH_BYTES);
+    if (job->flags->history)
+        spry_path_user_data(&history, "history");
+    spry_answer_init(&c.answer);
+    spry_buffer_init(&c.shape, MESSAGE_BYTES_MAX);
+    spry_status status = spry_answer_shape(&c.constraint, &c.shape, &job->flags->answer, &error);
+    if (status == SPRY_OK)
+        status = spry_line_editor_create(&c.editor, history.size ? history.data : NULL, &error);
+    if (status == SPRY_OK && job->flags->stats)
+        status = spry_energy_open(&c.meter, "", &error);
+    if (status == SPRY_OK) {
+        greet(&c);
+        converse(&c);
+        say_goodbye(&c);
+    }
+    spry_energy_close(c.meter);
+    spry_line_editor_destroy(c.editor);
+    spry_answer_deinit(&c.answer);
+    spry_tokens_deinit(&c.ids);
+    spry_buffer_deinit(&c.shape);
+    spry_buffer_deinit(&history);
+    return status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
+}

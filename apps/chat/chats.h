@@ -1,0 +1,26 @@
+/* The commands behind `spry chats`, and what they share. Each takes its own name first, as commands do. */
+#ifndef SPRY_APPS_CHATS_H
+#define SPRY_APPS_CHATS_H
+
+#include "chat/chat_flags.h"
+#include "chat/chat_start.h"
+
+int spry_chats_list(int argc, char **argv);
+int spry_chats_show(int argc, char **argv);
+int spry_chats_resume(int argc, char **argv);
+int spry_chats_delete(int argc, char **argv);
+int spry_chats_export(int argc, char **argv);
+
+/* A chat as people name it: its number, or "latest", which is 0 here. False: it is neither. */
+bool spry_chats_read_id(int64_t *id, const char *text);
+
+/* Opens the store that --chats chooses. There is nothing to open yet in the user's own folder: SPRY_ERR_INPUT. */
+spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flags, spry_error *error);
+
+/* The number of the chat that `id` means; 0 becomes the latest one's, or SPRY_ERR_INPUT when there is none. */
+spry_status spry_chats_resolve(int64_t *id, spry_chat_store *store, spry_error *error);
+
+/* Opens, resolves, loads and closes in one go. */
+spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, int64_t id, spry_error *error);
+
+#endif

@@ -1,0 +1,198 @@
+/* spry chats: finds the command behind it; and `delete`, the smallest of them. */
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "chat/chats.h"
+#include "cli/commands.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "platform/file.h"
+
+enum { PATH_BYTES = 4096, DELETED_MAX = 256 };
+
+static const spry_usage usage = {
+    .command = "chats",
+    .arguments = "list|show|resume|delete|export [arguments]",
+    .about =
+        "Chats of `spry run` on a terminal are stored after every answer. These commands list them, show one, go on "
+        "with one, delete some, and write one to a file. Each has a page of its own: spry chats list --help.\n"
+        "ID is the number that the list shows, or `latest`.\n"
+        "They are in spry/chats.db in the user's data folder, or where --chats says. Exit codes: 0 done, 1 failed, "
+        "2 wrong use.",
+    .examples = "spry chats list\n"
+                "spry chats show latest\n"
+                "spry chats resume 12\n"
+                "spry chats delete 3 4\n"
+                "spry chats export 12 tale.md",
+};
+
+static const struct chats_command {
+    const char *name;
+    int (*run)(int argc, char **argv);
+} chats_commands[] = {
+    {"list", spry_chats_list},     {"show", spry_chats_show},     {"resume", spry_chats_resume},
+    {"delete", spry_chats_delete}, {"export", spry_chats_export},
+};
+
+static int unknown_command(const char *name)
+{
+    spry_option names[SPRY_COUNT(chats_commands)];
+    memset(names, 0, sizeof names);
+    for (size_t i = 0; i < SPRY_COUNT(chats_commands); i++)
+        names[i].name = chats_commands[i].name;
+    const spry_option_table table = {names, SPRY_COUNT(names), NULL};
+    const char *near = spry_options_nearest(&table, 1, spry_view_of(name));
+    if (near)
+        return spry_usage_wrong(&usage, "there is no `spry chats %.100s`; did you mean %s?", name, near);
+    return spry_usage_wrong(&usage, "there is no `spry chats %.100s`", name);
+}
+
+/* The page of `chats` itself, and in docs/OPTIONS.md those of its commands behind it. */
+static int show_pages(int argc, char **argv)
+{
+    const char *rest[1];
+    spry_option_list positionals = {rest, 1, 0};
+    int code = SPRY_EXIT_OK;
+    if (spry_usage_parse(&code, &usage, NULL, 0, &positionals, argc, argv))
+        return spry_usage_wrong(&usage, "chats needs to know what to do: list, show, resume, delete or export");
+    bool markdown = argc == 2 && strcmp(argv[1], SPRY_USAGE_MARKDOWN) == 0;
+    for (size_t i = 0; markdown && code == SPRY_EXIT_OK && i < SPRY_COUNT(chats_commands); i++) {
+        spry_out_write("\n", 1);
+        code = chats_commands[i].run(argc, argv);
+    }
+    return code;
+}
+
+int spry_cmd_chats(int argc, char **argv)
+{
+    for (size_t i = 0; argc > 1 && i < SPRY_COUNT(chats_commands); i++)
+        if (strcmp(argv[1], chats_commands[i].name) == 0)
+            return chats_commands[i].run(argc - 1, argv + 1);
+    if (argc > 1 && argv[1][0] != '-')
+        return unknown_command(argv[1]);
+    return show_pages(argc, argv);
+}
+
+/* ---- what they share --------------------------------------------------------------------------------------------- */
+
+bool spry_chats_read_id(int64_t *id, const char *text)
+{
+    uint64_t number = 0;
+    bool latest = strcmp(text, "latest") == 0;
+    if (!latest && (!spry_number_u64(&number, spry_view_of(text)) || number == 0 || number > INT64_MAX))
+        return false;
+    *id = (int64_t)number;
+    return true;
+}
+
+spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flags, spry_error *error)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, PATH_BYTES);
+    spry_chat_flags_path(&path, flags);
+    spry_status status;
+    if (!flags->chats && (!path.size || !spry_path_exists(path.data)))
+        status = spry_fail(error, SPRY_ERR_INPUT, "no chats are stored yet: `spry run` on a terminal begins one");
+    else
+        status = spry_chat_store_open(store, spry_buffer_view(&path).data, false, error);
+    spry_buffer_deinit(&path);
+    return status;
+}
+
+spry_status spry_chats_resolve(int64_t *id, spry_chat_store *store, spry_error *error)
+{
+    if (*id)
+        return SPRY_OK;
+    spry_status status = spry_chat_store_latest(store, id, error);
+    if (status == SPRY_OK && !*id)
+        status = spry_fail(error, SPRY_ERR_INPUT, "no chats are stored: `spry run` on a terminal begins one");
+    return status;
+}
+
+spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, int64_t id, spry_error *error)
+{
+    spry_chat_store *store = NULL;
+    spry_status status = spry_chats_open(&store, flags, error);
+    if (status == SPRY_OK)
+        status = spry_chats_resolve(&id, store, error);
+    if (status == SPRY_OK)
+        status = spry_chat_store_load(store, &past->chat, &past->conversation, id, error);
+    spry_chat_store_close(store);
+    return status;
+}
+
+/* ---- delete ------------------------------------------------------------------------------------------------------ */
+
+static const spry_usage delete_usage = {
+    .command = "chats delete",
+    .arguments = "ID... [options]",
+    .about =
+        "Deletes chats for good: all that are named, or none when one of them is not there. Asks first on a terminal.",
+    .examples = "spry chats delete 12\n"
+                "spry chats delete 3 4 5 --yes",
+};
+
+typedef struct delete_flags {
+    bool yes;
+} delete_flags;
+
+static const spry_option delete_options[] = {
+    {.name = "yes",
+     .letter = 'y',
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(delete_flags, yes),
+     .help = "Do not ask",
+     .group = "Deleting"},
+};
+
+static bool confirmed(size_t count)
+{
+    char answer[16] = "";
+    spry_out_format("Delete %zu %s for good? [y/N] ", count, count == 1 ? "chat" : "chats");
+    spry_out_flush();
+    return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
+}
+
+static int delete_chats(const spry_chat_flags *flags, int64_t *ids, size_t n_ids)
+{
+    spry_error error;
+    spry_chat_store *store = NULL;
+    size_t deleted = 0;
+    spry_status status = spry_chats_open(&store, flags, &error);
+    for (size_t i = 0; status == SPRY_OK && i < n_ids; i++)
+        status = spry_chats_resolve(&ids[i], store, &error);
+    if (status == SPRY_OK)
+        status = spry_chat_store_delete(store, &deleted, ids, n_ids, &error);
+    spry_chat_store_close(store);
+    if (status != SPRY_OK)
+        return spry_complain_error(&error);
+    spry_out_format("Deleted %zu %s.\n", deleted, deleted == 1 ? "chat" : "chats");
+    return spry_out_finish(SPRY_EXIT_OK);
+}
+
+int spry_chats_delete(int argc, char **argv)
+{
+    spry_chat_flags flags;
+    delete_flags own = {0};
+    const char *names[DELETED_MAX];
+    int64_t ids[DELETED_MAX];
+    spry_option_list positionals = {names, DELETED_MAX, 0};
+    spry_chat_flags_default(&flags);
+    const spry_option_table tables[] = {{delete_options, SPRY_COUNT(delete_options), &own},
+                                        spry_chat_flags_file_table(&flags)};
+    int code;
+    if (!spry_usage_parse(&code, &delete_usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
+        return code;
+    if (positionals.count == 0)
+        return spry_usage_wrong(&delete_usage, "delete needs the number of a chat; `spry chats list` shows them");
+    for (size_t i = 0; i < positionals.count; i++)
+        if (!spry_chats_read_id(&ids[i], names[i]))
+            return spry_usage_wrong(&delete_usage, "'%.100s' is not the number of a chat, nor latest", names[i]);
+    if (!own.yes && isatty(STDIN_FILENO) && !confirmed(positionals.count)) {
+        spry_out_format("Nothing was deleted.\n");
+        return spry_out_finish(SPRY_EXIT_OK);
+    }
+    return delete_chats(&flags, ids, positionals.count);
+}

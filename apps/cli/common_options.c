@@ -1,0 +1,260 @@
+/* Tables for the engine, the model's name, and answers. */
+#include "cli/common_options.h"
+
+#include <string.h>
+
+#include "cli/terminal.h"
+#include "model/recipe.h"
+#include "platform/clock.h"
+#include "sampling/sampling_options.h"
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+static const char *const kv_types[] = {"f16", "q8_0", "f32", NULL};
+
+#define ENGINE_FIELD(name) offsetof(spry_engine_flags, options.name)
+
+static const spry_option engine_options[] = {
+    {.name = "context",
+     .letter = 'c',
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(context),
+     .help = "Tokens the conversation can hold; 0 is the model's own limit, at most 8192",
+     .group = "Engine"},
+    {.name = "kv-type",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = ENGINE_FIELD(kv_type),
+     .choices = kv_types,
+     .metavar = "TYPE",
+     .help = "How keys and values are stored",
+     .group = "Engine"},
+    {.name = "threads",
+     .letter = 't',
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(threads),
+     .max = 1024,
+     .help = "Threads to compute with; 0 uses every processor this process may use",
+     .group = "Engine"},
+    {.name = "chunk",
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(chunk),
+     .min = 1,
+     .max = 65536,
+     .help = "Tokens of the prompt computed in one step; changes speed, never the answer",
+     .group = "Engine"},
+    {.name = "cpu",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(cpu),
+     .metavar = "SET",
+     .help = "Kernel set: auto takes the best this machine has, ref is plain C",
+     .group = "Engine"},
+    {.name = "quantize",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = ENGINE_FIELD(quantize),
+     .choices = spry_recipe_names,
+     .metavar = "TYPE",
+     .help = "Quantise a model of floats while it is loaded, as `spry convert --type` would",
+     .group = "Engine"},
+    {.name = "chat-template",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(chat_template),
+     .metavar = "FILE",
+     .help = "Chat template to use instead of the model's own: a file, or the template itself",
+     .group = "Engine"},
+    {.name = "verbose",
+     .letter = 'v',
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_engine_flags, verbose),
+     .help = "Tell on standard error what the engine does",
+     .group = "Engine"},
+    {.name = "kv-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = ENGINE_FIELD(kv_bytes),
+     .help = "Memory for keys and values: what is in use, and what is kept for the next prompt; 0 is an eighth of the "
+             "machine's memory, or what the context needs",
+     .group = "Memory"},
+    {.name = "cache-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = ENGINE_FIELD(cache_bytes),
+     .help = "Of that, at most so much known to everybody, beside what is in use; 0 is all of it",
+     .group = "Memory"},
+    {.name = "cache-ttl",
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(cache_ttl),
+     .metavar = "SECONDS",
+     .help = "What was not used for so long is forgotten; 0 is never",
+     .group = "Memory"},
+    {.name = "cache-dir",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(cache_dir),
+     .metavar = "DIR",
+     .help = "Keep what was computed in this folder too, so that it outlives the program",
+     .group = "Memory"},
+    {.name = "cache-disk-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = ENGINE_FIELD(cache_disk_bytes),
+     .help = "How large that folder may become; 0 is as large as it likes",
+     .group = "Memory"},
+};
+
+static void print_log(void *user, int level, const char *sentence)
+{
+    const spry_engine_flags *flags = user;
+    if (flags->verbose || (level >= SPRY_LOG_WARN && !flags->quiet))
+        spry_complain("%s", sentence);
+}
+
+void spry_engine_flags_default(spry_engine_flags *flags)
+{
+    *flags = (spry_engine_flags){0};
+    spry_engine_options_default(&flags->options);
+    flags->options.data_is_mapped = true; /* it is bundled models, constants of this program */
+}
+
+spry_option_table spry_engine_flags_table(spry_engine_flags *flags)
+{
+    return (spry_option_table){engine_options, SPRY_COUNT(engine_options), flags};
+}
+
+/* ---- which model ------------------------------------------------------------------------------------------------- */
+
+static const spry_option model_options[] = {
+    {.name = "models-dir",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_model_flags, models_folder),
+     .metavar = "DIR",
+     .help = "Where MODEL is looked for by name; without it, spry/models in the user's data folder",
+     .group = "Model"},
+};
+
+spry_option_table spry_model_flags_table(spry_model_flags *flags)
+{
+    return (spry_option_table){model_options, SPRY_COUNT(model_options), flags};
+}
+
+spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
+                            const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error)
+{
+    engine_flags->options.log = print_log;
+    engine_flags->options.log_user = engine_flags;
+    spry_status status = spry_trace_file_open(&engine_flags->options.trace, &engine_flags->trace, error);
+    if (status == SPRY_OK)
+        status = spry_model_source_find(source, model, model_flags->models_folder, error);
+    if (status == SPRY_OK)
+        status = spry_model_source_engine(engine, source, &engine_flags->options, error);
+    return status;
+}
+
+/* ---- how to answer ----------------------------------------------------------------------------------------------- */
+
+static const spry_option answer_options[] = {
+    {.name = "seed",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, seed_text),
+     .metavar = "N",
+     .help = "Start of the random numbers, a whole number: the same seed gives the same answer. Without it every run "
+             "draws its own, which --stats and --json show",
+     .group = "Answer"},
+    {.name = "max-tokens",
+     .letter = 'n',
+     .kind = SPRY_OPTION_U32,
+     .offset = offsetof(spry_answer_flags, max_tokens),
+     .help = "Longest answer in tokens; 0 lets it go on until the model ends it or the context is full",
+     .group = "Answer"},
+    {.name = "stop",
+     .kind = SPRY_OPTION_LIST,
+     .offset = offsetof(spry_answer_flags, stop),
+     .help = "End the answer before this text; up to 16 of them",
+     .group = "Answer"},
+    {.name = "ignore-end",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_answer_flags, ignore_end),
+     .help = "Go on when the model ends its answer",
+     .group = "Answer"},
+    {.name = "slide",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_answer_flags, slide),
+     .help = "When the context is full let the oldest tokens go, and go on; without it a full context ends the answer",
+     .group = "Answer"},
+    {.name = "keep",
+     .kind = SPRY_OPTION_U32,
+     .offset = offsetof(spry_answer_flags, keep),
+     .help = "Slide, but keep the first N tokens: the system message, say",
+     .group = "Answer"},
+    {.name = "draft",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, draft),
+     .metavar = "WHO",
+     .help =
+         "Who guesses ahead: none, lookup (what followed the last time these words were said), a smaller MODEL with "
+         "the same vocabulary, or auto. The answer is the same, only faster, and guessing ends where it does not pay",
+     .group = "Answer"},
+    {.name = "draft-most",
+     .kind = SPRY_OPTION_U32,
+     .offset = offsetof(spry_answer_flags, draft_most),
+     .help = "Tokens guessed at once, at most; 0 is as many as pay",
+     .group = "Answer"},
+    {.name = "special",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_answer_flags, special),
+     .help = "Show control tokens in the answer; with --raw, their spellings in the prompt become them",
+     .group = "Answer"},
+    {.name = "json-schema",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, schema_file),
+     .metavar = "FILE",
+     .help = "The answer is JSON that this schema accepts",
+     .group = "Shape of the answer"},
+    {.name = "grammar",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, grammar_file),
+     .metavar = "FILE",
+     .help = "The answer is what this GBNF grammar makes",
+     .group = "Shape of the answer"},
+    {.name = "regex",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, regex),
+     .help = "The answer, all of it, matches this regular expression",
+     .group = "Shape of the answer"},
+    {.name = "choice",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_answer_flags, choice),
+     .metavar = "A,B,C",
+     .help = "The answer is one of these",
+     .group = "Shape of the answer"},
+};
+
+void spry_answer_flags_default(spry_answer_flags *flags)
+{
+    *flags = (spry_answer_flags){0};
+    spry_sampling_default(&flags->sampling);
+    flags->sampling.temperature = 0.8f;
+    flags->sampling.top_p = 0.95f;
+    flags->sampling.min_p = 0.05f;
+    flags->draft = "auto";
+    flags->stop = (spry_option_list){flags->stops, SPRY_STOPS_MAX, 0};
+}
+
+/* The sampling table without its seed, whose default is no number here. The table has it last. */
+static spry_option_table sampling_without_seed(spry_sampling *sampling)
+{
+    spry_option_table table = spry_sampling_options(sampling);
+    if (strcmp(table.options[table.count - 1].name, "seed") == 0)
+        table.count--;
+    return table;
+}
+
+void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *flags)
+{
+    tables[0] = (spry_option_table){answer_options, SPRY_COUNT(answer_options), flags};
+    tables[1] = sampling_without_seed(&flags->sampling);
+}
+
+spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error)
+{
+    spry_option_table table = spry_sampling_options(&flags->sampling);
+    if (flags->seed_text)
+        return spry_options_set(&table, "seed", flags->seed_text, error);
+    flags->sampling.seed = spry_entropy() >> 32; /* short enough to be typed again */
+    return SPRY_OK;
+}

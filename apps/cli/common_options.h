@@ -1,0 +1,61 @@
+/* Options that several commands share, each group one struct and one table. */
+#ifndef SPRY_APPS_COMMON_OPTIONS_H
+#define SPRY_APPS_COMMON_OPTIONS_H
+
+#include "base/options.h"
+#include "cli/model_source.h"
+#include "cli/trace_file.h"
+#include "spry.h"
+
+/* ---- the engine -------------------------------------------------------------------------------------------------- */
+
+typedef struct spry_engine_flags {
+    spry_engine_options options; /* its log prints warnings unless `quiet`, and everything when `verbose` */
+    spry_trace_flags trace;      /* a table of its own */
+    bool verbose;
+    bool quiet; /* no option: set where what the engine warns of, a missing chat template, does not matter */
+} spry_engine_flags;
+
+void spry_engine_flags_default(spry_engine_flags *flags);
+spry_option_table spry_engine_flags_table(spry_engine_flags *flags);
+
+/* ---- which model ------------------------------------------------------------------------------------------------- */
+
+typedef struct spry_model_flags {
+    const char *models_folder; /* NULL: the user's own */
+} spry_model_flags;
+
+spry_option_table spry_model_flags_table(spry_model_flags *flags);
+
+/* Finds and opens in one go; `model` NULL means the bundled one. */
+spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
+                            const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error);
+
+/* ---- how to answer ----------------------------------------------------------------------------------------------- */
+
+enum { SPRY_STOPS_MAX = 16 };
+
+typedef struct spry_answer_flags {
+    spry_sampling sampling;
+    const char *seed_text; /* NULL: nobody chose a seed */
+    uint32_t max_tokens;
+    bool ignore_end, special;
+    bool slide;        /* or `keep` is not 0: a full context slides */
+    uint32_t keep;     /* tokens of its head that stay */
+    const char *draft; /* auto, none, lookup or a model */
+    uint32_t draft_most;
+    const char *schema_file, *grammar_file, *regex, *choice; /* what the answer must look like; NULL: as it likes */
+    const char *stops[SPRY_STOPS_MAX];
+    spry_option_list stop; /* over `stops` */
+} spry_answer_flags;
+
+/* The defaults of `spry run` and the chat: temperature 0.8, top-p 0.95, min-p 0.05. The struct must not move after. */
+void spry_answer_flags_default(spry_answer_flags *flags);
+
+/* Sampling, then the rest; needs room for two tables. */
+void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *flags);
+
+/* Settles sampling.seed after parsing: what --seed says, or a number nobody chose. */
+spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error);
+
+#endif

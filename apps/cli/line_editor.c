@@ -1,0 +1,252 @@
+/* libedit through its own interface (histedit.h). Keys and signals come from keyboard.h. It measures characters with
+ * the C library's functions, so the character type must be UTF-8 whatever the locale says. */
+#include "cli/line_editor.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <histedit.h>
+
+#include "base/utf8.h"
+#include "cli/interrupt.h"
+#include "cli/keyboard.h"
+#include "cli/terminal.h"
+#include "platform/file.h"
+
+enum { HISTORY_LINES = 1000, HISTORY_BYTES_MAX = 4 << 20, PROMPT_BYTES = 40 };
+
+/* Marks the parts of a prompt that take no columns. */
+enum { INVISIBLE = '\1' };
+
+struct spry_line_editor {
+    EditLine *edit;
+    History *history;
+    char *history_path; /* NULL: not kept */
+    char first_prompt[PROMPT_BYTES], next_prompt[PROMPT_BYTES];
+    bool continued; /* the line being read goes on from an earlier one */
+    spry_keyboard keyboard;
+    bool interrupted; /* why the last line ended without text */
+};
+
+static spry_line_editor *editor_of(EditLine *edit)
+{
+    void *data = NULL;
+    el_get(edit, EL_CLIENTDATA, &data);
+    return data;
+}
+
+static char *prompt_of(EditLine *edit)
+{
+    spry_line_editor *editor = editor_of(edit);
+    return editor->continued ? editor->next_prompt : editor->first_prompt;
+}
+
+static void write_prompt(char out[PROMPT_BYTES], FILE *stream, const char *text)
+{
+    const char *begin = spry_style_begin(stream, SPRY_STYLE_PROMPT), *end = spry_style_end(stream);
+    if (begin[0])
+        snprintf(out, PROMPT_BYTES, "%c%s%c%s%c%s%c", INVISIBLE, begin, INVISIBLE, text, INVISIBLE, end, INVISIBLE);
+    else
+        snprintf(out, PROMPT_BYTES, "%s", text);
+}
+
+static void use_utf8(void)
+{
+    setlocale(LC_CTYPE, "");
+    if (strcmp(nl_langinfo(CODESET), "UTF-8") != 0)
+        setlocale(LC_CTYPE, "C.UTF-8");
+}
+
+/* ---- history ----------------------------------------------------------------------------------------------------- */
+
+static void load_history(spry_line_editor *editor)
+{
+    struct stat facts;
+    HistEvent event;
+    if (stat(editor->history_path, &facts) == 0 && S_ISREG(facts.st_mode) && facts.st_size <= HISTORY_BYTES_MAX)
+        history(editor->history, &event, H_LOAD, editor->history_path);
+}
+
+/* Makes the folders above a file; what fails shows when the file is opened. */
+static void make_parents(char *path)
+{
+    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(path, 0700);
+        *slash = '/';
+    }
+}
+
+static void save_history(spry_line_editor *editor)
+{
+    spry_error error;
+    spry_file_writer writer;
+    HistEvent event;
+    make_parents(editor->history_path);
+    spry_status status = spry_file_writer_open(&writer, editor->history_path, &error);
+    if (status == SPRY_OK) {
+        fchmod(fileno(writer.file), S_IRUSR | S_IWUSR);
+        if (history(editor->history, &event, H_SAVE_FP, writer.file) >= 0) {
+            status = spry_file_writer_commit(&writer, &error);
+        } else {
+            status = spry_fail(&error, SPRY_ERR_FILE, "%s: cannot write", editor->history_path);
+            spry_file_writer_abandon(&writer);
+        }
+    }
+    if (status != SPRY_OK)
+        spry_complain("the history was not kept: %s", error.message);
+}
+
+static void remember(spry_line_editor *editor, const char *line)
+{
+    HistEvent event;
+    if (line[strspn(line, " \t\n")] != 0)
+        history(editor->history, &event, H_ENTER, line);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+/* Stops the program as Ctrl-Z does elsewhere, with the terminal as it was; goes on when it is continued. */
+static void stop(EditLine *edit)
+{
+    el_set(edit, EL_PREP_TERM, 0);
+    kill(getpid(), SIGSTOP);
+    el_set(edit, EL_PREP_TERM, 1);
+    el_set(edit, EL_REFRESH);
+}
+
+/* Ends the program by the signal that asked for it, leaving terminal and history in order. */
+static void end_by_signal(spry_line_editor *editor)
+{
+    int number = editor->keyboard.kill_signal;
+    el_set(editor->edit, EL_PREP_TERM, 0);
+    if (editor->history_path)
+        save_history(editor);
+    spry_keyboard_end(&editor->keyboard);
+    raise(number);
+}
+
+/* What libedit calls for a key: 1 and the key, or 0 when there will be none. */
+static int next_key(EditLine *edit, wchar_t *key)
+{
+    spry_line_editor *editor = editor_of(edit);
+    for (;;) {
+        uint32_t character = 0;
+        switch (spry_keyboard_read(&editor->keyboard, &character)) {
+        case SPRY_KEY_CHARACTER: *key = (wchar_t)character; return 1;
+        case SPRY_KEY_INTERRUPT: editor->interrupted = true; return 0;
+        case SPRY_KEY_END: return 0;
+        case SPRY_KEY_STOP: stop(edit); break;
+        case SPRY_KEY_KILL: end_by_signal(editor); return 0;
+        case SPRY_KEY_RESIZE:
+            el_resize(edit);
+            el_set(edit, EL_REFRESH);
+            break;
+        }
+    }
+}
+
+/* ---- life -------------------------------------------------------------------------------------------------------- */
+
+static bool start(spry_line_editor *editor)
+{
+    FILE *screen = isatty(STDOUT_FILENO) ? stdout : stderr;
+    HistEvent event;
+    write_prompt(editor->first_prompt, screen, "> ");
+    write_prompt(editor->next_prompt, screen, ". ");
+    editor->edit = el_init("spry", stdin, screen, stderr);
+    editor->history = history_init();
+    if (!editor->edit || !editor->history)
+        return false;
+    el_set(editor->edit, EL_CLIENTDATA, (void *)editor);
+    el_set(editor->edit, EL_PROMPT_ESC, prompt_of, INVISIBLE);
+    el_set(editor->edit, EL_EDITOR, "emacs");
+    el_set(editor->edit, EL_SIGNAL, 0);
+    el_set(editor->edit, EL_GETCFN, next_key);
+    history(editor->history, &event, H_SETSIZE, HISTORY_LINES);
+    history(editor->history, &event, H_SETUNIQUE, 1);
+    el_set(editor->edit, EL_HIST, history, editor->history);
+    el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    /* Ctrl-D typed while an answer comes reaches us as a zero: the terminal took it for an end of file then. */
+    el_set(editor->edit, EL_BIND, "^@", "em-delete-or-list", NULL);
+    el_source(editor->edit, NULL);
+    return true;
+}
+
+spry_status spry_line_editor_create(spry_line_editor **out, const char *history_path, spry_error *error)
+{
+    use_utf8();
+    spry_line_editor *editor = calloc(1, sizeof *editor);
+    if (!editor)
+        return spry_fail_memory(error, "the line editor", sizeof *editor);
+    if (!start(editor) || (history_path && !(editor->history_path = strdup(history_path)))) {
+        spry_line_editor_destroy(editor);
+        return spry_fail(error, SPRY_ERR_MEMORY, "the line editor cannot start on this terminal");
+    }
+    if (editor->history_path)
+        load_history(editor);
+    *out = editor;
+    return SPRY_OK;
+}
+
+void spry_line_editor_destroy(spry_line_editor *editor)
+{
+    if (!editor)
+        return;
+    if (editor->history_path)
+        save_history(editor);
+    if (editor->edit)
+        el_end(editor->edit);
+    if (editor->history)
+        history_end(editor->history);
+    free(editor->history_path);
+    free(editor);
+}
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+/* Appends one line without its newline; *more says that it ended in a backslash, which is dropped. */
+static spry_line read_line(spry_line_editor *editor, spry_buffer *text, bool *more)
+{
+    int length = 0;
+    editor->interrupted = false;
+    spry_keyboard_begin(&editor->keyboard);
+    el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt shows, so that what is typed then is ours */
+    const char *line = el_gets(editor->edit, &length);
+    spry_keyboard_end(&editor->keyboard);
+    if (editor->interrupted) {
+        spry_interrupt_clear();
+        return SPRY_LINE_INTERRUPTED;
+    }
+    if (!line || length <= 0)
+        return SPRY_LINE_END;
+    remember(editor, line);
+    spry_view view = {line, (size_t)length};
+    while (view.size && (view.data[view.size - 1] == '\n' || view.data[view.size - 1] == '\r'))
+        view.size--;
+    *more = spry_view_ends(view, SPRY_VIEW("\\"));
+    if (*more)
+        view.size--;
+    spry_utf8_append_valid(text, view);
+    return SPRY_LINE_TEXT;
+}
+
+spry_line spry_line_editor_read(spry_line_editor *editor, spry_buffer *text)
+{
+    bool more = false;
+    spry_buffer_clear(text);
+    editor->continued = false;
+    do {
+        if (editor->continued)
+            spry_buffer_append(text, "\n", 1);
+        spry_line line = read_line(editor, text, &more);
+        if (line != SPRY_LINE_TEXT)
+            return line;
+        editor->continued = true;
+    } while (more);
+    return SPRY_LINE_TEXT;
+}

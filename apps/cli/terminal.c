@@ -1,0 +1,252 @@
+/* Standard output with a memory for failures, standard error with one sentence a line. */
+#include "cli/terminal.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "platform/clock.h"
+#include "platform/environment.h"
+
+enum { DEFAULT_WIDTH = 80, SENTENCE_MAX = 4096, LINE_MAX_BYTES = 200 };
+
+/* ---- style ------------------------------------------------------------------------------------------------------- */
+
+static bool wants_colour(FILE *stream)
+{
+    return isatty(fileno(stream)) && spry_environment_wants_colour();
+}
+
+const char *spry_style_begin(FILE *stream, spry_style style)
+{
+    static const char *const sequences[] = {
+        [SPRY_STYLE_BOLD] = "\x1b[1m",
+        [SPRY_STYLE_DIM] = "\x1b[2m",
+        [SPRY_STYLE_ERROR] = "\x1b[31m",
+        [SPRY_STYLE_PROMPT] = "\x1b[1;36m",
+    };
+    return wants_colour(stream) ? sequences[style] : "";
+}
+
+const char *spry_style_end(FILE *stream)
+{
+    return wants_colour(stream) ? "\x1b[0m" : "";
+}
+
+unsigned spry_terminal_width(FILE *stream)
+{
+    struct winsize size = {0};
+    if (ioctl(fileno(stream), TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+        return DEFAULT_WIDTH;
+    return size.ws_col;
+}
+
+/* ---- standard error ---------------------------------------------------------------------------------------------- */
+
+static bool is_control(uint32_t character)
+{
+    return character < 0x20 || (character >= 0x7F && character < 0xA0);
+}
+
+void spry_terminal_defuse(spry_buffer *out, spry_view text, const char *keep)
+{
+    for (size_t i = 0, n; i < text.size; i += n) {
+        uint32_t character = 0;
+        n = spry_utf8_decode(&character, text.data + i, text.size - i);
+        if (n == 0)
+            n = 1;
+        if (is_control(character) && !(character && character < 0x80 && strchr(keep, (int)character)))
+            spry_buffer_append(out, "?", 1);
+        else
+            spry_buffer_append(out, text.data + i, n);
+    }
+}
+
+void spry_complain(const char *format, ...)
+{
+    char sentence[SENTENCE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    spry_buffer valid, safe;
+    spry_buffer_init(&valid, 4 * SENTENCE_MAX);
+    spry_buffer_init(&safe, 4 * SENTENCE_MAX);
+    spry_utf8_append_valid(&valid, spry_view_of(sentence));
+    spry_terminal_defuse(&safe, spry_buffer_view(&valid), "");
+    fflush(stdout);
+    fprintf(stderr, "%sspry:%s %s\n", spry_style_begin(stderr, SPRY_STYLE_ERROR), spry_style_end(stderr),
+            safe.data ? safe.data : "");
+    spry_buffer_deinit(&valid);
+    spry_buffer_deinit(&safe);
+}
+
+int spry_complain_error(const spry_error *error)
+{
+    spry_complain("%s", error->message);
+    return error->status == SPRY_ERR_CANCELLED ? SPRY_EXIT_INTERRUPTED : SPRY_EXIT_FAILURE;
+}
+
+/* ---- standard output --------------------------------------------------------------------------------------------- */
+
+static int out_failure; /* errno of the first failed write */
+
+static bool note_failure(bool failed)
+{
+    if (failed && !out_failure)
+        out_failure = errno ? errno : EIO;
+    return !out_failure;
+}
+
+bool spry_out_write(const void *data, size_t size)
+{
+    if (out_failure)
+        return false;
+    errno = 0;
+    return note_failure(size && fwrite(data, 1, size, stdout) != size);
+}
+
+bool spry_out_format(const char *format, ...)
+{
+    if (out_failure)
+        return false;
+    errno = 0;
+    va_list args;
+    va_start(args, format);
+    int length = vfprintf(stdout, format, args);
+    va_end(args);
+    return note_failure(length < 0);
+}
+
+bool spry_out_flush(void)
+{
+    if (out_failure)
+        return false;
+    errno = 0;
+    return note_failure(fflush(stdout) != 0);
+}
+
+bool spry_out_quote(const char *format, ...)
+{
+    char text[SENTENCE_MAX];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    spry_buffer safe;
+    spry_buffer_init(&safe, SENTENCE_MAX);
+    spry_terminal_defuse(&safe, spry_view_of(text), "\n");
+    bool written = spry_out_write(safe.data, safe.size);
+    spry_buffer_deinit(&safe);
+    return written;
+}
+
+bool spry_out_answer(spry_view text)
+{
+    if (!isatty(fileno(stdout)))
+        return spry_out_write(text.data, text.size) && spry_out_flush();
+    spry_buffer safe;
+    spry_buffer_init(&safe, text.size);
+    spry_terminal_defuse(&safe, text, "\n\t");
+    bool ok = spry_out_write(spry_buffer_view(&safe).data, safe.size);
+    spry_buffer_deinit(&safe);
+    return ok && spry_out_flush();
+}
+
+int spry_out_finish(int code)
+{
+    if (spry_out_flush())
+        return code;
+    if (out_failure == EPIPE)
+        return SPRY_EXIT_READER_LEFT;
+    spry_complain("cannot write to standard output: %s", strerror(out_failure));
+    return SPRY_EXIT_FAILURE;
+}
+
+/* ---- progress ---------------------------------------------------------------------------------------------------- */
+
+enum { PROGRESS_DELAY_NS = 1000000000, PROGRESS_STEP_NS = 100000000 };
+
+/* Pads with spaces instead of an escape sequence, so it works on every terminal. */
+static void draw_line(const char *text)
+{
+    int width = (int)spry_terminal_width(stderr) - 1;
+    fprintf(stderr, "\r%-*.*s%s", width, width, text, text[0] ? "" : "\r");
+    fflush(stderr);
+}
+
+void spry_progress_begin(spry_progress_line *progress, const char *what)
+{
+    *progress = (spry_progress_line){.what = what, .began_ns = spry_clock_ns()};
+}
+
+void spry_progress_update(spry_progress_line *progress, size_t done, size_t total)
+{
+    uint64_t now = spry_clock_ns();
+    if (now - progress->began_ns < PROGRESS_DELAY_NS || now - progress->drawn_ns < PROGRESS_STEP_NS ||
+        !isatty(fileno(stderr)))
+        return;
+    progress->drawn_ns = now;
+    progress->shown = true;
+    char line[LINE_MAX_BYTES];
+    snprintf(line, sizeof line, "%s  %zu of %zu (%.0f %%)", progress->what, done, total,
+             total ? (double)done * 100 / (double)total : 100);
+    draw_line(line);
+}
+
+void spry_progress_end(spry_progress_line *progress)
+{
+    if (progress->shown)
+        draw_line("");
+    progress->shown = false;
+}
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+/* Three digits and the largest unit that leaves a number of at least 1. */
+static const char *amount(char out[SPRY_AMOUNT_MAX], size_t value, const char *const *units, size_t n_units)
+{
+    double scaled = (double)value;
+    size_t unit = 0;
+    while (unit + 1 < n_units && scaled >= 999.5) {
+        scaled /= 1000;
+        unit++;
+    }
+    int decimals = unit == 0 || scaled >= 99.95 ? 0 : scaled >= 9.995 ? 1 : 2;
+    snprintf(out, SPRY_AMOUNT_MAX, "%.*f%s", decimals, scaled, units[unit]);
+    return out;
+}
+
+const char *spry_amount_bytes(char out[SPRY_AMOUNT_MAX], size_t bytes)
+{
+    static const char *const units[] = {" bytes", " kB", " MB", " GB", " TB"};
+    return amount(out, bytes, units, SPRY_COUNT(units));
+}
+
+const char *spry_amount_count(char out[SPRY_AMOUNT_MAX], size_t count)
+{
+    static const char *const units[] = {"", "k", "M", "B", "T"};
+    return amount(out, count, units, SPRY_COUNT(units));
+}
+
+const char *spry_amount_time(char out[SPRY_AMOUNT_MAX], double ms)
+{
+    if (ms < 1000)
+        snprintf(out, SPRY_AMOUNT_MAX, "%.*f ms", ms < 10 ? 1 : 0, ms);
+    else
+        snprintf(out, SPRY_AMOUNT_MAX, "%.*f s", ms < 10000 ? 2 : 1, ms / 1000);
+    return out;
+}
+
+const char *spry_time_text(char out[SPRY_TIME_TEXT], int64_t seconds)
+{
+    time_t when = (time_t)seconds;
+    struct tm utc;
+    if (!gmtime_r(&when, &utc) || strftime(out, SPRY_TIME_TEXT, "%Y-%m-%dT%H:%M:%SZ", &utc) == 0)
+        out[0] = '\0';
+    return out;
+}

@@ -1,0 +1,77 @@
+/* `spry pull`: a model comes into the models folder. */
+#include "cli/commands.h"
+#include "cli/common_options.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "platform/file.h"
+#include "pull/model_pull.h"
+#include "pull/pull_bar.h"
+
+enum { PATH_BYTES = 4096 };
+
+static const spry_usage usage = {
+    .command = "pull",
+    .arguments = "SOURCE [NAME] [options]",
+    .about =
+        "Brings a model into the models folder, where every command finds it by name. SOURCE is a .gguf file or a "
+        "Hugging Face folder of this machine, or an http:// or https:// address of a .gguf file; without NAME the "
+        "model is called as SOURCE is.\n"
+        "The model appears when it is whole. A download that was cut off goes on where it was when it is asked for "
+        "again. A model that is there is not replaced.",
+    .examples = "spry pull https://example.org/models/tales-q8.gguf\n"
+                "spry pull ./Qwen3-0.6B qwen",
+};
+
+static bool on_progress(void *user, uint64_t done, uint64_t total)
+{
+    spry_pull_bar_update(user, done, total);
+    return !spry_interrupt_seen();
+}
+
+static spry_status pull_model(const char *source, const char *name, const char *folder, spry_error *error)
+{
+    spry_pull_bar bar;
+    spry_model_pull *pull;
+    spry_pull_request request = {
+        .source = source, .name = name, .folder = folder, .progress = on_progress, .user = &bar};
+    spry_status status = spry_model_pull_open(&pull, &request, error);
+    if (status != SPRY_OK)
+        return status;
+    spry_interrupt_install(NULL, true);
+    spry_pull_bar_begin(&bar, spry_model_pull_name(pull));
+    status = spry_model_pull_run(pull, error);
+    spry_pull_bar_end(&bar);
+    spry_interrupt_remove();
+    if (status == SPRY_OK)
+        spry_out_format("%s is in %s\n", spry_model_pull_name(pull), folder);
+    spry_model_pull_close(pull);
+    return status;
+}
+
+int spry_cmd_pull(int argc, char **argv)
+{
+    spry_model_flags flags = {0};
+    const char *items[2];
+    spry_option_list given = {items, 2, 0};
+    spry_option_table tables[] = {spry_model_flags_table(&flags)};
+    int code;
+    if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &given, argc, argv))
+        return code;
+    if (!given.count)
+        return spry_usage_wrong(&usage, "pull needs the SOURCE of a model");
+    spry_buffer folder;
+    spry_error error = {0};
+    spry_buffer_init(&folder, PATH_BYTES);
+    if (flags.models_folder)
+        spry_buffer_text(&folder, flags.models_folder);
+    else
+        spry_path_user_data(&folder, "models");
+    spry_status status = folder.size
+                             ? pull_model(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
+                             : spry_fail(&error, SPRY_ERR_INPUT, "there is no models folder; --models-dir names one");
+    spry_buffer_deinit(&folder);
+    if (status == SPRY_ERR_CANCELLED && spry_interrupt_seen())
+        return SPRY_EXIT_INTERRUPTED;
+    return status == SPRY_OK ? spry_out_finish(SPRY_EXIT_OK) : spry_complain_error(&error);
+}

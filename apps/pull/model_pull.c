@@ -1,0 +1,235 @@
+/* What every pull begins and ends with: names, the lock, room on the disk, the rename. */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/utf8.h"
+#include "platform/file.h"
+#include "pull/pull_state.h"
+
+enum { PATH_BYTES = 4096, ROOM_LEFT = 64 << 20 };
+
+static const spry_view suffix = {".gguf", 5};
+
+/* ---- names ------------------------------------------------------------------------------------------------------- */
+
+static spry_view last_part(spry_view path)
+{
+    while (path.size && path.data[path.size - 1] == '/')
+        path.size--;
+    size_t begin = path.size;
+    while (begin && path.data[begin - 1] != '/')
+        begin--;
+    return (spry_view){path.data + begin, path.size - begin};
+}
+
+/* What the pool takes as a name; and, as it is made here, one that can be shown. */
+static bool is_name(spry_view name)
+{
+    if (!name.size || name.size > SPRY_MODEL_NAME_MAX || name.data[0] == '.' || !spry_utf8_valid(name))
+        return false;
+    for (size_t i = 0; i < name.size; i++)
+        if (name.data[i] == '/' || (unsigned char)name.data[i] < ' ' || name.data[i] == 127)
+            return false;
+    return true;
+}
+
+static spry_status take_name(spry_model_pull *pull, spry_view name, const char *folder, spry_error *error)
+{
+    char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
+    const char *end = pull->kind == SPRY_PULL_FOLDER ? "" : suffix.data;
+    struct stat facts;
+    if (spry_view_ends(name, suffix))
+        name.size -= suffix.size;
+    if (!is_name(name))
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "'%.*s' cannot be a model's name: it has no slash, does not begin with a dot, and has 1 to %d "
+                         "bytes that can be shown",
+                         SPRY_VIEW_ARG(name), SPRY_MODEL_NAME_MAX);
+    snprintf(pull->name, sizeof pull->name, "%.*s", (int)name.size, name.data);
+    snprintf(pull->target, sizeof pull->target, "%s%s", pull->name, end);
+    snprintf(pull->part, sizeof pull->part, ".%s%s.part", pull->name, end);
+    if (spry_model_name_find(called, path, folder, pull->name, NULL) == SPRY_OK ||
+        fstatat(pull->folder.descriptor, pull->target, &facts, AT_SYMLINK_NOFOLLOW) == 0)
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "the models folder %s has a '%s' already; remove it, or give another name", folder,
+                         pull->name);
+    return SPRY_OK;
+}
+
+/* ---- sources ----------------------------------------------------------------------------------------------------- */
+
+static bool has_scheme(const char *source, const char *scheme)
+{
+    return strncasecmp(source, scheme, strlen(scheme)) == 0;
+}
+
+/* Fills kind and source; `path` is what the name is taken from. */
+static spry_status take_source(spry_model_pull *pull, spry_buffer *path, const char *source, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    bool web = has_scheme(source, "http://") || has_scheme(source, "https://");
+    if (web || has_scheme(source, "file://"))
+        status = spry_pull_url_path(path, source, error);
+    else if (strstr(source, "://"))
+        status =
+            spry_fail(error, SPRY_ERR_INPUT, "%.200s: models come from paths, file://, http:// and https://", source);
+    else
+        spry_buffer_text(path, source);
+    if (status != SPRY_OK)
+        return status;
+    if (web)
+        pull->kind = SPRY_PULL_WEB;
+    else if (spry_path_is_folder(spry_buffer_view(path).data))
+        pull->kind = SPRY_PULL_FOLDER;
+    else if (!spry_path_exists(spry_buffer_view(path).data))
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s: there is no such file or folder", source);
+    pull->source = path->failed ? NULL : strdup(web ? source : path->data);
+    return pull->source ? SPRY_OK : spry_fail_memory(error, "the model's path", strlen(source));
+}
+
+spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request *request, spry_error *error)
+{
+    spry_model_pull *pull = calloc(1, sizeof *pull);
+    if (!pull)
+        return spry_fail_memory(error, "a pull", sizeof *pull);
+    spry_buffer path, real;
+    spry_buffer_init(&path, PATH_BYTES);
+    spry_buffer_init(&real, PATH_BYTES);
+    pull->folder.descriptor = -1;
+    pull->progress = request->progress;
+    pull->user = request->user;
+    spry_status status = take_source(pull, &path, request->source, error);
+    if (status == SPRY_OK)
+        status = spry_directory_open(&pull->folder, request->folder, error);
+    if (status == SPRY_OK) {
+        bool real_name = pull->kind == SPRY_PULL_FOLDER && spry_path_real(&real, path.data); /* "." has one too */
+        spry_view given =
+            request->name ? spry_view_of(request->name) : last_part(spry_buffer_view(real_name ? &real : &path));
+        status = take_name(pull, given, request->folder, error);
+    }
+    spry_buffer_deinit(&path);
+    spry_buffer_deinit(&real);
+    if (status == SPRY_OK)
+        *out = pull;
+    else
+        spry_model_pull_close(pull);
+    return status;
+}
+
+void spry_model_pull_close(spry_model_pull *pull)
+{
+    spry_directory_close(&pull->folder);
+    free(pull->source);
+    free(pull);
+}
+
+const char *spry_model_pull_name(const spry_model_pull *pull)
+{
+    return pull->name;
+}
+
+spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error)
+{
+    switch (pull->kind) {
+    case SPRY_PULL_FILE: return spry_pull_copy_file(pull, error);
+    case SPRY_PULL_FOLDER: return spry_pull_copy_folder(pull, error);
+    case SPRY_PULL_WEB: return spry_pull_download(pull, error);
+    }
+    return SPRY_OK;
+}
+
+/* ---- what the kinds share ---------------------------------------------------------------------------------------- */
+
+spry_status spry_pull_tell(const spry_model_pull *pull, spry_error *error)
+{
+    if (!pull->progress || pull->progress(pull->user, pull->done, pull->total))
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_CANCELLED, "pulling '%s' was stopped", pull->name);
+}
+
+spry_status spry_pull_check_room(const spry_model_pull *pull, uint64_t more, spry_error *error)
+{
+    struct statvfs disk;
+    if (fstatvfs(pull->folder.descriptor, &disk) != 0)
+        return SPRY_OK; /* then the write that fails will say so */
+    uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
+    if (room >= ROOM_LEFT && more <= room - ROOM_LEFT)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_FILE,
+                     "'%s' needs %.3f GB more, and the disk of the models folder has %.3f GB left", pull->name,
+                     (double)more / 1e9, (double)room / 1e9);
+}
+
+/* Whoever had the lock may have finished, and renamed the very file that was opened here. */
+static bool is_still_called(const spry_model_pull *pull, int descriptor)
+{
+    struct stat held, named;
+    return fstat(descriptor, &held) == 0 &&
+           fstatat(pull->folder.descriptor, pull->part, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           held.st_ino == named.st_ino && held.st_dev == named.st_dev;
+}
+
+spry_status spry_pull_lock(const spry_model_pull *pull, int *descriptor, spry_error *error)
+{
+    int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+    if (pull->kind == SPRY_PULL_FOLDER) {
+        flags |= O_RDONLY | O_DIRECTORY;
+        mkdirat(pull->folder.descriptor, pull->part, 0777); /* if it cannot be made, it cannot be opened */
+    } else {
+        flags |= O_RDWR | O_CREAT;
+    }
+    *descriptor = openat(pull->folder.descriptor, pull->part, flags, 0666);
+    if (*descriptor < 0)
+        return spry_fail(error, SPRY_ERR_FILE, "cannot make %s in the models folder: %s", pull->part, strerror(errno));
+    if (flock(*descriptor, LOCK_EX | LOCK_NB) == 0 && is_still_called(pull, *descriptor))
+        return SPRY_OK;
+    close(*descriptor);
+    *descriptor = -1;
+    return spry_fail(error, SPRY_ERR_BUSY, "'%s' is being pulled already", pull->name);
+}
+
+spry_status spry_pull_write(spry_model_pull *pull, int descriptor, const char *data, size_t size, spry_error *error)
+{
+    while (size) {
+        ssize_t written = write(descriptor, data, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return spry_fail(error, SPRY_ERR_FILE, "cannot write '%s' in the models folder: %s", pull->part,
+                             strerror(errno));
+        data += written;
+        size -= (size_t)written;
+        pull->done += (uint64_t)written;
+    }
+    return SPRY_OK;
+}
+
+spry_status spry_pull_check_gguf(const spry_model_pull *pull, int descriptor, spry_error *error)
+{
+    char magic[4];
+    if (pread(descriptor, magic, sizeof magic, 0) == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_FORMAT, "%.200s: is not a GGUF file", pull->source);
+}
+
+spry_status spry_pull_publish(const spry_model_pull *pull, int descriptor, spry_error *error)
+{
+    struct stat facts;
+    if (fsync(descriptor) != 0)
+        return spry_fail(error, SPRY_ERR_FILE, "cannot write '%s': %s", pull->part, strerror(errno));
+    if (fstatat(pull->folder.descriptor, pull->target, &facts, AT_SYMLINK_NOFOLLOW) == 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "meanwhile the models folder got another '%s'", pull->target);
+    if (renameat(pull->folder.descriptor, pull->part, pull->folder.descriptor, pull->target) != 0)
+        return spry_fail(error, SPRY_ERR_FILE, "cannot rename '%s' to '%s': %s", pull->part, pull->target,
+                         strerror(errno));
+    fsync(pull->folder.descriptor);
+    return SPRY_OK;
+}

@@ -1,0 +1,355 @@
+/* A GGUF file from an http(s) address, by libcurl.
+ *
+ * Beside the unfinished file lies a note: which address it is from, and what the server said of that version of it (its
+ * ETag, or when it was last changed). With both the rest is asked for under If-Range: a server whose file is another by
+ * now sends it from the beginning. A connection that breaks is made again, as long as every few tries bring something
+ * new. */
+#include <curl/curl.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/map.h"
+#include "base/number.h"
+#include "pull/pull_state.h"
+
+enum {
+    VERSION_BYTES = 256,
+    NOTE_BYTES = VERSION_BYTES + 32,
+    REDIRECTS = 10,
+    CONNECT_S = 30,
+    SILENT_S = 60,
+    TRIES = 4, /* in a row that bring nothing */
+    TRIES_TOGETHER = 100,
+    NAP_MS = 100,
+    NAPS_A_TRY = 5,
+};
+
+typedef struct web {
+    spry_model_pull *pull;
+    CURL *curl;
+    int part;
+    char version[VERSION_BYTES]; /* for If-Range; empty: the server does not say */
+    char reason[CURL_ERROR_SIZE];
+    uint64_t furthest; /* bytes that were there at any time */
+    bool begun;        /* this answer's head was looked at */
+    bool again;        /* what went wrong may go right the next time */
+    spry_status status;
+    spry_error *error;
+} web;
+
+/* ---- addresses --------------------------------------------------------------------------------------------------- */
+
+static void init_curl(void)
+{
+    curl_global_init(CURL_GLOBAL_DEFAULT);
+}
+
+static void need_curl(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_curl);
+}
+
+spry_status spry_pull_url_path(spry_buffer *path, const char *url, spry_error *error)
+{
+    need_curl();
+    char *text = NULL;
+    CURLU *parsed = curl_url();
+    CURLUcode code = parsed ? curl_url_set(parsed, CURLUPART_URL, url, 0) : CURLUE_OUT_OF_MEMORY;
+    if (code == CURLUE_OK)
+        code = curl_url_get(parsed, CURLUPART_PATH, &text, CURLU_URLDECODE);
+    if (code == CURLUE_OK && !spry_buffer_text(path, text))
+        code = CURLUE_OUT_OF_MEMORY;
+    curl_free(text);
+    curl_url_cleanup(parsed);
+    return code == CURLUE_OK
+               ? SPRY_OK
+               : spry_fail(error, SPRY_ERR_INPUT, "%.200s: is no address: %s", url, curl_url_strerror(code));
+}
+
+/* ---- the note ---------------------------------------------------------------------------------------------------- */
+
+static void note_name(char out[SPRY_PULL_NAME_BYTES], const spry_model_pull *pull)
+{
+    snprintf(out, SPRY_PULL_NAME_BYTES, ".%s.gguf.from", pull->name);
+}
+
+/* Addresses may hold passwords, so only their hash is kept. */
+static int print_note(char out[NOTE_BYTES], const web *w)
+{
+    uint64_t hash = spry_hash_bytes(w->pull->source, strlen(w->pull->source), 0);
+    return snprintf(out, NOTE_BYTES, "%016" PRIx64 " %s", hash, w->version);
+}
+
+/* Without a note the next pull begins anew, so a failure is none. */
+static void write_note(const web *w)
+{
+    char name[SPRY_PULL_NAME_BYTES], note[NOTE_BYTES];
+    note_name(name, w->pull);
+    struct iovec piece = {note, (size_t)print_note(note, w)};
+    spry_directory_write(&w->pull->folder, name, &piece, 1);
+}
+
+/* What is known about the unfinished file, if it is from the same address. */
+static void read_note(web *w)
+{
+    char name[SPRY_PULL_NAME_BYTES], note[NOTE_BYTES], same[NOTE_BYTES];
+    spry_opened file;
+    note_name(name, w->pull);
+    size_t start = (size_t)print_note(same, w); /* with no version yet: the hash and a space */
+    if (spry_opened_open(&file, &w->pull->folder, name) != 0)
+        return;
+    struct iovec piece = {note, (size_t)file.size};
+    if (file.size > start && file.size < NOTE_BYTES && spry_opened_read(&file, &piece, 1, 0) == 0 &&
+        memcmp(note, same, start) == 0)
+        snprintf(w->version, sizeof w->version, "%.*s", (int)(file.size - start), note + start);
+    spry_opened_close(&file);
+}
+
+static void remove_note(const web *w)
+{
+    char name[SPRY_PULL_NAME_BYTES];
+    note_name(name, w->pull);
+    spry_directory_remove(&w->pull->folder, name);
+}
+
+/* ---- an answer's head -------------------------------------------------------------------------------------------- */
+
+static const char *header(const web *w, const char *name)
+{
+    struct curl_header *found;
+    return curl_easy_header(w->curl, name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK ? found->value : NULL;
+}
+
+/* If-Range takes no weak tags. */
+static void take_version(web *w)
+{
+    const char *version = header(w, "ETag");
+    if (!version || strncmp(version, "W/", 2) == 0)
+        version = header(w, "Last-Modified");
+    bool fits = version && strlen(version) < sizeof w->version;
+    snprintf(w->version, sizeof w->version, "%s", fits ? version : "");
+}
+
+static spry_status start_over(web *w)
+{
+    w->pull->done = 0;
+    if (ftruncate(w->part, 0) == 0 && lseek(w->part, 0, SEEK_SET) == 0)
+        return SPRY_OK;
+    return spry_fail(w->error, SPRY_ERR_FILE, "cannot write '%s': %s", w->pull->part, strerror(errno));
+}
+
+static spry_status take_whole(web *w)
+{
+    curl_off_t length = -1;
+    curl_easy_getinfo(w->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
+    if (length < 0)
+        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server does not say how large the file is",
+                         w->pull->source);
+    w->pull->total = (uint64_t)length;
+    spry_status status = start_over(w);
+    take_version(w);
+    write_note(w);
+    return status;
+}
+
+/* "bytes 100-199/200" must go on where the unfinished file ends, to the end. */
+static spry_status take_rest(web *w)
+{
+    const char *range = header(w, "Content-Range");
+    uint64_t begin = 0, last = 0, total = 0;
+    const char *dash = range ? strchr(range, '-') : NULL, *slash = dash ? strchr(dash, '/') : NULL;
+    if (slash && strncasecmp(range, "bytes ", 6) == 0 &&
+        spry_number_u64(&begin, (spry_view){range + 6, (size_t)(dash - range - 6)}) &&
+        spry_number_u64(&last, (spry_view){dash + 1, (size_t)(slash - dash - 1)}) &&
+        spry_number_u64(&total, spry_view_of(slash + 1)) && begin == w->pull->done && last < total &&
+        last + 1 == total) {
+        w->pull->total = total;
+        return SPRY_OK;
+    }
+    remove_note(w);
+    w->version[0] = '\0';
+    w->again = true;
+    return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sent another part than was asked for",
+                     w->pull->source);
+}
+
+static spry_status look_at_head(web *w)
+{
+    long code = 0;
+    spry_status status;
+    w->begun = true;
+    curl_easy_getinfo(w->curl, CURLINFO_RESPONSE_CODE, &code);
+    if (code == 200) {
+        status = take_whole(w);
+    } else if (code == 206 && w->pull->done) {
+        status = take_rest(w);
+    } else {
+        if (code == 416)
+            w->version[0] = '\0';
+        w->again = code == 416 || (w->pull->done && (code == 429 || code >= 500));
+        return spry_fail(w->error, SPRY_ERR_FILE, "%.200s: the server answers with status %ld", w->pull->source, code);
+    }
+    return status == SPRY_OK ? spry_pull_check_room(w->pull, w->pull->total - w->pull->done, w->error) : status;
+}
+
+/* ---- asking ------------------------------------------------------------------------------------------------------ */
+
+static size_t on_data(char *data, size_t one, size_t size, void *user)
+{
+    web *w = user;
+    (void)one;
+    if (!w->begun)
+        w->status = look_at_head(w);
+    if (w->status == SPRY_OK && size > w->pull->total - w->pull->done)
+        w->status = spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sends more than it said", w->pull->source);
+    bool checked = w->pull->done >= 4;
+    if (w->status == SPRY_OK)
+        w->status = spry_pull_write(w->pull, w->part, data, size, w->error);
+    if (w->status == SPRY_OK && !checked && w->pull->done >= 4)
+        w->status = spry_pull_check_gguf(w->pull, w->part, w->error);
+    return w->status == SPRY_OK ? size : 0;
+}
+
+static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t up_total, curl_off_t up_now)
+{
+    web *w = user;
+    (void)total, (void)now, (void)up_total, (void)up_now;
+    if (w->status == SPRY_OK)
+        w->status = spry_pull_tell(w->pull, w->error);
+    return w->status != SPRY_OK;
+}
+
+static void set_options(web *w)
+{
+    CURL *curl = w->curl;
+    bool safe = strncasecmp(w->pull->source, "https:", 6) == 0;
+    curl_easy_setopt(curl, CURLOPT_URL, w->pull->source);
+    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
+    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
+    curl_easy_setopt(curl, CURLOPT_USERAGENT, "spry/" SPRY_VERSION);
+    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
+    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)SILENT_S);
+    curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, w->reason);
+    curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
+    curl_easy_setopt(curl, CURLOPT_WRITEDATA, w);
+    curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
+    curl_easy_setopt(curl, CURLOPT_XFERINFODATA, w);
+    curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+}
+
+static bool is_passing(CURLcode code)
+{
+    return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
+           code == CURLE_GOT_NOTHING || code == CURLE_OPERATION_TIMEDOUT || code == CURLE_COULDNT_CONNECT ||
+           code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM || code == CURLE_SSL_CONNECT_ERROR;
+}
+
+static spry_status judge(web *w, CURLcode code)
+{
+    bool empty = code == CURLE_OK && !w->begun;
+    if (empty && w->status == SPRY_OK)
+        w->status = look_at_head(w);
+    if (w->status != SPRY_OK)
+        return w->status;
+    if (empty)
+        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: is empty", w->pull->source);
+    if (code == CURLE_OK && w->pull->done == w->pull->total)
+        return SPRY_OK;
+    w->again = (w->furthest || w->pull->done) && (code == CURLE_OK || is_passing(code));
+    return spry_fail(w->error, SPRY_ERR_FILE, "%.200s: %s", w->pull->source,
+                     w->reason[0] ? w->reason : curl_easy_strerror(code));
+}
+
+/* One request. What is there already is not asked for again, if the server can tell that it is still the same. */
+static spry_status ask(web *w)
+{
+    char range[32], condition[VERSION_BYTES + 16];
+    struct curl_slist *headers = NULL;
+    w->begun = w->again = false;
+    w->status = SPRY_OK;
+    w->reason[0] = '\0';
+    if (!w->version[0] && (w->status = start_over(w)) != SPRY_OK)
+        return w->status;
+    w->curl = curl_easy_init();
+    if (!w->curl)
+        return spry_fail_memory(w->error, "a download", 0);
+    set_options(w);
+    if (w->pull->done) {
+        snprintf(range, sizeof range, "%" PRIu64 "-", w->pull->done);
+        snprintf(condition, sizeof condition, "If-Range: %s", w->version);
+        headers = curl_slist_append(NULL, condition);
+        curl_easy_setopt(w->curl, CURLOPT_RANGE, range);
+        curl_easy_setopt(w->curl, CURLOPT_HTTPHEADER, headers);
+    }
+    spry_status status = judge(w, curl_easy_perform(w->curl));
+    curl_slist_free_all(headers);
+    curl_easy_cleanup(w->curl);
+    return status;
+}
+
+static spry_status wait_before(web *w, int tries)
+{
+    const struct timespec nap = {.tv_nsec = NAP_MS * 1000000};
+    spry_status status = SPRY_OK;
+    for (int i = 0; i < tries * NAPS_A_TRY && status == SPRY_OK; i++) {
+        nanosleep(&nap, NULL);
+        status = spry_pull_tell(w->pull, w->error);
+    }
+    return status;
+}
+
+static spry_status ask_until_whole(web *w)
+{
+    int tries = 0;
+    for (int together = 1;; together++) {
+        spry_status status = ask(w);
+        bool further = w->pull->done > w->furthest;
+        if (further)
+            w->furthest = w->pull->done;
+        tries = further ? 0 : tries + 1;
+        if (status == SPRY_OK || !w->again || tries == TRIES || together == TRIES_TOGETHER)
+            return status;
+        status = wait_before(w, tries);
+        if (status != SPRY_OK)
+            return status;
+    }
+}
+
+spry_status spry_pull_download(spry_model_pull *pull, spry_error *error)
+{
+    web w = {.pull = pull, .error = error};
+    need_curl();
+    spry_status status = spry_pull_lock(pull, &w.part, error);
+    if (status != SPRY_OK)
+        return status;
+    read_note(&w);
+    off_t there = lseek(w.part, 0, SEEK_END);
+    pull->done = there > 0 ? (uint64_t)there : 0;
+    w.furthest = pull->done;
+    status = ask_until_whole(&w);
+    if (status == SPRY_OK)
+        status = spry_pull_check_gguf(pull, w.part, error);
+    if (status == SPRY_OK)
+        status = spry_pull_publish(pull, w.part, error);
+    /* What is of no use to the next pull does not stay. */
+    if (status != SPRY_OK && (!pull->done || !w.version[0] || status == SPRY_ERR_FORMAT)) {
+        spry_directory_remove(&pull->folder, pull->part);
+        remove_note(&w);
+    }
+    if (status == SPRY_OK)
+        remove_note(&w);
+    close(w.part);
+    return status;
+}

@@ -1,0 +1,81 @@
+/* One answer of a session, from prompt ids to text on standard output: what `spry run` and the chat share. */
+#ifndef SPRY_APPS_ANSWER_H
+#define SPRY_APPS_ANSWER_H
+
+#include <jansson.h>
+
+#include "base/buffer.h"
+#include "cli/common_options.h"
+#include "platform/energy.h"
+#include "platform/laps.h"
+#include "tokenizer/tokenizer.h"
+
+/* A generated token with its probability and the most probable alternatives. */
+typedef struct spry_answer_token {
+    spry_logprob_entry token, top[SPRY_TOP_LOGPROBS_MAX];
+    size_t n_top;
+} spry_answer_token;
+
+typedef struct spry_answer {
+    spry_buffer text; /* whole, valid UTF-8 */
+    spry_answer_token *tokens;
+    size_t n_tokens, capacity;
+    spry_result result; /* its parts are of the whole request, from spry_answer_begin on */
+    spry_laps laps;
+    spry_energy *meter; /* NULL: nobody asked */
+    spry_joules before, energy;
+} spry_answer;
+
+typedef struct spry_answer_job {
+    spry_session *session;
+    const spry_tokens *prompt;
+    const spry_answer_flags *flags;
+    const spry_span *spans; /* fragments of the prompt */
+    size_t n_spans, span_repair;
+    spry_speculation speculation;
+    spry_constraint constraint;
+    const char *constraint_text;
+    uint64_t seed;
+    bool stream;       /* to standard output as it comes */
+    bool keep_tokens;  /* fill answer->tokens */
+    uint32_t logprobs; /* alternatives in answer->tokens */
+} spry_answer_job;
+
+void spry_answer_init(spry_answer *answer);
+void spry_answer_deinit(spry_answer *answer);
+
+/* Time counts from now on, and energy where there is a meter. */
+void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_energy *meter);
+
+/* Generates into an answer that was begun. Ctrl-C (see interrupt.h) and a standard output that fails both end it with
+ * SPRY_FINISH_CANCELLED. A prompt that takes long shows its progress. */
+spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error);
+
+/* The ids of a conversation as the model's template writes it, for an answer that was begun. */
+spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
+                                 const spry_message *messages, size_t n_messages, spry_error *error);
+
+/* The ids of plain text, with what the model's tokenizer puts before it. */
+spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,
+                                 spry_error *error);
+
+/* {"prefill": 12.3, ...} of all parts that took any time. */
+json_t *spry_parts_json(const double ms[SPRY_PART_COUNT]);
+
+/* The whole request, with the prompt's making. */
+double spry_answer_ms(const spry_answer *answer);
+
+/* What the request's time went to, and its energy, in lines on standard error. */
+void spry_answer_print_parts(const spry_answer *answer);
+
+/* A readable summary on standard error. */
+void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed);
+
+/* A sentence on standard error when the context ended the answer. */
+void spry_answer_note_context(const spry_answer *answer, const spry_engine *engine, const char *hint);
+
+/* Everything about an answer as a JSON object; NULL when memory is short. */
+json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,
+                            bool with_logprobs);
+
+#endif

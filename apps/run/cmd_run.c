@@ -1,0 +1,324 @@
+/* spry run: one answer, or the chat when there is a terminal and no prompt. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "chat/chat_start.h"
+#include "cli/commands.h"
+#include "cli/input.h"
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "run/answer.h"
+#include "run/answer_shape.h"
+#include "run/drafter.h"
+#include "run/fragment_files.h"
+
+enum { PROMPT_BYTES_MAX = 64 << 20 };
+
+static const spry_usage usage = {
+    .command = "run",
+    .arguments = "[MODEL] [options]",
+    .about =
+        "Answers one prompt, streamed to standard output. The prompt is what -p says, or all of standard input when "
+        "that "
+        "is not a terminal. On a terminal without a prompt a chat begins, which is stored after every answer; "
+        "`spry chats` lists what is stored, --no-save stores nothing.\n"
+        "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled model: "
+        "Llama-Tales-29M (the default), Llama-Tales-Draft-4M.\n"
+        "The answer is followed by one newline. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted by Ctrl-C, "
+        "141 the reader of standard output left.",
+    .examples = "spry run\n"
+                "spry run -p 'Tell me a tale about a small boat.'\n"
+                "spry run tiny.gguf -p 'Once upon a time' --raw -n 50 --temperature 0\n"
+                "echo 'Who lives in the forest?' | spry run --seed 7 --json\n"
+                "spry run -p 'A tale, please.' --system 'You tell short tales.' --stats\n"
+                "spry run -p 'A tale, please.' --trace tale.json --trace-ops\n"
+                "spry run -p 'Name and age of a hero.' --json-schema hero.json\n"
+                "spry run -p 'Who is the thief?' --span letter.txt --span diary.txt --cache-dir ~/.cache/spry",
+};
+
+typedef struct run_settings {
+    const char *prompt; /* NULL: none given */
+    bool raw, json;
+    uint32_t logprobs;
+    const char *span_files[SPRY_FRAGMENTS_MAX];
+    spry_option_list spans;  /* over `span_files` */
+    const char *span_repair; /* tokens, or "all" */
+    spry_chat_flags chat;
+} run_settings;
+
+#define FIELD(name) offsetof(run_settings, name)
+
+static const spry_option prompt_options[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(prompt),
+     .help = "What to answer",
+     .group = "Prompt"},
+    {.name = "raw",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(raw),
+     .help = "Continue the prompt as it is, without the chat template",
+     .group = "Prompt"},
+    {.name = "span",
+     .kind = SPRY_OPTION_LIST,
+     .offset = FIELD(spans),
+     .metavar = "FILE",
+     .help = "Put this file before the prompt as a fragment: computed once, reused in any place and order; up to 64",
+     .group = "Prompt"},
+    {.name = "span-repair",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(span_repair),
+     .metavar = "N",
+     .help =
+         "Tokens at the beginning of each fragment that are computed in place, in whole pages of 32; 0 is none, all "
+         "is as if it were no fragment",
+     .group = "Prompt"},
+};
+
+static const spry_option output_options[] = {
+    {.name = "json",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "Print one JSON object when the answer is done",
+     .group = "Output"},
+    {.name = "logprobs",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(logprobs),
+     .max = SPRY_TOP_LOGPROBS_MAX,
+     .help = "With --json: the log probability of each token and of the N most probable ones; 0 is off",
+     .group = "Output"},
+    {.name = "stats",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(chat.stats),
+     .help = "Tell on standard error what the answer took",
+     .group = "Output"},
+};
+
+/* ---- the prompt -------------------------------------------------------------------------------------------------- */
+
+static spry_status prompt_text(spry_buffer *out, const run_settings *settings, spry_error *error)
+{
+    if (settings->prompt)
+        return spry_input_clean(out, spry_view_of(settings->prompt), "the prompt", error);
+    spry_buffer bytes;
+    spry_buffer_init(&bytes, PROMPT_BYTES_MAX);
+    spry_status status = spry_input_read(&bytes, error);
+    spry_view text = spry_buffer_view(&bytes);
+    /* The newline that ends every text file is no part of a message; raw text is left alone. */
+    if (!settings->raw && spry_view_ends(text, SPRY_VIEW("\n")))
+        text.size--;
+    if (status == SPRY_OK)
+        status = spry_input_clean(out, text, "the prompt", error);
+    spry_buffer_deinit(&bytes);
+    return status;
+}
+
+static spry_status prompt_ids(spry_answer *answer, spry_tokens *out, spry_fragments *fragments,
+                              const spry_engine *engine, const run_settings *settings, const char *system,
+                              spry_view text, spry_error *error)
+{
+    if (settings->raw)
+        return spry_answer_text_ids(out, engine, text, settings->chat.answer.special, error);
+    if (settings->spans.count)
+        return spry_fragments_prompt(out, fragments, engine, &settings->spans, system, text, error);
+    spry_message messages[] = {{"system", system}, {"user", text.data}};
+    size_t skipped = system ? 0 : 1;
+    return spry_answer_chat_ids(answer, out, engine, messages + skipped, SPRY_COUNT(messages) - skipped, error);
+}
+
+/* ---- one answer -------------------------------------------------------------------------------------------------- */
+
+static spry_status print_json(const spry_answer *answer, spry_engine *engine, const char *model,
+                              const run_settings *settings, spry_error *error)
+{
+    json_t *json =
+        spry_answer_to_json(answer, engine, model, settings->chat.answer.sampling.seed, settings->logprobs != 0);
+    char *text = json ? json_dumps(json, JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(json);
+    if (!text)
+        return spry_fail_memory(error, "the answer as JSON", answer->text.size);
+    spry_out_format("%s\n", text);
+    free(text);
+    return SPRY_OK;
+}
+
+static spry_status give_answer(spry_engine *engine, spry_session *session, spry_energy *meter, const char *model,
+                               const char *system, spry_speculation speculation, const run_settings *settings,
+                               spry_view prompt, spry_error *error)
+{
+    spry_tokens ids = {0};
+    spry_fragments fragments = {0};
+    spry_answer answer;
+    spry_buffer shape;
+    spry_answer_init(&answer);
+    spry_buffer_init(&shape, PROMPT_BYTES_MAX);
+    spry_answer_job job = {.session = session,
+                           .prompt = &ids,
+                           .flags = &settings->chat.answer,
+                           .seed = settings->chat.answer.sampling.seed,
+                           .stream = !settings->json,
+                           .keep_tokens = settings->json,
+                           .logprobs = settings->logprobs};
+    job.speculation = speculation;
+    job.spans = fragments.spans;
+    spry_answer_begin(&answer, engine, meter);
+    spry_status status = spry_answer_shape(&job.constraint, &shape, &settings->chat.answer, error);
+    if (status == SPRY_OK)
+        status = spry_fragments_repair(&job.span_repair, settings->span_repair, error);
+    if (status == SPRY_OK)
+        status = prompt_ids(&answer, &ids, &fragments, engine, settings, system, prompt, error);
+    job.constraint_text = shape.data;
+    job.n_spans = fragments.count;
+    if (status == SPRY_OK)
+        status = spry_answer_generate(&answer, &job, error);
+    if (status == SPRY_OK && settings->json)
+        status = print_json(&answer, engine, model, settings, error);
+    else if (status == SPRY_OK)
+        spry_out_write("\n", 1);
+    if (status == SPRY_OK && spry_out_flush()) {
+        spry_answer_note_context(&answer, engine, "a larger --context may help");
+        if (settings->chat.stats)
+            spry_answer_print_stats(&answer, engine, model, job.seed);
+    }
+    spry_answer_deinit(&answer);
+    spry_tokens_deinit(&ids);
+    spry_buffer_deinit(&shape);
+    return status;
+}
+
+/* People give the prompt where the model's name is expected. */
+static void hint_at_prompt(spry_error *error, spry_status status, const char *model)
+{
+    size_t used = strlen(error->message);
+    if (status == SPRY_ERR_FILE && model && strchr(model, ' '))
+        snprintf(error->message + used, sizeof error->message - used, "; if that is the prompt, give it with -p");
+}
+
+static int answer_prompt(run_settings *settings, const char *model, spry_view prompt, spry_error *error)
+{
+    spry_engine *engine = NULL;
+    spry_session *session = NULL;
+    spry_energy *meter = NULL;
+    spry_model_source source = {0};
+    spry_drafter_model drafter = {0};
+    spry_chat_flags *flags = &settings->chat;
+    spry_buffer system;
+    spry_buffer_init(&system, PROMPT_BYTES_MAX);
+    int code = SPRY_EXIT_OK;
+    spry_status status = SPRY_OK;
+    if (flags->system)
+        status = spry_input_clean(&system, spry_view_of(flags->system), "the system message", error);
+    if (status == SPRY_OK)
+        status = spry_open_model(&engine, &source, model, &flags->model, &flags->engine, error);
+    if (status == SPRY_OK)
+        status =
+            spry_drafter_open(&drafter, engine, &source, flags->answer.draft, &flags->model, &flags->engine, error);
+    if (status == SPRY_OK)
+        status = spry_session_create(&session, engine, error);
+    if (status == SPRY_OK && (settings->json || flags->stats))
+        status = spry_energy_open(&meter, "", error);
+    if (status == SPRY_OK) {
+        spry_interrupt_install(session, true);
+        status = give_answer(engine, session, meter, source.name, system.size ? system.data : NULL, drafter.how,
+                             settings, prompt, error);
+        if (spry_interrupt_seen())
+            code = SPRY_EXIT_INTERRUPTED;
+        spry_interrupt_remove();
+    }
+    spry_energy_close(meter);
+    spry_session_destroy(session);
+    spry_engine_close(engine);
+    spry_drafter_close(&drafter);
+    spry_model_source_deinit(&source);
+    spry_buffer_deinit(&system);
+    if (status != SPRY_OK) {
+        hint_at_prompt(error, status, model);
+        code = spry_complain_error(error);
+    }
+    return spry_out_finish(code);
+}
+
+static int chat(run_settings *settings, const char *model)
+{
+    spry_error error;
+    spry_chat_past past;
+    int code = SPRY_EXIT_OK;
+    spry_status status = spry_chat_past_init(&past, &error);
+    if (status == SPRY_OK)
+        status = spry_chat_start(&code, &past, model, &settings->chat, &error);
+    spry_chat_past_deinit(&past);
+    if (status != SPRY_OK) {
+        hint_at_prompt(&error, status, model);
+        code = spry_complain_error(&error);
+    }
+    return spry_out_finish(code);
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+static int check(const run_settings *settings, bool to_chat)
+{
+    if (settings->logprobs && !settings->json)
+        return spry_usage_wrong(&usage, "--logprobs needs --json");
+    if (settings->raw && settings->chat.system)
+        return spry_usage_wrong(&usage, "--system has no place in a --raw prompt");
+    if (settings->spans.count && (settings->raw || to_chat))
+        return spry_usage_wrong(&usage, "--span needs a prompt that is not --raw");
+    if (to_chat && (settings->raw || settings->json))
+        return spry_usage_wrong(&usage, "--%s needs a prompt: give one with -p or on standard input",
+                                settings->raw ? "raw" : "json");
+    return SPRY_EXIT_OK;
+}
+
+static int run_prompt(run_settings *settings, const char *model)
+{
+    spry_error error;
+    spry_buffer prompt;
+    spry_buffer_init(&prompt, 4 * (size_t)PROMPT_BYTES_MAX);
+    spry_status status = prompt_text(&prompt, settings, &error);
+    int code;
+    if (status != SPRY_OK) {
+        code = spry_complain_error(&error);
+    } else if (prompt.size == 0 && !settings->raw) {
+        code = spry_usage_wrong(&usage, "the prompt is empty: give one with -p or on standard input");
+    } else {
+        code = answer_prompt(settings, model, spry_buffer_view(&prompt), &error);
+    }
+    spry_buffer_deinit(&prompt);
+    return code;
+}
+
+int spry_cmd_run(int argc, char **argv)
+{
+    run_settings settings = {0};
+    spry_chat_flags_default(&settings.chat);
+    settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
+    settings.span_repair = "32";
+    spry_option_table tables[4 + SPRY_CHAT_SETTINGS_TABLES] = {
+        {prompt_options, SPRY_COUNT(prompt_options), &settings},
+        spry_chat_flags_table(&settings.chat),
+        {output_options, SPRY_COUNT(output_options), &settings},
+        spry_trace_flags_table(&settings.chat.engine.trace),
+    };
+    spry_chat_settings_tables(&tables[4], &settings.chat);
+    const char *model = NULL;
+    spry_option_list positionals = {&model, 1, 0};
+    int code;
+    if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
+        return code;
+    spry_error error;
+    if (spry_trace_flags_check(&settings.chat.engine.trace, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
+    if (spry_answer_flags_settle(&settings.chat.answer, &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
+    settings.chat.engine.quiet = settings.raw;
+    bool to_chat = !settings.prompt && isatty(STDIN_FILENO);
+    code = check(&settings, to_chat);
+    if (code != SPRY_EXIT_OK)
+        return code;
+    return to_chat ? chat(&settings, model) : run_prompt(&settings, model);
+}

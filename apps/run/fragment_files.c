@@ -1,0 +1,85 @@
+/* The conversation is written as the JSON that an OpenAI client would send. */
+#include "run/fragment_files.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <jansson.h>
+
+#include "base/number.h"
+#include "cli/input.h"
+#include "platform/file.h"
+
+enum { FILE_BYTES_MAX = 64 << 20 };
+
+/* A file as one part; whatever it ends with, what follows begins a line. */
+static spry_status add_file(json_t *parts, const char *path, spry_error *error)
+{
+    spry_buffer bytes, text;
+    spry_buffer_init(&bytes, FILE_BYTES_MAX);
+    spry_buffer_init(&text, 4 * (size_t)FILE_BYTES_MAX);
+    spry_status status = spry_file_read(&bytes, path, error);
+    if (status == SPRY_OK)
+        status = spry_input_clean(&text, spry_buffer_view(&bytes), path, error);
+    if (status == SPRY_OK && !text.size)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s: the file is empty", path);
+    if (status == SPRY_OK && text.data[text.size - 1] != '\n')
+        spry_buffer_text(&text, "\n");
+    if (status == SPRY_OK &&
+        (text.failed || json_array_append_new(parts, json_pack("{s:s, s:o, s:s}", "type", "text", "text",
+                                                               json_stringn(text.data, text.size), "cache", "span"))))
+        status = spry_fail_memory(error, "a fragment", text.size);
+    spry_buffer_deinit(&bytes);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine, const json_t *request,
+                          spry_error *error)
+{
+    char *json = json_dumps(request, 0);
+    if (!json)
+        return spry_fail_memory(error, "the conversation", 0);
+    size_t size = strlen(json), room = size + 1024; /* a token is at least a byte, but for a template's own */
+    free(out->ids);
+    out->ids = malloc(room * sizeof *out->ids);
+    out->capacity = out->ids ? room : 0;
+    spry_status status = out->ids ? spry_engine_chat_spans(engine, out->ids, room, &out->count, fragments->spans,
+                                                           SPRY_FRAGMENTS_MAX, &fragments->count, json, size, error)
+                                  : spry_fail_memory(error, "the prompt", room * sizeof *out->ids);
+    if (status == SPRY_OK && out->count > room)
+        status = spry_fail(error, SPRY_ERR_INPUT, "the chat template makes %zu tokens of %zu bytes", out->count, size);
+    free(json);
+    return status;
+}
+
+spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
+                                  const spry_option_list *files, const char *system, spry_view text, spry_error *error)
+{
+    json_t *parts = json_array(), *messages = json_array();
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; status == SPRY_OK && i < files->count; i++)
+        status = add_file(parts, files->items[i], error);
+    json_array_append_new(parts, json_pack("{s:s, s:o}", "type", "text", "text", json_stringn(text.data, text.size)));
+    if (system)
+        json_array_append_new(messages, json_pack("{s:s, s:s}", "role", "system", "content", system));
+    json_array_append_new(messages, json_pack("{s:s, s:o}", "role", "user", "content", parts));
+    json_t *request = json_pack("{s:o}", "messages", messages);
+    if (status == SPRY_OK)
+        status = to_ids(out, fragments, engine, request, error);
+    json_decref(request);
+    return status;
+}
+
+spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error)
+{
+    uint64_t tokens;
+    if (strcmp(text, "all") == 0)
+        *repair = SPRY_REPAIR_ALL;
+    else if (spry_number_u64(&tokens, spry_view_of(text)) && tokens < UINT32_MAX)
+        *repair = (size_t)tokens;
+    else
+        return spry_fail(error, SPRY_ERR_INPUT, "--span-repair is '%.40s', but takes a number of tokens, or all", text);
+    return SPRY_OK;
+}

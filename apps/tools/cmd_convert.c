@@ -1,0 +1,92 @@
+/* `spry convert`: a Hugging Face folder or a GGUF file becomes a GGUF file of another type. */
+#include "cli/commands.h"
+#include "cli/common_options.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "model/gguf_export.h"
+
+static const spry_usage usage = {
+    .command = "convert",
+    .arguments = "MODEL FILE.gguf [options]",
+    .about =
+        "Writes MODEL as a GGUF file, its matrices in the given type. Embedding and output of a 4- or 5-bit model are "
+        "kept in 8 bits.\n"
+        "q4_k_m and q5_k_m give value and down projections of about half of the layers, the embedding and the output 6 "
+        "bits (Q6_K); at the same size they lose less than q4_0 and q5_0. Rows that are not whole blocks of 256 take "
+        "the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
+        "The file appears under its name when it is whole. llama.cpp reads it too.",
+    .examples = "spry convert ./Qwen3-0.6B qwen3.gguf --type q4_k_m\n"
+                "spry convert model-f16.gguf model-q8.gguf --type q8_0",
+};
+
+typedef struct convert_flags {
+    const char *type, *title;
+    uint32_t threads;
+} convert_flags;
+
+static const spry_option options[] = {
+    {.name = "type",
+     .letter = 't',
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = offsetof(convert_flags, type),
+     .choices = spry_recipe_names,
+     .help = "Type of the matrices"},
+    {.name = "title",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(convert_flags, title),
+     .metavar = "NAME",
+     .help = "What the file calls the model; without it, the name it has"},
+    {.name = "threads",
+     .kind = SPRY_OPTION_U32,
+     .offset = offsetof(convert_flags, threads),
+     .max = 1024,
+     .help = "Threads; 0: as many as this process may use"},
+};
+
+static void show_progress(void *user, size_t done, size_t total)
+{
+    spry_progress_update(user, done, total);
+}
+
+static spry_status convert(const spry_model_source *source, const char *path, const convert_flags *flags,
+                           spry_error *error)
+{
+    spry_model *model = NULL;
+    spry_progress_line progress;
+    spry_export job = {.title = flags->title, .progress = show_progress, .user = &progress};
+    spry_status status = spry_recipe_find(&job.recipe, flags->type, error);
+    if (!status)
+        status = source->data ? spry_model_open_memory(&model, source->data, source->size, source->name, error)
+                              : spry_model_open(&model, source->path, error);
+    if (!status)
+        status = spry_threads_create(&job.threads, flags->threads, error);
+    if (!status) {
+        spry_progress_begin(&progress, "writing");
+        status = spry_model_export(model, path, &job, error);
+        spry_progress_end(&progress);
+    }
+    spry_threads_destroy(job.threads);
+    spry_model_close(model);
+    return status;
+}
+
+int spry_cmd_convert(int argc, char **argv)
+{
+    convert_flags flags = {.type = "q4_0"};
+    spry_model_flags model_flags = {0};
+    const char *items[2];
+    spry_option_list names = {items, 2, 0};
+    spry_option_table tables[] = {{options, SPRY_COUNT(options), &flags}, spry_model_flags_table(&model_flags)};
+    int code;
+    if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &names, argc, argv))
+        return code;
+    if (names.count != 2)
+        return spry_usage_wrong(&usage, "convert needs a MODEL and the FILE to write");
+    spry_error error = {0};
+    spry_model_source source = {0};
+    spry_status status = spry_model_source_find(&source, items[0], model_flags.models_folder, &error);
+    if (!status)
+        status = convert(&source, items[1], &flags, &error);
+    spry_model_source_deinit(&source);
+    return status ? spry_complain_error(&error) : SPRY_EXIT_OK;
+}

@@ -1,0 +1,412 @@
+/* spry grammar: does a text fit a grammar, where does it stop to, and what does asking that of every token cost? */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/commands.h"
+#include "cli/common_options.h"
+#include "cli/input.h"
+#include "cli/terminal.h"
+#include "cli/usage.h"
+#include "grammar/grammar.h"
+#include "platform/clock.h"
+#include "platform/file.h"
+
+enum { INPUT_BYTES_MAX = 64 << 20, GRAMMAR_BYTES_MAX = 16 << 20, CHUNK_BYTES = 1024 };
+
+static const spry_usage usage = {
+    .command = "grammar",
+    .arguments = "check|mask [FILE] [options]",
+    .about =
+        "`check` reads a text from standard input and says whether it fits: exit code 0, or 1 with the place where it "
+        "stops to fit and what could have come there.\n"
+        "`mask` says how many tokens of a model's vocabulary may come next behind --text, and how long finding "
+        "that out took. With --bench it goes through a whole text (--text, or standard input) token by token.\n"
+        "FILE is a grammar (.gbnf) or a JSON schema (.json); docs/GRAMMARS.md tells what is understood. MODEL is "
+        "what `spry tokenize` takes.",
+    .examples = "echo '{\"a\": 1}' | spry grammar check schema.json\n"
+                "echo 2024-05-17 | spry grammar check --regex '\\d{4}-\\d\\d-\\d\\d\\n'\n"
+                "spry grammar mask json.gbnf --text '{\"name\": '\n"
+                "spry grammar mask --bench --model tokenizer.json --grammar schema.json < answer.json",
+};
+
+typedef struct grammar_settings {
+    const char *grammar, *kind, *regex, *choice, *model, *text;
+    bool json, bench, trim;
+    spry_model_flags models;
+} grammar_settings;
+
+#define FIELD(name) offsetof(grammar_settings, name)
+
+static const char *const kind_names[] = {"auto", "gbnf", "schema", "regex", "choice", "json-object", NULL};
+
+static const spry_option grammar_options[] = {
+    {.name = "grammar",
+     .letter = 'g',
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(grammar),
+     .metavar = "FILE",
+     .help = "The grammar or schema, when it is not given as FILE",
+     .group = "Grammar"},
+    {.name = "kind",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(kind),
+     .choices = kind_names,
+     .help = "What the file is; auto: a schema when it ends in .json, else a grammar; json-object needs no file",
+     .group = "Grammar"},
+    {.name = "regex",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(regex),
+     .metavar = "PATTERN",
+     .help = "A regular expression that the whole text must match, instead of a file",
+     .group = "Grammar"},
+    {.name = "choice",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(choice),
+     .metavar = "JSON",
+     .help = "A JSON array of the texts to choose from, instead of a file",
+     .group = "Grammar"},
+    {.name = "trim",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(trim),
+     .help = "Leave line ends at the end of standard input out",
+     .group = "Text"},
+    {.name = "text",
+     .letter = 't',
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(text),
+     .help = "mask: what stands already",
+     .group = "Text"},
+    {.name = "model",
+     .letter = 'm',
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(model),
+     .help = "mask: whose vocabulary; without it the bundled model's",
+     .group = "Mask"},
+    {.name = "bench",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(bench),
+     .help = "mask: go through the whole text and show the times",
+     .group = "Mask"},
+    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "mask: print JSON", .group = "Mask"},
+};
+
+/* ---- the grammar ---------------------------------------------------------------------------------------------------
+ */
+
+static spry_grammar_kind kind_of(const grammar_settings *settings)
+{
+    static const spry_grammar_kind kinds[] = {SPRY_GRAMMAR_GBNF,  SPRY_GRAMMAR_GBNF,   SPRY_GRAMMAR_JSON_SCHEMA,
+                                              SPRY_GRAMMAR_REGEX, SPRY_GRAMMAR_CHOICE, SPRY_GRAMMAR_JSON_OBJECT};
+    size_t i = 0;
+    while (kind_names[i + 1] && strcmp(kind_names[i], settings->kind) != 0)
+        i++;
+    if (settings->regex)
+        return SPRY_GRAMMAR_REGEX;
+    if (settings->choice)
+        return SPRY_GRAMMAR_CHOICE;
+    if (i == 0 && settings->grammar && spry_view_ends(spry_view_of(settings->grammar), SPRY_VIEW(".json")))
+        return SPRY_GRAMMAR_JSON_SCHEMA;
+    return kinds[i];
+}
+
+static spry_status open_grammar(spry_grammar **out, double *compile_ms, const grammar_settings *settings,
+                                spry_error *error)
+{
+    spry_buffer source;
+    spry_buffer_init(&source, GRAMMAR_BYTES_MAX);
+    spry_status status = SPRY_OK;
+    const char *given = settings->regex ? settings->regex : settings->choice;
+    if (given)
+        spry_buffer_text(&source, given);
+    else if (settings->grammar)
+        status = spry_file_read(&source, settings->grammar, error);
+    if (!status && source.failed)
+        status = spry_fail_memory(error, "a grammar", source.size);
+    uint64_t began = spry_clock_ns();
+    if (!status) {
+        status = spry_grammar_create(out, kind_of(settings), spry_buffer_view(&source), error);
+        if (status && settings->grammar && !given)
+            spry_fail_prefix(error, status, settings->grammar);
+    }
+    *compile_ms = (double)(spry_clock_ns() - began) / 1e6;
+    spry_buffer_deinit(&source);
+    return status;
+}
+
+static spry_status read_text(spry_buffer *text, const grammar_settings *settings, spry_error *error)
+{
+    if (settings->text) {
+        spry_buffer_text(text, settings->text);
+        return text->failed ? spry_fail_memory(error, "a text", strlen(settings->text)) : SPRY_OK;
+    }
+    spry_status status = spry_input_read(text, error);
+    while (!status && settings->trim && text->size && strchr("\r\n", text->data[text->size - 1]))
+        text->data[--text->size] = 0;
+    return status;
+}
+
+/* ---- check ---------------------------------------------------------------------------------------------------------
+ */
+
+static void name_byte(spry_buffer *out, unsigned byte)
+{
+    static const char *const names[] = {
+        ['\t'] = "tab", ['\n'] = "line end", ['\r'] = "carriage return", [' '] = "space"};
+    if (byte < SPRY_COUNT(names) && names[byte])
+        spry_buffer_text(out, names[byte]);
+    else if (byte > ' ' && byte < 0x7F)
+        spry_buffer_format(out, "'%c'", (char)byte);
+    else
+        spry_buffer_format(out, "byte 0x%02X", byte);
+}
+
+/* The bytes that could come, as words: runs of letters and digits, and one word for whatever is not ASCII. */
+static void name_next(spry_buffer *out, const spry_matcher *matcher)
+{
+    uint64_t bytes[4];
+    spry_matcher_next_bytes(matcher, bytes);
+    const char *between = "";
+    for (unsigned byte = 0; byte < 0x80; byte++) {
+        if (!(bytes[byte / 64] >> byte % 64 & 1))
+            continue;
+        unsigned last = byte;
+        while (last + 1 < 0x80 && bytes[(last + 1) / 64] >> (last + 1) % 64 & 1)
+            last++;
+        spry_buffer_text(out, between);
+        name_byte(out, byte);
+        if (last > byte)
+            spry_buffer_text(out, last > byte + 1 ? " to " : ", ");
+        if (last > byte)
+            name_byte(out, last);
+        byte = last;
+        between = ", ";
+    }
+    if (bytes[2] | bytes[3]) {
+        spry_buffer_format(out, "%s%s", between, bytes[2] ? "the rest of a character" : "a character beyond ASCII");
+        between = ", ";
+    }
+    if (spry_matcher_may_end(matcher))
+        spry_buffer_format(out, "%sthe end", between);
+}
+
+/* Takes as much of a text as fits. */
+static spry_status take(spry_matcher *matcher, size_t *taken, spry_view text, spry_error *error)
+{
+    size_t chunk = CHUNK_BYTES, fit;
+    for (*taken = 0; *taken < text.size;) {
+        size_t size = text.size - *taken < chunk ? text.size - *taken : chunk;
+        spry_status status = spry_matcher_bytes(matcher, &fit, (spry_view){text.data + *taken, size}, error);
+        if (status)
+            return status;
+        if (fit == size)
+            *taken += size;
+        else if (fit == 0)
+            return SPRY_OK;
+        else
+            chunk = fit;
+    }
+    return SPRY_OK;
+}
+
+static int say_place(const spry_matcher *matcher, spry_view text, size_t at)
+{
+    size_t line = 1, column = 1;
+    for (size_t i = 0; i < at; i++) {
+        column = text.data[i] == '\n' ? 1 : column + ((text.data[i] & 0xC0) != 0x80);
+        line += text.data[i] == '\n';
+    }
+    spry_buffer words;
+    spry_buffer_init(&words, 1 << 16);
+    name_next(&words, matcher);
+    spry_complain("%s at byte %zu (line %zu, column %zu); expected %s",
+                  at < text.size ? "the text stops fitting" : "the text is not complete", at, line, column,
+                  words.size ? words.data : "nothing more");
+    spry_buffer_deinit(&words);
+    return SPRY_EXIT_FAILURE;
+}
+
+static int check(spry_grammar *grammar, const grammar_settings *settings)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, INPUT_BYTES_MAX);
+    spry_matcher *matcher = NULL;
+    spry_error error;
+    size_t taken = 0;
+    spry_status status = read_text(&text, settings, &error);
+    if (!status)
+        status = spry_matcher_create(&matcher, grammar, NULL, &error);
+    if (!status)
+        status = take(matcher, &taken, spry_buffer_view(&text), &error);
+    int code = SPRY_EXIT_OK;
+    if (status)
+        code = spry_complain_error(&error);
+    else if (taken < text.size || !spry_matcher_may_end(matcher))
+        code = say_place(matcher, spry_buffer_view(&text), taken);
+    spry_matcher_destroy(matcher);
+    spry_buffer_deinit(&text);
+    return code;
+}
+
+/* ---- mask ----------------------------------------------------------------------------------------------------------
+ */
+
+/* A vocabulary and a matcher over it. */
+typedef struct mask_work {
+    spry_model_source source;
+    spry_tokenizer *tokenizer;
+    spry_vocabulary *vocabulary;
+    spry_matcher *matcher;
+    double compile_ms, vocabulary_ms, prepare_ms;
+} mask_work;
+
+static spry_status open_work(mask_work *work, spry_grammar *grammar, const grammar_settings *settings,
+                             spry_error *error)
+{
+    spry_status status = spry_model_source_find(&work->source, settings->model, settings->models.models_folder, error);
+    if (!status)
+        status = spry_model_source_tokenizer(&work->tokenizer, &work->source, error);
+    if (status)
+        return status;
+    uint64_t began = spry_clock_ns();
+    status = spry_vocabulary_create(&work->vocabulary, work->tokenizer, spry_tokenizer_size(work->tokenizer), error);
+    uint64_t made = spry_clock_ns();
+    if (!status)
+        status = spry_matcher_create(&work->matcher, grammar, work->vocabulary, error);
+    work->vocabulary_ms = (double)(made - began) / 1e6;
+    work->prepare_ms = (double)(spry_clock_ns() - made) / 1e6;
+    return status;
+}
+
+static void close_work(mask_work *work)
+{
+    spry_matcher_destroy(work->matcher);
+    spry_vocabulary_destroy(work->vocabulary);
+    spry_tokenizer_destroy(work->tokenizer);
+    spry_model_source_deinit(&work->source);
+}
+
+static spry_status timed_mask(const mask_work *work, double *microseconds, size_t *allowed, spry_error *error)
+{
+    const uint32_t *mask;
+    uint64_t began = spry_clock_ns();
+    spry_status status = spry_matcher_mask(work->matcher, &mask, error);
+    *microseconds = (double)(spry_clock_ns() - began) / 1e3;
+    *allowed = 0;
+    for (size_t id = 0; !status && id < spry_tokenizer_size(work->tokenizer); id++)
+        *allowed += mask[id / 32] >> id % 32 & 1;
+    return status;
+}
+
+static spry_status show_mask(const mask_work *work, const grammar_settings *settings, spry_error *error)
+{
+    spry_view text = spry_view_of(settings->text ? settings->text : "");
+    size_t taken, allowed;
+    double microseconds;
+    spry_status status = take(work->matcher, &taken, text, error);
+    if (!status && taken < text.size)
+        return spry_fail(error, SPRY_ERR_INPUT, "the text stops fitting at byte %zu", taken);
+    if (!status)
+        status = timed_mask(work, &microseconds, &allowed, error);
+    if (status)
+        return status;
+    size_t size = spry_tokenizer_size(work->tokenizer);
+    bool may_end = spry_matcher_may_end(work->matcher);
+    if (settings->json)
+        spry_out_format("{\"allowed\": %zu, \"vocabulary\": %zu, \"may_end\": %s, \"microseconds\": %.1f, "
+                        "\"compile_ms\": %.3f, \"prepare_ms\": %.3f}\n",
+                        allowed, size, may_end ? "true" : "false", microseconds, work->compile_ms, work->prepare_ms);
+    else
+        spry_out_format("%zu of %zu tokens may come next%s; %.1f us\n", allowed, size,
+                        may_end ? ", and the text may end" : "", microseconds);
+    return SPRY_OK;
+}
+
+static int compare_doubles(const void *left, const void *right)
+{
+    double a = *(const double *)left, b = *(const double *)right;
+    return (a > b) - (a < b);
+}
+
+static void show_bench(const mask_work *work, double *times, size_t count, bool json)
+{
+    qsort(times, count, sizeof *times, compare_doubles);
+    double median = times[count / 2], p99 = times[count * 99 / 100], most = times[count - 1];
+    if (json)
+        spry_out_format("{\"tokens\": %zu, \"compile_ms\": %.3f, \"vocabulary_ms\": %.3f, \"prepare_ms\": %.3f, "
+                        "\"median_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
+                        count, work->compile_ms, work->vocabulary_ms, work->prepare_ms, median, p99, most);
+    else
+        spry_out_format("grammar compiled in %.2f ms, vocabulary sorted in %.1f ms, first masks in %.2f ms\n"
+                        "%zu tokens: mask median %.1f us, 99%% %.1f us, longest %.1f us\n",
+                        work->compile_ms, work->vocabulary_ms, work->prepare_ms, count, median, p99, most);
+}
+
+/* Goes through the text by the tokens that the model's own tokenizer makes of it. */
+static spry_status bench(const mask_work *work, spry_view text, const grammar_settings *settings, spry_error *error)
+{
+    spry_tokens ids = {0};
+    size_t allowed, count = 0;
+    spry_status status = spry_tokenizer_encode(work->tokenizer, &ids, text, NULL, 0, 0, error);
+    double *times = malloc((ids.count + 1) * sizeof *times);
+    if (!status && !times)
+        status = spry_fail_memory(error, "the times", ids.count * sizeof *times);
+    for (size_t i = 0; i < ids.count && !status; i++) {
+        status = timed_mask(work, &times[count++], &allowed, error);
+        if (!status)
+            status = spry_matcher_token(work->matcher, ids.ids[i], error);
+    }
+    if (!status && !count)
+        status = spry_fail(error, SPRY_ERR_INPUT, "there is no text to go through");
+    if (!status)
+        show_bench(work, times, count, settings->json);
+    free(times);
+    spry_tokens_deinit(&ids);
+    return status;
+}
+
+static int mask(spry_grammar *grammar, double compile_ms, const grammar_settings *settings)
+{
+    mask_work work = {.compile_ms = compile_ms};
+    spry_buffer text;
+    spry_buffer_init(&text, INPUT_BYTES_MAX);
+    spry_error error;
+    spry_status status = open_work(&work, grammar, settings, &error);
+    if (!status && settings->bench) {
+        status = read_text(&text, settings, &error);
+        if (!status)
+            status = bench(&work, spry_buffer_view(&text), settings, &error);
+    } else if (!status) {
+        status = show_mask(&work, settings, &error);
+    }
+    close_work(&work);
+    spry_buffer_deinit(&text);
+    return status ? spry_complain_error(&error) : SPRY_EXIT_OK;
+}
+
+int spry_cmd_grammar(int argc, char **argv)
+{
+    grammar_settings settings = {.kind = "auto"};
+    const spry_option_table tables[] = {{grammar_options, SPRY_COUNT(grammar_options), &settings},
+                                        spry_model_flags_table(&settings.models)};
+    const char *words[2] = {NULL, NULL};
+    spry_option_list positionals = {words, 2, 0};
+    int code = SPRY_EXIT_OK;
+    if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
+        return code;
+    bool checks = words[0] && strcmp(words[0], "check") == 0;
+    if (!words[0] || (!checks && strcmp(words[0], "mask") != 0))
+        return spry_usage_wrong(&usage, "say what to do: check or mask");
+    if (words[1])
+        settings.grammar = words[1];
+    if (!settings.grammar && !settings.regex && !settings.choice && strcmp(settings.kind, "json-object") != 0)
+        return spry_usage_wrong(&usage, "say which grammar: a file, --regex, --choice or --kind json-object");
+    spry_grammar *grammar = NULL;
+    spry_error error;
+    double compile_ms;
+    if (open_grammar(&grammar, &compile_ms, &settings, &error))
+        code = spry_complain_error(&error);
+    else
+        code = checks ? check(grammar, &settings) : mask(grammar, compile_ms, &settings);
+    spry_grammar_unref(grammar);
+    return spry_out_finish(code);
+}

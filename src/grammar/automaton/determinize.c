@@ -1,0 +1,303 @@
+/* From a nondeterministic automaton to a deterministic one: a state is the set of states one could be in. Sets are
+ * sorted lists in one array, found again by a hash; only states with an edge to follow or a tag are kept in them. */
+#include "base/map.h"
+#include "grammar/automaton/automaton.h"
+#include "grammar/automaton/automaton_writer.h"
+#include "grammar/ir/grow.h"
+
+enum {
+    SET_ITEMS_MAX = 1 << 22, /* of all sets together */
+    WORK_MAX = 1 << 26,      /* edges looked at */
+};
+
+typedef struct set_span {
+    uint32_t first, count;
+} set_span;
+
+typedef struct maker {
+    const spry_nfa *nfa;
+    size_t max_states, work;
+    uint32_t *items; /* of all sets */
+    set_span *sets;
+    size_t n_items, n_sets, items_room, sets_room;
+    uint32_t *table; /* [table_size] set + 1, 0: free */
+    size_t table_size;
+    uint32_t *mark; /* [n_states] the round in which a state was reached */
+    uint32_t round;
+    uint32_t *stack; /* [n_states] */
+    struct found_edge *found;
+    spry_call *calls;
+    size_t n_found, n_calls, found_room, calls_room;
+    spry_automaton_writer writer;
+    spry_automaton_result result;
+} maker;
+
+struct found_edge {
+    unsigned char first, last;
+    uint32_t target;
+};
+
+static int compare_numbers(const void *left, const void *right)
+{
+    uint32_t a = *(const uint32_t *)left, b = *(const uint32_t *)right;
+    return (a > b) - (a < b);
+}
+
+static int compare_calls(const void *left, const void *right)
+{
+    const spry_call *a = left, *b = right;
+    if (a->callee != b->callee)
+        return a->callee > b->callee ? 1 : -1;
+    return (a->target > b->target) - (a->target < b->target);
+}
+
+static void fail(maker *made, spry_automaton_result result)
+{
+    if (!made->result)
+        made->result = result;
+}
+
+static bool is_kept(const spry_nfa *nfa, uint32_t state)
+{
+    if (nfa->states[state].tag)
+        return true;
+    for (uint32_t e = nfa->states[state].edge; e != SPRY_NFA_NO_EDGE; e = nfa->edges[e].next)
+        if (nfa->edges[e].kind != SPRY_NFA_SILENT)
+            return true;
+    return false;
+}
+
+/* Adds to the set in the making what `state` silently reaches; the set's items are the last ones of `items`. */
+static void reach(maker *made, uint32_t state)
+{
+    const spry_nfa *nfa = made->nfa;
+    size_t depth = 0;
+    if (made->mark[state] == made->round)
+        return;
+    made->mark[state] = made->round;
+    made->stack[depth++] = state;
+    while (depth && !made->result) {
+        uint32_t at = made->stack[--depth];
+        if (is_kept(nfa, at)) {
+            if (made->n_items >= SET_ITEMS_MAX)
+                fail(made, SPRY_AUTOMATON_TOO_LARGE);
+            else if (!spry_grow(&made->items, &made->items_room, made->n_items + 1, sizeof *made->items))
+                fail(made, SPRY_AUTOMATON_NO_MEMORY);
+            else
+                made->items[made->n_items++] = at;
+        }
+        for (uint32_t e = nfa->states[at].edge; e != SPRY_NFA_NO_EDGE; e = nfa->edges[e].next) {
+            const spry_nfa_edge *edge = &nfa->edges[e];
+            made->work++;
+            if (edge->kind != SPRY_NFA_SILENT || made->mark[edge->target] == made->round)
+                continue;
+            made->mark[edge->target] = made->round;
+            made->stack[depth++] = edge->target;
+        }
+    }
+    if (made->work > WORK_MAX)
+        fail(made, SPRY_AUTOMATON_TOO_LARGE);
+}
+
+static uint64_t set_hash(const maker *made, set_span set)
+{
+    return spry_hash_bytes(made->items + set.first, set.count * sizeof *made->items, 7);
+}
+
+static size_t set_slot(const maker *made, set_span set)
+{
+    size_t at = (size_t)set_hash(made, set) & (made->table_size - 1);
+    for (; made->table[at]; at = (at + 1) & (made->table_size - 1)) {
+        set_span other = made->sets[made->table[at] - 1];
+        if (other.count == set.count &&
+            memcmp(made->items + other.first, made->items + set.first, set.count * sizeof *made->items) == 0)
+            break;
+    }
+    return at;
+}
+
+static bool grow_table(maker *made)
+{
+    if ((made->n_sets + 1) * 2 <= made->table_size)
+        return true;
+    size_t size = made->table_size ? made->table_size * 2 : 64;
+    uint32_t *table = calloc(size, sizeof *table);
+    if (!table)
+        return false;
+    free(made->table);
+    made->table = table;
+    made->table_size = size;
+    for (size_t i = 0; i < made->n_sets; i++)
+        made->table[set_slot(made, made->sets[i])] = (uint32_t)i + 1;
+    return true;
+}
+
+/* The number of the set whose items were added since `first`. */
+static uint32_t intern(maker *made, size_t first)
+{
+    if (made->result)
+        return 0;
+    set_span set = {(uint32_t)first, (uint32_t)(made->n_items - first)};
+    if (set.count)
+        qsort(made->items + first, set.count, sizeof *made->items, compare_numbers);
+    if (!grow_table(made) || !spry_grow(&made->sets, &made->sets_room, made->n_sets + 1, sizeof *made->sets)) {
+        fail(made, SPRY_AUTOMATON_NO_MEMORY);
+        return 0;
+    }
+    size_t slot = set_slot(made, set);
+    if (made->table[slot]) {
+        made->n_items = first;
+        return made->table[slot] - 1;
+    }
+    if (made->n_sets >= made->max_states) {
+        fail(made, SPRY_AUTOMATON_TOO_LARGE);
+        return 0;
+    }
+    made->sets[made->n_sets] = set;
+    made->table[slot] = (uint32_t)++made->n_sets;
+    return (uint32_t)made->n_sets - 1;
+}
+
+/* Lists the edges and calls of all states of a set; returns its tag. */
+static uint32_t list_edges(maker *made, set_span set)
+{
+    const spry_nfa *nfa = made->nfa;
+    uint32_t tag = 0;
+    made->n_found = made->n_calls = 0;
+    for (uint32_t i = 0; i < set.count; i++) {
+        const spry_nfa_state *state = &nfa->states[made->items[set.first + i]];
+        if (state->tag && (!tag || state->tag < tag))
+            tag = state->tag;
+        for (uint32_t e = state->edge; e != SPRY_NFA_NO_EDGE; e = nfa->edges[e].next) {
+            const spry_nfa_edge *edge = &nfa->edges[e];
+            if (!spry_grow(&made->found, &made->found_room, made->n_found + 1, sizeof *made->found) ||
+                !spry_grow(&made->calls, &made->calls_room, made->n_calls + 1, sizeof *made->calls))
+                fail(made, SPRY_AUTOMATON_NO_MEMORY);
+            if (made->result)
+                return 0;
+            if (edge->kind == SPRY_NFA_BYTES)
+                made->found[made->n_found++] = (struct found_edge){edge->first, edge->last, edge->target};
+            else if (edge->kind == SPRY_NFA_CALL)
+                made->calls[made->n_calls++] = (spry_call){edge->callee, edge->target};
+        }
+    }
+    return tag;
+}
+
+static void write_edges(maker *made)
+{
+    bool starts[257] = {false};
+    for (size_t i = 0; i < made->n_found; i++)
+        starts[made->found[i].first] = starts[made->found[i].last + 1] = true;
+    for (unsigned first = 0; first < 256 && !made->result;) {
+        unsigned last = first;
+        while (last < 255 && !starts[last + 1])
+            last++;
+        size_t begin = made->n_items;
+        made->round++;
+        bool any = false;
+        made->work += made->n_found;
+        for (size_t i = 0; i < made->n_found; i++) {
+            if (made->found[i].first <= first && made->found[i].last >= first) {
+                reach(made, made->found[i].target);
+                any = true;
+            }
+        }
+        if (any) {
+            uint32_t target = intern(made, begin);
+            spry_automaton_add_edge(&made->writer, (spry_edge){target, (unsigned char)first, (unsigned char)last});
+        }
+        first = last + 1;
+    }
+}
+
+static void write_calls(maker *made)
+{
+    if (made->n_calls)
+        qsort(made->calls, made->n_calls, sizeof *made->calls, compare_calls);
+    for (size_t i = 0; i < made->n_calls && !made->result;) {
+        uint32_t callee = made->calls[i].callee;
+        size_t begin = made->n_items;
+        made->round++;
+        for (; i < made->n_calls && made->calls[i].callee == callee; i++)
+            reach(made, made->calls[i].target);
+        spry_automaton_add_call(&made->writer, (spry_call){callee, intern(made, begin)});
+    }
+}
+
+static bool start(maker *made, const spry_nfa *nfa, size_t max_states)
+{
+    *made = (maker){.nfa = nfa, .max_states = max_states, .round = 1, .result = nfa->result};
+    if (made->result)
+        return false;
+    made->mark = calloc(nfa->n_states, sizeof *made->mark);
+    made->stack = malloc(nfa->n_states * sizeof *made->stack);
+    if (!made->mark || !made->stack || !spry_grow(&made->items, &made->items_room, 1, sizeof *made->items))
+        fail(made, SPRY_AUTOMATON_NO_MEMORY);
+    return !made->result;
+}
+
+static spry_automaton_result finish(maker *made, spry_automaton *out, bool deterministic)
+{
+    spry_automaton_result written = spry_automaton_finish(&made->writer, out, deterministic);
+    free(made->items);
+    free(made->sets);
+    free(made->table);
+    free(made->mark);
+    free(made->stack);
+    free(made->found);
+    free(made->calls);
+    if (!made->result)
+        return written;
+    spry_automaton_deinit(out);
+    return made->result;
+}
+
+spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
+{
+    maker made;
+    if (start(&made, nfa, max_states)) {
+        reach(&made, 0);
+        intern(&made, 0);
+    }
+    for (size_t i = 0; i < made.n_sets && !made.result; i++) {
+        uint32_t tag = list_edges(&made, made.sets[i]);
+        spry_automaton_begin_state(&made.writer, tag);
+        write_edges(&made);
+        write_calls(&made);
+    }
+    return finish(&made, out, true);
+}
+
+static int compare_edges(const void *left, const void *right)
+{
+    const struct found_edge *a = left, *b = right;
+    if (a->first != b->first)
+        return a->first > b->first ? 1 : -1;
+    return (a->target > b->target) - (a->target < b->target);
+}
+
+/* A state of the NFA stands for itself here: the "set" of state i is what i silently reaches. */
+spry_automaton_result spry_automaton_without_silent(spry_automaton *out, const spry_nfa *nfa)
+{
+    maker made;
+    start(&made, nfa, 0);
+    for (uint32_t state = 0; !made.result && state < nfa->n_states; state++) {
+        made.round++;
+        made.n_items = 0;
+        reach(&made, state);
+        uint32_t tag = list_edges(&made, (set_span){0, (uint32_t)made.n_items});
+        spry_automaton_begin_state(&made.writer, tag);
+        if (made.n_found)
+            qsort(made.found, made.n_found, sizeof *made.found, compare_edges);
+        for (size_t i = 0; i < made.n_found; i++)
+            spry_automaton_add_edge(&made.writer,
+                                    (spry_edge){made.found[i].target, made.found[i].first, made.found[i].last});
+        for (size_t i = 0; i < made.n_calls; i++)
+            spry_automaton_add_call(&made.writer, made.calls[i]);
+        if (made.writer.n_edges > SET_ITEMS_MAX)
+            fail(&made, SPRY_AUTOMATON_TOO_LARGE);
+    }
+    spry_automaton_result result = finish(&made, out, false);
+    return result ? result : spry_automaton_minimize(out);
+}

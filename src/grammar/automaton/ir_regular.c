@@ -1,0 +1,133 @@
+/* Operations that need whole automata at once: intersection, difference, emptiness. */
+#include "grammar/automaton/ir_nfa.h"
+
+enum { REGULAR_STATES_MAX = 1 << 17 };
+
+/* The whole of a regular node. A rule that reaches itself never ends growing, so it is refused as too large. */
+static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
+{
+    spry_nfa_init(nfa, REGULAR_STATES_MAX);
+    spry_ir_nfa build = {.nfa = nfa, .ir = ir};
+    uint32_t from = spry_nfa_state_add(nfa), to = spry_nfa_state_add(nfa);
+    if (!nfa->result)
+        nfa->states[to].tag = 1;
+    spry_ir_nfa_write(&build, node, from, to, true);
+}
+
+static spry_automaton_result make_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *out)
+{
+    spry_nfa nfa;
+    write_nfa(ir, node, &nfa);
+    spry_automaton_result result = spry_automaton_determinize(out, &nfa, SPRY_DFA_STATES_MAX);
+    if (!result)
+        result = spry_automaton_minimize(out);
+    spry_nfa_deinit(&nfa);
+    return result;
+}
+
+static spry_ir_node fail(spry_ir *ir, spry_automaton_result result, const char *what)
+{
+    if (result == SPRY_AUTOMATON_NO_MEMORY)
+        return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for the %s of patterns", what);
+    return spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED,
+                        "the %s of patterns needs more than %d states, or one of them reaches itself", what,
+                        SPRY_DFA_STATES_MAX);
+}
+
+static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, bool subtract)
+{
+    if (ir->error.status)
+        return SPRY_IR_NONE;
+    spry_automaton first = {0}, second = {0}, both = {0};
+    spry_automaton_result result = make_automaton(ir, a, &first);
+    if (!result)
+        result = make_automaton(ir, b, &second);
+    if (!result)
+        result = spry_automaton_product(&both, &first, &second, subtract, SPRY_DFA_STATES_MAX);
+    spry_automaton_deinit(&first);
+    spry_automaton_deinit(&second);
+    if (!result)
+        return spry_ir_take_automaton(ir, &both);
+    spry_automaton_deinit(&both);
+    return fail(ir, result, subtract ? "difference" : "intersection");
+}
+
+spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b)
+{
+    return combine(ir, a, b, false);
+}
+
+spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b)
+{
+    return combine(ir, a, b, true);
+}
+
+/* ---- anchors -------------------------------------------------------------------------------------------------------
+ */
+
+/* What was read so far: nothing; characters; characters and then an end; an end of an empty text. */
+enum { NOTHING, CHARACTERS, ENDED, ENDED_EMPTY, PHASES, NO_PHASE = PHASES };
+
+/* The phase behind an edge. */
+static unsigned next_phase(unsigned phase, unsigned char byte)
+{
+    static const unsigned char begin[] = {NOTHING, NO_PHASE, NO_PHASE, ENDED_EMPTY};
+    static const unsigned char end[] = {ENDED_EMPTY, ENDED, ENDED, ENDED_EMPTY};
+    static const unsigned char other[] = {CHARACTERS, CHARACTERS, NO_PHASE, NO_PHASE};
+    return byte == SPRY_IR_BEGIN ? begin[phase] : byte == SPRY_IR_END ? end[phase] : other[phase];
+}
+
+static void write_phases(spry_nfa *out, const spry_nfa *from)
+{
+    for (size_t i = 0; i < from->n_states * PHASES; i++)
+        spry_nfa_state_add(out);
+    for (uint32_t i = 0; i < from->n_states && !out->result; i++) {
+        for (uint32_t phase = 0; phase < PHASES; phase++) {
+            out->states[i * PHASES + phase].tag = from->states[i].tag;
+            for (uint32_t e = from->states[i].edge; e != SPRY_NFA_NO_EDGE; e = from->edges[e].next) {
+                const spry_nfa_edge *edge = &from->edges[e];
+                bool silent = edge->kind == SPRY_NFA_SILENT;
+                unsigned next = silent ? phase : next_phase(phase, edge->first);
+                if (next == NO_PHASE)
+                    continue;
+                if (silent || edge->first >= SPRY_IR_BEGIN)
+                    spry_nfa_silent(out, i * PHASES + phase, edge->target * PHASES + next);
+                else
+                    spry_nfa_bytes(out, i * PHASES + phase, edge->target * PHASES + next, edge->first, edge->last);
+            }
+        }
+    }
+}
+
+spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node)
+{
+    if (ir->error.status)
+        return SPRY_IR_NONE;
+    spry_nfa plain, phases;
+    spry_nfa_init(&phases, REGULAR_STATES_MAX);
+    write_nfa(ir, node, &plain);
+    phases.result = plain.result;
+    write_phases(&phases, &plain);
+    spry_automaton made = {0};
+    spry_automaton_result result = spry_automaton_determinize(&made, &phases, 4096);
+    if (!result)
+        result = spry_automaton_minimize(&made);
+    else if (result == SPRY_AUTOMATON_TOO_LARGE && !phases.result)
+        result = spry_automaton_without_silent(&made, &phases);
+    spry_nfa_deinit(&plain);
+    spry_nfa_deinit(&phases);
+    if (!result)
+        return spry_ir_take_automaton(ir, &made);
+    spry_automaton_deinit(&made);
+    return fail(ir, result, "anchored form");
+}
+
+bool spry_ir_is_never(spry_ir *ir, spry_ir_node node)
+{
+    if (ir->error.status)
+        return false;
+    spry_automaton made = {0};
+    bool never = make_automaton(ir, node, &made) == SPRY_AUTOMATON_OK && made.n_states == 0;
+    spry_automaton_deinit(&made);
+    return never;
+}

@@ -1,0 +1,41 @@
+/* Compiling a grammar: machines are made one after the other, each naming the machines it calls. */
+#ifndef SPRY_GRAMMAR_GRAMMAR_COMPILER_H
+#define SPRY_GRAMMAR_GRAMMAR_COMPILER_H
+
+#include "grammar/automaton/ir_nfa.h"
+#include "grammar/compile/program.h"
+
+typedef struct spry_compiler {
+    const spry_ir *ir;
+    spry_ir_facts facts;
+    spry_grammar *grammar;
+    uint32_t *machine_of;  /* [n_nodes] machine + 1 */
+    spry_ir_node *node_of; /* [n_machines] */
+    size_t node_of_room;
+    size_t states_room, edges_room, calls_room, machines_room, objects_room, many_room, counters_room, reach_room;
+    size_t n_edges, n_calls, n_reach;
+    spry_error *error;
+} spry_compiler;
+
+enum {
+    SPRY_PROGRAM_STATES_MAX = 1 << 22,
+    SPRY_MACHINE_NFA_MAX = 1 << 21, /* states of one machine, before it is made deterministic */
+};
+
+/* The machine that stands for a node, made later if it is new; SPRY_NO_STATE when memory is short. */
+uint32_t spry_compiler_machine(spry_compiler *compiler, spry_ir_node node);
+
+/* Adds a return state; SPRY_NO_STATE when that fails. */
+uint32_t spry_compiler_return_state(spry_compiler *compiler, spry_state_kind kind, uint32_t owner);
+
+/* Appends the states of an automaton. *first is the number its first state gets. */
+spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *automaton, spry_state_kind kind,
+                                 uint32_t owner, uint32_t *first);
+
+/* What to say when an automaton could not be made. */
+spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result result, spry_view name);
+
+/* compile_object.c: the object of a members node. */
+spry_status spry_compiler_object(spry_compiler *compiler, spry_ir_node node, uint32_t *index);
+
+#endif

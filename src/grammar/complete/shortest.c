@@ -1,0 +1,258 @@
+/* Shortest lengths, as Dijkstra finds them, from what has length 0 upward: when a length is certain, everything that
+ * depends on it is looked at. Lengths are small numbers, so what waits lies in one list a length.
+ *
+ * A node is a state, or n_states + a machine. No length is smaller than one it depends on, so each is settled once. A
+ * call of what may be empty is left out: its state also has all the edges of the state behind it. So each step along
+ * a shortest way is at least a byte long. */
+#include "grammar/complete/shortest.h"
+
+#include "grammar/ir/grow.h"
+
+/* A node whose length may follow from that of another. */
+typedef struct dependent {
+    uint32_t node;
+    uint32_t how; /* to a state: the call, or NO_CALL for an edge; to an object: 1 for a required member */
+} dependent;
+
+#define NO_CALL UINT32_MAX
+
+typedef struct waiting_node {
+    uint32_t node, next; /* of `waiting`, + 1 */
+} waiting_node;
+
+typedef struct search {
+    const spry_grammar *grammar;
+    uint32_t *lengths;     /* [n_nodes] */
+    size_t *first;         /* [n_nodes + 2] of `dependents` */
+    dependent *dependents; /* NULL while they are counted */
+    uint32_t *required;    /* [n_objects] required members whose length is not known */
+    uint32_t *heads;       /* [SPRY_COMPLETION_MAX + 1] of lists in `waiting`, + 1 */
+    waiting_node *waiting;
+    size_t n_waiting, waiting_room, n_taken;
+    spry_needed_list members;
+    bool failed; /* memory is short */
+} search;
+
+/* ---- what depends on what ---------------------------------------------------------------------------------------- */
+
+static void note(search *s, uint32_t of, uint32_t node, uint32_t how)
+{
+    if (s->dependents)
+        s->dependents[s->first[of + 1]++] = (dependent){node, how};
+    else
+        s->first[of + 2]++;
+}
+
+static void note_state(search *s, uint32_t number)
+{
+    const spry_grammar *grammar = s->grammar;
+    const spry_state *state = &grammar->states[number];
+    for (uint32_t i = state->first_edge; i < state[1].first_edge; i++)
+        note(s, grammar->edges[i].target, number, NO_CALL);
+    for (uint32_t i = state->first_call; i < state[1].first_call; i++) {
+        spry_call call = grammar->calls[i];
+        if (grammar->machines[call.callee].nullable)
+            continue;
+        note(s, call.target, number, i);
+        note(s, grammar->n_states + call.callee, number, i);
+    }
+}
+
+static void note_object(search *s, const spry_object *object, uint32_t node)
+{
+    const spry_grammar *grammar = s->grammar;
+    bool any = object->min > object->n_required;
+    for (uint32_t i = 0; i < object->n_declared; i++) {
+        bool required = object->required[i / 64] >> i % 64 & 1;
+        if (required || any)
+            note(s, grammar->n_states + object->values[i], node, required);
+    }
+    for (uint32_t i = 0; any && i < object->n_many; i++) {
+        note(s, grammar->n_states + grammar->many[object->first_many + i].key, node, 0);
+        note(s, grammar->n_states + grammar->many[object->first_many + i].value, node, 0);
+    }
+    if (object->comma != SPRY_NO_STATE)
+        note(s, grammar->n_states + object->comma, node, 0);
+}
+
+static void note_all(search *s)
+{
+    const spry_grammar *grammar = s->grammar;
+    for (uint32_t i = 0; i < grammar->n_states; i++)
+        if (grammar->states[i].kind == SPRY_STATE_PLAIN)
+            note_state(s, i);
+    for (uint32_t i = 0; i < grammar->n_machines; i++) {
+        const spry_machine *machine = &grammar->machines[i];
+        uint32_t node = grammar->n_states + i;
+        if (machine->kind == SPRY_MACHINE_PLAIN)
+            note(s, machine->index, node, 0);
+        else if (machine->kind == SPRY_MACHINE_COUNTER)
+            note(s, grammar->n_states + grammar->counters[machine->index].body, node, 0);
+        else
+            note_object(s, &grammar->objects[machine->index], node);
+    }
+}
+
+static bool find_dependents(search *s)
+{
+    size_t n_nodes = (size_t)s->grammar->n_states + s->grammar->n_machines;
+    s->first = calloc(n_nodes + 2, sizeof *s->first);
+    if (!s->first)
+        return false;
+    note_all(s);
+    for (size_t i = 0; i < n_nodes; i++)
+        s->first[i + 2] += s->first[i + 1];
+    s->dependents = malloc((s->first[n_nodes + 1] + 1) * sizeof *s->dependents);
+    if (!s->dependents)
+        return false;
+    note_all(s);
+    return true;
+}
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+void spry_shortest_key_ways(const spry_grammar *grammar, const spry_object *object, uint32_t from, uint32_t *lengths,
+                            uint32_t *before, uint32_t *queue)
+{
+    size_t n_queue = 0;
+    for (uint32_t i = 0; i < object->n_key_states; i++)
+        lengths[i] = SPRY_TOO_LONG;
+    lengths[from - object->key_start] = 0;
+    queue[n_queue++] = from;
+    for (size_t i = 0; i < n_queue; i++) {
+        const spry_state *state = &grammar->states[queue[i]];
+        uint32_t next = spry_length_sum(lengths[queue[i] - object->key_start], 1);
+        for (uint32_t j = state->first_edge; j < state[1].first_edge && next != SPRY_TOO_LONG; j++) {
+            uint32_t target = grammar->edges[j].target;
+            if (lengths[target - object->key_start] != SPRY_TOO_LONG)
+                continue;
+            lengths[target - object->key_start] = next;
+            before[target - object->key_start] = queue[i];
+            queue[n_queue++] = target;
+        }
+    }
+}
+
+static bool find_keys(spry_grammar *grammar, spry_object *object)
+{
+    if (!object->n_key_states)
+        return true;
+    uint32_t *queue = malloc(object->n_key_states * sizeof *queue), *lengths = grammar->to_end + object->key_start;
+    object->key_before = spry_arena_alloc(&grammar->arena, object->n_key_states, sizeof *object->key_before);
+    object->key_ends = spry_arena_alloc(&grammar->arena, object->n_declared, sizeof *object->key_ends);
+    bool ok = queue && object->key_before && object->key_ends;
+    if (ok)
+        spry_shortest_key_ways(grammar, object, object->key_start, lengths, object->key_before, queue);
+    for (uint32_t i = 0; i < object->n_declared && ok; i++)
+        object->key_ends[i] = SPRY_NO_STATE;
+    for (uint32_t i = 0; i < object->n_key_states && ok; i++) {
+        uint32_t tag = grammar->states[object->key_start + i].tag;
+        if (!tag)
+            continue;
+        uint32_t *end = &object->key_ends[tag - 1];
+        if (*end == SPRY_NO_STATE || lengths[i] < grammar->to_end[*end])
+            *end = object->key_start + i;
+    }
+    free(queue);
+    return ok;
+}
+
+/* ---- the search -------------------------------------------------------------------------------------------------- */
+
+static void improve(search *s, uint32_t node, uint32_t length)
+{
+    if (length >= s->lengths[node] || s->failed)
+        return;
+    s->lengths[node] = length;
+    if (!spry_grow(&s->waiting, &s->waiting_room, s->n_waiting + 1, sizeof *s->waiting)) {
+        s->failed = true;
+        return;
+    }
+    s->waiting[s->n_waiting++] = (waiting_node){node, s->heads[length]};
+    s->heads[length] = (uint32_t)s->n_waiting;
+}
+
+static void look_at_machine(search *s, uint32_t node, uint32_t how, uint32_t length)
+{
+    const spry_grammar *grammar = s->grammar;
+    const spry_machine *machine = &grammar->machines[node - grammar->n_states];
+    if (machine->kind == SPRY_MACHINE_PLAIN) {
+        improve(s, node, length);
+    } else if (machine->kind == SPRY_MACHINE_COUNTER) {
+        improve(s, node, spry_length_times(length, grammar->counters[machine->index].min));
+    } else {
+        const spry_object *object = &grammar->objects[machine->index];
+        s->required[machine->index] -= how;
+        if (s->required[machine->index])
+            return;
+        spry_record none = spry_record_empty(object);
+        spry_shortest_members(&s->members, grammar, &none, SPRY_NO_STATE, false);
+        s->failed |= s->members.failed;
+        improve(s, node, spry_needed_length(&s->members, grammar, object, false));
+    }
+}
+
+static void settle(search *s, uint32_t node, uint32_t length)
+{
+    const spry_grammar *grammar = s->grammar;
+    for (size_t i = s->first[node]; i < s->first[node + 1] && !s->failed; i++) {
+        dependent user = s->dependents[i];
+        if (user.node >= grammar->n_states) {
+            look_at_machine(s, user.node, user.how, length);
+        } else if (user.how == NO_CALL) {
+            improve(s, user.node, spry_length_sum(length, 1));
+        } else {
+            spry_call call = grammar->calls[user.how];
+            improve(s, user.node,
+                    spry_length_sum(s->lengths[grammar->n_states + call.callee], s->lengths[call.target]));
+        }
+    }
+}
+
+static void run(search *s)
+{
+    const spry_grammar *grammar = s->grammar;
+    for (uint32_t i = 0; i < grammar->n_objects; i++)
+        s->required[i] = grammar->objects[i].n_required;
+    for (uint32_t i = 0; i < grammar->n_states; i++)
+        if (grammar->states[i].kind == SPRY_STATE_PLAIN && grammar->states[i].tag)
+            improve(s, i, 0);
+    for (uint32_t i = 0; i < grammar->n_machines; i++)
+        if (grammar->machines[i].nullable)
+            improve(s, grammar->n_states + i, 0);
+    for (uint32_t length = 0; length <= SPRY_COMPLETION_MAX && s->n_taken < s->n_waiting; length++) {
+        while (s->heads[length] && !s->failed) {
+            waiting_node first = s->waiting[s->heads[length] - 1];
+            s->heads[length] = first.next;
+            s->n_taken++;
+            if (s->lengths[first.node] == length)
+                settle(s, first.node, length);
+        }
+    }
+}
+
+spry_status spry_shortest_find(spry_grammar *grammar, spry_error *error)
+{
+    size_t n_nodes = (size_t)grammar->n_states + grammar->n_machines;
+    search s = {.grammar = grammar};
+    s.lengths = grammar->to_end = malloc(n_nodes * sizeof *grammar->to_end);
+    s.required = calloc(grammar->n_objects + 1, sizeof *s.required);
+    s.heads = calloc(SPRY_COMPLETION_MAX + 1, sizeof *s.heads);
+    s.failed = !s.lengths || !s.required || !s.heads;
+    for (size_t i = 0; i < n_nodes && !s.failed; i++)
+        s.lengths[i] = SPRY_TOO_LONG;
+    for (uint32_t i = 0; i < grammar->n_objects && !s.failed; i++)
+        s.failed = !find_keys(grammar, &grammar->objects[i]);
+    s.failed = s.failed || !find_dependents(&s);
+    if (!s.failed) {
+        grammar->lengths = grammar->to_end + grammar->n_states;
+        run(&s);
+    }
+    free(s.first);
+    free(s.dependents);
+    free(s.required);
+    free(s.heads);
+    free(s.waiting);
+    free(s.members.items);
+    return s.failed ? spry_fail_memory(error, "a grammar's lengths", n_nodes * sizeof *s.lengths) : SPRY_OK;
+}

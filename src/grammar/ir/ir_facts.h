@@ -1,0 +1,32 @@
+/* What is true of the nodes of a grammar that a root reaches. */
+#ifndef SPRY_GRAMMAR_IR_FACTS_H
+#define SPRY_GRAMMAR_IR_FACTS_H
+
+#include "grammar/ir/ir_nodes.h"
+
+enum {
+    SPRY_FACT_REACHED = 1,
+    SPRY_FACT_PRODUCTIVE = 2, /* matches some text */
+    SPRY_FACT_NULLABLE = 4,   /* matches the empty text */
+    SPRY_FACT_RECURSIVE = 8,  /* reaches itself */
+    SPRY_FACT_WIDE = 16,      /* repeats a large character class */
+    SPRY_FACT_CALLED = 32,    /* becomes an automaton of its own, called where it is used */
+};
+
+typedef struct spry_ir_facts {
+    unsigned char *flags; /* [n_nodes] */
+    uint32_t *size;       /* [n_nodes] states, about, that a node adds where it is used */
+    uint32_t *uses;       /* [n_nodes] */
+} spry_ir_facts;
+
+/* Fails for rules that are not defined. */
+spry_status spry_ir_facts_init(spry_ir_facts *facts, const spry_ir *ir, spry_ir_node root, spry_error *error);
+void spry_ir_facts_deinit(spry_ir_facts *facts);
+
+/* Child number `index` of a node; SPRY_IR_NONE behind the last. */
+spry_ir_node spry_ir_child(const spry_ir *ir, spry_ir_node node, size_t index);
+
+/* The node behind rules that stand for it alone. */
+spry_ir_node spry_ir_resolve(const spry_ir *ir, spry_ir_node node);
+
+#endif

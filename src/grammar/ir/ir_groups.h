@@ -1,0 +1,31 @@
+/* Alternatives of sequences, nested by parentheses, as the parsers of GBNF and of regular expressions meet them. Depth
+ * costs memory, not the C stack. */
+#ifndef SPRY_GRAMMAR_IR_GROUPS_H
+#define SPRY_GRAMMAR_IR_GROUPS_H
+
+#include "grammar/ir/grammar_ir.h"
+
+typedef struct spry_ir_group {
+    size_t first_item, first_alternative;
+} spry_ir_group;
+
+typedef struct spry_ir_groups {
+    spry_ir *ir;
+    spry_ir_node *items;        /* of the sequences in the making, the innermost last */
+    spry_ir_node *alternatives; /* complete ones */
+    spry_ir_group *open;
+    size_t n_items, n_alternatives, n_open, items_room, alternatives_room, open_room;
+} spry_ir_groups;
+
+/* All of these note failure in the builder. */
+void spry_ir_groups_init(spry_ir_groups *groups, spry_ir *ir);
+void spry_ir_groups_deinit(spry_ir_groups *groups);
+void spry_ir_groups_open(spry_ir_groups *groups);
+void spry_ir_groups_item(spry_ir_groups *groups, spry_ir_node node);
+void spry_ir_groups_alternative(spry_ir_groups *groups); /* "|" */
+spry_ir_node spry_ir_groups_close(spry_ir_groups *groups);
+
+/* The last item of the innermost sequence, for a repetition; NULL when there is none. */
+spry_ir_node *spry_ir_groups_last(spry_ir_groups *groups);
+
+#endif

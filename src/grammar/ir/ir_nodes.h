@@ -1,0 +1,72 @@
+/* The builder of grammar_ir.h from the inside: nodes in arrays, equal nodes once.
+ *
+ * A node's children have smaller numbers than the node itself; only rules point forward. So whatever needs no rules is
+ * known of a node as soon as it is made. */
+#ifndef SPRY_GRAMMAR_IR_NODES_H
+#define SPRY_GRAMMAR_IR_NODES_H
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "grammar/automaton/automaton.h"
+#include "grammar/ir/grammar_ir.h"
+
+typedef enum spry_ir_kind {
+    SPRY_IR_EMPTY,
+    SPRY_IR_NEVER,
+    SPRY_IR_LITERAL,   /* bytes [a, a + b) */
+    SPRY_IR_CLASS,     /* ranges [a, a + b), normalised */
+    SPRY_IR_SEQUENCE,  /* children [a, a + b) */
+    SPRY_IR_CHOICE,    /* the same */
+    SPRY_IR_REPEAT,    /* node a, b to c times */
+    SPRY_IR_RULE,      /* rule a */
+    SPRY_IR_MEMBERS,   /* object a */
+    SPRY_IR_AUTOMATON, /* automaton a */
+} spry_ir_kind;
+
+typedef struct spry_ir_entry {
+    uint32_t kind, a, b, c;
+} spry_ir_entry;
+
+typedef struct spry_ir_rule_entry {
+    spry_view name;
+    spry_ir_node node; /* SPRY_IR_NONE: not defined yet */
+} spry_ir_rule_entry;
+
+typedef struct spry_ir_object {
+    uint32_t first, count; /* of `members` */
+    spry_ir_node comma;
+    uint32_t min, max;
+} spry_ir_object;
+
+struct spry_ir {
+    spry_error error; /* status SPRY_OK: nothing failed yet */
+    spry_arena arena;
+    spry_ir_entry *nodes;
+    char *bytes;
+    spry_code_range *ranges;
+    spry_ir_node *children;
+    spry_ir_object *objects;
+    spry_ir_member *members;
+    spry_automaton *automata;
+    spry_ir_rule_entry *rules;
+    size_t n_nodes, n_bytes, n_ranges, n_children, n_objects, n_members, n_automata, n_rules;
+    size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
+    spry_map rule_names;
+    uint32_t *interned; /* [interned_size], a power of two; node + 1, 0: free */
+    size_t interned_size;
+};
+
+/* Adds a node or finds an equal one. Its payload, when it has one, is the last thing added to its array; it is dropped
+ * again when an equal node is there. */
+spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
+
+/* Takes over an automaton without calls. */
+spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
+
+/* Bytes that no text holds, which stand for "^" and "$" in the making of a pattern. */
+enum { SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
+
+/* The texts of a regular node with those bytes left out, where they stand before and behind all others. */
+spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node);
+
+#endif

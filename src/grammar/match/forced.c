@@ -1,0 +1,146 @@
+/* Text that must come next, and the tokens a model would have written it with. */
+#include "grammar/match/matcher.h"
+#include "grammar/match/vocabulary.h"
+
+enum { FORCED_BYTES_MAX = 4096 };
+
+/* The only byte a set takes; -1 when there are several, none, or the text may end. */
+static int only_byte(const spry_set *set)
+{
+    int found = -1;
+    for (unsigned i = 0; i < 4 && !set->may_end; i++) {
+        uint64_t bits = set->bytes[i];
+        if (!bits)
+            continue;
+        if (found >= 0 || bits & (bits - 1))
+            return -1;
+        unsigned bit = 0;
+        while (!(bits >> bit & 1))
+            bit++;
+        found = (int)(i * 64 + bit);
+    }
+    return found;
+}
+
+spry_status spry_matcher_forced(spry_matcher *matcher, spry_buffer *out, spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    spry_status status = spry_matcher_keep_bounded(matcher, error);
+    if (status)
+        return status;
+    uint32_t set = matcher->set;
+    for (size_t i = 0; i < FORCED_BYTES_MAX; i++) {
+        int byte = only_byte(&places->sets[set]);
+        if (byte < 0)
+            break;
+        char text = (char)byte;
+        spry_buffer_append(out, &text, 1);
+        set = spry_places_step(places, set, (unsigned char)byte);
+        if (places->failed)
+            return spry_places_fail(places, error);
+    }
+    return out->failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for forced text") : SPRY_OK;
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+/* Whether some token begins with `text` and goes on behind it. */
+static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
+{
+    const spry_trie_node *nodes = vocabulary->nodes;
+    uint32_t at = 0, end = vocabulary->n_nodes;
+    for (size_t i = 0; i < text.size; i++) {
+        while (at < end && nodes[at].byte != (unsigned char)text.data[i])
+            at = nodes[at].skip;
+        if (at >= end)
+            return false;
+        end = nodes[at].skip;
+        at++;
+    }
+    return at < end;
+}
+
+/* How many bytes of the text no token reaches over that could also hold what comes behind the text. */
+static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
+{
+    size_t first = text.size > vocabulary->longest ? text.size - vocabulary->longest : 0;
+    for (size_t at = first; at < text.size; at++)
+        if (token_goes_on(vocabulary, (spry_view){text.data + at, text.size - at}))
+            return at;
+    return text.size;
+}
+
+/* The tokens of `text` followed by `behind`, as in the middle of a text: some tokenizers put a space before what they
+ * take for the beginning, so a line end stands there and is taken off again. *first is where the text's own begin. */
+static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, size_t *first, spry_view text,
+                            const char *behind, spry_error *error)
+{
+    spry_text_range all = {0, SIZE_MAX};
+    for (int with_line = 0; with_line < 2; with_line++) {
+        spry_buffer whole;
+        spry_buffer_init(&whole, SIZE_MAX / 2);
+        spry_buffer_text(&whole, with_line ? "\n" : "");
+        spry_buffer_append(&whole, text.data, text.size);
+        spry_buffer_text(&whole, behind);
+        out->count = 0;
+        spry_status status = whole.failed
+                                 ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for forced text")
+                                 : spry_tokenizer_encode(tokenizer, out, spry_buffer_view(&whole), &all, 1, 0, error);
+        spry_buffer_deinit(&whole);
+        if (status)
+            return status;
+        for (*first = 0; with_line && *first < out->count; ++*first)
+            if (spry_view_ends(spry_tokenizer_bytes(tokenizer, out->ids[*first]), SPRY_VIEW("\n")))
+                break;
+        *first += with_line != 0;
+        if (*first < out->count && spry_view_starts(text, spry_tokenizer_bytes(tokenizer, out->ids[*first])))
+            return SPRY_OK;
+    }
+    *first = out->count;
+    return SPRY_OK;
+}
+
+/* How many of `ids` (of `text`) come out of a tokenisation with something behind the text too. */
+static spry_status keep_common(const spry_tokenizer *tokenizer, spry_tokens *scratch, const int32_t *ids, size_t *count,
+                               spry_view text, const char *behind, spry_error *error)
+{
+    size_t first, same = 0;
+    spry_status status = tokenize(tokenizer, scratch, &first, text, behind, error);
+    if (status)
+        return status;
+    while (same < *count && first + same < scratch->count && scratch->ids[first + same] == ids[same])
+        same++;
+    *count = same;
+    return SPRY_OK;
+}
+
+spry_status spry_matcher_forced_tokens(spry_matcher *matcher, const spry_tokenizer *tokenizer, spry_tokens *out,
+                                       spry_error *error)
+{
+    static const char *const behinds[] = {"a", " a", "\n", " ", "1", "\"", "}", ",", ".", "\xC3\xA9"};
+    spry_buffer forced;
+    spry_buffer_init(&forced, FORCED_BYTES_MAX + 1);
+    spry_tokens plain = {0}, other = {0};
+    size_t first = 0, count = 0;
+    spry_status status = spry_matcher_forced(matcher, &forced, error);
+    spry_view text = spry_buffer_view(&forced);
+    size_t certain = certain_bytes(matcher->vocabulary, text);
+    if (!status && certain)
+        status = tokenize(tokenizer, &plain, &first, text, "", error);
+    for (size_t bytes = 0; !status && first + count < plain.count; count++) {
+        spry_view token = spry_tokenizer_bytes(tokenizer, plain.ids[first + count]);
+        spry_view rest = {text.data + bytes, text.size - bytes};
+        bytes += token.size;
+        if (bytes > certain || !token.size || !spry_view_starts(rest, token))
+            break;
+    }
+    for (size_t i = 0; !status && count && i < SPRY_COUNT(behinds); i++)
+        status = keep_common(tokenizer, &other, plain.ids + first, &count, text, behinds[i], error);
+    for (size_t i = 0; !status && i < count; i++)
+        if (!spry_tokens_push(out, plain.ids[first + i]))
+            status = spry_fail_memory(error, "forced tokens", count * sizeof *out->ids);
+    spry_tokens_deinit(&plain);
+    spry_tokens_deinit(&other);
+    spry_buffer_deinit(&forced);
+    return status;
+}

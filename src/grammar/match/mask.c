@@ -1,0 +1,153 @@
+/* The mask of a matcher: for every position of its set, what the state alone allows, and below the trie's nodes where
+ * the state's machine may be complete, what the stack allows. Object keys depend on what was seen; they are walked. */
+#include <stdlib.h>
+
+#include "grammar/match/mask_store.h"
+#include "grammar/match/matcher.h"
+
+static void add_state_bits(uint32_t *bits, const spry_state_mask *mask, size_t n_words)
+{
+    for (uint32_t i = 0; !mask->bits && i < mask->n_ids; i++)
+        spry_bit_set(bits, (uint32_t)mask->ids[i]);
+    for (size_t i = 0; mask->bits && i < n_words; i++)
+        bits[i] |= mask->bits[i];
+}
+
+static void walk_exit(spry_matcher *matcher, const spry_exit *exit, uint32_t set)
+{
+    const spry_trie_node *node = &matcher->vocabulary->nodes[exit->node];
+    spry_walk_trie(&matcher->places, matcher->vocabulary, matcher->mask, matcher->path, set, exit->node + 1, node->skip,
+                   node->depth);
+}
+
+static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry_position position, spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    const spry_state_mask *mask;
+    spry_status status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+    if (status)
+        return status;
+    add_state_bits(matcher->mask, mask, matcher->vocabulary->n_words);
+    if (!mask->n_exits)
+        return SPRY_OK;
+    uint32_t set = spry_places_resume(places, places->stacks[position.stack]);
+    if (set == SPRY_NO_SET || !places->sets[set].positions.count)
+        return SPRY_OK;
+    for (uint32_t i = 0; i < mask->n_exits && !places->failed; i++)
+        walk_exit(matcher, &mask->exits[i], set);
+    return SPRY_OK;
+}
+
+/* A state in the body of a simple counter. *done stays false where this form of masks does not tell enough: near the
+ * largest count, if what follows the counter may begin like another round. */
+static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position,
+                               const spry_counter *counter, spry_return back, bool *done, spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    const spry_state_mask *mask;
+    spry_status status = spry_mask_store_state(store, &mask, position.state, true, matcher->vocabulary, error);
+    if (status)
+        return status;
+    uint32_t before = back.data - 1, left = counter->max - before;
+    uint32_t set = spry_places_resume(places, places->stacks[back.below]);
+    if (places->failed)
+        return SPRY_OK;
+    bool alike = false;
+    for (unsigned i = 0; i < 4; i++)
+        alike |= (places->sets[set].bytes[i] & mask->starts[i]) != 0;
+    if (alike && left < mask->most)
+        return SPRY_OK;
+    *done = true;
+    spry_state_mask_add_rounds(mask, matcher->mask, matcher->scratch, matcher->vocabulary->n_words, left);
+    for (uint32_t i = 0; i < mask->n_exits && !places->failed; i++) {
+        uint64_t count = (uint64_t)before + mask->exits[i].rounds;
+        if (count >= counter->min && count <= counter->max && (alike || mask->exits[i].turns))
+            walk_exit(matcher, &mask->exits[i], set);
+    }
+    return SPRY_OK;
+}
+
+static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, spry_position position,
+                                spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    const spry_grammar *grammar = matcher->grammar;
+    const spry_state *state = &grammar->states[position.state];
+    if (state->kind == SPRY_STATE_KEY) {
+        uint32_t set = spry_places_set(places, &position, 1, false);
+        spry_walk_trie(places, matcher->vocabulary, matcher->mask, matcher->path, set, 0, matcher->vocabulary->n_nodes,
+                       0);
+        return SPRY_OK;
+    }
+    spry_slice returns = places->stacks[position.stack];
+    spry_return back = places->returns[returns.first];
+    const spry_state *below = &grammar->states[back.state];
+    if (returns.count == 1 && below->kind == SPRY_STATE_COUNT && grammar->counters[below->owner].simple &&
+        grammar->counters[below->owner].body == state->owner) {
+        bool done = false;
+        spry_status status =
+            add_counted(matcher, store, position, &grammar->counters[below->owner], back, &done, error);
+        if (status || done || places->failed)
+            return status;
+    }
+    return add_plain(matcher, store, position, error);
+}
+
+static spry_status add_positions(spry_matcher *matcher, spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    spry_slice positions = places->sets[matcher->set].positions;
+    spry_mask_store *store;
+    spry_status status = spry_mask_store_find(&store, matcher->grammar, matcher->vocabulary, error);
+    for (uint32_t i = 0; i < positions.count && !status; i++) {
+        status = add_position(matcher, store, places->positions[positions.first + i], error);
+        if (places->failed)
+            status = spry_places_fail(places, error);
+    }
+    return status;
+}
+
+static bool prepare(spry_matcher *matcher)
+{
+    const spry_vocabulary *vocabulary = matcher->vocabulary;
+    if (!matcher->mask)
+        matcher->mask = malloc((vocabulary->n_words + 1) * sizeof *matcher->mask);
+    if (!matcher->path)
+        matcher->path = malloc((vocabulary->longest + 1) * sizeof *matcher->path);
+    if (!matcher->scratch)
+        matcher->scratch = malloc((vocabulary->n_words + 1) * sizeof *matcher->scratch);
+    if (!matcher->mask || !matcher->path || !matcher->scratch)
+        return false;
+    memset(matcher->mask, 0, vocabulary->n_words * sizeof *matcher->mask);
+    return true;
+}
+
+static bool is_empty(const uint32_t *bits, size_t n_words)
+{
+    for (size_t i = 0; i < n_words; i++)
+        if (bits[i])
+            return false;
+    return true;
+}
+
+spry_status spry_matcher_mask(spry_matcher *matcher, const uint32_t **mask, spry_error *error)
+{
+    const spry_vocabulary *vocabulary = matcher->vocabulary;
+    spry_status status = spry_matcher_keep_bounded(matcher, error);
+    if (status)
+        return status;
+    if (!prepare(matcher))
+        return spry_fail_memory(error, "a mask", vocabulary->n_words * sizeof *matcher->mask);
+    mtx_lock(&matcher->grammar->lock);
+    status = add_positions(matcher, error);
+    mtx_unlock(&matcher->grammar->lock);
+    if (status)
+        return status;
+    bool may_end = spry_matcher_may_end(matcher);
+    for (size_t i = 0; may_end && i < vocabulary->n_words; i++)
+        matcher->mask[i] |= vocabulary->ends[i];
+    if (!may_end && is_empty(matcher->mask, vocabulary->n_words))
+        return spry_fail(error, SPRY_ERR_INPUT, "the model's vocabulary cannot spell what the grammar requires next");
+    *mask = matcher->mask;
+    return SPRY_OK;
+}

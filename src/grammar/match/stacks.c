@@ -1,0 +1,317 @@
+/* Keeping stacks, records and sets once. */
+#include "grammar/match/stacks.h"
+
+#include "base/map.h"
+#include "grammar/ir/grow.h"
+#include "grammar/match/closing.h"
+
+enum { RETURNS_MAX = 1 << 16 }; /* of one stack */
+
+/* ---- numbers by content ------------------------------------------------------------------------------------------ */
+
+typedef uint64_t (*hash_fn)(const spry_places *places, uint32_t number);
+
+static bool grow_table(spry_number_table *table, const spry_places *places, size_t count, hash_fn hash)
+{
+    if ((count + 1) * 2 <= table->size)
+        return true;
+    size_t size = table->size ? table->size * 2 : 64;
+    uint32_t *slots = calloc(size, sizeof *slots);
+    if (!slots)
+        return false;
+    for (uint32_t i = 0; i < count; i++) {
+        size_t at = (size_t)hash(places, i) & (size - 1);
+        while (slots[at])
+            at = (at + 1) & (size - 1);
+        slots[at] = i + 1;
+    }
+    free(table->slots);
+    table->slots = slots;
+    table->size = size;
+    return true;
+}
+
+static uint32_t out_of_memory(spry_places *places)
+{
+    places->failed = SPRY_ERR_MEMORY;
+    return 0;
+}
+
+/* ---- stacks ------------------------------------------------------------------------------------------------------ */
+
+static uint64_t stack_hash(const spry_places *places, uint32_t stack)
+{
+    spry_slice span = places->stacks[stack];
+    return spry_hash_bytes(places->returns + span.first, span.count * sizeof *places->returns, 1);
+}
+
+static int compare_returns(const void *left, const void *right)
+{
+    const spry_return *a = left, *b = right;
+    if (a->state != b->state)
+        return a->state > b->state ? 1 : -1;
+    if (a->data != b->data)
+        return a->data > b->data ? 1 : -1;
+    return (a->below > b->below) - (a->below < b->below);
+}
+
+uint32_t spry_places_stack(spry_places *places, spry_return *returns, size_t count)
+{
+    if (count > 1)
+        qsort(returns, count, sizeof *returns, compare_returns);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!kept || compare_returns(&returns[kept - 1], &returns[i]) != 0)
+            returns[kept++] = returns[i];
+    if (kept > RETURNS_MAX) {
+        places->failed = SPRY_ERR_UNSUPPORTED;
+        return SPRY_NO_STACK;
+    }
+    if (!grow_table(&places->stack_table, places, places->n_stacks, stack_hash) ||
+        !spry_grow(&places->returns, &places->returns_room, places->n_returns + kept, sizeof *returns) ||
+        !spry_grow(&places->stacks, &places->stacks_room, places->n_stacks + 1, sizeof *places->stacks))
+        return out_of_memory(places);
+    size_t bytes = kept * sizeof *returns, mask = places->stack_table.size - 1;
+    size_t at = (size_t)spry_hash_bytes(returns, bytes, 1) & mask;
+    for (; places->stack_table.slots[at]; at = (at + 1) & mask) {
+        spry_slice there = places->stacks[places->stack_table.slots[at] - 1];
+        if (there.count == kept && (!kept || memcmp(places->returns + there.first, returns, bytes) == 0))
+            return places->stack_table.slots[at] - 1;
+    }
+    places->stacks[places->n_stacks] = (spry_slice){(uint32_t)places->n_returns, (uint32_t)kept};
+    if (kept)
+        memcpy(places->returns + places->n_returns, returns, bytes);
+    places->n_returns += kept;
+    places->stack_table.slots[at] = (uint32_t)++places->n_stacks;
+    return (uint32_t)places->n_stacks - 1;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+enum { HEADER_WORDS = 2 };
+
+static uint32_t record_words(const spry_places *places, uint32_t record)
+{
+    uint64_t object = places->words[places->records[record]] >> 32;
+    return HEADER_WORDS + places->grammar->objects[object].n_words;
+}
+
+static uint64_t record_hash(const spry_places *places, uint32_t record)
+{
+    return spry_hash_bytes(places->words + places->records[record], record_words(places, record) * 8, 2);
+}
+
+uint32_t spry_places_intern_record(spry_places *places, uint32_t n_words)
+{
+    const uint64_t *words = places->words + places->n_words;
+    if (!grow_table(&places->record_table, places, places->n_records, record_hash) ||
+        !spry_grow(&places->records, &places->records_room, places->n_records + 1, sizeof *places->records))
+        return out_of_memory(places);
+    size_t mask = places->record_table.size - 1, at = (size_t)spry_hash_bytes(words, n_words * 8, 2) & mask;
+    for (; places->record_table.slots[at]; at = (at + 1) & mask) {
+        uint32_t there = places->record_table.slots[at] - 1;
+        if (record_words(places, there) == n_words &&
+            memcmp(places->words + places->records[there], words, n_words * sizeof *words) == 0)
+            return there;
+    }
+    places->records[places->n_records] = (uint32_t)places->n_words;
+    places->n_words += n_words;
+    places->record_table.slots[at] = (uint32_t)++places->n_records;
+    return (uint32_t)places->n_records - 1;
+}
+
+uint32_t spry_places_no_members(spry_places *places, uint32_t object)
+{
+    const spry_object *made = &places->grammar->objects[object];
+    uint32_t n = HEADER_WORDS + made->n_words;
+    if (!spry_grow(&places->words, &places->words_room, places->n_words + n, sizeof *places->words))
+        return out_of_memory(places);
+    uint64_t *words = places->words + places->n_words;
+    memset(words, 0, n * sizeof *words);
+    words[0] = (uint64_t)object << 32;
+    words[1] = made->n_required;
+    return spry_places_intern_record(places, n);
+}
+
+uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t declared)
+{
+    uint32_t n = record_words(places, record);
+    if (!spry_grow(&places->words, &places->words_room, places->n_words + n, sizeof *places->words))
+        return out_of_memory(places);
+    uint64_t *words = places->words + places->n_words;
+    memcpy(words, places->words + places->records[record], n * sizeof *words);
+    const spry_object *object = &places->grammar->objects[words[0] >> 32];
+    /* Where any number may come, more than the smallest allowed one need not be told apart. */
+    if (object->max != SPRY_IR_UNBOUNDED || (uint32_t)words[0] < object->min)
+        words[0]++;
+    if (declared != SPRY_NO_STATE) {
+        uint64_t bit = (uint64_t)1 << declared % 64;
+        words[HEADER_WORDS + declared / 64] |= bit;
+        words[1] -= (object->required[declared / 64] & bit) != 0;
+    }
+    return spry_places_intern_record(places, n);
+}
+
+spry_record spry_places_record(const spry_places *places, uint32_t record)
+{
+    const uint64_t *words = places->words + places->records[record];
+    return (spry_record){&places->grammar->objects[words[0] >> 32], (uint32_t)words[0], (uint32_t)words[1],
+                         words + HEADER_WORDS};
+}
+
+/* Whether only required members may still come, because no room is left for others. */
+static bool only_required(const spry_record *record)
+{
+    return record->object->max - record->count <= record->missing;
+}
+
+bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys)
+{
+    if (record->count >= record->object->max)
+        return false;
+    bool limited = only_required(record);
+    for (uint32_t i = 0; i < record->object->n_words; i++)
+        if (keys[i] & ~record->seen[i] & (limited ? record->object->required[i] : UINT64_MAX))
+            return true;
+    return false;
+}
+
+bool spry_record_allows_many(const spry_record *record)
+{
+    return record->object->n_many && record->count < record->object->max && !only_required(record);
+}
+
+bool spry_record_may_close(const spry_record *record)
+{
+    return record->missing == 0 && record->count >= record->object->min;
+}
+
+bool spry_places_key_alive(const spry_places *places, uint32_t state, uint32_t stack)
+{
+    const spry_grammar *grammar = places->grammar;
+    const spry_object *object = &grammar->objects[grammar->states[state].owner];
+    uint32_t reach = grammar->reach[object->first_reach + (state - object->key_start)];
+    spry_slice span = places->stacks[stack];
+    for (uint32_t i = 0; i < span.count; i++) {
+        spry_record record = spry_places_record(places, places->returns[span.first + i].data);
+        if (spry_record_allows_declared(&record, object->reach_words + (size_t)reach * object->n_words))
+            return true;
+    }
+    return false;
+}
+
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
+
+static uint64_t positions_hash(const spry_position *positions, size_t count, bool may_end)
+{
+    return spry_hash_bytes(positions, count * sizeof *positions, 3 + may_end);
+}
+
+static uint64_t set_hash(const spry_places *places, uint32_t set)
+{
+    const spry_set *made = &places->sets[set];
+    return positions_hash(places->positions + made->positions.first, made->positions.count, made->may_end);
+}
+
+static void add_bytes(uint64_t bytes[4], unsigned first, unsigned last)
+{
+    for (unsigned word = first / 64; word <= last / 64; word++) {
+        unsigned low = word == first / 64 ? first % 64 : 0, high = word == last / 64 ? last % 64 : 63;
+        bytes[word] |= (UINT64_MAX << low) & (UINT64_MAX >> (63 - high));
+    }
+}
+
+static void find_bytes(const spry_places *places, spry_set *set)
+{
+    const spry_grammar *grammar = places->grammar;
+    for (uint32_t i = 0; i < set->positions.count; i++) {
+        spry_position position = places->positions[set->positions.first + i];
+        const spry_state *state = &grammar->states[position.state];
+        for (uint32_t j = state->first_edge; j < state[1].first_edge; j++) {
+            const spry_edge *edge = &grammar->edges[j];
+            if (state->kind == SPRY_STATE_PLAIN || spry_places_key_alive(places, edge->target, position.stack))
+                add_bytes(set->bytes, edge->first, edge->last);
+        }
+    }
+}
+
+uint32_t spry_places_set(spry_places *places, const spry_position *positions, size_t count, bool may_end)
+{
+    if (!grow_table(&places->set_table, places, places->n_sets, set_hash) ||
+        !spry_grow(&places->positions, &places->positions_room, places->n_positions + count, sizeof *positions) ||
+        !spry_grow(&places->sets, &places->sets_room, places->n_sets + 1, sizeof *places->sets))
+        return out_of_memory(places);
+    size_t bytes = count * sizeof *positions, mask = places->set_table.size - 1;
+    size_t at = (size_t)positions_hash(positions, count, may_end) & mask;
+    for (; places->set_table.slots[at]; at = (at + 1) & mask) {
+        const spry_set *there = &places->sets[places->set_table.slots[at] - 1];
+        if (there->positions.count == count && there->may_end == may_end &&
+            (!count || memcmp(places->positions + there->positions.first, positions, bytes) == 0))
+            return places->set_table.slots[at] - 1;
+    }
+    spry_set set = {.positions = {(uint32_t)places->n_positions, (uint32_t)count}, .may_end = may_end};
+    if (count)
+        memcpy(places->positions + places->n_positions, positions, bytes);
+    places->n_positions += count;
+    find_bytes(places, &set);
+    places->sets[places->n_sets] = set;
+    places->set_table.slots[at] = (uint32_t)++places->n_sets;
+    return (uint32_t)places->n_sets - 1;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+
+/* Number 0 of stacks and sets is the empty one. */
+static bool add_empty(spry_places *places)
+{
+    spry_places_stack(places, NULL, 0);
+    spry_places_set(places, NULL, 0, false);
+    return !places->failed;
+}
+
+spry_status spry_places_init(spry_places *places, const spry_grammar *grammar, spry_error *error)
+{
+    *places = (spry_places){.grammar = grammar};
+    places->closing = spry_closing_create();
+    /* Room from the start, so that no pointer is NULL. */
+    bool room = spry_grow(&places->returns, &places->returns_room, 64, sizeof *places->returns) &&
+                spry_grow(&places->positions, &places->positions_room, 64, sizeof *places->positions);
+    if (places->closing && room && add_empty(places))
+        return SPRY_OK;
+    spry_places_deinit(places);
+    return spry_fail_memory(error, "a place in a grammar", sizeof *places);
+}
+
+void spry_places_deinit(spry_places *places)
+{
+    free(places->returns);
+    free(places->stacks);
+    free(places->words);
+    free(places->records);
+    free(places->positions);
+    free(places->sets);
+    free(places->rows);
+    free(places->stack_lengths);
+    free(places->stack_table.slots);
+    free(places->record_table.slots);
+    free(places->set_table.slots);
+    spry_closing_destroy(places->closing);
+    *places = (spry_places){0};
+}
+
+size_t spry_places_bytes(const spry_places *places)
+{
+    return places->n_returns * sizeof *places->returns + places->n_stacks * sizeof *places->stacks +
+           places->n_words * sizeof *places->words + places->n_records * sizeof *places->records +
+           places->n_positions * sizeof *places->positions + places->n_sets * sizeof *places->sets +
+           places->n_rows * 256 * sizeof *places->rows + places->n_stack_lengths * sizeof *places->stack_lengths;
+}
+
+spry_status spry_places_fail(const spry_places *places, spry_error *error)
+{
+    if (places->failed == SPRY_ERR_MEMORY)
+        return spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to follow the grammar");
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                     "the grammar is too ambiguous: the text could stand in more than %d places of it at once",
+                     RETURNS_MAX);
+}

@@ -1,0 +1,157 @@
+/* JSON schemas to grammars: the entry. schema.h tells the whole way. */
+#include "grammar/schema/schema.h"
+
+#include "base/buffer.h"
+#include "grammar/ir/ir_nodes.h"
+#include "grammar/schema/json_spelling.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size)
+{
+    void *memory = spry_arena_alloc(&schema->arena, count ? count : 1, size);
+    if (!memory)
+        spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
+    if (schema->arena.total > SPRY_SCHEMA_MEMORY_MAX)
+        spry_ir_fail(schema->ir, SPRY_ERR_UNSUPPORTED, "the JSON schema takes more than %d MiB to work out",
+                     SPRY_SCHEMA_MEMORY_MAX >> 20);
+    return spry_schema_failed(schema) ? NULL : memory;
+}
+
+bool spry_schema_failed(const spry_schema *schema)
+{
+    return spry_ir_status(schema->ir, NULL) != SPRY_OK;
+}
+
+/* ---- saying where ------------------------------------------------------------------------------------------------ */
+
+static void append_step(spry_buffer *path, const char *step)
+{
+    spry_buffer_text(path, "/");
+    for (; *step; step++)
+        spry_buffer_text(path, *step == '~' ? "~0" : *step == '/' ? "~1" : (char[]){*step, 0});
+}
+
+/* Appends the JSON pointer from `from` to `what`; false when it is not inside. As deep as the parser allows. */
+static bool find_path(spry_buffer *path, const json_t *from, const json_t *what)
+{
+    if (from == what)
+        return true;
+    size_t before = path->size;
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)from, name, member)
+    {
+        append_step(path, name);
+        if (find_path(path, member, what))
+            return true;
+        path->size = before;
+    }
+    for (size_t i = 0; i < json_array_size(from); i++) {
+        spry_buffer_format(path, "/%zu", i);
+        if (find_path(path, json_array_get(from, i), what))
+            return true;
+        path->size = before;
+    }
+    return false;
+}
+
+/* "JSON schema at PATH", or without a path when `where` is nowhere in it. */
+static void say_where(char *out, size_t size, const spry_schema *schema, const json_t *where, const char *keyword)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, 1 << 20);
+    spry_buffer_text(&path, "#");
+    bool found = where && find_path(&path, schema->root, where);
+    if (found && keyword)
+        append_step(&path, keyword);
+    spry_view at = spry_buffer_view(&path);
+    snprintf(out, size, found ? "JSON schema at %.*s" : "JSON schema", SPRY_VIEW_ARG(at));
+    spry_buffer_deinit(&path);
+}
+
+void spry_schema_refuse(spry_schema *schema, spry_status status, const json_t *where, const char *keyword,
+                        const char *format, ...)
+{
+    if (spry_schema_failed(schema))
+        return;
+    char what[280], place[220];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    say_where(place, sizeof place, schema, where, keyword);
+    spry_ir_fail(schema->ir, status, "%s: %s", place, what);
+}
+
+void spry_schema_blame(spry_schema *schema, const json_t *where, const char *keyword)
+{
+    char place[220];
+    if (!spry_schema_failed(schema) || strncmp(schema->ir->error.message, "JSON schema", 11) == 0)
+        return;
+    say_where(place, sizeof place, schema, where, keyword);
+    spry_fail_prefix(&schema->ir->error, schema->ir->error.status, place);
+}
+
+/* ---- the entry --------------------------------------------------------------------------------------------------- */
+
+static void deinit(spry_schema *schema)
+{
+    json_decref(schema->root);
+    spry_arena_deinit(&schema->arena);
+    free(schema->places);
+    free(schema->goals);
+    free(schema->wanted);
+    free(schema->bases);
+    spry_map_deinit(&schema->place_index);
+    spry_map_deinit(&schema->uris);
+    spry_map_deinit(&schema->goal_index);
+    spry_map_deinit(&schema->pattern_index);
+    spry_map_deinit(&schema->meet_index);
+    spry_map_deinit(&schema->never_index);
+}
+
+static void init(spry_schema *schema, spry_ir *ir)
+{
+    *schema = (spry_schema){.ir = ir, .serial = ir->n_rules};
+    spry_arena_init(&schema->arena);
+    spry_map_init(&schema->place_index);
+    spry_map_init(&schema->uris);
+    spry_map_init(&schema->goal_index);
+    spry_map_init(&schema->pattern_index);
+    spry_map_init(&schema->meet_index);
+    spry_map_init(&schema->never_index);
+    schema->everything.items = spry_schema_alloc(schema, SPRY_SHAPE_KINDS, sizeof(spry_shape *));
+    for (int kind = 0; schema->everything.items && kind < SPRY_SHAPE_KINDS; kind++) {
+        spry_shape *shape = spry_shape_new(schema, (spry_shape_kind)kind);
+        if (!shape)
+            return;
+        shape->any = true;
+        schema->everything.items[schema->everything.count++] = shape;
+    }
+    schema->gap = spry_json_gap(ir);
+    spry_ir_node comma[] = {spry_ir_literal(ir, SPRY_VIEW(",")), schema->gap};
+    schema->comma = spry_ir_sequence(ir, comma, 2);
+    spry_ir_node space = spry_ir_repeat(ir, spry_ir_literal(ir, SPRY_VIEW(" ")), 0, 1);
+    schema->colon = spry_ir_sequence(ir, (spry_ir_node[]){space, spry_ir_literal(ir, SPRY_VIEW(":")), space}, 3);
+}
+
+spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text)
+{
+    spry_schema schema;
+    spry_ir_node node = SPRY_IR_NONE;
+    init(&schema, ir);
+    if (!spry_schema_failed(&schema))
+        spry_schema_read(&schema, text);
+    if (!spry_schema_failed(&schema))
+        node = spry_schema_write(&schema, spry_claim_of(0, 0));
+    deinit(&schema);
+    return node;
+}
+
+spry_ir_node spry_ir_json_object(spry_ir *ir)
+{
+    return spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"object\"}"));
+}

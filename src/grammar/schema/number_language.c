@@ -1,0 +1,393 @@
+/* How numbers with bounds are spelled.
+ *
+ * Spellings are of two manners. Plain: digits, perhaps a point and digits; a bound is decided digit by digit. With an
+ * exponent: one digit from 1 to 9, perhaps a point and digits, e, and the exponent, as serialisers write it; a bound
+ * compares first the exponent, then the digits. Whole numbers are plain, with ".0" at most behind them, or large: so
+ * many digits behind the point that the exponent makes them whole.
+ * Digits are limited in number, so that a model cannot go on with them for ever. */
+#include "grammar/schema/schema.h"
+
+enum {
+    WHOLE_MAX = 64,     /* digits before the point */
+    FRACTION_MAX = 32,  /* digits behind it */
+    EXPONENT_MAX = 307, /* a double holds it whatever the digits before it */
+    LARGE = 16,         /* exponents from which whole numbers are written so; digits behind their point at most */
+    BOUND_DIGITS = 40,  /* of a bound, written plainly */
+};
+
+/* ---- small parts ------------------------------------------------------------------------------------------------- */
+
+static spry_ir_node text(spry_ir *ir, const char *literal)
+{
+    return spry_ir_literal(ir, spry_view_of(literal));
+}
+
+static spry_ir_node digits_between(spry_ir *ir, char first, char last)
+{
+    if (first > last)
+        return spry_ir_never(ir);
+    return spry_ir_class(ir, &(spry_code_range){(uint32_t)first, (uint32_t)last}, 1, false);
+}
+
+static spry_ir_node some_digits(spry_ir *ir, uint32_t min, uint32_t max)
+{
+    return spry_ir_repeat(ir, digits_between(ir, '0', '9'), min, max);
+}
+
+static spry_ir_node two(spry_ir *ir, spry_ir_node a, spry_ir_node b)
+{
+    return spry_ir_sequence(ir, (spry_ir_node[]){a, b}, 2);
+}
+
+static spry_ir_node either(spry_ir *ir, spry_ir_node a, spry_ir_node b)
+{
+    return spry_ir_choice(ir, (spry_ir_node[]){a, b}, 2);
+}
+
+static spry_ir_node maybe(spry_ir *ir, spry_ir_node a)
+{
+    return spry_ir_repeat(ir, a, 0, 1);
+}
+
+/* Digits of which one is not 0. */
+static spry_ir_node not_all_zeros(spry_ir *ir)
+{
+    spry_ir_node parts[] = {spry_ir_repeat(ir, text(ir, "0"), 0, FRACTION_MAX), digits_between(ir, '1', '9'),
+                            some_digits(ir, 0, FRACTION_MAX)};
+    return spry_ir_sequence(ir, parts, 3);
+}
+
+/* Behind whole digits that decide already. */
+static spry_ir_node any_fraction(spry_ir *ir, bool integer)
+{
+    return maybe(ir, integer ? text(ir, ".0") : two(ir, text(ir, "."), some_digits(ir, 1, FRACTION_MAX)));
+}
+
+/* ---- a bound, plainly -------------------------------------------------------------------------------------------- */
+
+/* A decimal with its digits laid out around the point. */
+typedef struct plain {
+    char whole[BOUND_DIGITS + 1], fraction[BOUND_DIGITS + 1];
+    size_t n_whole, n_fraction;
+} plain;
+
+static bool lay_out(plain *out, const spry_decimal *value)
+{
+    *out = (plain){.n_whole = 0};
+    if (value->exponent >= BOUND_DIGITS || value->exponent < SPRY_DECIMAL_DIGITS - BOUND_DIGITS)
+        return false;
+    for (int at = value->exponent > 0 ? value->exponent : 0; at >= 0; at--) {
+        int index = value->exponent - at;
+        out->whole[out->n_whole++] = index >= 0 && index < value->n_digits ? value->digits[index] : '0';
+    }
+    for (int at = -1; value->exponent - at < value->n_digits; at--) {
+        int index = value->exponent - at;
+        out->fraction[out->n_fraction++] = index >= 0 ? value->digits[index] : '0';
+    }
+    return true;
+}
+
+/* Digits behind the point of numbers that are equal to the bound so far, on one side of it. From the last digit to the
+ * first. */
+static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclusive, bool above)
+{
+    uint32_t least = bound->n_fraction == 0; /* something stands behind a point */
+    spry_ir_node rest = above       ? exclusive ? not_all_zeros(ir) : some_digits(ir, least, FRACTION_MAX)
+                              : exclusive ? spry_ir_never(ir)
+                                    : spry_ir_repeat(ir, text(ir, "0"), least, FRACTION_MAX);
+    for (size_t i = bound->n_fraction; i-- > 0;) {
+        char digit = bound->fraction[i];
+        spry_ir_node decided =
+            above ? digits_between(ir, (char)(digit + 1), '9') : digits_between(ir, '0', (char)(digit - 1));
+        spry_ir_node choices[] = {two(ir, decided, some_digits(ir, 0, FRACTION_MAX)),
+                                  two(ir, digits_between(ir, digit, digit), rest), spry_ir_empty(ir)};
+        rest = spry_ir_choice(ir, choices, !above && i > 0 ? 3 : 2); /* ending early is less */
+    }
+    return rest;
+}
+
+/* What follows whole digits equal to the bound's. */
+static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
+{
+    bool fraction = bound->n_fraction > 0;
+    bool itself = above ? !fraction && !exclusive : fraction || !exclusive; /* the whole digits alone are on the side */
+    if (integer)
+        return itself ? any_fraction(ir, true) : spry_ir_never(ir);
+    return either(ir, itself ? spry_ir_empty(ir) : spry_ir_never(ir),
+                  two(ir, text(ir, "."), compare_fraction(ir, bound, exclusive, above)));
+}
+
+/* Plain numbers on one side of a bound that is not negative. */
+static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
+{
+    uint32_t n = (uint32_t)bound->n_whole;
+    spry_ir_node behind = any_fraction(ir, integer), first = digits_between(ir, '1', '9');
+    spry_ir_node rest = equal_whole(ir, bound, exclusive, above, integer);
+    for (uint32_t i = n; i-- > 0;) {
+        char digit = bound->whole[i], least = i == 0 && n > 1 ? '1' : '0';
+        spry_ir_node decided =
+            above ? digits_between(ir, (char)(digit + 1), '9') : digits_between(ir, least, (char)(digit - 1));
+        spry_ir_node parts[] = {decided, some_digits(ir, n - 1 - i, n - 1 - i), behind};
+        rest = either(ir, spry_ir_sequence(ir, parts, 3), two(ir, digits_between(ir, digit, digit), rest));
+    }
+    spry_ir_node longer[] = {first, some_digits(ir, n, WHOLE_MAX - 1), behind};
+    if (above)
+        return either(ir, rest, spry_ir_sequence(ir, longer, 3));
+    if (n == 1)
+        return rest;
+    spry_ir_node shorter = either(ir, text(ir, "0"), two(ir, first, some_digits(ir, 0, n - 2)));
+    return either(ir, rest, two(ir, shorter, behind));
+}
+
+/* ---- with an exponent -------------------------------------------------------------------------------------------- */
+
+/* Numbers from first to last, written with exactly `width` digits. */
+static spry_ir_node fixed_width(spry_ir *ir, unsigned first, unsigned last, unsigned width)
+{
+    unsigned unit = width == 3 ? 100 : width == 2 ? 10 : 1;
+    if (width == 0)
+        return spry_ir_empty(ir);
+    spry_ir_node all = spry_ir_never(ir);
+    for (unsigned digit = 0; digit < 10; digit++) {
+        unsigned low = digit * unit, high = low + unit - 1;
+        if (high < first || low > last)
+            continue;
+        low = low > first ? low : first;
+        high = high < last ? high : last;
+        spry_ir_node tail = fixed_width(ir, low - digit * unit, high - digit * unit, width - 1);
+        all = either(ir, all, two(ir, digits_between(ir, (char)('0' + digit), (char)('0' + digit)), tail));
+    }
+    return all;
+}
+
+/* Exponents from first to last, both not negative, with zeros before them up to three digits. */
+static spry_ir_node unsigned_exponent(spry_ir *ir, int first, int last)
+{
+    static const int most[] = {0, 9, 99, 999};
+    spry_ir_node all = spry_ir_never(ir);
+    for (unsigned width = 1; width <= 3; width++)
+        if (first <= last && first <= most[width])
+            all = either(ir, all,
+                         fixed_width(ir, (unsigned)first, (unsigned)(last < most[width] ? last : most[width]), width));
+    return all;
+}
+
+static spry_ir_node exponent_mark(spry_ir *ir)
+{
+    return spry_ir_class(ir, (spry_code_range[]){{'e', 'e'}, {'E', 'E'}}, 2, false);
+}
+
+/* "e" and an exponent in the range. */
+static spry_ir_node exponent_between(spry_ir *ir, int first, int last)
+{
+    first = first > -EXPONENT_MAX ? first : -EXPONENT_MAX;
+    last = last < EXPONENT_MAX ? last : EXPONENT_MAX;
+    spry_ir_node positive = unsigned_exponent(ir, first > 0 ? first : 0, last);
+    spry_ir_node negative = unsigned_exponent(ir, last < 0 ? -last : 1, -first);
+    return two(ir, exponent_mark(ir),
+               either(ir, two(ir, maybe(ir, text(ir, "+")), positive), two(ir, text(ir, "-"), negative)));
+}
+
+static spry_ir_node any_mantissa(spry_ir *ir)
+{
+    return two(ir, digits_between(ir, '1', '9'), any_fraction(ir, false));
+}
+
+/* The last that a double holds: below 1.7e308. */
+static spry_ir_node largest(spry_ir *ir)
+{
+    spry_ir_node fraction[] = {text(ir, "."), digits_between(ir, '0', '6'), some_digits(ir, 0, LARGE)};
+    spry_ir_node mantissa = two(ir, text(ir, "1"), maybe(ir, spry_ir_sequence(ir, fraction, 3)));
+    return two(ir, mantissa, two(ir, exponent_mark(ir), two(ir, maybe(ir, text(ir, "+")), text(ir, "308"))));
+}
+
+static spry_ir_node any_scientific(spry_ir *ir)
+{
+    spry_ir_node all = two(ir, any_mantissa(ir), exponent_between(ir, -EXPONENT_MAX, EXPONENT_MAX));
+    return either(ir, all, largest(ir));
+}
+
+/* Digits before an exponent, on one side of those of a bound. */
+static spry_ir_node mantissa_side(spry_ir *ir, const spry_decimal *bound, bool exclusive, bool above)
+{
+    char first = bound->digits[0];
+    plain laid_out = {.n_fraction = bound->n_digits - 1u};
+    memcpy(laid_out.fraction, bound->digits + 1, laid_out.n_fraction);
+    spry_ir_node decided =
+        above ? digits_between(ir, (char)(first + 1), '9') : digits_between(ir, '1', (char)(first - 1));
+    return either(ir, two(ir, decided, any_fraction(ir, false)),
+                  two(ir, digits_between(ir, first, first), equal_whole(ir, &laid_out, exclusive, above, false)));
+}
+
+/* Numbers with an exponent on one side of a bound that is not negative. */
+static spry_ir_node scientific_side(spry_ir *ir, const spry_decimal *bound, bool exclusive, bool above)
+{
+    if (bound->n_digits == 0)
+        return above ? any_scientific(ir) : spry_ir_never(ir);
+    int exponent = bound->exponent;
+    spry_ir_node decided =
+        above ? exponent_between(ir, exponent + 1, EXPONENT_MAX) : exponent_between(ir, -EXPONENT_MAX, exponent - 1);
+    spry_ir_node all[] = {two(ir, any_mantissa(ir), decided),
+                          two(ir, mantissa_side(ir, bound, exclusive, above), exponent_between(ir, exponent, exponent)),
+                          largest(ir)};
+    return spry_ir_choice(ir, all, above ? 3 : 2);
+}
+
+/* ---- magnitudes and signs ---------------------------------------------------------------------------------------- */
+
+/* Whole numbers from ten to the `least` on, with an exponent. */
+static spry_ir_node large_whole(spry_ir *ir, int least)
+{
+    spry_ir_node fraction = maybe(ir, two(ir, text(ir, "."), some_digits(ir, 1, LARGE)));
+    spry_ir_node parts[] = {digits_between(ir, '1', '9'), fraction, exponent_between(ir, least, EXPONENT_MAX)};
+    return either(ir, spry_ir_sequence(ir, parts, 3), largest(ir));
+}
+
+static spry_ir_node any_plain(spry_ir *ir, bool integer)
+{
+    spry_ir_node whole = two(ir, digits_between(ir, '1', '9'), some_digits(ir, 0, WHOLE_MAX - 1));
+    return two(ir, either(ir, text(ir, "0"), whole), any_fraction(ir, integer));
+}
+
+/* What `a` and `b` both match; SPRY_IR_NONE stands for everything. */
+static spry_ir_node meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
+{
+    return a == SPRY_IR_NONE ? b : spry_schema_meet(schema, a, b);
+}
+
+static spry_ir_node plain_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, bool integer)
+{
+    spry_ir_node all = SPRY_IR_NONE;
+    const spry_bound *bounds[] = {low, high};
+    for (int i = 0; i < 2; i++) {
+        plain laid_out;
+        if (bounds[i] && !lay_out(&laid_out, &bounds[i]->at))
+            return spry_ir_fail(schema->ir, SPRY_ERR_UNSUPPORTED,
+                                "a number that is excluded is too large, or too near to 0, to be enforced");
+        if (bounds[i])
+            all = meet(schema, all, plain_side(schema->ir, &laid_out, bounds[i]->exclusive, i == 0, integer));
+    }
+    return all == SPRY_IR_NONE ? any_plain(schema->ir, integer) : all;
+}
+
+static spry_ir_node scientific_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high,
+                                         bool integer)
+{
+    spry_ir *ir = schema->ir;
+    if (integer && high && high->at.exponent < LARGE)
+        return spry_ir_never(ir);
+    spry_ir_node all = SPRY_IR_NONE;
+    if (integer) {
+        all = large_whole(ir, low && low->at.exponent >= LARGE ? low->at.exponent + 1 : LARGE);
+        low = NULL;
+    }
+    if (low)
+        all = meet(schema, all, scientific_side(ir, &low->at, low->exclusive, true));
+    if (high)
+        all = meet(schema, all, scientific_side(ir, &high->at, high->exclusive, false));
+    return all == SPRY_IR_NONE ? any_scientific(ir) : all;
+}
+
+/* Between two bounds; those that are not set are 0 and infinity. */
+static spry_ir_node magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, bool integer)
+{
+    if (!low->set || (low->at.n_digits == 0 && !low->exclusive))
+        low = NULL;
+    if (!high->set)
+        high = NULL;
+    return either(schema->ir, plain_magnitude(schema, low, high, integer),
+                  scientific_magnitude(schema, low, high, integer));
+}
+
+/* A bound seen from the other side of zero. */
+static spry_bound mirrored(const spry_bound *bound)
+{
+    return (spry_bound){bound->set, bound->exclusive, spry_decimal_negate(bound->at)};
+}
+
+static spry_ir_node write_range(spry_schema *schema, const spry_number_shape *number)
+{
+    spry_ir *ir = schema->ir;
+    spry_bound low = number->low, high = number->high, none = {0};
+    spry_bound mirrored_low = mirrored(&low), mirrored_high = mirrored(&high);
+    bool below_zero = high.set && high.at.negative, above_zero = low.set && !low.at.negative && low.at.n_digits > 0;
+    spry_ir_node positive = spry_ir_never(ir), negative = spry_ir_never(ir);
+    bool low_counts = low.set && !low.at.negative,
+         high_counts = high.set && (high.at.negative || high.at.n_digits == 0);
+    if (!below_zero)
+        positive = magnitude(schema, low_counts ? &low : &none, high.set ? &high : &none, number->integer);
+    if (!above_zero)
+        negative =
+            magnitude(schema, high_counts ? &mirrored_high : &none, low.set ? &mirrored_low : &none, number->integer);
+    return either(ir, positive, two(ir, text(ir, "-"), negative));
+}
+
+/* ---- values ------------------------------------------------------------------------------------------------------ */
+
+static spry_ir_node write_value(spry_schema *schema, const spry_decimal *value)
+{
+    spry_ir *ir = schema->ir;
+    spry_decimal size = *value;
+    size.negative = false;
+    spry_ir_node all = spry_ir_never(ir);
+    plain laid_out;
+    if (lay_out(&laid_out, &size)) {
+        spry_ir_node whole = spry_ir_literal(ir, (spry_view){laid_out.whole, laid_out.n_whole});
+        spry_ir_node fraction = spry_ir_literal(ir, (spry_view){laid_out.fraction, laid_out.n_fraction});
+        all = two(ir, whole, laid_out.n_fraction ? two(ir, text(ir, "."), fraction) : maybe(ir, text(ir, ".0")));
+    }
+    if (value->n_digits && (value->exponent >= LARGE || value->exponent < 0)) {
+        spry_ir_node first = spry_ir_literal(ir, (spry_view){value->digits, 1}), rest = spry_ir_empty(ir);
+        if (value->n_digits > 1)
+            rest = two(ir, text(ir, "."), spry_ir_literal(ir, (spry_view){value->digits + 1, value->n_digits - 1u}));
+        spry_ir_node exponent = exponent_between(ir, value->exponent, value->exponent);
+        all = either(ir, all, two(ir, two(ir, first, rest), exponent));
+    }
+    if (value->negative)
+        return two(ir, text(ir, "-"), all);
+    return value->n_digits ? all : two(ir, maybe(ir, text(ir, "-")), all);
+}
+
+/* Numbers that are not whole. */
+static spry_ir_node write_fractional(spry_ir *ir)
+{
+    spry_ir_node plainly[] = {some_digits(ir, 1, WHOLE_MAX), text(ir, "."), not_all_zeros(ir)};
+    spry_ir_node signed_plainly = two(ir, maybe(ir, text(ir, "-")), spry_ir_sequence(ir, plainly, 3));
+    return either(ir, signed_plainly, spry_number_small(ir, 0));
+}
+
+spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number)
+{
+    spry_ir *ir = schema->ir;
+    spry_ir_node node;
+    if (number->values) {
+        spry_ir_node *choices = spry_schema_alloc(schema, number->n_values, sizeof *choices);
+        for (size_t i = 0; choices && i < number->n_values; i++)
+            choices[i] = write_value(schema, &number->values[i]);
+        node = choices ? spry_ir_choice(ir, choices, number->n_values) : SPRY_IR_NONE;
+    } else {
+        node = write_range(schema, number);
+        if (number->fractional)
+            node = spry_schema_meet(schema, node, write_fractional(ir));
+    }
+    for (size_t i = 0; i < number->also.count; i++)
+        node = spry_schema_meet(schema, node, number->also.items[i]);
+    return node;
+}
+
+spry_ir_node spry_number_large_whole(spry_ir *ir, int least)
+{
+    return two(ir, maybe(ir, text(ir, "-")), large_whole(ir, least > LARGE ? least : LARGE));
+}
+
+spry_ir_node spry_number_small(spry_ir *ir, int below)
+{
+    spry_ir_node parts[] = {maybe(ir, text(ir, "-")), any_mantissa(ir), exponent_between(ir, -EXPONENT_MAX, below - 1)};
+    return spry_ir_sequence(ir, parts, 3);
+}
+
+bool spry_number_can_bound(const spry_decimal *value)
+{
+    plain laid_out;
+    return lay_out(&laid_out, value);
+}

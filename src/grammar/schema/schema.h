@@ -1,0 +1,360 @@
+/* The inside of JSON schemas. docs/GRAMMARS.md says what they mean here; this is how they become a grammar:
+ *
+ *  1. The document is parsed and indexed (schema_document.c): every subschema is a *place*; $id, anchors and references
+ *     are resolved between places.
+ *  2. A *claim* says that a value is valid against the schema of a place (or equal to the JSON value there), or that it
+ *     is not. A claim is expanded (schema_expand.c) into *shapes*, alternatives of one type each: a number within
+ * bounds, a string with a pattern, an object with these parts. Negation is pushed down to the keywords, so that nothing
+ * has to be complemented as a whole; a keyword that cannot be negated exactly refuses to be.
+ *  3. A *goal* is a set of claims about one value (schema_goal.c). The shapes of an object or array name further goals.
+ *     There are finitely many, so recursion comes out as goals that name each other.
+ *  4. Goals that no finite text meets are found and dropped, the others are written as rules.
+ *
+ * Every shape may leave values out for which no spelling is offered, and never lets a wrong one in: refusing is right,
+ * guessing is not. All failures go to the builder (spry_ir_fail); NULL and SPRY_IR_NONE mean that it failed. */
+#ifndef SPRY_GRAMMAR_SCHEMA_H
+#define SPRY_GRAMMAR_SCHEMA_H
+
+#include <jansson.h>
+
+#include "base/arena.h"
+#include "base/map.h"
+#include "grammar/ir/grammar_ir.h"
+#include "grammar/schema/schema_decimal.h"
+
+enum {
+    SPRY_SCHEMA_BYTES_MAX = 4 << 20,
+    SPRY_SCHEMA_MEMORY_MAX = 256 << 20,
+    SPRY_SCHEMA_DEPTH_MAX = 200,    /* of schemas that apply to one value: allOf in $ref in anyOf ... */
+    SPRY_SCHEMA_GOALS_MAX = 50000,  /* different sets of claims */
+    SPRY_SCHEMA_SHAPES_MAX = 2048,  /* alternatives of one type for one value; */
+    SPRY_SCHEMA_OBJECTS_MAX = 256,  /* of arrays, and of objects */
+    SPRY_SCHEMA_LAYOUTS_MAX = 8192, /* objects and arrays, all together */
+    SPRY_SCHEMA_CLASSES_MAX = 64,   /* kinds of keys that patternProperties part */
+    SPRY_SCHEMA_NAME_MAX = 1000,    /* bytes of a property's name */
+    SPRY_SCHEMA_BRANCHES_MAX = 256, /* of oneOf */
+    SPRY_SCHEMA_JOINED_MAX = 512,   /* things of one sort that are said about one value: patterns, parts, claims */
+    SPRY_SCHEMA_ITEMS_MAX = 4096,   /* items and members that have schemas of their own */
+};
+
+/* ---- claims and lists -------------------------------------------------------------------------------------------- */
+
+typedef uint32_t spry_claim;
+
+#define SPRY_CLAIM_NEGATED 1u
+#define SPRY_CLAIM_VALUE   2u /* equal to the value at the place, not valid against the schema there */
+
+static inline spry_claim spry_claim_of(uint32_t place, uint32_t flags)
+{
+    return place << 2 | flags;
+}
+
+typedef struct spry_claims {
+    const spry_claim *items;
+    size_t count;
+} spry_claims;
+
+typedef struct spry_nodes {
+    const spry_ir_node *items;
+    size_t count;
+} spry_nodes;
+
+/* ---- shapes: alternatives of one type ---------------------------------------------------------------------------- */
+
+typedef enum spry_shape_kind {
+    SPRY_SHAPE_NULL,
+    SPRY_SHAPE_FALSE,
+    SPRY_SHAPE_TRUE,
+    SPRY_SHAPE_NUMBER,
+    SPRY_SHAPE_STRING,
+    SPRY_SHAPE_ARRAY,
+    SPRY_SHAPE_OBJECT,
+    SPRY_SHAPE_KINDS,
+} spry_shape_kind;
+
+typedef struct spry_bound {
+    bool set, exclusive;
+    spry_decimal at;
+} spry_bound;
+
+typedef struct spry_number_shape {
+    bool integer, fractional;
+    spry_bound low, high;
+    const spry_decimal *values; /* NULL: any */
+    size_t n_values;
+    spry_nodes also; /* spellings, all of which must match */
+} spry_number_shape;
+
+typedef struct spry_string_shape {
+    uint32_t min, max;           /* characters; max may be SPRY_IR_UNBOUNDED */
+    const json_t *const *values; /* NULL: any */
+    size_t n_values;
+    spry_nodes also; /* spellings between the quotes, all of which must match */
+} spry_string_shape;
+
+typedef struct spry_array_shape {
+    const spry_claims *prefix;
+    size_t n_prefix;
+    spry_claims rest;
+    uint32_t min, max;
+} spry_array_shape;
+
+/* What one schema says about members by their names. */
+typedef struct spry_object_part {
+    enum { SPRY_PART_SCHEMA, SPRY_PART_VALUE, SPRY_PART_NAME } kind;
+    uint32_t place;   /* SCHEMA: properties and its companions of this schema; VALUE: equal to this object */
+    const char *name; /* NAME: only this member, */
+    spry_claim claim; /* and this about it */
+} spry_object_part;
+
+typedef struct spry_object_name {
+    const char *name;
+    bool present; /* must be there; otherwise must not */
+} spry_object_name;
+
+typedef struct spry_object_shape {
+    const spry_object_part *parts;
+    size_t n_parts;
+    const spry_object_name *names; /* sorted, each once */
+    size_t n_names;
+    spry_claims key_claims; /* about every name: propertyNames */
+    uint32_t min, max;
+    const json_t *min_at; /* the schema that says the min; may be NULL */
+} spry_object_shape;
+
+typedef struct spry_shape {
+    spry_shape_kind kind;
+    const json_t *at; /* the schema that was being expanded when it was made; may be NULL */
+    bool any;         /* no constraint at all */
+    bool written;
+    spry_ir_node node;          /* once written: of numbers and strings */
+    struct spry_layout *layout; /* once laid out: of objects */
+    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1], the rest last */
+    union {
+        spry_number_shape number;
+        spry_string_shape string;
+        spry_array_shape array;
+        spry_object_shape object;
+    } as;
+} spry_shape;
+
+typedef struct spry_shapes {
+    spry_shape **items;
+    size_t count;
+} spry_shapes;
+
+/* ---- places, goals, the whole ------------------------------------------------------------------------------------ */
+
+typedef struct spry_schema_place {
+    const json_t *json;
+    uint32_t base;                /* what its URIs are relative to */
+    bool busy[2];                 /* being expanded; [negated] */
+    const spry_shapes *shapes[2]; /* NULL: not yet */
+} spry_schema_place;
+
+typedef struct spry_goal {
+    spry_claims claims;
+    const spry_shapes *shapes; /* NULL: not yet */
+    bool busy, wanted, productive;
+} spry_goal;
+
+/* The members of an object by their goals. */
+typedef struct spry_layout_name {
+    const char *name;
+    uint32_t goal;
+    bool required, absent;
+} spry_layout_name;
+
+typedef struct spry_layout_class {
+    spry_ir_node key; /* spellings between the quotes */
+    uint32_t goal;
+} spry_layout_class;
+
+typedef struct spry_layout {
+    spry_layout_name *names;
+    size_t n_names;
+    spry_layout_class *classes;
+    size_t n_classes;
+} spry_layout;
+
+typedef struct spry_schema {
+    spry_ir *ir;
+    size_t serial; /* tells the rules of several schemas in one builder apart */
+    json_t *root;
+    spry_arena arena;
+    bool lone_references; /* draft-07 and older: what stands beside a $ref does not count */
+    unsigned depth, probing;
+    const json_t *at;          /* the schema being expanded, or NULL */
+    const spry_shapes *beside; /* what the keywords before the one at hand leave, when it is not negated */
+    spry_schema_place **places;
+    size_t n_places, places_room;
+    spry_goal **goals;
+    size_t n_goals, goals_room, n_layouts;
+    uint32_t *wanted; /* goals that become rules */
+    size_t n_wanted, wanted_room;
+    const char **bases; /* URIs without fragment */
+    size_t n_bases, bases_room;
+    spry_map place_index;   /* the pointer to a place's JSON -> place */
+    spry_map uris;          /* "uri" and "uri#anchor" -> place */
+    spry_map goal_index;    /* claims -> goal */
+    spry_map pattern_index; /* pattern -> node */
+    spry_map meet_index;    /* two nodes -> what both match */
+    spry_map never_index;   /* node -> whether it matches nothing */
+    spry_shapes everything;
+    spry_ir_node gap, comma, colon; /* blanks; with a comma; with a colon */
+} spry_schema;
+
+/* ---- json_schema.c ----------------------------------------------------------------------------------------------- */
+
+/* Zeroed memory that lives as long as the schema; NULL when the builder failed. `count` may be 0. */
+void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size);
+bool spry_schema_failed(const spry_schema *schema);
+
+/* Makes the builder fail, saying where: the path of `where` in the schema, then `keyword` when not NULL. */
+void spry_schema_refuse(spry_schema *schema, spry_status status, const json_t *where, const char *keyword,
+                        const char *format, ...) SPRY_PRINTF(5, 6);
+
+/* When the builder failed, and does not say where yet: puts the path before what it says. */
+void spry_schema_blame(spry_schema *schema, const json_t *where, const char *keyword);
+
+/* The text of a JSON string without NUL; NULL for everything else. */
+static inline const char *spry_schema_text(const json_t *json)
+{
+    const char *text = json_string_value(json);
+    return text && strlen(text) == json_string_length(json) ? text : NULL;
+}
+
+/* ---- schema_language.c ------------------------------------------------------------------------------------------- */
+
+/* spry_ir_intersect and spry_ir_is_never. */
+spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b);
+bool spry_schema_is_never(spry_schema *schema, spry_ir_node node);
+/* Whether a name is in a set of spellings between quotes. */
+bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char *name);
+
+/* ---- schema_document.c ------------------------------------------------------------------------------------------- */
+
+/* Parses the text and indexes it. */
+void spry_schema_read(spry_schema *schema, spry_view text);
+/* The place of a schema or value; one that was not indexed becomes one, beneath `base`. */
+uint32_t spry_schema_place_at(spry_schema *schema, const json_t *json, uint32_t base);
+/* The place a reference in the schema of `place` names; UINT32_MAX when the builder failed. */
+uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const json_t *reference);
+
+/* A reference against a base URI (RFC 3986, 5.2), both without fragment. NULL when memory is short. */
+const char *spry_schema_uri(spry_schema *schema, const char *base, spry_view reference);
+
+/* ---- schema_expand.c --------------------------------------------------------------------------------------------- */
+
+/* Values that meet a claim. NULL also when, while probing, it cannot be said yet. */
+const spry_shapes *spry_schema_expand(spry_schema *schema, spry_claim claim);
+
+/* Whether a schema applies no other schemas to the same value; then unevaluated... is the same as additional... */
+bool spry_schema_is_plain(const json_t *json);
+/* What minX or maxX with this count says, or with `negated` does not say. False also when it cannot hold. */
+bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32_t place, const char *keyword,
+                       const json_t *value, bool negated);
+/* The claim that the schema `json` inside of `place` makes. */
+spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *json, bool negated);
+
+/* A keyword's work: the shapes of its kind that it allows, or with `negated` those it does not. `value` is what stands
+ * behind the keyword (the first one there is, of a group). */
+typedef const spry_shapes *spry_keyword_shapes(spry_schema *schema, uint32_t place, const char *keyword,
+                                               const json_t *value, bool negated);
+
+spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, spry_schema_not, spry_schema_if,
+    spry_schema_dependent, spry_schema_reference;                                /* schema_combine.c */
+spry_keyword_shapes spry_schema_const, spry_schema_enum;                         /* schema_value.c */
+spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;           /* schema_number.c */
+spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format; /* schema_string.c, schema_format.c */
+spry_keyword_shapes spry_schema_items, spry_schema_item_count;                   /* schema_array.c */
+spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
+    spry_schema_property_names; /* schema_object.c */
+
+/* Values equal to the one at a place, or not equal to it (schema_value.c). */
+const spry_shapes *spry_schema_equal(spry_schema *schema, uint32_t place, bool negated);
+
+/* ---- schema_shape.c ---------------------------------------------------------------------------------------------- */
+
+spry_shape *spry_shape_new(spry_schema *schema, spry_shape_kind kind);
+/* The shapes in a list of their own; NULL ones are left out. */
+const spry_shapes *spry_shapes_of(spry_schema *schema, spry_shape *const *shapes, size_t count);
+const spry_shapes *spry_shapes_none(spry_schema *schema);
+/* Every value except those of one kind. */
+const spry_shapes *spry_shapes_without(spry_schema *schema, spry_shape_kind kind);
+const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
+const spry_shapes *spry_shapes_either(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
+/* `all`, with those of one kind cut to `allowed`. */
+const spry_shapes *spry_shapes_restrict(spry_schema *schema, const spry_shapes *all, spry_shape_kind kind,
+                                        const spry_shapes *allowed);
+/* True when it is certain that no value is in both. */
+bool spry_shapes_disjoint(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
+/* True when it is certain that no value has the shape; looks `depth` objects and arrays deep. */
+bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth);
+
+spry_claims spry_claims_join(spry_schema *schema, spry_claims a, spry_claims b); /* sorted, each once */
+spry_claims spry_claims_add(spry_schema *schema, spry_claims claims, spry_claim claim);
+spry_nodes spry_nodes_join(spry_schema *schema, spry_nodes a, spry_nodes b);
+spry_nodes spry_nodes_one(spry_schema *schema, spry_ir_node node);
+
+/* What a schema says about members it does not name, or NULL (schema_object.c). */
+const json_t *spry_schema_additional(const json_t *json);
+/* What the parts of an object say about a name (object_layout.c). */
+spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *object, const char *name);
+/* Names that an object must have: keys of an object, or strings of a list, which the caller made sure it is. */
+const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *names);
+/* Objects that do not have the member; that have it, with a claim about it when not NULL (schema_object.c). */
+const spry_shapes *spry_object_without(spry_schema *schema, const char *name);
+const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const spry_claim *claim);
+
+/* What both say; NULL when they contradict each other. One for each kind that has constraints. */
+spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
+spry_shape *spry_string_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
+spry_shape *spry_array_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
+spry_shape *spry_object_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number); /* number_language.c */
+spry_ir_node spry_number_multiples(spry_schema *schema, const spry_decimal *step,
+                                   bool negated);                                     /* number_multiples.c */
+spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *string); /* schema_string.c */
+/* Whether a bound has few enough digits, written plainly (number_language.c). */
+bool spry_number_can_bound(const spry_decimal *value);
+/* Whole numbers from ten to the `least`, and from ten to the 16th, on, spelled with an exponent (number_language.c). */
+spry_ir_node spry_number_large_whole(spry_ir *ir, int least);
+/* Numbers nearer to 0 than ten to the `below`, and not 0, spelled with an exponent. */
+spry_ir_node spry_number_small(spry_ir *ir, int below);
+/* Strings whose spellings between the quotes are in a set, or with `negated` are not (schema_string.c). */
+const spry_shapes *spry_schema_spelled(spry_schema *schema, spry_ir_node spelled, bool negated);
+/* A pattern's spellings between the quotes (schema_string.c). `where` and `keyword` for the error. */
+spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, const char *keyword, spry_view pattern);
+/* The spellings between the quotes of all strings but these: JSON strings, or names (json_except.c). */
+spry_ir_node spry_strings_except(spry_schema *schema, const json_t *const *values, size_t count);
+spry_ir_node spry_names_except(spry_schema *schema, const spry_layout_name *names, size_t count);
+/* The spellings between the quotes of names that meet `claims` (schema_string.c). */
+spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims);
+
+/* Finds the goals of what is inside (schema_array.c, object_layout.c). */
+void spry_array_lay_out(spry_schema *schema, spry_shape *shape);
+void spry_object_lay_out(spry_schema *schema, spry_shape *shape);
+/* Whether the goals known to be productive so far suffice for one value of the shape. */
+bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape);
+bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shape);
+spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape);
+spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape);
+
+/* ---- schema_goal.c ----------------------------------------------------------------------------------------------- */
+
+/* The goal of these claims; UINT32_MAX when the builder failed. */
+uint32_t spry_schema_goal(spry_schema *schema, spry_claims claims);
+/* Its shapes; NULL as spry_schema_expand. */
+const spry_shapes *spry_goal_shapes(spry_schema *schema, uint32_t goal);
+/* A reference to the goal's rule. */
+spry_ir_node spry_goal_node(spry_schema *schema, uint32_t goal);
+/* True when it is certain that nothing meets the claims. */
+bool spry_claims_are_dead(spry_schema *schema, spry_claims claims, unsigned depth);
+/* Everything from the claim to the node that matches it. */
+spry_ir_node spry_schema_write(spry_schema *schema, spry_claim claim);
+
+#endif

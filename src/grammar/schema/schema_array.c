@@ -1,0 +1,188 @@
+/* Arrays: their keywords, what two shapes say together, and writing them. */
+#include "grammar/schema/schema.h"
+
+static const spry_shapes *one_array(spry_schema *schema, spry_array_shape array)
+{
+    spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_ARRAY);
+    if (!shape)
+        return NULL;
+    shape->as.array = array;
+    return spry_shapes_of(schema, &shape, 1);
+}
+
+/* ---- the keywords ------------------------------------------------------------------------------------------------ */
+
+/* What the keywords of a schema say: schemas of the first items, and of all further ones (NULL: nothing). */
+typedef struct item_schemas {
+    const json_t *prefix, *rest;
+} item_schemas;
+
+static item_schemas read_items(const json_t *json)
+{
+    const json_t *items = json_object_get(json, "items"), *prefix = json_object_get(json, "prefixItems");
+    if (json_is_array(items)) /* as until draft 2019-09 */
+        return (item_schemas){items, json_object_get(json, "additionalItems")};
+    if (!items && spry_schema_is_plain(json))
+        items = json_object_get(json, "unevaluatedItems");
+    return (item_schemas){prefix, items};
+}
+
+static spry_claims claims_about(spry_schema *schema, uint32_t place, const json_t *json, bool negated)
+{
+    if (!json)
+        return (spry_claims){NULL, 0};
+    return spry_claims_add(schema, (spry_claims){NULL, 0}, spry_schema_claim(schema, place, json, negated));
+}
+
+/* Arrays with an item that is not valid; behind the prefix that can only be said when no item is. */
+static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_schemas items)
+{
+    size_t count = json_array_size(items.prefix);
+    const spry_shapes *shapes = spry_shapes_none(schema);
+    for (size_t i = 0; i < count; i++) {
+        spry_claims *prefix = spry_schema_alloc(schema, i + 1, sizeof *prefix);
+        if (!prefix)
+            return NULL;
+        prefix[i] = claims_about(schema, place, json_array_get(items.prefix, i), true);
+        spry_array_shape array = {
+            .prefix = prefix, .n_prefix = i + 1, .min = (uint32_t)i + 1, .max = SPRY_IR_UNBOUNDED};
+        shapes = spry_shapes_either(schema, shapes, one_array(schema, array));
+    }
+    if (json_is_false(items.rest)) {
+        spry_array_shape longer = {.min = (uint32_t)count + 1, .max = SPRY_IR_UNBOUNDED};
+        return spry_shapes_either(schema, shapes, one_array(schema, longer));
+    }
+    if (items.rest && !json_is_true(items.rest) && json_object_size(items.rest) > 0) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, "items",
+                           "cannot be enforced where it is negated (by not, if, or a oneOf whose branches overlap)");
+        return NULL;
+    }
+    return shapes;
+}
+
+const spry_shapes *spry_schema_items(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                     bool negated)
+{
+    (void)value;
+    item_schemas items = read_items(schema->places[place]->json);
+    if (items.prefix && !json_is_array(items.prefix)) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, schema->places[place]->json, keyword, "must be a list of schemas");
+        return NULL;
+    }
+    if (negated)
+        return not_items(schema, place, items);
+    size_t count = json_array_size(items.prefix);
+    spry_claims *prefix = spry_schema_alloc(schema, count, sizeof *prefix);
+    if (!prefix)
+        return NULL;
+    for (size_t i = 0; i < count; i++)
+        prefix[i] = claims_about(schema, place, json_array_get(items.prefix, i), false);
+    return one_array(schema, (spry_array_shape){.prefix = prefix,
+                                                .n_prefix = count,
+                                                .rest = claims_about(schema, place, items.rest, false),
+                                                .max = SPRY_IR_UNBOUNDED});
+}
+
+const spry_shapes *spry_schema_item_count(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                          bool negated)
+{
+    spry_array_shape array = {.max = SPRY_IR_UNBOUNDED};
+    if (!spry_schema_range(schema, &array.min, &array.max, place, keyword, value, negated))
+        return spry_schema_failed(schema) ? NULL : spry_shapes_none(schema);
+    return one_array(schema, array);
+}
+
+/* ---- two shapes -------------------------------------------------------------------------------------------------- */
+
+static spry_claims claims_at(const spry_array_shape *array, size_t index)
+{
+    return index < array->n_prefix ? array->prefix[index] : array->rest;
+}
+
+spry_shape *spry_array_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
+{
+    const spry_array_shape *a = &first->as.array, *b = &second->as.array;
+    spry_array_shape out = {.min = a->min > b->min ? a->min : b->min,
+                            .max = a->max < b->max ? a->max : b->max,
+                            .n_prefix = a->n_prefix > b->n_prefix ? a->n_prefix : b->n_prefix};
+    spry_claims *prefix = spry_schema_alloc(schema, out.n_prefix, sizeof *prefix);
+    spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_ARRAY);
+    if (out.min > out.max || !prefix || !shape)
+        return NULL;
+    for (size_t i = 0; i < out.n_prefix; i++)
+        prefix[i] = spry_claims_join(schema, claims_at(a, i), claims_at(b, i));
+    out.prefix = prefix;
+    out.rest = spry_claims_join(schema, a->rest, b->rest);
+    shape->as.array = out;
+    return shape;
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+void spry_array_lay_out(spry_schema *schema, spry_shape *shape)
+{
+    const spry_array_shape *array = &shape->as.array;
+    if (array->n_prefix > SPRY_SCHEMA_ITEMS_MAX) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, NULL, NULL,
+                           "more than %d items of an array have schemas of their own", SPRY_SCHEMA_ITEMS_MAX);
+        return;
+    }
+    uint32_t *goals = spry_schema_alloc(schema, array->n_prefix + 1, sizeof *goals);
+    for (size_t i = 0; goals && i <= array->n_prefix; i++)
+        goals[i] = spry_schema_goal(schema, claims_at(array, i));
+    shape->item_goals = goals;
+}
+
+/* How many items there can be: up to the first whose goal nothing meets. */
+static uint32_t possible_items(const spry_schema *schema, const spry_shape *shape)
+{
+    const spry_array_shape *array = &shape->as.array;
+    for (size_t i = 0; i <= array->n_prefix; i++)
+        if (!schema->goals[shape->item_goals[i]]->productive)
+            return i < array->max ? (uint32_t)i : array->max;
+    return array->max;
+}
+
+bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape)
+{
+    return shape->as.array.min <= possible_items(schema, shape);
+}
+
+/* The items with the commas between them: nested from the last, because each may be the one where the array ends. */
+static spry_ir_node write_items(spry_schema *schema, const spry_shape *shape, uint32_t max)
+{
+    spry_ir *ir = schema->ir;
+    const spry_array_shape *array = &shape->as.array;
+    uint32_t fixed = array->n_prefix < max ? (uint32_t)array->n_prefix : max;
+    if (fixed == 0)
+        fixed = 1; /* the first has no comma before it */
+    spry_ir_node items = spry_ir_empty(ir);
+    if (max > fixed) {
+        spry_ir_node further[] = {schema->comma, spry_goal_node(schema, shape->item_goals[array->n_prefix])};
+        items = spry_ir_repeat(ir, spry_ir_sequence(ir, further, 2), array->min > fixed ? array->min - fixed : 0,
+                               max == SPRY_IR_UNBOUNDED ? max : max - fixed);
+    }
+    for (uint32_t i = fixed; i-- > 0;) {
+        size_t goal = i < array->n_prefix ? i : array->n_prefix;
+        spry_ir_node parts[] = {schema->comma, spry_goal_node(schema, shape->item_goals[goal]), items};
+        items = i > 0 ? spry_ir_sequence(ir, parts, 3) : spry_ir_sequence(ir, parts + 1, 2);
+        if (i > 0 && i >= array->min)
+            items = spry_ir_repeat(ir, items, 0, 1);
+    }
+    return items;
+}
+
+spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape)
+{
+    spry_ir *ir = schema->ir;
+    uint32_t max = possible_items(schema, shape);
+    spry_ir_node inside = spry_ir_empty(ir);
+    if (max > 0) {
+        inside = spry_ir_sequence(ir, (spry_ir_node[]){write_items(schema, shape, max), schema->gap}, 2);
+        if (shape->as.array.min == 0)
+            inside = spry_ir_repeat(ir, inside, 0, 1);
+    }
+    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("[")), schema->gap, inside,
+                            spry_ir_literal(ir, SPRY_VIEW("]"))};
+    return spry_ir_sequence(ir, whole, 4);
+}

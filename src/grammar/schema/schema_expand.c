@@ -1,0 +1,232 @@
+/* A claim becomes shapes: the table of keywords, and what is done with what they say.
+ *
+ * A schema is the conjunction of its keywords, and a keyword speaks about one kind of value only: {"minimum": 3} allows
+ * every string. Negated, a schema is the disjunction of its negated keywords. */
+#include "grammar/schema/schema.h"
+
+#include <math.h>
+
+static spry_keyword_shapes type_shapes, unenforceable;
+
+/* A row is due when one of its keywords is there. Kind SPRY_SHAPE_KINDS: the shapes are of every kind. */
+static const struct {
+    const char *keywords[4];
+    spry_shape_kind kind;
+    spry_keyword_shapes *shapes;
+} rows[] = {
+    {{"$ref"}, SPRY_SHAPE_KINDS, spry_schema_reference},
+    {{"type"}, SPRY_SHAPE_KINDS, type_shapes},
+    {{"const"}, SPRY_SHAPE_KINDS, spry_schema_const},
+    {{"enum"}, SPRY_SHAPE_KINDS, spry_schema_enum},
+    {{"minimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
+    {{"maximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
+    {{"exclusiveMinimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
+    {{"exclusiveMaximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
+    {{"multipleOf"}, SPRY_SHAPE_NUMBER, spry_schema_multiple_of},
+    {{"minLength"}, SPRY_SHAPE_STRING, spry_schema_length},
+    {{"maxLength"}, SPRY_SHAPE_STRING, spry_schema_length},
+    {{"pattern"}, SPRY_SHAPE_STRING, spry_schema_pattern},
+    {{"format"}, SPRY_SHAPE_KINDS, spry_schema_format},
+    {{"items", "prefixItems", "unevaluatedItems"}, SPRY_SHAPE_ARRAY, spry_schema_items},
+    {{"minItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count},
+    {{"maxItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count},
+    {{"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"},
+     SPRY_SHAPE_OBJECT,
+     spry_schema_members},
+    {{"required"}, SPRY_SHAPE_OBJECT, spry_schema_required},
+    {{"minProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count},
+    {{"maxProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count},
+    {{"propertyNames"}, SPRY_SHAPE_OBJECT, spry_schema_property_names},
+    {{"dependentRequired"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
+    {{"dependentSchemas"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
+    {{"dependencies"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
+    {{"allOf"}, SPRY_SHAPE_KINDS, spry_schema_all_of},
+    {{"anyOf"}, SPRY_SHAPE_KINDS, spry_schema_any_of},
+    {{"oneOf"}, SPRY_SHAPE_KINDS, spry_schema_one_of},
+    {{"not"}, SPRY_SHAPE_KINDS, spry_schema_not},
+    {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if},
+    {{"uniqueItems"}, SPRY_SHAPE_ARRAY, unenforceable},
+    {{"contains"}, SPRY_SHAPE_ARRAY, unenforceable},
+    {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable},
+    {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable},
+    {{"$dynamicRef"}, SPRY_SHAPE_KINDS, unenforceable},
+    {{"$recursiveRef"}, SPRY_SHAPE_KINDS, unenforceable},
+};
+
+/* unevaluatedProperties beside keywords that apply other schemas sees what those have looked at; alone it is the same
+ * as additionalProperties, and so for items. */
+bool spry_schema_is_plain(const json_t *json)
+{
+    static const char *const applicators[] = {
+        "$ref",         "allOf",    "anyOf",       "oneOf",        "not", "if", "dependentSchemas",
+        "dependencies", "contains", "$dynamicRef", "$recursiveRef"};
+    for (size_t i = 0; i < sizeof applicators / sizeof *applicators; i++)
+        if (json_object_get(json, applicators[i]))
+            return false;
+    return true;
+}
+
+/* Keywords that constrain and that no automaton here can enforce, unless what they say is nothing. */
+static const spry_shapes *unenforceable(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                        bool negated)
+{
+    const json_t *json = schema->places[place]->json;
+    bool says_nothing = strcmp(keyword, "uniqueItems") == 0 ? json_is_false(value)
+                                                            : strncmp(keyword, "unevaluated", 11) == 0 &&
+                                                                  (json_is_true(value) || spry_schema_is_plain(json));
+    if (!says_nothing) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, json, keyword, "cannot be enforced; leave it out");
+        return NULL;
+    }
+    return negated ? spry_shapes_none(schema) : &schema->everything;
+}
+
+static const struct {
+    const char *name;
+    unsigned kinds;
+} types[] = {
+    {"null", 1u << SPRY_SHAPE_NULL},     {"boolean", 1u << SPRY_SHAPE_FALSE | 1u << SPRY_SHAPE_TRUE},
+    {"number", 1u << SPRY_SHAPE_NUMBER}, {"string", 1u << SPRY_SHAPE_STRING},
+    {"array", 1u << SPRY_SHAPE_ARRAY},   {"object", 1u << SPRY_SHAPE_OBJECT},
+};
+
+/* Adds the kinds a type's name stands for; false when there is no such type. */
+static bool add_type(unsigned *kinds, bool *integer, const json_t *name)
+{
+    const char *text = spry_schema_text(name);
+    if (text && strcmp(text, "integer") == 0)
+        return *integer = true;
+    for (size_t i = 0; text && i < sizeof types / sizeof *types; i++) {
+        if (strcmp(types[i].name, text) == 0) {
+            *kinds |= types[i].kinds;
+            return true;
+        }
+    }
+    return false;
+}
+
+static const spry_shapes *type_shapes(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                      bool negated)
+{
+    unsigned kinds = 0;
+    bool integer = false, known = true;
+    if (!json_is_array(value))
+        known = add_type(&kinds, &integer, value);
+    for (size_t i = 0; known && i < json_array_size(value); i++)
+        known = add_type(&kinds, &integer, json_array_get(value, i));
+    if (!known) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, schema->places[place]->json, keyword,
+                           "names no type; types are null, boolean, integer, number, string, array and object");
+        return NULL;
+    }
+    spry_shape *shapes[SPRY_SHAPE_KINDS] = {NULL};
+    for (size_t i = 0; i < schema->everything.count; i++) {
+        spry_shape *shape = schema->everything.items[i];
+        bool named = kinds >> shape->kind & 1;
+        if (shape->kind == SPRY_SHAPE_NUMBER && integer && !named) {
+            shapes[i] = spry_shape_new(schema, SPRY_SHAPE_NUMBER);
+            if (!shapes[i])
+                return NULL;
+            shapes[i]->as.number.integer = !negated;
+            shapes[i]->as.number.fractional = negated;
+        } else if (named != negated) {
+            shapes[i] = shape;
+        }
+    }
+    return spry_shapes_of(schema, shapes, schema->everything.count);
+}
+
+bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32_t place, const char *keyword,
+                       const json_t *value, bool negated)
+{
+    double number = json_number_value(value);
+    if (!json_is_number(value) || number < 0 || number != floor(number)) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, schema->places[place]->json, keyword,
+                           "must be a whole number from 0");
+        return false;
+    }
+    bool is_min = strncmp(keyword, "min", 3) == 0;
+    if (number >= SPRY_IR_UNBOUNDED) /* more than any text has */
+        return is_min == negated;
+    uint32_t count = (uint32_t)number;
+    if (is_min != negated)
+        *min = count + negated;
+    else
+        *max = count - negated;
+    return !(is_min && negated && count == 0);
+}
+
+spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *json, bool negated)
+{
+    uint32_t inner = spry_schema_place_at(schema, json, schema->places[place]->base);
+    return spry_claim_of(inner, negated ? SPRY_CLAIM_NEGATED : 0);
+}
+
+/* One row's part of a schema: `sofar` cut to what it allows, or with `negated` joined with what it does not. */
+static const spry_shapes *apply_row(spry_schema *schema, uint32_t place, size_t row, const spry_shapes *sofar,
+                                    bool negated)
+{
+    const json_t *json = schema->places[place]->json, *value = NULL;
+    const char *keyword = NULL;
+    for (size_t i = 0; !value && i < 4 && rows[row].keywords[i]; i++)
+        value = json_object_get(json, keyword = rows[row].keywords[i]);
+    if (!value)
+        return sofar;
+    schema->beside = negated ? &schema->everything : sofar;
+    const spry_shapes *said = rows[row].shapes(schema, place, keyword, value, negated);
+    if (negated)
+        return spry_shapes_either(schema, sofar, said);
+    if (rows[row].kind == SPRY_SHAPE_KINDS)
+        return spry_shapes_both(schema, sofar, said);
+    return spry_shapes_restrict(schema, sofar, rows[row].kind, said);
+}
+
+static const spry_shapes *expand_schema(spry_schema *schema, uint32_t place, bool negated)
+{
+    const json_t *json = schema->places[place]->json;
+    if (json_is_boolean(json))
+        return json_is_true(json) != negated ? &schema->everything : spry_shapes_none(schema);
+    if (!json_is_object(json)) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, json, NULL, "must be a schema: an object, true or false");
+        return NULL;
+    }
+    size_t n_rows = sizeof rows / sizeof *rows;
+    if (schema->lone_references && json_object_get(json, "$ref"))
+        n_rows = 1;
+    const spry_shapes *shapes = negated ? spry_shapes_none(schema) : &schema->everything;
+    for (size_t row = 0; shapes && row < n_rows; row++)
+        shapes = apply_row(schema, place, row, shapes, negated);
+    return shapes;
+}
+
+const spry_shapes *spry_schema_expand(spry_schema *schema, spry_claim claim)
+{
+    bool negated = claim & SPRY_CLAIM_NEGATED;
+    if (claim >> 2 >= schema->n_places || spry_schema_failed(schema))
+        return NULL;
+    if (claim & SPRY_CLAIM_VALUE)
+        return spry_schema_equal(schema, claim >> 2, negated);
+    spry_schema_place *place = schema->places[claim >> 2];
+    if (place->shapes[negated])
+        return place->shapes[negated];
+    if (place->busy[negated]) {
+        if (!schema->probing)
+            spry_schema_refuse(schema, SPRY_ERR_INPUT, place->json, NULL,
+                               "refers to itself for the same value, without end");
+        return NULL;
+    }
+    if (schema->depth == SPRY_SCHEMA_DEPTH_MAX) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, place->json, NULL,
+                           "is nested more than %d schemas deep for one value", SPRY_SCHEMA_DEPTH_MAX);
+        return NULL;
+    }
+    const json_t *outer = schema->at;
+    schema->at = place->json;
+    schema->depth++;
+    place->busy[negated] = true;
+    place->shapes[negated] = expand_schema(schema, claim >> 2, negated);
+    place->busy[negated] = false;
+    schema->depth--;
+    schema->at = outer;
+    return place->shapes[negated];
+}

@@ -1,0 +1,80 @@
+/* Questions about sets of spellings, answered once for the same nodes: automata are dear, and schemas repeat
+ * themselves. */
+#include "grammar/schema/schema.h"
+
+#include "base/buffer.h"
+#include "grammar/ir/ir_nodes.h"
+
+/* Keeps an answer about some nodes; without memory it is only found again. */
+static void keep(spry_schema *schema, spry_map *map, const spry_ir_node *nodes, size_t count, uint32_t answer)
+{
+    spry_ir_node *key = spry_arena_alloc(&schema->arena, count, sizeof *key);
+    bool added;
+    if (!key)
+        return;
+    memcpy(key, nodes, count * sizeof *key);
+    (void)spry_map_add(map, (spry_view){(const char *)key, count * sizeof *key}, answer, &added);
+}
+
+spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
+{
+    spry_ir_node key[] = {a, b}, node;
+    if (spry_map_find(&schema->meet_index, (spry_view){(const char *)key, sizeof key}, &node))
+        return node;
+    node = spry_ir_intersect(schema->ir, a, b);
+    if (node != SPRY_IR_NONE)
+        keep(schema, &schema->meet_index, key, 2, node);
+    return node;
+}
+
+bool spry_schema_is_never(spry_schema *schema, spry_ir_node node)
+{
+    uint32_t never;
+    if (spry_map_find(&schema->never_index, (spry_view){(const char *)&node, sizeof node}, &never))
+        return never;
+    never = spry_ir_is_never(schema->ir, node);
+    if (!spry_schema_failed(schema))
+        keep(schema, &schema->never_index, &node, 1, never);
+    return never;
+}
+
+/* A name as it is spelled with the fewest escapes. */
+static void spell_name(spry_buffer *out, const char *name)
+{
+    for (; *name; name++) {
+        unsigned char byte = (unsigned char)*name;
+        if (byte == '"' || byte == '\\')
+            spry_buffer_format(out, "\\%c", byte);
+        else if (byte < 0x20)
+            spry_buffer_format(out, "\\u%04x", byte);
+        else
+            spry_buffer_append(out, name, 1);
+    }
+}
+
+/* The state behind a byte; UINT32_MAX when there is none. */
+static uint32_t next_state(const spry_automaton *automaton, uint32_t state, unsigned char byte)
+{
+    for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1]; i++)
+        if (automaton->edges[i].first <= byte && byte <= automaton->edges[i].last)
+            return automaton->edges[i].target;
+    return UINT32_MAX;
+}
+
+bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char *name)
+{
+    spry_ir_node node = spry_schema_meet(schema, language, spry_strings_except(schema, NULL, 0));
+    if (spry_schema_failed(schema) || schema->ir->nodes[node].kind != SPRY_IR_AUTOMATON)
+        return false; /* an intersection is an automaton unless nothing is in it */
+    const spry_automaton *automaton = &schema->ir->automata[schema->ir->nodes[node].a];
+    spry_buffer text;
+    spry_buffer_init(&text, 8 * SPRY_SCHEMA_NAME_MAX);
+    spell_name(&text, name);
+    uint32_t state = automaton->n_states ? 0 : UINT32_MAX;
+    for (size_t i = 0; i < text.size && state != UINT32_MAX; i++)
+        state = next_state(automaton, state, (unsigned char)text.data[i]);
+    if (text.failed)
+        spry_ir_fail(schema->ir, SPRY_ERR_UNSUPPORTED, "the name \"%.40s...\" is too long", name);
+    spry_buffer_deinit(&text);
+    return state != UINT32_MAX && automaton->tags[state];
+}

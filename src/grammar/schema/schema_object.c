@@ -1,0 +1,254 @@
+/* Objects: their keywords, and what two shapes say together. */
+#include "grammar/schema/schema.h"
+
+#include <stdlib.h>
+
+static const spry_shapes *one_object(spry_schema *schema, spry_object_shape object)
+{
+    spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_OBJECT);
+    if (!shape)
+        return NULL;
+    shape->as.object = object;
+    return spry_shapes_of(schema, &shape, 1);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(((const spry_object_name *)a)->name, ((const spry_object_name *)b)->name);
+}
+
+/* ---- shapes about one member ------------------------------------------------------------------------------------- */
+
+const spry_shapes *spry_object_without(spry_schema *schema, const char *name)
+{
+    spry_object_name *names = spry_schema_alloc(schema, 1, sizeof *names);
+    if (!names)
+        return NULL;
+    *names = (spry_object_name){name, false};
+    return one_object(schema, (spry_object_shape){.names = names, .n_names = 1, .max = SPRY_IR_UNBOUNDED});
+}
+
+const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const spry_claim *claim)
+{
+    spry_object_name *names = spry_schema_alloc(schema, 1, sizeof *names);
+    spry_object_part *part = spry_schema_alloc(schema, 1, sizeof *part);
+    if (!names || !part)
+        return NULL;
+    *names = (spry_object_name){name, true};
+    spry_object_shape object = {.names = names, .n_names = 1, .max = SPRY_IR_UNBOUNDED};
+    if (claim) {
+        *part = (spry_object_part){.kind = SPRY_PART_NAME, .name = name, .claim = *claim};
+        object.parts = part;
+        object.n_parts = 1;
+    }
+    return one_object(schema, object);
+}
+
+const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *list)
+{
+    size_t count = 0, kept = 0;
+    spry_object_name *names = spry_schema_alloc(schema, json_array_size(list) + json_object_size(list), sizeof *names);
+    if (!names)
+        return NULL;
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)list, name, member) names[count++] = (spry_object_name){name, true};
+    for (size_t i = 0; i < json_array_size(list); i++)
+        names[count++] = (spry_object_name){json_string_value(json_array_get(list, i)), true};
+    if (count)
+        qsort(names, count, sizeof *names, by_name);
+    for (size_t i = 0; i < count; i++)
+        if (kept == 0 || by_name(&names[kept - 1], &names[i]) != 0)
+            names[kept++] = names[i];
+    return one_object(schema, (spry_object_shape){.names = names, .n_names = kept, .max = SPRY_IR_UNBOUNDED});
+}
+
+/* ---- the keywords ------------------------------------------------------------------------------------------------ */
+
+/* A schema that allows everything. */
+static bool says_nothing(const json_t *schema)
+{
+    return !schema || json_is_true(schema) || (json_is_object(schema) && json_object_size(schema) == 0);
+}
+
+static bool check_group(spry_schema *schema, const json_t *json)
+{
+    static const char *const maps[] = {"properties", "patternProperties"};
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *map = json_object_get(json, maps[i]);
+        if (map && !json_is_object(map)) {
+            spry_schema_refuse(schema, SPRY_ERR_INPUT, json, maps[i], "must be an object of schemas");
+            return false;
+        }
+    }
+    return true;
+}
+
+const json_t *spry_schema_additional(const json_t *json)
+{
+    const json_t *additional = json_object_get(json, "additionalProperties");
+    return additional || !spry_schema_is_plain(json) ? additional : json_object_get(json, "unevaluatedProperties");
+}
+
+/* Objects with a declared member that is not valid. That some other member is not cannot be said of members in any
+ * order. */
+static const spry_shapes *not_members(spry_schema *schema, uint32_t place, const json_t *json)
+{
+    const json_t *open[] = {json_object_get(json, "patternProperties"), spry_schema_additional(json)};
+    for (size_t i = 0; i < 2; i++) {
+        if (!says_nothing(open[i])) {
+            spry_schema_refuse(
+                schema, SPRY_ERR_UNSUPPORTED, json, i ? "additionalProperties" : "patternProperties",
+                "cannot be enforced where it is negated (by not, if, or a oneOf whose branches overlap)");
+            return NULL;
+        }
+    }
+    const spry_shapes *shapes = spry_shapes_none(schema);
+    const char *name;
+    json_t *member;
+    json_object_foreach(json_object_get(json, "properties"), name, member)
+    {
+        spry_claim claim = spry_schema_claim(schema, place, member, true);
+        if (!says_nothing(member))
+            shapes = spry_shapes_either(schema, shapes, spry_object_with(schema, name, &claim));
+    }
+    return shapes;
+}
+
+const spry_shapes *spry_schema_members(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                       bool negated)
+{
+    (void)keyword, (void)value;
+    const json_t *json = schema->places[place]->json;
+    if (!check_group(schema, json))
+        return NULL;
+    if (negated)
+        return not_members(schema, place, json);
+    spry_object_part *part = spry_schema_alloc(schema, 1, sizeof *part);
+    if (!part)
+        return NULL;
+    *part = (spry_object_part){.kind = SPRY_PART_SCHEMA, .place = place};
+    return one_object(schema, (spry_object_shape){.parts = part, .n_parts = 1, .max = SPRY_IR_UNBOUNDED});
+}
+
+const spry_shapes *spry_schema_required(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                        bool negated)
+{
+    bool valid = json_is_array(value);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        valid = valid && spry_schema_text(json_array_get(value, i));
+    if (!valid) {
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, schema->places[place]->json, keyword, "must be a list of names");
+        return NULL;
+    }
+    if (!negated)
+        return spry_object_requiring(schema, value);
+    const spry_shapes *shapes = spry_shapes_none(schema);
+    for (size_t i = 0; i < json_array_size(value); i++)
+        shapes = spry_shapes_either(schema, shapes,
+                                    spry_object_without(schema, json_string_value(json_array_get(value, i))));
+    return shapes;
+}
+
+const spry_shapes *spry_schema_member_count(spry_schema *schema, uint32_t place, const char *keyword,
+                                            const json_t *value, bool negated)
+{
+    spry_object_shape object = {.max = SPRY_IR_UNBOUNDED, .min_at = schema->places[place]->json};
+    if (!spry_schema_range(schema, &object.min, &object.max, place, keyword, value, negated))
+        return spry_schema_failed(schema) ? NULL : spry_shapes_none(schema);
+    return one_object(schema, object);
+}
+
+const spry_shapes *spry_schema_property_names(spry_schema *schema, uint32_t place, const char *keyword,
+                                              const json_t *value, bool negated)
+{
+    spry_claim claim = spry_schema_claim(schema, place, value, false);
+    spry_object_shape object = {.max = SPRY_IR_UNBOUNDED};
+    if (!negated) {
+        object.key_claims = spry_claims_add(schema, object.key_claims, claim);
+    } else if (says_nothing(value)) {
+        return spry_shapes_none(schema);
+    } else if (json_is_false(value)) {
+        object.min = 1;
+    } else {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, keyword,
+                           "cannot be enforced where it is negated");
+        return NULL;
+    }
+    return one_object(schema, object);
+}
+
+/* ---- two shapes -------------------------------------------------------------------------------------------------- */
+
+/* The names of both; false when one must have what the other must not. */
+static bool join_names(spry_schema *schema, spry_object_shape *out, const spry_object_shape *a,
+                       const spry_object_shape *b)
+{
+    if (a->n_names + b->n_names > 2 * SPRY_SCHEMA_ITEMS_MAX) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->at, NULL, "an object has more than %d required names",
+                           SPRY_SCHEMA_ITEMS_MAX);
+        return false;
+    }
+    spry_object_name *names = spry_schema_alloc(schema, a->n_names + b->n_names, sizeof *names);
+    if (!names)
+        return false;
+    size_t i = 0, j = 0, count = 0;
+    while (i < a->n_names || j < b->n_names) {
+        int order = i == a->n_names ? 1 : j == b->n_names ? -1 : by_name(&a->names[i], &b->names[j]);
+        if (order == 0 && a->names[i].present != b->names[j].present)
+            return false;
+        names[count++] = order <= 0 ? a->names[i] : b->names[j];
+        i += order <= 0;
+        j += order >= 0;
+    }
+    out->names = names;
+    out->n_names = count;
+    return true;
+}
+
+static bool same_part(const spry_object_part *a, const spry_object_part *b)
+{
+    if (a->kind != b->kind || a->kind != SPRY_PART_NAME)
+        return a->kind == b->kind && a->place == b->place;
+    return a->claim == b->claim && strcmp(a->name, b->name) == 0;
+}
+
+static bool join_parts(spry_schema *schema, spry_object_shape *out, const spry_object_shape *a,
+                       const spry_object_shape *b)
+{
+    if (a->n_parts + b->n_parts > SPRY_SCHEMA_JOINED_MAX) {
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->at, NULL,
+                           "more than %d schemas speak about the members of one object", SPRY_SCHEMA_JOINED_MAX);
+        return false;
+    }
+    spry_object_part *parts = spry_schema_alloc(schema, a->n_parts + b->n_parts, sizeof *parts);
+    if (!parts)
+        return false;
+    size_t count = 0;
+    for (size_t i = 0; i < a->n_parts; i++)
+        parts[count++] = a->parts[i];
+    for (size_t j = 0; j < b->n_parts; j++) {
+        bool known = false;
+        for (size_t i = 0; i < a->n_parts && !known; i++)
+            known = same_part(&a->parts[i], &b->parts[j]);
+        if (!known)
+            parts[count++] = b->parts[j];
+    }
+    out->parts = parts;
+    out->n_parts = count;
+    return true;
+}
+
+spry_shape *spry_object_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
+{
+    const spry_object_shape *a = &first->as.object, *b = &second->as.object;
+    spry_object_shape out = {.min = a->min > b->min ? a->min : b->min, .max = a->max < b->max ? a->max : b->max};
+    if (out.min > out.max || !join_names(schema, &out, a, b) || !join_parts(schema, &out, a, b))
+        return NULL;
+    out.key_claims = spry_claims_join(schema, a->key_claims, b->key_claims);
+    out.min_at = a->min > b->min ? a->min_at : b->min_at;
+    spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_OBJECT);
+    if (shape)
+        shape->as.object = out;
+    return shape;
+}
