@@ -6,7 +6,7 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/clock.h"
-#include "server/http_server.h"
+#include "server/http/http_server.h"
 #include "server/server_setup.h"
 
 enum { POLL_MS = 20 };

@@ -10,9 +10,9 @@
 
 #include "platform/energy.h"
 #include "pool/model_pool.h"
-#include "server/access_keys.h"
-#include "server/activity.h"
-#include "server/metrics.h"
+#include "server/http/access_keys.h"
+#include "server/status/activity.h"
+#include "server/status/metrics.h"
 
 typedef struct spry_serve_settings {
     const char *host;

@@ -1,0 +1,273 @@
+/* The paths of llama-server, for programs that were written for it. */
+#include "engine/engine_state.h"
+#include "server/api/apis.h"
+#include "server/api/openai_json.h"
+#include "server/http/http_reply.h"
+#include "server/request/prompt.h"
+#include "server/status/watch.h"
+
+enum { TEXT_BYTES_MAX = 256 << 20 };
+
+/* ---- /completion: writing ---------------------------------------------------------------------------------------- */
+
+static json_t *piece(const spry_completion *c, json_t *content, bool stop)
+{
+    return json_pack("{s:o, s:b, s:i, s:s}", "content", content, "stop", stop, "index", 0, "model", c->model->name);
+}
+
+static json_t *llama_timings(const spry_completion *c)
+{
+    const spry_result *r = &c->choices[0].job.result;
+    size_t computed = r->prompt_tokens > r->reused_tokens ? r->prompt_tokens - r->reused_tokens : 0;
+    json_t *timings = spry_completion_timings(c);
+    json_t *theirs =
+        json_pack("{s:I, s:f, s:f, s:I, s:f, s:f}", "prompt_n", (json_int_t)computed, "prompt_ms", r->prefill_ms,
+                  "prompt_per_second", r->prefill_ms > 0 ? (double)computed / r->prefill_ms * 1e3 : 0.0, "predicted_n",
+                  (json_int_t)r->generated_tokens, "predicted_ms", r->decode_ms, "predicted_per_second",
+                  r->decode_ms > 0 ? (double)r->generated_tokens / r->decode_ms * 1e3 : 0.0);
+    json_object_update(timings, theirs);
+    json_decref(theirs);
+    return timings;
+}
+
+static json_t *last_piece(const spry_completion *c, json_t *content)
+{
+    static const char *const stop_types[] = {[SPRY_FINISH_END] = "eos",
+                                             [SPRY_FINISH_STOP] = "word",
+                                             [SPRY_FINISH_LENGTH] = "limit",
+                                             [SPRY_FINISH_CONTEXT] = "limit",
+                                             [SPRY_FINISH_CANCELLED] = "none"};
+    const spry_result *r = &c->choices[0].job.result;
+    json_t *message = piece(c, content, true);
+    json_t *more = json_pack("{s:s, s:I, s:I, s:I, s:b, s:o}", "stop_type", stop_types[r->finish], "tokens_predicted",
+                             (json_int_t)r->generated_tokens, "tokens_evaluated", (json_int_t)r->prompt_tokens,
+                             "tokens_cached", (json_int_t)r->reused_tokens, "truncated",
+                             r->finish == SPRY_FINISH_CONTEXT, "timings", llama_timings(c));
+    json_object_update(message, more);
+    json_decref(more);
+    if (c->want_logprobs) {
+        const spry_choice *choice = &c->choices[0];
+        json_t *all = spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens);
+        json_object_set(message, "completion_probabilities", json_object_get(all, "content"));
+        json_decref(all);
+    }
+    return message;
+}
+
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+{
+    (void)choice;
+    spry_completion_event(c, piece(c, spry_view_json(event->text), false));
+}
+
+static void close_choice(spry_completion *c, spry_choice *choice, bool last)
+{
+    (void)choice;
+    (void)last;
+    spry_completion_event(c, last_piece(c, json_string("")));
+}
+
+static json_t *whole(spry_completion *c)
+{
+    return last_piece(c, spry_buffer_json(&c->choices[0].content));
+}
+
+static const spry_answer_form form = {
+    .stream_type = "text/event-stream", .delta = write_delta, .close_choice = close_choice, .whole = whole};
+
+/* ---- /completion: reading ---------------------------------------------------------------------------------------- */
+
+static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *prompt = json_object_get(fields->object, "prompt");
+    if (json_is_string(prompt))
+        return spry_prompt_encode(&c->prompts[0], c->model->engine,
+                                  (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, true,
+                                  error);
+    if (json_is_array(prompt))
+        return spry_prompt_list(&c->prompts[0], c->model->engine, prompt, "prompt", error);
+    return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids and strings");
+}
+
+static void read_fields(spry_fields *fields, spry_completion *c)
+{
+    c->request.sampling.temperature = 0.8f;
+    c->request.sampling.top_k = 40;
+    c->request.sampling.top_p = 0.95f;
+    c->request.sampling.min_p = 0.05f;
+    spry_fields_sampling(fields, c);
+    spry_fields_stop(fields, c);
+    spry_fields_constraint(fields, c);
+    int64_t predict = spry_fields_integer(fields, "n_predict", -1, -2, UINT32_MAX);
+    c->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
+    c->silent = predict == 0;
+    c->stream = spry_fields_bool(fields, "stream", false);
+    c->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    c->request.logprobs = (uint32_t)spry_fields_integer(fields, "n_probs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    c->want_logprobs = c->request.logprobs != 0;
+}
+
+void spry_llama_completion(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "");
+    if (!c)
+        return;
+    read_fields(&fields, c);
+    spry_fields_serve(&fields, c, make_prompt);
+}
+
+/* ---- text and tokens --------------------------------------------------------------------------------------------- */
+
+typedef struct text_call {
+    spry_fields fields;
+    json_t *root;
+    const spry_pooled *model;
+} text_call;
+
+/* The body, and the model it is about; false when a reply was given. */
+static bool begin_text(text_call *call, spry_exchange *x)
+{
+    call->model = NULL;
+    if (!spry_fields_open(&call->fields, &call->root, x))
+        return false;
+    const char *name = spry_fields_string(&call->fields, "model", NULL);
+    if (spry_fields_fine(&call->fields, x))
+        call->model = spry_completion_model(x, name);
+    if (!call->model)
+        json_decref(call->root);
+    return call->model != NULL;
+}
+
+static void end_text(text_call *call, spry_exchange *x)
+{
+    spry_model_pool_release(x->server->pool, call->model);
+    json_decref(call->root);
+}
+
+static json_t *tokens_json(const spry_tokens *tokens, const spry_tokenizer *tokenizer, bool pieces)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < tokens->count; i++) {
+        json_t *id = json_integer(tokens->ids[i]);
+        if (pieces)
+            id = json_pack("{s:o, s:o}", "id", id, "piece",
+                           spry_view_json(spry_tokenizer_bytes(tokenizer, tokens->ids[i])));
+        json_array_append_new(list, id);
+    }
+    return list;
+}
+
+void spry_llama_tokenize(spry_exchange *x)
+{
+    text_call call;
+    spry_tokens tokens = {0};
+    spry_error error;
+    if (!begin_text(&call, x))
+        return;
+    const json_t *content = json_object_get(call.root, "content");
+    bool begin = spry_fields_bool(&call.fields, "add_special", false);
+    bool special = spry_fields_bool(&call.fields, "parse_special", true);
+    bool pieces = spry_fields_bool(&call.fields, "with_pieces", false);
+    if (!json_is_string(content))
+        spry_fields_refuse(&call.fields, "content", "content must be a string");
+    if (spry_fields_fine(&call.fields, x)) {
+        spry_view text = {json_string_value(content), json_string_length(content)};
+        if (spry_prompt_encode(&tokens, call.model->engine, text, special, begin, &error) == SPRY_OK)
+            spry_reply_json(
+                x, MHD_HTTP_OK,
+                json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine->model->tokenizer, pieces)));
+        else
+            spry_reply_failure(x, &error);
+    }
+    spry_tokens_deinit(&tokens);
+    end_text(&call, x);
+}
+
+static spry_status decode(spry_buffer *out, const spry_engine *engine, const spry_tokens *ids, spry_error *error)
+{
+    size_t size = 0;
+    spry_status status = spry_engine_detokenize(engine, NULL, 0, &size, ids->ids, ids->count, true, error);
+    char *text = status == SPRY_OK && size ? spry_buffer_extend(out, size) : NULL;
+    if (text)
+        status = spry_engine_detokenize(engine, text, size, &size, ids->ids, ids->count, true, error);
+    return status;
+}
+
+void spry_llama_detokenize(spry_exchange *x)
+{
+    text_call call;
+    spry_tokens ids = {0};
+    spry_buffer text;
+    spry_error error;
+    if (!begin_text(&call, x))
+        return;
+    spry_buffer_init(&text, TEXT_BYTES_MAX);
+    const json_t *list = spry_fields_array(&call.fields, "tokens");
+    if (!list)
+        spry_fields_refuse(&call.fields, "tokens", "tokens must be a list of token ids");
+    if (spry_fields_fine(&call.fields, x)) {
+        spry_status status = spry_prompt_ids(&ids, call.model->engine, list, "tokens", false, &error);
+        if (status == SPRY_OK)
+            status = decode(&text, call.model->engine, &ids, &error);
+        if (status == SPRY_OK)
+            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "content", spry_buffer_json(&text)));
+        else
+            spry_reply_failure(x, &error);
+    }
+    spry_buffer_deinit(&text);
+    spry_tokens_deinit(&ids);
+    end_text(&call, x);
+}
+
+void spry_llama_apply_template(spry_exchange *x)
+{
+    text_call call;
+    spry_buffer text;
+    spry_error error;
+    if (!begin_text(&call, x))
+        return;
+    spry_buffer_init(&text, TEXT_BYTES_MAX);
+    const json_t *messages = spry_fields_array(&call.fields, "messages"),
+                 *tools = spry_fields_array(&call.fields, "tools"),
+                 *extra = spry_fields_object(&call.fields, "chat_template_kwargs");
+    bool generate = spry_fields_bool(&call.fields, "add_generation_prompt", true);
+    spry_fields_messages(&call.fields, messages);
+    if (spry_fields_fine(&call.fields, x)) {
+        if (spry_prompt_render(&text, call.model->engine, messages, tools, extra, generate, &error) == SPRY_OK)
+            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "prompt", spry_buffer_json(&text)));
+        else
+            spry_reply_failure(x, &error);
+    }
+    spry_buffer_deinit(&text);
+    end_text(&call, x);
+}
+
+/* ---- what there is ----------------------------------------------------------------------------------------------- */
+
+void spry_llama_props(spry_exchange *x)
+{
+    const spry_pooled *model = spry_completion_model(x, NULL);
+    if (!model)
+        return;
+    spry_engine_info info;
+    spry_scheduler_figures together;
+    spry_engine_describe(model->engine, &info);
+    spry_scheduler_describe(model->scheduler, &together);
+    spry_view source = spry_chat_template_used_source(model->engine->model->chat, false);
+    spry_reply_json(x, MHD_HTTP_OK,
+                    json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:{s:i, s:s}, s:s}", "model_alias", model->name,
+                              "chat_template", spry_view_json(source), "default_generation_settings", "n_ctx",
+                              (json_int_t)info.context, "n_params", (json_int_t)info.parameters, "architecture",
+                              info.architecture, "together", "limit", (int)together.batch_limit, "why",
+                              together.evidence, "build_info", "spry " SPRY_VERSION));
+    spry_model_pool_release(x->server->pool, model);
+}
+
+void spry_llama_slots(spry_exchange *x)
+{
+    spry_reply_json(x, MHD_HTTP_OK, spry_watch_requests(x->server, false));
+}

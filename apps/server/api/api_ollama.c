@@ -1,0 +1,354 @@
+/* POST /api/generate and /api/chat: lines of JSON, streamed unless the request says otherwise. */
+#include "engine/engine_state.h"
+#include "server/api/apis.h"
+#include "server/api/ollama_json.h"
+#include "server/http/http_reply.h"
+#include "server/request/prompt.h"
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+/* {"model", "created_at", "done"} */
+static json_t *line(const char *model, bool done)
+{
+    char now[SPRY_OLLAMA_TIME];
+    spry_ollama_now(now);
+    return json_pack("{s:s, s:s, s:b}", "model", model, "created_at", now, "done", done);
+}
+
+static json_int_t nanoseconds(double ms)
+{
+    return (json_int_t)(ms * 1e6);
+}
+
+static json_t *last_line(const spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    const spry_result *r = &choice->job.result;
+    json_t *timings = spry_completion_timings(c), *message = line(c->model->name, true);
+    const char *finish = spry_choice_finish(choice);
+    json_t *more =
+        json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish,
+                  "total_duration", nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration",
+                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)c->prompts[0].count,
+                  "prompt_eval_duration", nanoseconds(r->prefill_ms), "eval_count", (json_int_t)r->generated_tokens,
+                  "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
+    json_object_update(message, more);
+    json_object_set_new(message, "timings", timings);
+    json_decref(more);
+    return message;
+}
+
+/* The conversation so far as tokens, for a request that goes on with it; NULL when memory is short. */
+static json_t *context_json(const spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    spry_tokens said = {0};
+    json_t *list = json_array();
+    for (size_t i = 0; i < c->prompts[0].count; i++)
+        json_array_append_new(list, json_integer(c->prompts[0].ids[i]));
+    (void)spry_prompt_encode(&said, c->model->engine, spry_buffer_view(&choice->said), false, false, NULL);
+    for (size_t i = 0; i < said.count; i++)
+        json_array_append_new(list, json_integer(said.ids[i]));
+    spry_tokens_deinit(&said);
+    return list;
+}
+
+static json_t *last_generated(const spry_completion *c, json_t *response)
+{
+    json_t *message = last_line(c);
+    json_object_set_new(message, "response", response);
+    if (c->keep_text)
+        json_object_set_new(message, "context", context_json(c));
+    return message;
+}
+
+static void write_generated(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+{
+    json_t *message = line(c->model->name, false);
+    (void)choice;
+    if (event->kind == SPRY_ANSWER_REASONING)
+        json_object_set_new(message, "thinking", spry_view_json(event->text));
+    json_object_set_new(message, "response",
+                        event->kind == SPRY_ANSWER_CONTENT ? spry_view_json(event->text) : json_string(""));
+    spry_completion_line(c, message);
+}
+
+static void close_generated(spry_completion *c, spry_choice *choice, bool last)
+{
+    (void)choice;
+    (void)last;
+    spry_completion_line(c, last_generated(c, json_string("")));
+}
+
+static json_t *whole_generated(spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    json_t *message = last_generated(c, spry_buffer_json(&choice->content));
+    if (choice->reasoning.size)
+        json_object_set_new(message, "thinking", spry_buffer_json(&choice->reasoning));
+    return message;
+}
+
+static const spry_answer_form generate_form = {.stream_type = "application/x-ndjson",
+                                               .delta = write_generated,
+                                               .close_choice = close_generated,
+                                               .whole = whole_generated};
+
+/* ---- the chat's lines -------------------------------------------------------------------------------------------- */
+
+static json_t *message_json(spry_view content, spry_view thinking)
+{
+    json_t *message = json_pack("{s:s, s:o}", "role", "assistant", "content", spry_view_json(content));
+    if (thinking.size)
+        json_object_set_new(message, "thinking", spry_view_json(thinking));
+    return message;
+}
+
+/* Ollama gives arguments as an object. */
+static json_t *calls_json(const json_t *calls)
+{
+    json_t *list = json_array(), *call;
+    size_t i;
+    json_array_foreach(calls, i, call)
+    {
+        json_t *arguments = json_loads(json_string_value(json_object_get(call, "arguments")), 0, NULL);
+        json_array_append_new(list, json_pack("{s:{s:O, s:o}}", "function", "name", json_object_get(call, "name"),
+                                              "arguments", arguments ? arguments : json_object()));
+    }
+    return list;
+}
+
+/* Calls are told whole, so their pieces are put together first. */
+static void write_chatted(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+{
+    json_t *message = NULL;
+    switch (event->kind) {
+    case SPRY_ANSWER_CONTENT: message = message_json(event->text, SPRY_VIEW("")); break;
+    case SPRY_ANSWER_REASONING: message = message_json(SPRY_VIEW(""), event->text); break;
+    case SPRY_ANSWER_CALL_BEGIN:
+    case SPRY_ANSWER_ARGUMENTS: spry_choice_keep(choice, event); return;
+    case SPRY_ANSWER_CALL_END: {
+        json_t *one = json_pack("[O]", json_array_get(choice->calls, event->index));
+        message = message_json(SPRY_VIEW(""), SPRY_VIEW(""));
+        json_object_set_new(message, "tool_calls", calls_json(one));
+        json_decref(one);
+        break;
+    }
+    }
+    json_t *whole_line = line(c->model->name, false);
+    json_object_set_new(whole_line, "message", message);
+    spry_completion_line(c, whole_line);
+}
+
+static void close_chatted(spry_completion *c, spry_choice *choice, bool last)
+{
+    json_t *message = last_line(c);
+    (void)choice;
+    (void)last;
+    json_object_set_new(message, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+    spry_completion_line(c, message);
+}
+
+static json_t *whole_chatted(spry_completion *c)
+{
+    const spry_choice *choice = &c->choices[0];
+    json_t *message = last_line(c);
+    json_t *said = message_json(spry_buffer_view(&choice->content), spry_buffer_view(&choice->reasoning));
+    if (choice->calls)
+        json_object_set_new(said, "tool_calls", calls_json(choice->calls));
+    json_object_set_new(message, "message", said);
+    return message;
+}
+
+static const spry_answer_form chat_form = {.stream_type = "application/x-ndjson",
+                                           .delta = write_chatted,
+                                           .close_choice = close_chatted,
+                                           .whole = whole_chatted};
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static void read_format(spry_fields *fields, spry_completion *c)
+{
+    const json_t *format = spry_fields_get(fields, "format");
+    if (!format || (json_is_string(format) && !json_string_length(format)))
+        return;
+    if (json_is_object(format))
+        spry_fields_set_constraint(fields, c, "format", SPRY_JSON_SCHEMA, format);
+    else if (json_is_string(format) && strcmp(json_string_value(format), "json") == 0)
+        spry_fields_set_constraint(fields, c, "format", SPRY_JSON_OBJECT, NULL);
+    else
+        spry_fields_refuse(fields, "format", "format must be \"json\" or a JSON schema");
+}
+
+static void read_fields(spry_fields *fields, spry_completion *c)
+{
+    spry_fields options = {.object = spry_fields_object(fields, "options"), .within = "options."};
+    c->request.sampling.temperature = 0.8f;
+    c->request.sampling.top_k = 40;
+    c->request.sampling.top_p = 0.9f;
+    if (options.object) {
+        spry_fields_sampling(&options, c);
+        spry_fields_stop(&options, c);
+        int64_t predict = spry_fields_integer(&options, "num_predict", -1, -2, UINT32_MAX);
+        c->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
+        c->silent = predict == 0;
+    }
+    if (options.wrong[0])
+        spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
+    c->stream = spry_fields_bool(fields, "stream", true);
+    read_format(fields, c);
+    const json_t *think = spry_fields_get(fields, "think");
+    c->look_for_thoughts = !json_is_false(think);
+    if (json_is_boolean(think))
+        json_object_set_new(c->root, "chat_template_kwargs",
+                            json_pack("{s:b}", "enable_thinking", json_is_true(think)));
+}
+
+/* The model of a request that needs it; NULL when a reply was given. Takes `root`. */
+static spry_completion *begin(spry_fields *fields, spry_exchange *x, json_t *root, const spry_answer_form *form)
+{
+    char name[SPRY_OLLAMA_NAME];
+    double keep_s = 0;
+    const char *model = spry_fields_string(fields, "model", "");
+    bool keep = spry_ollama_keep_alive(fields, &keep_s);
+    if (!*model)
+        spry_fields_refuse(fields, "model", "model is missing");
+    if (!spry_fields_fine(fields, x)) {
+        json_decref(root);
+        return NULL;
+    }
+    spry_completion *c = spry_completion_create(x, root, spry_ollama_model(name, model), form, "ollama-");
+    if (c)
+        read_fields(fields, c);
+    if (c && keep)
+        spry_model_pool_keep(x->server->pool, c->model, keep_s);
+    return c;
+}
+
+/* A request without a prompt only loads a model, */
+static void load(spry_completion *c, const char *answer_key, json_t *answer)
+{
+    spry_exchange *x = c->exchange;
+    json_t *message = line(c->model->name, true);
+    json_object_set_new(message, "done_reason", json_string("load"));
+    json_object_set_new(message, answer_key, answer);
+    json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
+    spry_completion_destroy(c);
+    spry_reply_json(x, MHD_HTTP_OK, message);
+}
+
+/* or, with "keep_alive": 0, lets it go: */
+static bool wants_unload(spry_fields *fields)
+{
+    double keep_s;
+    return spry_ollama_keep_alive(fields, &keep_s) && keep_s == 0 && !fields->wrong[0] &&
+           *spry_fields_string(fields, "model", "");
+}
+
+/* at once, or, as the pool will see to, once nobody uses or pins it; the answer is the same. Takes `root`. */
+static void unload(spry_fields *fields, spry_exchange *x, json_t *root, const char *answer_key, json_t *answer)
+{
+    char name[SPRY_OLLAMA_NAME];
+    spry_error error;
+    spry_ollama_model(name, spry_fields_string(fields, "model", ""));
+    spry_status status = spry_model_pool_unload(x->server->pool, name, &error);
+    json_decref(root);
+    if (status != SPRY_OK && status != SPRY_ERR_BUSY) {
+        json_decref(answer);
+        spry_completion_refuse_model(x, name, &error);
+        return;
+    }
+    json_t *message = line(name, true);
+    json_object_set_new(message, "done_reason", json_string("unload"));
+    json_object_set_new(message, answer_key, answer);
+    spry_reply_json(x, MHD_HTTP_OK, message);
+}
+
+/* Behind a conversation that goes on nothing begins anew. */
+static void drop_begin(spry_tokens *prompt, size_t at, const spry_engine *engine)
+{
+    if (!at || prompt->count <= at || prompt->ids[at] != spry_tokenizer_bos(engine->model->tokenizer))
+        return;
+    prompt->count--;
+    memmove(prompt->ids + at, prompt->ids + at + 1, (prompt->count - at) * sizeof *prompt->ids);
+}
+
+static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *prompt = json_object_get(c->root, "prompt"), *context = spry_fields_array(fields, "context");
+    const char *system = spry_fields_string(fields, "system", "");
+    bool raw = spry_fields_bool(fields, "raw", false);
+    spry_tokens *out = &c->prompts[0];
+    c->keep_text = !raw;
+    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", true, error);
+    size_t n_context = out->count;
+    if (status == SPRY_OK && raw) {
+        spry_view text = {json_string_value(prompt), json_string_length(prompt)};
+        status = spry_prompt_encode(out, c->model->engine, text, true, true, error);
+    } else if (status == SPRY_OK) {
+        json_t *messages = *system ? json_pack("[{s:s, s:s}]", "role", "system", "content", system) : json_array();
+        json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
+        status = spry_prompt_chat(c, messages, NULL, json_object_get(c->root, "chat_template_kwargs"), true, error);
+        json_decref(messages);
+    }
+    drop_begin(out, n_context, c->model->engine);
+    return status;
+}
+
+void spry_ollama_generate(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    const json_t *prompt = spry_fields_get(&fields, "prompt");
+    if (prompt && !json_is_string(prompt))
+        spry_fields_refuse(&fields, "prompt", "prompt must be a string");
+    if (json_array_size(json_object_get(root, "images")))
+        spry_fields_refuse(&fields, "images", "images are not understood");
+    bool nothing = json_string_length(prompt) == 0;
+    if (nothing && wants_unload(&fields)) {
+        unload(&fields, x, root, "response", json_string(""));
+        return;
+    }
+    spry_completion *c = begin(&fields, x, root, &generate_form);
+    if (!c)
+        return;
+    if (nothing && !fields.wrong[0])
+        load(c, "response", json_string(""));
+    else
+        spry_fields_serve(&fields, c, generate_prompt);
+}
+
+static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *tools = spry_fields_get(fields, "tools");
+    c->look_for_tools = json_array_size(tools) > 0;
+    c->tools = json_object_get(c->root, "tools");
+    return spry_prompt_chat(c, spry_fields_get(fields, "messages"), tools,
+                            json_object_get(c->root, "chat_template_kwargs"), true, error);
+}
+
+void spry_ollama_chat(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    const json_t *messages = spry_fields_array(&fields, "messages");
+    bool nothing = json_array_size(messages) == 0;
+    spry_fields_array(&fields, "tools");
+    if (!nothing)
+        spry_fields_messages(&fields, messages);
+    if (nothing && wants_unload(&fields)) {
+        unload(&fields, x, root, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+        return;
+    }
+    spry_completion *c = begin(&fields, x, root, &chat_form);
+    if (!c)
+        return;
+    if (nothing && !fields.wrong[0])
+        load(c, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+    else
+        spry_fields_serve(&fields, c, chat_prompt);
+}

@@ -1,0 +1,163 @@
+/* POST /v1/chat/completions. */
+#include "server/api/apis.h"
+#include "server/api/openai_json.h"
+#include "server/request/prompt.h"
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *chunk(const spry_completion *c, const spry_choice *choice, json_t *delta, const char *finish)
+{
+    json_t *entry = json_pack("{s:i, s:o, s:n, s:s?}", "index", (int)choice->index, "delta", delta, "logprobs",
+                              "finish_reason", finish);
+    return spry_openai_envelope(c, "chat.completion.chunk", json_pack("[o]", entry));
+}
+
+/* Tokens that came since the last chunk belong to this one. */
+static void add_logprobs(json_t *message, const spry_completion *c, spry_choice *choice)
+{
+    if (!c->want_logprobs || choice->n_told == choice->n_tokens)
+        return;
+    json_t *entry = json_array_get(json_object_get(message, "choices"), 0);
+    json_object_set_new(entry, "logprobs",
+                        spry_openai_chat_logprobs(c, choice->tokens, choice->n_told, choice->n_tokens));
+    choice->n_told = choice->n_tokens;
+}
+
+static void open_stream(spry_completion *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        spry_completion_event(
+            c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
+}
+
+static json_t *delta_of(const spry_answer_event *event)
+{
+    switch (event->kind) {
+    case SPRY_ANSWER_CONTENT: return json_pack("{s:o}", "content", spry_view_json(event->text));
+    case SPRY_ANSWER_REASONING: return json_pack("{s:o}", "reasoning_content", spry_view_json(event->text));
+    case SPRY_ANSWER_CALL_BEGIN:
+        return json_pack("{s:[{s:i, s:s, s:s, s:{s:o, s:s}}]}", "tool_calls", "index", (int)event->index, "id",
+                         event->id, "type", "function", "function", "name", spry_view_json(event->name), "arguments",
+                         "");
+    case SPRY_ANSWER_ARGUMENTS:
+        return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)event->index, "function", "arguments",
+                         spry_view_json(event->text));
+    case SPRY_ANSWER_CALL_END: break;
+    }
+    return NULL;
+}
+
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+{
+    if (event->kind == SPRY_ANSWER_CALL_END)
+        return;
+    json_t *message = chunk(c, choice, delta_of(event), NULL);
+    add_logprobs(message, c, choice);
+    spry_completion_event(c, message);
+}
+
+static void close_choice(spry_completion *c, spry_choice *choice, bool last)
+{
+    json_t *message = chunk(c, choice, json_object(), spry_choice_finish(choice));
+    add_logprobs(message, c, choice);
+    if (last && !c->include_usage)
+        json_object_set_new(message, "timings", spry_completion_timings(c));
+    spry_completion_event(c, message);
+}
+
+static void close_stream(spry_completion *c)
+{
+    spry_openai_close_stream(c, "chat.completion.chunk");
+}
+
+static json_t *calls_json(const json_t *calls)
+{
+    json_t *list = json_array(), *call;
+    size_t i;
+    json_array_foreach(calls, i, call) json_array_append_new(
+        list, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", json_object_get(call, "id"), "type", "function", "function",
+                        "name", json_object_get(call, "name"), "arguments", json_object_get(call, "arguments")));
+    return list;
+}
+
+static json_t *message_of(const spry_choice *choice)
+{
+    json_t *message =
+        json_pack("{s:s, s:o}", "role", "assistant", "content",
+                  choice->calls && !choice->content.size ? json_null() : spry_buffer_json(&choice->content));
+    if (choice->reasoning.size)
+        json_object_set_new(message, "reasoning_content", spry_buffer_json(&choice->reasoning));
+    if (choice->calls)
+        json_object_set_new(message, "tool_calls", calls_json(choice->calls));
+    return message;
+}
+
+static json_t *whole(spry_completion *c)
+{
+    json_t *choices = json_array();
+    for (uint32_t i = 0; i < c->n; i++) {
+        const spry_choice *choice = &c->choices[i];
+        json_t *logprobs =
+            c->want_logprobs ? spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens) : json_null();
+        json_array_append_new(choices, json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
+                                                 "logprobs", logprobs, "finish_reason", spry_choice_finish(choice)));
+    }
+    return spry_openai_whole(c, "chat.completion", choices);
+}
+
+static const spry_answer_form form = {.stream_type = "text/event-stream",
+                                      .open = open_stream,
+                                      .delta = write_delta,
+                                      .close_choice = close_choice,
+                                      .close = close_stream,
+                                      .whole = whole};
+
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
+
+static void read_logprobs(spry_fields *fields, spry_completion *c)
+{
+    c->want_logprobs = spry_fields_bool(fields, "logprobs", false);
+    c->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    if (c->request.logprobs && !c->want_logprobs)
+        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
+}
+
+static bool choice_is_none(const json_t *choice)
+{
+    return json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0;
+}
+
+static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *messages = json_object_get(fields->object, "messages");
+    const json_t *tools = spry_fields_get(fields, "tools"), *choice = spry_fields_get(fields, "tool_choice");
+    if (choice_is_none(choice) || json_array_size(tools) == 0)
+        tools = NULL;
+    c->tools = json_object_get(c->root, "tools");
+    c->look_for_tools = tools != NULL;
+    spry_status status = spry_prompt_chat(c, messages, tools, spry_fields_get(fields, "chat_template_kwargs"),
+                                          spry_fields_bool(fields, "add_generation_prompt", true), error);
+    if (status == SPRY_OK && choice && !choice_is_none(choice))
+        status = spry_prompt_require_call(c, tools, choice, error);
+    return status;
+}
+
+void spry_openai_chat(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    spry_fields_messages(&fields, spry_fields_array(&fields, "messages"));
+    spry_fields_array(&fields, "tools");
+    spry_fields_object(&fields, "chat_template_kwargs");
+    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "chatcmpl-");
+    if (!c)
+        return;
+    spry_openai_read_common(&fields, c);
+    read_logprobs(&fields, c);
+    c->request.max_tokens = (uint32_t)spry_fields_integer(
+        &fields, "max_tokens", spry_fields_integer(&fields, "max_completion_tokens", 0, 1, UINT32_MAX), 1, UINT32_MAX);
+    c->look_for_thoughts = strcmp(spry_fields_string(&fields, "reasoning_format", "auto"), "none") != 0;
+    spry_fields_serve(&fields, c, make_prompt);
+}

@@ -1,0 +1,82 @@
+/* GET /v1/models, and POST /models/pin, which OpenAI's interface does not have. */
+#include "server/api/api_fields.h"
+#include "server/api/apis.h"
+#include "server/http/http_reply.h"
+
+static json_t *model_json(const spry_pool_info *info)
+{
+    static const char *const states[] = {
+        [SPRY_POOL_ON_DISK] = "on disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:b}", "id", info->name, "object", "model", "created",
+                     (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state], "size",
+                     (json_int_t)info->file_bytes, "pinned", info->pinned);
+}
+
+static bool add_model(void *context, const spry_pool_info *info)
+{
+    json_array_append_new(context, model_json(info));
+    return true;
+}
+
+void spry_openai_models(spry_exchange *x)
+{
+    json_t *list = json_array();
+    spry_model_pool_each(x->server->pool, add_model, list);
+    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s, s:o}", "object", "list", "data", list));
+}
+
+typedef struct search {
+    const char *name;
+    json_t *found;
+} search;
+
+static bool match_model(void *context, const spry_pool_info *info)
+{
+    search *s = context;
+    if (strcmp(s->name, info->name) == 0)
+        s->found = model_json(info);
+    return s->found == NULL;
+}
+
+/* NULL when a reply was given instead. */
+static json_t *find_model(spry_exchange *x, const char *name)
+{
+    search s = {.name = name};
+    spry_model_pool_each(x->server->pool, match_model, &s);
+    if (!s.found)
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
+                         name);
+    return s.found;
+}
+
+void spry_openai_model(spry_exchange *x)
+{
+    json_t *model = find_model(x, x->tail);
+    if (model)
+        spry_reply_json(x, MHD_HTTP_OK, model);
+}
+
+void spry_models_pin(spry_exchange *x)
+{
+    spry_fields fields;
+    json_t *root, *model;
+    spry_error error;
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    const char *name = spry_fields_string(&fields, "model", "");
+    bool pin = spry_fields_bool(&fields, "pin", true);
+    if (!*name)
+        spry_fields_refuse(&fields, "model", "model is missing");
+    if (!x->server->settings->allow_pin) {
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server lets nobody pin models; --allow-pin does");
+    } else if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
+        json_object_set_new(model, "pinned", json_boolean(pin));
+        if (spry_model_pool_pin(x->server->pool, name, pin, &error) == SPRY_OK) {
+            spry_reply_json(x, MHD_HTTP_OK, model);
+        } else { /* it went in this moment */
+            spry_reply_failure(x, &error);
+            json_decref(model);
+        }
+    }
+    json_decref(root);
+}

@@ -1,0 +1,39 @@
+/* The handlers of every path; http_route.c has the table. */
+#ifndef SPRY_SERVER_APIS_H
+#define SPRY_SERVER_APIS_H
+
+#include "server/http/exchange.h"
+
+void spry_page_index(spry_exchange *exchange);
+void spry_page_css(spry_exchange *exchange);
+void spry_page_js(spry_exchange *exchange);
+
+void spry_status_health(spry_exchange *exchange);
+void spry_status_metrics(spry_exchange *exchange);
+void spry_status_watch(spry_exchange *exchange);
+
+void spry_openai_chat(spry_exchange *exchange);
+void spry_openai_completion(spry_exchange *exchange);
+void spry_openai_embeddings(spry_exchange *exchange);
+void spry_openai_models(spry_exchange *exchange);
+void spry_openai_model(spry_exchange *exchange);
+void spry_models_pin(spry_exchange *exchange);
+
+void spry_llama_completion(spry_exchange *exchange);
+void spry_llama_tokenize(spry_exchange *exchange);
+void spry_llama_detokenize(spry_exchange *exchange);
+void spry_llama_apply_template(spry_exchange *exchange);
+void spry_llama_props(spry_exchange *exchange);
+void spry_llama_slots(spry_exchange *exchange);
+
+void spry_ollama_generate(spry_exchange *exchange);
+void spry_ollama_chat(spry_exchange *exchange);
+void spry_ollama_tags(spry_exchange *exchange);
+void spry_ollama_ps(spry_exchange *exchange);
+void spry_ollama_show(spry_exchange *exchange);
+void spry_ollama_version(spry_exchange *exchange);
+void spry_ollama_embed(spry_exchange *exchange);
+void spry_ollama_embed_one(spry_exchange *exchange);
+void spry_ollama_pull(spry_exchange *exchange);
+
+#endif

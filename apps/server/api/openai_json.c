@@ -1,0 +1,85 @@
+/* Shapes as OpenAI documents them, with "timings" beside. */
+#include "server/api/openai_json.h"
+
+#include <math.h>
+
+#include "base/utf8.h"
+#include "engine/engine_state.h"
+
+json_t *spry_openai_usage(const spry_completion *c)
+{
+    spry_usage_counts n;
+    spry_completion_count(c, &n);
+    return json_pack("{s:I, s:I, s:I, s:{s:I}, s:{s:I, s:I}}", "prompt_tokens", (json_int_t)n.prompt,
+                     "completion_tokens", (json_int_t)n.generated, "total_tokens", (json_int_t)(n.prompt + n.generated),
+                     "prompt_tokens_details", "cached_tokens", (json_int_t)n.cached, "completion_tokens_details",
+                     "accepted_prediction_tokens", (json_int_t)n.accepted, "rejected_prediction_tokens",
+                     (json_int_t)(n.drafted - n.accepted));
+}
+
+json_t *spry_openai_envelope(const spry_completion *c, const char *object, json_t *choices)
+{
+    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object, "created", (json_int_t)c->created,
+                     "model", c->model->name, "system_fingerprint", "spry-" SPRY_VERSION, "choices", choices);
+}
+
+spry_view spry_openai_token_bytes(const spry_completion *c, int32_t id)
+{
+    const spry_tokenizer *tokenizer = c->model->engine->model->tokenizer;
+    if (id < 0 || (size_t)id >= spry_tokenizer_size(tokenizer))
+        return (spry_view){"", 0};
+    spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
+    return bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
+}
+
+static json_t *entry_json(const spry_completion *c, spry_logprob_entry entry)
+{
+    spry_view bytes = spry_openai_token_bytes(c, entry.id);
+    json_t *list = json_array();
+    for (size_t i = 0; i < bytes.size; i++)
+        json_array_append_new(list, json_integer((unsigned char)bytes.data[i]));
+    return json_pack("{s:o, s:f, s:o}", "token", spry_view_json(bytes), "logprob",
+                     isfinite(entry.logprob) ? entry.logprob : -9999.0, "bytes", list);
+}
+
+json_t *spry_openai_chat_logprobs(const spry_completion *c, const spry_answer_token *tokens, size_t from, size_t to)
+{
+    json_t *content = json_array();
+    for (size_t i = from; i < to; i++) {
+        json_t *entry = entry_json(c, tokens[i].token), *top = json_array();
+        for (size_t k = 0; k < tokens[i].n_top; k++)
+            json_array_append_new(top, entry_json(c, tokens[i].top[k]));
+        json_object_set_new(entry, "top_logprobs", top);
+        json_array_append_new(content, entry);
+    }
+    return json_pack("{s:o}", "content", content);
+}
+
+void spry_openai_read_common(spry_fields *fields, spry_completion *c)
+{
+    spry_fields_sampling(fields, c);
+    spry_fields_stop(fields, c);
+    spry_fields_constraint(fields, c);
+    c->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
+    c->stream = spry_fields_bool(fields, "stream", false);
+    c->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    spry_fields options = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
+    c->include_usage = spry_fields_bool(&options, "include_usage", false);
+    if (options.wrong[0])
+        spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
+}
+
+json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)
+{
+    json_t *message = spry_openai_envelope(c, object, choices);
+    json_object_set_new(message, "usage", spry_openai_usage(c));
+    json_object_set_new(message, "timings", spry_completion_timings(c));
+    return message;
+}
+
+void spry_openai_close_stream(spry_completion *c, const char *object)
+{
+    if (c->include_usage)
+        spry_completion_event(c, spry_openai_whole(c, object, json_array()));
+    spry_buffer_text(&c->out, "data: [DONE]\n\n");
+}

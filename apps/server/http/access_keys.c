@@ -1,0 +1,86 @@
+/* Every key is compared, each over the same number of bytes. */
+#include "server/http/access_keys.h"
+
+#include "platform/file.h"
+
+enum { FILE_BYTES_MAX = 1 << 20 };
+
+static bool is_blank(char c)
+{
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static spry_view trimmed(spry_view text)
+{
+    while (text.size && is_blank(text.data[0])) {
+        text.data++;
+        text.size--;
+    }
+    while (text.size && is_blank(text.data[text.size - 1]))
+        text.size--;
+    return text;
+}
+
+static spry_status take_lines(spry_access_keys *keys, const char *path, spry_error *error)
+{
+    spry_view rest = spry_buffer_view(&keys->text);
+    while (rest.size) {
+        const char *end = memchr(rest.data, '\n', rest.size);
+        size_t size = end ? (size_t)(end - rest.data) : rest.size;
+        spry_view line = trimmed((spry_view){rest.data, size});
+        size_t step = end ? size + 1 : size;
+        rest = (spry_view){rest.data + step, rest.size - step};
+        if (!line.size || line.data[0] == '#')
+            continue;
+        if (line.size > SPRY_ACCESS_KEY_BYTES)
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: a key is longer than %d bytes", path, SPRY_ACCESS_KEY_BYTES);
+        if (keys->count == SPRY_ACCESS_KEYS_MAX)
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: more than %d keys", path, SPRY_ACCESS_KEYS_MAX);
+        keys->keys[keys->count++] = line;
+    }
+    if (!keys->count)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: no key in it; write one a line", path);
+    return SPRY_OK;
+}
+
+spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry_error *error)
+{
+    keys->count = 0;
+    spry_buffer_init(&keys->text, FILE_BYTES_MAX);
+    if (!path)
+        return SPRY_OK;
+    spry_status status = spry_file_read(&keys->text, path, error);
+    if (status == SPRY_OK)
+        status = take_lines(keys, path, error);
+    if (status != SPRY_OK)
+        spry_access_keys_deinit(keys);
+    return status;
+}
+
+void spry_access_keys_deinit(spry_access_keys *keys)
+{
+    if (keys->text.data)
+        memset(keys->text.data, 0, keys->text.size);
+    spry_buffer_deinit(&keys->text);
+    keys->count = 0;
+}
+
+static bool same(spry_view key, spry_view given)
+{
+    size_t different = key.size ^ given.size;
+    for (size_t i = 0; i < SPRY_ACCESS_KEY_BYTES; i++) {
+        unsigned char a = (unsigned char)(i < key.size ? key.data[i] : 0);
+        unsigned char b = (unsigned char)(i < given.size ? given.data[i] : 0);
+        different |= (size_t)(a ^ b);
+    }
+    return different == 0;
+}
+
+int spry_access_keys_find(const spry_access_keys *keys, spry_view given)
+{
+    int found = -1;
+    for (size_t i = 0; i < keys->count; i++)
+        if (same(keys->keys[i], given))
+            found = (int)i;
+    return found;
+}

@@ -1,0 +1,120 @@
+/* A page of another site can make a browser send requests here, and a name that such a site owns can be made to lead to
+ * this machine. The first shows in the Origin header, the second in the Host header; neither is taken unless it is the
+ * server's own or was allowed with --cors. */
+#include "server/http/http_guard.h"
+
+#include <arpa/inet.h>
+#include <strings.h>
+
+#include "base/map.h"
+#include "server/http/http_reply.h"
+
+static const char *header(spry_exchange *x, const char *name)
+{
+    return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
+}
+
+/* "localhost:8080" is "localhost"; "[::1]:8080" is "::1". */
+static spry_view host_name(const char *host)
+{
+    const char *end;
+    if (host[0] == '[') {
+        end = strchr(host, ']');
+        return end ? (spry_view){host + 1, (size_t)(end - host - 1)} : spry_view_of(host);
+    }
+    end = strchr(host, ':');
+    return end ? (spry_view){host, (size_t)(end - host)} : spry_view_of(host);
+}
+
+static bool same_name(spry_view a, const char *b)
+{
+    return a.size == strlen(b) && strncasecmp(a.data, b, a.size) == 0;
+}
+
+static bool is_own_host(const spry_exchange *x, const char *host)
+{
+    spry_view name = host_name(host);
+    return same_name(name, "localhost") || same_name(name, "127.0.0.1") || same_name(name, "::1") ||
+           same_name(name, x->server->settings->host);
+}
+
+static bool is_own_origin(const char *origin, const char *host)
+{
+    const char *rest = strstr(origin, "://");
+    return rest && host && strcasecmp(rest + 3, host) == 0;
+}
+
+static bool origin_is_allowed(spry_exchange *x)
+{
+    const char *origin = header(x, MHD_HTTP_HEADER_ORIGIN), *cors = x->server->settings->cors;
+    if (!origin || (cors && (strcmp(cors, "*") == 0 || strcasecmp(cors, origin) == 0)))
+        return true;
+    return is_own_origin(origin, header(x, MHD_HTTP_HEADER_HOST));
+}
+
+static bool preflight(spry_exchange *x)
+{
+    if (!x->server->settings->cors || strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) != 0)
+        return false;
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return false;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, x->server->settings->cors);
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
+    x->status = MHD_HTTP_NO_CONTENT;
+    x->queued = MHD_queue_response(x->connection, x->status, response);
+    MHD_destroy_response(response);
+    return true;
+}
+
+static bool has_key(spry_exchange *x)
+{
+    const spry_access_keys *keys = &x->server->keys;
+    const char *given = header(x, MHD_HTTP_HEADER_AUTHORIZATION);
+    if (!keys->count)
+        return true;
+    spry_view key = given ? spry_view_of(given) : SPRY_VIEW("");
+    const spry_view scheme = SPRY_VIEW("Bearer ");
+    if (key.size > scheme.size && strncasecmp(key.data, scheme.data, scheme.size) == 0)
+        key = (spry_view){key.data + scheme.size, key.size - scheme.size};
+    int index = spry_access_keys_find(keys, key);
+    if (index >= 0)
+        x->key = keys->keys[index];
+    return index >= 0;
+}
+
+/* Jobs of one key on one machine take turns as one client. */
+static uint64_t client_of(spry_exchange *x)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    uint64_t hash = spry_hash_bytes(x->key.data ? x->key.data : "", x->key.size, 0);
+    if (address && address->sa_family == AF_INET)
+        return spry_hash_bytes(&((const struct sockaddr_in *)(const void *)address)->sin_addr, 4, hash);
+    if (address && address->sa_family == AF_INET6)
+        return spry_hash_bytes(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr, 16, hash);
+    return hash;
+}
+
+bool spry_http_guard(spry_exchange *x)
+{
+    const char *host = header(x, MHD_HTTP_HEADER_HOST);
+    if (x->server->loopback && !x->server->keys.count && host && !is_own_host(x, host)) {
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server is asked for under a name that is not its own");
+        return false;
+    }
+    if (!origin_is_allowed(x)) {
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pages of other sites may not ask; --cors ORIGIN allows one");
+        return false;
+    }
+    if (preflight(x))
+        return false;
+    if (!(x->route && x->route->open) && !has_key(x)) {
+        spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL, "a key is needed: send \"Authorization: Bearer KEY\"");
+        return false;
+    }
+    x->client = client_of(x);
+    return true;
+}

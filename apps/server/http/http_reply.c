@@ -1,0 +1,204 @@
+/* Every reply carries the headers that keep browsers honest, and CORS only when it was asked for. */
+#include "server/http/http_reply.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/utf8.h"
+#include "server/http/http_server.h"
+
+enum { SENTENCE_BYTES = 1024, STREAM_BLOCK = 16384 };
+
+static void add_headers(spry_exchange *x, struct MHD_Response *response, const char *type)
+{
+    const char *cors = x->server->settings->cors;
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "spry/" SPRY_VERSION);
+    if (cors) {
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, cors);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
+    }
+}
+
+static void queue(spry_exchange *x, unsigned status, struct MHD_Response *response)
+{
+    if (!response || x->status) {
+        if (response)
+            MHD_destroy_response(response);
+        return;
+    }
+    x->status = status;
+    x->queued = MHD_queue_response(x->connection, status, response);
+    MHD_destroy_response(response);
+}
+
+/* A response over malloc'ed bytes, which it takes. */
+static struct MHD_Response *over(char *data, size_t size)
+{
+    struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback(size, data, free);
+    if (!response)
+        free(data);
+    return response;
+}
+
+void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
+{
+    if (!x->connection) {
+        x->status = json ? status : MHD_HTTP_INTERNAL_SERVER_ERROR;
+        x->kept = json;
+        return;
+    }
+    static const char no_memory[] = "{\"error\":{\"message\":\"not enough memory for the reply\"}}";
+    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(json);
+    if (!text) {
+        status = MHD_HTTP_INTERNAL_SERVER_ERROR;
+        text = strdup(no_memory);
+    }
+    struct MHD_Response *response = text ? over(text, strlen(text)) : NULL;
+    if (!response)
+        return;
+    add_headers(x, response, "application/json; charset=utf-8");
+    if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, x->allowed);
+    if (status == MHD_HTTP_UNAUTHORIZED)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Bearer");
+    queue(x, status, response);
+}
+
+void spry_reply_text(spry_exchange *x, spry_view text, const char *type, const char *policy)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(text.size, (void *)(uintptr_t)text.data, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return;
+    add_headers(x, response, type);
+    if (policy) {
+        MHD_add_response_header(response, "Content-Security-Policy", policy);
+        MHD_add_response_header(response, "X-Frame-Options", "DENY");
+        MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+    }
+    queue(x, MHD_HTTP_OK, response);
+}
+
+/* ---- errors ------------------------------------------------------------------------------------------------------ */
+
+static const struct {
+    unsigned status;
+    const char *type, *code;
+} kinds[] = {
+    {400, "invalid_request_error", "invalid_value"}, {401, "authentication_error", "invalid_api_key"},
+    {403, "permission_error", "forbidden"},          {404, "not_found_error", "not_found"},
+    {405, "invalid_request_error", "method"},        {413, "invalid_request_error", "too_large"},
+    {415, "invalid_request_error", "content_type"},  {500, "server_error", "server_error"},
+    {501, "not_supported_error", "not_supported"},   {503, "unavailable_error", "unavailable"},
+    {504, "unavailable_error", "timeout"},
+};
+
+json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char *param, const char *sentence)
+{
+    const char *type = "server_error", *code = "server_error";
+    spry_buffer valid;
+    spry_buffer_init(&valid, 4 * SENTENCE_BYTES);
+    spry_utf8_append_valid(&valid, spry_view_of(sentence));
+    json_t *message = json_string(spry_buffer_view(&valid).data), *body;
+    spry_buffer_deinit(&valid);
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
+        if (kinds[i].status == status) {
+            type = kinds[i].type;
+            code = kinds[i].code;
+        }
+    if (form == SPRY_ERRORS_OLLAMA)
+        body = json_pack("{s:o}", "error", message);
+    else
+        body = json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", message, "type", type, "param", param, "code",
+                         code);
+    return body;
+}
+
+void spry_reply_error(spry_exchange *x, unsigned status, const char *param, const char *format, ...)
+{
+    char sentence[SENTENCE_BYTES];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(sentence, sizeof sentence, format, args);
+    va_end(args);
+    spry_error_form form = x->route ? x->route->errors : SPRY_ERRORS_OPENAI;
+    spry_reply_json(x, status, spry_reply_error_body(form, status, param, sentence));
+}
+
+void spry_reply_wrong_method(spry_exchange *x, const char *allowed)
+{
+    x->allowed = allowed;
+    spry_reply_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not for this path; it knows %s", x->method,
+                     allowed);
+}
+
+unsigned spry_reply_status(spry_status status)
+{
+    switch (status) {
+    case SPRY_OK: return MHD_HTTP_OK;
+    case SPRY_ERR_INPUT:
+    case SPRY_ERR_FORMAT:
+    case SPRY_ERR_UNSUPPORTED:
+    case SPRY_ERR_CONTEXT: return MHD_HTTP_BAD_REQUEST;
+    case SPRY_ERR_FILE: return MHD_HTTP_NOT_FOUND;
+    case SPRY_ERR_MEMORY:
+    case SPRY_ERR_CANCELLED:
+    case SPRY_ERR_BUSY: return MHD_HTTP_SERVICE_UNAVAILABLE;
+    }
+    return MHD_HTTP_INTERNAL_SERVER_ERROR;
+}
+
+void spry_reply_failure(spry_exchange *x, const spry_error *error)
+{
+    unsigned status = x->late ? MHD_HTTP_GATEWAY_TIMEOUT : spry_reply_status(error->status);
+    spry_reply_error(x, status, NULL, "%s", error->message);
+}
+
+/* ---- streams ----------------------------------------------------------------------------------------------------- */
+
+typedef struct stream {
+    spry_exchange *exchange;
+    spry_reply_source source;
+} stream;
+
+static ssize_t read_source(void *cls, uint64_t position, char *out, size_t size)
+{
+    stream *s = cls;
+    (void)position;
+    ssize_t n = s->source.more(s->source.self, out, size);
+    spry_http_touch(s->exchange);
+    return n > 0 ? n : n == 0 ? MHD_CONTENT_READER_END_OF_STREAM : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void end_source(void *cls)
+{
+    stream *s = cls;
+    s->source.end(s->source.self);
+    spry_http_release(s->exchange);
+    free(s);
+}
+
+void spry_reply_stream(spry_exchange *x, const char *type, spry_reply_source source)
+{
+    stream *kept = malloc(sizeof *kept);
+    struct MHD_Response *response =
+        kept ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BLOCK, read_source, kept, end_source) : NULL;
+    if (!response) {
+        free(kept);
+        source.end(source.self);
+        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the reply");
+        return;
+    }
+    *kept = (stream){x, source};
+    x->holders++;
+    add_headers(x, response, type);
+    MHD_add_response_header(response, "X-Accel-Buffering", "no");
+    queue(x, MHD_HTTP_OK, response);
+}

@@ -1,0 +1,66 @@
+/* HEAD is GET without the body, which libmicrohttpd leaves out by itself. */
+#include "server/http/http_route.h"
+
+#include <stdio.h>
+
+#include "server/api/apis.h"
+
+static const spry_route routes[] = {
+    {"GET", "/", spry_page_index, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/page.css", spry_page_css, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/page.js", spry_page_js, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/health", spry_status_health, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/metrics", spry_status_metrics, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/watch", spry_status_watch, SPRY_ERRORS_OPENAI, false},
+
+    {"POST", "/v1/chat/completions", spry_openai_chat, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/completions", spry_openai_completion, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/embeddings", spry_openai_embeddings, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/models", spry_openai_models, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/models/*", spry_openai_model, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/models/pin", spry_models_pin, SPRY_ERRORS_OPENAI, false},
+
+    {"POST", "/completion", spry_llama_completion, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/tokenize", spry_llama_tokenize, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/detokenize", spry_llama_detokenize, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/apply-template", spry_llama_apply_template, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/props", spry_llama_props, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/slots", spry_llama_slots, SPRY_ERRORS_OPENAI, false},
+
+    {"POST", "/api/generate", spry_ollama_generate, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/chat", spry_ollama_chat, SPRY_ERRORS_OLLAMA, false},
+    {"GET", "/api/tags", spry_ollama_tags, SPRY_ERRORS_OLLAMA, false},
+    {"GET", "/api/ps", spry_ollama_ps, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/show", spry_ollama_show, SPRY_ERRORS_OLLAMA, false},
+    {"GET", "/api/version", spry_ollama_version, SPRY_ERRORS_OLLAMA, true},
+    {"POST", "/api/embed", spry_ollama_embed, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/embeddings", spry_ollama_embed_one, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/pull", spry_ollama_pull, SPRY_ERRORS_OLLAMA, false},
+};
+
+static bool fits(const spry_route *route, const char *path, const char **tail)
+{
+    spry_view pattern = spry_view_of(route->path);
+    *tail = "";
+    if (!spry_view_ends(pattern, SPRY_VIEW("*")))
+        return strcmp(route->path, path) == 0;
+    pattern.size--;
+    if (!spry_view_starts(spry_view_of(path), pattern))
+        return false;
+    *tail = path + pattern.size;
+    return true;
+}
+
+const spry_route *spry_route_find(const char *method, const char *path, const char **tail, char allowed[64])
+{
+    const char *asked = strcmp(method, "HEAD") == 0 ? "GET" : method;
+    allowed[0] = '\0';
+    for (size_t i = 0; i < SPRY_COUNT(routes); i++) {
+        if (!fits(&routes[i], path, tail))
+            continue;
+        if (strcmp(routes[i].method, asked) == 0)
+            return &routes[i];
+        snprintf(allowed, 64, "%s", strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
+    }
+    return NULL;
+}

@@ -1,0 +1,323 @@
+/* A thread for each connection may wait as long as it likes: for a model to load, for tokens, for a slow reader. */
+#include "server/http/http_server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/number.h"
+#include "cli/terminal.h"
+#include "platform/clock.h"
+#include "server/http/http_guard.h"
+#include "server/http/http_reply.h"
+#include "server/http/http_route.h"
+#include "server/http/http_tls.h"
+#include "server/request/channel.h"
+
+enum { STACK_BYTES = 2 << 20, LOG_LINE = 1024, ENDLESS_FACTOR = 4, BODY_IDLES = 10, OTHER_FILES = 64 };
+
+struct spry_http_server {
+    struct MHD_Daemon *daemon;
+    int listening; /* -1 once quiesced */
+    spry_http_tls tls;
+};
+
+void spry_http_log(const spry_server *server, const char *format, ...)
+{
+    char line[LOG_LINE];
+    if (!server->settings->verbose)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    spry_complain("%s", line);
+}
+
+/* Whoever waits for the model is not idle: the clock begins anew when a limit follows none. */
+void spry_http_touch(spry_exchange *x)
+{
+    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
+    MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, x->server->settings->idle_s);
+}
+
+int spry_http_socket(const spry_exchange *x)
+{
+    const union MHD_ConnectionInfo *info =
+        x->connection ? MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CONNECTION_FD) : NULL;
+    return info ? info->connect_fd : -1;
+}
+
+spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
+{
+    uint64_t seconds = x->server->settings->answer_s;
+    if (x->connection && spry_channel_client_left(spry_http_socket(x), 0))
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has left");
+    x->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
+    return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
+}
+
+/* ---- one request ------------------------------------------------------------------------------------------------- */
+
+static spry_exchange *begin(spry_server *server, struct MHD_Connection *connection, const char *path,
+                            const char *method)
+{
+    spry_exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    x->server = server;
+    x->connection = connection;
+    x->method = method;
+    x->path = path;
+    x->number = atomic_fetch_add(&server->numbers, 1) + 1;
+    x->began_ns = spry_clock_ns();
+    x->queued = MHD_NO;
+    x->holders = 1;
+    spry_buffer_init(&x->body, server->settings->max_body);
+    atomic_fetch_add(&server->open_exchanges, 1);
+    return x;
+}
+
+/* Whatever can be refused before the body is read. */
+static void look_at_head(spry_exchange *x)
+{
+    char allowed[64];
+    uint64_t length;
+    const char *said = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    x->route = spry_route_find(x->method, x->path, &x->tail, allowed);
+    if (!spry_http_guard(x))
+        return;
+    if (!x->route && allowed[0])
+        spry_reply_wrong_method(x, allowed);
+    else if (!x->route)
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL,
+                         "there is nothing at this path; docs/SERVER.md lists what there is");
+    else if (said && spry_number_u64(&length, spry_view_of(said)) && length > x->server->settings->max_body)
+        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %s bytes, at most %zu are taken", said,
+                         x->server->settings->max_body);
+    else if (atomic_load(&x->server->ending))
+        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the server is about to end");
+}
+
+/* What does not fit is read and dropped, as HTTP wants the whole body before the reply, but not for ever; nor may a
+ * body come in drops for ever. */
+static bool take_body(spry_exchange *x, const char *data, size_t size)
+{
+    if (spry_clock_ns() - x->began_ns > (uint64_t)x->server->settings->idle_s * BODY_IDLES * 1000000000)
+        return false;
+    if (!x->dropped && spry_buffer_append(&x->body, data, size))
+        return true;
+    x->dropped += size;
+    return x->dropped / ENDLESS_FACTOR <= x->server->settings->max_body;
+}
+
+static void answer(spry_exchange *x)
+{
+    if (x->dropped)
+        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has more than the %zu bytes that are taken",
+                         x->server->settings->max_body);
+    else
+        x->route->handle(x);
+}
+
+static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path, const char *method,
+                                  const char *version, const char *data, size_t *size, void **state)
+{
+    spry_exchange *x = *state;
+    (void)version;
+    if (!x) {
+        *state = x = begin(cls, connection, path, method);
+        if (!x)
+            return MHD_NO;
+        look_at_head(x);
+        return x->status ? x->queued : MHD_YES;
+    }
+    if (*size) {
+        bool more = take_body(x, data, *size);
+        *size = 0;
+        return more ? MHD_YES : MHD_NO;
+    }
+    answer(x);
+    spry_http_touch(x);
+    return x->queued;
+}
+
+void spry_http_release(spry_exchange *x)
+{
+    if (--x->holders)
+        return;
+    atomic_fetch_sub(&x->server->open_exchanges, 1);
+    spry_buffer_deinit(&x->body);
+    free(x);
+}
+
+static void on_completed(void *cls, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode why)
+{
+    spry_exchange *x = *state;
+    (void)connection;
+    if (!x)
+        return;
+    spry_http_log(cls, "request=%llu method=%.16s path=%.100s status=%u bytes_in=%zu ms=%.3f end=%s",
+                  (unsigned long long)x->number, x->method, x->path, x->status, x->body.size + x->dropped,
+                  (double)(spry_clock_ns() - x->began_ns) / 1e6,
+                  why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "whole" : "cut");
+    *state = NULL;
+    spry_http_release(x);
+}
+
+/* ---- listening --------------------------------------------------------------------------------------------------- */
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return (ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24) == 127;
+    if (address->sa_family == AF_INET6)
+        return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+    return false;
+}
+
+static spry_status check_reach(spry_server *server, const struct addrinfo *found, spry_error *error)
+{
+    server->loopback = is_loopback(found->ai_addr);
+    if (server->loopback || server->keys.count || server->settings->insecure)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT,
+                     "%s can be reached from other machines: give keys with --api-key-file, or say --insecure",
+                     server->settings->host);
+}
+
+static int open_socket(const struct addrinfo *found)
+{
+    int file = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    if (file < 0)
+        return -1;
+    setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(file, found->ai_addr, found->ai_addrlen) == 0 && listen(file, SOMAXCONN) == 0)
+        return file;
+    int why = errno;
+    close(file);
+    errno = why;
+    return -1;
+}
+
+static uint16_t port_of(int file)
+{
+    struct sockaddr_storage address = {0};
+    socklen_t size = sizeof address;
+    if (getsockname(file, (struct sockaddr *)(void *)&address, &size) != 0)
+        return 0;
+    return ntohs(address.ss_family == AF_INET6 ? ((struct sockaddr_in6 *)(void *)&address)->sin6_port
+                                               : ((struct sockaddr_in *)(void *)&address)->sin_port);
+}
+
+/* A connection needs a file, an answer another. */
+static void allow_files(uint32_t connections)
+{
+    struct rlimit limit;
+    rlim_t wanted = 2 * (rlim_t)connections + OTHER_FILES;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
+        limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
+static spry_status listen_on(int *file, spry_server *server, spry_error *error)
+{
+    const spry_serve_settings *s = server->settings;
+    char port[16];
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
+    snprintf(port, sizeof port, "%u", s->port);
+    if (getaddrinfo(s->host, port, &hints, &found) != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "--host %s: there is no such address", s->host);
+    spry_status status = check_reach(server, found, error);
+    *file = status == SPRY_OK ? open_socket(found) : -1;
+    if (status == SPRY_OK && *file < 0)
+        status = spry_fail(error, SPRY_ERR_FILE, "cannot listen on %s port %u: %s", s->host, s->port, strerror(errno));
+    freeaddrinfo(found);
+    return status;
+}
+
+/* libmicrohttpd's own words are for its developers. */
+static void no_log(void *cls, const char *format, va_list args)
+{
+    (void)cls;
+    (void)format;
+    (void)args;
+}
+
+static spry_status start_daemon(spry_http_server *http, spry_server *server, spry_error *error)
+{
+    const spry_serve_settings *s = server->settings;
+    bool tls = spry_http_tls_wanted(&http->tls);
+    struct MHD_OptionItem tls_options[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, http->tls.certificate.data},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, http->tls.key.data},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
+    http->daemon = MHD_start_daemon(
+        MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
+            MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0u),
+        0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_ARRAY,
+        tls ? tls_options : none, MHD_OPTION_LISTEN_SOCKET, http->listening, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
+        server, MHD_OPTION_CONNECTION_MEMORY_LIMIT, s->max_head, MHD_OPTION_CONNECTION_LIMIT, s->connections,
+        MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
+        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (http->daemon)
+        return SPRY_OK;
+    if (tls)
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "%s and %s: not a certificate and its key without a password, or not the two that belong "
+                         "together",
+                         s->tls_cert, s->tls_key);
+    return spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections", s->connections);
+}
+
+spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error)
+{
+    spry_http_server *http = calloc(1, sizeof *http);
+    if (!http)
+        return spry_fail_memory(error, "the server", sizeof *http);
+    http->listening = -1;
+    spry_status status = spry_http_tls_init(&http->tls, server->settings, error);
+    if (status == SPRY_OK)
+        status = listen_on(&http->listening, server, error);
+    if (status == SPRY_OK) {
+        *port = port_of(http->listening);
+        allow_files(server->settings->connections);
+        status = start_daemon(http, server, error);
+    }
+    if (status == SPRY_OK) {
+        *out = http;
+        return SPRY_OK;
+    }
+    if (http->listening >= 0)
+        close(http->listening);
+    spry_http_tls_deinit(&http->tls);
+    free(http);
+    return status;
+}
+
+void spry_http_server_quiesce(spry_http_server *http)
+{
+    if (http->listening < 0)
+        return;
+    MHD_quiesce_daemon(http->daemon);
+    close(http->listening);
+    http->listening = -1;
+}
+
+void spry_http_server_stop(spry_http_server *http)
+{
+    spry_http_server_quiesce(http);
+    MHD_stop_daemon(http->daemon);
+    spry_http_tls_deinit(&http->tls);
+    free(http);
+}

@@ -1,0 +1,30 @@
+/* The embeddings that one request asks for, one after the other. */
+#ifndef SPRY_SERVER_EMBEDDING_H
+#define SPRY_SERVER_EMBEDDING_H
+
+#include "server/request/request_costs.h"
+#include "tokenizer/tokenizer.h"
+
+typedef struct spry_embedder {
+    spry_costs *costs; /* the request's */
+    const spry_pooled *model;
+    size_t width;  /* numbers of an embedding */
+    float *vector; /* [width]: the last one */
+
+    double *sum;
+    size_t n_tokens; /* of all so far */
+} spry_embedder;
+
+/* Borrows both. */
+spry_status spry_embedder_init(spry_embedder *embedder, spry_costs *costs, const spry_pooled *model, spry_error *error);
+void spry_embedder_deinit(spry_embedder *embedder);
+
+/* Computed on the scheduler's thread in small parts, so that answers under way go on in between. SPRY_ERR_CANCELLED:
+ * nobody waits for it any more. */
+spry_status spry_embedder_run(spry_embedder *embedder, const spry_tokens *ids, spry_error *error);
+
+/* The last one as a list of numbers, and as base64 of 32-bit floats, little end first. */
+json_t *spry_embedder_list(const spry_embedder *embedder);
+json_t *spry_embedder_base64(const spry_embedder *embedder);
+
+#endif

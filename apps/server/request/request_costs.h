@@ -1,0 +1,34 @@
+/* What one request costs: its time by parts, and its share of the machine's energy.
+ *
+ * Time counts from the moment the request's head was read to the last byte of its reply. The share counts only while a
+ * model's thread has work of the request, so that nobody pays for a slow reader. */
+#ifndef SPRY_SERVER_REQUEST_COSTS_H
+#define SPRY_SERVER_REQUEST_COSTS_H
+
+#include "platform/laps.h"
+#include "server/http/exchange.h"
+
+typedef struct spry_costs {
+    spry_exchange *exchange;
+    spry_laps laps;
+    uint64_t share_began_ns, share_ended_ns; /* 0: not yet */
+    spry_energy_share share;
+    spry_joules used; /* once the share has ended */
+} spry_costs;
+
+void spry_costs_begin(spry_costs *costs, spry_exchange *exchange);
+
+/* The first call of each counts; an end without a beginning does nothing. From any thread, one at a time. */
+void spry_costs_begin_share(spry_costs *costs);
+void spry_costs_end_share(spry_costs *costs);
+
+/* The request is over: the rest of its time is writing, and the trace is told. */
+void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_tokens);
+
+/* The parts up to now, as if it ended now. */
+void spry_costs_parts(const spry_costs *costs, double ms[SPRY_PART_COUNT]);
+
+/* Adds total_ms, parts_ms and energy to an answer's timings; `generated` tokens, 0: of none. */
+void spry_costs_tell(const spry_costs *costs, json_t *timings, const double ms[SPRY_PART_COUNT], size_t generated);
+
+#endif
