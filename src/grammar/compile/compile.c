@@ -342,10 +342,7 @@ spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node r
         return spry_fail_memory(error, "a grammar", sizeof *compiler.grammar);
     atomic_init(&compiler.grammar->references, 1);
     spry_arena_init(&compiler.grammar->arena);
-    if (mtx_init(&compiler.grammar->lock, mtx_plain) != thrd_success) {
-        free(compiler.grammar);
-        return spry_fail_memory(error, "a lock", sizeof compiler.grammar->lock);
-    }
+    pthread_mutex_init(&compiler.grammar->lock, NULL);
     status = spry_ir_facts_init(&compiler.facts, ir, root, error);
     if (!status)
         status = compile_all(&compiler, root);
@@ -371,7 +368,7 @@ void spry_grammar_unref(spry_grammar *grammar)
     if (!grammar || atomic_fetch_sub(&grammar->references, 1) != 1)
         return;
     spry_mask_stores_destroy(grammar->stores);
-    mtx_destroy(&grammar->lock);
+    pthread_mutex_destroy(&grammar->lock);
     free(grammar->states);
     free(grammar->edges);
     free(grammar->calls);

@@ -1,18 +1,20 @@
 #include "grammar/compile/grammar_cache.h"
 
+#include <pthread.h>
 #include <stdlib.h>
-#include <threads.h>
 
+/* An entry is free (no source), being compiled (source, no grammar) or ready (both). */
 typedef struct entry {
-    spry_grammar *grammar; /* NULL: free */
+    spry_grammar *grammar;
     spry_grammar_kind kind;
     char *source;
     size_t size;
-    uint64_t used;
+    uint64_t used; /* clock of the last request */
 } entry;
 
 struct spry_grammar_cache {
-    mtx_t lock;
+    pthread_mutex_t lock; /* of everything below; never held while a grammar is compiled */
+    pthread_cond_t compiled;
     entry entries[SPRY_GRAMMAR_CACHE_ENTRIES];
     uint64_t clock;
 };
@@ -20,14 +22,14 @@ struct spry_grammar_cache {
 spry_status spry_grammar_cache_create(spry_grammar_cache **out, spry_error *error)
 {
     *out = calloc(1, sizeof **out);
-    if (*out && mtx_init(&(*out)->lock, mtx_plain) == thrd_success)
-        return SPRY_OK;
-    free(*out);
-    *out = NULL;
-    return spry_fail_memory(error, "a cache of grammars", sizeof **out);
+    if (!*out)
+        return spry_fail_memory(error, "a cache of grammars", sizeof **out);
+    pthread_mutex_init(&(*out)->lock, NULL);
+    pthread_cond_init(&(*out)->compiled, NULL);
+    return SPRY_OK;
 }
 
-static void drop(entry *old)
+static void clear(entry *old)
 {
     spry_grammar_unref(old->grammar);
     free(old->source);
@@ -39,8 +41,9 @@ void spry_grammar_cache_destroy(spry_grammar_cache *cache)
     if (!cache)
         return;
     for (size_t i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++)
-        drop(&cache->entries[i]);
-    mtx_destroy(&cache->lock);
+        clear(&cache->entries[i]);
+    pthread_cond_destroy(&cache->compiled);
+    pthread_mutex_destroy(&cache->lock);
     free(cache);
 }
 
@@ -48,42 +51,71 @@ static entry *find(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view 
 {
     for (size_t i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++) {
         entry *at = &cache->entries[i];
-        if (at->grammar && at->kind == kind && spry_view_equal((spry_view){at->source, at->size}, source))
+        if (at->source && at->kind == kind && spry_view_equal((spry_view){at->source, at->size}, source))
             return at;
     }
     return NULL;
 }
 
-/* Remembers a grammar when there is memory for it; it is right without that too. */
-static void keep(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view source, spry_grammar *grammar)
+/* Reserves the least recently used entry for a grammar that the caller compiles. NULL when every entry is being
+ * compiled, the source is too long or there is no memory for it: the caller then compiles without caching. */
+static entry *reserve(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view source)
 {
-    entry *oldest = &cache->entries[0];
-    for (size_t i = 1; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++)
-        if (cache->entries[i].used < oldest->used)
-            oldest = &cache->entries[i];
-    char *copy = source.size <= SPRY_GRAMMAR_CACHE_SOURCE_MAX ? malloc(source.size + 1) : NULL;
+    entry *oldest = NULL;
+    for (size_t i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++) {
+        entry *at = &cache->entries[i];
+        bool compiling = at->source && !at->grammar;
+        if (!compiling && (!oldest || at->used < oldest->used))
+            oldest = at;
+    }
+    char *copy = oldest && source.size <= SPRY_GRAMMAR_CACHE_SOURCE_MAX ? malloc(source.size + 1) : NULL;
     if (!copy)
-        return;
+        return NULL;
     if (source.size)
         memcpy(copy, source.data, source.size);
-    drop(oldest);
-    *oldest = (entry){spry_grammar_ref(grammar), kind, copy, source.size, ++cache->clock};
+    clear(oldest);
+    *oldest = (entry){NULL, kind, copy, source.size, ++cache->clock};
+    return oldest;
+}
+
+/* Waits while another thread compiles this source. NULL when the source is not cached; *failed: the compile this thread
+ * waited for has failed. */
+static entry *find_ready(spry_grammar_cache *cache, bool *failed, spry_grammar_kind kind, spry_view source)
+{
+    entry *known = find(cache, kind, source);
+    *failed = false;
+    while (known && !known->grammar) {
+        pthread_cond_wait(&cache->compiled, &cache->lock);
+        known = find(cache, kind, source);
+        *failed = !known;
+    }
+    return known;
 }
 
 spry_status spry_grammar_cache_get(spry_grammar_cache *cache, spry_grammar **out, spry_grammar_kind kind,
                                    spry_view source, spry_error *error)
 {
-    mtx_lock(&cache->lock);
-    entry *known = find(cache, kind, source);
-    spry_status status = SPRY_OK;
+    bool failed;
+    pthread_mutex_lock(&cache->lock);
+    entry *known = find_ready(cache, &failed, kind, source);
     if (known) {
         known->used = ++cache->clock;
         *out = spry_grammar_ref(known->grammar);
-    } else {
-        status = spry_grammar_create(out, kind, source, error);
-        if (!status)
-            keep(cache, kind, source, *out);
+        pthread_mutex_unlock(&cache->lock);
+        return SPRY_OK;
     }
-    mtx_unlock(&cache->lock);
+    /* After a failed compile each waiting thread compiles by itself, at the same time, to get its own error. */
+    entry *reserved = failed ? NULL : reserve(cache, kind, source);
+    pthread_mutex_unlock(&cache->lock);
+    spry_status status = spry_grammar_create(out, kind, source, error);
+    if (!reserved)
+        return status;
+    pthread_mutex_lock(&cache->lock);
+    if (status)
+        clear(reserved);
+    else
+        reserved->grammar = spry_grammar_ref(*out);
+    pthread_cond_broadcast(&cache->compiled);
+    pthread_mutex_unlock(&cache->lock);
     return status;
 }

@@ -6,8 +6,8 @@
 #ifndef SPRY_GRAMMAR_PROGRAM_H
 #define SPRY_GRAMMAR_PROGRAM_H
 
+#include <pthread.h>
 #include <stdatomic.h>
-#include <threads.h>
 
 #include "base/arena.h"
 #include "grammar/automaton/automaton.h"
@@ -95,7 +95,7 @@ struct spry_grammar {
     uint32_t *lengths; /* [n_machines] shortest.h; behind to_end in the same memory */
     uint32_t n_states, n_machines, n_objects, n_many, n_counters;
     uint32_t root;                  /* machine */
-    mtx_t lock;                     /* of what follows */
+    pthread_mutex_t lock;           /* of what follows */
     struct spry_mask_store *stores; /* what was found out for vocabularies, one each */
 };
 

@@ -138,9 +138,9 @@ spry_status spry_matcher_mask(spry_matcher *matcher, const uint32_t **mask, spry
         return status;
     if (!prepare(matcher))
         return spry_fail_memory(error, "a mask", vocabulary->n_words * sizeof *matcher->mask);
-    mtx_lock(&matcher->grammar->lock);
+    pthread_mutex_lock(&matcher->grammar->lock);
     status = add_positions(matcher, error);
-    mtx_unlock(&matcher->grammar->lock);
+    pthread_mutex_unlock(&matcher->grammar->lock);
     if (status)
         return status;
     bool may_end = spry_matcher_may_end(matcher);

@@ -1,15 +1,15 @@
 #include "grammar/match/mask_share.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <threads.h>
 
 #include "grammar/match/state_mask.h"
 
 enum { SHARED_MAX = 64 };
 
 struct spry_mask_share {
-    mtx_t lock;
+    pthread_mutex_t lock;
     spry_mask_key keys[SHARED_MAX];
     spry_state_mask *masks[SHARED_MAX];
     unsigned next; /* to be replaced */
@@ -18,10 +18,8 @@ struct spry_mask_share {
 spry_mask_share *spry_mask_share_create(void)
 {
     spry_mask_share *share = calloc(1, sizeof *share);
-    if (share && mtx_init(&share->lock, mtx_plain) != thrd_success) {
-        free(share);
-        return NULL;
-    }
+    if (share)
+        pthread_mutex_init(&share->lock, NULL);
     return share;
 }
 
@@ -31,30 +29,30 @@ void spry_mask_share_destroy(spry_mask_share *share)
         return;
     for (unsigned i = 0; i < SHARED_MAX; i++)
         spry_state_mask_unref(share->masks[i]);
-    mtx_destroy(&share->lock);
+    pthread_mutex_destroy(&share->lock);
     free(share);
 }
 
 spry_state_mask *spry_mask_share_get(spry_mask_share *share, const spry_mask_key *key)
 {
     spry_state_mask *found = NULL;
-    mtx_lock(&share->lock);
+    pthread_mutex_lock(&share->lock);
     for (unsigned i = 0; i < SHARED_MAX && !found; i++)
         if (share->masks[i] && memcmp(&share->keys[i], key, sizeof *key) == 0)
             found = share->masks[i];
     if (found)
         atomic_fetch_add(&found->references, 1);
-    mtx_unlock(&share->lock);
+    pthread_mutex_unlock(&share->lock);
     return found;
 }
 
 void spry_mask_share_put(spry_mask_share *share, const spry_mask_key *key, spry_state_mask *mask)
 {
-    mtx_lock(&share->lock);
+    pthread_mutex_lock(&share->lock);
     unsigned at = share->next++ % SHARED_MAX;
     spry_state_mask_unref(share->masks[at]);
     atomic_fetch_add(&mask->references, 1);
     share->masks[at] = mask;
     share->keys[at] = *key;
-    mtx_unlock(&share->lock);
+    pthread_mutex_unlock(&share->lock);
 }

@@ -142,7 +142,7 @@ spry_status spry_mask_store_state(spry_mask_store *store, const spry_state_mask 
 
 spry_status spry_mask_store_prepare(spry_grammar *grammar, const spry_vocabulary *vocabulary, spry_error *error)
 {
-    mtx_lock(&grammar->lock);
+    pthread_mutex_lock(&grammar->lock);
     spry_mask_store *store = grammar->stores;
     while (store && store->serial != vocabulary->serial)
         store = store->next;
@@ -161,6 +161,6 @@ spry_status spry_mask_store_prepare(spry_grammar *grammar, const spry_vocabulary
         if (status && status != SPRY_ERR_MEMORY)
             status = SPRY_OK; /* said again, to whoever needs it */
     }
-    mtx_unlock(&grammar->lock);
+    pthread_mutex_unlock(&grammar->lock);
     return status;
 }
