@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/checked.h"
 #include "base/error.h"
 #include "platform/background.h"
 #include "platform/clock.h"
@@ -151,8 +152,16 @@ static size_t reserved_bytes(const spry_model_pool *pool)
 {
     size_t bytes = 0;
     for (const slot *s = pool->slots; s; s = s->next)
-        bytes += s->reserved;
+        if (!spry_checked_add(&bytes, bytes, s->reserved))
+            return SIZE_MAX;
     return bytes;
+}
+
+/* A model may take more than was estimated, so more may be reserved than the limit. */
+static bool has_room(const spry_model_pool *pool, size_t bytes)
+{
+    size_t reserved = reserved_bytes(pool);
+    return reserved <= pool->max_bytes && bytes <= pool->max_bytes - reserved;
 }
 
 /* The one that nobody has used for the longest time; NULL: all are in use. */
@@ -179,7 +188,7 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
     if (bytes > pool->max_bytes)
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs %.3f GB, but models may take %.3f GB in all", s->name,
                          (double)bytes / gb, (double)pool->max_bytes / gb);
-    while (bytes > pool->max_bytes - reserved_bytes(pool)) {
+    while (!has_room(pool, bytes)) {
         slot *oldest = least_recent(pool);
         if (oldest)
             let_go(pool, oldest, "to make room");

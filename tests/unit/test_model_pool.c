@@ -16,6 +16,7 @@
 #include "base/compiler.h"
 #include "engine/engine_state.h"
 #include "platform/file.h"
+#include "pool/model_load.h"
 #include "pool/model_pool.h"
 #include "support/engine_fixture.h"
 #include "support/hostile.h"
@@ -447,6 +448,36 @@ static void test_no_room(void **state)
     spry_model_pool_destroy(pool);
 }
 
+static size_t measured_bytes; /* told of the next model; 0: what it really takes */
+
+spry_status __real_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error);
+spry_status __wrap_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error);
+
+spry_status __wrap_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error)
+{
+    spry_status status = __real_spry_loaded_model_measure(bytes, loaded, error);
+    *bytes = measured_bytes ? measured_bytes : *bytes;
+    return status;
+}
+
+/* A model that takes more than was estimated, and more than all may take, leaves no room: less than none is not a lot.
+ */
+static void test_larger_than_estimated(void **state)
+{
+    (void)state;
+    spry_pool_options options = plain_options(FOLDER);
+    options.max_bytes = bytes_of("llama") + bytes_of("qwen2");
+    spry_model_pool *pool = start(&options);
+    measured_bytes = options.max_bytes + 1;
+    const spry_pooled *model = acquire(pool, "llama");
+    measured_bytes = 0;
+    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
+    spry_model_pool_release(pool, model);
+    use(pool, "qwen2");
+    assert_false(is_loaded(pool, "llama"));
+    spry_model_pool_destroy(pool);
+}
+
 static void wait_until_gone(spry_model_pool *pool, const char *name)
 {
     for (int i = 0; i < 200 && is_loaded(pool, name); i++)
@@ -633,6 +664,7 @@ int main(void)
         cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_least_recent_goes),
         cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_larger_than_estimated),
         cmocka_unit_test(test_unload),
         cmocka_unit_test(test_no_room_for_two),
         cmocka_unit_test(test_keep_alive),
