@@ -212,3 +212,8 @@ size_t spry_memory_now(void)
         return pages * spry_memory_page();
     return kib * 1024;
 }
+
+void spry_memory_wipe(void *memory, size_t bytes)
+{
+    explicit_bzero(memory, bytes);
+}

@@ -20,6 +20,9 @@ void spry_memory_fetch(const void *memory, size_t bytes);
 /* Bytes of memory this process may use: the machine's, or its cgroup's or its own limit when that is less. */
 size_t spry_memory_total(void);
 
+/* Overwrites memory that held a secret; the compiler cannot leave this out, as it may a memset before a free. */
+void spry_memory_wipe(void *memory, size_t bytes);
+
 /* What of memory is resident: in whole pages, each counted where it begins, so that neighbours add up. False where the
  * system does not say. */
 bool spry_memory_resident(size_t *bytes, const void *memory, size_t size);

@@ -8,7 +8,7 @@ import threading
 import time
 
 import server_support
-from server_support import HOME, TALE, Reply, Server, ServerTest, eventually, spry
+from server_support import HOME, MODEL, TALE, Reply, Server, ServerTest, eventually, spry
 
 CHAT = "/v1/chat/completions"
 LONG = {"messages": TALE, "max_tokens": 1900, "temperature": 0, "stream": True, "ignore_eos": True}
@@ -144,6 +144,31 @@ class Keys(ServerTest):
             cached.append(reply.json["usage"]["prompt_tokens_details"]["cached_tokens"])
         self.assertLess(max(cached[0], cached[2]), 10)  # the same first words of every prompt
         self.assertGreater(cached[1], 50)
+
+    def test_a_key_sees_only_its_own_requests(self):
+        """Of other keys' requests only the numbers of a model's running and waiting ones are shown."""
+        connection = self.server.connect()
+        connection.request("POST", CHAT, json.dumps(LONG), {"Authorization": "Bearer first-key"})
+        response = connection.getresponse()
+        response.readline()
+
+        def watch(key):
+            watcher = self.server.connect()
+            watcher.request("GET", "/watch", headers={"Authorization": "Bearer " + key})
+            line = watcher.getresponse().readline()
+            watcher.close()
+            return json.loads(line[6:])
+
+        for key, visible in (("first-key", 1), ("second-key", 0)):
+            self.assertEqual(len(self.server.get("/slots", Authorization="Bearer " + key).json), visible, key)
+            snapshot = watch(key)
+            running = [request for request in snapshot["requests"] if request["state"] in ("prefill", "decode")]
+            self.assertEqual(len(running), visible, key)
+            self.assertEqual([model["running"] for model in snapshot["models"] if model["name"] == MODEL], [1], key)
+        response.close()
+        connection.close()
+        self.assertTrue(eventually(lambda: not self.server.get("/slots", Authorization="Bearer first-key").json))
+        self.assertEqual([request for request in watch("second-key")["requests"] if request["state"] == "cancelled"], [])
 
     def test_pages_of_other_sites(self):
         self.assertEqual(self.ask("Bearer first-key", Origin="https://evil.example").status, 403)

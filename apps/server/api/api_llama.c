@@ -269,5 +269,5 @@ void spry_llama_props(spry_exchange *x)
 
 void spry_llama_slots(spry_exchange *x)
 {
-    spry_reply_json(x, MHD_HTTP_OK, spry_watch_requests(x->server, false));
+    spry_reply_json(x, MHD_HTTP_OK, spry_watch_requests(x->server, x->key, false));
 }

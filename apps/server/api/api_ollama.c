@@ -128,6 +128,7 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_an
     case SPRY_ANSWER_CALL_BEGIN:
     case SPRY_ANSWER_ARGUMENTS: spry_choice_keep(choice, event); return;
     case SPRY_ANSWER_CALL_END: {
+        spry_choice_keep(choice, event);
         json_t *one = json_pack("[O]", json_array_get(choice->calls, event->index));
         message = message_json(SPRY_VIEW(""), SPRY_VIEW(""));
         json_object_set_new(message, "tool_calls", calls_json(one));

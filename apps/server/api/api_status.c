@@ -144,7 +144,7 @@ static bool next_snapshot(watcher *w)
     if (w->begun && spry_channel_client_left(spry_http_socket(w->exchange), WATCH_MS))
         return false;
     w->begun = true;
-    char *text = spry_watch_snapshot(w->exchange->server);
+    char *text = spry_watch_snapshot(w->exchange->server, w->exchange->key);
     if (!text)
         return false;
     spry_buffer_format(&w->out, "data: %s\n\n", text);

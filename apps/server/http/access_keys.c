@@ -2,6 +2,7 @@
 #include "server/http/access_keys.h"
 
 #include "platform/file.h"
+#include "platform/memory.h"
 
 enum { FILE_BYTES_MAX = 1 << 20 };
 
@@ -49,6 +50,10 @@ spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry
     spry_buffer_init(&keys->text, FILE_BYTES_MAX);
     if (!path)
         return SPRY_OK;
+    /* All memory at once: a buffer that grows leaves copies behind. */
+    if (!spry_buffer_extend(&keys->text, FILE_BYTES_MAX))
+        return spry_fail_memory(error, "the keys", FILE_BYTES_MAX);
+    spry_buffer_clear(&keys->text);
     spry_status status = spry_file_read(&keys->text, path, error);
     if (status == SPRY_OK)
         status = take_lines(keys, path, error);
@@ -60,7 +65,7 @@ spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry
 void spry_access_keys_deinit(spry_access_keys *keys)
 {
     if (keys->text.data)
-        memset(keys->text.data, 0, keys->text.size);
+        spry_memory_wipe(keys->text.data, keys->text.capacity);
     spry_buffer_deinit(&keys->text);
     keys->count = 0;
 }

@@ -28,15 +28,15 @@ struct spry_exchange {
     const char *tail; /* what stood in the place of the route's '*' */
     const spry_route *route;
     spry_buffer body;
-    size_t dropped;      /* bytes of a body that is too large */
-    uint64_t number;     /* of the request, since the start */
-    uint64_t began_ns;   /* when its head was read */
-    uint64_t load_ns;    /* that it waited for its model to be loaded */
-    bool late;           /* it took longer than allowed */
-    uint64_t client;     /* who takes turns */
-    spry_view key;       /* whose it is; empty when nobody needs one */
-    const char *allowed; /* methods, for a reply that says so */
-    unsigned status;     /* of the reply; 0: none yet */
+    size_t dropped;    /* bytes of a body that is too large */
+    uint64_t number;   /* of the request, since the start */
+    uint64_t began_ns; /* when its head was read */
+    uint64_t load_ns;  /* that it waited for its model to be loaded */
+    bool late;         /* it took longer than allowed */
+    uint64_t client;   /* who takes turns */
+    spry_view key;     /* whose it is; empty when nobody needs one */
+    char allowed[64];  /* methods of the path, for a reply that lists them */
+    unsigned status;   /* of the reply; 0: none yet */
     enum MHD_Result queued;
     unsigned holders; /* the connection, and a stream that is being written */
 };

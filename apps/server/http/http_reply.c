@@ -134,7 +134,7 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
 
 void spry_reply_wrong_method(spry_exchange *x, const char *allowed)
 {
-    x->allowed = allowed;
+    snprintf(x->allowed, sizeof x->allowed, "%s", allowed);
     spry_reply_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not for this path; it knows %s", x->method,
                      allowed);
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "platform/file.h"
+#include "platform/memory.h"
 
 enum { PEM_BYTES_MAX = 1 << 20 };
 
@@ -44,7 +45,7 @@ spry_status spry_http_tls_init(spry_http_tls *tls, const spry_serve_settings *s,
 void spry_http_tls_deinit(spry_http_tls *tls)
 {
     if (tls->key.data)
-        explicit_bzero(tls->key.data, tls->key.capacity);
+        spry_memory_wipe(tls->key.data, tls->key.capacity);
     spry_buffer_deinit(&tls->certificate);
     spry_buffer_deinit(&tls->key);
 }

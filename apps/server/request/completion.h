@@ -38,7 +38,8 @@ typedef struct spry_choice {
     spry_buffer said; /* as the model said it, with keep_text */
     /* what came, where it is not streamed */
     spry_buffer content, reasoning;
-    json_t *calls; /* {"id", "name", "arguments": text} */
+    json_t *calls;         /* {"id", "name", "arguments": text} */
+    spry_buffer arguments; /* of the call that has begun and not ended */
     size_t n_calls;
     spry_answer_token *tokens; /* with their probabilities, when asked for */
     size_t n_tokens, tokens_capacity;

@@ -134,7 +134,9 @@ static spry_status make_choice(spry_choice *choice, spry_completion *c, uint32_t
     spry_buffer_init(&choice->said, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->content, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->reasoning, ANSWER_BYTES_MAX);
-    choice->activity = (spry_activity){.began_ns = x->began_ns, .prompt_tokens = choice->prompt->count};
+    spry_buffer_init(&choice->arguments, ANSWER_BYTES_MAX);
+    choice->activity =
+        (spry_activity){.key = x->key.data, .began_ns = x->began_ns, .prompt_tokens = choice->prompt->count};
     snprintf(choice->activity.id, sizeof choice->activity.id, index ? "%s.%u" : "%s", c->id, index);
     snprintf(choice->activity.model, sizeof choice->activity.model, "%s", c->model->name);
     choice->job = (spry_job){.request = c->request,
@@ -259,17 +261,11 @@ void spry_choice_keep(spry_choice *choice, const spry_answer_event *event)
         json_array_append_new(choice->calls, json_pack("{s:s, s:o, s:s}", "id", event->id, "name",
                                                        spry_view_json(event->name), "arguments", ""));
         break;
-    case SPRY_ANSWER_ARGUMENTS: {
-        spry_buffer all;
-        spry_buffer_init(&all, ANSWER_BYTES_MAX);
-        const char *before = json_string_value(json_object_get(call, "arguments"));
-        spry_buffer_text(&all, before ? before : "");
-        spry_buffer_append(&all, event->text.data, event->text.size);
-        json_object_set_new(call, "arguments", spry_buffer_json(&all));
-        spry_buffer_deinit(&all);
+    case SPRY_ANSWER_ARGUMENTS: spry_buffer_append(&choice->arguments, event->text.data, event->text.size); break;
+    case SPRY_ANSWER_CALL_END:
+        json_object_set_new(call, "arguments", spry_buffer_json(&choice->arguments));
+        spry_buffer_clear(&choice->arguments);
         break;
-    }
-    case SPRY_ANSWER_CALL_END: break;
     }
 }
 
@@ -283,7 +279,7 @@ static void on_event(void *user, const spry_answer_event *event)
         c->form->delta(c, choice, event);
     else
         spry_choice_keep(choice, event);
-    if (choice->content.failed || choice->reasoning.failed || c->out.failed)
+    if (choice->content.failed || choice->reasoning.failed || choice->arguments.failed || c->out.failed)
         fail(c, SPRY_ERR_MEMORY, "not enough memory for the answer");
 }
 

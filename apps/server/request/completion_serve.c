@@ -82,6 +82,7 @@ static void destroy_choice(spry_choice *choice)
     spry_buffer_deinit(&choice->said);
     spry_buffer_deinit(&choice->content);
     spry_buffer_deinit(&choice->reasoning);
+    spry_buffer_deinit(&choice->arguments);
     json_decref(choice->calls);
     free(choice->tokens);
 }

@@ -8,7 +8,7 @@
 
 #include "engine/engine_state.h"
 
-enum { CHAT_BYTES_MAX = 64 << 20 };
+enum { CHAT_BYTES_MAX = 64 << 20, TEMPLATE_TOKENS = 1024 };
 
 static spry_status need_tokenizer(const spry_engine *engine, spry_error *error)
 {
@@ -17,36 +17,40 @@ static spry_status need_tokenizer(const spry_engine *engine, spry_error *error)
     return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model comes without a tokenizer");
 }
 
-static bool has_fragments(const json_t *messages)
+static size_t count_fragments(const json_t *messages)
 {
+    size_t count = 0;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         const json_t *content = json_object_get(json_array_get(messages, i), "content");
         for (size_t k = 0; k < json_array_size(content); k++)
-            if (json_object_get(json_array_get(content, k), "cache"))
-                return true;
+            count += json_object_get(json_array_get(content, k), "cache") != NULL;
     }
-    return false;
+    return count;
 }
 
 /* ---- fragments --------------------------------------------------------------------------------------------------- */
 
-/* Asks how many there are, then for all of them. */
-static spry_status read_fragments(spry_completion *c, spry_view json, spry_error *error)
+/* Nearly every token is at least a byte of the conversation, so there is room for all of them in one call; a template
+ * that adds more than TEMPLATE_TOKENS of its own costs a second one. */
+static spry_status read_fragments(spry_completion *c, spry_view json, size_t n_fragments, spry_error *error)
 {
-    size_t n_ids = 0, n_spans = 0;
     const spry_engine *engine = c->model->engine;
-    spry_status status =
-        spry_engine_chat_spans(engine, NULL, 0, &n_ids, NULL, 0, &n_spans, json.data, json.size, error);
-    if (status != SPRY_OK)
-        return status;
     spry_tokens *prompt = &c->prompts[0];
-    prompt->ids = calloc(n_ids + 1, sizeof *prompt->ids);
-    c->spans = calloc(n_spans + 1, sizeof *c->spans);
-    if (!prompt->ids || !c->spans)
-        return spry_fail_memory(error, "the prompt", n_ids * sizeof *prompt->ids);
-    prompt->capacity = n_ids + 1;
-    return spry_engine_chat_spans(engine, prompt->ids, n_ids, &prompt->count, c->spans, n_spans, &c->n_spans, json.data,
-                                  json.size, error);
+    size_t room = json.size + TEMPLATE_TOKENS, count = 0;
+    spry_status status = SPRY_OK;
+    c->spans = calloc(n_fragments + 1, sizeof *c->spans);
+    do {
+        int32_t *ids = c->spans ? realloc(prompt->ids, room * sizeof *ids) : NULL;
+        if (!ids)
+            return spry_fail_memory(error, "the prompt", room * sizeof *ids);
+        prompt->ids = ids;
+        prompt->capacity = room;
+        status = spry_engine_chat_spans(engine, ids, room, &count, c->spans, n_fragments, &c->n_spans, json.data,
+                                        json.size, error);
+        room = count;
+    } while (status == SPRY_OK && count > prompt->capacity);
+    prompt->count = count;
+    return status;
 }
 
 static spry_status chat_with_fragments(spry_completion *c, const json_t *messages, const json_t *tools,
@@ -55,7 +59,7 @@ static spry_status chat_with_fragments(spry_completion *c, const json_t *message
     json_t *all = json_pack("{s:O, s:O?, s:O?, s:b}", "messages", messages, "tools", tools, "chat_template_kwargs",
                             extra, "add_generation_prompt", generate);
     char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    spry_status status = text ? read_fragments(c, spry_view_of(text), error)
+    spry_status status = text ? read_fragments(c, spry_view_of(text), count_fragments(messages), error)
                               : spry_fail_memory(error, "the conversation", c->exchange->body.size);
     free(text);
     json_decref(all);
@@ -90,7 +94,7 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              bool generate, spry_error *error)
 {
     const spry_engine *engine = c->model->engine;
-    if (has_fragments(messages)) {
+    if (count_fragments(messages)) {
         spry_status status = chat_with_fragments(c, messages, tools, extra, generate, error);
         spry_lap(&c->costs.laps, SPRY_PART_TEMPLATE);
         return status;

@@ -22,6 +22,7 @@ typedef enum spry_phase {
 /* One answer. */
 typedef struct spry_activity {
     char id[SPRY_ACTIVITY_ID], model[SPRY_ACTIVITY_MODEL];
+    const char *key; /* the access key of the request, by address; NULL: none is needed */
     uint64_t began_ns, submitted_ns, ended_ns;
     size_t prompt_tokens;
     double parts_ms[SPRY_PART_COUNT]; /* before it was submitted; once it has ended, all */

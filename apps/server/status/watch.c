@@ -10,6 +10,7 @@
 typedef struct listing {
     spry_server *server;
     json_t *list;
+    const char *key; /* whose requests are shown */
     uint64_t now;
     size_t bytes;
 } listing;
@@ -38,6 +39,8 @@ static json_t *parts_of(const spry_activity *a, bool ended, uint64_t now)
 static void add_request(void *context, const spry_activity *a)
 {
     listing *l = context;
+    if (a->key != l->key)
+        return;
     int phase = atomic_load(&a->phase);
     bool ended = phase >= SPRY_PHASE_DONE;
     size_t pieces = atomic_load(&a->pieces), generated = ended ? a->result.generated_tokens : pieces;
@@ -51,9 +54,9 @@ static void add_request(void *context, const spry_activity *a)
                                     generated > 1 && decode_ms > 0 ? (double)(generated - 1) / decode_ms * 1e3 : 0.0));
 }
 
-json_t *spry_watch_requests(spry_server *server, bool ended)
+json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended)
 {
-    listing l = {.server = server, .list = json_array(), .now = spry_clock_ns()};
+    listing l = {.server = server, .list = json_array(), .key = key.data, .now = spry_clock_ns()};
     uint64_t since = !ended ? UINT64_MAX : l.now > ENDED_SHOWN_NS ? l.now - ENDED_SHOWN_NS : 0;
     spry_activities_each(&server->activities, since, add_request, &l);
     return l.list;
@@ -120,14 +123,14 @@ static json_t *energy_json(spry_server *server)
                      used.has_gpu ? json_real(used.gpu) : json_null(), "why", why);
 }
 
-char *spry_watch_snapshot(spry_server *server)
+char *spry_watch_snapshot(spry_server *server, spry_view key)
 {
     listing models = {.server = server, .list = json_array(), .now = spry_clock_ns()};
     spry_model_pool_each(server->pool, add_model, &models);
     json_t *snapshot =
         json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o}", "now_ms", (double)models.now / 1e6, "requests",
-                  spry_watch_requests(server, true), "models", models.list, "pool", "bytes", (json_int_t)models.bytes,
-                  "max_bytes", (json_int_t)server->pool_bytes, "energy", energy_json(server));
+                  spry_watch_requests(server, key, true), "models", models.list, "pool", "bytes",
+                  (json_int_t)models.bytes, "max_bytes", (json_int_t)server->pool_bytes, "energy", energy_json(server));
     char *text = snapshot ? json_dumps(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(snapshot);
     return text;

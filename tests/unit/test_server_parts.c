@@ -1,0 +1,176 @@
+/* Parts of the server that need no connection: keys that are wiped, fragments that are rendered once, arguments of tool
+ * calls that are collected in linear time, and a reply that outlives its caller's memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <malloc.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_state.h"
+#include "server/http/access_keys.h"
+#include "server/http/http_reply.h"
+#include "server/request/prompt.h"
+#include "support/engine_fixture.h"
+#include "support/scratch.h"
+
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
+
+#define SECRET "a-secret-key"
+
+static bool inspecting;    /* look at every block that is given back */
+static size_t n_inspected; /* blocks that held the secret when they were given back */
+static size_t n_secrets;
+
+void __real_free(void *block);
+void *__real_realloc(void *block, size_t size);
+void __wrap_free(void *block);
+void *__wrap_realloc(void *block, size_t size);
+
+static void inspect(void *block)
+{
+    if (!inspecting || !block)
+        return;
+    n_inspected++;
+    n_secrets += memmem(block, malloc_usable_size(block), SECRET, strlen(SECRET)) != NULL;
+}
+
+void __wrap_free(void *block)
+{
+    inspect(block);
+    __real_free(block);
+}
+
+void *__wrap_realloc(void *block, size_t size)
+{
+    inspect(block);
+    return __real_realloc(block, size);
+}
+
+static void test_keys_are_wiped(void **state)
+{
+    enum { KEYS = 1000 };
+    (void)state;
+    scratch place;
+    spry_access_keys keys;
+    spry_buffer text;
+    spry_buffer_init(&text, 1 << 20);
+    for (int i = 0; i < KEYS; i++)
+        spry_buffer_format(&text, SECRET "-%d\n", i);
+    scratch_init(&place);
+    const char *path = scratch_write(&place, "keys", text.data, text.size);
+    spry_buffer_deinit(&text);
+    n_inspected = n_secrets = 0;
+    inspecting = true;
+    assert_int_equal(spry_access_keys_init(&keys, path, NULL), SPRY_OK);
+    assert_int_equal(keys.count, KEYS);
+    assert_int_equal(spry_access_keys_find(&keys, SPRY_VIEW(SECRET "-7")), 7);
+    spry_access_keys_deinit(&keys);
+    inspecting = false;
+    assert_true(n_inspected > 0);
+    assert_int_equal(n_secrets, 0);
+    scratch_deinit(&place);
+}
+
+/* ---- replies ----------------------------------------------------------------------------------------------------- */
+
+static void test_allowed_methods_are_copied(void **state)
+{
+    (void)state;
+    static const spry_serve_settings settings;
+    spry_server server = {.settings = &settings};
+    spry_exchange x = {.server = &server, .method = "PUT", .path = "/health"};
+    char allowed[64] = "GET, HEAD";
+    spry_reply_wrong_method(&x, allowed);
+    memset(allowed, 'x', sizeof allowed - 1);
+    assert_int_equal(x.status, MHD_HTTP_METHOD_NOT_ALLOWED);
+    assert_string_equal(x.allowed, "GET, HEAD");
+    json_decref(x.kept);
+}
+
+/* ---- fragments --------------------------------------------------------------------------------------------------- */
+
+static size_t n_renders;
+
+spry_status __real_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
+                                      spry_error *error);
+spry_status __wrap_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
+                                      spry_error *error);
+
+spry_status __wrap_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
+                                      spry_error *error)
+{
+    n_renders++;
+    return __real_spry_engine_render(engine, out, input, error);
+}
+
+static void test_fragments_are_rendered_once(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_engine *engine = fixture_open("llama", NULL);
+    const spry_pooled model = {.name = "llama", .engine = engine};
+    spry_completion *c = calloc(1, sizeof *c);
+    c->model = &model;
+    json_t *messages = json_loads("[{\"role\": \"user\", \"content\": [{\"type\": \"text\", \"text\": \"A fox came.\", "
+                                  "\"cache\": \"span\"}, {\"type\": \"text\", \"text\": \"Who came?\"}]}]",
+                                  0, NULL);
+    n_renders = 0;
+    assert_int_equal(spry_prompt_chat(c, messages, NULL, NULL, true, &error), SPRY_OK);
+    assert_int_equal(n_renders, 1);
+    assert_int_equal(c->n_spans, 1);
+    assert_true(c->spans[0].begin < c->spans[0].end && c->spans[0].end < c->prompts[0].count);
+    json_decref(messages);
+    spry_tokens_deinit(&c->prompts[0]);
+    free(c->spans);
+    free(c);
+    spry_engine_close(engine);
+}
+
+/* ---- arguments of tool calls ------------------------------------------------------------------------------------- */
+
+static size_t json_bytes; /* that jansson asked for */
+
+static void *count_malloc(size_t size)
+{
+    json_bytes += size;
+    return malloc(size);
+}
+
+static void test_arguments_in_linear_time(void **state)
+{
+    enum { PIECES = 4096, PIECE = 64, TOTAL = PIECES * PIECE };
+    (void)state;
+    spry_choice choice = {0};
+    char piece[PIECE];
+    memset(piece, 'x', sizeof piece);
+    spry_buffer_init(&choice.arguments, 2 * TOTAL);
+    json_set_alloc_funcs(count_malloc, free);
+    json_bytes = 0;
+    spry_choice_keep(
+        &choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_BEGIN, .id = "abcdefghi", .name = SPRY_VIEW("weather")});
+    for (int i = 0; i < PIECES; i++)
+        spry_choice_keep(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_ARGUMENTS, .text = {piece, sizeof piece}});
+    spry_choice_keep(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_END});
+    assert_true(json_bytes < 4 * TOTAL);
+    const json_t *call = json_array_get(choice.calls, 0);
+    assert_string_equal(json_string_value(json_object_get(call, "name")), "weather");
+    assert_int_equal(json_string_length(json_object_get(call, "arguments")), TOTAL);
+    json_decref(choice.calls);
+    spry_buffer_deinit(&choice.arguments);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_keys_are_wiped),
+        cmocka_unit_test(test_allowed_methods_are_copied),
+        cmocka_unit_test(test_fragments_are_rendered_once),
+        cmocka_unit_test(test_arguments_in_linear_time),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
