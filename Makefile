@@ -3,13 +3,17 @@
 #   make                         build the program
 #   make run PROMPT="..."        install what is missing, build, and tell a tale
 #   make test                    install what is missing, build, check the rules, run every test
-#   make test SAN=address        the same with AddressSanitizer and UBSan
+#   make test SAN=address        the same with AddressSanitizer and UBSan; SAN=thread: with ThreadSanitizer
 #   make CC=clang                with another compiler
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
-#   make install PREFIX=/usr/local, make format, make clean
+#   make install PREFIX=/usr/local DESTDIR=
+#   make format, make clean
 #
+# WERROR=ON or OFF says whether warnings are errors (ON in a git checkout), LTO=ON optimises over the whole program.
 # Each compiler and sanitizer has a build folder of its own: build, build-clang, build-address, build-clang-address.
 SAN      :=
+WERROR   :=
+LTO      :=
 PREFIX   := /usr/local
 PROMPT   := Tell me a story about a brave little fox.
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
@@ -25,7 +29,8 @@ everything: $(BUILD)/configured
 
 $(BUILD)/configured:
 	@cmake --log-level=NOTICE -S . -B $(BUILD) $$(command -v ninja >/dev/null && echo -G Ninja) \
-	       $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN)
+	       $(if $(compiler),-DCMAKE_C_COMPILER="$(CC)") -DSAN=$(SAN) $(addprefix -DSPRY_WERROR=,$(WERROR)) \
+	       $(addprefix -DSPRY_LTO=,$(LTO))
 	@touch $@
 
 run: setup
@@ -45,12 +50,11 @@ setup:
 	@scripts/setup
 
 install: all
-	install -D -m 755 $(BUILD)/spry $(DESTDIR)$(PREFIX)/bin/spry
-	install -D -m 644 $(BUILD)/libspry.a $(DESTDIR)$(PREFIX)/lib/libspry.a
-	install -D -m 644 include/spry.h $(DESTDIR)$(PREFIX)/include/spry.h
+	@cmake --build $(BUILD) --target libspry libspry_shared --parallel $$(nproc)
+	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
 
 format:
-	clang-format -i $$(find include src apps tests -name '*.[ch]')
+	clang-format -i $$(find include src apps tests examples -name '*.[ch]')
 
 clean:
 	rm -rf build build-*
