@@ -51,7 +51,7 @@ setup:
 
 install: all
 	@cmake --build $(BUILD) --target libspry libspry_shared --parallel $$(nproc)
-	@DESTDIR=$(DESTDIR) cmake --install $(BUILD) --prefix $(PREFIX)
+	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD) --prefix "$(PREFIX)"
 
 format:
 	clang-format -i $$(find include src apps tests examples -name '*.[ch]')

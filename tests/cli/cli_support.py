@@ -1,7 +1,7 @@
 """What the command-line tests share: running the program as a person would, in a home folder of its own.
 
-The program's path comes in the environment variable SPRY. SPRY_SANITIZED says that it is built with AddressSanitizer,
-which needs more memory and time than the limits below allow."""
+The program's path comes in the environment variable SPRY. SPRY_SANITIZED says that it is built with a sanitizer, which
+needs more memory and time than the limits below allow."""
 
 import atexit
 import json
@@ -39,6 +39,7 @@ def environment(**changes):
     env = {"HOME": HOME, "PATH": os.environ.get("PATH", ""), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     if SANITIZED:
         env["ASAN_OPTIONS"] = "abort_on_error=0:exitcode=99"
+        env["TSAN_OPTIONS"] = "halt_on_error=1:exitcode=99"
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

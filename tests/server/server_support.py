@@ -1,6 +1,6 @@
 """What the tests of `spry serve` share: a real server on a free port, and a client of the standard library.
 
-The program's path comes in the environment variable SPRY; SPRY_SANITIZED says that it is built with AddressSanitizer."""
+The program's path comes in the environment variable SPRY; SPRY_SANITIZED says that it is built with a sanitizer."""
 
 import http.client
 import json

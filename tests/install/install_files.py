@@ -1,0 +1,69 @@
+"""What `make install` puts in place: the right files, only public symbols, no path of the machine that built them."""
+
+import glob
+import os
+import re
+import unittest
+
+import install_support
+from install_support import BUILD, HOME, PREFIX, ROOT, files_below, install, library_folder, pkg_config, run
+
+
+def declared():
+    """The functions that the public headers mark SPRY_API."""
+    names = set()
+    for header in glob.glob(os.path.join(ROOT, "include", "*.h")):
+        with open(header, encoding="utf-8") as file:
+            text = re.sub(r"(?s)/\*.*?\*/", "", file.read())
+        names |= set(re.findall(r"\bSPRY_API\b[^;(]*?\b(spry_\w+)\s*\(", text))
+    return names
+
+
+class Files(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        install()
+
+    def test_everything_is_there(self):
+        there = files_below(PREFIX)
+        wanted = [r"bin/spry", r"include/spry\.h", r"lib.*/libspry\.a", r"lib.*/libspry\.so", r"lib.*/libspry\.so\.[\d.]+",
+                  r"lib.*/pkgconfig/spry\.pc", r"lib.*/cmake/spry/spryConfig\.cmake",
+                  r"lib.*/cmake/spry/spryConfigVersion\.cmake", r"lib.*/cmake/spry/spryTargets\.cmake"]
+        for pattern in wanted:
+            self.assertTrue(any(re.fullmatch(pattern, path) for path in there), (pattern, there))
+        headers = [path for path in there if path.startswith("include/")]
+        self.assertEqual(headers, sorted("include/" + name for name in os.listdir(os.path.join(ROOT, "include"))))
+        self.assertRegex(run(os.path.join(PREFIX, "bin", "spry"), "--version"), r"^spry \d")
+
+    def test_only_public_symbols_are_exported(self):
+        library = os.path.join(library_folder(), "libspry.so")
+        lines = run("nm", "-D", "--defined-only", library).splitlines()
+        # Sanitizers export symbols of their own, all with two underscores.
+        exported = {line.split()[-1] for line in lines if not line.split()[-1].startswith("__")}
+        self.assertGreater(len(declared()), 30)
+        self.assertEqual(exported, declared())
+
+    def test_soname_has_the_minor_version(self):
+        version = run(os.path.join(PREFIX, "bin", "spry"), "--version").split()[1]
+        library = os.path.join(library_folder(), "libspry.so")
+        soname = re.search(r"\(SONAME\).*\[(.*)\]", run("readelf", "-d", library)).group(1)
+        self.assertEqual(soname, "libspry.so." + version.rsplit(".", 1)[0])
+        self.assertEqual(os.path.basename(os.path.realpath(library)), "libspry.so." + version)
+        self.assertEqual(pkg_config("--modversion"), [version])
+
+    def test_no_path_of_this_machine(self):
+        for path in files_below(PREFIX):
+            with open(os.path.join(PREFIX, path), "rb") as file:
+                content = file.read()
+            for folder in (ROOT, BUILD, PREFIX):
+                self.assertNotIn(os.fsencode(folder), content, path)
+
+    def test_make_install_below_destdir(self):
+        stage = os.path.join(HOME, "stage")
+        run("make", "-C", ROOT, "install", "BUILD=" + BUILD, "DESTDIR=" + stage, "PREFIX=/opt/some where")
+        self.assertEqual(files_below(os.path.join(stage, "opt", "some where")), files_below(PREFIX))
+        self.assertEqual(os.listdir(stage), ["opt"])
+
+
+if __name__ == "__main__":
+    install_support.main()
