@@ -16,6 +16,11 @@ const char *spry_version(void)
     return SPRY_VERSION;
 }
 
+uint32_t spry_version_number(void)
+{
+    return SPRY_VERSION_NUMBER;
+}
+
 const char *spry_status_name(spry_status status)
 {
     static const char *const names[] = {

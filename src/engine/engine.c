@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/sized.h"
 #include "engine/engine_state.h"
 #include "model/fingerprint.h"
 #include "model/packing.h"
@@ -11,7 +12,8 @@
 
 void spry_engine_options_default(spry_engine_options *options)
 {
-    *options = (spry_engine_options){.sessions = 1, .chunk = 128, .kv_type = "f16", .cpu = "auto"};
+    *options =
+        (spry_engine_options){.size = sizeof *options, .sessions = 1, .chunk = 128, .kv_type = "f16", .cpu = "auto"};
 }
 
 static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)
@@ -150,20 +152,25 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
 
 /* The model comes from a file or, when `data` is given, from memory. */
 static spry_status open_any(spry_engine **out, const char *name, const void *data, size_t size,
-                            const spry_engine_options *options, spry_error *error)
+                            const spry_engine_options *theirs, spry_error *error)
 {
+    spry_engine_options options;
     *out = NULL;
+    spry_engine_options_default(&options);
+    spry_status status = spry_sized_read(&options, sizeof options, theirs, "spry_engine_options", error);
+    if (status)
+        return status;
     spry_engine *e = calloc(1, sizeof *e);
     if (!e)
         return spry_fail_memory(error, "an engine", sizeof *e);
-    e->log = (spry_log){options->log, options->log_user};
-    e->mapped = !data || options->data_is_mapped;
+    e->log = (spry_log){options.log, options.log_user};
+    e->mapped = !data || options.data_is_mapped;
     pthread_mutex_init(&e->making, NULL);
     spry_step_cost_init(&e->steps);
-    spry_status status =
+    status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status)
-        status = furnish(e, options, error);
+        status = furnish(e, &options, error);
     if (status)
         spry_engine_close(e);
     else
@@ -213,7 +220,8 @@ void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
 void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
     spry_pass_limits limits = spry_engine_limits(e);
-    *info = (spry_engine_info){.architecture = e->model->config.arch->name,
+    *info = (spry_engine_info){.size = offsetof(spry_engine_info, reserved),
+                               .architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
                                .embedding = e->model->config.n_embd,
                                .parameters = e->model->weights.parameters,
@@ -234,7 +242,8 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
     spry_kv_cache_describe(&e->cache, &cache);
     if (e->disk)
         spry_kv_disk_describe(e->disk, &disk);
-    *figures = (spry_kv_figures){.page_bytes = e->pool.page_bytes,
+    *figures = (spry_kv_figures){.size = offsetof(spry_kv_figures, reserved),
+                                 .page_bytes = e->pool.page_bytes,
                                  .page_tokens = SPRY_PAGE_TOKENS,
                                  .pages = e->pool.n_pages,
                                  .free_pages = e->pool.n_free,

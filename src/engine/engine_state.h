@@ -106,6 +106,12 @@ void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
 void spry_engine_begin_laps(const spry_engine *engine, spry_laps *laps, const spry_request *request);
 void spry_engine_end_laps(spry_laps *laps, const spry_request *request, spry_result *result);
 
+/* A request as this version knows it, from one of any version; checked as far as its size goes. */
+spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error);
+
+/* An empty result of a request. */
+void spry_result_init(spry_result *result, const spry_request *request);
+
 spry_status spry_engine_check_ids(const spry_engine *engine, const int32_t *ids, size_t count, bool slides,
                                   spry_error *error);
 

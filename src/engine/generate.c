@@ -1,6 +1,7 @@
 /* One answer on a session: its generation is run step by step, alone. */
 #include <string.h>
 
+#include "base/sized.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
 #include "platform/clock.h"
@@ -9,8 +10,23 @@ enum { MAX_STOP_STRINGS = 64 };
 
 void spry_request_default(spry_request *request)
 {
-    *request = (spry_request){.span_repair = SPRY_PAGE_TOKENS};
+    *request = (spry_request){.size = sizeof *request, .span_repair = SPRY_PAGE_TOKENS};
     spry_sampling_default(&request->sampling);
+}
+
+spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error)
+{
+    spry_request_default(own);
+    spry_status status = spry_sized_read(own, sizeof *own, theirs, "spry_request", error);
+    if (!status && !spry_sized_zero(own->reserved, sizeof own->reserved))
+        status = spry_fail(error, SPRY_ERR_INPUT, "spry_request.reserved is not zero");
+    return status;
+}
+
+void spry_result_init(spry_result *result, const spry_request *request)
+{
+    *result = (spry_result){
+        .size = offsetof(spry_result, reserved), .n_parts = SPRY_PART_COUNT, .prompt_tokens = request->n_prompt};
 }
 
 const char *spry_finish_name(spry_finish finish)
@@ -95,14 +111,18 @@ static spry_status run(spry_session *s, spry_generation *g, spry_error *error)
     return status;
 }
 
-spry_status spry_session_generate(spry_session *s, spry_result *result, const spry_request *r, spry_error *error)
+spry_status spry_session_generate(spry_session *s, spry_result *result, const spry_request *theirs, spry_error *error)
 {
-    *result = (spry_result){.prompt_tokens = r->n_prompt};
-    atomic_store(&s->cancelled, false);
+    spry_request own, *r = &own;
     spry_laps laps;
+    atomic_store(&s->cancelled, false);
+    spry_status status = spry_request_read(r, theirs, error);
+    spry_result_init(result, r);
+    if (status)
+        return status;
     spry_engine_begin_laps(s->engine, &laps, r);
     spry_generation g = {.request = r, .result = result, .cancelled = &s->cancelled, .laps = &laps};
-    spry_status status = spry_engine_check_request(s->engine, r, s->sequence.slides, error);
+    status = spry_engine_check_request(s->engine, r, s->sequence.slides, error);
     if (!status)
         status = spry_engine_make_matcher(s->engine, &g.matcher, r, error);
     spry_lap(&laps, SPRY_PART_GRAMMAR);

@@ -7,6 +7,7 @@
 
 #include "base/number.h"
 #include "base/options_json.h"
+#include "base/sized.h"
 
 #define FIELD(name) offsetof(spry_sampling, name)
 
@@ -92,6 +93,8 @@ spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, s
     spry_sampling copy = *settings;
     spry_option_table table = spry_sampling_options(&copy);
     spry_status status = spry_options_check(&table, error);
+    if (status == SPRY_OK && !spry_sized_zero(settings->reserved, sizeof settings->reserved))
+        status = spry_fail(error, SPRY_ERR_INPUT, "spry_sampling.reserved is not zero");
     for (size_t i = 0; i < settings->n_bias && status == SPRY_OK; i++) {
         spry_logit_bias bias = settings->bias[i];
         if (bias.token < 0 || (size_t)bias.token >= n_vocab)

@@ -214,7 +214,7 @@ void spry_scheduler_destroy(spry_scheduler *s)
 static void refuse(spry_job *job)
 {
     spry_job_state *state = job->state;
-    job->result = (spry_result){.prompt_tokens = job->request.n_prompt};
+    spry_result_init(&job->result, &job->request);
     spry_engine_end_laps(&state->laps, &job->request, &job->result);
     spry_matcher_destroy(state->matcher);
     free(state);

@@ -108,7 +108,7 @@ bool spry_scheduler_empty_idle(spry_scheduler *s)
 static spry_status begin(spry_scheduler *s, spry_job_state *state)
 {
     spry_job *job = state->job;
-    job->result = (spry_result){.prompt_tokens = job->request.n_prompt};
+    spry_result_init(&job->result, &job->request);
     state->generation = (spry_generation){.request = &job->request,
                                           .result = &job->result,
                                           .matcher = state->matcher,
@@ -208,9 +208,10 @@ void spry_scheduler_end_cancelled(spry_scheduler *s, spry_job_state *state)
         spry_lap(&state->laps, SPRY_PART_QUEUE);
     if (state->session) /* sees that it is, and ends */
         spry_generation_next(&state->generation, NULL, &n, 0, 0, 0, 0, NULL);
-    else
-        state->job->result =
-            (spry_result){.prompt_tokens = state->job->request.n_prompt, .finish = SPRY_FINISH_CANCELLED};
+    else {
+        spry_result_init(&state->job->result, &state->job->request);
+        state->job->result.finish = SPRY_FINISH_CANCELLED;
+    }
     spry_scheduler_finish(s, state, SPRY_OK);
 }
 

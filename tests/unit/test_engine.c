@@ -112,11 +112,13 @@ static void test_wrong_options(void **state)
         char path[SCRATCH_PATH];
         spry_engine *engine = (spry_engine *)&path;
         spry_error error = {0};
+        spry_engine_options options = cases[i].options;
+        options.size = sizeof options;
         model_path(path, cases[i].model, "");
-        spry_status status = spry_engine_open(&engine, path, &cases[i].options, &error);
+        spry_status status = spry_engine_open(&engine, path, &options, &error);
         hostile_expect(status, &error, cases[i].status, cases[i].words);
         assert_null(engine);
-        assert_int_equal(spry_engine_open(&engine, path, &cases[i].options, NULL), cases[i].status);
+        assert_int_equal(spry_engine_open(&engine, path, &options, NULL), cases[i].status);
     }
 }
 
