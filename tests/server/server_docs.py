@@ -30,7 +30,7 @@ class Page(ServerTest):
     def test_every_path(self):
         with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
             page = file.read()
-        with open(os.path.join(ROOT, "apps", "server", "http_route.c"), encoding="utf-8") as file:
+        with open(os.path.join(ROOT, "apps", "server", "http", "http_route.c"), encoding="utf-8") as file:
             paths = re.findall(r'\{"(?:GET|POST)", "([^"*]+)', file.read())
         for path in paths:
             if path not in ("/page.css", "/page.js", "/v1/models/"):

@@ -10,8 +10,10 @@
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "engine/engine_state.h"
+#include "platform/clock.h"
 #include "server/http/access_keys.h"
 #include "server/http/http_reply.h"
 #include "server/request/prompt.h"
@@ -164,6 +166,41 @@ static void test_arguments_in_linear_time(void **state)
     spry_buffer_deinit(&choice.arguments);
 }
 
+/* ---- channels ---------------------------------------------------------------------------------------------------- */
+
+static void test_channel(void **state)
+{
+    (void)state;
+    int ends[2];
+    spry_channel channel;
+    spry_buffer taken;
+    spry_record record;
+    spry_buffer_init(&taken, 4096);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, ends), 0);
+    assert_int_equal(spry_channel_init(&channel, 4096, NULL), SPRY_OK);
+    assert_int_equal(spry_channel_wait(&channel, ends[0], spry_clock_ns() + 1000000), SPRY_WAIT_TIMEOUT);
+    assert_true(spry_channel_post(&channel, 1, 2, "abc", 3));
+    assert_false(spry_channel_post(&channel, 1, 2, (char[4096]){0}, 4096));
+    assert_int_equal(spry_channel_wait(&channel, ends[0], 0), SPRY_WAIT_RAISED);
+    assert_int_equal(spry_channel_take(&channel, &taken), 0);
+    assert_int_equal(taken.size, sizeof record + 3);
+    memcpy(&record, taken.data, sizeof record);
+    assert_true(record.kind == 1 && record.choice == 2 && record.size == 3);
+    taken.size = 0;
+    assert_int_equal(spry_channel_wait(&channel, -1, spry_clock_ns() + 1000000), SPRY_WAIT_TIMEOUT);
+    spry_channel_post_done(&channel);
+    assert_int_equal(spry_channel_wait(&channel, -1, 0), SPRY_WAIT_RAISED);
+    assert_int_equal(spry_channel_take(&channel, &taken), 1);
+    assert_false(spry_socket_hung_up(ends[0], 0));
+    assert_int_equal(shutdown(ends[1], SHUT_WR), 0);
+    assert_int_equal(spry_channel_wait(&channel, ends[0], 0), SPRY_WAIT_HUNG_UP);
+    assert_true(spry_socket_hung_up(ends[0], 0));
+    close(ends[0]);
+    close(ends[1]);
+    spry_channel_deinit(&channel);
+    spry_buffer_deinit(&taken);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -171,6 +208,7 @@ int main(void)
         cmocka_unit_test(test_allowed_methods_are_copied),
         cmocka_unit_test(test_fragments_are_rendered_once),
         cmocka_unit_test(test_arguments_in_linear_time),
+        cmocka_unit_test(test_channel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

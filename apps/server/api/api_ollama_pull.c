@@ -2,9 +2,9 @@
  *
  * The pull has a thread of its own, which posts into a channel; the connection's thread waits there and for the
  * client's leaving at once. Who leaves stops the pull; the thread is waited for before anything is freed. */
-#include <pthread.h>
 #include <stdlib.h>
 
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "pull/model_pull.h"
 #include "server/api/apis.h"
@@ -88,7 +88,7 @@ static ssize_t pull_more(void *self, char *out, size_t size)
 {
     pull_stream *s = self;
     while (!s->out.size && !s->over) {
-        if (spry_channel_wait(&s->channel, s->socket, 0) == SPRY_WAITED_GONE)
+        if (spry_channel_wait(&s->channel, s->socket, 0) == SPRY_WAIT_HUNG_UP)
             return -1;
         take_lines(s);
     }
@@ -130,7 +130,7 @@ static int socket_of(spry_exchange *x)
 /* Waits for the end, without lines. */
 static void answer_whole(spry_exchange *x, pull_stream *s)
 {
-    while (!s->over && spry_channel_wait(&s->channel, s->socket, 0) != SPRY_WAITED_GONE) {
+    while (!s->over && spry_channel_wait(&s->channel, s->socket, 0) != SPRY_WAIT_HUNG_UP) {
         spry_buffer_clear(&s->out);
         take_lines(s);
     }
@@ -164,10 +164,11 @@ static spry_status start(pull_stream **out, spry_exchange *x, const char *source
     spry_buffer_init(&s->records, LINES_BYTES_MAX);
     spry_buffer_init(&s->out, LINES_BYTES_MAX);
     spry_buffer_text(&s->out, "{\"status\":\"pulling manifest\"}\n"); /* what programs wait for first */
-    s->running = pthread_create(&s->thread, NULL, work, s) == 0;
+    status = spry_background_start(&s->thread, work, s, "the pull", error);
+    s->running = status == SPRY_OK;
     if (!s->running) {
         pull_end(s);
-        return spry_fail(error, SPRY_ERR_MEMORY, "no thread for another pull");
+        return status;
     }
     *out = s;
     return SPRY_OK;

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 
 #include "platform/clock.h"
+#include "platform/wakeup.h"
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
-#include "server/request/channel.h"
 #include "server/status/watch.h"
 
 enum { METRICS_BYTES_MAX = 4 << 20, WATCH_MS = 500 };
@@ -141,7 +141,7 @@ typedef struct watcher {
 /* Waits before every snapshot but the first. */
 static bool next_snapshot(watcher *w)
 {
-    if (w->begun && spry_channel_client_left(spry_http_socket(w->exchange), WATCH_MS))
+    if (w->begun && spry_socket_hung_up(spry_http_socket(w->exchange), WATCH_MS))
         return false;
     w->begun = true;
     char *text = spry_watch_snapshot(w->exchange->server, w->exchange->key);

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
+#include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 #include "server/batch/batch_output.h"
@@ -176,7 +177,8 @@ static void run_workers(batch *b, uint32_t parallel)
 {
     pthread_t workers[WORKERS_MAX];
     size_t count = 0;
-    while (count < 2 * (size_t)parallel && count < WORKERS_MAX && pthread_create(&workers[count], NULL, work, b) == 0)
+    while (count < 2 * (size_t)parallel && count < WORKERS_MAX &&
+           spry_background_start(&workers[count], work, b, "the batch", NULL) == SPRY_OK)
         count++;
     if (!count)
         work(b);

@@ -13,11 +13,11 @@
 #include "base/number.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
+#include "platform/wakeup.h"
 #include "server/http/http_guard.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_route.h"
 #include "server/http/http_tls.h"
-#include "server/request/channel.h"
 
 enum { STACK_BYTES = 2 << 20, LOG_LINE = 1024, ENDLESS_FACTOR = 4, BODY_IDLES = 10, OTHER_FILES = 64 };
 
@@ -56,7 +56,7 @@ int spry_http_socket(const spry_exchange *x)
 spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
 {
     uint64_t seconds = x->server->settings->answer_s;
-    if (x->connection && spry_channel_client_left(spry_http_socket(x), 0))
+    if (x->connection && spry_socket_hung_up(spry_http_socket(x), 0))
         return spry_fail(error, SPRY_ERR_CANCELLED, "the client has left");
     x->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
     return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;

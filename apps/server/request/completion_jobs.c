@@ -379,9 +379,9 @@ spry_pumped spry_completion_pump(spry_completion *c)
 {
     if (!c->silent)
         switch (spry_channel_wait(&c->channel, spry_http_socket(c->exchange), deadline(c))) {
-        case SPRY_WAITED_GONE: return SPRY_PUMPED_GONE;
-        case SPRY_WAITED_NEWS: break;
-        case SPRY_WAITED_LATE:
+        case SPRY_WAIT_HUNG_UP: return SPRY_PUMPED_GONE;
+        case SPRY_WAIT_RAISED: break;
+        case SPRY_WAIT_TIMEOUT:
             c->exchange->late = true;
             spry_completion_cancel(c);
             return SPRY_PUMPED_MORE;
