@@ -63,6 +63,9 @@ SPRY_API const char *spry_status_name(spry_status status); /* "input" */
 SPRY_API const char *spry_version(void);                   /* of the library: "0.1.0" */
 SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_NUMBER the library was built with */
 
+/* Frees memory that the library gave to the caller: texts and arrays of functions that say so. Any thread. */
+SPRY_API void spry_free(void *memory);
+
 /* ---- engine ---------------------------------------------------------------------------------------------------- */
 /* Different engines are independent. spry_engine_describe: any thread. The other functions of an engine that is open:
  * one thread at a time for the engine and all its sessions together. */
@@ -152,6 +155,42 @@ SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figur
  * or until the engine is closed; it gives up its own threads and runs on the engine's. */
 SPRY_API spry_status spry_engine_set_drafter(spry_engine *engine, spry_engine *drafter, spry_error *error);
 
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+/* Resident bytes of a process with an engine, by part. */
+typedef struct spry_memory_parts {
+    size_t size;    /* as in spry_engine_info */
+    size_t weights; /* mapped, copied, quantised and packed */
+    size_t kv;      /* pages of keys and values that are or were in use */
+    size_t cache;   /* cached pages that no sequence holds */
+    size_t scratch; /* working memory of steps */
+    size_t program; /* the rest of the process: code, libraries, heap, tokenizer, stacks */
+    size_t whole;   /* the process; the sum of the above */
+    uint64_t reserved[8];
+} spry_memory_parts;
+
+/* How the engine will be used. */
+typedef struct spry_memory_use {
+    size_t size;   /* set by spry_memory_use_default */
+    size_t tokens; /* most tokens held at once, of all sequences */
+    size_t cached; /* tokens cached beside them */
+    size_t rows;   /* of the longest step; 0: as many as tokens and chunk allow */
+    size_t logits; /* rows of logits of a step; 0: one */
+} spry_memory_use;
+
+/* Any thread. */
+SPRY_API void spry_memory_use_default(spry_memory_use *use);
+
+/* What this process would hold after opening an engine and using it so. Nothing is loaded. `data` NULL: `name` is a
+ * path. `use` NULL: one full session. Any thread. */
+SPRY_API spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
+                                          const spry_engine_options *options, const spry_memory_use *use,
+                                          spry_error *error);
+
+/* What this process holds now with an open engine, counted page by page; fails where the system does not say which
+ * pages are resident. One thread at a time for the engine. */
+SPRY_API spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *engine, spry_error *error);
+
 /* ---- where the time goes --------------------------------------------------------------------------------------- */
 
 /* A file of Chrome trace events (ui.perfetto.dev opens it) for any number of engines; `ops`: with every op of every
@@ -161,6 +200,9 @@ typedef struct spry_trace spry_trace;
 
 SPRY_API spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_error *error);
 SPRY_API spry_status spry_trace_close(spry_trace *trace, spry_error *error);
+
+/* The trace of the engine's options, or NULL. Any thread. */
+SPRY_API spry_trace *spry_engine_trace(const spry_engine *engine);
 
 /* What the time of a request is spent on. Parts follow each other without a gap: they add up to the whole. */
 typedef enum spry_part {
@@ -210,11 +252,6 @@ typedef struct spry_message {
 SPRY_API spry_status spry_engine_chat(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                       const spry_message *messages, size_t n_messages, spry_error *error);
 
-/* The ids of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
- * "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (default true). */
-SPRY_API spry_status spry_engine_chat_json(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
-                                           const char *json, size_t size, spry_error *error);
-
 /* A fragment of a prompt, tokens [begin, end), that is computed once and reused at any position: a document, a list of
  * tools. It is computed without the text before it; only its first tokens are computed again in place. */
 typedef struct spry_span {
@@ -223,11 +260,24 @@ typedef struct spry_span {
 
 #define SPRY_REPAIR_ALL SIZE_MAX /* fragments are computed like other text */
 
-/* As spry_engine_chat_json, with the fragments that parts of a message's content declare: {"type": "text", "text":
- * "...", "cache": "span"}. *n_spans is how many there are; at most span_capacity are written. */
-SPRY_API spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
-                                            spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,
-                                            size_t size, spry_error *error);
+/* A prompt made of a conversation. */
+typedef struct spry_chat_prompt {
+    size_t size; /* as in spry_engine_info */
+    int32_t *ids;
+    size_t count;
+    spry_span *spans; /* ascending */
+    size_t n_spans;
+    double template_ms, tokenize_ms; /* how long its two parts took */
+    uint64_t reserved[8];
+} spry_chat_prompt;
+
+/* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
+ * "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (default true). Parts of a message's
+ * content can declare a fragment: {"type": "text", "text": "...", "cache": "span"}. The caller frees the prompt with
+ * spry_chat_prompt_deinit, also after a failure. */
+SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
+                                             size_t size, spry_error *error);
+SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);
 
 /* The text that the template makes of that JSON; *size as in spry_engine_detokenize. */
 SPRY_API spry_status spry_engine_chat_text(const spry_engine *engine, char *text, size_t capacity, size_t *size,
@@ -328,6 +378,11 @@ typedef enum spry_constraint {
     SPRY_CHOICE = 4,      /* one of the strings in a JSON array */
     SPRY_JSON_OBJECT = 5  /* any object; there is no text */
 } spry_constraint;
+
+/* Whether a constraint can be used, without an engine: SPRY_ERR_INPUT and a sentence with the position of the error
+ * otherwise. Compiles it, in bounded time and memory. Any thread. */
+SPRY_API spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size,
+                                           spry_error *error);
 
 /* What drafts tokens ahead. The tokens of an answer do not depend on it, only its speed. */
 typedef enum spry_speculation {

@@ -10,7 +10,7 @@
 #include "cli/common_options.h"
 #include "cli/terminal.h"
 #include "engine/batch.h"
-#include "engine/memory_parts.h"
+#include "model/op_watch.h"
 #include "platform/energy.h"
 #include "platform/hardware.h"
 #include "sched/batch_choice.h"
@@ -148,7 +148,7 @@ typedef struct spry_bench_machine {
     char id[SPRY_MACHINE_ID];
     size_t memory_bytes;
     uint32_t threads;
-    const char *kernels;
+    char kernels[SPRY_KERNELS_NAME];
     double read_gb_s;    /* all threads reading memory */
     double multiply_g_s; /* all threads multiplying in cache, with the kernel of the model's main type */
 } spry_bench_machine;

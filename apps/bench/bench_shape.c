@@ -1,11 +1,11 @@
-/* Progress and Ctrl-C around model/random_model.h. */
+/* Progress and Ctrl-C around spry_convert_random. */
 #include "bench/bench_shape.h"
 
 #include <stdio.h>
 
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "model/random_model.h"
+#include "spry_tools.h"
 
 static bool show_progress(void *user, size_t done, size_t total)
 {
@@ -18,16 +18,16 @@ spry_status spry_bench_shape_write(const spry_bench_shape *shape, const char *pa
     char name[96];
     spry_progress_line progress;
     snprintf(name, sizeof name, "%s %s random", shape->shape, shape->type);
-    spry_random_model job = {
-        .shape = spry_shape_find(shape->shape), .name = name, .progress = show_progress, .user = &progress};
+    spry_convert_options options;
+    spry_convert_options_default(&options);
+    options.type = shape->type;
+    options.name = name;
+    options.threads = shape->threads;
+    options.progress = show_progress;
+    options.user = &progress;
     spry_progress_begin(&progress, "making random weights:");
-    spry_status status = spry_recipe_find(&job.recipe, shape->type, error);
-    if (!status)
-        status = spry_threads_create(&job.threads, shape->threads, error);
-    if (!status)
-        status = spry_random_model_write(path, &job, error);
+    spry_status status = spry_convert_random(path, shape->shape, &options, error);
     spry_progress_end(&progress);
-    spry_threads_destroy(job.threads);
     return status;
 }
 

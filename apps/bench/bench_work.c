@@ -1,6 +1,6 @@
 /* How much an engine that is open has to do. */
 #include "bench/bench.h"
-#include "doctor/model_work.h"
+#include "insight/model_work.h"
 
 static spry_work_setting setting_of(const spry_engine *e)
 {

@@ -9,8 +9,6 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "model/recipe.h"
-#include "model/shapes.h"
 #include "platform/file.h"
 
 static const spry_usage usage = {

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
+#include "base/sampling_options.h"
 #include "cli/terminal.h"
-#include "model/recipe.h"
 #include "platform/clock.h"
-#include "sampling/sampling_options.h"
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 

@@ -192,35 +192,7 @@ spry_status spry_model_source_engine(spry_engine **out, const spry_model_source 
     return spry_engine_open(out, source->path, options, error);
 }
 
-bool spry_model_source_is_gguf(const spry_model_source *source)
+spry_model_file spry_model_source_file(const spry_model_source *source)
 {
-    if (source->data)
-        return true;
-    if (spry_path_is_folder(source->path))
-        return false;
-    spry_mapping mapping;
-    if (spry_mapping_open(&mapping, source->path, NULL) != SPRY_OK)
-        return false;
-    bool is = mapping.size >= 4 && memcmp(mapping.data, "GGUF", 4) == 0;
-    spry_mapping_close(&mapping);
-    return is || ends_with_gguf(source->path);
-}
-
-spry_status spry_model_source_gguf(spry_gguf **out, const spry_model_source *source, spry_error *error)
-{
-    if (source->data)
-        return spry_gguf_open_memory(out, source->data, source->size, source->name, error);
-    return spry_gguf_open(out, source->path, error);
-}
-
-spry_status spry_model_source_tokenizer(spry_tokenizer **out, const spry_model_source *source, spry_error *error)
-{
-    if (!spry_model_source_is_gguf(source))
-        return spry_tokenizer_open(out, source->path, error);
-    spry_gguf *gguf = NULL;
-    spry_status status = spry_model_source_gguf(&gguf, source, error);
-    if (status == SPRY_OK)
-        status = spry_tokenizer_from_gguf(out, gguf, error);
-    spry_gguf_close(gguf);
-    return status;
+    return (spry_model_file){.path = source->path, .name = source->name, .data = source->data, .size = source->size};
 }

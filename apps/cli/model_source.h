@@ -10,8 +10,7 @@
 #define SPRY_APPS_MODEL_SOURCE_H
 
 #include "base/error.h"
-#include "formats/gguf.h"
-#include "tokenizer/tokenizer.h"
+#include "spry_tools.h"
 
 typedef struct spry_model_source {
     const void *data; /* a bundled model's bytes; NULL: the model is at `path` */
@@ -29,11 +28,7 @@ void spry_model_source_deinit(spry_model_source *source);
 spry_status spry_model_source_engine(spry_engine **out, const spry_model_source *source,
                                      const spry_engine_options *options, spry_error *error);
 
-/* Whether the source is a GGUF file: bundled, or a file with GGUF's magic number. */
-bool spry_model_source_is_gguf(const spry_model_source *source);
-spry_status spry_model_source_gguf(spry_gguf **out, const spry_model_source *source, spry_error *error);
-
-/* Only the tokenizer: weights are not needed and not looked at. */
-spry_status spry_model_source_tokenizer(spry_tokenizer **out, const spry_model_source *source, spry_error *error);
+/* The source as tools take it; borrowed from it. */
+spry_model_file spry_model_source_file(const spry_model_source *source);
 
 #endif

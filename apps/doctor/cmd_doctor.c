@@ -111,20 +111,18 @@ static bool keep(const spry_machine_profile *profile, const char *path)
 
 static spry_status read_facts(spry_machine_profile *profile, uint32_t threads, spry_error *error)
 {
-    const spry_ops *ops;
     spry_energy *energy = NULL;
     spry_hardware_read(&profile->hardware, "");
     spry_gpus_open(&profile->gpus, SPRY_CUDA_LIBRARY, "");
-    spry_status status = spry_ops_get(&ops, "auto", error);
+    spry_status status = spry_kernels_name(profile->speed.kernels, "auto", error);
     if (!status)
         status = spry_energy_open(&energy, "", error);
     if (status)
         return status;
     spry_energy_describe(energy, &profile->energy);
     spry_energy_close(energy);
-    snprintf(profile->speed.kernels, sizeof profile->speed.kernels, "%s", ops->name);
     profile->speed.threads = threads;
-    spry_machine_id(profile->id, profile->hardware.cpu, threads, ops->name, spry_memory_total());
+    spry_machine_id(profile->id, profile->hardware.cpu, threads, profile->speed.kernels, spry_memory_total());
     return SPRY_OK;
 }
 
@@ -181,25 +179,26 @@ static spry_status examine(spry_machine_profile *profile, bool *kept, const doct
 
 /* ---- a model ----------------------------------------------------------------------------------------------------- */
 
-static spry_status open_model(spry_model **model, spry_asked_model *asked, const char *name,
+/* Whether there is such a model, before anything is measured; then what to expect of it. */
+static spry_status find_model(spry_model_source *source, spry_asked_model *asked, const char *name,
                               const spry_model_flags *flags, spry_error *error)
 {
-    spry_model_source source = {0};
-    spry_status status = spry_model_source_find(&source, name, flags->models_folder, error);
-    if (!status)
-        status = spry_model_open_sizes(model, source.data ? source.name : source.path, source.data, source.size, error);
-    if (!status) {
-        snprintf(asked->name, sizeof asked->name, "%s", source.name);
-        asked->architecture = (*model)->config.arch->name;
-    }
-    spry_model_source_deinit(&source);
+    spry_checkpoint checkpoint;
+    spry_status status = spry_model_source_find(source, name, flags->models_folder, error);
+    if (status)
+        return status;
+    const spry_model_file file = spry_model_source_file(source);
+    status = spry_checkpoint_read(&checkpoint, &file, "f16", error);
+    snprintf(asked->name, sizeof asked->name, "%s", source->name);
+    asked->architecture = checkpoint.architecture;
     return status;
 }
 
-static spry_status expect(spry_machine_profile *profile, const spry_model *model, spry_error *error)
+static spry_status expect(spry_machine_profile *profile, const spry_model_source *source, spry_error *error)
 {
     spry_asked_model *asked = &profile->asked;
-    spry_status status = spry_predict_model(&asked->predicted, &profile->speed, model, error);
+    const spry_model_file file = spry_model_source_file(source);
+    spry_status status = spry_predict_file(&asked->predicted, &profile->speed, &file, error);
     asked->fits = spry_prediction_fits(&asked->predicted, spry_memory_total());
     return status;
 }
@@ -244,7 +243,7 @@ static spry_status emit(const spry_machine_profile *profile, const doctor_flags 
 static spry_status doctor(const doctor_flags *flags, const char *name, spry_error *error)
 {
     static spry_machine_profile profile; /* too large for some stacks */
-    spry_model *model = NULL;
+    spry_model_source source = {0};
     spry_buffer path;
     spry_error no_place;
     spry_buffer_init(&path, PATH_BYTES);
@@ -255,15 +254,15 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
     if (name && flags->output && spry_path_same(name, flags->output))
         status = spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", name);
     if (!status && name)
-        status = open_model(&model, &profile.asked, name, &flags->model, error);
+        status = find_model(&source, &profile.asked, name, &flags->model, error);
     if (!status)
         status = examine(&profile, &kept, flags, kept ? path.data : NULL, error);
-    if (!status && model)
-        status = expect(&profile, model, error);
+    if (!status && name)
+        status = expect(&profile, &source, error);
     if (!status)
         status = emit(&profile, flags, kept ? path.data : NULL, error);
     spry_gpus_close(&profile.gpus);
-    spry_model_close(model);
+    spry_model_source_deinit(&source);
     spry_buffer_deinit(&path);
     return status;
 }

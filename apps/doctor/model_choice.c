@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/shapes.h"
+#include "base/compiler.h"
 
 static const double memory_share = 0.7; /* of what may be used: others want some, and so does a longer context */
 
@@ -39,7 +39,7 @@ spry_status spry_candidates_predict(spry_candidate candidates[SPRY_CANDIDATES_MA
     spry_status status = SPRY_OK;
     *count = 0;
     for (size_t s = 0; !status && spry_shape_names[s]; s++) {
-        if (spry_shape_find(spry_shape_names[s])->invented)
+        if (!spry_shape_published(spry_shape_names[s]))
             continue;
         for (size_t t = 0; !status && t < SPRY_COUNT(types) && *count < SPRY_CANDIDATES_MAX; t++) {
             spry_candidate *c = &candidates[*count];

@@ -2,7 +2,7 @@
 #ifndef SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 #define SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 
-#include "doctor/prediction.h"
+#include "spry_tools.h"
 
 /* A shape in a type. */
 typedef struct spry_candidate {

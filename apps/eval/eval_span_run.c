@@ -8,10 +8,10 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/random.h"
 #include "cli/terminal.h"
 #include "eval/eval_span.h"
 #include "platform/clock.h"
-#include "sampling/sampler.h"
 
 /* What one kind of order and one repair add up to. */
 typedef struct tally {

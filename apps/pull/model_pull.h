@@ -8,7 +8,7 @@
 #define SPRY_APPS_MODEL_PULL_H
 
 #include "base/error.h"
-#include "pool/model_names.h"
+#include "platform/model_names.h"
 
 /* Called again and again, with how many bytes of how many are there; false stops. */
 typedef bool (*spry_pull_progress)(void *user, uint64_t done, uint64_t total);

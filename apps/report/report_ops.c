@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/op_watch.h"
 #include "report/html_page.h"
 #include "report/report.h"
+#include "spry_tools.h"
 
 enum { PIECES_MAX = SPRY_REPORT_OPS, NAMES_MAX = 48, WORD = 41 };
 

@@ -3,9 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "model/op_watch.h"
 #include "report/html_page.h"
 #include "report/report.h"
+#include "spry_tools.h"
 
 static spry_report_section *const sections[] = {
     spry_report_summary,        spry_report_first_token, spry_report_requests, spry_report_speed,

@@ -9,7 +9,6 @@
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
-#include "engine/engine_state.h"
 #include "platform/clock.h"
 
 enum { TEXT_BYTES_MAX = 1 << 28 };
@@ -81,10 +80,11 @@ static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_en
 
 void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_energy *meter)
 {
+    spry_trace *trace = spry_engine_trace(engine);
     answer->meter = meter;
     spry_energy_read(meter, &answer->before);
-    uint32_t lane = answer->laps.lane ? answer->laps.lane : spry_trace_take_lane(engine->trace);
-    spry_laps_begin(&answer->laps, engine->trace, lane, spry_clock_ns());
+    uint32_t lane = answer->laps.lane ? answer->laps.lane : spry_trace_take_lane(trace);
+    spry_laps_begin(&answer->laps, trace, lane, spry_clock_ns());
 }
 
 /* The session's own parts, and those before them, are the request's; what is left of its time is the last of writing.
@@ -174,8 +174,23 @@ static spry_status make_room(spry_tokens *out, size_t count, spry_error *error)
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
                                  const spry_message *messages, size_t n_messages, spry_error *error)
 {
-    out->count = 0;
-    return spry_engine_chat_tokens(engine, out, messages, n_messages, &answer->laps, error);
+    json_t *list = json_array(), *request = json_pack("{s:o}", "messages", list);
+    for (size_t i = 0; i < n_messages; i++)
+        json_array_append_new(list, json_pack("{s:s, s:s}", "role", messages[i].role, "content", messages[i].content));
+    char *json = json_array_size(list) == n_messages ? json_dumps(request, 0) : NULL;
+    spry_chat_prompt prompt = {0};
+    spry_status status = json ? spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error)
+                              : spry_fail_memory(error, "the conversation", n_messages);
+    uint64_t now = spry_clock_ns();
+    spry_lap_until(&answer->laps, SPRY_PART_TEMPLATE, now - (uint64_t)(prompt.tokenize_ms * 1e6));
+    spry_lap_until(&answer->laps, SPRY_PART_TOKENIZE, now);
+    free(out->ids);
+    *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
+    prompt.ids = NULL;
+    spry_chat_prompt_deinit(&prompt);
+    free(json);
+    json_decref(request);
+    return status;
 }
 
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,

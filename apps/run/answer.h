@@ -5,10 +5,10 @@
 #include <jansson.h>
 
 #include "base/buffer.h"
+#include "base/tokens.h"
 #include "cli/common_options.h"
 #include "platform/energy.h"
 #include "platform/laps.h"
-#include "tokenizer/tokenizer.h"
 
 /* A generated token with its probability and the most probable alternatives. */
 typedef struct spry_answer_token {

@@ -41,15 +41,17 @@ static spry_status to_ids(spry_tokens *out, spry_fragments *fragments, const spr
     char *json = json_dumps(request, 0);
     if (!json)
         return spry_fail_memory(error, "the conversation", 0);
-    size_t size = strlen(json), room = size + 1024; /* a token is at least a byte, but for a template's own */
+    spry_chat_prompt prompt;
+    spry_status status = spry_engine_chat_prompt(engine, &prompt, json, strlen(json), error);
+    fragments->count = prompt.n_spans;
+    if (prompt.n_spans > SPRY_FRAGMENTS_MAX)
+        status = spry_fail(error, SPRY_ERR_INPUT, "%zu fragments are more than %d", prompt.n_spans, SPRY_FRAGMENTS_MAX);
+    else if (prompt.n_spans)
+        memcpy(fragments->spans, prompt.spans, prompt.n_spans * sizeof *prompt.spans);
     free(out->ids);
-    out->ids = malloc(room * sizeof *out->ids);
-    out->capacity = out->ids ? room : 0;
-    spry_status status = out->ids ? spry_engine_chat_spans(engine, out->ids, room, &out->count, fragments->spans,
-                                                           SPRY_FRAGMENTS_MAX, &fragments->count, json, size, error)
-                                  : spry_fail_memory(error, "the prompt", room * sizeof *out->ids);
-    if (status == SPRY_OK && out->count > room)
-        status = spry_fail(error, SPRY_ERR_INPUT, "the chat template makes %zu tokens of %zu bytes", out->count, size);
+    *out = (spry_tokens){prompt.ids, prompt.count, prompt.count};
+    prompt.ids = NULL;
+    spry_chat_prompt_deinit(&prompt);
     free(json);
     return status;
 }

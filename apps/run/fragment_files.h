@@ -3,7 +3,7 @@
 #define SPRY_APPS_FRAGMENT_FILES_H
 
 #include "base/options.h"
-#include "tokenizer/tokenizer.h"
+#include "base/tokens.h"
 
 enum { SPRY_FRAGMENTS_MAX = 64 };
 

@@ -3,7 +3,6 @@
 #include "cli/common_options.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "model/gguf_export.h"
 
 static const spry_usage usage = {
     .command = "convert",
@@ -43,30 +42,27 @@ static const spry_option options[] = {
      .help = "Threads; 0: as many as this process may use"},
 };
 
-static void show_progress(void *user, size_t done, size_t total)
+static bool show_progress(void *user, size_t done, size_t total)
 {
     spry_progress_update(user, done, total);
+    return true;
 }
 
 static spry_status convert(const spry_model_source *source, const char *path, const convert_flags *flags,
                            spry_error *error)
 {
-    spry_model *model = NULL;
     spry_progress_line progress;
-    spry_export job = {.title = flags->title, .progress = show_progress, .user = &progress};
-    spry_status status = spry_recipe_find(&job.recipe, flags->type, error);
-    if (!status)
-        status = source->data ? spry_model_open_memory(&model, source->data, source->size, source->name, error)
-                              : spry_model_open(&model, source->path, error);
-    if (!status)
-        status = spry_threads_create(&job.threads, flags->threads, error);
-    if (!status) {
-        spry_progress_begin(&progress, "writing");
-        status = spry_model_export(model, path, &job, error);
-        spry_progress_end(&progress);
-    }
-    spry_threads_destroy(job.threads);
-    spry_model_close(model);
+    spry_convert_options how;
+    const spry_model_file file = spry_model_source_file(source);
+    spry_convert_options_default(&how);
+    how.type = flags->type;
+    how.name = flags->title;
+    how.threads = flags->threads;
+    how.progress = show_progress;
+    how.user = &progress;
+    spry_progress_begin(&progress, "writing");
+    spry_status status = spry_convert(path, &file, &how, error);
+    spry_progress_end(&progress);
     return status;
 }
 

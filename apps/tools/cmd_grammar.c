@@ -7,11 +7,10 @@
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "grammar/grammar.h"
 #include "platform/clock.h"
 #include "platform/file.h"
 
-enum { INPUT_BYTES_MAX = 64 << 20, GRAMMAR_BYTES_MAX = 16 << 20, CHUNK_BYTES = 1024 };
+enum { INPUT_BYTES_MAX = 64 << 20, GRAMMAR_BYTES_MAX = 16 << 20 };
 
 static const spry_usage usage = {
     .command = "grammar",
@@ -93,24 +92,25 @@ static const spry_option grammar_options[] = {
 /* ---- the grammar ---------------------------------------------------------------------------------------------------
  */
 
-static spry_grammar_kind kind_of(const grammar_settings *settings)
+static spry_constraint kind_of(const grammar_settings *settings)
 {
-    static const spry_grammar_kind kinds[] = {SPRY_GRAMMAR_GBNF,  SPRY_GRAMMAR_GBNF,   SPRY_GRAMMAR_JSON_SCHEMA,
-                                              SPRY_GRAMMAR_REGEX, SPRY_GRAMMAR_CHOICE, SPRY_GRAMMAR_JSON_OBJECT};
+    static const spry_constraint kinds[] = {SPRY_GBNF,  SPRY_GBNF,   SPRY_JSON_SCHEMA,
+                                            SPRY_REGEX, SPRY_CHOICE, SPRY_JSON_OBJECT};
     size_t i = 0;
     while (kind_names[i + 1] && strcmp(kind_names[i], settings->kind) != 0)
         i++;
     if (settings->regex)
-        return SPRY_GRAMMAR_REGEX;
+        return SPRY_REGEX;
     if (settings->choice)
-        return SPRY_GRAMMAR_CHOICE;
+        return SPRY_CHOICE;
     if (i == 0 && settings->grammar && spry_view_ends(spry_view_of(settings->grammar), SPRY_VIEW(".json")))
-        return SPRY_GRAMMAR_JSON_SCHEMA;
+        return SPRY_JSON_SCHEMA;
     return kinds[i];
 }
 
-static spry_status open_grammar(spry_grammar **out, double *compile_ms, const grammar_settings *settings,
-                                spry_error *error)
+/* `tokenizer` NULL: for bytes alone. */
+static spry_status open_matching(spry_matching **out, const spry_tokenizer *tokenizer, const grammar_settings *settings,
+                                 spry_error *error)
 {
     spry_buffer source;
     spry_buffer_init(&source, GRAMMAR_BYTES_MAX);
@@ -122,13 +122,12 @@ static spry_status open_grammar(spry_grammar **out, double *compile_ms, const gr
         status = spry_file_read(&source, settings->grammar, error);
     if (!status && source.failed)
         status = spry_fail_memory(error, "a grammar", source.size);
-    uint64_t began = spry_clock_ns();
     if (!status) {
-        status = spry_grammar_create(out, kind_of(settings), spry_buffer_view(&source), error);
+        spry_view text = spry_buffer_view(&source);
+        status = spry_matching_create(out, kind_of(settings), text.data, text.size, tokenizer, error);
         if (status && settings->grammar && !given)
             spry_fail_prefix(error, status, settings->grammar);
     }
-    *compile_ms = (double)(spry_clock_ns() - began) / 1e6;
     spry_buffer_deinit(&source);
     return status;
 }
@@ -161,10 +160,10 @@ static void name_byte(spry_buffer *out, unsigned byte)
 }
 
 /* The bytes that could come, as words: runs of letters and digits, and one word for whatever is not ASCII. */
-static void name_next(spry_buffer *out, const spry_matcher *matcher)
+static void name_next(spry_buffer *out, const spry_matching *matching)
 {
     uint64_t bytes[4];
-    spry_matcher_next_bytes(matcher, bytes);
+    spry_matching_next_bytes(matching, bytes);
     const char *between = "";
     for (unsigned byte = 0; byte < 0x80; byte++) {
         if (!(bytes[byte / 64] >> byte % 64 & 1))
@@ -185,30 +184,11 @@ static void name_next(spry_buffer *out, const spry_matcher *matcher)
         spry_buffer_format(out, "%s%s", between, bytes[2] ? "the rest of a character" : "a character beyond ASCII");
         between = ", ";
     }
-    if (spry_matcher_may_end(matcher))
+    if (spry_matching_may_end(matching))
         spry_buffer_format(out, "%sthe end", between);
 }
 
-/* Takes as much of a text as fits. */
-static spry_status take(spry_matcher *matcher, size_t *taken, spry_view text, spry_error *error)
-{
-    size_t chunk = CHUNK_BYTES, fit;
-    for (*taken = 0; *taken < text.size;) {
-        size_t size = text.size - *taken < chunk ? text.size - *taken : chunk;
-        spry_status status = spry_matcher_bytes(matcher, &fit, (spry_view){text.data + *taken, size}, error);
-        if (status)
-            return status;
-        if (fit == size)
-            *taken += size;
-        else if (fit == 0)
-            return SPRY_OK;
-        else
-            chunk = fit;
-    }
-    return SPRY_OK;
-}
-
-static int say_place(const spry_matcher *matcher, spry_view text, size_t at)
+static int say_place(const spry_matching *matching, spry_view text, size_t at)
 {
     size_t line = 1, column = 1;
     for (size_t i = 0; i < at; i++) {
@@ -217,7 +197,7 @@ static int say_place(const spry_matcher *matcher, spry_view text, size_t at)
     }
     spry_buffer words;
     spry_buffer_init(&words, 1 << 16);
-    name_next(&words, matcher);
+    name_next(&words, matching);
     spry_complain("%s at byte %zu (line %zu, column %zu); expected %s",
                   at < text.size ? "the text stops fitting" : "the text is not complete", at, line, column,
                   words.size ? words.data : "nothing more");
@@ -225,24 +205,24 @@ static int say_place(const spry_matcher *matcher, spry_view text, size_t at)
     return SPRY_EXIT_FAILURE;
 }
 
-static int check(spry_grammar *grammar, const grammar_settings *settings)
+static int check(const grammar_settings *settings)
 {
     spry_buffer text;
     spry_buffer_init(&text, INPUT_BYTES_MAX);
-    spry_matcher *matcher = NULL;
+    spry_matching *matching = NULL;
     spry_error error;
     size_t taken = 0;
-    spry_status status = read_text(&text, settings, &error);
+    spry_status status = open_matching(&matching, NULL, settings, &error);
     if (!status)
-        status = spry_matcher_create(&matcher, grammar, NULL, &error);
+        status = read_text(&text, settings, &error);
     if (!status)
-        status = take(matcher, &taken, spry_buffer_view(&text), &error);
+        status = spry_matching_take(matching, &taken, spry_buffer_view(&text).data, text.size, &error);
     int code = SPRY_EXIT_OK;
     if (status)
         code = spry_complain_error(&error);
-    else if (taken < text.size || !spry_matcher_may_end(matcher))
-        code = say_place(matcher, spry_buffer_view(&text), taken);
-    spry_matcher_destroy(matcher);
+    else if (taken < text.size || !spry_matching_may_end(matching))
+        code = say_place(matching, spry_buffer_view(&text), taken);
+    spry_matching_destroy(matching);
     spry_buffer_deinit(&text);
     return code;
 }
@@ -250,38 +230,31 @@ static int check(spry_grammar *grammar, const grammar_settings *settings)
 /* ---- mask ----------------------------------------------------------------------------------------------------------
  */
 
-/* A vocabulary and a matcher over it. */
+/* A tokenizer, and a matching over its tokens. */
 typedef struct mask_work {
     spry_model_source source;
     spry_tokenizer *tokenizer;
-    spry_vocabulary *vocabulary;
-    spry_matcher *matcher;
-    double compile_ms, vocabulary_ms, prepare_ms;
+    spry_matching *matching;
+    spry_matching_times times;
 } mask_work;
 
-static spry_status open_work(mask_work *work, spry_grammar *grammar, const grammar_settings *settings,
-                             spry_error *error)
+static spry_status open_work(mask_work *work, const grammar_settings *settings, spry_error *error)
 {
     spry_status status = spry_model_source_find(&work->source, settings->model, settings->models.models_folder, error);
+    const spry_model_file file = spry_model_source_file(&work->source);
     if (!status)
-        status = spry_model_source_tokenizer(&work->tokenizer, &work->source, error);
-    if (status)
-        return status;
-    uint64_t began = spry_clock_ns();
-    status = spry_vocabulary_create(&work->vocabulary, work->tokenizer, spry_tokenizer_size(work->tokenizer), error);
-    uint64_t made = spry_clock_ns();
+        status = spry_tokenizer_load(&work->tokenizer, &file, error);
     if (!status)
-        status = spry_matcher_create(&work->matcher, grammar, work->vocabulary, error);
-    work->vocabulary_ms = (double)(made - began) / 1e6;
-    work->prepare_ms = (double)(spry_clock_ns() - made) / 1e6;
+        status = open_matching(&work->matching, work->tokenizer, settings, error);
+    if (!status)
+        work->times = spry_matching_get_times(work->matching);
     return status;
 }
 
 static void close_work(mask_work *work)
 {
-    spry_matcher_destroy(work->matcher);
-    spry_vocabulary_destroy(work->vocabulary);
-    spry_tokenizer_destroy(work->tokenizer);
+    spry_matching_destroy(work->matching);
+    spry_tokenizer_free(work->tokenizer);
     spry_model_source_deinit(&work->source);
 }
 
@@ -289,10 +262,10 @@ static spry_status timed_mask(const mask_work *work, double *microseconds, size_
 {
     const uint32_t *mask;
     uint64_t began = spry_clock_ns();
-    spry_status status = spry_matcher_mask(work->matcher, &mask, error);
+    spry_status status = spry_matching_mask(work->matching, &mask, error);
     *microseconds = (double)(spry_clock_ns() - began) / 1e3;
     *allowed = 0;
-    for (size_t id = 0; !status && id < spry_tokenizer_size(work->tokenizer); id++)
+    for (size_t id = 0; !status && id < spry_tokenizer_count(work->tokenizer); id++)
         *allowed += mask[id / 32] >> id % 32 & 1;
     return status;
 }
@@ -302,19 +275,20 @@ static spry_status show_mask(const mask_work *work, const grammar_settings *sett
     spry_view text = spry_view_of(settings->text ? settings->text : "");
     size_t taken, allowed;
     double microseconds;
-    spry_status status = take(work->matcher, &taken, text, error);
+    spry_status status = spry_matching_take(work->matching, &taken, text.data, text.size, error);
     if (!status && taken < text.size)
         return spry_fail(error, SPRY_ERR_INPUT, "the text stops fitting at byte %zu", taken);
     if (!status)
         status = timed_mask(work, &microseconds, &allowed, error);
     if (status)
         return status;
-    size_t size = spry_tokenizer_size(work->tokenizer);
-    bool may_end = spry_matcher_may_end(work->matcher);
+    size_t size = spry_tokenizer_count(work->tokenizer);
+    bool may_end = spry_matching_may_end(work->matching);
     if (settings->json)
         spry_out_format("{\"allowed\": %zu, \"vocabulary\": %zu, \"may_end\": %s, \"microseconds\": %.1f, "
                         "\"compile_ms\": %.3f, \"prepare_ms\": %.3f}\n",
-                        allowed, size, may_end ? "true" : "false", microseconds, work->compile_ms, work->prepare_ms);
+                        allowed, size, may_end ? "true" : "false", microseconds, work->times.compile_ms,
+                        work->times.prepare_ms);
     else
         spry_out_format("%zu of %zu tokens may come next%s; %.1f us\n", allowed, size,
                         may_end ? ", and the text may end" : "", microseconds);
@@ -334,11 +308,13 @@ static void show_bench(const mask_work *work, double *times, size_t count, bool 
     if (json)
         spry_out_format("{\"tokens\": %zu, \"compile_ms\": %.3f, \"vocabulary_ms\": %.3f, \"prepare_ms\": %.3f, "
                         "\"median_us\": %.1f, \"p99_us\": %.1f, \"max_us\": %.1f}\n",
-                        count, work->compile_ms, work->vocabulary_ms, work->prepare_ms, median, p99, most);
+                        count, work->times.compile_ms, work->times.vocabulary_ms, work->times.prepare_ms, median, p99,
+                        most);
     else
         spry_out_format("grammar compiled in %.2f ms, vocabulary sorted in %.1f ms, first masks in %.2f ms\n"
                         "%zu tokens: mask median %.1f us, 99%% %.1f us, longest %.1f us\n",
-                        work->compile_ms, work->vocabulary_ms, work->prepare_ms, count, median, p99, most);
+                        work->times.compile_ms, work->times.vocabulary_ms, work->times.prepare_ms, count, median, p99,
+                        most);
 }
 
 /* Goes through the text by the tokens that the model's own tokenizer makes of it. */
@@ -346,31 +322,32 @@ static spry_status bench(const mask_work *work, spry_view text, const grammar_se
 {
     spry_tokens ids = {0};
     size_t allowed, count = 0;
-    spry_status status = spry_tokenizer_encode(work->tokenizer, &ids, text, NULL, 0, 0, error);
+    spry_status status =
+        spry_tokenizer_ids(work->tokenizer, &ids.ids, &ids.count, text.data, text.size, false, false, error);
     double *times = malloc((ids.count + 1) * sizeof *times);
     if (!status && !times)
         status = spry_fail_memory(error, "the times", ids.count * sizeof *times);
     for (size_t i = 0; i < ids.count && !status; i++) {
         status = timed_mask(work, &times[count++], &allowed, error);
         if (!status)
-            status = spry_matcher_token(work->matcher, ids.ids[i], error);
+            status = spry_matching_token(work->matching, ids.ids[i], error);
     }
     if (!status && !count)
         status = spry_fail(error, SPRY_ERR_INPUT, "there is no text to go through");
     if (!status)
         show_bench(work, times, count, settings->json);
     free(times);
-    spry_tokens_deinit(&ids);
+    spry_free(ids.ids);
     return status;
 }
 
-static int mask(spry_grammar *grammar, double compile_ms, const grammar_settings *settings)
+static int mask(const grammar_settings *settings)
 {
-    mask_work work = {.compile_ms = compile_ms};
+    mask_work work = {0};
     spry_buffer text;
     spry_buffer_init(&text, INPUT_BYTES_MAX);
     spry_error error;
-    spry_status status = open_work(&work, grammar, settings, &error);
+    spry_status status = open_work(&work, settings, &error);
     if (!status && settings->bench) {
         status = read_text(&text, settings, &error);
         if (!status)
@@ -400,13 +377,5 @@ int spry_cmd_grammar(int argc, char **argv)
         settings.grammar = words[1];
     if (!settings.grammar && !settings.regex && !settings.choice && strcmp(settings.kind, "json-object") != 0)
         return spry_usage_wrong(&usage, "say which grammar: a file, --regex, --choice or --kind json-object");
-    spry_grammar *grammar = NULL;
-    spry_error error;
-    double compile_ms;
-    if (open_grammar(&grammar, &compile_ms, &settings, &error))
-        code = spry_complain_error(&error);
-    else
-        code = checks ? check(grammar, &settings) : mask(grammar, compile_ms, &settings);
-    spry_grammar_unref(grammar);
-    return spry_out_finish(code);
+    return spry_out_finish(checks ? check(&settings) : mask(&settings));
 }

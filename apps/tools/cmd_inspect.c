@@ -1,11 +1,11 @@
 /* spry inspect: prints a model's description, as JSON or as text. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "tools/inspect_model.h"
 #include "tools/inspect_text.h"
 
 static const spry_usage usage = {
@@ -61,14 +61,19 @@ static spry_status inspect(const inspect_settings *settings, const char *model, 
 {
     spry_model_source source = {0};
     json_t *description = NULL;
+    char *text = NULL;
     spry_status status = spry_model_source_find(&source, model, settings->model.models_folder, error);
+    const spry_model_file file = spry_model_source_file(&source);
     if (status == SPRY_OK)
-        status = spry_inspect_model(&description, &source, settings->context, settings->tensors, error);
+        status = spry_inspect_json(&text, &file, settings->context, settings->tensors, error);
+    if (status == SPRY_OK && !(description = json_loads(text, JSON_ALLOW_NUL, NULL)))
+        status = spry_fail_memory(error, "the description", strlen(text));
     if (status == SPRY_OK && settings->json)
         status = print_json(description, error);
     else if (status == SPRY_OK)
         spry_inspect_print(description);
     json_decref(description);
+    spry_free(text);
     spry_model_source_deinit(&source);
     return status;
 }

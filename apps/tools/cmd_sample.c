@@ -5,11 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sampling_options.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
-#include "sampling/sampling_options.h"
+#include "spry_tools.h"
 
 enum { INPUT_BYTES_MAX = 64 << 20, BIAS_MAX = 1024, DRAW_MAX = 10000000 };
 
@@ -216,14 +217,13 @@ static spry_status print_table(const sample_input *input, const float *probabili
     return SPRY_OK;
 }
 
-static spry_status show_probabilities(const sample_input *input, const sample_settings *settings, spry_sampler *sampler,
-                                      spry_error *error)
+static spry_status show_probabilities(const sample_input *input, const sample_settings *settings, spry_error *error)
 {
     float *probabilities = calloc(input->n_logits, sizeof *probabilities);
     if (!probabilities)
         return spry_fail_memory(error, "the probabilities", input->n_logits * sizeof *probabilities);
-    spry_status status = spry_sampler_probabilities(sampler, probabilities, input->logits, input->history,
-                                                    input->n_history, NULL, error);
+    spry_status status = spry_sample_logits(NULL, 0, probabilities, &input->sampling, input->logits, input->n_logits,
+                                            input->history, input->n_history, error);
     if (status == SPRY_OK && settings->json)
         print_json_probabilities(probabilities, input->n_logits);
     else if (status == SPRY_OK)
@@ -234,23 +234,23 @@ static spry_status show_probabilities(const sample_input *input, const sample_se
 
 /* ---- drawing --------------------------------------------------------------------------------------------------- */
 
-static spry_status draw_tokens(const sample_input *input, const sample_settings *settings, spry_sampler *sampler,
-                               spry_error *error)
+static spry_status draw_tokens(const sample_input *input, const sample_settings *settings, spry_error *error)
 {
-    for (uint32_t i = 0; i < settings->draw; i++) {
-        int32_t token;
-        spry_status status =
-            spry_sampler_draw(sampler, &token, input->logits, input->history, input->n_history, NULL, error);
-        if (status != SPRY_OK) /* the first draw fails or none does: all see the same */
-            return status;
+    int32_t *tokens = calloc(settings->draw, sizeof *tokens);
+    if (!tokens)
+        return spry_fail_memory(error, "the tokens", settings->draw * sizeof *tokens);
+    spry_status status = spry_sample_logits(tokens, settings->draw, NULL, &input->sampling, input->logits,
+                                            input->n_logits, input->history, input->n_history, error);
+    for (uint32_t i = 0; status == SPRY_OK && i < settings->draw; i++) {
         if (settings->json)
-            spry_out_format("%s%d", i == 0 ? "{\"tokens\": [" : ", ", token);
+            spry_out_format("%s%d", i == 0 ? "{\"tokens\": [" : ", ", tokens[i]);
         else
-            spry_out_format("%d\n", token);
+            spry_out_format("%d\n", tokens[i]);
     }
-    if (settings->json)
+    if (status == SPRY_OK && settings->json)
         spry_out_format("]}\n");
-    return SPRY_OK;
+    free(tokens);
+    return status;
 }
 
 int spry_cmd_sample(int argc, char **argv)
@@ -264,21 +264,12 @@ int spry_cmd_sample(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), NULL, argc, argv))
         return code;
     spry_error error;
-    spry_sampler *sampler = NULL;
-    const spry_ops *ops;
     spry_status status = read_input(&input, &error);
-    if (status == SPRY_OK)
-        status = spry_ops_get(&ops, "auto", &error);
-    if (status == SPRY_OK)
-        status = spry_sampler_create(&sampler, ops, input.n_logits, &error);
-    if (status == SPRY_OK)
-        status = spry_sampler_set(sampler, &input.sampling, &error);
     if (status == SPRY_OK && settings.draw != 0)
-        status = draw_tokens(&input, &settings, sampler, &error);
+        status = draw_tokens(&input, &settings, &error);
     else if (status == SPRY_OK)
-        status = show_probabilities(&input, &settings, sampler, &error);
+        status = show_probabilities(&input, &settings, &error);
     code = status == SPRY_OK ? SPRY_EXIT_OK : spry_complain_error(&error);
-    spry_sampler_destroy(sampler);
     free(input.logits);
     free(input.history);
     return spry_out_finish(code);

@@ -66,26 +66,26 @@ static void print_ids(const spry_tokens *ids, bool json)
 static spry_status encode(const spry_tokenizer *tokenizer, spry_view text, const tokenize_settings *settings,
                           spry_error *error)
 {
-    unsigned flags = (settings->special ? SPRY_ENCODE_SPECIAL : 0u) | (settings->bos ? SPRY_ENCODE_BOS_EOS : 0u);
     spry_tokens ids = {0};
-    spry_status status = spry_tokenizer_encode(tokenizer, &ids, text, NULL, 0, flags, error);
+    spry_status status = spry_tokenizer_ids(tokenizer, &ids.ids, &ids.count, text.data, text.size, settings->special,
+                                            settings->bos, error);
     if (status == SPRY_OK)
         print_ids(&ids, settings->json);
-    spry_tokens_deinit(&ids);
+    spry_free(ids.ids);
     return status;
 }
 
 static spry_status decode(const spry_tokenizer *tokenizer, spry_view list, bool special, spry_error *error)
 {
     spry_tokens ids = {0};
-    spry_buffer text;
-    spry_buffer_init(&text, SIZE_MAX / 2);
+    char *text = NULL;
+    size_t size;
     spry_status status = spry_input_ids(&ids, list, error);
     if (status == SPRY_OK)
-        status = spry_tokenizer_decode(tokenizer, &text, ids.ids, ids.count, special, error);
+        status = spry_tokenizer_text(tokenizer, &text, &size, ids.ids, ids.count, special, error);
     if (status == SPRY_OK)
-        spry_out_write(spry_buffer_view(&text).data, text.size);
-    spry_buffer_deinit(&text);
+        spry_out_write(text ? text : "", size);
+    spry_free(text);
     spry_tokens_deinit(&ids);
     return status;
 }
@@ -97,15 +97,16 @@ static spry_status tokenize(const tokenize_settings *settings, const char *model
     spry_buffer input;
     spry_buffer_init(&input, INPUT_BYTES_MAX);
     spry_status status = spry_model_source_find(&source, model, settings->model.models_folder, error);
+    const spry_model_file file = spry_model_source_file(&source);
     if (status == SPRY_OK)
-        status = spry_model_source_tokenizer(&tokenizer, &source, error);
+        status = spry_tokenizer_load(&tokenizer, &file, error);
     if (status == SPRY_OK)
         status = spry_input_read(&input, error);
     if (status == SPRY_OK && settings->decode)
         status = decode(tokenizer, spry_buffer_view(&input), settings->special, error);
     else if (status == SPRY_OK)
         status = encode(tokenizer, spry_buffer_view(&input), settings, error);
-    spry_tokenizer_destroy(tokenizer);
+    spry_tokenizer_free(tokenizer);
     spry_model_source_deinit(&source);
     spry_buffer_deinit(&input);
     return status;

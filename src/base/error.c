@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -14,6 +15,11 @@
 const char *spry_version(void)
 {
     return SPRY_VERSION;
+}
+
+void spry_free(void *memory)
+{
+    free(memory);
 }
 
 uint32_t spry_version_number(void)

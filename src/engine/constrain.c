@@ -1,6 +1,19 @@
 /* Grammars of requests: compiled once for each text, walked by a matcher for each answer. */
 #include "engine/engine_state.h"
 
+spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size, spry_error *error)
+{
+    spry_grammar_kind kind;
+    spry_grammar *grammar = NULL;
+    if (constraint == SPRY_ANY_TEXT)
+        return SPRY_OK;
+    if (!spry_grammar_kind_of(&kind, constraint))
+        return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)constraint);
+    spry_status status = spry_grammar_create(&grammar, kind, (spry_view){text ? text : "", text ? size : 0}, error);
+    spry_grammar_unref(grammar);
+    return status;
+}
+
 static spry_status prepare(spry_engine *e, spry_error *error)
 {
     spry_status status = SPRY_OK;
@@ -15,21 +28,17 @@ static spry_status prepare(spry_engine *e, spry_error *error)
 
 spry_status spry_engine_make_matcher(spry_engine *e, spry_matcher **matcher, const spry_request *r, spry_error *error)
 {
-    static const spry_grammar_kind kinds[] = {[SPRY_GBNF] = SPRY_GRAMMAR_GBNF,
-                                              [SPRY_JSON_SCHEMA] = SPRY_GRAMMAR_JSON_SCHEMA,
-                                              [SPRY_REGEX] = SPRY_GRAMMAR_REGEX,
-                                              [SPRY_CHOICE] = SPRY_GRAMMAR_CHOICE,
-                                              [SPRY_JSON_OBJECT] = SPRY_GRAMMAR_JSON_OBJECT};
+    spry_grammar_kind kind;
     spry_grammar *grammar;
     *matcher = NULL;
     if (r->constraint == SPRY_ANY_TEXT)
         return SPRY_OK;
-    if ((size_t)r->constraint >= SPRY_COUNT(kinds))
+    if (!spry_grammar_kind_of(&kind, r->constraint))
         return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)r->constraint);
     spry_view text = spry_view_of(r->constraint_text ? r->constraint_text : "");
     spry_status status = prepare(e, error);
     if (!status)
-        status = spry_grammar_cache_get(e->grammars, &grammar, kinds[r->constraint], text, error);
+        status = spry_grammar_cache_get(e->grammars, &grammar, kind, text, error);
     if (status)
         return status;
     status = spry_matcher_create(matcher, grammar, e->vocabulary, error);

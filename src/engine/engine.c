@@ -235,6 +235,11 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
     spry_pass_bytes(&info->scratch_bytes, &e->model->config, &limits);
 }
 
+spry_trace *spry_engine_trace(const spry_engine *e)
+{
+    return e->trace;
+}
+
 void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
 {
     spry_kv_cache_figures cache;

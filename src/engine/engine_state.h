@@ -67,9 +67,10 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
 spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
                                spry_error *error);
 
-/* A conversation's ids, ready for the answer; `laps`, where there are any, learn of template and tokenizer. */
-spry_status spry_engine_chat_tokens(const spry_engine *engine, spry_tokens *out, const spry_message *messages,
-                                    size_t n_messages, spry_laps *laps, spry_error *error);
+/* spry_engine_chat_prompt into arrays of the caller's; *count and *n_spans say how many there are. */
+spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
+                                   spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,
+                                   size_t size, spry_error *error);
 
 /* Sizes an engine gets from its model and options, and the KV pool's shape; then how many pages that has, which must
  * fit the machine. Nothing is allocated. */

@@ -3,6 +3,7 @@
  * put in. So a fragment's border is a token's border, and its tokens are the same wherever it stands. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -60,8 +61,7 @@ typedef struct pieces {
     const spry_engine *engine;
     const spry_chat_text *text;
     spry_tokens ids;
-    spry_span *spans;
-    size_t n_spans, capacity;
+    spry_buffer spans; /* spry_span */
     spry_error *error;
 } pieces;
 
@@ -99,11 +99,9 @@ static spry_status add_fragment(pieces *p, const json_t *text)
     spry_status status =
         spry_tokenizer_encode(p->engine->model->tokenizer, &p->ids,
                               (spry_view){json_string_value(text), json_string_length(text)}, NULL, 0, 0, p->error);
-    if (!status && p->ids.count > begin) {
-        if (p->n_spans < p->capacity)
-            p->spans[p->n_spans] = (spry_span){begin, p->ids.count};
-        p->n_spans++;
-    }
+    const spry_span span = {begin, p->ids.count};
+    if (!status && span.end > begin && !spry_buffer_append(&p->spans, &span, sizeof span))
+        status = spry_fail_memory(p->error, "fragments", p->spans.size);
     return status;
 }
 
@@ -113,7 +111,7 @@ static bool find_mark(spry_view text, size_t from, const fragments *f, size_t *a
     char head[MARK_BYTES], mark[MARK_BYTES];
     print_mark(head, f, 0);
     size_t head_size = strlen(head) - 4; /* up to the number */
-    for (; from + head_size < text.size; from++)
+    for (; json_array_size(f->texts) && from + head_size < text.size; from++)
         for (size_t i = 0; !memcmp(text.data + from, head, head_size) && i < json_array_size(f->texts); i++) {
             print_mark(mark, f, i);
             *at = from;
@@ -139,31 +137,69 @@ static spry_status cut(pieces *p, const fragments *f)
     return status ? status : add_text(p, done, text.size);
 }
 
-spry_status spry_engine_chat_spans(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_span *spans,
-                                   size_t span_capacity, size_t *n_spans, const char *json, size_t size,
-                                   spry_error *error)
+/* Renders and tokenises; the times go to `prompt`. */
+static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragments *f, spry_chat_input *input)
+{
+    uint64_t start = spry_clock_ns();
+    spry_chat_text text;
+    spry_chat_text_init(&text, MAX_CHAT_BYTES);
+    p->text = &text;
+    spry_status status = spry_engine_render(p->engine, &text, input, p->error);
+    uint64_t rendered = spry_clock_ns();
+    if (!status)
+        status = cut(p, f);
+    prompt->template_ms = (double)(rendered - start) / 1e6;
+    prompt->tokenize_ms = (double)(spry_clock_ns() - rendered) / 1e6;
+    spry_chat_text_deinit(&text);
+    return status;
+}
+
+spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prompt, const char *json, size_t size,
+                                    spry_error *error)
 {
     fragments f = {.nonce = spry_entropy(), .texts = json_array()};
+    pieces p = {.engine = e, .error = error};
     spry_chat_input input;
-    spry_chat_text text;
     json_t *request = NULL;
-    spry_chat_text_init(&text, MAX_CHAT_BYTES);
-    pieces p = {.engine = e, .text = &text, .spans = spans, .capacity = span_capacity, .error = error};
+    *prompt = (spry_chat_prompt){.size = offsetof(spry_chat_prompt, reserved)};
+    spry_buffer_init(&p.spans, (size_t)MAX_CHAT_BYTES);
     spry_status status = spry_engine_parse_chat(&request, &input, json, size, error);
     if (!status)
         status = mark_all(&f, json_object_get(request, "messages"), error);
     if (!status)
-        status = spry_engine_render(e, &text, &input, error);
-    if (!status)
-        status = cut(&p, &f);
-    *count = status ? 0 : p.ids.count;
-    *n_spans = status ? 0 : p.n_spans;
-    size_t fits = p.ids.count < capacity ? p.ids.count : capacity;
-    if (!status && fits)
-        memcpy(ids, p.ids.ids, fits * sizeof *ids);
-    spry_tokens_deinit(&p.ids);
-    spry_chat_text_deinit(&text);
+        status = make_pieces(&p, prompt, &f, &input);
+    if (status) {
+        spry_tokens_deinit(&p.ids);
+        spry_buffer_deinit(&p.spans);
+    }
+    prompt->ids = p.ids.ids; /* the caller's now */
+    prompt->count = p.ids.count;
+    prompt->spans = (spry_span *)(void *)p.spans.data;
+    prompt->n_spans = p.spans.size / sizeof *prompt->spans;
     json_decref(f.texts);
     json_decref(request);
+    return status;
+}
+
+void spry_chat_prompt_deinit(spry_chat_prompt *prompt)
+{
+    free(prompt->ids);
+    free(prompt->spans);
+    *prompt = (spry_chat_prompt){0};
+}
+
+spry_status spry_engine_chat_spans(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_span *spans,
+                                   size_t span_capacity, size_t *n_spans, const char *json, size_t size,
+                                   spry_error *error)
+{
+    spry_chat_prompt prompt;
+    spry_status status = spry_engine_chat_prompt(e, &prompt, json, size, error);
+    if (prompt.count)
+        memcpy(ids, prompt.ids, (prompt.count < capacity ? prompt.count : capacity) * sizeof *ids);
+    if (prompt.n_spans)
+        memcpy(spans, prompt.spans, (prompt.n_spans < span_capacity ? prompt.n_spans : span_capacity) * sizeof *spans);
+    *count = prompt.count;
+    *n_spans = prompt.n_spans;
+    spry_chat_prompt_deinit(&prompt);
     return status;
 }

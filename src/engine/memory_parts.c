@@ -1,8 +1,7 @@
 /* Counting: the exact regions of weights, pages and working memory are known, the rest of the process is the program.
  * Estimating: the same regions, as far as they would be touched. */
-#include "engine/memory_parts.h"
-
 #include "base/checked.h"
+#include "base/sized.h"
 #include "engine/engine_state.h"
 #include "model/packing.h"
 #include "model/pass_state.h"
@@ -50,11 +49,12 @@ spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, 
     count_idle(&idle, e);
     count(&scratch, e->pass->memory, e->pass->memory_bytes);
     size_t now = spry_memory_now(), known = weights.bytes + pool.bytes + scratch.bytes;
-    *parts = (spry_memory_parts){0};
+    *parts = (spry_memory_parts){.size = offsetof(spry_memory_parts, reserved)};
     if (!now || weights.unknown || pool.unknown || idle.unknown || scratch.unknown)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "this system does not tell which pages of a process are resident");
-    *parts = (spry_memory_parts){.weights = weights.bytes,
+    *parts = (spry_memory_parts){.size = offsetof(spry_memory_parts, reserved),
+                                 .weights = weights.bytes,
                                  .kv = pool.bytes - idle.bytes,
                                  .cache = idle.bytes,
                                  .scratch = scratch.bytes,
@@ -194,16 +194,34 @@ static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, cons
     return SPRY_OK;
 }
 
-spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
-                                 const spry_engine_options *options, const spry_memory_use *use, spry_error *error)
+void spry_memory_use_default(spry_memory_use *use)
 {
-    spry_engine e;
-    *parts = (spry_memory_parts){.program = program_before(data, size)};
-    spry_status status = spry_engine_plan(&e, name, data, size, options, error);
+    *use = (spry_memory_use){.size = sizeof *use};
+}
+
+spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
+                                 const spry_engine_options *their_options, const spry_memory_use *their_use,
+                                 spry_error *error)
+{
+    const spry_memory_parts none = {.size = offsetof(spry_memory_parts, reserved)};
+    spry_engine e = {0};
+    spry_engine_options options;
+    spry_memory_use use;
+    *parts = none;
+    parts->program = program_before(data, size);
+    spry_engine_options_default(&options);
+    spry_memory_use_default(&use);
+    spry_status status = spry_sized_read(&options, sizeof options, their_options, "spry_engine_options", error);
     if (!status)
-        status = estimate(parts, &e, options, use, error);
+        status = spry_sized_read(&use, sizeof use, their_use, "spry_memory_use", error);
+    if (!status)
+        status = spry_engine_plan(&e, name, data, size, &options, error);
+    if (!their_use)
+        use.tokens = e.context;
+    if (!status)
+        status = estimate(parts, &e, &options, &use, error);
     spry_model_close(e.model);
     if (status)
-        *parts = (spry_memory_parts){0};
+        *parts = none;
     return status;
 }

@@ -78,32 +78,6 @@ spry_status spry_engine_render(const spry_engine *e, spry_chat_text *out, spry_c
     return spry_chat_template_render(e->model->chat, out, input, error);
 }
 
-static spry_status chat_tokens(const spry_engine *e, spry_tokens *tokens, spry_chat_input *input, spry_laps *laps,
-                               spry_error *error)
-{
-    spry_chat_text text;
-    spry_chat_text_init(&text, MAX_CHAT_BYTES);
-    spry_status status = spry_engine_render(e, &text, input, error);
-    if (laps)
-        spry_lap(laps, SPRY_PART_TEMPLATE);
-    if (!status)
-        status = spry_tokenizer_encode(e->model->tokenizer, tokens, spry_buffer_view(&text.text),
-                                       (const spry_text_range *)(const void *)text.literal.data,
-                                       text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, error);
-    spry_chat_text_deinit(&text);
-    if (laps)
-        spry_lap(laps, SPRY_PART_TOKENIZE);
-    return status;
-}
-
-static spry_status chat_ids(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_chat_input *input,
-                            spry_error *error)
-{
-    spry_tokens tokens = {0};
-    spry_status status = chat_tokens(e, &tokens, input, NULL, error);
-    return hand_over(ids, capacity, count, &tokens, status);
-}
-
 /* Messages as JSON; NULL when memory is short. Texts may be any bytes. */
 static json_t *messages_json(const spry_message *messages, size_t n_messages)
 {
@@ -120,22 +94,22 @@ static json_t *messages_json(const spry_message *messages, size_t n_messages)
     return list;
 }
 
-spry_status spry_engine_chat_tokens(const spry_engine *e, spry_tokens *out, const spry_message *messages,
-                                    size_t n_messages, spry_laps *laps, spry_error *error)
-{
-    json_t *list = messages_json(messages, n_messages);
-    spry_chat_input input = {.messages = list, .add_generation_prompt = true};
-    spry_status status = list ? chat_tokens(e, out, &input, laps, error)
-                              : spry_fail_memory(error, "a conversation", n_messages * sizeof *messages);
-    json_decref(list);
-    return status;
-}
-
 spry_status spry_engine_chat(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count,
                              const spry_message *messages, size_t n_messages, spry_error *error)
 {
     spry_tokens tokens = {0};
-    spry_status status = spry_engine_chat_tokens(e, &tokens, messages, n_messages, NULL, error);
+    spry_chat_text text;
+    json_t *list = messages_json(messages, n_messages);
+    spry_chat_input input = {.messages = list, .add_generation_prompt = true};
+    spry_chat_text_init(&text, MAX_CHAT_BYTES);
+    spry_status status = list ? spry_engine_render(e, &text, &input, error)
+                              : spry_fail_memory(error, "a conversation", n_messages * sizeof *messages);
+    if (!status)
+        status = spry_tokenizer_encode(e->model->tokenizer, &tokens, spry_buffer_view(&text.text),
+                                       (const spry_text_range *)(const void *)text.literal.data,
+                                       text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, error);
+    spry_chat_text_deinit(&text);
+    json_decref(list);
     return hand_over(ids, capacity, count, &tokens, status);
 }
 
@@ -169,19 +143,6 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
     if (status)
         return spry_fail_prefix(error, SPRY_ERR_INPUT, "the conversation");
     return read_request(input, *request, error);
-}
-
-spry_status spry_engine_chat_json(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, const char *json,
-                                  size_t size, spry_error *error)
-{
-    json_t *request = NULL;
-    spry_chat_input input;
-    *count = 0;
-    spry_status status = spry_engine_parse_chat(&request, &input, json, size, error);
-    if (!status)
-        status = chat_ids(e, ids, capacity, count, &input, error);
-    json_decref(request);
-    return status;
 }
 
 spry_status spry_engine_chat_text(const spry_engine *e, char *text, size_t capacity, size_t *size, const char *json,

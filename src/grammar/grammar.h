@@ -21,6 +21,9 @@ typedef enum spry_grammar_kind {
     SPRY_GRAMMAR_JSON_OBJECT,
 } spry_grammar_kind;
 
+/* The kind of a request's constraint; false: there is none. */
+bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint);
+
 /* Compiles in bounded time and memory. Fails with the place of what is wrong, also when no text at all can match. */
 spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
 /* The same from a builder, which the caller keeps. */

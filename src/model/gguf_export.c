@@ -49,8 +49,8 @@ static spry_status write_piece(spry_gguf_writer *writer, const spry_export *opti
         spry_threads_run(options->threads, encode_part, &b);
         status = spry_gguf_writer_data(writer, b.out, b.n_rows * row_bytes, error);
         *done += b.n_rows * row_bytes;
-        if (options->progress)
-            options->progress(options->user, *done, total);
+        if (!status && options->progress && !options->progress(options->user, *done, total))
+            status = spry_fail(error, SPRY_ERR_CANCELLED, "interrupted; nothing was written");
     }
     free(b.floats);
     free(b.out);

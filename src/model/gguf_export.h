@@ -11,7 +11,7 @@ typedef struct spry_export {
     const spry_recipe *recipe; /* which type each tensor gets */
     const char *title;         /* general.name; NULL: the model's own, or its folder's */
     spry_threads *threads;
-    void (*progress)(void *user, size_t done, size_t total); /* bytes written; may be NULL */
+    bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops; may be NULL */
     void *user;
 } spry_export;
 

@@ -6,23 +6,7 @@
 
 #include "base/dtype.h"
 #include "platform/trace.h"
-
-typedef enum spry_op {
-    SPRY_OP_LAYOUT,  /* rows, positions, slots and turns of the step */
-    SPRY_OP_EMBED,   /* embeddings and angles */
-    SPRY_OP_NORM,    /* before, behind and at the end */
-    SPRY_OP_QKV,     /* products: queries, keys, values */
-    SPRY_OP_ROPE,    /* head norms, rope, keys and values into their pages */
-    SPRY_OP_ATTEND,  /* attention over the pages */
-    SPRY_OP_OUT,     /* product: attention's output */
-    SPRY_OP_ADD,     /* residual */
-    SPRY_OP_GATE_UP, /* products: gate and up */
-    SPRY_OP_GATE,    /* activation */
-    SPRY_OP_DOWN,    /* product: down */
-    SPRY_OP_ROUTE,   /* choosing experts, gathering and scattering rows */
-    SPRY_OP_LOGITS,  /* product: output matrix, and soft-capping */
-    SPRY_OP_COUNT
-} spry_op;
+#include "spry_tools.h"
 
 typedef struct spry_op_figures {
     uint64_t ns, calls;
@@ -41,8 +25,6 @@ typedef struct spry_op_watch {
     /* By the type of the matrix, or of keys and values; SPRY_F32 where there is none. */
     spry_op_figures ops[SPRY_OP_COUNT][SPRY_DTYPE_COUNT];
 } spry_op_watch;
-
-const char *spry_op_name(spry_op op); /* "gate_up" */
 
 /* Hands its spans over: at the end of a step. */
 void spry_op_watch_flush(spry_op_watch *watch);

@@ -5,6 +5,7 @@
 
 #include "base/dtype.h"
 #include "base/error.h"
+#include "spry_tools.h"
 
 typedef struct spry_recipe {
     const char *name;
@@ -13,9 +14,6 @@ typedef struct spry_recipe {
     spry_dtype embedding; /* and of the output matrix */
     uint32_t file_type;   /* llama.cpp's general.file_type for it */
 } spry_recipe;
-
-/* Every name, ending with NULL. */
-extern const char *const spry_recipe_names[];
 
 /* Upper or lower case; an unknown name gets a sentence that lists the known ones. */
 spry_status spry_recipe_find(const spry_recipe **out, const char *name, spry_error *error);

@@ -4,6 +4,7 @@
 #define SPRY_MODEL_SHAPES_H
 
 #include "model/model.h"
+#include "spry_tools.h"
 
 typedef struct spry_shape {
     const char *name;
@@ -12,9 +13,6 @@ typedef struct spry_shape {
     spry_config config;  /* as config.json says it; `sliding` and the sliding layers' rope are not filled */
     bool invented;       /* nobody has published weights of it */
 } spry_shape;
-
-/* Every name; ends with NULL. */
-extern const char *const spry_shape_names[];
 
 /* NULL: unknown. */
 const spry_shape *spry_shape_find(const char *name);

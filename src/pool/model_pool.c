@@ -13,8 +13,8 @@
 #include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
+#include "platform/model_names.h"
 #include "pool/model_load.h"
-#include "pool/model_names.h"
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_LOADED, SLOT_LEAVING } slot_state;
 

@@ -8,12 +8,11 @@
 #include <stdbool.h>
 
 #include "base/error.h"
+#include "base/random.h"
+#include "base/sampling_options.h"
 #include "kernels/ops.h"
 
 typedef struct spry_sampler spry_sampler;
-
-/* Checks ranges; the sentence names the setting and its range. */
-spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, spry_error *error);
 
 /* A sampler with default settings. It draws the same tokens with every table of kernels. */
 spry_status spry_sampler_create(spry_sampler **out, const spry_ops *ops, size_t n_vocab, spry_error *error);
@@ -50,14 +49,5 @@ size_t spry_sampler_vocab(const spry_sampler *sampler);
 /* log softmax of the raw logits (no NaN among them) at `token`: what APIs call its logprob. -INFINITY for a token that
  * cannot occur. */
 double spry_logprob(const float *logits, size_t n_vocab, int32_t token);
-
-/* The generator: xoshiro256**, its state filled from the seed by splitmix64. Integers only, so that a seed gives the
- * same stream on every platform. Not for secrets. */
-typedef struct spry_random {
-    uint64_t state[4];
-} spry_random;
-void spry_random_seed(spry_random *random, uint64_t seed);
-uint64_t spry_random_next(spry_random *random);
-double spry_random_unit(spry_random *random); /* [0, 1), 53 bits */
 
 #endif

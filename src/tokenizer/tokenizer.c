@@ -1,4 +1,4 @@
-/* The object itself: making it whole after loading, small questions about ids, arrays of ids. */
+/* The object itself: making it whole after loading, small questions about ids. */
 #include "tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -6,28 +6,6 @@
 
 #include "base/checked.h"
 #include "tokenizer/tokenizer_impl.h"
-
-void spry_tokens_deinit(spry_tokens *tokens)
-{
-    free(tokens->ids);
-    *tokens = (spry_tokens){0};
-}
-
-bool spry_tokens_push(spry_tokens *tokens, int32_t id)
-{
-    if (SPRY_UNLIKELY(tokens->count == tokens->capacity)) {
-        size_t capacity = tokens->capacity ? tokens->capacity * 2 : 256, bytes;
-        if (tokens->capacity > SIZE_MAX / 2 || !spry_checked_mul(&bytes, capacity, sizeof *tokens->ids))
-            return false;
-        int32_t *ids = realloc(tokens->ids, bytes);
-        if (!ids)
-            return false;
-        tokens->ids = ids;
-        tokens->capacity = capacity;
-    }
-    tokens->ids[tokens->count++] = id;
-    return true;
-}
 
 spry_tokenizer *spry_tokenizer_create(void)
 {

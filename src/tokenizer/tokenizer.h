@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "base/tokens.h"
 #include "base/view.h"
 #include "formats/gguf.h"
 
@@ -27,15 +28,6 @@ enum {
     SPRY_ENCODE_SPECIAL = 1, /* spellings of control tokens become those tokens */
     SPRY_ENCODE_BOS_EOS = 2, /* add what the model's own post-processor adds at begin and end */
 };
-
-/* Growable array of ids, bounded like a buffer. */
-typedef struct spry_tokens {
-    int32_t *ids;
-    size_t count, capacity;
-} spry_tokens;
-
-void spry_tokens_deinit(spry_tokens *tokens);
-bool spry_tokens_push(spry_tokens *tokens, int32_t id);
 
 /* Making one. `name` stands before messages (a path). The text and file may go away afterwards. */
 spry_status spry_tokenizer_from_json(spry_tokenizer **out, spry_view tokenizer_json, const char *name,

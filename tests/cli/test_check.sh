@@ -96,6 +96,8 @@ plant "other folder of the same layer" 'src/kernels/ops.h:2: kernels \(layer 2\)
     "echo '#include \"formats/tensor.h\"' >>src/kernels/ops.h"
 plant "library includes a program's header" 'src/engine/engine.c:2: there is no main.h' \
     "echo '#include \"main.h\"' >>src/engine/engine.c"
+plant "a program that looks into the library" 'apps/main.c:7: apps may include .* only, not kernels/ops.h' \
+    "echo '#include \"kernels/ops.h\"' >>apps/main.c"
 plant "include with dots" 'src/kv/pages.c:5: include ../base/compiler.h by its path' \
     "echo '#include \"../base/compiler.h\"' >>src/kv/pages.c"
 plant "folder without a layer" 'src/extra/more.c:1: folder extra has no layer' \

@@ -43,7 +43,12 @@ static void test_json(void **state)
     int32_t ids[64], same[64];
     char out[256];
     size_t count, n_same, size;
-    assert_int_equal(spry_engine_chat_json(engine, ids, 64, &count, json, strlen(json), NULL), SPRY_OK);
+    spry_chat_prompt prompt;
+    assert_int_equal(spry_engine_chat_prompt(engine, &prompt, json, strlen(json), NULL), SPRY_OK);
+    count = prompt.count;
+    assert_true(count && count <= 64 && !prompt.n_spans && prompt.template_ms > 0 && prompt.tokenize_ms > 0);
+    memcpy(ids, prompt.ids, count * sizeof *ids);
+    spry_chat_prompt_deinit(&prompt);
     assert_int_equal(spry_engine_chat(engine, same, 64, &n_same, &message, 1, NULL), SPRY_OK);
     assert_int_equal(count, n_same);
     assert_memory_equal(ids, same, count * sizeof *ids);
@@ -96,12 +101,12 @@ static void test_wrong_json(void **state)
     spry_engine *engine = fixture_open("llama", NULL);
     for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
         spry_error error = {0};
-        int32_t ids[8];
         char out[8];
         size_t count = 7;
-        hostile_expect(spry_engine_chat_json(engine, ids, 8, &count, cases[i][0], strlen(cases[i][0]), &error), &error,
+        spry_chat_prompt prompt;
+        hostile_expect(spry_engine_chat_prompt(engine, &prompt, cases[i][0], strlen(cases[i][0]), &error), &error,
                        SPRY_ERR_INPUT, cases[i][1]);
-        assert_int_equal(count, 0);
+        assert_true(!prompt.ids && !prompt.count && !prompt.spans && !prompt.n_spans);
         hostile_expect(chat_text(out, 8, &count, engine, cases[i][0], &error), &error, SPRY_ERR_INPUT, cases[i][1]);
     }
     spry_engine_close(engine);

@@ -430,11 +430,18 @@ typedef struct progress {
     size_t last, total, calls;
 } progress;
 
-static void on_progress(void *user, size_t done, size_t total)
+static bool on_progress(void *user, size_t done, size_t total)
 {
     progress *p = user;
     assert_true(done > p->last && done <= total && (!p->calls || total == p->total));
     *p = (progress){done, total, p->calls + 1};
+    return true;
+}
+
+static bool stop_after_three(void *user, size_t done, size_t total)
+{
+    on_progress(user, done, total);
+    return ((progress *)user)->calls < 3;
 }
 
 static void expect_name(const char *path, const char *expected)
@@ -458,6 +465,14 @@ static void test_title_and_progress(void **state)
     assert_int_equal(spry_model_open(&model, model_path(folder, "mixtral", ""), NULL), SPRY_OK);
     assert_int_equal(spry_model_export(model, scratch_path(&place, "out.gguf"), &options, NULL), SPRY_OK);
     assert_true(p.calls > 10 && p.last == p.total);
+    progress stopped = {0};
+    spry_error error = {0};
+    options.user = &stopped;
+    options.progress = stop_after_three;
+    assert_int_equal(spry_model_export(model, scratch_path(&place, "stopped.gguf"), &options, &error),
+                     SPRY_ERR_CANCELLED);
+    assert_true(stopped.calls == 3 && !spry_path_exists(place.path));
+    scratch_path(&place, "out.gguf");
     spry_model_close(model);
     expect_name(place.path, "My model");
     strncat(folder, "/", sizeof folder - strlen(folder) - 1);

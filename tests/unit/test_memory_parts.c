@@ -18,7 +18,6 @@
 #include "base/buffer.h"
 #include "base/compiler.h"
 #include "engine/engine_state.h"
-#include "engine/memory_parts.h"
 #include "model/placement.h"
 #include "model/random_model.h"
 #include "platform/file.h"
@@ -155,7 +154,7 @@ static int measure(const char *path, size_t count, const char *how)
     spry_memory_parts told, counted;
     spry_buffer file;
     spry_mapping mapping = {0};
-    const spry_memory_use use = {.tokens = count};
+    const spry_memory_use use = {.size = sizeof use, .tokens = count};
     const float *logits;
     bool in_memory = strcmp(how, "memory") == 0, mapped = strcmp(how, "mapped") == 0;
     spry_engine_options_default(&options);
@@ -372,7 +371,7 @@ static void pages_kept_for_reuse_are_told_apart(void **state)
     assert_int_equal(after.cache, 10 * engine->pool.page_bytes);
     assert_int_equal(after.cache + after.kv, before.kv);
     spry_memory_parts told;
-    const spry_memory_use use = {.cached = SPRY_COUNT(ids)};
+    const spry_memory_use use = {.size = sizeof use, .cached = SPRY_COUNT(ids)};
     must(spry_memory_estimate(&told, BUNDLED, NULL, 0, &options, &use, &error), &error);
     assert_int_equal(told.cache, after.cache);
     spry_engine_close(engine);
@@ -385,7 +384,7 @@ static void nonsense_is_told_within_limits(void **state)
     spry_error error = {0};
     spry_engine_options options;
     spry_memory_parts p;
-    const spry_memory_use all = {SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
+    const spry_memory_use all = {sizeof all, SIZE_MAX, SIZE_MAX, SIZE_MAX, SIZE_MAX};
     spry_engine_options_default(&options);
     options.kv_bytes = 64 * MB;
     must(spry_memory_estimate(&p, BUNDLED, NULL, 0, &options, &all, &error), &error);

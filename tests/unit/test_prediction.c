@@ -12,9 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "doctor/machine_speed.h"
 #include "doctor/model_choice.h"
-#include "doctor/speed_probe.h"
 #include "engine/engine_state.h"
+#include "insight/prediction.h"
+#include "insight/speed_probe.h"
 #include "model/packing.h"
 #include "model/quantize.h"
 #include "model/random_model.h"
@@ -460,7 +462,7 @@ static void probes_measure_what_they_say(void **state)
         if (!isfinite(bed.results[i]))
             fail_msg("result %zu is not finite: the kernels may have been slow for that", i);
     spry_probe_bed_deinit(&bed);
-    must(spry_machine_multiply_peak(&peak, ops_of("auto"), SPRY_Q8_0, threads, &error), &error);
+    must(spry_probe_multiply_peak(&peak, ops_of("auto"), SPRY_Q8_0, threads, &error), &error);
     assert_true(peak > 0.01);
     spry_threads_destroy(threads);
 }

@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/sampling_options.h"
 #include "sampling/sampler.h"
-#include "sampling/sampling_options.h"
 #include "support/best_ops.h"
 
 static spry_sampling defaults(void)

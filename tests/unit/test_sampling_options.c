@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "sampling/sampling_options.h"
+#include "base/sampling_options.h"
 
 enum { BIAS_MAX = 3 };
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 
 #include "base/json.h"
-#include "sampling/sampling_options.h"
+#include "base/sampling_options.h"
 #include "server/http/http_reply.h"
 #include "server/request/prompt.h"
 

@@ -6,6 +6,19 @@
 
 enum { SOURCE_BYTES_MAX = 1 << 24 };
 
+bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint)
+{
+    static const spry_grammar_kind kinds[] = {[SPRY_GBNF] = SPRY_GRAMMAR_GBNF,
+                                              [SPRY_JSON_SCHEMA] = SPRY_GRAMMAR_JSON_SCHEMA,
+                                              [SPRY_REGEX] = SPRY_GRAMMAR_REGEX,
+                                              [SPRY_CHOICE] = SPRY_GRAMMAR_CHOICE,
+                                              [SPRY_JSON_OBJECT] = SPRY_GRAMMAR_JSON_OBJECT};
+    if (constraint == SPRY_ANY_TEXT || (size_t)constraint >= SPRY_COUNT(kinds))
+        return false;
+    *kind = kinds[constraint];
+    return true;
+}
+
 static spry_ir_node read_choice(spry_ir *ir, spry_view source)
 {
     json_error_t wrong;

@@ -2,7 +2,7 @@
  * plainest kernels, too, are known soon. */
 #include <string.h>
 
-#include "doctor/speed_probe.h"
+#include "insight/speed_probe.h"
 #include "kernels/packed.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -184,8 +184,8 @@ static double time_calls(product_job *job, spry_threads *threads)
     return (double)(spry_clock_ns() - start);
 }
 
-spry_status spry_machine_multiply_peak(double *g_s, const spry_ops *ops, spry_dtype type, spry_threads *threads,
-                                       spry_error *error)
+spry_status spry_probe_multiply_peak(double *g_s, const spry_ops *ops, spry_dtype type, spry_threads *threads,
+                                     spry_error *error)
 {
     size_t workers = spry_threads_count(threads);
     product_job job = job_of(ops, type, TILE_IN, TILE_OUT, TILE_ROWS);

@@ -1,5 +1,5 @@
 /* Ranges live in the table and nowhere else: spry_sampling_check reads them from it. */
-#include "sampling/sampling_options.h"
+#include "base/sampling_options.h"
 
 #include <float.h>
 #include <math.h>

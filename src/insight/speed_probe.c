@@ -1,5 +1,5 @@
 /* The memory probes work on, and those that are not products. */
-#include "doctor/speed_probe.h"
+#include "insight/speed_probe.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,15 +1,21 @@
-/* Describes first what lies in the files, which needs no architecture, then the model if it can be opened. */
-#include "tools/inspect_model.h"
-
+/* Everything that can be said about a model, as one JSON object:
+ *
+ *   {"model", "path", "format", "file_bytes", "architecture", "runs", "problem", "parameters", "shape", "tokenizer",
+ *    "chat_template", "memory", "types", "layout", "metadata", "tensors"}
+ *
+ * What is not known is left out: a file of an unknown architecture has no shape and no memory, but a problem.
+ *
+ * Describes first what lies in the files, which needs no architecture, then the model if it can be opened. */
 #include <math.h>
 #include <string.h>
+
+#include <jansson.h>
 
 #include "base/checked.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
-#include "engine/memory_parts.h"
 #include "formats/safetensors.h"
-#include "model/model.h"
+#include "insight/model_file.h"
 #include "model/pass.h"
 #include "model/placement.h"
 #include "platform/file.h"
@@ -185,11 +191,11 @@ static void put_sums(json_t *out, tensor_sums *sums)
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */
 
-static spry_status describe_gguf(json_t *out, const spry_model_source *source, bool tensors, spry_error *error)
+static spry_status describe_gguf(json_t *out, const spry_model_file *file, bool tensors, spry_error *error)
 {
     spry_gguf *gguf = NULL;
     spry_view architecture;
-    spry_status status = spry_model_source_gguf(&gguf, source, error);
+    spry_status status = spry_model_file_gguf(&gguf, file, error);
     if (status != SPRY_OK)
         return status;
     tensor_sums sums = {.list = tensors ? json_array() : NULL};
@@ -205,17 +211,17 @@ static spry_status describe_gguf(json_t *out, const spry_model_source *source, b
     return SPRY_OK;
 }
 
-static spry_status describe_safetensors(json_t *out, const spry_model_source *source, bool tensors, spry_error *error)
+static spry_status describe_safetensors(json_t *out, const spry_model_file *file, bool tensors, spry_error *error)
 {
     spry_safetensors *files = NULL;
-    spry_status status = spry_safetensors_open(&files, source->path, error);
+    spry_status status = spry_safetensors_open(&files, file->path, error);
     if (status != SPRY_OK)
         return status;
     tensor_sums sums = {.list = tensors ? json_array() : NULL};
     for (size_t i = 0; i < spry_safetensors_count(files); i++)
         add_tensor(&sums, spry_safetensors_tensor(files, i));
     json_object_set_new(out, "format", json_string("safetensors"));
-    json_t *metadata = folder_metadata(source->path);
+    json_t *metadata = folder_metadata(file->path);
     const json_t *architecture = json_object_get(metadata, "model_type");
     if (json_is_string(architecture))
         json_object_set(out, "architecture", (json_t *)architecture);
@@ -235,11 +241,11 @@ static json_t *token_to_json(const spry_tokenizer *tokenizer, int32_t id)
     return json_pack("{s:i, s:o}", "id", (int)id, "text", text_to_json(spry_tokenizer_name(tokenizer, id)));
 }
 
-static json_t *tokenizer_to_json(const spry_model_source *source)
+static json_t *tokenizer_to_json(const spry_model_file *file)
 {
     spry_error error;
     spry_tokenizer *tokenizer = NULL;
-    if (spry_model_source_tokenizer(&tokenizer, source, &error) != SPRY_OK)
+    if (spry_tokenizer_load(&tokenizer, file, &error) != SPRY_OK)
         return json_pack("{s:o}", "problem", text_to_json(spry_view_of(error.message)));
     json_t *json = json_pack("{s:s, s:o, s:o, s:o}", "algorithm", spry_tokenizer_algorithm(tokenizer), "size",
                              size_to_json(spry_tokenizer_size(tokenizer)), "bos",
@@ -324,12 +330,11 @@ static void put_placings(json_t *out, const spry_model *model)
 }
 
 /* What only a model that can run tells. A model that cannot is described without it, and with the reason. */
-static void describe_model(json_t *out, const spry_model_source *source, uint32_t context)
+static void describe_model(json_t *out, const spry_model_file *file, uint32_t context)
 {
     spry_error error;
     spry_model *model = NULL;
-    spry_status status = source->data ? spry_model_open_memory(&model, source->data, source->size, source->name, &error)
-                                      : spry_model_open(&model, source->path, &error);
+    spry_status status = spry_model_file_open(&model, file, &error);
     json_object_set_new(out, "runs", json_boolean(status == SPRY_OK));
     if (status != SPRY_OK) {
         json_object_set_new(out, "problem", text_to_json(spry_view_of(error.message)));
@@ -346,7 +351,7 @@ static void describe_model(json_t *out, const spry_model_source *source, uint32_
 /* ---- memory in use ----------------------------------------------------------------------------------------------- */
 
 /* One session that has filled a context; 0: the default one. */
-static json_t *parts_to_json(const spry_model_source *source, uint32_t context)
+static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
 {
     spry_error error;
     spry_engine plan;
@@ -355,12 +360,12 @@ static json_t *parts_to_json(const spry_model_source *source, uint32_t context)
     spry_engine_options_default(&options);
     options.data_is_mapped = true; /* that of a bundled model */
     options.context = context;
-    const char *name = source->data ? source->name : source->path;
-    spry_status status = spry_engine_plan(&plan, name, source->data, source->size, &options, &error);
-    const spry_memory_use use = {.tokens = plan.context};
+    const char *name = file->data ? file->name : file->path;
+    spry_status status = spry_engine_plan(&plan, name, file->data, file->size, &options, &error);
+    const spry_memory_use use = {.size = sizeof use, .tokens = plan.context};
     spry_model_close(plan.model);
     if (!status)
-        status = spry_memory_estimate(&p, name, source->data, source->size, &options, &use, &error);
+        status = spry_memory_estimate(&p, name, file->data, file->size, &options, &use, &error);
     if (status)
         return json_pack("{s:I, s:o}", "context", (json_int_t)context, "problem",
                          text_to_json(spry_view_of(error.message)));
@@ -371,36 +376,48 @@ static json_t *parts_to_json(const spry_model_source *source, uint32_t context)
 
 /* At the default context and, where that is another, at the one asked for. Comes first of all: it counts what the
  * program itself holds before it does anything. */
-static json_t *estimates_to_json(const spry_model_source *source, uint32_t asked)
+static json_t *estimates_to_json(const spry_model_file *file, uint32_t asked)
 {
     json_t *estimates = json_array();
-    json_array_append_new(estimates, parts_to_json(source, 0));
+    json_array_append_new(estimates, parts_to_json(file, 0));
     if (asked)
-        json_array_append_new(estimates, parts_to_json(source, asked));
+        json_array_append_new(estimates, parts_to_json(file, asked));
     return estimates;
 }
 
-spry_status spry_inspect_model(json_t **out, const spry_model_source *source, uint32_t context, bool tensors,
-                               spry_error *error)
+static spry_status describe(json_t **out, const spry_model_file *file, uint32_t context, bool tensors,
+                            spry_error *error)
 {
-    json_t *estimates = estimates_to_json(source, context);
-    json_t *json = json_pack("{s:s, s:o}", "model", source->name, "path",
-                             source->path ? text_to_json(spry_view_of(source->path)) : json_null());
+    json_t *estimates = estimates_to_json(file, context);
+    json_t *json = json_pack("{s:s, s:o}", "model", spry_model_file_name(file), "path",
+                             file->path ? text_to_json(spry_view_of(file->path)) : json_null());
     if (!json) {
         json_decref(estimates);
         return spry_fail_memory(error, "the description", 0);
     }
-    spry_status status = spry_model_source_is_gguf(source) ? describe_gguf(json, source, tensors, error)
-                                                           : describe_safetensors(json, source, tensors, error);
+    spry_status status = spry_model_file_is_gguf(file) ? describe_gguf(json, file, tensors, error)
+                                                       : describe_safetensors(json, file, tensors, error);
     if (status != SPRY_OK) {
         json_decref(estimates);
         json_decref(json);
         return status;
     }
-    json_object_set_new(json, "tokenizer", tokenizer_to_json(source));
-    describe_model(json, source, context);
+    json_object_set_new(json, "tokenizer", tokenizer_to_json(file));
+    describe_model(json, file, context);
     json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* where there is such an object */
     json_decref(estimates);
     *out = json;
     return SPRY_OK;
+}
+
+spry_status spry_inspect_json(char **json, const spry_model_file *file, uint32_t context, bool tensors,
+                              spry_error *error)
+{
+    json_t *description = NULL;
+    *json = NULL;
+    spry_status status = describe(&description, file, context, tensors, error);
+    if (status == SPRY_OK && !(*json = json_dumps(description, 0)))
+        status = spry_fail_memory(error, "the description as JSON", 0);
+    json_decref(description);
+    return status;
 }

@@ -1,5 +1,5 @@
 /* One walk over a model's matrices serves all counts. */
-#include "doctor/model_work.h"
+#include "insight/model_work.h"
 
 #include <math.h>
 

@@ -1,12 +1,12 @@
 /* Rounds over all probes, and the upper quartile of each: what other programs do meanwhile only ever makes tries
  * slower, but the fastest of all may be luck that a model's run of seconds does not have. */
-#include "doctor/machine_speed.h"
+#include "spry_tools.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "doctor/speed_probe.h"
+#include "insight/speed_probe.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 
@@ -160,7 +160,8 @@ spry_status spry_machine_speed_measure(spry_machine_speed *speed, const char *cp
     return status;
 }
 
-spry_status spry_machine_read_peak(double *gb_s, spry_threads *threads, spry_error *error)
+/* All threads reading memory, the best of several tries. */
+static spry_status read_peak(double *gb_s, spry_threads *threads, spry_error *error)
 {
     size_t bytes;
     unsigned char *memory = spry_probe_memory(&bytes, threads);
@@ -173,4 +174,31 @@ spry_status spry_machine_read_peak(double *gb_s, spry_threads *threads, spry_err
     }
     spry_memory_unmap(memory, bytes);
     return SPRY_OK;
+}
+
+spry_status spry_machine_peaks(double *read_gb_s, double *multiply_g_s, const char *cpu, uint32_t n_threads,
+                               uint32_t type, spry_error *error)
+{
+    const spry_ops *ops;
+    spry_threads *threads = NULL;
+    if (!spry_dtype_known(type))
+        return spry_fail(error, SPRY_ERR_INPUT, "type %u is not known", type);
+    spry_status status = spry_ops_get(&ops, cpu, error);
+    if (!status)
+        status = spry_threads_create(&threads, n_threads, error);
+    if (!status)
+        status = read_peak(read_gb_s, threads, error);
+    if (!status)
+        status = spry_probe_multiply_peak(multiply_g_s, ops, (spry_dtype)type, threads, error);
+    spry_threads_destroy(threads);
+    return status;
+}
+
+spry_status spry_kernels_name(char name[SPRY_KERNELS_NAME], const char *cpu, spry_error *error)
+{
+    const spry_ops *ops;
+    spry_status status = spry_ops_get(&ops, cpu, error);
+    if (!status)
+        snprintf(name, SPRY_KERNELS_NAME, "%s", ops->name);
+    return status;
 }

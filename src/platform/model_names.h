@@ -1,7 +1,7 @@
 /* Models of a folder by name: NAME means NAME.gguf or, where it has a config.json, the folder NAME in it. A name has no
  * slash and does not begin with a dot, and what it means lies in the folder, links followed: so no name leaves it. */
-#ifndef SPRY_POOL_MODEL_NAMES_H
-#define SPRY_POOL_MODEL_NAMES_H
+#ifndef SPRY_PLATFORM_MODEL_NAMES_H
+#define SPRY_PLATFORM_MODEL_NAMES_H
 
 #include "base/buffer.h"
 #include "base/error.h"

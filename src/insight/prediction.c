@@ -1,10 +1,11 @@
 /* A step's time is the sum of its parts' times. Products of one row take as long as their weights take to come, from
  * memory or from the cache that holds the whole model, but not less than the kernel takes with weights at hand;
  * products of many rows as long as multiplying takes, but not less than the weights take to come. */
-#include "doctor/prediction.h"
+#include "insight/prediction.h"
 
 #include <math.h>
 
+#include "insight/model_file.h"
 #include "model/quantize.h"
 #include "model/shapes.h"
 
@@ -91,6 +92,18 @@ spry_status spry_predict_model(spry_prediction *p, const spry_machine_speed *spe
     p->decode_tps = 1 / spry_predict_decode(speed, &setting, 0, 1);
     p->ttft_1k_ms = 1e3 * spry_predict_prefill(speed, &setting, SPRY_PREDICTED_PROMPT);
     return SPRY_OK;
+}
+
+spry_status spry_predict_file(spry_prediction *prediction, const spry_machine_speed *speed, const spry_model_file *file,
+                              spry_error *error)
+{
+    spry_model *model = NULL;
+    const char *name = file->data ? spry_model_file_name(file) : file->path;
+    spry_status status = spry_model_open_sizes(&model, name, file->data, file->size, error);
+    if (!status)
+        status = spry_predict_model(prediction, speed, model, error);
+    spry_model_close(model);
+    return status;
 }
 
 spry_status spry_predict_shape(spry_prediction *prediction, const spry_machine_speed *speed, const char *shape_name,

@@ -1,4 +1,4 @@
-#include "pool/model_names.h"
+#include "platform/model_names.h"
 
 #include <stdio.h>
 #include <string.h>

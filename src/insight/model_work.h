@@ -1,11 +1,11 @@
 /* How much a model has to do: bytes read, products made, numbers gone through, by the type of the matrices. Counted
  * from the shapes of the weights, so the model need not be loaded: a shape, or a file opened for its sizes, will do.
  * Experts are counted as if every row chose its own at random. */
-#ifndef SPRY_APPS_DOCTOR_MODEL_WORK_H
-#define SPRY_APPS_DOCTOR_MODEL_WORK_H
+#ifndef SPRY_INSIGHT_MODEL_WORK_H
+#define SPRY_INSIGHT_MODEL_WORK_H
 
-#include "doctor/machine_speed.h"
 #include "model/model.h"
+#include "spry_tools.h"
 
 /* Products with matrices of one type. */
 typedef struct spry_type_work {
@@ -44,15 +44,7 @@ double spry_work_products(const spry_step_work *work);
 /* The type that most products of a row are made with. */
 spry_dtype spry_work_main_type(const spry_model *model);
 
-/* What a model is and takes, opened from a file that has it in these types. */
-typedef struct spry_model_size {
-    double parameters;
-    double file_bytes;   /* of its tensors */
-    double weight_bytes; /* in memory: packed for these kernels, with what stays as it lies */
-    double kv_bytes;     /* one session's of that context */
-    double scratch_bytes;
-} spry_model_size;
-
+/* What a model is and takes with these kernels, opened from a file. */
 spry_model_size spry_model_size_of(const spry_work_setting *setting, uint32_t context);
 
 #endif

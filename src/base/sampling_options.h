@@ -1,11 +1,14 @@
 /* The settings of sampling as options: one table for flags, JSON keys, ranges, help and documentation. */
-#ifndef SPRY_SAMPLING_SAMPLING_OPTIONS_H
-#define SPRY_SAMPLING_SAMPLING_OPTIONS_H
+#ifndef SPRY_BASE_SAMPLING_OPTIONS_H
+#define SPRY_BASE_SAMPLING_OPTIONS_H
 
 #include <jansson.h>
 
+#include "base/error.h"
 #include "base/options.h"
-#include "sampling/sampler.h"
+
+/* Checks ranges; the sentence names the setting and its range. */
+spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, spry_error *error);
 
 /* The table bound to `settings`. */
 spry_option_table spry_sampling_options(spry_sampling *settings);

@@ -1,10 +1,12 @@
 /* What is timed to know a machine's speed. Each probe does over and over, for some milliseconds, one thing that a
  * forward pass does, the way it does it: the same kernels, split over the same threads, matrices one after another that
  * are not in any cache. Probes give billions a second: of products, bytes or numbers. */
-#ifndef SPRY_APPS_DOCTOR_SPEED_PROBE_H
-#define SPRY_APPS_DOCTOR_SPEED_PROBE_H
+#ifndef SPRY_INSIGHT_SPEED_PROBE_H
+#define SPRY_INSIGHT_SPEED_PROBE_H
 
-#include "doctor/machine_speed.h"
+#include "kernels/ops.h"
+#include "platform/threads.h"
+#include "spry_tools.h"
 
 enum {
     SPRY_PROBE_ROWS = 128,   /* of a step that is a part of a prefill, as engines have it unless told otherwise */
@@ -38,6 +40,10 @@ unsigned char *spry_probe_memory(size_t *bytes, spry_threads *threads);
 double spry_probe_multiply(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_decode(spry_probe_bed *bed, spry_dtype type);
 double spry_probe_cached(spry_probe_bed *bed, spry_dtype type);
+
+/* All threads multiplying what lies in their own caches by the kernel of a type: the best of several tries. */
+spry_status spry_probe_multiply_peak(double *g_s, const spry_ops *ops, spry_dtype type, spry_threads *threads,
+                                     spry_error *error);
 
 /* speed_probe.c */
 double spry_probe_attend_many(spry_probe_bed *bed);

@@ -1,5 +1,7 @@
 /* xoshiro256** seeded by splitmix64 (Blackman and Vigna): integers only, so every platform sees the same stream. */
-#include "sampling/sampler.h"
+#include "base/random.h"
+
+#include "base/compiler.h"
 
 static uint64_t splitmix(uint64_t *state)
 {

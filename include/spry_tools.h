@@ -1,0 +1,247 @@
+/* spry_tools: what tools need beside spry.h to look into models and machines: inspect and convert checkpoints, tokenise
+ * without loading weights, walk grammars, count memory and work, measure kernels, predict speed. Programs that only
+ * generate text need spry.h alone. This header may change with any minor version; its structs follow spry.h's rules.
+ *
+ * Threads: any thread, with different objects at the same time; one thread at a time for one object. */
+#ifndef SPRY_TOOLS_H
+#define SPRY_TOOLS_H
+
+#include "spry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- models as files ------------------------------------------------------------------------------------------- */
+
+/* A model that is not loaded: a GGUF file or a Hugging Face folder at `path`, or a GGUF file in memory. */
+typedef struct spry_model_file {
+    const char *path; /* NULL when `data` is set */
+    const char *name; /* what people call it; NULL: its path */
+    const void *data;
+    size_t size;
+} spry_model_file;
+
+/* Names of types ("q4_k_m") and of shapes of published models ("qwen3-0.6b"); NULL ends a list. */
+SPRY_API extern const char *const spry_recipe_names[];
+SPRY_API extern const char *const spry_shape_names[];
+SPRY_API bool spry_shape_published(const char *shape); /* false: invented for tests, or not known */
+
+/* Describes a model as one JSON object: format, metadata, shape, tokenizer, tensors and their placement, memory at the
+ * default context and at `context` (0: only the default). `tensors`: with a list of all tensors. The caller frees *json
+ * with spry_free. A model that this library cannot run is described as well, with the reason. */
+SPRY_API spry_status spry_inspect_json(char **json, const spry_model_file *file, uint32_t context, bool tensors,
+                                       spry_error *error);
+
+/* What a checkpoint says of its model. */
+typedef struct spry_checkpoint {
+    size_t size;              /* as in spry_engine_info */
+    const char *architecture; /* "Qwen3" */
+    size_t vocabulary;
+    size_t context;        /* tokens of the longest sequence that needs no other rope */
+    size_t kv_token_bytes; /* keys and values of a token in kv_type; 0: the type does not fit the model */
+    uint32_t main_type;    /* number of the type that most products are made with */
+    uint32_t reserved32;
+    uint64_t reserved[8];
+} spry_checkpoint;
+
+/* Reads it without the weights. `kv_type` as in spry_engine_options. */
+SPRY_API spry_status spry_checkpoint_read(spry_checkpoint *checkpoint, const spry_model_file *file, const char *kv_type,
+                                          spry_error *error);
+
+enum { SPRY_FINGERPRINT_TEXT = 33 };
+
+/* 32 hexadecimal digits that differ between models with any other weight or setting. Reads all weights. */
+SPRY_API spry_status spry_checkpoint_fingerprint(char text[SPRY_FINGERPRINT_TEXT], const spry_model_file *file,
+                                                 uint32_t threads, spry_error *error);
+
+typedef struct spry_convert_options {
+    size_t size;      /* set by spry_convert_options_default */
+    const char *type; /* of the matrices, one of spry_recipe_names */
+    const char *name; /* what the file calls the model; NULL: the name it has */
+    uint32_t threads; /* 0: every processor this process may use */
+    uint32_t reserved32;
+    bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops. May be NULL */
+    void *user;
+} spry_convert_options;
+
+SPRY_API void spry_convert_options_default(spry_convert_options *options);
+
+/* Writes a model as GGUF; the file appears when it is complete. */
+SPRY_API spry_status spry_convert(const char *path, const spry_model_file *file, const spry_convert_options *options,
+                                  spry_error *error);
+
+/* Writes a GGUF file of a published shape with random weights: the same bytes on every machine. */
+SPRY_API spry_status spry_convert_random(const char *path, const char *shape, const spry_convert_options *options,
+                                         spry_error *error);
+
+/* ---- tokenizers ------------------------------------------------------------------------------------------------ */
+
+/* The tokenizer of a model without its weights; `file` may also be a tokenizer.json or tokenizer.model. */
+typedef struct spry_tokenizer spry_tokenizer;
+
+SPRY_API spry_status spry_tokenizer_load(spry_tokenizer **out, const spry_model_file *file, spry_error *error);
+SPRY_API void spry_tokenizer_free(spry_tokenizer *tokenizer);
+SPRY_API size_t spry_tokenizer_count(const spry_tokenizer *tokenizer); /* tokens it has */
+
+/* The ids of a text, and the text of ids; the caller frees them with spry_free. `special`: control tokens count;
+ * `whole`: with what the model's own tokenizer adds before and after a text. */
+SPRY_API spry_status spry_tokenizer_ids(const spry_tokenizer *tokenizer, int32_t **ids, size_t *count, const char *text,
+                                        size_t size, bool special, bool whole, spry_error *error);
+SPRY_API spry_status spry_tokenizer_text(const spry_tokenizer *tokenizer, char **text, size_t *size, const int32_t *ids,
+                                         size_t count, bool special, spry_error *error);
+
+/* ---- grammars -------------------------------------------------------------------------------------------------- */
+
+/* A text, byte by byte or token by token, held against a constraint. */
+typedef struct spry_matching spry_matching;
+
+/* `tokenizer` NULL: only bytes. It must outlive the matching. */
+SPRY_API spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, const char *text,
+                                          size_t size, const spry_tokenizer *tokenizer, spry_error *error);
+SPRY_API void spry_matching_destroy(spry_matching *matching);
+
+/* Accepts as many bytes as match; *taken says how many. */
+SPRY_API spry_status spry_matching_take(spry_matching *matching, size_t *taken, const char *bytes, size_t size,
+                                        spry_error *error);
+SPRY_API spry_status spry_matching_token(spry_matching *matching, int32_t id, spry_error *error);
+SPRY_API bool spry_matching_may_end(const spry_matching *matching); /* the text so far is complete */
+
+/* The bytes allowed next: bit b % 64 of word b / 64. The tokens allowed next: bit i % 32 of word i / 32, valid until
+ * the next call. */
+SPRY_API void spry_matching_next_bytes(const spry_matching *matching, uint64_t bytes[4]);
+SPRY_API spry_status spry_matching_mask(spry_matching *matching, const uint32_t **mask, spry_error *error);
+
+/* Milliseconds of compiling the constraint, sorting the vocabulary, and computing the first masks. */
+typedef struct spry_matching_times {
+    double compile_ms, vocabulary_ms, prepare_ms;
+} spry_matching_times;
+
+SPRY_API spry_matching_times spry_matching_get_times(const spry_matching *matching);
+
+/* ---- sampling -------------------------------------------------------------------------------------------------- */
+
+/* Draws `n_tokens` tokens one after the other from the same logits, as answers draw them. `probabilities` NULL, or room
+ * for n_logits floats: the distribution that they are drawn from. */
+SPRY_API spry_status spry_sample_logits(int32_t *tokens, size_t n_tokens, float *probabilities,
+                                        const spry_sampling *settings, const float *logits, size_t n_logits,
+                                        const int32_t *history, size_t n_history, spry_error *error);
+
+/* ---- machines -------------------------------------------------------------------------------------------------- */
+
+enum { SPRY_TYPES_ROOM = 48, SPRY_READ_SPEEDS = 10, SPRY_KERNELS_NAME = 16 };
+
+/* The kernel set that a mask as in spry_engine_options.cpu selects on this machine. */
+SPRY_API spry_status spry_kernels_name(char name[SPRY_KERNELS_NAME], const char *cpu, spry_error *error);
+
+/* Products with a matrix of one type; zeros: no kernel takes the type. */
+typedef struct spry_type_speed {
+    double multiply_g_s; /* many rows, as in a prefill: billions of products a second */
+    double decode_gb_s;  /* one row, weights from memory */
+    double cached_gb_s;  /* one row, weights from the caches */
+} spry_type_speed;
+
+/* All threads reading the same `bytes` again and again. */
+typedef struct spry_read_speed {
+    double bytes, gb_s;
+} spry_read_speed;
+
+/* Work on rows of numbers between products. */
+typedef enum spry_small_op {
+    SPRY_SMALL_NORM = 0,   /* a norm and a residual */
+    SPRY_SMALL_ROPE = 1,   /* queries, keys and values: rope, and into the pages */
+    SPRY_SMALL_GATE = 2,   /* activation */
+    SPRY_SMALL_ENCODE = 3, /* activations for integer kernels */
+    SPRY_SMALL_COUNT = 4
+} spry_small_op;
+
+/* How fast this machine does what a forward pass consists of, with the kernels and threads an engine would use. */
+typedef struct spry_machine_speed {
+    uint32_t threads;
+    char kernels[SPRY_KERNELS_NAME];
+    double read_gb_s;                        /* from memory */
+    spry_read_speed reads[SPRY_READ_SPEEDS]; /* ascending by bytes, from what any cache holds to what none does */
+    double sync_us;                          /* waking all threads and waiting for them */
+    double attend_g_s;                       /* attention of many rows over keys and values in F16 */
+    double attend_gb_s;                      /* attention of one row: keys and values read from memory */
+    double small_g_s[SPRY_SMALL_COUNT];      /* numbers processed */
+    spry_type_speed types[SPRY_TYPES_ROOM];  /* by number of the type */
+} spry_machine_speed;
+
+/* Called now and then with how much is done; false stops, with SPRY_ERR_CANCELLED. */
+typedef struct spry_speed_progress {
+    bool (*report)(void *user, size_t done, size_t total);
+    void *user;
+} spry_speed_progress;
+
+/* Measures all figures in about 5 seconds: the upper quartile of short tries, taken in rounds over all of them, so that
+ * other load on the machine affects all figures alike. `cpu` as in spry_engine_options, `threads` 0: all usable,
+ * `progress` may be NULL. Takes some hundred megabytes of memory meanwhile. */
+SPRY_API spry_status spry_machine_speed_measure(spry_machine_speed *speed, const char *cpu, uint32_t threads,
+                                                const spry_speed_progress *progress, spry_error *error);
+
+/* Two limits that no engine exceeds, each the best of several tries: all threads reading memory; all threads
+ * multiplying what lies in their own caches, by the kernel of a type (by number). */
+SPRY_API spry_status spry_machine_peaks(double *read_gb_s, double *multiply_g_s, const char *cpu, uint32_t threads,
+                                        uint32_t type, spry_error *error);
+
+/* ---- predictions ----------------------------------------------------------------------------------------------- */
+
+enum {
+    SPRY_PREDICTED_PREFILL = 512,
+    SPRY_PREDICTED_PROMPT = 1000,
+    SPRY_PREDICTED_CONTEXT = 4096,
+    SPRY_PREDICTED_CHUNK = 128 /* the engine's default */
+};
+
+/* The size of a model, opened from a file that has it in these types. */
+typedef struct spry_model_size {
+    double parameters;
+    double file_bytes;   /* of its tensors */
+    double weight_bytes; /* in memory: packed for these kernels, or used in place */
+    double kv_bytes;     /* one session's of that context */
+    double scratch_bytes;
+} spry_model_size;
+
+typedef struct spry_prediction {
+    spry_model_size size;
+    uint32_t context;    /* SPRY_PREDICTED_CONTEXT, or the model's own where that is less */
+    double memory_bytes; /* of an engine with one session of that context, keys and values in F16 */
+    double prefill_tps;  /* of SPRY_PREDICTED_PREFILL tokens */
+    double decode_tps;   /* at the beginning of a context */
+    double ttft_1k_ms;   /* of a prompt of SPRY_PREDICTED_PROMPT tokens with nothing cached */
+} spry_prediction;
+
+/* How fast a model will run, from how fast the machine is and how much the model computes: of a file, whose weights are
+ * not read, and of a published shape in a type. A type that these speeds do not have is refused. */
+SPRY_API spry_status spry_predict_file(spry_prediction *prediction, const spry_machine_speed *speed,
+                                       const spry_model_file *file, spry_error *error);
+SPRY_API spry_status spry_predict_shape(spry_prediction *prediction, const spry_machine_speed *speed, const char *shape,
+                                        const char *type, spry_error *error);
+
+/* ---- ops ------------------------------------------------------------------------------------------------------- */
+
+/* What a step's time is spent on. */
+typedef enum spry_op {
+    SPRY_OP_LAYOUT = 0,  /* rows, positions, slots and turns of the step */
+    SPRY_OP_EMBED = 1,   /* embeddings and angles */
+    SPRY_OP_NORM = 2,    /* before, behind and at the end */
+    SPRY_OP_QKV = 3,     /* products: queries, keys, values */
+    SPRY_OP_ROPE = 4,    /* head norms, rope, keys and values into their pages */
+    SPRY_OP_ATTEND = 5,  /* attention over the pages */
+    SPRY_OP_OUT = 6,     /* product: attention's output */
+    SPRY_OP_ADD = 7,     /* residual */
+    SPRY_OP_GATE_UP = 8, /* products: gate and up */
+    SPRY_OP_GATE = 9,    /* activation */
+    SPRY_OP_DOWN = 10,   /* product: down */
+    SPRY_OP_ROUTE = 11,  /* choosing experts, gathering and scattering rows */
+    SPRY_OP_LOGITS = 12, /* product: output matrix, and soft-capping */
+    SPRY_OP_COUNT = 13
+} spry_op;
+
+SPRY_API const char *spry_op_name(spry_op op); /* "gate_up" */
+
+#ifdef __cplusplus
+}
+#endif
+#endif

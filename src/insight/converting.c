@@ -1,0 +1,66 @@
+/* Writing GGUF files: of models, and of shapes with random weights. */
+#include "base/sized.h"
+#include "insight/model_file.h"
+#include "model/gguf_export.h"
+#include "model/random_model.h"
+
+void spry_convert_options_default(spry_convert_options *options)
+{
+    *options = (spry_convert_options){.size = sizeof *options, .type = "q4_0"};
+}
+
+bool spry_shape_published(const char *name)
+{
+    const spry_shape *shape = spry_shape_find(name);
+    return shape && !shape->invented;
+}
+
+/* The options, their recipe and their threads, which the caller destroys also after a failure. */
+static spry_status prepare(spry_convert_options *own, const spry_recipe **recipe, spry_threads **threads,
+                           const spry_convert_options *theirs, spry_error *error)
+{
+    *threads = NULL;
+    spry_convert_options_default(own);
+    spry_status status = spry_sized_read(own, sizeof *own, theirs, "spry_convert_options", error);
+    if (!status)
+        status = spry_recipe_find(recipe, own->type, error);
+    return status ? status : spry_threads_create(threads, own->threads, error);
+}
+
+spry_status spry_convert(const char *path, const spry_model_file *file, const spry_convert_options *theirs,
+                         spry_error *error)
+{
+    spry_convert_options options;
+    spry_model *model = NULL;
+    spry_export job = {0};
+    spry_status status = prepare(&options, &job.recipe, &job.threads, theirs, error);
+    if (!status)
+        status = spry_model_file_open(&model, file, error);
+    if (!status) {
+        job.title = options.name;
+        job.progress = options.progress;
+        job.user = options.user;
+        status = spry_model_export(model, path, &job, error);
+    }
+    spry_threads_destroy(job.threads);
+    spry_model_close(model);
+    return status;
+}
+
+spry_status spry_convert_random(const char *path, const char *shape, const spry_convert_options *theirs,
+                                spry_error *error)
+{
+    spry_convert_options options;
+    spry_random_model job = {.shape = spry_shape_find(shape)};
+    if (!job.shape)
+        return spry_fail(error, SPRY_ERR_INPUT, "shape '%.40s' is not known", shape);
+    spry_status status = prepare(&options, &job.recipe, &job.threads, theirs, error);
+    if (!status) {
+        job.name = options.name ? options.name : shape;
+        job.progress = options.progress;
+        job.user = options.user;
+        status = spry_random_model_write(path, &job, error);
+    }
+    spry_threads_destroy(job.threads);
+    return status;
+}
