@@ -122,6 +122,11 @@ plant "library writes to stderr" 'src/base/one.c:8: the library never prints' \
     "echo '#define BAD fprintf(stderr, x)' >>src/base/one.c"
 plant "getenv outside the platform layer" 'apps/main.c:7: the environment is read' \
     "echo '#define BAD getenv(x)' >>apps/main.c"
+plant "Linux header outside the platform layer" 'src/base/one.c:8: what only Linux has' \
+    "echo '#include <sys/pr''ctl.h>' >>src/base/one.c"
+plant "Linux name outside the platform layer" 'apps/main.c:7: what only Linux has' \
+    "echo '#define BAD POLLRD''HUP' >>apps/main.c"
+plant "the other threads" 'src/base/one.c:8: threads are those of pthread.h' "echo '#include <threads.h>' >>src/base/one.c"
 plant "compiler extension" 'src/base/one.c:8: compiler extensions belong' \
     "echo '#define BAD __attribute__((unused))' >>src/base/one.c"
 plant "builtin" 'src/kv/pages.c:5: compiler extensions belong' "echo '#define BAD __builtin_clz(1)' >>src/kv/pages.c"
