@@ -11,8 +11,7 @@
 #include "platform/energy.h"
 #include "pool/model_pool.h"
 #include "server/http/access_keys.h"
-#include "server/status/activity.h"
-#include "server/status/metrics.h"
+#include "server/status/registry.h"
 
 typedef struct spry_serve_settings {
     const char *host;
@@ -40,14 +39,8 @@ typedef struct spry_server {
     spry_trace *trace;                 /* NULL: nobody wants one */
     atomic_bool trace_told;            /* that it cannot be written any more */
     spry_energy *meter;
-    struct {
-        pthread_mutex_t lock;
-        uint64_t when_ns; /* 0: never */
-        spry_joules used;
-    } reading; /* of the meter, the last one */
     spry_access_keys keys;
-    spry_activities activities;
-    spry_metrics metrics;
+    spry_registry registry;
     const char *models_folder; /* NULL: there is none */
     size_t pool_bytes;         /* that models may take */
     uint32_t answers_max;      /* of one model, under way or waiting */

@@ -235,10 +235,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->models = models;
     server->started_ns = spry_clock_ns();
     server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
-    pthread_mutex_init(&server->reading.lock, NULL);
     server->answers_max = flags->parallel + flags->queue;
-    spry_activities_init(&server->activities);
-    spry_metrics_init(&server->metrics);
+    spry_registry_init(&server->registry);
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, error);
     if (status == SPRY_OK)
@@ -264,10 +262,8 @@ void spry_server_close(spry_server *server)
     if (server->pool)
         spry_model_pool_destroy(server->pool);
     spry_energy_close(server->meter);
-    pthread_mutex_destroy(&server->reading.lock);
     spry_access_keys_deinit(&server->keys);
-    spry_activities_deinit(&server->activities);
-    spry_metrics_deinit(&server->metrics);
+    spry_registry_deinit(&server->registry);
     forget_models(server->models);
     free(server->models);
     free(server);

@@ -81,7 +81,7 @@ static void note(const embed_call *call, size_t n_texts, const spry_error *error
     const spry_embedder *e = &call->embedder;
     const spry_exchange *x = call->costs.exchange;
     const spry_model_counts counts = {.requests = 1, .failed = error->status != SPRY_OK, .prompt_tokens = e->n_tokens};
-    spry_metrics_add(&x->server->metrics, e->model->name, &counts);
+    spry_registry_add_counts(&x->server->registry, e->model->name, &counts);
     spry_http_log(x->server, "request=%" PRIu64 " model=%.100s texts=%zu prompt=%zu total_ms=%.1f error=\"%s\"",
                   x->number, e->model->name, n_texts, e->n_tokens, (double)(spry_clock_ns() - x->began_ns) / 1e6,
                   error->status != SPRY_OK ? error->message : "");

@@ -1,4 +1,6 @@
 /* The paths of llama-server, for programs that were written for it. */
+#include <stdlib.h>
+
 #include "engine/engine_state.h"
 #include "server/api/apis.h"
 #include "server/api/openai_json.h"
@@ -248,22 +250,33 @@ void spry_llama_apply_template(spry_exchange *x)
 
 /* ---- what there is ----------------------------------------------------------------------------------------------- */
 
+static json_t *batch_json(spry_exchange *x, const char *name)
+{
+    spry_model_status *models;
+    size_t count;
+    json_t *batch = NULL;
+    if (!spry_registry_models(&x->server->registry, &models, &count, x->server->pool))
+        return NULL;
+    for (size_t i = 0; i < count && !batch; i++)
+        if (strcmp(models[i].pool.name, name) == 0)
+            batch = spry_watch_batch(&models[i]);
+    free(models);
+    return batch;
+}
+
 void spry_llama_props(spry_exchange *x)
 {
     const spry_pooled *model = spry_completion_model(x, NULL);
     if (!model)
         return;
     spry_engine_info info;
-    spry_scheduler_figures together;
     spry_engine_describe(model->engine, &info);
-    spry_scheduler_describe(model->scheduler, &together);
     spry_view source = spry_chat_template_used_source(model->engine->model->chat, false);
     spry_reply_json(x, MHD_HTTP_OK,
-                    json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:{s:i, s:s}, s:s}", "model_alias", model->name,
-                              "chat_template", spry_view_json(source), "default_generation_settings", "n_ctx",
-                              (json_int_t)info.context, "n_params", (json_int_t)info.parameters, "architecture",
-                              info.architecture, "together", "limit", (int)together.batch_limit, "why",
-                              together.evidence, "build_info", "spry " SPRY_VERSION));
+                    json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:o, s:s}", "model_alias", model->name, "chat_template",
+                              spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context,
+                              "n_params", (json_int_t)info.parameters, "architecture", info.architecture, "together",
+                              batch_json(x, model->name), "build_info", "spry " SPRY_VERSION));
     spry_model_pool_release(x->server->pool, model);
 }
 

@@ -25,7 +25,7 @@ typedef struct spry_choice {
     uint32_t index;
     const spry_tokens *prompt;
     spry_job job;
-    spry_activity activity;
+    spry_request_status status;
     spry_answer_parser *parser; /* NULL: the text is the content */
     bool submitted, done, closed;
 

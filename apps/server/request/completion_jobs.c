@@ -23,13 +23,13 @@ typedef struct token_news {
 /* The model has turned to this answer. */
 static void note(spry_choice *choice, spry_phase phase, uint32_t pieces)
 {
-    spry_activity *activity = &choice->activity;
+    spry_request_status *status = &choice->status;
     const spry_pooled *model = choice->owner->model;
-    atomic_store(&activity->phase, phase);
-    if (!atomic_load(&activity->taken_ns))
-        atomic_store(&activity->taken_ns, spry_clock_ns());
-    atomic_fetch_add(&activity->pieces, pieces);
-    spry_metrics_look(&choice->owner->exchange->server->metrics, model->name, model->engine, pieces, false);
+    atomic_store(&status->phase, phase);
+    if (!atomic_load(&status->started_ns))
+        atomic_store(&status->started_ns, spry_clock_ns());
+    atomic_fetch_add(&status->pieces, pieces);
+    spry_registry_sample(&choice->owner->exchange->server->registry, model->name, model->engine, pieces, false);
 }
 
 static bool on_prefill(void *user, size_t done, size_t total)
@@ -48,7 +48,7 @@ static bool on_text(void *user, const char *text, size_t size)
     if (choice->last_ns)
         spry_histogram_add(&choice->gaps, (double)(now - choice->last_ns) / 1e9);
     else
-        atomic_store(&choice->activity.first_ns, now);
+        atomic_store(&choice->status.first_ns, now);
     choice->last_ns = now;
     if (spry_channel_post(&choice->owner->channel, NEWS_TEXT, choice->index, text, size))
         return true;
@@ -135,10 +135,10 @@ static spry_status make_choice(spry_choice *choice, spry_completion *c, uint32_t
     spry_buffer_init(&choice->content, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->reasoning, ANSWER_BYTES_MAX);
     spry_buffer_init(&choice->arguments, ANSWER_BYTES_MAX);
-    choice->activity =
-        (spry_activity){.key = x->key.data, .began_ns = x->began_ns, .prompt_tokens = choice->prompt->count};
-    snprintf(choice->activity.id, sizeof choice->activity.id, index ? "%s.%u" : "%s", c->id, index);
-    snprintf(choice->activity.model, sizeof choice->activity.model, "%s", c->model->name);
+    choice->status =
+        (spry_request_status){.key = x->key.data, .began_ns = x->began_ns, .prompt_tokens = choice->prompt->count};
+    snprintf(choice->status.id, sizeof choice->status.id, index ? "%s.%u" : "%s", c->id, index);
+    snprintf(choice->status.model, sizeof choice->status.model, "%s", c->model->name);
     choice->job = (spry_job){.request = c->request,
                              .salt = x->key.data,
                              .salt_size = x->key.size,
@@ -175,16 +175,16 @@ spry_status spry_completion_submit(spry_completion *c, spry_error *error)
     atomic_store(&c->open, 1);
     for (uint32_t i = 0; i < c->n && status == SPRY_OK && !c->silent; i++) {
         spry_choice *choice = &c->choices[i];
-        spry_choice_parts(choice, choice->activity.parts_ms);
-        spry_activity_begin(&c->exchange->server->activities, &choice->activity);
+        spry_choice_parts(choice, choice->status.parts_ms);
+        spry_registry_begin(&c->exchange->server->registry, &choice->status);
         atomic_fetch_add(&c->open, 1);
         status = spry_scheduler_submit(c->model->scheduler, &choice->job, error);
         choice->submitted = status == SPRY_OK;
         if (choice->submitted)
             continue;
         close_job(c);
-        spry_activity_end(&c->exchange->server->activities, &choice->activity, SPRY_PHASE_FAILED, NULL,
-                          choice->activity.parts_ms);
+        spry_registry_end(&c->exchange->server->registry, &choice->status, SPRY_PHASE_FAILED, NULL,
+                          choice->status.parts_ms);
     }
     close_job(c);
     return status;
@@ -208,7 +208,7 @@ static size_t n_submitted(const spry_completion *c)
 static void look_once_more(void *context, spry_engine *engine)
 {
     spry_completion *c = context;
-    spry_metrics_look(&c->exchange->server->metrics, c->model->name, engine, 0, true);
+    spry_registry_sample(&c->exchange->server->registry, c->model->name, engine, 0, true);
 }
 
 static void end_activity(spry_choice *choice)
@@ -217,7 +217,7 @@ static void end_activity(spry_choice *choice)
     double parts_ms[SPRY_PART_COUNT];
     spry_phase how = c->gone ? SPRY_PHASE_CANCELLED : c->error.status != SPRY_OK ? SPRY_PHASE_FAILED : SPRY_PHASE_DONE;
     spry_choice_parts(choice, parts_ms);
-    spry_activity_end(&c->exchange->server->activities, &choice->activity, how, &choice->job.result, parts_ms);
+    spry_registry_end(&c->exchange->server->registry, &choice->status, how, &choice->job.result, parts_ms);
 }
 
 void spry_completion_settle(spry_completion *c)
@@ -236,7 +236,7 @@ void spry_completion_settle(spry_completion *c)
         if (c->choices[i].submitted)
             end_activity(&c->choices[i]);
     /* The last one to leave notes what KV memory looks like when nobody uses it. */
-    spry_activities_count(&c->exchange->server->activities, c->model->name, &waiting, &running);
+    spry_registry_load(&c->exchange->server->registry, c->model->name, &waiting, &running);
     if (submitted && waiting + running == 0)
         spry_scheduler_call(c->model->scheduler, look_once_more, c);
 }

@@ -67,13 +67,13 @@ void spry_completion_account(spry_completion *c)
         const spry_choice *choice = &c->choices[i];
         if (choice->submitted)
             spry_histogram_add(&counts.queue, choice->job.queue_ms / 1e3);
-        uint64_t first_ns = atomic_load(&choice->activity.first_ns);
+        uint64_t first_ns = atomic_load(&choice->status.first_ns);
         if (first_ns)
             spry_histogram_add(&counts.first_token, since_ms(c->exchange->began_ns, first_ns) / 1e3);
         spry_histogram_merge(&counts.between_tokens, &choice->gaps);
-        spry_model_counts_drafts(&counts, &choice->job.result.drafts);
+        spry_model_counts_add_drafts(&counts, &choice->job.result.drafts);
     }
-    spry_metrics_add(&c->exchange->server->metrics, c->model->name, &counts);
+    spry_registry_add_counts(&c->exchange->server->registry, c->model->name, &counts);
     spry_http_log(c->exchange->server,
                   "request=%llu model=%.100s answers=%u prompt=%zu cached=%zu generated=%zu queue_ms=%.1f "
                   "prefill_ms=%.1f decode_ms=%.1f error=\"%s\"",

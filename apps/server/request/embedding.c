@@ -53,7 +53,7 @@ static void compute_part(void *context, spry_engine *engine)
     part->status = spry_embed_add(session, e->sum, part->ids->ids, part->end, part->begin, part->error);
     spry_session_destroy(session);
     spry_lap(&e->costs->laps, SPRY_PART_PREFILL);
-    spry_metrics_look(&x->server->metrics, e->model->name, engine, 0, false);
+    spry_registry_sample(&x->server->registry, e->model->name, engine, 0, false);
 }
 
 spry_status spry_embedder_run(spry_embedder *e, const spry_tokens *ids, spry_error *error)

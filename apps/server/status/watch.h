@@ -1,4 +1,4 @@
-/* What the server does at this moment, as JSON; apps/web/WATCH.md says what is in it. */
+/* The registry as JSON, for GET /watch and /slots; apps/web/WATCH.md documents the members. */
 #ifndef SPRY_SERVER_WATCH_H
 #define SPRY_SERVER_WATCH_H
 
@@ -6,14 +6,13 @@
 
 #include "server/server.h"
 
-/* The text of one snapshot, to be freed; NULL when memory is short. Requests of other keys than `key` are left out. */
+/* The text of one snapshot, which the caller frees; NULL when memory is short. `requests` has only those of `key`. */
 char *spry_watch_snapshot(spry_server *server, spry_view key);
 
-/* Requests of one key: under way, and, with `ended`, those that ended a moment ago. */
+/* The requests of one key: those that have not ended and, with `ended`, those that ended recently. */
 json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended);
 
-/* What the machine used since the server began. A reading costs milliseconds, so there is one a second at most, whoever
- * asks. */
-void spry_watch_energy(spry_server *server, spry_joules *used);
+/* {"limit", "why"}: how many answers of a model are decoded in one step at present. */
+json_t *spry_watch_batch(const spry_model_status *model);
 
 #endif

@@ -1,0 +1,235 @@
+#include "server/status/registry.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "platform/clock.h"
+
+enum { KV_SAMPLE_NS = 250000000, SLOT_NS = 1000000000 / SPRY_REGISTRY_SLOTS, ENERGY_NS = 1000000000 };
+
+void spry_registry_init(spry_registry *r)
+{
+    pthread_mutex_init(&r->lock, NULL);
+    pthread_mutex_init(&r->energy_lock, NULL);
+    r->n_models = 0;
+    r->first = NULL;
+    r->end = &r->first;
+    r->n_ended = 0;
+    r->energy_ns = 0;
+}
+
+void spry_registry_deinit(spry_registry *r)
+{
+    pthread_mutex_destroy(&r->energy_lock);
+    pthread_mutex_destroy(&r->lock);
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+const char *spry_phase_name(int phase)
+{
+    static const char *const names[] = {"queue", "prefill", "decode", "done", "cancelled", "failed"};
+    return names[phase];
+}
+
+void spry_registry_begin(spry_registry *r, spry_request_status *request)
+{
+    request->submitted_ns = spry_clock_ns();
+    pthread_mutex_lock(&r->lock);
+    request->next = NULL;
+    request->link = r->end;
+    *r->end = request;
+    r->end = &request->next;
+    pthread_mutex_unlock(&r->lock);
+}
+
+void spry_registry_end(spry_registry *r, spry_request_status *request, spry_phase how, const spry_result *result,
+                       const double parts_ms[SPRY_PART_COUNT])
+{
+    pthread_mutex_lock(&r->lock);
+    request->ended_ns = spry_clock_ns();
+    atomic_store(&request->phase, how);
+    if (result)
+        request->result = *result;
+    memmove(request->parts_ms, parts_ms, sizeof request->parts_ms);
+    *request->link = request->next;
+    if (request->next)
+        request->next->link = request->link;
+    else
+        r->end = request->link;
+    memcpy(&r->ended[r->n_ended++ % SPRY_REGISTRY_ENDED], request, sizeof *request);
+    pthread_mutex_unlock(&r->lock);
+}
+
+void spry_registry_requests(spry_registry *r, const char *key, uint64_t since_ns,
+                            void (*visit)(void *context, const spry_request_status *request), void *context)
+{
+    pthread_mutex_lock(&r->lock);
+    size_t kept = r->n_ended < SPRY_REGISTRY_ENDED ? r->n_ended : SPRY_REGISTRY_ENDED;
+    for (size_t i = r->n_ended - kept; i < r->n_ended; i++) {
+        const spry_request_status *request = &r->ended[i % SPRY_REGISTRY_ENDED];
+        if (request->key == key && request->ended_ns >= since_ns)
+            visit(context, request);
+    }
+    for (const spry_request_status *request = r->first; request; request = request->next)
+        if (request->key == key)
+            visit(context, request);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Under the lock. */
+static void count_requests(const spry_registry *r, const char *model, size_t *waiting, size_t *running)
+{
+    *waiting = *running = 0;
+    for (const spry_request_status *request = r->first; request; request = request->next)
+        if (strncmp(model, request->model, SPRY_REGISTRY_NAME - 1) == 0)
+            ++*(atomic_load(&request->phase) == SPRY_PHASE_QUEUE ? waiting : running);
+}
+
+void spry_registry_load(spry_registry *r, const char *model, size_t *waiting, size_t *running)
+{
+    pthread_mutex_lock(&r->lock);
+    count_requests(r, model, waiting, running);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- models ------------------------------------------------------------------------------------------------------ */
+
+/* NULL when the model is not known. Under the lock. */
+static spry_model_record *find_record(spry_registry *r, const char *name)
+{
+    for (size_t i = 0; i < r->n_models; i++)
+        if (strncmp(r->models[i].name, name, SPRY_REGISTRY_NAME - 1) == 0)
+            return &r->models[i];
+    return NULL;
+}
+
+/* Makes the record of a model that is not known; NULL when the table is full. Under the lock. */
+static spry_model_record *get_record(spry_registry *r, const char *name)
+{
+    spry_model_record *record = find_record(r, name);
+    if (record || r->n_models == SPRY_REGISTRY_MODELS)
+        return record;
+    record = &r->models[r->n_models++];
+    *record = (spry_model_record){0};
+    snprintf(record->name, sizeof record->name, "%s", name);
+    return record;
+}
+
+void spry_registry_add_counts(spry_registry *r, const char *model, const spry_model_counts *counts)
+{
+    pthread_mutex_lock(&r->lock);
+    spry_model_record *record = get_record(r, model);
+    if (record)
+        spry_model_counts_merge(&record->counts, counts);
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* Slots that have passed without text are empty. */
+static void add_pieces(spry_model_record *record, uint32_t pieces, uint64_t now_ns)
+{
+    uint64_t slot = now_ns / SLOT_NS;
+    for (size_t i = 0; i < SPRY_REGISTRY_SLOTS && record->slot < slot; i++)
+        record->pieces[++record->slot % SPRY_REGISTRY_SLOTS] = 0;
+    record->slot = slot;
+    record->pieces[slot % SPRY_REGISTRY_SLOTS] += pieces;
+}
+
+static double pieces_per_second(const spry_model_record *record, uint64_t now_ns)
+{
+    double sum = 0;
+    for (uint64_t i = 0; i < SPRY_REGISTRY_SLOTS; i++)
+        if (record->slot + SPRY_REGISTRY_SLOTS > now_ns / SLOT_NS + i && record->slot >= i)
+            sum += record->pieces[(record->slot - i) % SPRY_REGISTRY_SLOTS];
+    return sum;
+}
+
+void spry_registry_sample(spry_registry *r, const char *model, spry_engine *engine, uint32_t pieces, bool force)
+{
+    uint64_t now = spry_clock_ns();
+    pthread_mutex_lock(&r->lock);
+    spry_model_record *record = get_record(r, model);
+    if (record)
+        add_pieces(record, pieces, now);
+    if (record && (force || now - record->kv_ns >= KV_SAMPLE_NS)) {
+        spry_engine_kv_figures(engine, &record->kv);
+        record->kv_ns = now;
+    }
+    pthread_mutex_unlock(&r->lock);
+}
+
+/* ---- snapshots --------------------------------------------------------------------------------------------------- */
+
+static bool add_pool_model(void *context, const spry_pool_info *info)
+{
+    spry_model_status *model = spry_buffer_extend(context, sizeof *model);
+    if (model)
+        *model = (spry_model_status){.pool = *info, .in_pool = true};
+    return model != NULL;
+}
+
+/* Models that have counters, but are no longer in the pool. Under the lock. */
+static void add_former_models(spry_buffer *out, const spry_registry *r)
+{
+    size_t n_pool = out->size / sizeof(spry_model_status);
+    for (size_t i = 0; i < r->n_models; i++) {
+        const spry_model_status *models = (const spry_model_status *)(const void *)out->data;
+        size_t k = 0;
+        while (k < n_pool && strncmp(models[k].pool.name, r->models[i].name, SPRY_REGISTRY_NAME - 1) != 0)
+            k++;
+        spry_model_status *model = k == n_pool ? spry_buffer_extend(out, sizeof *model) : NULL;
+        if (!model)
+            continue;
+        *model = (spry_model_status){.in_pool = false};
+        memcpy(model->pool.name, r->models[i].name, sizeof model->pool.name);
+    }
+}
+
+/* Under the lock. */
+static void fill_status(spry_registry *r, spry_model_status *model, uint64_t now_ns)
+{
+    const spry_model_record *record = find_record(r, model->pool.name);
+    count_requests(r, model->pool.name, &model->waiting, &model->running);
+    model->has_counts = record != NULL;
+    if (!record)
+        return;
+    model->counts = record->counts;
+    if (model->pool.state == SPRY_POOL_LOADED) {
+        model->kv = record->kv;
+        model->tokens_per_second = pieces_per_second(record, now_ns);
+    }
+}
+
+bool spry_registry_models(spry_registry *r, spry_model_status **models, size_t *count, spry_model_pool *pool)
+{
+    spry_buffer all;
+    spry_buffer_init(&all, SIZE_MAX / 2);
+    spry_model_pool_each(pool, add_pool_model, &all);
+    pthread_mutex_lock(&r->lock);
+    add_former_models(&all, r);
+    *models = (spry_model_status *)(void *)all.data;
+    *count = all.size / sizeof **models;
+    for (size_t i = 0; i < *count; i++)
+        fill_status(r, &(*models)[i], spry_clock_ns());
+    pthread_mutex_unlock(&r->lock);
+    if (!all.failed)
+        return true;
+    spry_buffer_deinit(&all);
+    return false;
+}
+
+/* ---- energy ------------------------------------------------------------------------------------------------------ */
+
+void spry_registry_energy(spry_registry *r, spry_joules *used, spry_energy *meter)
+{
+    pthread_mutex_lock(&r->energy_lock);
+    uint64_t now = spry_clock_ns();
+    if (!r->energy_ns || now - r->energy_ns >= ENERGY_NS) {
+        spry_energy_read(meter, &r->energy);
+        r->energy_ns = now;
+    }
+    *used = r->energy;
+    pthread_mutex_unlock(&r->energy_lock);
+}
