@@ -313,6 +313,10 @@ typedef struct spry_sampling {
 /* Any thread. */
 SPRY_API void spry_sampling_default(spry_sampling *settings);
 
+/* Writes what the model itself recommends (temperature, top-k, top-p, min-p, repeat penalty) over `settings`; fields it
+ * says nothing of are left. */
+SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
+
 /* ---- session --------------------------------------------------------------------------------------------------- */
 /* One thread at a time for all sessions of an engine together, except spry_session_cancel. Callbacks run on the thread
  * of the call. */

@@ -51,7 +51,8 @@ static spry_status answer_conversation(chat *c, spry_error *error)
     if (status != SPRY_OK)
         return status;
     c->seed = c->job->flags->answer.sampling.seed + c->n_before + c->n_answers;
-    spry_answer_job job = {.session = c->job->session,
+    spry_answer_job job = {.engine = c->job->engine,
+                           .session = c->job->session,
                            .prompt = &c->ids,
                            .flags = &c->job->flags->answer,
                            .speculation = c->job->speculation,

@@ -114,7 +114,8 @@ static json_t *value_of(const spry_option_table *table, const spry_option *optio
     case SPRY_OPTION_FLAG: return json_boolean(strcmp(text, "true") == 0);
     case SPRY_OPTION_U32:
     case SPRY_OPTION_FLOAT:
-        spry_number_double(&number, spry_view_of(text));
+        if (!spry_number_double(&number, spry_view_of(text)))
+            return json_null(); /* unset */
         return option->kind == SPRY_OPTION_FLOAT ? json_real(number) : json_integer((json_int_t)number);
     default: return json_string(text);
     }

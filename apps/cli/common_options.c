@@ -1,6 +1,7 @@
 /* Tables for the engine, the model's name, and answers. */
 #include "cli/common_options.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/sampling_options.h"
@@ -227,9 +228,8 @@ void spry_answer_flags_default(spry_answer_flags *flags)
 {
     *flags = (spry_answer_flags){0};
     spry_sampling_default(&flags->sampling);
-    flags->sampling.temperature = 0.8f;
-    flags->sampling.top_p = 0.95f;
-    flags->sampling.min_p = 0.05f;
+    flags->sampling.temperature = flags->sampling.top_p = flags->sampling.min_p = flags->sampling.repeat_penalty = NAN;
+    flags->sampling.top_k = UINT32_MAX;
     flags->draft = "auto";
     flags->stop = (spry_option_list){flags->stops, SPRY_STOPS_MAX, 0};
 }
@@ -256,4 +256,23 @@ spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error
         return spry_options_set(&table, "seed", flags->seed_text, error);
     flags->sampling.seed = spry_entropy() >> 32; /* short enough to be typed again */
     return SPRY_OK;
+}
+
+static float given_or(float given, float otherwise)
+{
+    return isnan(given) ? otherwise : given;
+}
+
+void spry_answer_flags_sampling(spry_sampling *out, const spry_answer_flags *flags, const spry_engine *engine)
+{
+    const spry_sampling *given = &flags->sampling;
+    spry_sampling usual = {.temperature = 0.8f, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1};
+    spry_engine_sampling(engine, &usual);
+    *out = *given;
+    out->temperature = given_or(given->temperature, usual.temperature);
+    out->top_p = given_or(given->top_p, usual.top_p);
+    out->min_p = given_or(given->min_p, usual.min_p);
+    out->repeat_penalty = given_or(given->repeat_penalty, usual.repeat_penalty);
+    if (given->top_k == UINT32_MAX)
+        out->top_k = usual.top_k;
 }

@@ -36,8 +36,8 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 enum { SPRY_STOPS_MAX = 16 };
 
 typedef struct spry_answer_flags {
-    spry_sampling sampling;
-    const char *seed_text; /* NULL: nobody chose a seed */
+    spry_sampling sampling; /* with fields unset that no option gave: see spry_answer_flags_sampling */
+    const char *seed_text;  /* NULL: nobody chose a seed */
     uint32_t max_tokens;
     bool ignore_end, special;
     bool slide;        /* or `keep` is not 0: a full context slides */
@@ -49,7 +49,7 @@ typedef struct spry_answer_flags {
     spry_option_list stop; /* over `stops` */
 } spry_answer_flags;
 
-/* The defaults of `spry run` and the chat: temperature 0.8, top-p 0.95, min-p 0.05. The struct must not move after. */
+/* Everything unset or off. The struct must not move after. */
 void spry_answer_flags_default(spry_answer_flags *flags);
 
 /* Sampling, then the rest; needs room for two tables. */
@@ -57,5 +57,9 @@ void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *fl
 
 /* Settles sampling.seed after parsing: what --seed says, or a number nobody chose. */
 spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error);
+
+/* The settings to sample with: each is what its option gave, or else what the model recommends, or else the default of
+ * `spry run` and the chat: temperature 0.8, top-p 0.95, min-p 0.05. */
+void spry_answer_flags_sampling(spry_sampling *out, const spry_answer_flags *flags, const spry_engine *engine);
 
 #endif

@@ -131,7 +131,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.constraint = job->constraint;
     request.constraint_text = job->constraint_text;
     request.max_tokens = job->flags->max_tokens;
-    request.sampling = job->flags->sampling;
+    spry_answer_flags_sampling(&request.sampling, job->flags, job->engine);
     request.sampling.seed = job->seed;
     request.stop = job->flags->stop.items;
     request.n_stop = job->flags->stop.count;

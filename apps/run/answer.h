@@ -27,6 +27,7 @@ typedef struct spry_answer {
 } spry_answer;
 
 typedef struct spry_answer_job {
+    const spry_engine *engine;
     spry_session *session;
     const spry_tokens *prompt;
     const spry_answer_flags *flags;

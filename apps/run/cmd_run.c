@@ -156,7 +156,8 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
     spry_buffer shape;
     spry_answer_init(&answer);
     spry_buffer_init(&shape, PROMPT_BYTES_MAX);
-    spry_answer_job job = {.session = session,
+    spry_answer_job job = {.engine = engine,
+                           .session = session,
                            .prompt = &ids,
                            .flags = &settings->chat.answer,
                            .seed = settings->chat.answer.sampling.seed,

@@ -30,6 +30,7 @@ typedef struct spry_option {
     double min, max;            /* of numbers, both included; both 0: whatever the field can hold */
     const char *const *choices; /* of a CHOICE; ends with NULL */
     const char *metavar;        /* how help names the value; NULL: by kind */
+    const char *unset;          /* what help shows for a default that is NaN, or UINT32_MAX; NULL: the number */
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help; options of a group stand together */
 } spry_option;

@@ -1,5 +1,6 @@
 /* Writing options: values, help for a terminal, tables for the documentation. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -30,6 +31,8 @@ void spry_options_print(char *out, size_t size, const spry_option_table *table, 
         return;
     case SPRY_OPTION_U32:
         memcpy(&narrow, field, sizeof narrow);
+        if (option->unset && narrow == UINT32_MAX)
+            break;
         snprintf(number, sizeof number, "%" PRIu32, narrow);
         break;
     case SPRY_OPTION_U64:
@@ -42,11 +45,13 @@ void spry_options_print(char *out, size_t size, const spry_option_table *table, 
         break;
     case SPRY_OPTION_FLOAT:
         memcpy(&real, field, sizeof real);
+        if (option->unset && isnan(real))
+            break;
         spry_number_print(number, (double)real);
         break;
     case SPRY_OPTION_LIST: break;
     }
-    snprintf(out, size, "%s", number);
+    snprintf(out, size, "%s", number[0] || !option->unset ? number : option->unset);
 }
 
 static const char *metavar(const spry_option *option)

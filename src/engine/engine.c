@@ -240,6 +240,11 @@ spry_trace *spry_engine_trace(const spry_engine *e)
     return e->trace;
 }
 
+void spry_engine_sampling(const spry_engine *e, spry_sampling *settings)
+{
+    spry_sampling_hints_apply(&e->model->sampling, settings);
+}
+
 void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
 {
     spry_kv_cache_figures cache;

@@ -134,6 +134,7 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
         spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
         write_config(writer, &m->config);
+        spry_sampling_hints_to_gguf(&m->sampling, writer);
         if (m->tokenizer && !spry_tokenizer_to_gguf(m->tokenizer, writer, m->config.n_vocab))
             return false;
         if (template.size)

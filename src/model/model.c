@@ -131,6 +131,7 @@ static spry_status open_folder(spry_model *model, const char *folder, bool whole
         status = open_folder_template(model, folder, error);
     add_ends(model, config);
     add_ends(model, generation);
+    spry_sampling_hints_from_json(&model->sampling, generation);
     json_decref(config);
     json_decref(generation);
     return status;
@@ -152,6 +153,7 @@ static spry_status bind_gguf(spry_model *model, bool whole, spry_error *error)
     for (size_t i = 0; i < SPRY_COUNT(end_keys); i++)
         if (spry_gguf_get_u64(model->gguf, end_keys[i], &id) && id <= INT32_MAX)
             model->end_ids[model->n_end_ids++] = (int32_t)id;
+    spry_sampling_hints_from_gguf(&model->sampling, model->gguf);
     text = (spry_view){"", 0};
     spry_gguf_get_string(model->gguf, "tokenizer.chat_template", &text);
     spry_gguf_get_string(model->gguf, "tokenizer.chat_template.tool_use", &tool_use);

@@ -5,6 +5,7 @@
 
 #include "kv/kv_pool.h"
 #include "model/arch.h"
+#include "model/sampling_hints.h"
 #include "model/weights.h"
 #include "template/chat_template.h"
 #include "tokenizer/tokenizer.h"
@@ -21,6 +22,7 @@ typedef struct spry_model {
     spry_chat_template *chat;
     int32_t end_ids[SPRY_MAX_END_IDS]; /* that the checkpoint names, beside the tokenizer's own */
     size_t n_end_ids;
+    spry_sampling_hints sampling; /* that the checkpoint recommends */
     spry_arena arena;
 } spry_model;
 

@@ -485,6 +485,29 @@ static void test_title_and_progress(void **state)
     expect_name(place.path, "My model");
 }
 
+/* What a folder recommends stands in the file, and in the file made of that. */
+static void test_sampling_hints(void **state)
+{
+    (void)state;
+    char once[SCRATCH_PATH + 8];
+    json_t *recommended = quoted_json("{'temperature': 0.5, 'top_k': 20, 'min_p': 0.0}");
+    model_folder_fill(&outside, "llama", NULL);
+    model_folder_json(&outside, "generation_config.json", recommended);
+    json_decref(recommended);
+    snprintf(once, sizeof once, "%s.once", export_as(outside.folder, "f16"));
+    assert_int_equal(rename(place.path, once), 0);
+    const char *const files[] = {once, export_as(once, "q8_0")};
+    for (size_t i = 0; i < SPRY_COUNT(files); i++) {
+        spry_model *model;
+        spry_sampling s = {.temperature = 7, .top_p = 7, .min_p = 7, .repeat_penalty = 7};
+        assert_int_equal(spry_model_open(&model, files[i], NULL), SPRY_OK);
+        spry_sampling_hints_apply(&model->sampling, &s);
+        assert_true(s.temperature == 0.5f && s.top_k == 20 && s.top_p == 7 && s.min_p == 0 && s.repeat_penalty == 7);
+        spry_model_close(model);
+    }
+    assert_int_equal(remove(once), 0);
+}
+
 /* A file that cannot be written whole does not appear. */
 static void test_no_room(void **state)
 {
@@ -527,12 +550,19 @@ static int tear_down(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_type_same_logits), cmocka_unit_test(test_every_type),
-        cmocka_unit_test(test_other_types),           cmocka_unit_test(test_threads_write_the_same),
-        cmocka_unit_test(test_beside_the_converter),  cmocka_unit_test(test_gguf_to_gguf),
-        cmocka_unit_test(test_made_models),           cmocka_unit_test(test_changed_configs),
-        cmocka_unit_test(test_padded_vocabulary),     cmocka_unit_test(test_type_names),
-        cmocka_unit_test(test_title_and_progress),    cmocka_unit_test(test_no_room),
+        cmocka_unit_test(test_same_type_same_logits),
+        cmocka_unit_test(test_every_type),
+        cmocka_unit_test(test_other_types),
+        cmocka_unit_test(test_threads_write_the_same),
+        cmocka_unit_test(test_beside_the_converter),
+        cmocka_unit_test(test_gguf_to_gguf),
+        cmocka_unit_test(test_made_models),
+        cmocka_unit_test(test_changed_configs),
+        cmocka_unit_test(test_padded_vocabulary),
+        cmocka_unit_test(test_type_names),
+        cmocka_unit_test(test_title_and_progress),
+        cmocka_unit_test(test_sampling_hints),
+        cmocka_unit_test(test_no_room),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

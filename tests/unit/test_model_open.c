@@ -1,5 +1,5 @@
-/* Opening a folder: config.json that is not there or not JSON, end tokens and chat templates in all the places where
- * checkpoints keep them. */
+/* Opening a folder: config.json that is not there or not JSON, end tokens, sampling settings and chat templates in all
+ * the places where checkpoints keep them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,6 +92,40 @@ static void test_end_tokens(void **state)
     }
 }
 
+/* generation_config.json recommends; what is no number or out of range recommends nothing. */
+static void test_sampling_hints(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *generation;
+        spry_sampling expected; /* over all fields 0.75 and top-k 9 */
+    } cases[] = {
+        {"{}", {.temperature = 0.75f, .top_k = 9, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f}},
+        {"{'temperature': 0, 'top_k': 0, 'top_p': 1, 'min_p': 0.25, 'repetition_penalty': 1.5}",
+         {.temperature = 0, .top_k = 0, .top_p = 1, .min_p = 0.25f, .repeat_penalty = 1.5f}},
+        {"{'temperature': null, 'top_k': 2.5, 'top_p': 1.01, 'min_p': '0.1', 'repetition_penalty': 0}",
+         {.temperature = 0.75f, .top_k = 9, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f}},
+        {"{'temperature': -1, 'top_k': 64, 'min_p': 1e300}",
+         {.temperature = 0.75f, .top_k = 64, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f}},
+        {"{'do_sample': false, 'temperature': 0.5}",
+         {.temperature = 0.75f, .top_k = 9, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f}},
+        {"{'do_sample': true, 'temperature': 0.5}",
+         {.temperature = 0.5f, .top_k = 9, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f}},
+    };
+    model_folder_fill(&place, "llama", NULL);
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        json_t *generation = quoted_json(cases[i].generation);
+        spry_sampling s = {.temperature = 0.75f, .top_k = 9, .top_p = 0.75f, .min_p = 0.75f, .repeat_penalty = 0.75f};
+        spry_model *model;
+        model_folder_json(&place, "generation_config.json", generation);
+        assert_int_equal(spry_model_open(&model, place.folder, NULL), SPRY_OK);
+        spry_sampling_hints_apply(&model->sampling, &s);
+        assert_memory_equal(&s, &cases[i].expected, sizeof s);
+        spry_model_close(model);
+        json_decref(generation);
+    }
+}
+
 /* A template may stand in tokenizer_config.json: as a string, or in a list of named ones. */
 static void test_template_places(void **state)
 {
@@ -134,6 +168,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_config_file),
         cmocka_unit_test(test_end_tokens),
+        cmocka_unit_test(test_sampling_hints),
         cmocka_unit_test(test_template_places),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

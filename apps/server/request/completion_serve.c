@@ -70,8 +70,10 @@ spry_completion *spry_completion_create(spry_exchange *x, json_t *root, const ch
     spry_lap(&c->costs.laps, SPRY_PART_READ);
     c->model = spry_completion_model(x, model);
     spry_lap(&c->costs.laps, SPRY_PART_QUEUE);
-    if (c->model)
+    if (c->model) {
+        spry_engine_sampling(c->model->engine, &c->request.sampling);
         return c;
+    }
     spry_completion_destroy(c);
     return NULL;
 }
