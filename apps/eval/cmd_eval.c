@@ -45,7 +45,7 @@ static const spry_usage usage = {
 typedef struct eval_settings {
     const char *file, *base;
     uint32_t stride;
-    bool json;
+    bool special, json;
     spry_engine_flags engine, base_engine;
     spry_model_flags model;
     spry_eval_span_flags span;
@@ -71,6 +71,11 @@ static const spry_option eval_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(stride),
      .help = "Tokens from window to window; 0 is half of the context",
+     .group = "Evaluation"},
+    {.name = "special",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(special),
+     .help = "Spellings of control tokens in the text become those tokens, for a text of whole chats",
      .group = "Evaluation"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
@@ -179,7 +184,8 @@ static spry_status check_same_tokens(const spry_eval_windows *windows, const spr
     if (info.vocabulary != base_info.vocabulary)
         return spry_fail(error, SPRY_ERR_INPUT, "%.100s has a vocabulary of %zu, %.100s one of %zu: not comparable",
                          names->model, info.vocabulary, names->base, base_info.vocabulary);
-    spry_status status = spry_eval_windows_init(&other, base, text.data, text.size, windows->stride, error);
+    spry_status status =
+        spry_eval_windows_init(&other, base, text.data, text.size, windows->stride, windows->special, error);
     if (status == SPRY_OK &&
         (other.n_ids != windows->n_ids || memcmp(other.ids, windows->ids, other.n_ids * sizeof *other.ids) != 0))
         status = spry_fail(error, SPRY_ERR_INPUT, "%.100s and %.100s make different tokens of the text: not comparable",
@@ -223,7 +229,8 @@ static spry_status eval(eval_settings *settings, const char *model, bool compare
         status = spry_open_model(&engine, &source, model, &settings->model, &settings->engine, error);
     spry_view view = spry_buffer_view(&text);
     if (status == SPRY_OK)
-        status = spry_eval_windows_init(&windows, engine, view.data, view.size, settings->stride, error);
+        status =
+            spry_eval_windows_init(&windows, engine, view.data, view.size, settings->stride, settings->special, error);
     if (status == SPRY_OK && compares)
         status = open_base(&base, &base_source, settings, engine, error);
     eval_report report = {.model = source.name, .base = base_source.name, .windows = &windows};

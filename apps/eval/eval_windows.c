@@ -35,7 +35,7 @@ static spry_status tokenize(spry_eval_windows *w, const spry_engine *engine, con
         w->ids = calloc(capacity, sizeof *w->ids);
         if (!w->ids)
             return spry_fail_memory(error, "the text's tokens", capacity * sizeof *w->ids);
-        spry_status status = spry_engine_tokenize(engine, w->ids, capacity, &w->n_ids, text, size, false, error);
+        spry_status status = spry_engine_tokenize(engine, w->ids, capacity, &w->n_ids, text, size, w->special, error);
         if (status != SPRY_OK || w->n_ids <= capacity)
             return status;
         capacity = w->n_ids;
@@ -56,11 +56,12 @@ static spry_status check(const spry_eval_windows *w, spry_error *error)
 }
 
 spry_status spry_eval_windows_init(spry_eval_windows *w, const spry_engine *engine, const char *text, size_t size,
-                                   size_t stride, spry_error *error)
+                                   size_t stride, bool special, spry_error *error)
 {
     spry_engine_info info;
     spry_engine_describe(engine, &info);
-    *w = (spry_eval_windows){.context = info.context, .stride = stride ? stride : (info.context + 1) / 2};
+    *w = (spry_eval_windows){
+        .context = info.context, .stride = stride ? stride : (info.context + 1) / 2, .special = special};
     spry_status status = tokenize(w, engine, text, size, error);
     if (status == SPRY_OK)
         status = find_start(w, engine, error);

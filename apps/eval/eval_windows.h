@@ -15,6 +15,7 @@ typedef struct spry_eval_windows {
     bool has_start;  /* ids[0] is what the tokenizer puts before every text */
     int32_t *window; /* owned: [context] */
     size_t context, stride;
+    bool special;     /* spellings of control tokens became those tokens */
     size_t count;     /* windows */
     size_t n_counted; /* tokens, in all windows */
 } spry_eval_windows;
@@ -25,9 +26,10 @@ typedef struct spry_eval_window {
     size_t first; /* the first id that counts; at least 1 */
 } spry_eval_window;
 
-/* Tokenises the text; `stride` 0 is half of the context. A text of fewer than two tokens is refused. */
+/* Tokenises the text; `stride` 0 is half of the context; `special`: spellings of control tokens become those tokens. A
+ * text of fewer than two tokens is refused. */
 spry_status spry_eval_windows_init(spry_eval_windows *windows, const spry_engine *engine, const char *text, size_t size,
-                                   size_t stride, spry_error *error);
+                                   size_t stride, bool special, spry_error *error);
 void spry_eval_windows_deinit(spry_eval_windows *windows);
 
 /* Window number `index`; its ids are valid until the next call. */

@@ -137,6 +137,16 @@ class Eval(cli_support.CliTest):
         result = self.succeeds(spry("eval", "kl", model, "--base", model, "-f", self.text))
         self.assertIn("same top token 100.00 %\n", result.text)
 
+    def test_control_tokens(self):
+        with open(os.path.join(cli_support.ROOT, "tests", "data", "tales", "Spry-Tales-Draft-4M.json")) as file:
+            golden = json.load(file)["perplexity"]
+        text = self.succeeds(spry("tokenize", "--decode", "--special", stdin=json.dumps(golden["ids"]).encode())).out
+        chats = self.write("chats.txt", text)
+        d = self.eval("ppl", "Spry-Tales-Draft-4M", "-f", chats, "--special")
+        self.assertEqual(d["tokens"], len(golden["ids"]))
+        self.assertLess(abs(d["nll"] - golden["nll_mean"]), 0.06)
+        self.assertNotEqual(self.eval("ppl", "Spry-Tales-Draft-4M", "-f", chats)["tokens"], len(golden["ids"]))
+
     def test_bytes_that_are_no_text(self):
         result = spry("eval", "ppl", tiny("qwen3"), "-f", self.write("odd", b"once \xff upon \0 a time"), "--json")
         self.assertEqual(result.code, 0)
@@ -185,7 +195,7 @@ class Eval(cli_support.CliTest):
         self.assertLess(means[0] * 3, means[-1])
 
     def test_models_that_cannot_be_compared(self):
-        self.fails(spry("eval", "kl", tiny("llama"), "--base", "Llama-Tales-29M", "-f", self.text), FAILURE,
+        self.fails(spry("eval", "kl", tiny("llama"), "--base", "Spry-Tales-29M", "-f", self.text), FAILURE,
                    "vocabulary of 512", "8192")
         fewer = self.folder_with(lambda tokenizer: tokenizer["model"]["merges"].__delitem__(slice(20, None)))
         self.fails(spry("eval", "kl", tiny("llama"), "--base", fewer, "-f", self.text), FAILURE, "different tokens")
