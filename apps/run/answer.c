@@ -9,6 +9,7 @@
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
+#include "cli/word_wrap.h"
 #include "platform/clock.h"
 
 enum { TEXT_BYTES_MAX = 1 << 28 };
@@ -32,6 +33,7 @@ typedef struct generation {
     spry_answer *answer;
     const spry_answer_job *job;
     spry_progress_line progress;
+    spry_word_wrap wrap;
     bool short_of_memory;
 } generation;
 
@@ -50,7 +52,7 @@ static bool on_text(void *user, const char *text, size_t size)
         g->short_of_memory = true;
         return false;
     }
-    if (g->job->stream && !spry_out_answer((spry_view){text, size}))
+    if (g->job->stream && !spry_word_wrap_write(&g->wrap, (spry_view){text, size}))
         return false;
     return !spry_interrupt_seen();
 }
@@ -146,10 +148,12 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
+    spry_word_wrap_init(&g.wrap);
     spry_progress_begin(&g.progress, "reading the prompt");
     spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
     spry_status status = spry_session_generate(job->session, &answer->result, &request, error);
     spry_progress_end(&g.progress);
+    spry_word_wrap_finish(&g.wrap);
     sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
         status = spry_fail_memory(error, "the answer", answer->text.size);
