@@ -14,11 +14,11 @@
 enum { PATH_BYTES = 4096, LISTED_BYTES = 160 };
 
 static const struct {
-    const char *name;
+    const char *name, *former; /* `former` is understood, and shown nowhere */
     const unsigned char *begin, *end;
 } bundled[] = {
-    {"Llama-Tales-29M", spry_bundled_tales_begin, spry_bundled_tales_end},
-    {"Llama-Tales-Draft-4M", spry_bundled_tales_draft_begin, spry_bundled_tales_draft_end},
+    {SPRY_BUNDLED_MODEL, "Llama-Tales-29M", spry_bundled_tales_begin, spry_bundled_tales_end},
+    {SPRY_BUNDLED_DRAFTER, "Llama-Tales-Draft-4M", spry_bundled_tales_draft_begin, spry_bundled_tales_draft_end},
 };
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
@@ -59,6 +59,7 @@ static spry_status take_bundled(spry_model_source *source, size_t index, spry_er
 {
     source->data = bundled[index].begin;
     source->size = (size_t)((uintptr_t)bundled[index].end - (uintptr_t)bundled[index].begin);
+    source->alias = bundled[index].former;
     source->name = strdup(bundled[index].name);
     return source->name ? SPRY_OK : spry_fail_memory(error, "the model's name", strlen(bundled[index].name));
 }
@@ -138,7 +139,7 @@ static spry_status find_by_name(spry_model_source *source, const char *model, co
                                 spry_error *error)
 {
     for (size_t i = 0; i < SPRY_COUNT(bundled); i++)
-        if (strcasecmp(model, bundled[i].name) == 0)
+        if (strcasecmp(model, bundled[i].name) == 0 || strcasecmp(model, bundled[i].former) == 0)
             return take_bundled(source, i, error);
     if (spry_path_exists(model))
         return take_path(source, model, error);

@@ -1,7 +1,7 @@
 /* Which model a command's MODEL argument means, and opening it.
  *
- *   nothing                      the bundled Llama-Tales-29M
- *   Llama-Tales-29M, ...         a bundled model, in any case
+ *   nothing                      the bundled Spry-Tales-29M
+ *   Spry-Tales-29M, ...          a bundled model, in any case; Llama-Tales-29M, ... until the release after this one
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
  *
@@ -15,8 +15,9 @@
 typedef struct spry_model_source {
     const void *data; /* a bundled model's bytes; NULL: the model is at `path` */
     size_t size;
-    char *path; /* owned; NULL for a bundled model */
-    char *name; /* owned: what people call it, without folders and ".gguf" */
+    char *path;        /* owned; NULL for a bundled model */
+    const char *alias; /* NULL, or the name a bundled model had before */
+    char *name;        /* owned: what people call it, without folders and ".gguf" */
 } spry_model_source;
 
 /* Resolves `model` (NULL: none given). `models_folder` NULL: the user's own. Touches no model file. What cannot be

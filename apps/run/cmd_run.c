@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "chat/chat_start.h"
+#include "cli/bundled.h"
 #include "cli/commands.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
@@ -25,8 +26,8 @@ static const spry_usage usage = {
         "that "
         "is not a terminal. On a terminal without a prompt a chat begins, which is stored after every answer; "
         "`spry chats` lists what is stored, --no-save stores nothing.\n"
-        "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled model: "
-        "Llama-Tales-29M (the default), Llama-Tales-Draft-4M.\n"
+        "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled "
+        "model: " SPRY_BUNDLED_MODEL " (the default), " SPRY_BUNDLED_DRAFTER ".\n"
         "The answer is followed by one newline. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted by Ctrl-C, "
         "141 the reader of standard output left.",
     .examples = "spry run\n"

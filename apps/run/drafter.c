@@ -5,8 +5,6 @@
 
 #include "cli/bundled.h"
 
-static const char bundled_drafter[] = "Llama-Tales-Draft-4M";
-
 static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const char *model,
                               const spry_model_flags *model_flags, const spry_engine_flags *engine_flags,
                               spry_error *error)
@@ -39,7 +37,7 @@ spry_status spry_drafter_open(spry_drafter_model *d, spry_engine *engine, const 
     else if (strcmp(draft, "auto") != 0)
         return open_model(d, engine, draft, model_flags, engine_flags, error);
     else if (source->data == spry_bundled_tales_begin)
-        return open_model(d, engine, bundled_drafter, model_flags, engine_flags, error);
+        return open_model(d, engine, SPRY_BUNDLED_DRAFTER, model_flags, engine_flags, error);
     return SPRY_OK;
 }
 

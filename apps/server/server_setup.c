@@ -110,8 +110,8 @@ static spry_status add_entry(model_list *list, size_t *index, const char *model,
         spry_model_source_deinit(source);
         return SPRY_OK;
     }
-    list->entries[list->count++] =
-        (spry_pool_entry){.name = source->name, .path = source->path, .data = source->data, .size = source->size};
+    list->entries[list->count++] = (spry_pool_entry){
+        .name = source->name, .alias = source->alias, .path = source->path, .data = source->data, .size = source->size};
     return SPRY_OK;
 }
 
@@ -129,7 +129,7 @@ static spry_status add_drafter(model_list *list, const spry_server_flags *flags,
     } else if (strcmp(flags->draft, "auto") == 0) {
         for (; target < list->count && list->entries[target].data != spry_bundled_tales_begin; target++) {
         }
-        drafter = find_entry(list, "Llama-Tales-Draft-4M");
+        drafter = find_entry(list, SPRY_BUNDLED_DRAFTER);
     } else {
         return SPRY_OK;
     }
@@ -141,7 +141,7 @@ static spry_status add_drafter(model_list *list, const spry_server_flags *flags,
 static spry_status list_models(model_list *list, const spry_server_flags *flags, const spry_option_list *named,
                                spry_error *error)
 {
-    static const char *const bundled[] = {"Llama-Tales-29M", "Llama-Tales-Draft-4M"};
+    static const char *const bundled[] = {SPRY_BUNDLED_MODEL, SPRY_BUNDLED_DRAFTER};
     size_t index;
     spry_status status = SPRY_OK;
     for (size_t i = 0; i < named->count && status == SPRY_OK; i++)

@@ -65,9 +65,11 @@ static spry_model_place place_of(const slot *s)
 
 static const spry_pool_entry *find_entry(const spry_model_pool *pool, const char *name)
 {
-    for (size_t i = 0; i < pool->options.n_entries; i++)
-        if (strcmp(pool->entries[i].name, name) == 0)
-            return &pool->entries[i];
+    for (size_t i = 0; i < pool->options.n_entries; i++) {
+        const spry_pool_entry *entry = &pool->entries[i];
+        if (strcmp(entry->name, name) == 0 || (entry->alias && strcmp(entry->alias, name) == 0))
+            return entry;
+    }
     return NULL;
 }
 

@@ -12,7 +12,8 @@ typedef struct spry_model_pool spry_model_pool;
 /* A model that can be had without a file of the folder: those linked into the program, or named on the command line. */
 typedef struct spry_pool_entry {
     const char *name;
-    const char *path; /* or */
+    const char *alias; /* NULL, or a second name that is understood and shown nowhere */
+    const char *path;  /* or */
     const void *data;
     size_t size;
     const char *drafter; /* NULL, or the name of the entry that drafts for it */

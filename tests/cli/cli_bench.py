@@ -171,7 +171,7 @@ class Reports(cli_support.CliTest):
         self.assertNotIn("\x1b", page)
 
     def test_bundled_model_and_files(self):
-        self.assertEqual(self.succeeds(bench("--json")).json["model"], "Llama-Tales-29M")
+        self.assertEqual(self.succeeds(bench("--json")).json["model"], "Spry-Tales-29M")
         self.assertEqual(self.succeeds(bench(tiny("qwen3"), "--json")).json["model"], "model-f32")
         self.assertEqual(self.succeeds(bench(tiny("llama", ""), "--json")).json["architecture"], "Llama")
 

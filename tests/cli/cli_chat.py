@@ -18,7 +18,7 @@ import cli_support
 from cli_support import HOME, OK, SPRY, TIMEOUT, environment, tiny
 
 UP, LEFT, DELETE_LINE, BEGIN = b"\x1b[A", b"\x1b[D", b"\x15", b"\x01"
-DRAFT = "Llama-Tales-Draft-4M"  # slow enough to be interrupted, quick enough for a sanitizer
+DRAFT = "Spry-Tales-Draft-4M"  # slow enough to be interrupted, quick enough for a sanitizer
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\x07")
 
 

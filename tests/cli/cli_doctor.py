@@ -149,13 +149,13 @@ class Doctor(CliTest):
             self.fails(spry("doctor", "-o", os.path.join(folder, "no", "where")), FAILURE, "no/where")
 
     def test_a_model(self):
-        model = self.profile(self.succeeds(spry("doctor", "Llama-Tales-29M", "--json")))["model"]
+        model = self.profile(self.succeeds(spry("doctor", "Spry-Tales-29M", "--json")))["model"]
         self.holds(model, {key: kind for key, kind in MODEL.items() if key not in ("shape", "type")})
         self.holds(model, {"name": TEXT, "architecture": TEXT, "context": COUNT, "weight_bytes": COUNT})
-        self.assertEqual(model["name"], "Llama-Tales-29M")
+        self.assertEqual(model["name"], "Spry-Tales-29M")
         self.assertTrue(model["fits"])
         self.assertAlmostEqual(model["parameters"] / 29e6, 1, delta=0.1)
-        for asked in ("Llama-Tales-29M", tiny("qwen3"), tiny("llama", "")):
+        for asked in ("Spry-Tales-29M", tiny("qwen3"), tiny("llama", "")):
             page = self.succeeds(spry("doctor", asked)).text
             self.assertIn("Expected of this model", page)
             self.assertNotIn("What to choose", page)

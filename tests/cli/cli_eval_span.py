@@ -217,7 +217,7 @@ class EvalSpan(cli_support.CliTest):
     def test_bundled_data_and_model(self):
         """The documents of tests/data, with the small bundled model: reuse is faster, and not the same."""
         questions = self.write("one", "Pim asked the spider for")
-        d, results = self.results("--shuffles", "0", "--tokens", "2", model="Llama-Tales-Draft-4M",
+        d, results = self.results("--shuffles", "0", "--tokens", "2", model="Spry-Tales-Draft-4M",
                                   docs=os.path.join(DATA, "span", "docs"), questions=questions)
         self.assertEqual(d["documents"], 6)
         self.assertLess(results["original", "none"]["ttft_ratio"], 0.7)

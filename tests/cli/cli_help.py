@@ -37,7 +37,7 @@ class Help(cli_support.CliTest):
 
     def test_run_shows_its_sampling_defaults(self):
         page = " ".join(spry("run", "--help").text.split())
-        for words in ["default 0.8", "default 0.95", "default 0.05", "130 interrupted", "141"]:
+        for words in ["default the model's own, or 0.8", "or 0.95", "or 0.05", "130 interrupted", "141"]:
             self.assertIn(words, page)
 
     def test_options_page_of_the_documentation_is_current(self):

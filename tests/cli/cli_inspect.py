@@ -126,7 +126,7 @@ class Inspect(cli_support.CliTest):
 
     def test_bundled(self):
         d = self.succeeds(inspect("--json")).json
-        self.assertEqual((d["model"], d["path"]), ("Llama-Tales-29M", None))
+        self.assertEqual((d["model"], d["path"]), ("Spry-Tales-29M", None))
         self.assertEqual((d["architecture"], d["runs"]), ("qwen3", True))
         self.assertGreater(d["parameters"], 29e6)
         self.assertEqual(d["tokenizer"]["size"], 8192)

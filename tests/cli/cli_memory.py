@@ -55,7 +55,7 @@ class Memory(cli_support.CliTest):
     def test_other_models_find_nothing(self):
         folder = self.folder()
         self.answer("--cache-dir", folder)
-        other = self.answer("Llama-Tales-Draft-4M", "--cache-dir", folder)
+        other = self.answer("Spry-Tales-Draft-4M", "--cache-dir", folder)
         kind = self.answer("--kv-type", "q8_0", "--cache-dir", folder)
         kernels = self.answer("--cpu", "ref", "--cache-dir", folder, "--threads", "2")
         self.assertEqual([other["restored_tokens"], kind["restored_tokens"], kernels["restored_tokens"]], [0, 0, 0])

@@ -8,7 +8,7 @@ import cli_support
 from cli_support import HOME, ROOT, SANITIZED, SPRY, environment, spry
 
 PARTS = ("weights", "kv", "cache", "scratch", "program")
-TALES = os.path.join(ROOT, "models", "Llama-Tales-29M.gguf")
+TALES = os.path.join(ROOT, "models", "Spry-Tales-29M.gguf")
 
 
 def text_of(model, tokens):

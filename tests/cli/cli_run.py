@@ -1,12 +1,15 @@
 """spry run: one answer, from prompt to exit code."""
 
+import fcntl
 import json
 import os
 import pty
 import re
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import time
 
 import cli_support
@@ -14,7 +17,7 @@ from cli_support import (FAILURE, HOME, INTERRUPTED, MODELS, OK, PUBLIC, READER_
                          spry, start, tiny)
 
 TINY = tiny("qwen3")
-DRAFT = "Llama-Tales-Draft-4M"
+DRAFT = "Spry-Tales-Draft-4M"
 PROMPT = "Tell me a tale about a boat."
 
 
@@ -247,9 +250,10 @@ class Streams(cli_support.CliTest):
         self.assertNotIn(b"\x1b", shown)
         os.close(master)
 
-    def on_terminal(self, *arguments, **changes):
+    def on_terminal(self, *arguments, width=80, **changes):
         """Runs with a terminal as standard output and error; returns the exit code and what it showed."""
         master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", 24, width, 0, 0))
         process = subprocess.Popen([SPRY, *arguments], stdin=subprocess.DEVNULL, stdout=slave, stderr=slave, cwd=HOME,
                                    env=environment(**changes))
         os.close(slave)
@@ -262,6 +266,20 @@ class Streams(cli_support.CliTest):
             shown += piece
         os.close(master)
         return process.wait(TIMEOUT), shown
+
+    def test_words_wrap_at_the_width(self):
+        options = ["run", "-p", PROMPT, "-n", "120", "--seed", "5"]
+        wanted = spry(*options).text
+        paragraphs = [line.rstrip() for line in wanted.split("\n")]
+        for width in (20, 47, 200):
+            code, shown = self.on_terminal(*options, width=width)
+            lines = shown.decode().replace("\r\n", "\n").split("\n")
+            self.assertEqual((code, " ".join(lines).split()), (OK, wanted.split()))
+            self.assertLessEqual(max(map(len, lines)), width)
+            for line, following in zip(lines, lines[1:]):  # a line ends with its paragraph, or where the next word would pass
+                if not any(paragraph.endswith(line) for paragraph in paragraphs):
+                    self.assertGreater(len(line) + 1 + len(following.split()[0]), width)
+            self.assertLessEqual({text for text in paragraphs if len(text) <= width}, set(lines))
 
     def test_colours_only_where_they_are_wanted(self):
         self.assertIn(b"\x1b[31m", self.on_terminal("nonsense")[1])
@@ -286,12 +304,20 @@ class Bundled(cli_support.CliTest):
         result = self.succeeds(spry("run", "-p", PROMPT, "-n", "8", "--seed", "1", cwd="/", HOME=None,
                                     XDG_DATA_HOME=None))
         self.assertGreater(len(result.text), 10)
-        for name in ("Llama-Tales-29M", "llama-tales-29m"):
+        for name in ("Spry-Tales-29M", "spry-tales-29m", "Llama-Tales-29M"):
             self.assertEqual(spry("run", name, "-p", PROMPT, "-n", "8", "--seed", "1").out, result.out)
 
+    def test_recommended_sampling(self):
+        def told(*options):
+            return self.succeeds(spry("run", "-p", PROMPT, "-n", "40", "--seed", "3", *options)).out
+        recommended = told()
+        self.assertEqual(told("--temperature", "0.5", "--top-p", "0.95", "--min-p", "0.05"), recommended)
+        self.assertEqual(told("--top-k", "0", "--repeat-penalty", "1"), recommended)
+        self.assertNotEqual(told("--temperature", "1.5"), recommended)
+
     def test_draft_model(self):
-        object = self.succeeds(spry("run", "LLAMA-TALES-DRAFT-4M", "-p", PROMPT, "-n", "8", "--json")).json
-        self.assertEqual(object["model"], "Llama-Tales-Draft-4M")
+        object = self.succeeds(spry("run", "SPRY-TALES-DRAFT-4M", "-p", PROMPT, "-n", "8", "--json")).json
+        self.assertEqual(object["model"], "Spry-Tales-Draft-4M")
 
 
 class Names(cli_support.CliTest):
@@ -317,7 +343,7 @@ class Names(cli_support.CliTest):
         self.succeeds(spry("run", "boat.gguf", "-p", "x", "-n", "1", cwd=self.folder))
 
     def test_not_found_says_where_and_what_is_there(self):
-        self.fails(self.find("ship"), FAILURE, "no model 'ship'", self.folder, "boat, folder-model", "Llama-Tales-29M")
+        self.fails(self.find("ship"), FAILURE, "no model 'ship'", self.folder, "boat, folder-model", "Spry-Tales-29M")
         self.fails(spry("run", "ship", "-p", "x", "--models-dir", "/nowhere"), FAILURE, "/nowhere does not exist")
         self.fails(spry("run", "ship", "-p", "x", HOME=None, XDG_DATA_HOME=None), FAILURE, "HOME is not set")
 

@@ -44,7 +44,7 @@ class Trace(cli_support.CliTest):
         self.assertFalse([event for event in events if event.get("cat") == "op"])
         lanes = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
         self.assertIn("request 1", lanes)
-        self.assertIn("steps of Llama-Tales-29M", lanes)
+        self.assertIn("steps of Spry-Tales-29M", lanes)
 
     def test_ops_add_up_to_steps(self):
         _, events = self.traced("--trace-ops", "--draft", "none")

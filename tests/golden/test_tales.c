@@ -139,8 +139,8 @@ static void check_bundled(const char *name)
 static void test_bundled(void **state)
 {
     (void)state;
-    check_bundled("Llama-Tales-29M");
-    check_bundled("Llama-Tales-Draft-4M");
+    check_bundled("Spry-Tales-29M");
+    check_bundled("Spry-Tales-Draft-4M");
 }
 
 /* Greedy tokens of the unquantised model, wherever the recorded margin is clear of rounding. */

@@ -244,8 +244,16 @@ class Completion(ServerTest):
         self.assertEqual(self.server.get("/v1/models/" + MODEL).json["id"], MODEL)
         self.refused(self.server.get("/v1/models/nobody"), 404, "nobody")
         self.assertEqual(self.server.chat(model="nobody").status, 404)
-        other = self.server.chat(model="Llama-Tales-Draft-4M").json
-        self.assertEqual(other["model"], "Llama-Tales-Draft-4M")
+        other = self.server.chat(model="Spry-Tales-Draft-4M").json
+        self.assertEqual(other["model"], "Spry-Tales-Draft-4M")
+        self.assertEqual(self.server.chat(model="Llama-Tales-Draft-4M").json["model"], "Spry-Tales-Draft-4M")
+
+    def test_what_the_model_recommends(self):
+        def text(**more):
+            return self.server.chat(seed=3, max_tokens=40, **more).json["choices"][0]["message"]["content"]
+        recommended = text(temperature=None)
+        self.assertEqual(text(temperature=0.5, top_p=0.95, min_p=0.05), recommended)
+        self.assertNotEqual(text(temperature=1, top_p=1, min_p=0), recommended)
 
 
 TEMPLATE = ("{%% for message in messages %%}{{ message.role }}: {{ message.content }}\n{%% endfor %%}"

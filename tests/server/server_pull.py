@@ -15,7 +15,7 @@ import unittest
 import server_support
 from server_support import HOME, SPRY, Server, ServerTest, environment, eventually, spry, tiny
 
-ROOT_MODEL = os.path.join(server_support.ROOT, "models", "Llama-Tales-Draft-4M.gguf")
+ROOT_MODEL = os.path.join(server_support.ROOT, "models", "Spry-Tales-Draft-4M.gguf")
 SMALL = tiny("llama")
 
 

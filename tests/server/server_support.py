@@ -18,7 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from cli_support import HOME, PUBLIC, ROOT, SANITIZED, SPRY, environment, main, public, spry, tiny  # noqa: E402,F401
 
-MODEL = "Llama-Tales-29M"
+MODEL = "Spry-Tales-29M"
 TALE = [{"role": "user", "content": "Tell me a tale."}]
 SLOW = 6 if SANITIZED else 1
 

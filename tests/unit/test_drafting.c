@@ -32,8 +32,8 @@ static int open_pair(void **state)
     spry_engine_options_default(&options);
     options.context = 320;
     options.threads = 2;
-    if (spry_engine_open(&target, MODELS_DIR "/Llama-Tales-29M.gguf", &options, &error) ||
-        spry_engine_open(&drafter, MODELS_DIR "/Llama-Tales-Draft-4M.gguf", &options, &error) ||
+    if (spry_engine_open(&target, MODELS_DIR "/Spry-Tales-29M.gguf", &options, &error) ||
+        spry_engine_open(&drafter, MODELS_DIR "/Spry-Tales-Draft-4M.gguf", &options, &error) ||
         spry_engine_set_drafter(target, drafter, &error) || spry_session_create(&session, target, &error))
         fail_msg("%s", error.message);
     return 0;
@@ -257,12 +257,12 @@ static void test_wrong_drafters(void **state)
     spry_engine *other, *small;
     spry_error error = {0};
     spry_engine_options_default(&options);
-    assert_int_equal(spry_engine_open(&small, MODELS_DIR "/Llama-Tales-Draft-4M.gguf", &options, &error), SPRY_OK);
+    assert_int_equal(spry_engine_open(&small, MODELS_DIR "/Spry-Tales-Draft-4M.gguf", &options, &error), SPRY_OK);
     assert_int_equal(spry_engine_open(&other, TEST_DATA "/models/qwen3", &options, &error), SPRY_OK);
     hostile_expect(spry_engine_set_drafter(small, other, &error), &error, SPRY_ERR_UNSUPPORTED,
                    "cannot draft|vocabulary");
     spry_engine_close(other);
-    assert_int_equal(spry_engine_open(&other, MODELS_DIR "/Llama-Tales-29M.gguf", &options, &error), SPRY_OK);
+    assert_int_equal(spry_engine_open(&other, MODELS_DIR "/Spry-Tales-29M.gguf", &options, &error), SPRY_OK);
     hostile_expect(spry_engine_set_drafter(small, other, &error), &error, SPRY_ERR_UNSUPPORTED, "not smaller");
     assert_int_equal(spry_engine_set_drafter(other, small, &error), SPRY_OK);
     assert_int_equal(spry_engine_set_drafter(other, NULL, &error), SPRY_OK);

@@ -184,7 +184,7 @@ static void test_named_in_gguf(void **state)
     spry_gguf *from;
     spry_gguf_writer *to;
     scratch_init(&place);
-    assert_int_equal(spry_gguf_open(&from, MODELS_DIR "/Llama-Tales-Draft-4M.gguf", NULL), SPRY_OK);
+    assert_int_equal(spry_gguf_open(&from, MODELS_DIR "/Spry-Tales-Draft-4M.gguf", NULL), SPRY_OK);
     assert_int_equal(spry_gguf_writer_create(&to, NULL), SPRY_OK);
     for (size_t i = 0; i < spry_gguf_entry_count(from); i++)
         if (!spry_view_is(spry_gguf_entry_at(from, i)->key, "tokenizer.chat_template"))

@@ -16,7 +16,7 @@
 #include "support/random_grammar.h"
 
 #define SCHEMAS TEST_DATA "/../cli/constrain_schemas"
-#define BUNDLED MODELS_DIR "/Llama-Tales-29M.gguf"
+#define BUNDLED MODELS_DIR "/Spry-Tales-29M.gguf"
 
 static spry_grammar *compile(spry_grammar_kind kind, const char *source)
 {

@@ -14,7 +14,7 @@
 #include "grammar/grammar.h"
 #include "platform/file.h"
 
-#define BUNDLED MODELS_DIR "/Llama-Tales-29M.gguf"
+#define BUNDLED MODELS_DIR "/Spry-Tales-29M.gguf"
 
 typedef struct fixture {
     spry_tokenizer *tokenizer;

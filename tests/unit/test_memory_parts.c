@@ -25,7 +25,7 @@
 #include "support/hostile.h"
 #include "support/model_folder.h"
 
-#define BUNDLED MODELS_DIR "/Llama-Tales-29M.gguf"
+#define BUNDLED MODELS_DIR "/Spry-Tales-29M.gguf"
 
 enum { MB = 1 << 20, SMALL = 1000000 };
 

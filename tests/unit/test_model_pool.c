@@ -217,15 +217,16 @@ static void test_entries(void **state)
     assert_int_equal(spry_file_read(&bytes, FOLDER "/llama/model-f32.gguf", NULL), SPRY_OK);
     const spry_pool_entry entries[] = {
         {.name = "first", .path = FOLDER "/llama-256", .drafter = "small", .pinned = true},
-        {.name = "small", .data = bytes.data, .size = bytes.size},
+        {.name = "small", .alias = "tiny", .data = bytes.data, .size = bytes.size},
         {.name = "qwen3", .path = FOLDER "/qwen2"}, /* before the folder's own */
     };
     spry_pool_options options = plain_options(FOLDER);
     options.entries = entries;
     options.n_entries = SPRY_COUNT(entries);
     spry_model_pool *pool = start(&options);
-    const spry_pooled *first = acquire(pool, NULL), *small = acquire(pool, "small"), *qwen = acquire(pool, "qwen3");
+    const spry_pooled *first = acquire(pool, NULL), *small = acquire(pool, "tiny"), *qwen = acquire(pool, "qwen3");
     assert_string_equal(first->name, "first");
+    assert_string_equal(small->name, "small");
     assert_non_null(first->engine->drafter);
     assert_null(small->engine->drafter);
     spry_engine_info info;
