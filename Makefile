@@ -1,7 +1,7 @@
 # The short way to everything; CMakeLists.txt does the work.
 #
 #   make                         build the program
-#   make run PROMPT="..."        install what is missing, build, and tell a tale
+#   make run PROMPT="..."        install what is missing, build, and tell a tale; without PROMPT, on a random subject
 #   make test                    install what is missing, build, check the rules, run every test
 #   make test SAN=address        the same with AddressSanitizer and UBSan; SAN=thread: with ThreadSanitizer
 #   make CC=clang                with another compiler
@@ -15,7 +15,7 @@ SAN      :=
 WERROR   :=
 LTO      :=
 PREFIX   := /usr/local
-PROMPT   := Tell me a story about a brave little fox.
+PROMPT   :=
 compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
 export PROMPT
@@ -35,7 +35,7 @@ $(BUILD)/configured:
 
 run: setup
 	@$(MAKE) --no-print-directory all
-	@$(BUILD)/spry run -p "$$PROMPT"
+	@scripts/tale $(BUILD)/spry
 
 # The browser is large; where it cannot be had, the page's test says that it is skipped.
 test: setup
