@@ -313,8 +313,8 @@ typedef struct spry_sampling {
 /* Any thread. */
 SPRY_API void spry_sampling_default(spry_sampling *settings);
 
-/* Writes what the model itself recommends (temperature, top-k, top-p, min-p, repeat penalty) over `settings`; fields it
- * says nothing of are left. */
+/* Any thread. Writes what the model itself recommends (temperature, top-k, top-p, min-p, repeat penalty) over
+ * `settings`; fields it says nothing of are left. */
 SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
