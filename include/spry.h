@@ -155,42 +155,6 @@ SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figur
  * or until the engine is closed; it gives up its own threads and runs on the engine's. */
 SPRY_API spry_status spry_engine_set_drafter(spry_engine *engine, spry_engine *drafter, spry_error *error);
 
-/* ---- memory ---------------------------------------------------------------------------------------------------- */
-
-/* Resident bytes of a process with an engine, by part. */
-typedef struct spry_memory_parts {
-    size_t size;    /* as in spry_engine_info */
-    size_t weights; /* mapped, copied, quantised and packed */
-    size_t kv;      /* pages of keys and values that are or were in use */
-    size_t cache;   /* cached pages that no sequence holds */
-    size_t scratch; /* working memory of steps */
-    size_t program; /* the rest of the process: code, libraries, heap, tokenizer, stacks */
-    size_t whole;   /* the process; the sum of the above */
-    uint64_t reserved[8];
-} spry_memory_parts;
-
-/* How the engine will be used. */
-typedef struct spry_memory_use {
-    size_t size;   /* set by spry_memory_use_default */
-    size_t tokens; /* most tokens held at once, of all sequences */
-    size_t cached; /* tokens cached beside them */
-    size_t rows;   /* of the longest step; 0: as many as tokens and chunk allow */
-    size_t logits; /* rows of logits of a step; 0: one */
-} spry_memory_use;
-
-/* Any thread. */
-SPRY_API void spry_memory_use_default(spry_memory_use *use);
-
-/* What this process would hold after opening an engine and using it so. Nothing is loaded. `data` NULL: `name` is a
- * path. `use` NULL: one full session. Any thread. */
-SPRY_API spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
-                                          const spry_engine_options *options, const spry_memory_use *use,
-                                          spry_error *error);
-
-/* What this process holds now with an open engine, counted page by page; fails where the system does not say which
- * pages are resident. One thread at a time for the engine. */
-SPRY_API spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *engine, spry_error *error);
-
 /* ---- where the time goes --------------------------------------------------------------------------------------- */
 
 /* A file of Chrome trace events (ui.perfetto.dev opens it) for any number of engines; `ops`: with every op of every
@@ -268,13 +232,17 @@ typedef struct spry_chat_prompt {
     spry_span *spans; /* ascending */
     size_t n_spans;
     double template_ms, tokenize_ms; /* how long its two parts took */
+    /* Where the conversation requires a call of a tool, the prompt ends with call_open, the beginning of the call;
+     * otherwise NULL. call_close is the text behind it, which the model does not write when it is held to call_schema
+     * (as SPRY_JSON_SCHEMA); that is NULL where the call has no schema. */
+    char *call_open, *call_close, *call_schema;
     uint64_t reserved[8];
 } spry_chat_prompt;
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
- * "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (default true). Parts of a message's
- * content can declare a fragment: {"type": "text", "text": "...", "cache": "span"}. The caller frees the prompt with
- * spry_chat_prompt_deinit, also after a failure. */
+ * "tool_choice", "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (default true). Parts
+ * of a message's content can declare a fragment: {"type": "text", "text": "...", "cache": "span"}. The caller frees the
+ * prompt with spry_chat_prompt_deinit, also after a failure. */
 SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);

@@ -75,6 +75,42 @@ SPRY_API spry_status spry_convert(const char *path, const spry_model_file *file,
 SPRY_API spry_status spry_convert_random(const char *path, const char *shape, const spry_convert_options *options,
                                          spry_error *error);
 
+/* ---- memory ---------------------------------------------------------------------------------------------------- */
+
+/* Resident bytes of a process with an engine, by part. */
+typedef struct spry_memory_parts {
+    size_t size;    /* as in spry_engine_info */
+    size_t weights; /* mapped, copied, quantised and packed */
+    size_t kv;      /* pages of keys and values that are or were in use */
+    size_t cache;   /* cached pages that no sequence holds */
+    size_t scratch; /* working memory of steps */
+    size_t program; /* the rest of the process: code, libraries, heap, tokenizer, stacks */
+    size_t whole;   /* the process; the sum of the above */
+    uint64_t reserved[8];
+} spry_memory_parts;
+
+/* How the engine will be used. */
+typedef struct spry_memory_use {
+    size_t size;   /* set by spry_memory_use_default */
+    size_t tokens; /* most tokens held at once, of all sequences */
+    size_t cached; /* tokens cached beside them */
+    size_t rows;   /* of the longest step; 0: as many as tokens and chunk allow */
+    size_t logits; /* rows of logits of a step; 0: one */
+} spry_memory_use;
+
+/* Any thread. */
+SPRY_API void spry_memory_use_default(spry_memory_use *use);
+
+/* What this process would hold after opening an engine and using it so. Nothing is loaded. `data` NULL: `name` is a
+ * path. `use` NULL: one full session. Any thread. */
+SPRY_API spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,
+                                          const spry_engine_options *options, const spry_memory_use *use,
+                                          spry_error *error);
+
+/* What this process holds now with an open engine, counted page by page; fails where the system does not say which
+ * pages are resident. One thread at a time for the engine. */
+SPRY_API spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *engine, spry_error *error);
+
 /* ---- tokenizers ------------------------------------------------------------------------------------------------ */
 
 /* The tokenizer of a model without its weights; `file` may also be a tokenizer.json or tokenizer.model. */

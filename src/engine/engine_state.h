@@ -67,6 +67,11 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
 spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
                                spry_error *error);
 
+/* Where `choice` requires a call of one of the tools: its beginning, at the end of `ids` and in the prompt, and what
+ * follows. */
+spry_status spry_engine_require_call(spry_chat_prompt *prompt, spry_tokens *ids, const spry_engine *engine,
+                                     const json_t *tools, const json_t *choice, spry_error *error);
+
 /* spry_engine_chat_prompt into arrays of the caller's; *count and *n_spans say how many there are. */
 spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                    spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,

@@ -7,6 +7,7 @@
 #include "model/pass_state.h"
 #include "model/placement.h"
 #include "platform/memory.h"
+#include "spry_tools.h"
 #include "tokenizer/bpe.h"
 
 /* ---- counting ---------------------------------------------------------------------------------------------------- */

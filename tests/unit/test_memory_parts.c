@@ -18,6 +18,7 @@
 #include "base/buffer.h"
 #include "base/compiler.h"
 #include "engine/engine_state.h"
+#include "spry_tools.h"
 #include "model/placement.h"
 #include "model/random_model.h"
 #include "platform/file.h"

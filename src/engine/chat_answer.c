@@ -1,0 +1,115 @@
+/* Answers of chats, split into content, thoughts and calls of tools as the engine's chat template has them. */
+#include <stdlib.h>
+
+#include "base/sized.h"
+#include "engine/engine_state.h"
+#include "spry_serve.h"
+#include "template/tool_calls.h"
+
+enum { OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
+
+struct spry_chat_parser {
+    spry_answer_parser *parser;
+    json_t *tools;
+    void (*on_event)(void *user, const spry_chat_event *event);
+    void *user;
+};
+
+void spry_chat_parser_options_default(spry_chat_parser_options *options)
+{
+    *options = (spry_chat_parser_options){.size = sizeof *options};
+}
+
+static void pass_on(void *user, const spry_answer_event *event)
+{
+    static const spry_chat_event_kind kinds[] = {[SPRY_ANSWER_CONTENT] = SPRY_CHAT_CONTENT,
+                                                 [SPRY_ANSWER_REASONING] = SPRY_CHAT_REASONING,
+                                                 [SPRY_ANSWER_CALL_BEGIN] = SPRY_CHAT_CALL_BEGIN,
+                                                 [SPRY_ANSWER_ARGUMENTS] = SPRY_CHAT_ARGUMENTS,
+                                                 [SPRY_ANSWER_CALL_END] = SPRY_CHAT_CALL_END};
+    const spry_chat_parser *p = user;
+    const spry_chat_event out = {.size = offsetof(spry_chat_event, reserved),
+                                 .kind = kinds[event->kind],
+                                 .index = (uint32_t)event->index,
+                                 .id = event->id,
+                                 .name = event->name.data,
+                                 .name_size = event->name.size,
+                                 .text = event->text.data,
+                                 .text_size = event->text.size};
+    p->on_event(p->user, &out);
+}
+
+/* Whether a prompt leaves the model in the middle of a thought. */
+static bool opens_thought(const spry_engine *e, const spry_chat_prompt *prompt)
+{
+    char text[OPENING_BYTES];
+    size_t size, n = prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
+    if (!n || spry_engine_detokenize(e, text, sizeof text, &size, prompt->ids + prompt->count - n, n, true, NULL))
+        return false;
+    return spry_answer_opens_thought((spry_view){text, size < sizeof text ? size : sizeof text});
+}
+
+static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_chat_parser_options *o, spry_error *error)
+{
+    const char *begun = o->prompt ? o->prompt->call_open : NULL;
+    json_error_t wrong;
+    if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
+        return spry_fail(error, SPRY_ERR_INPUT, "spry_chat_parser_options.on_event is NULL, or reserved is not zero");
+    if (o->tools && !json_is_array(p->tools = json_loads(o->tools, 0, &wrong)))
+        return spry_fail(error, SPRY_ERR_INPUT, "the tools are not a JSON array");
+    const spry_answer_options options = {
+        .tools = o->tools != NULL,
+        .style = spry_tool_style_find(spry_chat_template_used_source(e->model->chat, o->tools != NULL)),
+        .declared = json_array_size(p->tools) ? p->tools : NULL,
+        .reasoning = o->reasoning && !begun,
+        .in_thought = o->reasoning && o->prompt && opens_thought(e, o->prompt),
+        .seed = o->seed,
+        .on_event = pass_on,
+        .user = p,
+    };
+    p->on_event = o->on_event;
+    p->user = o->user;
+    spry_status status = spry_answer_parser_create(&p->parser, &options, error);
+    if (!status && begun)
+        status = spry_answer_parser_feed(p->parser, spry_view_of(begun), error);
+    return status;
+}
+
+spry_status spry_chat_parser_create(spry_chat_parser **out, const spry_engine *engine,
+                                    const spry_chat_parser_options *theirs, spry_error *error)
+{
+    spry_chat_parser_options options;
+    *out = NULL;
+    spry_chat_parser_options_default(&options);
+    spry_status status = spry_sized_read(&options, sizeof options, theirs, "spry_chat_parser_options", error);
+    if (status)
+        return status;
+    spry_chat_parser *p = calloc(1, sizeof *p);
+    if (!p)
+        return spry_fail_memory(error, "a parser", sizeof *p);
+    status = fill(p, engine, &options, error);
+    if (status)
+        spry_chat_parser_destroy(p);
+    else
+        *out = p;
+    return status;
+}
+
+void spry_chat_parser_destroy(spry_chat_parser *p)
+{
+    if (!p)
+        return;
+    spry_answer_parser_destroy(p->parser);
+    json_decref(p->tools);
+    free(p);
+}
+
+spry_status spry_chat_parser_feed(spry_chat_parser *p, const char *text, size_t size, spry_error *error)
+{
+    return spry_answer_parser_feed(p->parser, (spry_view){text, size}, error);
+}
+
+void spry_chat_parser_finish(spry_chat_parser *p)
+{
+    spry_answer_parser_finish(p->parser);
+}
