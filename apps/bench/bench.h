@@ -9,8 +9,8 @@
 
 #include "cli/common_options.h"
 #include "cli/terminal.h"
+#include "device/op_watch.h"
 #include "engine/batch.h"
-#include "model/op_watch.h"
 #include "platform/energy.h"
 #include "platform/hardware.h"
 #include "sched/batch_choice.h"

@@ -136,11 +136,11 @@ static spry_status watch_ops(spry_bench_runner *r, spry_bench_point *point)
     for (size_t i = 0; !status && i < WATCHED; i++) {
         double seconds;
         r->n_steps = 0;
-        spry_pass_set_watch(r->engine->pass, &watches[i]);
+        spry_device_set_watch(r->engine->device, &watches[i]);
         status = once(r, point, &seconds);
         best = watched_ns(&watches[i]) < watched_ns(best) ? &watches[i] : best;
     }
-    spry_pass_set_watch(r->engine->pass, NULL);
+    spry_device_set_watch(r->engine->device, NULL);
     if (!status)
         status = note_ops(r, point, best, point->decode ? r->settings->tokens : 1);
     free(watches);

@@ -1,8 +1,6 @@
 /* Tables for the sequences, segments for each step. */
 #include "engine/batch.h"
 
-#include <string.h>
-
 spry_status spry_batch_init(spry_batch *batch, spry_engine *engine, size_t count, spry_error *error)
 {
     *batch = (spry_batch){.engine = engine};
@@ -37,7 +35,7 @@ spry_status spry_batch_prefill(spry_batch *batch, const int32_t *ids, size_t cou
     spry_segment segment = {table, ids, (uint32_t)table->n_tokens, (uint32_t)count,
                             last ? SPRY_WANT_LAST : SPRY_WANT_NOTHING};
     spry_status status = extend(batch, table, count, error);
-    return status ? status : spry_pass_step(batch->engine->pass, &segment, 1, error);
+    return status ? status : spry_device_run(batch->engine->device, &segment, 1, error);
 }
 
 spry_status spry_batch_spread(spry_batch *batch, size_t n, spry_error *error)
@@ -51,8 +49,7 @@ spry_status spry_batch_spread(spry_batch *batch, size_t n, spry_error *error)
         if (from->n_tokens)
             status = extend(batch, table, from->n_tokens, error);
         for (size_t k = 0; !status && k < from->n_entries; k++)
-            memcpy(spry_kv_page(pool, table->entries[k].page), spry_kv_page(pool, from->entries[k].page),
-                   pool->page_bytes);
+            pool->mover.copy(pool->mover.self, table->entries[k].page, from->entries[k].page);
     }
     return status;
 }
@@ -66,7 +63,7 @@ spry_status spry_batch_step(spry_batch *batch, const int32_t *ids, size_t n, spr
         segments[i] = (spry_segment){table, ids + i, (uint32_t)table->n_tokens, 1, SPRY_WANT_LAST};
         status = extend(batch, table, 1, error);
     }
-    return status ? status : spry_pass_step(batch->engine->pass, segments, n, error);
+    return status ? status : spry_device_run(batch->engine->device, segments, n, error);
 }
 
 void spry_batch_truncate(spry_batch *batch, size_t n_tokens)

@@ -68,7 +68,10 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     if (far)
         *sync_ns = spry_clock_ns() - start;
     for (;;) {
-        draft[n++] = likeliest(spry_pass_logits(d->engine->pass, 0), n_vocab);
+        const float *logits;
+        if (spry_device_logits(d->engine->device, &logits, 0, 1, NULL))
+            return n;
+        draft[n++] = likeliest(logits, n_vocab);
         if (n == most || spry_session_step(d, draft[n - 1], NULL))
             return n;
     }
@@ -113,7 +116,7 @@ spry_status spry_engine_set_drafter(spry_engine *e, spry_engine *drafter, spry_e
         spry_threads_destroy(drafter->threads);
     drafter->threads = e->threads;
     drafter->borrows_threads = true;
-    spry_pass_set_threads(drafter->pass, e->threads);
+    spry_device_set_threads(drafter->device, e->threads);
     return SPRY_OK;
 }
 

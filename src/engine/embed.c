@@ -15,16 +15,20 @@ spry_status spry_embed_check(const spry_engine *e, const int32_t *ids, size_t co
 }
 
 /* Adds those rows of a step that stand at `first` or behind it. */
-static void add_rows(double *sum, const spry_pass *pass, const spry_segment *segments, size_t n_segments, size_t first,
-                     size_t width)
+static spry_status add_rows(double *sum, spry_device *device, const spry_segment *segments, size_t n_segments,
+                            size_t first, size_t width, spry_error *error)
 {
     size_t index = 0;
     for (size_t s = 0; s < n_segments; s++)
         for (size_t i = 0; segments[s].want == SPRY_WANT_HIDDEN && i < segments[s].n_rows; i++, index++) {
-            const float *row = spry_pass_hidden(pass, index);
+            const float *row;
+            spry_status status = spry_device_hidden(device, &row, index, 1, error);
+            if (status)
+                return status;
             for (size_t k = 0; segments[s].first_position + i >= first && k < width; k++)
                 sum[k] += (double)row[k];
         }
+    return SPRY_OK;
 }
 
 static spry_status step(spry_session *s, double *sum, size_t first, spry_error *error)
@@ -39,13 +43,15 @@ static spry_status step(spry_session *s, double *sum, size_t first, spry_error *
             segments[i].want = SPRY_WANT_HIDDEN;
     uint64_t start = spry_clock_ns();
     if (!status)
-        status = spry_pass_step(e->pass, segments, n, error);
+        status = spry_device_run(e->device, segments, n, error);
+    uint64_t end = spry_clock_ns();
+    if (!status)
+        status = add_rows(sum, e->device, segments, n, first, e->model->config.n_embd, error);
     if (status) {
         spry_sequence_stop(&s->sequence);
         return status;
     }
-    spry_engine_stepped(e, rows, spry_clock_ns() - start);
-    add_rows(sum, e->pass, segments, n, first, e->model->config.n_embd);
+    spry_engine_stepped(e, rows, end - start);
     spry_sequence_computed(&s->sequence, rows);
     return SPRY_OK;
 }

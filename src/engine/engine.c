@@ -5,15 +5,14 @@
 #include "base/sized.h"
 #include "engine/engine_state.h"
 #include "model/fingerprint.h"
-#include "model/packing.h"
 #include "model/placement.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
 
 void spry_engine_options_default(spry_engine_options *options)
 {
-    *options =
-        (spry_engine_options){.size = sizeof *options, .sessions = 1, .chunk = 128, .kv_type = "f16", .cpu = "auto"};
+    *options = (spry_engine_options){
+        .size = sizeof *options, .sessions = 1, .chunk = 128, .kv_type = "f16", .device = "cpu", .cpu = "auto"};
 }
 
 static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)
@@ -56,6 +55,7 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
                                            .ttl_seconds = o->cache_ttl,
                                            .fingerprint = e->fingerprint,
                                            .page_bytes = e->pool.page_bytes,
+                                           .mover = &e->pool.mover,
                                            .log = e->log};
         status = spry_kv_disk_open(&e->disk, &disk, error);
     }
@@ -108,7 +108,7 @@ static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *
         return SPRY_OK;
     snprintf(name, sizeof name, "steps of %.80s", e->model->name);
     uint32_t lane = spry_trace_lane(trace, name);
-    spry_pass_set_trace(e->pass, trace, lane);
+    spry_device_set_trace(e->device, trace, lane);
     if (!spry_trace_wants_ops(trace))
         return SPRY_OK;
     e->watch = calloc(1, sizeof *e->watch);
@@ -116,8 +116,17 @@ static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *
         return spry_fail_memory(error, "watching ops", sizeof *e->watch);
     e->watch->trace = trace;
     e->watch->lane = lane;
-    spry_pass_set_watch(e->pass, e->watch);
+    spry_device_set_watch(e->device, e->watch);
     return SPRY_OK;
+}
+
+static spry_status open_device(spry_engine *e, const char *name, spry_error *error)
+{
+    const spry_device_setup setup = spry_engine_setup(e);
+    spry_status status = spry_device_open(&e->device, name, &setup, error);
+    if (!status)
+        e->pool.mover = spry_device_mover(e->device);
+    return status;
 }
 
 /* Everything but the model. */
@@ -139,15 +148,12 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
     if (!status)
         status = make_cache(e, o, error);
     if (!status)
-        status = spry_weights_pack(&e->model->weights, &e->model->config, e->ops, e->threads, e->mapped, error);
+        status = open_device(e, spry_engine_device(o), error);
     if (status)
         return status;
     tell_placement(e);
     warn_of_template(e);
-    spry_pass_limits limits = spry_engine_limits(e);
-    status =
-        spry_pass_create(&e->pass, &e->model->config, &e->model->weights, &e->pool, e->ops, e->threads, &limits, error);
-    return status ? status : start_tracing(e, o->trace, error);
+    return start_tracing(e, o->trace, error);
 }
 
 /* The model comes from a file or, when `data` is given, from memory. */
@@ -196,15 +202,13 @@ void spry_engine_close(spry_engine *e)
     spry_engine_set_drafter(e, NULL, NULL);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
-    spry_pass_destroy(e->pass);
+    spry_kv_cache_deinit(&e->cache);
+    spry_kv_disk_close(e->disk); /* reads pages until then */
+    spry_device_close(e->device);
     free(e->watch);
     if (!e->borrows_threads)
         spry_threads_destroy(e->threads);
-    spry_kv_cache_deinit(&e->cache);
-    spry_kv_disk_close(e->disk);
     spry_kv_pool_deinit(&e->pool);
-    if (e->model)
-        spry_weights_unpack(&e->model->weights);
     spry_model_close(e->model);
     pthread_mutex_destroy(&e->making);
     free(e);
@@ -219,7 +223,9 @@ void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
 
 void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
-    spry_pass_limits limits = spry_engine_limits(e);
+    spry_device_memory reserved;
+    const spry_device_setup setup = spry_engine_setup(e);
+    spry_device_estimate(e->kind, &reserved, &setup, NULL); /* it is open, so this fits */
     *info = (spry_engine_info){.size = offsetof(spry_engine_info, reserved),
                                .architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
@@ -231,8 +237,8 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
                                .kv_bytes_per_token = e->pool.page_bytes / SPRY_PAGE_TOKENS,
                                .kv_bytes = e->pool.page_bytes * e->pool.n_pages,
                                .threads = (uint32_t)spry_threads_count(e->threads),
+                               .scratch_bytes = reserved.scratch,
                                .cpu = e->ops->name};
-    spry_pass_bytes(&info->scratch_bytes, &e->model->config, &limits);
 }
 
 spry_trace *spry_engine_trace(const spry_engine *e)

@@ -2,7 +2,6 @@
  * memory, also for a model that is not loaded. */
 #include "base/checked.h"
 #include "engine/engine_state.h"
-#include "model/packing.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
 
@@ -55,9 +54,26 @@ static uint32_t logit_rows(uint32_t sessions)
     return rows < sessions ? sessions : rows;
 }
 
-spry_pass_limits spry_engine_limits(const spry_engine *e)
+spry_step_limits spry_engine_limits(const spry_engine *e)
 {
-    return (spry_pass_limits){e->chunk, e->logit_rows, e->context};
+    return (spry_step_limits){e->chunk, e->logit_rows, e->context};
+}
+
+const char *spry_engine_device(const spry_engine_options *o)
+{
+    return o->device ? o->device : "cpu";
+}
+
+spry_device_setup spry_engine_setup(const spry_engine *e)
+{
+    return (spry_device_setup){.config = &e->model->config,
+                               .weights = &e->model->weights,
+                               .pool = &e->pool,
+                               .ops = e->ops,
+                               .threads = e->threads,
+                               .limits = spry_engine_limits(e),
+                               .mapped = e->mapped,
+                               .log = e->log};
 }
 
 spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o, spry_error *error)
@@ -68,8 +84,11 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
         status = kv_type(&shape->type, o->kv_type, error);
     if (!status)
         status = choose_context(e, o->context, error);
+    if (!status)
+        status = spry_device_find(&e->kind, spry_engine_device(o), error);
     if (status)
         return status;
+    e->device_bytes = spry_device_total(spry_engine_device(o));
     e->sessions = o->sessions;
     e->chunk = o->chunk < e->context ? o->chunk : e->context;
     e->logit_rows = logit_rows(o->sessions);
@@ -79,10 +98,11 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
 /* Refuses what cannot fit before any of it is touched. */
 static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
 {
-    spry_pass_limits limits = spry_engine_limits(e);
-    size_t weights = e->model->weights.bytes, scratch, whole, total = spry_memory_total();
+    const spry_device_setup setup = spry_engine_setup(e); /* the pool has no pages yet */
+    spry_device_memory needs;
+    size_t weights = e->model->weights.bytes, whole, total = e->device_bytes;
     const double gb = 1e9;
-    if (!spry_pass_bytes(&scratch, &e->model->config, &limits) || !spry_checked_add(&whole, weights, scratch) ||
+    if (!spry_device_estimate(e->kind, &needs, &setup, NULL) || !spry_checked_add(&whole, weights, needs.scratch) ||
         !spry_checked_add(&whole, whole, kv_bytes))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
     if (total && whole > total)
@@ -90,7 +110,7 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
             error, SPRY_ERR_MEMORY,
             "%s: needs %.2f GB for weights, %.2f GB for a KV cache of %u tokens and %.2f GB to work in, but "
             "there are %.2f GB of memory; try a smaller type or --context",
-            e->model->name, (double)weights / gb, (double)kv_bytes / gb, e->context, (double)scratch / gb,
+            e->model->name, (double)weights / gb, (double)kv_bytes / gb, e->context, (double)needs.scratch / gb,
             (double)total / gb);
     return SPRY_OK;
 }
@@ -100,7 +120,7 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
 static size_t default_pages(const spry_engine *e, size_t page_bytes)
 {
     size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
-    size_t share = page_bytes ? spry_memory_total() / MEMORY_SHARE / page_bytes : 0;
+    size_t share = page_bytes ? e->device_bytes / MEMORY_SHARE / page_bytes : 0;
     share = share < MOST_KEPT_PAGES ? share : MOST_KEPT_PAGES;
     return share > full ? share : full;
 }
@@ -136,16 +156,18 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
 {
     const spry_kv_pool *pool = &e->pool;
     size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
-    spry_pass_limits limits = spry_engine_limits(e);
+    const spry_device_setup setup = spry_engine_setup(e);
+    spry_device_memory memory;
     *needs = (spry_engine_needs){0};
-    if (!spry_checked_mul(&needs->kv, pool->page_bytes, pool->n_pages) ||
-        !spry_checked_mul(&needs->kv_full, pool->page_bytes, full))
-        needs->kv = needs->kv_full = SIZE_MAX;
-    if (!spry_weights_resident_bytes(&needs->weights, &e->model->weights, &e->model->config, e->ops, e->mapped) ||
-        !spry_pass_bytes(&needs->scratch, &e->model->config, &limits) ||
-        !spry_checked_add(&needs->whole, needs->weights, needs->scratch) ||
-        !spry_checked_add(&needs->whole, needs->whole, needs->kv))
+    if (!spry_checked_mul(&needs->kv_full, pool->page_bytes, full))
+        needs->kv_full = SIZE_MAX;
+    if (!spry_device_estimate(e->kind, &memory, &setup, NULL) ||
+        !spry_checked_add(&needs->whole, memory.weights, memory.scratch) ||
+        !spry_checked_add(&needs->whole, needs->whole, memory.kv))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    needs->weights = memory.weights;
+    needs->kv = memory.kv;
+    needs->scratch = memory.scratch;
     return SPRY_OK;
 }
 

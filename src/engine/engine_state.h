@@ -6,11 +6,11 @@
 #include <stdatomic.h>
 
 #include "base/log.h"
+#include "device/device.h"
 #include "draft/prompt_lookup.h"
 #include "engine/generation.h"
 #include "grammar/compile/grammar_cache.h"
 #include "model/model.h"
-#include "model/pass.h"
 #include "sampling/sampler.h"
 
 struct spry_engine {
@@ -21,7 +21,9 @@ struct spry_engine {
     spry_kv_key fingerprint; /* of everything that decides what a page holds */
     spry_threads *threads;
     const spry_ops *ops;
-    spry_pass *pass;
+    const spry_device_kind *kind;
+    size_t device_bytes;          /* of memory that it has in all; 0: not known */
+    spry_device *device;          /* weights, pages and steps */
     spry_step_cost steps;         /* what steps cost as their rows grow */
     spry_vocabulary *vocabulary;  /* for grammars; NULL until the first */
     spry_grammar_cache *grammars; /* the same */
@@ -83,7 +85,11 @@ spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, con
                                   spry_error *error);
 spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
                                     size_t kv_bytes, spry_error *error);
-spry_pass_limits spry_engine_limits(const spry_engine *engine);
+spry_step_limits spry_engine_limits(const spry_engine *engine);
+
+/* The device's name, and what it is opened with. */
+const char *spry_engine_device(const spry_engine_options *options);
+spry_device_setup spry_engine_setup(const spry_engine *engine);
 
 /* Bytes of memory. */
 typedef struct spry_engine_needs {
@@ -104,7 +110,7 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *eng
 spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
                                  const spry_engine_options *options, spry_error *error);
 
-/* A step of the engine's pass took so long. */
+/* A step took so long. */
 void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
 
 /* The parts of an answer's time, from now on, in its request's lane or one of its own; and at its end, with what it
@@ -135,7 +141,7 @@ spry_status spry_session_prepare(spry_session *session, spry_generation *generat
 spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 
 /* Makes the session hold a prompt, computing in chunks what was not computed before; the logits of the last row stay in
- * the pass. `progress` may be NULL; when it says stop, status is SPRY_ERR_CANCELLED and what was computed is kept. */
+ * the device. `progress` may be NULL; when it says stop, status is SPRY_ERR_CANCELLED and what was computed is kept. */
 spry_status spry_session_advance(spry_session *session, spry_found *found, const spry_prompt *prompt,
                                  const spry_progress *progress, spry_error *error);
 

@@ -100,13 +100,16 @@ static spry_status run(spry_session *s, spry_generation *g, spry_error *error)
         if (status || !rows)
             continue;
         uint64_t start = spry_clock_ns();
-        status = spry_pass_step(e->pass, segments, n, error);
+        status = spry_device_run(e->device, segments, n, error);
         if (status)
             continue;
         uint64_t end = spry_clock_ns();
         spry_engine_stepped(e, rows, end - start);
         spry_generation_computed(g, start, end);
-        status = spry_generation_took(g, rows, spry_pass_logits(e->pass, 0), error);
+        const float *logits = NULL;
+        status = spry_device_logits(e->device, &logits, 0, 0, error);
+        if (!status)
+            status = spry_generation_took(g, rows, logits, error);
     }
     return status;
 }

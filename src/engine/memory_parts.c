@@ -1,10 +1,10 @@
 /* Counting: the exact regions of weights, pages and working memory are known, the rest of the process is the program.
  * Estimating: the same regions, as far as they would be touched. */
+#include <stdlib.h>
+
 #include "base/checked.h"
 #include "base/sized.h"
 #include "engine/engine_state.h"
-#include "model/packing.h"
-#include "model/pass_state.h"
 #include "model/placement.h"
 #include "platform/memory.h"
 #include "spry_tools.h"
@@ -32,33 +32,43 @@ static void count_file(counter *c, const spry_model *model)
         count(c, t->data, t->bytes);
 }
 
-static void count_idle(counter *c, const spry_engine *e)
+/* Bytes of pages that only the cache holds. */
+static spry_status count_idle(size_t *bytes, const spry_engine *e, bool *unknown, spry_error *error)
 {
-    for (size_t i = 0; i < e->pool.n_pages; i++)
-        if (e->pool.references[i] == 1 && spry_kv_cache_knows(&e->cache, (uint32_t)i))
-            count(c, spry_kv_page(&e->pool, (uint32_t)i), e->pool.page_bytes);
+    size_t n = 0;
+    uint32_t *idle = malloc(e->pool.n_pages * sizeof *idle);
+    if (!idle)
+        return spry_fail_memory(error, "a list of pages", e->pool.n_pages * sizeof *idle);
+    for (uint32_t i = 0; i < e->pool.n_pages; i++)
+        if (e->pool.references[i] == 1 && spry_kv_cache_knows(&e->cache, i))
+            idle[n++] = i;
+    *unknown = !spry_device_measure_pages(e->device, bytes, idle, n) || *unknown;
+    free(idle);
+    return SPRY_OK;
 }
 
 spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, spry_error *error)
 {
     const spry_weights *w = &e->model->weights;
-    counter weights = {.bytes = w->quantized_bytes ? 0 : w->copied_bytes}, pool = {0}, idle = {0}, scratch = {0};
-    count_file(&weights, e->model);
-    count(&weights, w->packed, w->packed_bytes);
-    count(&weights, w->quantized, w->quantized_bytes);
-    count(&pool, e->pool.pages, e->pool.page_bytes * e->pool.n_pages);
-    count_idle(&idle, e);
-    count(&scratch, e->pass->memory, e->pass->memory_bytes);
-    size_t now = spry_memory_now(), known = weights.bytes + pool.bytes + scratch.bytes;
+    counter weights = {.bytes = w->quantized_bytes ? 0 : w->copied_bytes};
+    spry_device_memory memory;
+    size_t idle = 0;
     *parts = (spry_memory_parts){.size = offsetof(spry_memory_parts, reserved)};
-    if (!now || weights.unknown || pool.unknown || idle.unknown || scratch.unknown)
+    count_file(&weights, e->model);
+    count(&weights, w->quantized, w->quantized_bytes);
+    weights.unknown = !spry_device_measure(e->device, &memory) || weights.unknown;
+    spry_status status = count_idle(&idle, e, &weights.unknown, error);
+    if (status)
+        return status;
+    size_t now = spry_memory_now(), known = weights.bytes + memory.weights + memory.kv + memory.scratch;
+    if (!now || weights.unknown)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "this system does not tell which pages of a process are resident");
     *parts = (spry_memory_parts){.size = offsetof(spry_memory_parts, reserved),
-                                 .weights = weights.bytes,
-                                 .kv = pool.bytes - idle.bytes,
-                                 .cache = idle.bytes,
-                                 .scratch = scratch.bytes,
+                                 .weights = weights.bytes + memory.weights,
+                                 .kv = memory.kv - idle,
+                                 .cache = idle,
+                                 .scratch = memory.scratch,
                                  .program = now > known ? now - known : 0,
                                  .whole = now > known ? now : known};
     return SPRY_OK;
@@ -133,63 +143,39 @@ static size_t program_before(const void *data, size_t size)
     return now > there ? now - there : 0;
 }
 
-/* Matrices that are neither packed nor quantised stay; so do copies beside what they are copies of, and a file in
- * memory whatever was made of it. */
-static bool weights_bytes(size_t *bytes, const spry_engine *e)
+/* Copies stay beside what they are copies of, and so does a file in memory whatever was made of it. */
+static size_t copied_bytes(const spry_engine *e)
 {
     const spry_weights *w = &e->model->weights;
     size_t copies = w->quantized_bytes ? 0 : w->copied_bytes;
     const spry_tensor *t;
     for (size_t i = 0; w->quantized_bytes && !e->mapped && (t = spry_model_tensor(e->model, i)); i++)
         copies += t->bytes; /* of the file in memory: fits */
-    return spry_weights_resident_bytes(bytes, w, &e->model->config, e->ops, e->mapped) &&
-           spry_checked_add(bytes, *bytes, copies);
-}
-
-/* A page that is not full: keys lie across all of their side, values token after token (kernels/kv_layout.h). */
-static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
-{
-    const spry_kv_shape *shape = &pool->shape;
-    size_t side = pool->page_bytes / (2 * shape->n_layers), head = side / shape->n_kv_heads;
-    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += 2 * side) {
-        spry_memory_tally_add(tally, begin, begin + side);
-        for (size_t i = 0, at = begin + side; i < shape->n_kv_heads; i++, at += head)
-            spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
-    }
-}
-
-/* Pages are taken in order; there are so many. */
-static size_t pool_bytes(const spry_kv_pool *pool, size_t tokens, size_t cached_pages)
-{
-    size_t whole = tokens / SPRY_PAGE_TOKENS, rest = tokens % SPRY_PAGE_TOKENS;
-    spry_memory_tally tally;
-    whole += cached_pages;
-    spry_memory_tally_init(&tally, pool->page_bytes * pool->n_pages);
-    spry_memory_tally_add(&tally, 0, whole * pool->page_bytes);
-    if (rest && whole < pool->n_pages)
-        add_partial_page(&tally, pool, whole * pool->page_bytes, rest);
-    return tally.bytes;
+    return copies;
 }
 
 static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, const spry_engine_options *options,
                             const spry_memory_use *use, spry_error *error)
 {
-    const spry_pass_limits limits = spry_engine_limits(e);
-    bool integers = spry_weights_need_integers(&e->model->weights, &e->model->config, e->ops);
+    const spry_device_setup setup = spry_engine_setup(e);
+    spry_device_memory memory;
     size_t whole, page = e->pool.page_bytes, pages = e->pool.n_pages;
-    size_t rows = at_most(use->rows ? use->rows : use->tokens, limits.max_rows);
     if (!page)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: heads of %zu values cannot be kept as %s", e->model->name,
                          e->pool.shape.head_dim, spry_dtype_name(e->pool.shape.type));
-    if (!spry_checked_mul(&whole, page, pages) || !weights_bytes(&parts->weights, e) ||
-        !spry_pass_touched_bytes(&parts->scratch, &e->model->config, &limits, rows, use->logits ? use->logits : 1,
-                                 integers))
-        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
     size_t tokens = at_most(use->tokens, pages * SPRY_PAGE_TOKENS);
     size_t cached = at_most(use->cached / SPRY_PAGE_TOKENS + (use->cached % SPRY_PAGE_TOKENS > 0),
                             pages - tokens / SPRY_PAGE_TOKENS);
+    const spry_device_use touched = {.tokens = tokens,
+                                     .cached_pages = cached,
+                                     .rows = at_most(use->rows ? use->rows : use->tokens, setup.limits.max_rows),
+                                     .logits = use->logits ? use->logits : 1};
+    if (!spry_checked_mul(&whole, page, pages) || !spry_device_estimate(e->kind, &memory, &setup, &touched) ||
+        !spry_checked_add(&parts->weights, memory.weights, copied_bytes(e)))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
+    parts->scratch = memory.scratch;
     parts->cache = cached * page;
-    parts->kv = pool_bytes(&e->pool, tokens, cached) - parts->cache;
+    parts->kv = memory.kv - parts->cache;
     parts->program += program_bytes(e, options->threads ? options->threads : spry_threads_usable());
     parts->whole = parts->weights + parts->kv + parts->cache + parts->scratch + parts->program;
     return SPRY_OK;

@@ -13,8 +13,8 @@
 #ifndef SPRY_ENGINE_SEQUENCE_H
 #define SPRY_ENGINE_SEQUENCE_H
 
+#include "device/device.h"
 #include "kv/kv_cache.h"
-#include "model/pass.h"
 
 /* Rows of one table that are to be computed. */
 typedef struct spry_work {

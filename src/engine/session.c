@@ -1,4 +1,4 @@
-/* A session: a sequence, a sampler, and an engine whose pass runs its steps. */
+/* A session: a sequence, a sampler, and an engine whose device runs its steps. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -98,7 +98,7 @@ static spry_status step(spry_session *s, size_t *rows, size_t want_from, spry_er
         *rows += segments[i].n_rows;
     uint64_t start = spry_clock_ns();
     if (!status)
-        status = spry_pass_step(e->pass, segments, n, error);
+        status = spry_device_run(e->device, segments, n, error);
     if (status) {
         spry_sequence_stop(&s->sequence);
         return status;
@@ -150,8 +150,8 @@ spry_status spry_session_eval_spans(spry_session *s, const float **logits, const
                                 .repair = repair};
     atomic_store(&s->cancelled, false);
     spry_status status = spry_session_advance(s, &found, &prompt, NULL, error);
-    *logits = status ? NULL : spry_pass_logits(s->engine->pass, 0);
-    return status;
+    *logits = NULL;
+    return status ? status : spry_device_logits(s->engine->device, logits, 0, 1, error);
 }
 
 spry_status spry_session_eval(spry_session *s, const float **logits, const int32_t *ids, size_t count,
@@ -175,11 +175,14 @@ spry_status spry_session_eval_from(spry_session *s, const int32_t *ids, size_t c
     for (size_t rows; !status && spry_sequence_pending(&s->sequence);) {
         status = step(s, &rows, first, error);
         size_t done = count - spry_sequence_pending(&s->sequence);
-        for (size_t i = 0; !status && next < done; i++, next++)
-            if (!row(user, next, spry_pass_logits(s->engine->pass, i))) {
+        for (size_t i = 0; !status && next < done; i++, next++) {
+            const float *logits;
+            status = spry_device_logits(s->engine->device, &logits, i, 1, error);
+            if (!status && !row(user, next, logits)) {
                 spry_sequence_stop(&s->sequence);
                 return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu rows", next, count);
             }
+        }
     }
     return status;
 }

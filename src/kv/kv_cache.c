@@ -213,8 +213,11 @@ static uint32_t restore(spry_kv_cache *c, const spry_kv_disk_page *wanted, uint6
     }
     if (!spry_kv_cache_make_room(c, 1) || !spry_kv_page_take(c->pool, &page))
         return NO_PAGE;
+    const spry_kv_mover *mover = &c->pool->mover;
     uint64_t start = spry_clock_ns();
-    bool right = spry_kv_disk_load(c->options.disk, wanted, spry_kv_page(c->pool, page));
+    void *bytes = mover->write_begin(mover->self, page);
+    bool right = bytes && spry_kv_disk_load(c->options.disk, wanted, bytes);
+    right = bytes && mover->write_end(mover->self, page, right) && right;
     if (right) {
         uint64_t took = spry_clock_ns() - start;
         double ns = (double)took / SPRY_PAGE_TOKENS;
@@ -266,8 +269,7 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
 {
     const spry_kv_node *n = &c->nodes[page];
     const spry_kv_disk_page out = {n->key, n->parent, n->tokens};
-    if (c->options.disk && n->count == SPRY_PAGE_TOKENS &&
-        spry_kv_disk_store(c->options.disk, &out, spry_kv_page(c->pool, page), page))
+    if (c->options.disk && n->count == SPRY_PAGE_TOKENS && spry_kv_disk_store(c->options.disk, &out, NULL, page))
         spry_kv_page_ref(c->pool, page); /* until it is collected */
 }
 

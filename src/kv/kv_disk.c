@@ -61,6 +61,7 @@ static spry_status copy_settings(spry_kv_disk *disk, const spry_kv_disk_options 
     snprintf(disk->index_path, path_bytes, "%s/%s", options->folder, SPRY_KV_INDEX_FILE);
     disk->fingerprint = options->fingerprint;
     disk->page_bytes = options->page_bytes;
+    disk->mover = options->mover;
     disk->file_bytes = file_bytes;
     disk->log = options->log;
     return SPRY_OK;

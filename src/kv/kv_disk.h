@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "kernels/ops.h"
 #include "kv/kv_key.h"
+#include "kv/kv_pool.h"
 
 typedef struct spry_kv_disk spry_kv_disk;
 
@@ -23,7 +24,8 @@ typedef struct spry_kv_disk_options {
     uint64_t ttl_seconds;    /* files not used for so long go; 0: never. Clocks may jump in either direction. */
     spry_kv_key fingerprint; /* of model, kernels, KV type and layout */
     size_t page_bytes;
-    spry_log log; /* borrowed pointers inside */
+    const spry_kv_mover *mover; /* reads pages that are stored by their number; NULL: none are */
+    spry_log log;               /* borrowed pointers inside */
 } spry_kv_disk_options;
 
 /* A page to be stored or restored. */
@@ -43,8 +45,9 @@ void spry_kv_disk_close(spry_kv_disk *disk);
 bool spry_kv_disk_has(const spry_kv_disk *disk, spry_kv_key key);
 
 /* Hands a page over for writing. `bytes` (page_bytes of them) and nothing else is borrowed, until spry_kv_disk_collect
- * returns `ticket`. False, and nothing borrowed, when the page is there already, the folder cannot be written, or too
- * much is waiting. Never blocks on the disk. */
+ * returns `ticket`; NULL: they are those of page number `ticket`, which the background thread reads through the mover,
+ * and the caller holds a reference until then. False, and nothing borrowed, when the page is there already, the folder
+ * cannot be written, or too much is waiting. Never blocks on the disk. */
 bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const void *bytes, uint32_t ticket);
 
 /* Tickets whose bytes are no longer needed, at most `capacity`; with `wait` blocks until there is one, unless nothing

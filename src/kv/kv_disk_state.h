@@ -32,7 +32,7 @@ typedef enum spry_kv_disk_trouble {
 typedef struct spry_kv_disk_job {
     spry_kv_key key, parent;
     int32_t tokens[SPRY_PAGE_TOKENS];
-    const void *bytes;
+    const void *bytes; /* NULL: the mover reads page number `ticket` */
     uint32_t ticket;
 } spry_kv_disk_job;
 
@@ -49,6 +49,7 @@ typedef struct spry_kv_disk_writer {
     struct ZSTD_CCtx_s *packer;
     void *packed; /* [packed_capacity], NULL until a page is compressed */
     size_t packed_capacity;
+    void *room;   /* [page_bytes] for pages that the mover copies, NULL until the first */
     void *probed; /* [page_bytes], NULL until a page is probed */
     spry_kv_file_scratch scratch;
     uint64_t last_expiry_ns;
@@ -59,6 +60,7 @@ struct spry_kv_disk {
     spry_directory directory;
     spry_kv_key fingerprint;
     size_t page_bytes;
+    const spry_kv_mover *mover;
     uint64_t file_bytes; /* a page as it is */
     uint64_t max_bytes;  /* 0: no limit */
     uint64_t ttl_seconds;

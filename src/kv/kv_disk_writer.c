@@ -277,6 +277,17 @@ static void probe_reading(spry_kv_disk *disk, const spry_kv_disk_page *page)
     pthread_mutex_unlock(&disk->lock);
 }
 
+/* NULL when memory is short or the page cannot be read. */
+static const void *page_of(spry_kv_disk *disk, const spry_kv_disk_job *job)
+{
+    spry_kv_disk_writer *writer = &disk->writer;
+    if (job->bytes)
+        return job->bytes;
+    if (!writer->room)
+        writer->room = malloc(disk->page_bytes); /* stays untouched where pages are lent */
+    return writer->room ? disk->mover->read(disk->mover->self, job->ticket, writer->room) : NULL;
+}
+
 /* Returns an error number; *file_bytes is what the page takes. */
 static int write_page(spry_kv_disk *disk, const spry_kv_disk_job *job, uint64_t *file_bytes)
 {
@@ -284,7 +295,9 @@ static int write_page(spry_kv_disk *disk, const spry_kv_disk_job *job, uint64_t 
     bool probes = spry_kv_pace_probes(&disk->pace), packs = spry_kv_pace_packs(&disk->pace);
     pthread_mutex_unlock(&disk->lock);
     spry_kv_disk_page page = {job->key, job->parent, job->tokens};
-    spry_kv_file_body body = {.page = job->bytes, .page_bytes = disk->page_bytes};
+    spry_kv_file_body body = {.page = page_of(disk, job), .page_bytes = disk->page_bytes};
+    if (!body.page)
+        return EIO;
     if ((probes || packs) && !writer_reserve(disk))
         probes = packs = false;
     if (probes || packs)
@@ -451,6 +464,7 @@ static void writer_release(spry_kv_disk_writer *writer)
 {
     ZSTD_freeCCtx(writer->packer);
     free(writer->packed);
+    free(writer->room);
     free(writer->probed);
     spry_kv_file_scratch_deinit(&writer->scratch);
 }

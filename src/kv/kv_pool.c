@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "platform/memory.h"
 
 bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
 {
@@ -26,12 +25,11 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV pool of %zu pages is larger than any memory", n_pages);
     pool->head_bytes = pool->token_bytes * SPRY_PAGE_TOKENS;
     pool->side_bytes = pool->head_bytes * shape->n_kv_heads;
-    pool->pages = spry_memory_map(whole);
     pool->references = calloc(n_pages, sizeof *pool->references);
     pool->free = calloc(n_pages, sizeof *pool->free);
-    if (!pool->pages || !pool->references || !pool->free) {
+    if (!pool->references || !pool->free) {
         spry_kv_pool_deinit(pool);
-        return spry_fail_memory(error, "the KV pool", whole);
+        return spry_fail_memory(error, "the KV pool", n_pages * 2 * sizeof *pool->free);
     }
     for (size_t i = 0; i < n_pages; i++)
         pool->free[i] = (uint32_t)(n_pages - 1 - i); /* page 0 is taken first */
@@ -42,8 +40,6 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
 
 void spry_kv_pool_deinit(spry_kv_pool *pool)
 {
-    if (pool->pages)
-        spry_memory_unmap(pool->pages, pool->page_bytes * pool->n_pages);
     free(pool->references);
     free(pool->free);
     *pool = (spry_kv_pool){0};

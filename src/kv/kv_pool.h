@@ -1,6 +1,7 @@
-/* The pool of KV pages. A page holds the keys and values of SPRY_PAGE_TOKENS tokens for every layer; all pages come
- * from one mapping made up front, so a step never allocates. Pages are reference-counted: whoever holds a page in a
- * table holds one reference. One thread owns a pool. */
+/* The pool of KV pages: numbers, layout and reference counts. A page holds the keys and values of SPRY_PAGE_TOKENS
+ * tokens for every layer. The bytes lie on a device, which allocates all of them up front; this folder knows pages by
+ * number and moves bytes only through the pool's mover. Each table entry holds one reference to its page. One thread
+ * owns a pool. */
 #ifndef SPRY_KV_KV_POOL_H
 #define SPRY_KV_KV_POOL_H
 
@@ -14,6 +15,21 @@ typedef struct spry_kv_shape {
     spry_dtype type; /* F32, F16 or Q8_0 */
 } spry_kv_shape;
 
+/* Moves the bytes of pages; a device implements it (device/device.h). All but `read` is for the owner of the pool. */
+typedef struct spry_kv_mover {
+    void *self;
+    /* Copies a page. Steps submitted later see the copy. */
+    void (*copy)(void *self, uint32_t to, uint32_t from);
+    /* The bytes of a page that is referenced and that no step writes to any more; from any thread. They are in `room`
+     * (page_bytes) or in memory that is lent for as long as the reference is held. NULL: the hardware failed. */
+    const void *(*read)(void *self, uint32_t page, void *room);
+    /* Host memory of page_bytes where the new bytes of a page are to be put; one page at a time. NULL: none is left. */
+    void *(*write_begin)(void *self, uint32_t page);
+    /* They are there and become the page's, or, not `whole`, the page is given up. Steps submitted later see them.
+     * False: the hardware failed. */
+    bool (*write_end)(void *self, uint32_t page, bool whole);
+} spry_kv_mover;
+
 /* Inside a page: layer after layer, each keys then values, each n_kv_heads heads as in kernels/kv_layout.h. */
 typedef struct spry_kv_pool {
     spry_kv_shape shape;
@@ -22,10 +38,10 @@ typedef struct spry_kv_pool {
     size_t side_bytes;  /* keys, or values, of one layer */
     size_t page_bytes;
     size_t n_pages, n_free;
-    unsigned char *pages;
     uint32_t *references; /* [n_pages]; 0: free */
     uint32_t *free;       /* the last n_free are free pages */
     spry_kv_turns turns;  /* of the tables' entries */
+    spry_kv_mover mover;  /* set when the device is there; before that no bytes move */
 } spry_kv_pool;
 
 /* Bytes one token costs in all layers; false when the shape does not fit the type's blocks or overflows. */
@@ -43,11 +59,6 @@ void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page);
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)
 {
     return (layer * 2 + side) * pool->side_bytes;
-}
-
-static inline unsigned char *spry_kv_page(const spry_kv_pool *pool, uint32_t page)
-{
-    return pool->pages + (size_t)page * pool->page_bytes;
 }
 
 #endif

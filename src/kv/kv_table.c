@@ -2,7 +2,6 @@
 #include "kv/kv_table.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 /* Room for so many entries. */
 static bool reserve(spry_kv_table *table, size_t n_entries)
@@ -75,7 +74,7 @@ static void copy_last(spry_kv_table *table, spry_kv_pool *pool)
 {
     spry_kv_entry *last = &table->entries[table->n_entries - 1];
     uint32_t copy = take(pool);
-    memcpy(spry_kv_page(pool, copy), spry_kv_page(pool, last->page), pool->page_bytes);
+    pool->mover.copy(pool->mover.self, copy, last->page);
     spry_kv_page_unref(pool, last->page);
     last->page = copy;
 }

@@ -13,7 +13,8 @@ typedef struct spry_weight {
     spry_dtype type;
     size_t n_out, n_in, row_bytes;
     const float *bias; /* [n_out] or NULL */
-    /* Groups of rows as the kernels in use want them (packing.h); NULL: they take the rows as they lie. */
+    /* Groups of rows as kernels want them, in weights that the CPU has placed (device/cpu/packing.h); NULL: rows as
+     * they lie. */
     const unsigned char *packed;
     size_t group_bytes;
 } spry_weight;
@@ -55,8 +56,6 @@ typedef struct spry_weights {
     unsigned char *uses;      /* [tensors of the files], spry_tensor_use; NULL: not from files */
     unsigned char *quantized; /* NULL, or where all matrices lie since they were quantised (quantize.h) */
     size_t quantized_bytes;
-    unsigned char *packed;
-    size_t packed_bytes;
 } spry_weights;
 
 /* Exactly one of gguf and files is given. Sets config->n_vocab and the rope factors that GGUF keeps as tensors. */

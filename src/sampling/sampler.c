@@ -125,11 +125,9 @@ static void apply_mask(float *scores, size_t n_vocab, const uint32_t *mask)
 }
 
 /* Everything up to temperature: all tokens are candidates, with their final scores. */
-static spry_status score(spry_sampler *sampler, const float *logits, const int32_t *history, size_t n_history,
-                         const uint32_t *mask, spry_error *error)
+static spry_status score(spry_candidates *c, const spry_sampling *settings, const float *logits, const int32_t *history,
+                         size_t n_history, const uint32_t *mask, spry_error *error)
 {
-    const spry_sampling *settings = &sampler->settings;
-    spry_candidates *c = &sampler->candidates;
     spry_status status = copy_logits(c->scores, logits, c->n_vocab, error);
     if (status == SPRY_OK)
         status = apply_penalties(c->scores, c->scratch, c->n_vocab, settings, history, n_history, error);
@@ -147,10 +145,8 @@ static spry_status score(spry_sampler *sampler, const float *logits, const int32
 
 /* ---- from scores to a token ------------------------------------------------------------------------------------ */
 
-static void cut(spry_sampler *sampler)
+static void cut(spry_candidates *c, const spry_sampling *settings)
 {
-    const spry_sampling *settings = &sampler->settings;
-    spry_candidates *c = &sampler->candidates;
     spry_candidates_temper(c, settings->temperature);
     spry_candidates_top_k(c, settings->top_k);
     spry_candidates_weigh(c);
@@ -159,20 +155,31 @@ static void cut(spry_sampler *sampler)
     spry_candidates_typical(c, settings->typical_p);
 }
 
-spry_status spry_sampler_draw(spry_sampler *sampler, int32_t *token, const float *logits, const int32_t *history,
-                              size_t n_history, const uint32_t *mask, spry_error *error)
+spry_status spry_sample(spry_candidates *c, int32_t *token, const spry_sampling *settings, const float *logits,
+                        const int32_t *history, size_t n_history, const uint32_t *mask, double u, spry_error *error)
 {
-    spry_candidates *c = &sampler->candidates;
-    spry_status status = score(sampler, logits, history, n_history, mask, error);
+    spry_status status = score(c, settings, logits, history, n_history, mask, error);
     if (status != SPRY_OK)
         return status;
-    if (sampler->settings.temperature == 0) {
+    if (settings->temperature == 0) {
         *token = spry_candidates_largest(c);
         return SPRY_OK;
     }
-    cut(sampler);
-    *token = spry_candidates_id(c, spry_candidates_pick(c, spry_random_unit(&sampler->random)));
+    cut(c, settings);
+    *token = spry_candidates_id(c, spry_candidates_pick(c, u));
     return SPRY_OK;
+}
+
+spry_status spry_sampler_draw(spry_sampler *sampler, int32_t *token, const float *logits, const int32_t *history,
+                              size_t n_history, const uint32_t *mask, spry_error *error)
+{
+    spry_random after = sampler->random;
+    double u = sampler->settings.temperature == 0 ? 0 : spry_random_unit(&after);
+    spry_status status =
+        spry_sample(&sampler->candidates, token, &sampler->settings, logits, history, n_history, mask, u, error);
+    if (status == SPRY_OK)
+        sampler->random = after;
+    return status;
 }
 
 spry_status spry_sampler_probabilities(spry_sampler *sampler, float *probabilities, const float *logits,
@@ -180,7 +187,7 @@ spry_status spry_sampler_probabilities(spry_sampler *sampler, float *probabiliti
                                        spry_error *error)
 {
     spry_candidates *c = &sampler->candidates;
-    spry_status status = score(sampler, logits, history, n_history, mask, error);
+    spry_status status = score(c, &sampler->settings, logits, history, n_history, mask, error);
     if (status != SPRY_OK)
         return status;
     for (size_t i = 0; i < c->n_vocab; i++)
@@ -189,7 +196,7 @@ spry_status spry_sampler_probabilities(spry_sampler *sampler, float *probabiliti
         probabilities[spry_candidates_largest(c)] = 1;
         return SPRY_OK;
     }
-    cut(sampler);
+    cut(c, &sampler->settings);
     for (size_t i = 0; i < c->n; i++)
         probabilities[spry_candidates_id(c, i)] = (float)(c->weights[i] / c->total);
     return SPRY_OK;

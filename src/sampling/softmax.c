@@ -70,3 +70,18 @@ double spry_logprob(const float *logits, size_t n_vocab, int32_t token)
     }
     return (double)logits[token] - (double)max - log(total);
 }
+
+size_t spry_logprob_top(spry_logprob_entry *top, size_t most, const float *logits, size_t n_vocab, double log_sum)
+{
+    size_t count = 0;
+    for (size_t id = 0; id < n_vocab; id++) {
+        double logprob = (double)logits[id] - log_sum;
+        if (count == most && (!most || logprob <= top[count - 1].logprob))
+            continue;
+        size_t at = count < most ? count++ : count - 1;
+        for (; at > 0 && top[at - 1].logprob < logprob; at--)
+            top[at] = top[at - 1];
+        top[at] = (spry_logprob_entry){(int32_t)id, logprob};
+    }
+    return count;
+}

@@ -7,13 +7,6 @@
 
 enum { SEGMENTS_EACH = 2 }; /* that a job needs to go on at all */
 
-static size_t logits_of(const spry_segment *segment)
-{
-    return segment->want == SPRY_WANT_ALL                       ? segment->n_rows
-           : segment->want == SPRY_WANT_LAST && segment->n_rows ? 1
-                                                                : 0;
-}
-
 /* Adds a job's next rows, at most `max_rows`. `behind`: jobs that come after it and need some room, too. */
 static void add_rows(spry_scheduler *s, spry_job_state *state, size_t max_rows, size_t behind, size_t other_rows)
 {
@@ -31,7 +24,7 @@ static void add_rows(spry_scheduler *s, spry_job_state *state, size_t max_rows, 
     state->n_segments = state->status ? 0 : n;
     for (size_t i = 0; i < state->n_segments; i++) {
         state->n_rows += segments[i].n_rows;
-        step->n_logits += logits_of(&segments[i]);
+        step->n_logits += spry_segment_logits(&segments[i]);
     }
     step->n_segments += state->n_segments;
     step->n_rows += state->n_rows;
@@ -91,8 +84,10 @@ static void build(spry_scheduler *s)
 
 static void took(spry_scheduler *s, spry_job_state *state, size_t first_logits)
 {
-    state->status = spry_generation_took(&state->generation, state->n_rows,
-                                         spry_pass_logits(s->engine->pass, first_logits), &state->job->error);
+    const float *logits;
+    state->status = spry_device_logits(s->engine->device, &logits, first_logits, 0, &state->job->error);
+    if (!state->status)
+        state->status = spry_generation_took(&state->generation, state->n_rows, logits, &state->job->error);
 }
 
 /* The step was refused, and nothing computed: whoever is to blame fails alone. */
@@ -103,8 +98,8 @@ static void run_apart(spry_scheduler *s)
         if (!state->n_rows)
             continue;
         uint64_t start = spry_clock_ns();
-        state->status = spry_pass_step(s->engine->pass, s->step.segments + state->first_segment, state->n_segments,
-                                       &state->job->error);
+        state->status = spry_device_run(s->engine->device, s->step.segments + state->first_segment, state->n_segments,
+                                        &state->job->error);
         spry_generation_computed(&state->generation, start, spry_clock_ns());
         if (!state->status)
             took(s, state, 0);
@@ -115,7 +110,7 @@ static void run(spry_scheduler *s)
 {
     spry_engine *e = s->engine;
     uint64_t start = spry_clock_ns();
-    if (spry_pass_step(e->pass, s->step.segments, s->step.n_segments, NULL)) {
+    if (spry_device_run(e->device, s->step.segments, s->step.n_segments, NULL)) {
         run_apart(s);
         return;
     }

@@ -8,7 +8,6 @@
 #include <math.h>
 
 #include "golden/model_runner.h"
-#include "model/pass_state.h"
 
 static inline double logit_rounding_steps(const spry_config *c, size_t n_keys)
 {
@@ -18,26 +17,26 @@ static inline double logit_rounding_steps(const spry_config *c, size_t n_keys)
     return c->n_layers * layer + sqrt((double)c->n_embd);
 }
 
-/* The largest sum of |h * w| over the vocabulary for a row of the last step; `weights` has room for n_embd. */
-static inline double logit_magnitude(const model_runner *r, size_t row, float *weights)
+/* The largest sum of |h * w| over the vocabulary for a row of hidden states; `weights` has room for n_embd. */
+static inline double logit_magnitude(const model_runner *r, const float *hidden, float *weights)
 {
     const spry_weight *w = &r->model->weights.output;
     double largest = 0;
     for (size_t o = 0; o < w->n_out; o++) {
         double sum = 0;
-        r->pass->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
+        r->ops->decode[w->type](weights, w->data + o * w->row_bytes, w->n_in);
         for (size_t i = 0; i < w->n_in; i++)
-            sum += fabs((double)weights[i] * (double)r->pass->h[row * w->n_in + i]);
+            sum += fabs((double)weights[i] * (double)hidden[i]);
         largest = sum > largest ? sum : largest;
     }
     return largest;
 }
 
-/* Of a row of the last step that saw row + 1 keys. */
-static inline double logit_bound(const model_runner *r, size_t row, float *weights)
+/* Of a row that saw row + 1 keys; `hidden` are all rows, as runner_hidden gives them. */
+static inline double logit_bound(const model_runner *r, const float *hidden, size_t row, float *weights)
 {
     return (double)FLT_EPSILON / 2 * logit_rounding_steps(&r->model->config, row + 1) *
-           logit_magnitude(r, row, weights);
+           logit_magnitude(r, hidden + row * r->model->config.n_embd, weights);
 }
 
 #endif

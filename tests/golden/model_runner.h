@@ -2,14 +2,15 @@
 #ifndef TESTS_MODEL_RUNNER_H
 #define TESTS_MODEL_RUNNER_H
 
+#include "device/device.h"
 #include "model/model.h"
-#include "model/pass.h"
 
 typedef struct model_runner {
     spry_model *model;
     spry_threads *threads;
     spry_kv_pool pool;
-    spry_pass *pass;
+    const spry_ops *ops;
+    spry_device *device;
 } model_runner;
 
 enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
@@ -17,6 +18,9 @@ enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
 /* Fails the running test when the model cannot be opened. */
 void runner_open(model_runner *runner, const char *path, const char *cpu, spry_dtype kv, size_t threads);
 void runner_close(model_runner *runner);
+
+/* Normalised hidden states of every id, [count, n_embd], computed in one step; the caller frees. */
+float *runner_hidden(model_runner *runner, const int32_t *ids, size_t count);
 
 /* Logits of every id, [count, n_vocab], computed in chunks; the caller frees. */
 float *runner_logits(model_runner *runner, const int32_t *ids, size_t count, size_t chunk);

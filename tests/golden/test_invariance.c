@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "support/device_rows.h"
 #include "support/sequence_scene.h"
 
 enum { FIRST = 100, SECOND = 70, SHARED = 50, THIRD = 40 };
@@ -137,12 +138,12 @@ static void company(const setting *s, prompts *p)
             for (; more--; n++)
                 rows[i] += segments[n].n_rows;
         }
-        assert_int_equal(spry_pass_step(engine->pass, segments, n, NULL), SPRY_OK);
+        assert_int_equal(spry_device_run(engine->device, segments, n, NULL), SPRY_OK);
         for (size_t i = 0; i < 3; i++) {
             spry_sequence_computed(&sessions[i]->sequence, rows[i]);
             if (rows[i] && !spry_sequence_pending(&sessions[i]->sequence)) {
                 logits got;
-                memcpy(got.of, spry_pass_logits(engine->pass, row++), sizeof got.of);
+                memcpy(got.of, step_logits(engine->device, row++, 1), sizeof got.of);
                 check(s, p, i, &got, "company in the step");
                 left--;
             }

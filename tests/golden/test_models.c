@@ -17,7 +17,7 @@
 #include "golden/golden_file.h"
 #include "golden/logit_bound.h"
 #include "golden/model_runner.h"
-#include "model/pass_state.h"
+#include "support/device_rows.h"
 
 static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
                                      "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
@@ -39,18 +39,20 @@ static void compare_case(model_runner *r, const golden_case *c, deviation *d)
     size_t n_vocab = r->model->config.n_vocab;
     float *weights = malloc(r->model->config.n_embd * sizeof *weights);
     assert_non_null(weights);
-    free(runner_logits(r, c->ids, c->n_ids, c->n_ids)); /* leaves the step's rows in the pass */
+    float *logits = runner_logits(r, c->ids, c->n_ids, c->n_ids), *hidden = runner_hidden(r, c->ids, c->n_ids);
     for (size_t row = 0; row < c->n_rows; row++) {
         size_t at = c->first_row + row;
-        double allowed = logit_bound(r, at, weights);
+        double allowed = logit_bound(r, hidden, at, weights);
         for (size_t o = 0; o < n_vocab; o++) {
-            double difference = fabs((double)spry_pass_logits(r->pass, at)[o] - (double)c->logits[row * n_vocab + o]);
+            double difference = fabs((double)logits[at * n_vocab + o] - (double)c->logits[row * n_vocab + o]);
             if (!(difference <= allowed))
                 fail_msg("row %zu, token %zu: off by %g, allowed %g", at, o, difference, allowed);
             if (difference / allowed >= d->worst / d->allowed)
                 *d = (deviation){difference, allowed};
         }
     }
+    free(logits);
+    free(hidden);
     free(weights);
 }
 
@@ -270,10 +272,10 @@ static void batch_model(const char *folder, const char *cpu)
             segments[n_segments++] =
                 (spry_segment){&tables[i], c->ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL};
         }
-        assert_int_equal(spry_pass_step(r.pass, segments, n_segments, &error), SPRY_OK);
+        assert_int_equal(spry_device_run(r.device, segments, n_segments, &error), SPRY_OK);
         for (size_t s = 0; s < n_segments; s++) {
             size_t i = owner[s], rows = segments[s].n_rows;
-            same_bits(alone[i] + done[i] * golden.n_vocab, spry_pass_logits(r.pass, row), rows * golden.n_vocab,
+            same_bits(alone[i] + done[i] * golden.n_vocab, step_logits(r.device, row, rows), rows * golden.n_vocab,
                       "company in the step");
             row += rows;
             done[i] += rows;

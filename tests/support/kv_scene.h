@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kv/kv_cache.h"
+#include "support/pool_pages.h"
 
 typedef struct kv_scene {
     spry_kv_pool pool;
@@ -18,7 +19,7 @@ static inline void scene_open(kv_scene *s, size_t n_pages, const spry_kv_cache_o
     static const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 4, .type = SPRY_F32};
     static const spry_kv_cache_options all = {.max_bytes = SIZE_MAX};
     *s = (kv_scene){.root = {11, 12}, .now = 1000};
-    assert_int_equal(spry_kv_pool_init(&s->pool, &shape, n_pages, NULL), SPRY_OK);
+    pool_open(&s->pool, &shape, n_pages);
     assert_int_equal(spry_kv_cache_init(&s->cache, &s->pool, options ? options : &all, NULL), SPRY_OK);
 }
 
@@ -29,7 +30,7 @@ static inline void scene_close(kv_scene *s)
     assert_int_equal(s->pool.n_free, s->pool.n_pages);
     for (uint32_t i = 0; i < s->pool.turns.end; i++)
         assert_int_equal(s->pool.turns.references[i], 0);
-    spry_kv_pool_deinit(&s->pool);
+    pool_close(&s->pool);
 }
 
 /* A table of so many more tokens, each page stamped with what it must hold. */

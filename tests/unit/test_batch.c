@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "engine/batch.h"
+#include "support/device_rows.h"
 #include "support/hostile.h"
 
 enum { PROMPT = 70, SEQUENCES = 5, STEPS = 40 };
@@ -93,7 +94,7 @@ static void together_is_as_alone(void **state)
         for (size_t i = 0; i < STEPS; i++) {
             step(&batch, PROMPT + i, SEQUENCES);
             for (size_t s = 0; i % 13 == 0 && s < SEQUENCES; s++)
-                check_alone(other, spry_pass_logits(engine->pass, s), s, i + 1);
+                check_alone(other, step_logits(engine->device, s, 1), s, i + 1);
         }
         spry_batch_truncate(&batch, 0);
         assert_int_equal(engine->pool.n_free, engine->pool.n_pages);
@@ -118,7 +119,7 @@ static void truncating_takes_back(void **state)
         for (size_t i = 0; i < 10; i++)
             step(&batch, PROMPT + i, 2);
         for (size_t s = 0; s < 2; s++)
-            check_alone(other, spry_pass_logits(engine->pass, s), s, 10);
+            check_alone(other, step_logits(engine->device, s, 1), s, 10);
     }
     spry_batch_deinit(&batch);
     assert_int_equal(engine->pool.n_free, engine->pool.n_pages);

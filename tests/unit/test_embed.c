@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "engine/embed.h"
 #include "engine/engine_state.h"
+#include "support/device_rows.h"
 #include "support/engine_fixture.h"
 #include "support/hostile.h"
 
@@ -183,7 +184,7 @@ static void rows_make_the_logits_and_the_mean(void **state)
         double mean[WIDTH] = {0}, square = 0;
         embed(session, out, ids, COUNT); /* in one step, whose rows are still there */
         for (size_t i = 0; i < COUNT; i++)
-            memcpy(kept->hidden[i], spry_pass_hidden(kept->engine->pass, i), sizeof kept->hidden[i]);
+            memcpy(kept->hidden[i], step_hidden(kept->engine->device, i, 1), sizeof kept->hidden[i]);
         assert_int_equal(spry_session_eval_rows(session, ids, COUNT, compare_row, kept, NULL), SPRY_OK);
         assert_int_equal(kept->count, COUNT);
         for (size_t k = 0; k < WIDTH; k++) {
@@ -251,15 +252,15 @@ static void wants_do_not_disturb_each_other(void **state)
     const spry_segment all[] = {{&tables[1], ids + ROWS, 0, WANTED, SPRY_WANT_ALL},
                                 {&tables[0], ids, 0, ROWS, SPRY_WANT_HIDDEN},
                                 {&tables[1], ids + ROWS + WANTED, WANTED, 3, SPRY_WANT_NOTHING}};
-    assert_int_equal(spry_pass_step(e->pass, &all[0], 1, NULL), SPRY_OK);
-    memcpy(logits, spry_pass_logits(e->pass, 0), WANTED * FIXTURE_VOCAB * sizeof *logits);
-    assert_int_equal(spry_pass_step(e->pass, &all[1], 1, NULL), SPRY_OK);
-    memcpy(hidden, spry_pass_hidden(e->pass, 0), sizeof hidden);
+    assert_int_equal(spry_device_run(e->device, &all[0], 1, NULL), SPRY_OK);
+    memcpy(logits, step_logits(e->device, 0, WANTED), WANTED * FIXTURE_VOCAB * sizeof *logits);
+    assert_int_equal(spry_device_run(e->device, &all[1], 1, NULL), SPRY_OK);
+    memcpy(hidden, step_hidden(e->device, 0, ROWS), sizeof hidden);
     for (size_t first = 0; first < 2; first++) { /* in either order */
         const spry_segment list[] = {all[first], all[1 - first], all[2]};
-        assert_int_equal(spry_pass_step(e->pass, list, 3, NULL), SPRY_OK);
-        assert_memory_equal(spry_pass_logits(e->pass, 0), logits, WANTED * FIXTURE_VOCAB * sizeof *logits);
-        assert_memory_equal(spry_pass_hidden(e->pass, 0), hidden, sizeof hidden);
+        assert_int_equal(spry_device_run(e->device, list, 3, NULL), SPRY_OK);
+        assert_memory_equal(step_logits(e->device, 0, 1), logits, WANTED * FIXTURE_VOCAB * sizeof *logits);
+        assert_memory_equal(step_hidden(e->device, 0, 1), hidden, sizeof hidden);
     }
     for (size_t i = 0; i < 2; i++)
         spry_kv_table_deinit(&tables[i], &e->pool);

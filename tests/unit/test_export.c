@@ -61,17 +61,18 @@ static void same_logits(const char *a_path, const char *b_path, bool bits, const
     size_t n = SPRY_COUNT(prompt), n_vocab = a.model->config.n_vocab;
     assert_int_equal(n_vocab, b.model->config.n_vocab);
     float *x = runner_logits(&a, prompt, n, n), *y = runner_logits(&b, prompt, n, n);
-    float *weights = malloc(a.model->config.n_embd * sizeof *weights);
+    float *hidden = runner_hidden(&a, prompt, n), *weights = malloc(a.model->config.n_embd * sizeof *weights);
     assert_non_null(weights);
     if (bits && memcmp(x, y, n * n_vocab * sizeof *x))
         fail_msg("%s: other bits", what);
     for (size_t row = 0; row < n && !bits; row++) {
-        double bound = 2 * logit_bound(&a, row, weights);
+        double bound = 2 * logit_bound(&a, hidden, row, weights);
         for (size_t i = row * n_vocab; i < (row + 1) * n_vocab; i++)
             if (!(fabs((double)x[i] - (double)y[i]) <= bound))
                 fail_msg("%s, row %zu: %g and %g, %g apart are allowed", what, row, (double)x[i], (double)y[i], bound);
     }
     free(weights);
+    free(hidden);
     free(x);
     free(y);
     runner_close(&a);

@@ -13,6 +13,7 @@
 #include "base/compiler.h"
 #include "kv/kv_table.h"
 #include "support/hostile.h"
+#include "support/pool_pages.h"
 
 enum { N_TABLES = 7, MAX_TOKENS = 200, N_PAGES = 17, N_OPERATIONS = 10000 };
 
@@ -39,7 +40,7 @@ static unsigned char *slot(const spry_kv_pool *pool, const spry_kv_table *table,
 {
     const spry_kv_entry *entry = spry_kv_table_find(table, position);
     assert_in_range(position, entry->start, entry->start + entry->count - 1);
-    return spry_kv_page(pool, entry->page) + spry_kv_offset(pool, layer, side) + head * pool->head_bytes +
+    return pool_page(pool, entry->page) + spry_kv_offset(pool, layer, side) + head * pool->head_bytes +
            (position - entry->start) * pool->token_bytes;
 }
 
@@ -235,7 +236,7 @@ static void test_random_operations(void **state)
     (void)state;
     world w = {.random = 20240607};
     tally n = {0};
-    assert_int_equal(spry_kv_pool_init(&w.pool, &small, N_PAGES, NULL), SPRY_OK);
+    pool_open(&w.pool, &small, N_PAGES);
     for (size_t t = 0; t < N_TABLES; t++)
         assert_int_equal(spry_kv_table_init(&w.tables[t], MAX_TOKENS, NULL), SPRY_OK);
     for (size_t i = 0; i < N_OPERATIONS; i++) {
@@ -249,7 +250,7 @@ static void test_random_operations(void **state)
     for (size_t t = 0; t < N_TABLES; t++)
         spry_kv_table_deinit(&w.tables[t], &w.pool);
     assert_int_equal(w.pool.n_free, N_PAGES);
-    spry_kv_pool_deinit(&w.pool);
+    pool_close(&w.pool);
     print_message("extended %zu, full %zu, too long %zu, truncated %zu, shared %zu, copied %zu, renewed %zu\n",
                   n.extended, n.full, n.too_long, n.truncated, n.shared, n.copied, n.renewed);
     /* All of it has really happened. */
@@ -266,7 +267,7 @@ static void test_full_pool_takes_no_copy(void **state)
     spry_kv_pool pool;
     spry_kv_table a, b;
     spry_error error = {0};
-    assert_int_equal(spry_kv_pool_init(&pool, &small, 2, NULL), SPRY_OK);
+    pool_open(&pool, &small, 2);
     assert_int_equal(spry_kv_table_init(&a, 64, NULL), SPRY_OK);
     assert_int_equal(spry_kv_table_init(&b, 64, NULL), SPRY_OK);
     assert_int_equal(spry_kv_table_extend(&a, &pool, 10, NULL), SPRY_OK);
@@ -282,7 +283,7 @@ static void test_full_pool_takes_no_copy(void **state)
     assert_int_equal(pool.n_free, 0);
     spry_kv_table_deinit(&a, &pool);
     spry_kv_table_deinit(&b, &pool);
-    spry_kv_pool_deinit(&pool);
+    pool_close(&pool);
 }
 
 static void test_context_limit(void **state)
@@ -290,7 +291,7 @@ static void test_context_limit(void **state)
     (void)state;
     static const size_t limits[] = {1, 31, 32, 33, 64, 100};
     spry_kv_pool pool;
-    assert_int_equal(spry_kv_pool_init(&pool, &small, 4, NULL), SPRY_OK);
+    pool_open(&pool, &small, 4);
     for (size_t i = 0; i < SPRY_COUNT(limits); i++) {
         spry_kv_table table;
         spry_error error = {0};
@@ -306,7 +307,7 @@ static void test_context_limit(void **state)
         assert_int_equal(spry_kv_table_extend(&table, &pool, SIZE_MAX, NULL), SPRY_ERR_CONTEXT);
         spry_kv_table_deinit(&table, &pool);
     }
-    spry_kv_pool_deinit(&pool);
+    pool_close(&pool);
 }
 
 static void test_find(void **state)
@@ -314,7 +315,7 @@ static void test_find(void **state)
     (void)state;
     spry_kv_pool pool;
     spry_kv_table table;
-    assert_int_equal(spry_kv_pool_init(&pool, &small, 8, NULL), SPRY_OK);
+    pool_open(&pool, &small, 8);
     assert_int_equal(spry_kv_table_init(&table, 256, NULL), SPRY_OK);
     for (size_t count = 1; count <= 256; count++) {
         assert_int_equal(spry_kv_table_extend(&table, &pool, 1, NULL), SPRY_OK);
@@ -322,7 +323,7 @@ static void test_find(void **state)
             assert_ptr_equal(spry_kv_table_find(&table, i), &table.entries[i / SPRY_PAGE_TOKENS]);
     }
     spry_kv_table_deinit(&table, &pool);
-    spry_kv_pool_deinit(&pool);
+    pool_close(&pool);
 }
 
 /* Pages come in order, the last one given back is the next one taken, and an empty pool says no. */
@@ -331,7 +332,7 @@ static void test_take_and_give_back(void **state)
     (void)state;
     spry_kv_pool pool;
     uint32_t page = 99;
-    assert_int_equal(spry_kv_pool_init(&pool, &small, 3, NULL), SPRY_OK);
+    pool_open(&pool, &small, 3);
     for (uint32_t i = 0; i < 3; i++) {
         assert_true(spry_kv_page_take(&pool, &page));
         assert_int_equal(page, i);
@@ -345,7 +346,7 @@ static void test_take_and_give_back(void **state)
     assert_int_equal(pool.n_free, 1);
     assert_true(spry_kv_page_take(&pool, &page));
     assert_int_equal(page, 1);
-    spry_kv_pool_deinit(&pool);
+    pool_close(&pool);
     spry_kv_pool_deinit(&pool); /* of a closed one: nothing */
 }
 
@@ -381,7 +382,10 @@ static void test_sizes(void **state)
             assert_int_equal(pool.side_bytes, token * SPRY_PAGE_TOKENS * 5);
             assert_int_equal(pool.page_bytes, bytes * SPRY_PAGE_TOKENS);
             assert_int_equal(spry_kv_offset(&pool, 2, 1) + pool.side_bytes, pool.page_bytes);
-            memset(pool.pages, 0xab, 2 * pool.page_bytes); /* all of it is there */
+            spry_host_pages pages;
+            assert_int_equal(spry_host_pages_init(&pages, &pool, NULL), SPRY_OK);
+            memset(pages.memory, 0xab, 2 * pool.page_bytes); /* all of it is there */
+            spry_host_pages_deinit(&pages);
             spry_kv_pool_deinit(&pool);
         }
 }
@@ -418,7 +422,7 @@ static void test_shapes_too_large(void **state)
         spry_error error = {0};
         hostile_expect(spry_kv_pool_init(&pool, &cases[i].shape, cases[i].n_pages, &error), &error, SPRY_ERR_MEMORY,
                        "KV pool|larger than any memory");
-        assert_null(pool.pages);
+        assert_null(pool.references);
         spry_kv_pool_deinit(&pool);
     }
     spry_kv_table table;

@@ -17,6 +17,7 @@
 #include "platform/clock.h"
 #include "support/hostile.h"
 #include "support/naive_sequence.h"
+#include "support/pool_pages.h"
 
 enum {
     N_SEQUENCES = 5,
@@ -64,7 +65,7 @@ static uint64_t *cell(const world *w, const spry_kv_table *t, size_t position)
 {
     const spry_kv_entry *entry = spry_kv_table_find(t, position);
     assert_in_range(position, entry->start, entry->start + entry->count - 1);
-    return (uint64_t *)(void *)spry_kv_page(&w->pool, entry->page) + (position - entry->start);
+    return (uint64_t *)(void *)pool_page(&w->pool, entry->page) + (position - entry->start);
 }
 
 static int32_t distance_at(const world *w, const spry_kv_table *t, size_t position)
@@ -430,7 +431,7 @@ static void operate(world *w)
 static void open_world(world *w)
 {
     const spry_kv_cache_options options = {.max_bytes = SIZE_MAX};
-    assert_int_equal(spry_kv_pool_init(&w->pool, &tiny, N_PAGES, NULL), SPRY_OK);
+    pool_open(&w->pool, &tiny, N_PAGES);
     assert_int_equal(spry_kv_cache_init(&w->cache, &w->pool, &options, NULL), SPRY_OK);
     for (size_t d = 0; d < SPRY_COUNT(w->documents); d++)
         for (size_t i = 0; i < MAX_PROMPT; i++)
@@ -454,7 +455,7 @@ static void close_world(world *w)
         assert_int_equal(w->pool.turns.references[i], 0);
     spry_kv_cache_deinit(&w->cache);
     assert_int_equal(w->pool.n_free, N_PAGES);
-    spry_kv_pool_deinit(&w->pool);
+    pool_close(&w->pool);
 }
 
 static void test_random_operations(void **state)

@@ -12,12 +12,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cpu/packing.h"
 #include "doctor/machine_speed.h"
 #include "doctor/model_choice.h"
 #include "engine/engine_state.h"
 #include "insight/prediction.h"
 #include "insight/speed_probe.h"
-#include "model/packing.h"
 #include "model/quantize.h"
 #include "model/random_model.h"
 #include "model/shapes.h"

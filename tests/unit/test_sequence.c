@@ -11,6 +11,7 @@
 
 #include "base/compiler.h"
 #include "engine/sequence_state.h"
+#include "support/device_rows.h"
 #include "support/hostile.h"
 #include "support/sequence_scene.h"
 
@@ -396,7 +397,7 @@ static void step(spry_session *s, int32_t id)
     assert_int_equal(spry_sequence_pending(&s->sequence), 1);
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 8, 0, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 1);
-    assert_int_equal(spry_pass_step(s->engine->pass, segments, n, NULL), SPRY_OK);
+    assert_int_equal(spry_device_run(s->engine->device, segments, n, NULL), SPRY_OK);
     spry_sequence_computed(&s->sequence, 1);
 }
 
@@ -418,7 +419,7 @@ static void taking_back_before_computing(void **state)
     assert_int_equal(spry_sequence_pending(&s->sequence), 0);
     step(s, ids[68]);
     step(s, ids[69]);
-    assert_memory_equal(spry_pass_logits(engine->pass, 0), cold.of, sizeof cold.of);
+    assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
     spry_session_destroy(s);
     scene_close_engine(engine);
 }
@@ -440,12 +441,12 @@ static void taking_back_behind_a_gap(void **state)
     assert_int_equal(spry_sequence_begin(&s->sequence, &found, &prompt, NULL), SPRY_OK);
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 2 * PAGE, COUNT, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 2 * PAGE);
-    assert_int_equal(spry_pass_step(engine->pass, segments, n, NULL), SPRY_OK);
+    assert_int_equal(spry_device_run(engine->device, segments, n, NULL), SPRY_OK);
     spry_sequence_computed(&s->sequence, 2 * PAGE);
     spry_sequence_truncate(&s->sequence, 2 * PAGE);
     assert_int_equal(spry_sequence_pending(&s->sequence), 0);
     step(s, ids[2 * PAGE]);
-    assert_memory_equal(spry_pass_logits(engine->pass, 0), cold.of, sizeof cold.of);
+    assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
     spry_session_destroy(s);
     spry_engine_close(engine); /* with a page pinned */
 }

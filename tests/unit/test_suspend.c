@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "support/device_rows.h"
 #include "support/job_clients.h"
 
 enum { KINDS = 6 };
@@ -102,8 +103,8 @@ static size_t run(spry_engine *e, client *c, plan *p)
             rows += segments[i].n_rows;
         if (!rows)
             continue;
-        assert_int_equal(spry_pass_step(e->pass, segments, n, &error), SPRY_OK);
-        assert_int_equal(spry_generation_took(&g, rows, spry_pass_logits(e->pass, 0), &error), SPRY_OK);
+        assert_int_equal(spry_device_run(e->device, segments, n, &error), SPRY_OK);
+        assert_int_equal(spry_generation_took(&g, rows, step_logits(e->device, 0, 0), &error), SPRY_OK);
     }
     spry_generation_end(&g);
     spry_matcher_destroy(g.matcher);

@@ -1,13 +1,13 @@
 /* Working memory and the step itself. */
-#include "model/pass.h"
+#include "device/cpu/pass.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
+#include "device/cpu/pass_state.h"
 #include "kernels/packed.h"
-#include "model/pass_state.h"
 #include "model/rope.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -94,7 +94,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
 }
 
-bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits)
+bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits)
 {
     spry_pass sizes = {.config = config, .limits = *limits};
     carver counting = {0};
@@ -103,7 +103,7 @@ bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_pass_l
     return !counting.overflow;
 }
 
-bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_pass_limits *limits, size_t rows,
+bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
                              size_t logits, bool integers)
 {
     spry_pass sizes = {.config = config, .limits = *limits};
@@ -116,10 +116,11 @@ bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spr
     return true;
 }
 
-spry_status spry_pass_create(spry_pass **out, const spry_config *config, const spry_weights *weights,
-                             spry_kv_pool *pool, const spry_ops *ops, spry_threads *threads,
-                             const spry_pass_limits *limits, spry_error *error)
+spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
+                             const spry_host_pages *pages, spry_error *error)
 {
+    const spry_config *config = setup->config;
+    const spry_step_limits *limits = &setup->limits;
     *out = NULL;
     size_t bytes;
     if (!spry_pass_bytes(&bytes, config, limits))
@@ -134,9 +135,10 @@ spry_status spry_pass_create(spry_pass **out, const spry_config *config, const s
     }
     *p = (spry_pass){.config = config,
                      .weights = weights,
-                     .pool = pool,
-                     .ops = ops,
-                     .threads = threads,
+                     .pool = setup->pool,
+                     .pages = pages,
+                     .ops = setup->ops,
+                     .threads = setup->threads,
                      .limits = *limits,
                      .memory = memory,
                      .memory_bytes = bytes};
@@ -157,55 +159,6 @@ void spry_pass_destroy(spry_pass *pass)
     free(pass);
 }
 
-void spry_pass_set_threads(spry_pass *pass, spry_threads *threads)
-{
-    pass->threads = threads;
-}
-
-void spry_pass_set_trace(spry_pass *pass, spry_trace *trace, uint32_t lane)
-{
-    pass->trace = trace;
-    pass->lane = lane;
-}
-
-void spry_pass_set_watch(spry_pass *pass, spry_op_watch *watch)
-{
-    pass->watch = watch;
-}
-
-/* Rows of a segment before the first one that is wanted. */
-static size_t unwanted(const spry_segment *g)
-{
-    switch (g->want) {
-    case SPRY_WANT_ALL:
-    case SPRY_WANT_HIDDEN: return 0;
-    case SPRY_WANT_LAST: return g->n_rows ? g->n_rows - 1 : 0;
-    case SPRY_WANT_NOTHING: break;
-    }
-    return g->n_rows;
-}
-
-static spry_status check_step(const spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
-{
-    size_t rows = 0, wanted = 0;
-    for (size_t s = 0; s < n_segments; s++) {
-        const spry_segment *g = &segments[s];
-        if ((size_t)g->first_position + g->n_rows > g->table->n_tokens)
-            return spry_fail(error, SPRY_ERR_CONTEXT, "a step reaches position %zu of a sequence of %zu tokens",
-                             (size_t)g->first_position + g->n_rows, g->table->n_tokens);
-        for (uint32_t i = 0; i < g->n_rows; i++)
-            if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= p->config->n_vocab)
-                return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
-                                 p->config->n_vocab);
-        rows += g->n_rows;
-        wanted += g->want == SPRY_WANT_HIDDEN ? 0 : g->n_rows - unwanted(g);
-    }
-    if (rows > p->limits.max_rows || wanted > p->limits.max_logits)
-        return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",
-                         rows, wanted, p->limits.max_rows, p->limits.max_logits);
-    return SPRY_OK;
-}
-
 /* Lays the segments out as rows: token, position, and where its keys and values go. */
 static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segments)
 {
@@ -217,7 +170,7 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
             const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
             p->tokens[row] = g->tokens[i];
             p->positions[row] = position;
-            p->slots[row] = (spry_slot){spry_kv_page(p->pool, entry->page), position - entry->start};
+            p->slots[row] = (spry_slot){spry_host_page(p->pages, entry->page), position - entry->start};
         }
     }
     p->segments = segments;
@@ -285,7 +238,7 @@ static size_t gather(spry_pass *p, size_t n, bool hidden)
     size_t row = 0, width = p->config->n_embd;
     for (size_t s = 0; s < p->n_segments; row += p->segments[s++].n_rows) {
         const spry_segment *g = &p->segments[s];
-        for (size_t i = unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++)
+        for (size_t i = spry_segment_unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++)
             memcpy(p->h + n++ * width, p->x + (row + i) * width, width * sizeof(float));
     }
     return n;
@@ -320,12 +273,9 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     unembed(p);
 }
 
-spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segments, spry_error *error)
+void spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segments)
 {
     uint64_t start = p->trace || p->watch ? spry_clock_ns() : 0;
-    spry_status status = check_step(p, segments, n_segments, error);
-    if (status)
-        return status;
     if (p->watch)
         p->watch->last_ns = start;
     run(p, segments, n_segments);
@@ -342,7 +292,6 @@ spry_status spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_
                                                {"sequences", (int64_t)n_segments}}};
         spry_trace_add(p->trace, &span);
     }
-    return SPRY_OK;
 }
 
 const float *spry_pass_logits(const spry_pass *pass, size_t index)

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "model/pass_state.h"
+#include "device/cpu/pass_state.h"
 
 /* The used experts with the largest probability (the lower id on ties), then ascending by id. */
 static void choose(const spry_pass *p, size_t row)

@@ -1,5 +1,5 @@
 /* How much work an op was, for whoever watches a pass. */
-#include "model/pass_state.h"
+#include "device/cpu/pass_state.h"
 
 void spry_pass_took(spry_pass *p, spry_op op)
 {

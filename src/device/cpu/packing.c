@@ -1,5 +1,7 @@
-/* A walk over all matrices, first to count, then to pack. */
-#include "model/packing.h"
+/* A walk over all weights, first to count, then to pack. */
+#include "device/cpu/packing.h"
+
+#include <string.h>
 
 #include "base/checked.h"
 #include "kernels/packed.h"
@@ -14,6 +16,7 @@ typedef struct packer {
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay */
     const unsigned char *first, *last; /* where those begin and end in the file */
     bool mapped, overflow;
+    bool all;      /* what is not packed is copied */
     bool integers; /* some kernel is of integers */
 } packer;
 
@@ -52,27 +55,61 @@ static bool can_drop(const packer *p)
     return p->weights->quantized_bytes || (p->mapped && !p->weights->copied_bytes);
 }
 
+/* Room for so many bytes behind what there is; NULL while only counting. */
+static unsigned char *reserve(packer *p, size_t bytes)
+{
+    unsigned char *room = p->memory ? p->memory + p->used : NULL;
+    if (!spry_checked_align(&bytes, bytes, 64) || !spry_checked_add(&p->used, p->used, bytes))
+        p->overflow = true;
+    return room;
+}
+
+/* What kernels take as it lies, where it has to lie in the device's memory all the same. */
+static void copy_bytes(packer *p, const void **data, size_t bytes)
+{
+    if (!p->all || !*data)
+        return;
+    unsigned char *room = reserve(p, bytes);
+    if (room)
+        *data = memcpy(room, *data, bytes);
+}
+
+static void copy_floats(packer *p, const float **floats, size_t count)
+{
+    const void *data = *floats;
+    copy_bytes(p, &data, count * sizeof **floats);
+    *floats = data;
+}
+
+static void copy_rows(packer *p, spry_weight *w)
+{
+    const void *data = w->data;
+    copy_bytes(p, &data, w->n_out * w->row_bytes);
+    w->data = data;
+}
+
 static void pack(packer *p, spry_weight *w)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
     size_t group = kernel->group, bytes;
-    if (!w->data || !group)
+    copy_floats(p, &w->bias, w->n_out);
+    if (!w->data || !group) {
+        copy_rows(p, w);
         return;
+    }
     p->integers = p->integers || kernel->integer;
     pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p)};
     job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
-    if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups) || !spry_checked_align(&bytes, bytes, 64) ||
-        !spry_checked_add(&bytes, bytes, p->used)) {
+    if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups)) {
         p->overflow = true;
         return;
     }
-    if (p->memory) {
-        job.out = p->memory + p->used;
+    job.out = reserve(p, bytes);
+    if (job.out) {
         spry_threads_run(p->threads, pack_part, &job);
         w->packed = job.out;
         w->group_bytes = job.group_bytes;
     }
-    p->used = bytes;
     if (!job.drop)
         return;
     const unsigned char *end = w->data + w->n_out * w->row_bytes;
@@ -94,6 +131,11 @@ static void pack_layer(packer *p, spry_layer *l)
     }
     pack(p, &l->router);
     pack(p, &l->shared_router);
+    const float **const wide[] = {&l->attn_norm, &l->ffn_norm, &l->attn_post_norm, &l->ffn_post_norm};
+    for (size_t i = 0; i < SPRY_COUNT(wide); i++)
+        copy_floats(p, wide[i], p->config->n_embd);
+    copy_floats(p, &l->q_norm, p->config->head_dim);
+    copy_floats(p, &l->k_norm, p->config->head_dim);
 }
 
 static bool is_tied(const spry_weights *w)
@@ -106,10 +148,14 @@ static bool is_tied(const spry_weights *w)
 static void pack_all(packer *p)
 {
     spry_weights *w = p->weights;
+    bool tied = is_tied(w);
     for (uint32_t i = 0; i < p->config->n_layers; i++)
         pack_layer(p, &w->layers[i]);
     pack(p, &w->output);
-    if (p->memory && is_tied(w))
+    copy_floats(p, &w->output_norm, p->config->n_embd);
+    if (!tied)
+        copy_rows(p, &w->embedding);
+    else if (p->memory)
         w->embedding = w->output;
 }
 
@@ -138,40 +184,70 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
 }
 
 /* Packing leaves a page here and there where matrices meet, or where the system read further than it was asked to. */
-static void settle(const packer *p)
+static void give_back(const packer *p, const spry_weights *files)
 {
-    const spry_weight *embedding = &p->weights->embedding;
-    if (!p->mapped || p->weights->quantized_bytes)
+    const spry_weight *embedding = &files->embedding;
+    if (!p->mapped || files->quantized_bytes)
         return;
     if (p->first)
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
-    if (!is_tied(p->weights)) /* otherwise every step reads all of it, as it is or packed */
+    if (!is_tied(files) && !p->all) /* otherwise every step reads all of it, as it is or packed */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 
-spry_status spry_weights_pack(spry_weights *weights, const spry_config *config, const spry_ops *ops,
-                              spry_threads *threads, bool mapped, spry_error *error)
+/* The model's lists of layers and experts, to be changed here; false when memory is short. */
+static bool copy_lists(spry_placed_weights *placed, const spry_config *config)
 {
-    packer p = {.weights = weights, .config = config, .ops = ops, .threads = threads, .mapped = mapped};
-    size_t bytes;
-    if (!spry_weights_packed_bytes(&bytes, weights, config, ops))
-        return spry_fail(error, SPRY_ERR_MEMORY, "packed weights would be larger than any memory");
-    if (!bytes) {
-        settle(&p);
-        return SPRY_OK;
+    spry_weights *w = &placed->weights;
+    size_t n_layers = config->n_layers, n = config->n_experts;
+    spry_layer *layers = spry_arena_alloc(&placed->arena, n_layers, sizeof *layers);
+    if (!layers)
+        return false;
+    memcpy(layers, w->layers, n_layers * sizeof *layers);
+    w->layers = layers;
+    for (size_t i = 0; i < n_layers; i++) {
+        spry_weight **const lists[] = {&layers[i].expert_gate, &layers[i].expert_up, &layers[i].expert_down};
+        for (size_t k = 0; k < SPRY_COUNT(lists) && *lists[k]; k++) {
+            spry_weight *list = spry_arena_alloc(&placed->arena, n, sizeof *list);
+            if (!list)
+                return false;
+            *lists[k] = memcpy(list, *lists[k], n * sizeof *list);
+        }
     }
-    p.memory = weights->packed = spry_memory_map(bytes);
-    weights->packed_bytes = bytes;
-    if (!p.memory)
-        return spry_fail_memory(error, "packed weights", bytes);
+    return true;
+}
+
+spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all, spry_error *error)
+{
+    *placed = (spry_placed_weights){.weights = *setup->weights};
+    packer p = {.weights = &placed->weights,
+                .config = setup->config,
+                .ops = setup->ops,
+                .threads = setup->threads,
+                .mapped = setup->mapped,
+                .all = all};
+    spry_arena_init(&placed->arena);
+    if (!copy_lists(placed, setup->config))
+        return spry_fail_memory(error, "the lists of weights", setup->config->n_layers * sizeof(spry_layer));
     pack_all(&p);
-    settle(&p);
+    if (p.overflow)
+        return spry_fail(error, SPRY_ERR_MEMORY, "packed weights would be larger than any memory");
+    if (p.used) {
+        placed->bytes = p.used;
+        p.memory = placed->memory = spry_memory_map(p.used);
+        p.used = 0;
+        if (!p.memory)
+            return spry_fail_memory(error, "packed weights", placed->bytes);
+        pack_all(&p);
+    }
+    give_back(&p, setup->weights);
     return SPRY_OK;
 }
 
-void spry_weights_unpack(spry_weights *weights)
+void spry_weights_unplace(spry_placed_weights *placed)
 {
-    if (weights->packed)
-        spry_memory_unmap(weights->packed, weights->packed_bytes);
-    weights->packed = NULL;
+    if (placed->memory)
+        spry_memory_unmap(placed->memory, placed->bytes);
+    spry_arena_deinit(&placed->arena);
+    *placed = (spry_placed_weights){0};
 }

@@ -2,8 +2,8 @@
  * a part, experts. Work is handed to threads by outputs, by rows or by heads, never by parts of a sum. */
 #include <math.h>
 
+#include "device/cpu/pass_state.h"
 #include "kernels/kv_layout.h"
-#include "model/pass_state.h"
 
 enum { OUTPUT_GRAIN = 16 }; /* whole groups of every kernel */
 
@@ -170,7 +170,7 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .scale = 1 / sqrtf(c->query_scalar),
                          .softcap = c->attn_softcap,
                          .type = p->pool->shape.type,
-                         .pages = p->pool->pages,
+                         .pages = p->pages->memory,
                          .page_bytes = p->pool->page_bytes,
                          .key_offset = spry_kv_offset(p->pool, layer, 0),
                          .value_offset = spry_kv_offset(p->pool, layer, 1),

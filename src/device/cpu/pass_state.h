@@ -1,9 +1,9 @@
 /* What the files of the forward pass share. Row-major buffers, one row a token of the step. */
-#ifndef SPRY_MODEL_PASS_STATE_H
-#define SPRY_MODEL_PASS_STATE_H
+#ifndef SPRY_DEVICE_CPU_PASS_STATE_H
+#define SPRY_DEVICE_CPU_PASS_STATE_H
 
+#include "device/cpu/pass.h"
 #include "model/arch.h"
-#include "model/pass.h"
 
 /* Angles of every row for one kind of rope. */
 typedef struct spry_angles {
@@ -22,10 +22,11 @@ typedef struct spry_slot {
 struct spry_pass {
     const spry_config *config;
     const spry_weights *weights;
-    spry_kv_pool *pool;
+    const spry_kv_pool *pool;
+    const spry_host_pages *pages;
     const spry_ops *ops;
     spry_threads *threads;
-    spry_pass_limits limits;
+    spry_step_limits limits;
     spry_trace *trace; /* NULL: none */
     uint32_t lane;
     spry_op_watch *watch;  /* NULL: none */

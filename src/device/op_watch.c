@@ -1,4 +1,4 @@
-#include "model/op_watch.h"
+#include "device/op_watch.h"
 
 #include "base/compiler.h"
 #include "platform/clock.h"

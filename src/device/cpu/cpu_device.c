@@ -1,0 +1,227 @@
+/* The table of functions, over the pass and the host's pages. */
+#include "device/cpu/cpu_device.h"
+
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "device/cpu/pass_state.h"
+#include "platform/memory.h"
+#include "sampling/sampler.h"
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void draw_one(spry_cpu_device *cpu, spry_draw *d)
+{
+    const float *logits = spry_pass_logits(cpu->pass, d->row);
+    size_t n_vocab = cpu->device.config->n_vocab;
+    d->n_top = 0;
+    d->status = spry_sample(&cpu->candidates, &d->token, d->settings, logits, d->history, d->n_history, d->mask, d->u,
+                            &d->error);
+    if (d->status || !(d->wants_logprob || d->max_top))
+        return;
+    d->logprob = spry_logprob(logits, n_vocab, d->token);
+    if (d->max_top)
+        d->n_top = spry_logprob_top(d->top, d->max_top, logits, n_vocab, (double)logits[d->token] - d->logprob);
+}
+
+static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
+{
+    (void)error;
+    for (size_t i = 0; i < n; i++)
+        draw_one((spry_cpu_device *)device, draws[i]);
+    return SPRY_OK;
+}
+
+static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
+{
+    spry_cpu_device *cpu = (spry_cpu_device *)device;
+    spry_pass_step(cpu->pass, step->segments, step->n_segments);
+    return draw(device, step->draws, step->n_draws, error);
+}
+
+static spry_status wait(spry_device *device, spry_error *error)
+{
+    (void)device;
+    (void)error;
+    return SPRY_OK;
+}
+
+static spry_status logits(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    (void)count;
+    (void)error;
+    *out = spry_pass_logits(((const spry_cpu_device *)device)->pass, first);
+    return SPRY_OK;
+}
+
+static spry_status hidden(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    (void)count;
+    (void)error;
+    *out = spry_pass_hidden(((const spry_cpu_device *)device)->pass, first);
+    return SPRY_OK;
+}
+
+static spry_kv_mover mover(spry_device *device)
+{
+    return spry_host_pages_mover(&((spry_cpu_device *)device)->pages);
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
+{
+    spry_pass *pass = ((spry_cpu_device *)device)->pass;
+    pass->trace = trace;
+    pass->lane = lane;
+}
+
+static void set_watch(spry_device *device, spry_op_watch *watch)
+{
+    ((spry_cpu_device *)device)->pass->watch = watch;
+}
+
+static void set_threads(spry_device *device, spry_threads *threads)
+{
+    ((spry_cpu_device *)device)->pass->threads = threads;
+}
+
+void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions[SPRY_CPU_REGIONS])
+{
+    regions[0] = (spry_cpu_region){cpu->placed.memory, cpu->placed.bytes};
+    regions[1] = (spry_cpu_region){cpu->pages.memory, cpu->pages.page_bytes * cpu->pages.n_pages};
+    regions[2] = (spry_cpu_region){cpu->pass->memory, cpu->pass->memory_bytes};
+}
+
+static bool measure(spry_device *device, spry_device_memory *memory)
+{
+    spry_cpu_region regions[SPRY_CPU_REGIONS];
+    size_t *const parts[SPRY_CPU_REGIONS] = {&memory->weights, &memory->kv, &memory->scratch};
+    bool known = true;
+    spry_cpu_device_regions((const spry_cpu_device *)device, regions);
+    for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
+        known = (!regions[i].memory || spry_memory_resident(parts[i], regions[i].memory, regions[i].bytes)) && known;
+    return known;
+}
+
+static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages)
+{
+    const spry_host_pages *host = &((const spry_cpu_device *)device)->pages;
+    bool known = true;
+    for (size_t i = 0; i < n_pages; i++) {
+        size_t resident = 0;
+        known = spry_memory_resident(&resident, spry_host_page(host, pages[i]), host->page_bytes) && known;
+        *bytes += resident;
+    }
+    return known;
+}
+
+/* ---- estimating -------------------------------------------------------------------------------------------------- */
+
+/* A page that is not full: keys lie across all of their side, values token after token (kernels/kv_layout.h). */
+static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
+{
+    const spry_kv_shape *shape = &pool->shape;
+    size_t side = pool->page_bytes / (2 * shape->n_layers), head = side / shape->n_kv_heads;
+    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += 2 * side) {
+        spry_memory_tally_add(tally, begin, begin + side);
+        for (size_t i = 0, at = begin + side; i < shape->n_kv_heads; i++, at += head)
+            spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
+    }
+}
+
+/* Pages are taken in order; there are so many. */
+static size_t touched_pages(const spry_kv_pool *pool, size_t tokens, size_t cached_pages)
+{
+    size_t whole = tokens / SPRY_PAGE_TOKENS, rest = tokens % SPRY_PAGE_TOKENS;
+    spry_memory_tally tally;
+    whole += cached_pages;
+    spry_memory_tally_init(&tally, pool->page_bytes * pool->n_pages);
+    spry_memory_tally_add(&tally, 0, whole * pool->page_bytes);
+    if (rest && whole < pool->n_pages)
+        add_partial_page(&tally, pool, whole * pool->page_bytes, rest);
+    return tally.bytes;
+}
+
+static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
+{
+    if (!spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) ||
+        !spry_weights_resident_bytes(&memory->weights, s->weights, s->config, s->ops, s->mapped))
+        return false;
+    if (!use)
+        return spry_pass_bytes(&memory->scratch, s->config, &s->limits);
+    memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages);
+    return spry_pass_touched_bytes(&memory->scratch, s->config, &s->limits, use->rows, use->logits,
+                                   spry_weights_need_integers(s->weights, s->config, s->ops));
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void close_device(spry_device *device)
+{
+    spry_cpu_device_deinit((spry_cpu_device *)device);
+    free(device);
+}
+
+static const spry_device_ops ops = {.close = close_device,
+                                    .submit = submit,
+                                    .wait = wait,
+                                    .draw = draw,
+                                    .logits = logits,
+                                    .hidden = hidden,
+                                    .mover = mover,
+                                    .set_trace = set_trace,
+                                    .set_watch = set_watch,
+                                    .set_threads = set_threads,
+                                    .measure = measure,
+                                    .measure_pages = measure_pages};
+
+spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_error *error)
+{
+    *cpu = (spry_cpu_device){
+        .device = {
+            .ops = &ops, .name = "cpu", .kernels = setup->ops->name, .config = setup->config, .limits = setup->limits}};
+    spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
+    if (!status)
+        status = spry_host_pages_init(&cpu->pages, setup->pool, error);
+    if (!status)
+        status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, error);
+    if (!status)
+        status = spry_candidates_init(&cpu->candidates, setup->ops, setup->config->n_vocab, error);
+    if (status)
+        spry_cpu_device_deinit(cpu);
+    return status;
+}
+
+void spry_cpu_device_deinit(spry_cpu_device *cpu)
+{
+    spry_candidates_deinit(&cpu->candidates);
+    spry_pass_destroy(cpu->pass);
+    spry_host_pages_deinit(&cpu->pages);
+    spry_weights_unplace(&cpu->placed);
+}
+
+static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    *out = NULL;
+    if (*piece)
+        return spry_fail(error, SPRY_ERR_INPUT, "device 'cpu:%.40s' is not known; there is one, cpu", piece);
+    spry_cpu_device *cpu = malloc(sizeof *cpu);
+    if (!cpu)
+        return spry_fail_memory(error, "a device", sizeof *cpu);
+    spry_status status = spry_cpu_device_init(cpu, setup, false, error);
+    if (status)
+        free(cpu);
+    else
+        *out = &cpu->device;
+    return status;
+}
+
+static size_t total(const char *piece)
+{
+    (void)piece;
+    return spry_memory_total();
+}
+
+const spry_device_kind spry_device_kind_cpu = {
+    .name = "cpu", .total = total, .open = open_device, .estimate = estimate};

@@ -1,0 +1,33 @@
+/* The host's processors as a device: weights packed for its kernels, pages in its memory. A step runs in submit, in the
+ * caller's thread and the workers. The far device stands on it. */
+#ifndef SPRY_DEVICE_CPU_CPU_DEVICE_H
+#define SPRY_DEVICE_CPU_CPU_DEVICE_H
+
+#include "device/cpu/packing.h"
+#include "device/cpu/pass.h"
+#include "device/device_impl.h"
+#include "sampling/candidates.h"
+
+typedef struct spry_cpu_device {
+    spry_device device;
+    spry_placed_weights placed;
+    spry_host_pages pages;
+    spry_pass *pass;
+    spry_candidates candidates; /* scratch of draws */
+} spry_cpu_device;
+
+/* `all`: steps read no weight outside the device's own memory. On failure nothing is left open. */
+spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_error *error);
+void spry_cpu_device_deinit(spry_cpu_device *cpu);
+
+/* A part of its memory. */
+typedef struct spry_cpu_region {
+    void *memory;
+    size_t bytes;
+} spry_cpu_region;
+enum { SPRY_CPU_REGIONS = 3 };
+
+/* Its weights, pages and working memory. */
+void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions[SPRY_CPU_REGIONS]);
+
+#endif

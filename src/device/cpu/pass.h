@@ -1,0 +1,32 @@
+/* The forward pass on the host: rows in, logits out. Its working memory is carved once; a step allocates nothing. */
+#ifndef SPRY_DEVICE_CPU_PASS_H
+#define SPRY_DEVICE_CPU_PASS_H
+
+#include "device/cpu/host_pages.h"
+#include "device/device.h"
+
+typedef struct spry_pass spry_pass;
+
+/* Borrows the placed weights, the pages and what the setup borrows. */
+spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
+                             const spry_host_pages *pages, spry_error *error);
+void spry_pass_destroy(spry_pass *pass);
+
+/* Bytes of working memory a pass of these limits takes; false when that overflows. */
+bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits);
+
+/* What of that becomes resident when no step has more rows, nor more rows of logits, than these. `integers`: matrices
+ * are multiplied by integer kernels. */
+bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
+                             size_t logits, bool integers);
+
+/* Runs a step that has been checked. */
+void spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t n_segments);
+
+/* Logits of the step's wanted rows in the order of the list, [n_vocab] each; valid until the next step. */
+const float *spry_pass_logits(const spry_pass *pass, size_t index);
+
+/* Hidden states of the step's wanted rows, [n_embd] each; counted apart from the logits. */
+const float *spry_pass_hidden(const spry_pass *pass, size_t index);
+
+#endif

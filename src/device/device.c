@@ -1,0 +1,216 @@
+/* The table of kinds; the checks that every device relies on. */
+#include "device/device.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "device/device_impl.h"
+
+static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu};
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error)
+{
+    char known[128] = "";
+    size_t length = strcspn(name, ":"), used = 0;
+    for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
+        if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
+            *kind = kinds[i];
+            return SPRY_OK;
+        }
+        int written = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kinds[i]->name);
+        used += written > 0 && used + (size_t)written < sizeof known ? (size_t)written : 0;
+    }
+    *kind = NULL;
+    return spry_fail(error, SPRY_ERR_INPUT, "device '%.40s' is not known; known are %s", name, known);
+}
+
+/* What stands behind the colon. */
+static const char *piece_of(const char *name)
+{
+    const char *colon = strchr(name, ':');
+    return colon ? colon + 1 : "";
+}
+
+size_t spry_device_total(const char *name)
+{
+    const spry_device_kind *kind;
+    return spry_device_find(&kind, name, NULL) ? 0 : kind->total(piece_of(name));
+}
+
+spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error)
+{
+    const spry_device_kind *kind;
+    *out = NULL;
+    spry_status status = spry_device_find(&kind, name, error);
+    return status ? status : kind->open(out, piece_of(name), setup, error);
+}
+
+void spry_device_close(spry_device *device)
+{
+    if (!device)
+        return;
+    spry_device_wait(device, NULL);
+    device->ops->close(device);
+}
+
+bool spry_device_estimate(const spry_device_kind *kind, spry_device_memory *memory, const spry_device_setup *setup,
+                          const spry_device_use *use)
+{
+    *memory = (spry_device_memory){0};
+    return kind->estimate(memory, setup, use);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static spry_status check_step(const spry_device *d, const spry_device_step *step, size_t *logits, size_t *hidden,
+                              spry_error *error)
+{
+    size_t rows = 0;
+    *logits = *hidden = 0;
+    for (size_t s = 0; s < step->n_segments; s++) {
+        const spry_segment *g = &step->segments[s];
+        if ((size_t)g->first_position + g->n_rows > g->table->n_tokens)
+            return spry_fail(error, SPRY_ERR_CONTEXT, "a step reaches position %zu of a sequence of %zu tokens",
+                             (size_t)g->first_position + g->n_rows, g->table->n_tokens);
+        for (uint32_t i = 0; i < g->n_rows; i++)
+            if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= d->config->n_vocab)
+                return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
+                                 d->config->n_vocab);
+        rows += g->n_rows;
+        *logits += spry_segment_logits(g);
+        *hidden += g->want == SPRY_WANT_HIDDEN ? g->n_rows : 0;
+    }
+    if (rows > d->limits.max_rows || *logits > d->limits.max_logits)
+        return spry_fail(error, SPRY_ERR_INPUT, "a step of %zu rows (%zu with logits) passes the limit of %u (%u)",
+                         rows, *logits, d->limits.max_rows, d->limits.max_logits);
+    return SPRY_OK;
+}
+
+static spry_status check_draws(spry_draw *const *draws, size_t n, size_t n_logits, spry_error *error)
+{
+    for (size_t i = 0; i < n; i++)
+        if (draws[i]->row >= n_logits || draws[i]->max_top > SPRY_TOP_LOGPROBS_MAX)
+            return spry_fail(error, SPRY_ERR_INPUT, "a draw of row %zu (%u alternatives) in a step of %zu with logits",
+                             draws[i]->row, draws[i]->max_top, n_logits);
+    return SPRY_OK;
+}
+
+spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error)
+{
+    size_t logits, hidden;
+    spry_status status = device->busy ? spry_device_wait(device, error) : SPRY_OK;
+    if (!status)
+        status = check_step(device, step, &logits, &hidden, error);
+    if (!status)
+        status = check_draws(step->draws, step->n_draws, logits, error);
+    if (status)
+        return status;
+    device->n_logits = device->n_hidden = 0;
+    status = device->ops->submit(device, step, error);
+    if (status)
+        return status;
+    device->busy = true;
+    device->n_logits = logits;
+    device->n_hidden = hidden;
+    return SPRY_OK;
+}
+
+spry_status spry_device_wait(spry_device *device, spry_error *error)
+{
+    if (!device->busy)
+        return SPRY_OK;
+    device->busy = false;
+    spry_status status = device->ops->wait(device, error);
+    if (status)
+        device->n_logits = device->n_hidden = 0;
+    return status;
+}
+
+spry_status spry_device_run(spry_device *device, const spry_segment *segments, size_t n_segments, spry_error *error)
+{
+    const spry_device_step step = {.segments = segments, .n_segments = n_segments};
+    spry_status status = spry_device_submit(device, &step, error);
+    return status ? status : spry_device_wait(device, error);
+}
+
+spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
+{
+    spry_status status = spry_device_wait(device, error);
+    if (!status)
+        status = check_draws(draws, n, device->n_logits, error);
+    return status ? status : device->ops->draw(device, draws, n, error);
+}
+
+static spry_status check_rows(size_t first, size_t count, size_t there, const char *what, spry_error *error)
+{
+    if (count <= there && first <= there - count)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT, "%s of rows %zu to %zu were asked for, the step gave %zu", what, first,
+                     first + count, there);
+}
+
+spry_status spry_device_logits(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error)
+{
+    *logits = NULL;
+    spry_status status = spry_device_wait(device, error);
+    if (!status)
+        status = check_rows(first, count, device->n_logits, "logits", error);
+    return status ? status : device->ops->logits(device, logits, first, count, error);
+}
+
+spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t first, size_t count, spry_error *error)
+{
+    *hidden = NULL;
+    spry_status status = spry_device_wait(device, error);
+    if (!status)
+        status = check_rows(first, count, device->n_hidden, "hidden states", error);
+    return status ? status : device->ops->hidden(device, hidden, first, count, error);
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+spry_kv_mover spry_device_mover(spry_device *device)
+{
+    return device->ops->mover(device);
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+const char *spry_device_name(const spry_device *device)
+{
+    return device->name;
+}
+
+const char *spry_device_kernels(const spry_device *device)
+{
+    return device->kernels;
+}
+
+void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
+{
+    device->ops->set_trace(device, trace, lane);
+}
+
+void spry_device_set_watch(spry_device *device, spry_op_watch *watch)
+{
+    device->ops->set_watch(device, watch);
+}
+
+void spry_device_set_threads(spry_device *device, spry_threads *threads)
+{
+    device->ops->set_threads(device, threads);
+}
+
+bool spry_device_measure(spry_device *device, spry_device_memory *memory)
+{
+    *memory = (spry_device_memory){0};
+    return device->ops->measure(device, memory);
+}
+
+bool spry_device_measure_pages(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages)
+{
+    *bytes = 0;
+    return device->ops->measure_pages(device, bytes, pages, n_pages);
+}

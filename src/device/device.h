@@ -1,0 +1,186 @@
+/* A device: one model on one piece of hardware. It holds the placed weights and the KV pages, runs steps, draws tokens
+ * and says what all that took. Rows in, logits or tokens out: the device does not know why a row is there; prefill,
+ * decode and verification are only different lists.
+ *
+ * Steps are asynchronous: submit checks a step and starts it, wait returns when its results are there. At most one step
+ * is under way. Calls on one device come from one thread at a time, the engine's owner; only `read` of a page may come
+ * from any thread at any time. Everything a step needs is allocated when the device is opened.
+ *
+ * Nothing outside src/device reads or writes a page, a placed weight or a row of logits through a pointer into the
+ * device's memory: what `logits`, `hidden` and `read` return is host memory, copied where the device is not the host.
+ *
+ * A device kind is a row in the table of device.c; device_impl.h is what an implementation sees. */
+#ifndef SPRY_DEVICE_DEVICE_H
+#define SPRY_DEVICE_DEVICE_H
+
+#include "base/log.h"
+#include "device/op_watch.h"
+#include "kv/kv_table.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include "platform/threads.h"
+
+typedef struct spry_device spry_device;
+typedef struct spry_device_kind spry_device_kind;
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+typedef struct spry_step_limits {
+    uint32_t max_rows;   /* rows of a step */
+    uint32_t max_logits; /* rows whose logits a step can give */
+    uint32_t session;    /* tokens a sequence can have: chooses long rope's list */
+} spry_step_limits;
+
+/* Everything but the limits is borrowed while the device is open. */
+typedef struct spry_device_setup {
+    const spry_config *config;
+    const spry_weights *weights; /* on the host; once placed, the device may give pages of mapped files back */
+    const spry_kv_pool *pool;    /* the numbers, layout and turns of pages; the device holds their bytes */
+    const spry_ops *ops;         /* the host's kernels, and */
+    spry_threads *threads;       /* its workers: what the CPU computes with, and others may use to place weights */
+    spry_step_limits limits;
+    bool mapped; /* the weights lie in mapped files, whose pages come back by themselves */
+    spry_log log;
+} spry_device_setup;
+
+/* The kind a name such as "cpu" or "far" begins with, up to a colon; the error lists the known ones. */
+spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error);
+
+/* Bytes of memory the named device has in all; 0: not known. */
+size_t spry_device_total(const char *name);
+
+/* Places the weights and allocates pages and working memory. `name`: the kind, and behind a colon which piece of
+ * hardware of that kind ("cuda:0"). */
+spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);
+void spry_device_close(spry_device *device);
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+/* What a segment gives: nothing, the logits of its last row or of all rows, or the normalised hidden states of all
+ * rows, from which logits would be made. */
+typedef enum spry_want { SPRY_WANT_NOTHING, SPRY_WANT_LAST, SPRY_WANT_ALL, SPRY_WANT_HIDDEN } spry_want;
+
+/* Consecutive rows of one sequence. */
+typedef struct spry_segment {
+    const spry_kv_table *table; /* holds at least first_position + n_rows tokens: extend it before the step */
+    const int32_t *tokens;      /* [n_rows] */
+    uint32_t first_position, n_rows;
+    spry_want want;
+} spry_segment;
+
+/* Rows of a segment before the first one that is wanted. */
+static inline size_t spry_segment_unwanted(const spry_segment *segment)
+{
+    switch (segment->want) {
+    case SPRY_WANT_ALL:
+    case SPRY_WANT_HIDDEN: return 0;
+    case SPRY_WANT_LAST: return segment->n_rows ? segment->n_rows - 1 : 0;
+    case SPRY_WANT_NOTHING: break;
+    }
+    return segment->n_rows;
+}
+
+/* Rows of a segment whose logits are wanted. */
+static inline size_t spry_segment_logits(const spry_segment *segment)
+{
+    return segment->want == SPRY_WANT_HIDDEN ? 0 : segment->n_rows - spry_segment_unwanted(segment);
+}
+
+/* A token to be drawn from a row of logits: penalties, bias and mask, temperature and cuts as docs/SAMPLING.md says.
+ * The generator stays on the host, so a seed gives the same tokens on every device. Inputs are borrowed until the draw
+ * is done. */
+typedef struct spry_draw {
+    size_t row;                    /* its number among the step's rows with logits */
+    const spry_sampling *settings; /* checked (spry_sampling_check) */
+    const int32_t *history;        /* what penalties look at, oldest first */
+    size_t n_history;
+    const uint32_t *mask; /* NULL, or n_vocab bits: 1 = allowed */
+    double u;             /* in [0, 1), from the generator; not used at temperature 0 */
+    bool wants_logprob;   /* of the drawn token */
+    uint32_t max_top;     /* most likely tokens wanted; at most SPRY_TOP_LOGPROBS_MAX */
+    /* results */
+    spry_status status; /* of this draw alone: nothing was allowed, or logits hold a NaN */
+    int32_t token;
+    double logprob; /* log softmax of the raw logits */
+    size_t n_top;
+    spry_logprob_entry top[SPRY_TOP_LOGPROBS_MAX]; /* most likely first */
+    spry_error error;                              /* set where status is not SPRY_OK */
+} spry_draw;
+
+typedef struct spry_device_step {
+    const spry_segment *segments; /* with tables and tokens: read before submit returns */
+    size_t n_segments;
+    spry_draw *const *draws; /* done as part of the step; borrowed until wait */
+    size_t n_draws;
+} spry_device_step;
+
+/* Starts a step. Refuses ids outside the vocabulary and more rows than the limits; then nothing has changed. */
+spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error);
+
+/* Returns when the step is done; its results stay until the next submit. Fails when the hardware did. Without a step
+ * under way it returns at once. */
+spry_status spry_device_wait(spry_device *device, spry_error *error);
+
+/* Both, for a step without draws. */
+spry_status spry_device_run(spry_device *device, const spry_segment *segments, size_t n_segments, spry_error *error);
+
+/* Draws from rows of the step that was waited for last: what could not be known when it was submitted. Each draw has
+ * its own status; the returned one is the hardware's. */
+spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error);
+
+/* Logits of the step's wanted rows in the order of the list, [count, n_vocab]; valid until the next call on the device.
+ */
+spry_status spry_device_logits(spry_device *device, const float **logits, size_t first, size_t count,
+                               spry_error *error);
+
+/* The same of hidden states, [count, n_embd]; counted apart from the logits. */
+spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t first, size_t count,
+                               spry_error *error);
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+/* Moves bytes of pages for the pool: see spry_kv_mover for what each function promises. */
+spry_kv_mover spry_device_mover(spry_device *device);
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+const char *spry_device_name(const spry_device *device);    /* "cpu" */
+const char *spry_device_kernels(const spry_device *device); /* name of its kernel set: "avx2" */
+
+/* Steps become spans in a lane of the trace; NULL: no longer. */
+void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane);
+
+/* Ops are counted from now on; NULL: no longer. Borrowed. */
+void spry_device_set_watch(spry_device *device, spry_op_watch *watch);
+
+/* The host's workers are these from now on: a drafter shares those of its target. */
+void spry_device_set_threads(spry_device *device, spry_threads *threads);
+
+/* Bytes of the device's memory, by part. */
+typedef struct spry_device_memory {
+    size_t weights; /* as placed, with those that stay as they lie in their file */
+    size_t kv;      /* pages */
+    size_t scratch; /* working memory of steps */
+} spry_device_memory;
+
+/* How far a device would be used. */
+typedef struct spry_device_use {
+    size_t tokens;       /* held at once, of all sequences, besides */
+    size_t cached_pages; /* full pages */
+    size_t rows, logits; /* of the longest step */
+} spry_device_use;
+
+/* What a device of this kind takes: all that it reserves, or, with `use`, what of that is touched. Nothing is
+ * allocated; of the setup, threads are not needed, and of the pool only shape, page_bytes and n_pages. False when that
+ * overflows. */
+bool spry_device_estimate(const spry_device_kind *kind, spry_device_memory *memory, const spry_device_setup *setup,
+                          const spry_device_use *use);
+
+/* What it takes now: placed weights (not what stays in a file), pages, scratch. False where the system does not tell.
+ */
+bool spry_device_measure(spry_device *device, spry_device_memory *memory);
+
+/* The bytes of these pages that are in memory now. */
+bool spry_device_measure_pages(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages);
+
+#endif

@@ -1,0 +1,44 @@
+/* What an implementation of a device fills in. Its own state begins with a spry_device.
+ *
+ * device.c checks steps, draws and row numbers, so functions here trust their arguments. */
+#ifndef SPRY_DEVICE_DEVICE_IMPL_H
+#define SPRY_DEVICE_DEVICE_IMPL_H
+
+#include "device/device.h"
+
+typedef struct spry_device_ops {
+    void (*close)(spry_device *device);
+    spry_status (*submit)(spry_device *device, const spry_device_step *step, spry_error *error);
+    spry_status (*wait)(spry_device *device, spry_error *error);
+    spry_status (*draw)(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error);
+    spry_status (*logits)(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error);
+    spry_status (*hidden)(spry_device *device, const float **hidden, size_t first, size_t count, spry_error *error);
+    spry_kv_mover (*mover)(spry_device *device);
+    void (*set_trace)(spry_device *device, spry_trace *trace, uint32_t lane);
+    void (*set_watch)(spry_device *device, spry_op_watch *watch);
+    void (*set_threads)(spry_device *device, spry_threads *threads);
+    bool (*measure)(spry_device *device, spry_device_memory *memory);
+    bool (*measure_pages)(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages);
+} spry_device_ops;
+
+struct spry_device {
+    const spry_device_ops *ops;
+    const char *name, *kernels;
+    const spry_config *config;
+    spry_step_limits limits;
+    bool busy;                 /* a step is under way */
+    size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
+};
+
+struct spry_device_kind {
+    const char *name;
+    size_t (*total)(const char *piece); /* bytes of memory; 0: not known */
+    /* `piece`: what stands behind the colon of the device's name, or "". Leaves *out NULL on failure. */
+    spry_status (*open)(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error);
+    bool (*estimate)(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
+};
+
+/* The kinds there are. */
+extern const spry_device_kind spry_device_kind_cpu;
+
+#endif
