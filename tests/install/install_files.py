@@ -28,12 +28,21 @@ class Files(unittest.TestCase):
         there = files_below(PREFIX)
         wanted = [r"bin/spry", r"include/spry\.h", r"lib.*/libspry\.a", r"lib.*/libspry\.so", r"lib.*/libspry\.so\.[\d.]+",
                   r"lib.*/pkgconfig/spry\.pc", r"lib.*/cmake/spry/spryConfig\.cmake",
-                  r"lib.*/cmake/spry/spryConfigVersion\.cmake", r"lib.*/cmake/spry/spryTargets\.cmake"]
+                  r"lib.*/cmake/spry/spryConfigVersion\.cmake", r"lib.*/cmake/spry/spryTargets\.cmake",
+                  r"share/doc/spry/examples/chat\.c", r"share/doc/spry/docs/OPTIONS\.md"]
         for pattern in wanted:
             self.assertTrue(any(re.fullmatch(pattern, path) for path in there), (pattern, there))
         headers = [path for path in there if path.startswith("include/")]
         self.assertEqual(headers, sorted("include/" + name for name in os.listdir(os.path.join(ROOT, "include"))))
         self.assertRegex(run(os.path.join(PREFIX, "bin", "spry"), "--version"), r"^spry \d")
+
+    def test_manual_page_names_every_command(self):
+        overview = run(os.path.join(PREFIX, "bin", "spry"), "--help").split("Commands:\n")[1].split("\n\n")[0]
+        commands = set(re.findall(r"(?m)^  (\w+) ", overview)) - {"help"}
+        with open(os.path.join(PREFIX, "share", "man", "man1", "spry.1"), encoding="utf-8") as file:
+            section = re.search(r"(?s)\.SH COMMANDS\n(.*?)\.SH", file.read()).group(1)
+        self.assertGreater(len(commands), 10)
+        self.assertEqual(set(re.findall(r"(?m)^\.B (\w+)$", section)), commands)
 
     def test_only_public_symbols_are_exported(self):
         library = os.path.join(library_folder(), "libspry.so")

@@ -278,7 +278,7 @@ class Late(ServerTest):
 
 class End(server_support.unittest.TestCase):
     def test_answers_under_way_are_finished(self):
-        server = Server()
+        server = Server("--grace", str(10 * server_support.SLOW))
         connection, response = begin(server, max_tokens=300)
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.1)
