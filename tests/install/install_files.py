@@ -10,12 +10,12 @@ from install_support import BUILD, HOME, PREFIX, ROOT, files_below, install, lib
 
 
 def declared():
-    """The functions that the public headers mark SPRY_API."""
+    """The functions and constants that the public headers mark SPRY_API."""
     names = set()
     for header in glob.glob(os.path.join(ROOT, "include", "*.h")):
         with open(header, encoding="utf-8") as file:
             text = re.sub(r"(?s)/\*.*?\*/", "", file.read())
-        names |= set(re.findall(r"\bSPRY_API\b[^;(]*?\b(spry_\w+)\s*\(", text))
+        names |= set(re.findall(r"\bSPRY_API\b[^;([]*?\b(spry_\w+)\s*[([;]", text))
     return names
 
 
