@@ -130,7 +130,7 @@ typedef struct spry_engine_info {
     size_t scratch_bytes;      /* working memory of a step */
     const char *cpu;           /* the kernel set in use */
     uint32_t threads;
-    uint32_t reserved32;
+    uint32_t chunk; /* most rows of a prefill step */
     uint64_t reserved[16];
 } spry_engine_info;
 
@@ -223,6 +223,7 @@ typedef struct spry_span {
     size_t begin, end;
 } spry_span;
 
+enum { SPRY_PAGE_TOKENS = 32 };  /* tokens of a KV page, the unit of reuse */
 #define SPRY_REPAIR_ALL SIZE_MAX /* fragments are computed like other text */
 
 /* A prompt made of a conversation. */

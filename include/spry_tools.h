@@ -45,7 +45,7 @@ typedef struct spry_checkpoint {
     uint64_t reserved[8];
 } spry_checkpoint;
 
-/* Reads it without the weights. `kv_type` as in spry_engine_options. */
+/* Reads a checkpoint without its weights. `kv_type` as in spry_engine_options. */
 SPRY_API spry_status spry_checkpoint_read(spry_checkpoint *checkpoint, const spry_model_file *file, const char *kv_type,
                                           spry_error *error);
 
@@ -276,6 +276,77 @@ typedef enum spry_op {
 } spry_op;
 
 SPRY_API const char *spry_op_name(spry_op op); /* "gate_up" */
+
+/* One op with matrices, or keys and values, of one type (by number). */
+typedef struct spry_op_sum {
+    spry_op op;
+    uint32_t type;
+    uint64_t ns, calls;
+    double bytes;    /* of weights, or keys and values, that had to be read */
+    double products; /* multiplications */
+} spry_op_sum;
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+enum { SPRY_STEPS_MAX = 16, SPRY_POLICY_STEPS = 32 };
+
+/* Sequences that step together on an engine, for measuring. They hold pages of the engine; one thread at a time for the
+ * engine, with no session and no job in use. */
+typedef struct spry_steps spry_steps;
+
+/* `count` empty sequences, at most SPRY_STEPS_MAX. */
+SPRY_API spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error);
+SPRY_API void spry_steps_destroy(spry_steps *steps);
+SPRY_API size_t spry_steps_held(const spry_steps *steps); /* tokens of the first sequence */
+
+/* Appends the tokens of one step (at most spry_engine_info.chunk) to the first sequence; `last`: with the logits after
+ * the last one. */
+SPRY_API spry_status spry_steps_prefill(spry_steps *steps, const int32_t *ids, size_t count, bool last,
+                                        spry_error *error);
+
+/* Makes sequences 1 to n - 1 hold what the first one holds, in pages of their own. */
+SPRY_API spry_status spry_steps_spread(spry_steps *steps, size_t n, spry_error *error);
+
+/* One token each for the first n sequences, ids[i] for sequence i, with logits. */
+SPRY_API spry_status spry_steps_decode(spry_steps *steps, const int32_t *ids, size_t n, spry_error *error);
+
+/* Every sequence keeps at most its first `n_tokens`. */
+SPRY_API void spry_steps_truncate(spry_steps *steps, size_t n_tokens);
+
+/* Sums ops from now on, from zero, or no longer; the sums so far, of which at most `capacity` are written: returns how
+ * many there are, at most SPRY_OP_COUNT * SPRY_TYPES_ROOM. */
+SPRY_API void spry_steps_watch(spry_steps *steps, bool on);
+SPRY_API size_t spry_steps_ops(const spry_steps *steps, spry_op_sum *sums, size_t capacity);
+
+typedef struct spry_work_amount {
+    double bytes;    /* of weights, keys and values that must be read */
+    double products; /* multiplications */
+} spry_work_amount;
+
+/* Of a prefill of `tokens` from nothing in steps of the engine's chunk; of one decode step of `batch` sequences of
+ * `depth` tokens each. Experts are counted as if every row chose its own at random. */
+SPRY_API spry_work_amount spry_engine_prefill_work(const spry_engine *engine, size_t tokens);
+SPRY_API spry_work_amount spry_engine_decode_work(const spry_engine *engine, size_t depth, size_t batch);
+
+/* The number of the type that most products of a row are made with. */
+SPRY_API uint32_t spry_engine_main_type(const spry_engine *engine);
+
+/* A step of `size` answers. */
+typedef struct spry_policy_step {
+    uint32_t size;
+    double ms;
+} spry_policy_step;
+
+/* How many answers, at most `most`, the policy of spry_jobs_options would compute together after these steps, at least
+ * SPRY_POLICY_STEPS of each size; and why, in one sentence. A larger size must give spry_policy_gain() times the tokens
+ * a second. */
+SPRY_API uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spry_policy_step *steps,
+                                     size_t n_steps);
+SPRY_API double spry_policy_gain(void);
+
+/* Times `count` lookups of a cached prompt of `tokens` tokens among *pages cached pages; *pages becomes how many there
+ * really are. No model is needed. */
+SPRY_API spry_status spry_lookup_measure(double *us, size_t count, size_t tokens, size_t *pages, spry_error *error);
 
 #ifdef __cplusplus
 }

@@ -7,13 +7,12 @@
 
 #include <jansson.h>
 
+#include "base/dtype.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
-#include "device/op_watch.h"
-#include "engine/batch.h"
 #include "platform/energy.h"
 #include "platform/hardware.h"
-#include "sched/batch_choice.h"
+#include "spry_tools.h"
 
 enum {
     SPRY_BENCH_REPEAT_MAX = 100,
@@ -192,8 +191,8 @@ typedef struct spry_bench_needs {
 } spry_bench_needs;
 
 /* Lists the points of the settings for a model, those that cannot be run as skipped. */
-spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
-                            const spry_model *model, spry_error *error);
+void spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
+                     const spry_checkpoint *checkpoint);
 
 /* ---- bench_run.c: measuring ----------------------------------------------------------------------------------------
  */
@@ -210,22 +209,6 @@ spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *setti
 /* Milliseconds from starting a new process of this program to the first byte of its answer. */
 spry_status spry_bench_first_token(double *ms, spry_bench_settings *settings, const spry_model_source *source,
                                    spry_error *error);
-
-/* ---- bench_work.c: how much a step has to do
- * ------------------------------------------------------------------------- */
-
-typedef struct spry_bench_work {
-    double bytes;    /* of weights, keys and values that must be read */
-    double products; /* multiplications */
-} spry_bench_work;
-
-/* Of a prefill of `tokens` from nothing in steps of the engine's chunk; of one decode step of `batch` sequences of
- * `depth` tokens each. Experts are counted as if every row chose its own at random. */
-spry_bench_work spry_bench_prefill_work(const spry_engine *engine, size_t tokens);
-spry_bench_work spry_bench_decode_work(const spry_engine *engine, size_t depth, size_t batch);
-
-/* The type that most products of a row are made with. */
-spry_dtype spry_bench_main_type(const spry_model *model);
 
 /* ---- bench_machine.c: what the machine can do
  * ------------------------------------------------------------------------ */

@@ -37,7 +37,7 @@ static const struct {
     [WHOLE] = {"a whole number", 1, UINT32_MAX, .whole = true},
     [TOKENS] = {"a whole number", 1, SPRY_BENCH_TOKENS_MAX, .whole = true},
     [DEPTH] = {"a whole number", 0, SPRY_BENCH_TOKENS_MAX, .whole = true},
-    [BATCH] = {"a whole number", 1, SPRY_BATCH_MAX, .whole = true},
+    [BATCH] = {"a whole number", 1, SPRY_STEPS_MAX, .whole = true},
     [ABOVE_ZERO] = {.words = "a number", .least = SMALLEST, .most = SPRY_BENCH_LARGEST},
     [ZERO_TO_ONE] = {"a number", SMALLEST, 1 + 1e-6, .zero = true}, /* rounded sums */
     [ZERO_AND_MORE] = {"a number", SMALLEST, SPRY_BENCH_LARGEST, .zero = true},

@@ -77,12 +77,6 @@ static void add(spry_bench_report *report, const planner *p, spry_bench_point po
     report->points[report->n_points++] = point;
 }
 
-/* The longest sequence a session may have without being asked for more: what the engine itself would take. */
-static uint32_t context_limit(const spry_config *c)
-{
-    return c->rope.long_factors && c->rope.original_context < c->n_context ? c->rope.original_context : c->n_context;
-}
-
 /* What a point needs, where it can be run. */
 static void need(spry_bench_needs *needs, const planner *p, const spry_bench_point *point)
 {
@@ -102,7 +96,7 @@ static void plan_policy(spry_bench_policy *policy, spry_bench_needs *needs, cons
 {
     const spry_bench_settings *s = all->settings;
     planner p = *all;
-    p.generated = SPRY_BENCH_POLICY_WARM + SPRY_BATCH_STEPS;
+    p.generated = SPRY_BENCH_POLICY_WARM + SPRY_POLICY_STEPS;
     policy->depth = s->depth.count ? s->depth.values[0] : 0;
     policy->count = 0;
     for (size_t i = 0; i < s->policy.count && i < SPRY_BENCH_POLICY_MAX; i++) {
@@ -128,22 +122,17 @@ static void settle(spry_bench_needs *needs, const planner *p)
     needs->sessions = (uint32_t)((needs->pages + of_one - 1) / of_one);
 }
 
-spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
-                            const spry_model *model, spry_error *error)
+void spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,
+                     const spry_checkpoint *checkpoint)
 {
     const spry_engine_options *options = &settings->engine.options;
     planner p = {.settings = settings,
                  .generated = settings->tokens,
-                 .limit = context_limit(&model->config),
+                 .limit = (uint32_t)checkpoint->context,
+                 .token_bytes = checkpoint->kv_token_bytes, /* 0: the engine says what is wrong */
                  .memory = spry_memory_total()};
     if (options->context)
         p.limit = options->context;
-    spry_dtype type;
-    if (!spry_dtype_find(&type, spry_view_of(options->kv_type)))
-        return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%s' is not known", options->kv_type);
-    spry_kv_shape shape = spry_model_kv_shape(model, type);
-    if (!spry_kv_token_bytes(&p.token_bytes, &shape))
-        p.token_bytes = 0; /* the engine will say what is wrong */
     report->n_points = 0;
     for (size_t i = 0; i < settings->prefill.count; i++)
         add(report, &p, (spry_bench_point){.tokens = settings->prefill.values[i], .batch = 1});
@@ -157,5 +146,4 @@ spry_status spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, 
         need(needs, &p, &report->points[i]);
     plan_policy(&report->policy, needs, &p);
     settle(needs, &p);
-    return SPRY_OK;
 }

@@ -22,11 +22,11 @@ static double seconds_since(uint64_t start)
 static spry_status fill(spry_bench_runner *r, size_t tokens)
 {
     spry_status status = SPRY_OK;
-    for (size_t done = r->batch.tables[0].n_tokens; !status && done < tokens;) {
-        size_t part = tokens - done < r->engine->chunk ? tokens - done : r->engine->chunk;
+    for (size_t done = spry_steps_held(r->steps); !status && done < tokens;) {
+        size_t part = tokens - done < r->chunk ? tokens - done : r->chunk;
         status = spry_bench_go_on(r);
         if (!status)
-            status = spry_batch_prefill(&r->batch, r->ids + done, part, done + part == tokens, r->error);
+            status = spry_steps_prefill(r->steps, r->ids + done, part, done + part == tokens, r->error);
         done += part;
     }
     return status;
@@ -34,9 +34,9 @@ static spry_status fill(spry_bench_runner *r, size_t tokens)
 
 spry_status spry_bench_reach(spry_bench_runner *r, size_t depth, size_t batch)
 {
-    spry_batch_truncate(&r->batch, depth);
+    spry_steps_truncate(r->steps, depth);
     spry_status status = fill(r, depth);
-    return status ? status : spry_batch_spread(&r->batch, batch, r->error);
+    return status ? status : spry_steps_spread(r->steps, batch, r->error);
 }
 
 spry_status spry_bench_generate(spry_bench_runner *r, size_t n_tokens, size_t batch)
@@ -46,7 +46,7 @@ spry_status spry_bench_generate(spry_bench_runner *r, size_t n_tokens, size_t ba
         status = spry_bench_go_on(r);
         uint64_t start = spry_clock_ns();
         if (!status)
-            status = spry_batch_step(&r->batch, r->ids + i * batch % (r->n_ids - batch + 1), batch, r->error);
+            status = spry_steps_decode(r->steps, r->ids + i * batch % (r->n_ids - batch + 1), batch, r->error);
         r->step_ms[r->n_steps++] = seconds_since(start) * 1e3;
     }
     return status;
@@ -60,7 +60,7 @@ static spry_status once(spry_bench_runner *r, const spry_bench_point *point, dou
     spry_status status =
         point->decode ? spry_bench_generate(r, r->settings->tokens, point->batch) : fill(r, point->tokens);
     *seconds = seconds_since(start);
-    spry_batch_truncate(&r->batch, held);
+    spry_steps_truncate(r->steps, held);
     return status;
 }
 
@@ -87,14 +87,13 @@ static void note_energy(spry_bench_runner *r, spry_bench_point *point, const spr
 /* ---- ops -----------------------------------------------------------------------------------------------------------
  */
 
-static uint64_t watched_ns(const spry_op_watch *watch)
-{
-    uint64_t ns = 0;
-    for (size_t op = 0; op < SPRY_OP_COUNT; op++)
-        for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
-            ns += watch->ops[op][type].ns;
-    return ns;
-}
+enum { SUMS_MAX = SPRY_OP_COUNT * SPRY_TYPES_ROOM };
+
+typedef struct op_sums {
+    spry_op_sum list[SUMS_MAX];
+    size_t count;
+    double ns; /* of all */
+} op_sums;
 
 static int by_time_down(const void *a, const void *b)
 {
@@ -102,26 +101,21 @@ static int by_time_down(const void *a, const void *b)
     return (x->ms < y->ms) - (x->ms > y->ms);
 }
 
-/* The ops of a watch as those of one of `times` prefills or steps. */
-static spry_status note_ops(spry_bench_runner *r, spry_bench_point *point, const spry_op_watch *watch, double times)
+/* The sums as those of one of `times` prefills or steps. */
+static spry_status record_ops(spry_bench_runner *r, spry_bench_point *point, const op_sums *sums, double times)
 {
-    double whole = (double)watched_ns(watch);
-    size_t count = 0;
-    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++)
-        count += watch->ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT].calls > 0;
-    point->ops = calloc(count ? count : 1, sizeof *point->ops);
+    point->ops = calloc(sums->count ? sums->count : 1, sizeof *point->ops);
     if (!point->ops)
-        return spry_fail_memory(r->error, "the times of ops", count * sizeof *point->ops);
-    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
-        const spry_op_figures *f = &watch->ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT];
-        if (f->calls)
-            point->ops[point->n_ops++] = (spry_bench_op){.op = (spry_op)(i / SPRY_DTYPE_COUNT),
-                                                         .type = (spry_dtype)(i % SPRY_DTYPE_COUNT),
-                                                         .ms = (double)f->ns / 1e6 / times,
-                                                         .share = whole > 0 ? (double)f->ns / whole : 0,
-                                                         .calls = (double)f->calls / times,
-                                                         .bytes = f->bytes / times,
-                                                         .products = f->products / times};
+        return spry_fail_memory(r->error, "the times of ops", sums->count * sizeof *point->ops);
+    for (size_t i = 0; i < sums->count; i++) {
+        const spry_op_sum *f = &sums->list[i];
+        point->ops[point->n_ops++] = (spry_bench_op){.op = f->op,
+                                                     .type = (spry_dtype)f->type,
+                                                     .ms = (double)f->ns / 1e6 / times,
+                                                     .share = sums->ns > 0 ? (double)f->ns / sums->ns : 0,
+                                                     .calls = (double)f->calls / times,
+                                                     .bytes = f->bytes / times,
+                                                     .products = f->products / times};
     }
     qsort(point->ops, point->n_ops, sizeof *point->ops, by_time_down);
     return SPRY_OK;
@@ -129,21 +123,25 @@ static spry_status note_ops(spry_bench_runner *r, spry_bench_point *point, const
 
 static spry_status watch_ops(spry_bench_runner *r, spry_bench_point *point)
 {
-    spry_op_watch *watches = calloc(WATCHED, sizeof *watches), *best = watches;
-    if (!watches)
-        return spry_fail_memory(r->error, "watching ops", WATCHED * sizeof *watches);
+    op_sums *watched = calloc(WATCHED, sizeof *watched), *best = watched;
+    if (!watched)
+        return spry_fail_memory(r->error, "watching ops", WATCHED * sizeof *watched);
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < WATCHED; i++) {
         double seconds;
+        op_sums *sums = &watched[i];
         r->n_steps = 0;
-        spry_device_set_watch(r->engine->device, &watches[i]);
+        spry_steps_watch(r->steps, true);
         status = once(r, point, &seconds);
-        best = watched_ns(&watches[i]) < watched_ns(best) ? &watches[i] : best;
+        sums->count = spry_steps_ops(r->steps, sums->list, SUMS_MAX);
+        for (size_t k = 0; k < sums->count; k++)
+            sums->ns += (double)sums->list[k].ns;
+        best = sums->ns < best->ns ? sums : best;
     }
-    spry_device_set_watch(r->engine->device, NULL);
+    spry_steps_watch(r->steps, false);
     if (!status)
-        status = note_ops(r, point, best, point->decode ? r->settings->tokens : 1);
-    free(watches);
+        status = record_ops(r, point, best, point->decode ? r->settings->tokens : 1);
+    free(watched);
     return status;
 }
 
@@ -154,8 +152,8 @@ static void note_speed(const spry_bench_runner *r, spry_bench_point *point, doub
 {
     uint32_t n = r->settings->tokens;
     point->tps = spry_bench_stat_of(tps, r->settings->repeat);
-    spry_bench_work work = point->decode ? spry_bench_decode_work(r->engine, point->tokens + n / 2, point->batch)
-                                         : spry_bench_prefill_work(r->engine, point->tokens);
+    spry_work_amount work = point->decode ? spry_engine_decode_work(r->engine, point->tokens + n / 2, point->batch)
+                                          : spry_engine_prefill_work(r->engine, point->tokens);
     double seconds = (point->decode ? point->batch : point->tokens) / point->tps.median;
     point->read_gb_s = work.bytes / seconds / 1e9;
     point->multiply_g_s = work.products / seconds / 1e9;

@@ -1,5 +1,5 @@
 /* Which number of answers offline mode would take together here. Every size makes as many steps as the scheduler's
- * judgement is made of, and the scheduler's own code judges them. */
+ * judgement is made of, and the engine's own policy judges them. */
 #include <stdio.h>
 
 #include "bench/bench_runner.h"
@@ -9,7 +9,7 @@ enum { BAR = 34 };
 /* ---- measuring -----------------------------------------------------------------------------------------------------
  */
 
-static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spry_batch_choice *choice, uint32_t depth)
+static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spry_policy_step *steps, uint32_t depth)
 {
     snprintf(r->doing, sizeof r->doing, "steps of %u together:", out->batch);
     spry_status status = spry_bench_reach(r, depth, out->batch);
@@ -18,19 +18,19 @@ static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spr
         status = spry_bench_generate(r, SPRY_BENCH_POLICY_WARM, out->batch);
     r->n_steps = 0;
     if (!status)
-        status = spry_bench_generate(r, SPRY_BATCH_STEPS, out->batch);
+        status = spry_bench_generate(r, SPRY_POLICY_STEPS, out->batch);
     r->measured++;
     if (status)
         return status;
     double ms = 0;
-    for (size_t i = 0; i < SPRY_BATCH_STEPS; i++) {
+    for (size_t i = 0; i < SPRY_POLICY_STEPS; i++) {
         ms += r->step_ms[i];
-        spry_batch_choice_measure(choice, out->batch, out->batch, (uint64_t)(r->step_ms[i] * 1e6));
+        steps[i] = (spry_policy_step){out->batch, r->step_ms[i]};
     }
-    spry_bench_steps steps = spry_bench_steps_of(r->step_ms, SPRY_BATCH_STEPS);
-    out->tps = ms > 0 ? (double)out->batch * SPRY_BATCH_STEPS * 1000 / ms : 0;
-    out->p50_ms = steps.p50_ms;
-    out->p95_ms = steps.p95_ms;
+    spry_bench_steps percentiles = spry_bench_steps_of(r->step_ms, SPRY_POLICY_STEPS);
+    out->tps = ms > 0 ? (double)out->batch * SPRY_POLICY_STEPS * 1000 / ms : 0;
+    out->p50_ms = percentiles.p50_ms;
+    out->p95_ms = percentiles.p95_ms;
     return SPRY_OK;
 }
 
@@ -53,20 +53,22 @@ static void compare_sizes(spry_bench_policy *policy)
 spry_status spry_bench_measure_policy(spry_bench_runner *r)
 {
     spry_bench_policy *policy = &r->report->policy;
-    spry_batch_choice choice;
+    spry_policy_step steps[SPRY_BENCH_POLICY_MAX * SPRY_POLICY_STEPS];
+    size_t n_steps = 0;
     uint32_t most = 1;
     spry_status status = SPRY_OK;
     for (size_t i = 0; i < policy->count; i++)
         if (!policy->batches[i].skipped[0] && policy->batches[i].batch > most)
             most = policy->batches[i].batch;
-    spry_batch_choice_init(&choice, most);
     for (size_t i = 0; !status && i < policy->count; i++)
-        if (!policy->batches[i].skipped[0])
-            status = measure_size(r, &policy->batches[i], &choice, policy->depth);
+        if (!policy->batches[i].skipped[0]) {
+            status = measure_size(r, &policy->batches[i], steps + n_steps, policy->depth);
+            n_steps += SPRY_POLICY_STEPS;
+        }
     if (status || !policy->count)
         return status;
     compare_sizes(policy);
-    policy->taken = spry_batch_choice_explain(&choice, policy->why, sizeof policy->why);
+    policy->taken = spry_policy_choose(policy->why, sizeof policy->why, most, steps, n_steps);
     return SPRY_OK;
 }
 
@@ -107,8 +109,8 @@ void spry_bench_policy_print(const spry_bench_policy *policy)
     }
     spry_out_format(
         "Offline mode takes %u together. Going up from 1 by doubling, it goes on while a size gives at least\n"
-        "%.2fx the tokens/s of the one before it and its slow steps (p95) stay below %.2fx.\n%s.\n",
-        policy->taken, SPRY_BATCH_GAIN, SPRY_BATCH_SLOWER, policy->why);
+        "%.2fx the tokens/s of the one before it.\n%s.\n",
+        policy->taken, spry_policy_gain(), policy->why);
 }
 
 static json_t *ratio_json(double ratio)

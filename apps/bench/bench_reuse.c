@@ -239,63 +239,17 @@ static spry_status measure_restart(bench *b, spry_bench_pair *pair)
 
 /* ---- finding among many ------------------------------------------------------------------------------------------ */
 
-/* Makes known `pages` pages of other texts and the prompt's own; nothing of it is ever computed. */
-static spry_status fill_cache(bench *b, spry_sequence *s, int32_t *ids)
-{
-    spry_found found;
-    spry_status status = SPRY_OK;
-    for (size_t text = 0; !status && text * LOOKUP_TOKENS < (size_t)LOOKUP_PAGES * SPRY_PAGE_TOKENS; text++) {
-        for (size_t i = 0; i < LOOKUP_TOKENS; i++)
-            ids[i] = (int32_t)(text * 31 + i);
-        const spry_prompt prompt = {.ids = ids, .count = LOOKUP_TOKENS, .compute_from = LOOKUP_TOKENS - 1};
-        status = spry_sequence_begin(s, &found, &prompt, b->error);
-        if (!status)
-            spry_sequence_computed(s, spry_sequence_pending(s));
-    }
-    return status;
-}
-
 static spry_status measure_lookup(bench *b, spry_bench_reuse *reuse)
 {
-    const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 16, .type = SPRY_F16};
-    const spry_kv_cache_options options = {.max_bytes = SIZE_MAX};
     double us[SPRY_BENCH_REPEAT_MAX];
-    spry_kv_pool pool;
-    spry_kv_cache cache = {0};
-    spry_sequence sequence = {0};
-    spry_found found;
-    int32_t *ids = calloc(LOOKUP_TOKENS, sizeof *ids);
-    spry_status status =
-        ids ? spry_kv_pool_init(&pool, &shape, LOOKUP_PAGES + LOOKUP_TOKENS / SPRY_PAGE_TOKENS, b->error)
-            : spry_fail_memory(b->error, "a prompt", LOOKUP_TOKENS * sizeof *ids);
-    if (status) {
-        free(ids);
+    size_t pages = LOOKUP_PAGES;
+    spry_status status = spry_lookup_measure(us, b->settings->repeat, LOOKUP_TOKENS, &pages, b->error);
+    if (status)
         return status;
-    }
-    status = spry_kv_cache_init(&cache, &pool, &options, b->error);
-    if (!status)
-        status = spry_sequence_init(&sequence, &cache, spry_kv_key_root((spry_kv_key){1, 2}, "", 0), LOOKUP_TOKENS,
-                                    b->error);
-    if (!status)
-        status = fill_cache(b, &sequence, ids);
-    const spry_prompt prompt = {.ids = ids, .count = LOOKUP_TOKENS, .compute_from = LOOKUP_TOKENS - 1};
-    for (uint32_t i = 0; !status && i < b->settings->repeat; i++) {
-        uint64_t start = spry_clock_ns();
-        status = spry_sequence_begin(&sequence, &found, &prompt, b->error);
-        us[i] = (double)(spry_clock_ns() - start) / 1e3;
-    }
-    if (!status) {
-        spry_kv_cache_figures figures;
-        spry_kv_cache_describe(&cache, &figures);
-        reuse->lookup_us = spry_bench_stat_of(us, b->settings->repeat);
-        reuse->lookup_tokens = LOOKUP_TOKENS;
-        reuse->lookup_pages = figures.pages;
-    }
-    spry_sequence_deinit(&sequence);
-    spry_kv_cache_deinit(&cache);
-    spry_kv_pool_deinit(&pool);
-    free(ids);
-    return status;
+    reuse->lookup_us = spry_bench_stat_of(us, b->settings->repeat);
+    reuse->lookup_tokens = LOOKUP_TOKENS;
+    reuse->lookup_pages = pages;
+    return SPRY_OK;
 }
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */

@@ -8,7 +8,6 @@
 #include "bench/bench_gate.h"
 #include "bench/bench_runner.h"
 #include "cli/interrupt.h"
-#include "model/fingerprint.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 
@@ -64,7 +63,7 @@ static spry_status measure_load(spry_bench_runner *r)
 /* Ids that look like text to the memory: hardly ever the same twice. */
 static spry_status make_text(spry_bench_runner *r, size_t n_vocab)
 {
-    r->n_ids = r->engine->context > SPRY_BATCH_MAX ? r->engine->context : SPRY_BATCH_MAX;
+    r->n_ids = r->context > SPRY_STEPS_MAX ? r->context : SPRY_STEPS_MAX;
     r->ids = malloc(r->n_ids * sizeof *r->ids);
     if (!r->ids)
         return spry_fail_memory(r->error, "made-up text", r->n_ids * sizeof *r->ids);
@@ -104,15 +103,16 @@ static spry_status identify(spry_bench_runner *r)
 static void describe(spry_bench_runner *r)
 {
     spry_bench_report *report = r->report;
-    const spry_engine *e = r->engine;
     spry_engine_info info;
-    spry_engine_describe(e, &info);
+    spry_engine_describe(r->engine, &info);
+    r->context = (uint32_t)info.context;
+    r->chunk = info.chunk;
     report->architecture = info.architecture;
     report->parameters = info.parameters;
     report->weight_bytes = info.weight_bytes;
-    report->main_type = spry_bench_main_type(e->model);
+    report->main_type = (spry_dtype)spry_engine_main_type(r->engine);
     report->repeat = r->settings->repeat;
-    report->context = e->context;
+    report->context = r->context;
     spry_time_text(report->when, (int64_t)time(NULL));
 }
 
@@ -132,8 +132,10 @@ static void estimate_memory(spry_bench_runner *r, const spry_bench_needs *needs)
 {
     const spry_model_source *s = r->source;
     uint32_t chunk = r->settings->engine.options.chunk;
-    spry_memory_use use = {.tokens = needs->pages * SPRY_PAGE_TOKENS,
-                           .rows = needs->rows < chunk ? needs->rows : chunk};
+    spry_memory_use use;
+    spry_memory_use_default(&use);
+    use.tokens = needs->pages * SPRY_PAGE_TOKENS;
+    use.rows = needs->rows < chunk ? needs->rows : chunk;
     spry_error error;
     if (spry_memory_estimate(&r->report->memory.estimated, s->data ? s->name : s->path, s->data, s->size,
                              &r->settings->engine.options, &use, &error))
@@ -153,13 +155,15 @@ static void measure_memory(spry_bench_runner *r)
 static spry_status make_room(spry_bench_runner *r, const spry_bench_needs *needs)
 {
     size_t steps = (size_t)r->settings->tokens * r->settings->repeat,
-           policy = SPRY_BENCH_POLICY_WARM + SPRY_BATCH_STEPS;
+           policy = SPRY_BENCH_POLICY_WARM + SPRY_POLICY_STEPS;
     steps = steps < policy ? policy : steps;
     r->step_ms = malloc(steps * sizeof *r->step_ms);
     if (!r->step_ms)
         return spry_fail_memory(r->error, "the times of steps", steps * sizeof *r->step_ms);
-    spry_status status = make_text(r, r->engine->model->config.n_vocab);
-    return status ? status : spry_batch_init(&r->batch, r->engine, needs->batch, r->error);
+    spry_engine_info info;
+    spry_engine_describe(r->engine, &info);
+    spry_status status = make_text(r, info.vocabulary);
+    return status ? status : spry_steps_create(&r->steps, r->engine, needs->batch, r->error);
 }
 
 static spry_status measure_points(spry_bench_runner *r, const spry_bench_needs *needs)
@@ -176,7 +180,8 @@ static spry_status measure_points(spry_bench_runner *r, const spry_bench_needs *
         status = spry_bench_measure_policy(r);
     r->report->peak_bytes = spry_memory_peak();
     measure_memory(r);
-    spry_batch_deinit(&r->batch);
+    spry_steps_destroy(r->steps);
+    r->steps = NULL;
     return status;
 }
 
@@ -201,36 +206,21 @@ static spry_status measure_all(spry_bench_runner *r, const spry_bench_needs *nee
     return status;
 }
 
-/* The model's own fingerprint, whatever kernels and types it is run with. */
-static spry_status name_model(spry_bench_runner *r, const spry_model *model)
-{
-    spry_threads *threads = NULL;
-    spry_status status = spry_threads_create(&threads, r->settings->engine.options.threads, r->error);
-    if (status)
-        return status;
-    spry_kv_key key = spry_model_fingerprint(model, threads);
-    snprintf(r->report->identity.model, sizeof r->report->identity.model, "%016llx%016llx",
-             (unsigned long long)key.high, (unsigned long long)key.low);
-    spry_threads_destroy(threads);
-    return SPRY_OK;
-}
-
-/* Looks at the model, without packing it, to see what can be run. */
+/* Reads the model's file, without opening an engine, to see what can be run. */
 static spry_status plan(spry_bench_runner *r, spry_bench_needs *needs)
 {
-    const spry_model_source *s = r->source;
-    spry_model *model = NULL;
-    spry_status status = s->data ? spry_model_open_memory(&model, s->data, s->size, s->name, r->error)
-                                 : spry_model_open(&model, s->path, r->error);
-    if (!status)
-        status = spry_bench_plan(r->report, needs, r->settings, model, r->error);
-    if (!status)
-        status = name_model(r, model);
+    const spry_engine_options *options = &r->settings->engine.options;
+    const spry_model_file file = spry_model_source_file(r->source);
+    spry_checkpoint checkpoint;
+    spry_status status = spry_checkpoint_read(&checkpoint, &file, options->kv_type, r->error);
+    if (status)
+        return status;
+    spry_bench_plan(r->report, needs, r->settings, &checkpoint);
+    status = spry_checkpoint_fingerprint(r->report->identity.model, &file, options->threads, r->error);
     if (!status)
         status = identify(r);
     if (!status && r->settings->like)
         status = spry_bench_identity_check(r->settings->like, r->settings->like_what, &r->report->identity, r->error);
-    spry_model_close(model);
     r->to_measure = 3 + r->report->policy.count;
     for (size_t i = 0; i < r->report->n_points; i++)
         r->to_measure += !r->report->points[i].skipped[0];
@@ -247,7 +237,7 @@ spry_status spry_bench_run(spry_bench_report *report, spry_bench_settings *setti
     if (!status)
         status = measure_all(&r, &needs);
     spry_progress_end(&r.line);
-    spry_batch_deinit(&r.batch);
+    spry_steps_destroy(r.steps);
     spry_engine_close(r.engine);
     spry_energy_close(r.energy);
     free(r.step_ms);

@@ -12,8 +12,9 @@ typedef struct spry_bench_runner {
     const char *model;               /* as the command was given it; NULL: the bundled one */
     const spry_model_source *source; /* what that is */
     spry_engine *engine;
-    spry_batch batch;
-    int32_t *ids; /* [n_ids]: made-up text */
+    spry_steps *steps;
+    uint32_t context, chunk; /* of the engine */
+    int32_t *ids;            /* [n_ids]: made-up text */
     size_t n_ids;
     spry_energy *energy;
     double *step_ms; /* [tokens x repeat, at least a policy's steps]: of the decode under way */

@@ -53,7 +53,7 @@ static bool parse_point(uint32_t *tokens, uint32_t *batch, const char *name, boo
     uint64_t a, b = 1;
     if (!spry_number_u64(&a, (spry_view){name, first}) || a > SPRY_BENCH_TOKENS_MAX || (!decode && !a))
         return false;
-    if (name[first] && (!decode || !spry_number_u64(&b, spry_view_of(name + first + 1)) || !b || b > SPRY_BATCH_MAX))
+    if (name[first] && (!decode || !spry_number_u64(&b, spry_view_of(name + first + 1)) || !b || b > SPRY_STEPS_MAX))
         return false;
     *tokens = (uint32_t)a;
     *batch = (uint32_t)b;

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/tokens.h"
 #include "bench/bench_runner.h"
-#include "platform/clock.h"
 
 enum { PROMPT = 1000, ROOM = 8, SENTENCES_MAX = 512 };
 
@@ -16,11 +16,6 @@ static const char sentence[] = "The miller had three sons, a mill, a donkey and 
 
 /* ---- what is asked -------------------------------------------------------------------------------------------------
  */
-
-static double ms_since(uint64_t start)
-{
-    return (double)(spry_clock_ns() - start) / 1e6;
-}
 
 /* A conversation of so many sentences: its messages. */
 static spry_status write_messages(json_t **messages, size_t n_sentences, spry_error *error)
@@ -37,25 +32,24 @@ static spry_status write_messages(json_t **messages, size_t n_sentences, spry_er
 }
 
 /* Template and tokenizer; their times go to `request`, which may be NULL. */
-static spry_status write_prompt(spry_tokens *ids, const spry_bench_runner *r, const json_t *messages,
+static spry_status write_prompt(spry_tokens *ids, const spry_bench_runner *r, json_t *messages,
                                 spry_bench_request *request)
 {
-    spry_chat_text text;
-    spry_chat_input input = {.messages = messages, .add_generation_prompt = true};
-    spry_chat_text_init(&text, 4 * SENTENCES_MAX * sizeof sentence);
-    ids->count = 0;
-    uint64_t start = spry_clock_ns();
-    spry_status status = spry_engine_render(r->engine, &text, &input, r->error);
-    double rendered = ms_since(start);
-    if (!status)
-        status = spry_tokenizer_encode(r->engine->model->tokenizer, ids, spry_buffer_view(&text.text),
-                                       (const spry_text_range *)(const void *)text.literal.data,
-                                       text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, r->error);
+    spry_chat_prompt prompt = {0};
+    json_t *conversation = json_pack("{s:O}", "messages", messages);
+    char *json = conversation ? json_dumps(conversation, 0) : NULL;
+    spry_status status = json ? spry_engine_chat_prompt(r->engine, &prompt, json, strlen(json), r->error)
+                              : spry_fail_memory(r->error, "a conversation", 0);
     if (request) {
-        request->parts_ms[SPRY_PART_TEMPLATE] += rendered;
-        request->parts_ms[SPRY_PART_TOKENIZE] += ms_since(start) - rendered;
+        request->parts_ms[SPRY_PART_TEMPLATE] += prompt.template_ms;
+        request->parts_ms[SPRY_PART_TOKENIZE] += prompt.tokenize_ms;
     }
-    spry_chat_text_deinit(&text);
+    free(ids->ids);
+    *ids = (spry_tokens){prompt.ids, prompt.count, prompt.count};
+    prompt.ids = NULL;
+    spry_chat_prompt_deinit(&prompt);
+    free(json);
+    json_decref(conversation);
     return status;
 }
 
@@ -79,15 +73,14 @@ static spry_status find_messages(json_t **messages, const spry_bench_runner *r, 
     }
     spry_tokens_deinit(&ids);
     if (!status && !fits)
-        return spry_fail(r->error, SPRY_ERR_CONTEXT, "a context of %u tokens is too short for a request",
-                         r->engine->context);
+        return spry_fail(r->error, SPRY_ERR_CONTEXT, "a context of %u tokens is too short for a request", r->context);
     return status ? status : write_messages(messages, fits, r->error);
 }
 
 /* ---- asking --------------------------------------------------------------------------------------------------------
  */
 
-static spry_status ask(spry_bench_runner *r, spry_bench_request *out, const json_t *messages, uint64_t salt)
+static spry_status ask(spry_bench_runner *r, spry_bench_request *out, json_t *messages, uint64_t salt)
 {
     spry_tokens ids = {0};
     spry_session *session = NULL;
@@ -133,7 +126,7 @@ static spry_bench_request median(spry_bench_request *requests, size_t count)
     return requests[count / 2];
 }
 
-static spry_status ask_often(spry_bench_runner *r, const json_t *messages)
+static spry_status ask_often(spry_bench_runner *r, json_t *messages)
 {
     spry_bench_request cold[SPRY_BENCH_REPEAT_MAX], warm[SPRY_BENCH_REPEAT_MAX];
     uint32_t repeat = r->settings->repeat;
@@ -154,11 +147,9 @@ static spry_status ask_often(spry_bench_runner *r, const json_t *messages)
 spry_status spry_bench_measure_ttft(spry_bench_runner *r)
 {
     json_t *messages = NULL;
-    size_t room = r->engine->context > ROOM ? r->engine->context - ROOM : 0;
+    size_t room = r->context > ROOM ? r->context - ROOM : 0;
     snprintf(r->doing, sizeof r->doing, "a request:");
-    spry_status status = r->engine->model->tokenizer
-                             ? find_messages(&messages, r, room < PROMPT ? room : PROMPT)
-                             : spry_fail(r->error, SPRY_ERR_UNSUPPORTED, "the model comes without a tokenizer");
+    spry_status status = find_messages(&messages, r, room < PROMPT ? room : PROMPT);
     if (!status)
         status = ask_often(r, messages);
     json_decref(messages);

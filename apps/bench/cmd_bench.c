@@ -315,7 +315,7 @@ static spry_status take_settings(bench_flags *flags, spry_error *error)
         status = spry_options_check(&tables[i], error);
     if (status)
         return spry_fail_prefix(error, status, flags->judge.baseline_path ? flags->judge.baseline_path : "settings");
-    for (uint32_t size = 1; flags->policy && size <= SPRY_BATCH_MAX; size *= 2)
+    for (uint32_t size = 1; flags->policy && size <= SPRY_STEPS_MAX; size *= 2)
         add_policy(&s->policy, size);
     for (size_t i = 0; flags->policy && given->batch && i < s->batch.count; i++)
         add_policy(&s->policy, s->batch.values[i]);
@@ -374,7 +374,7 @@ static spry_status read_lists(bench_flags *flags, spry_error *error)
     if (!status)
         status = spry_bench_list_parse(&s->depth, flags->depth, 0, SPRY_BENCH_TOKENS_MAX, "decode-depth", error);
     if (!status)
-        status = spry_bench_list_parse(&s->batch, flags->batch, 1, SPRY_BATCH_MAX, "batch", error);
+        status = spry_bench_list_parse(&s->batch, flags->batch, 1, SPRY_STEPS_MAX, "batch", error);
     if (!status)
         status = spry_bench_percent_parse(&flags->judge.max_drop, flags->max_drop, "max-drop", error);
     return status;

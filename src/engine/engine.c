@@ -238,6 +238,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
                                .kv_bytes = e->pool.page_bytes * e->pool.n_pages,
                                .threads = (uint32_t)spry_threads_count(e->threads),
                                .scratch_bytes = reserved.scratch,
+                               .chunk = e->chunk,
                                .cpu = e->ops->name};
 }
 

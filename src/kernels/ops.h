@@ -71,7 +71,6 @@ typedef struct spry_attend {
     bool interleaved;
 } spry_attend;
 
-enum { SPRY_PAGE_TOKENS = 32 };          /* tokens a KV page holds, and attention's tile */
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 512 }; /* largest head_dim attend takes */
 
 typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_COUNT } spry_gate;

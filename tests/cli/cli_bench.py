@@ -187,7 +187,7 @@ class Reports(cli_support.CliTest):
         report = self.succeeds(bench(folder, "--json")).json
         self.assertIsNone(report["first_token_ms"])
         self.assertIsNone(report["ttft"])
-        self.assertEqual(report["why_no_ttft"], "the model comes without a tokenizer")
+        self.assertIn("the model comes without a tokenizer", report["why_no_ttft"])
         self.assertEqual(len(report["decode"]), 1)
         page = self.succeeds(bench(folder)).text
         self.assertRegex(page, r"First token +- ")

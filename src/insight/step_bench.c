@@ -1,0 +1,204 @@
+/* Steps and lookups for measuring, and what they have to do. */
+#include <stdlib.h>
+
+#include "engine/batch.h"
+#include "insight/model_work.h"
+#include "platform/clock.h"
+#include "sched/batch_choice.h"
+#include "spry_tools.h"
+
+_Static_assert((int)SPRY_STEPS_MAX == (int)SPRY_BATCH_MAX, "a batch has as many sequences");
+_Static_assert((int)SPRY_POLICY_STEPS == (int)SPRY_BATCH_STEPS, "a judgement is made of as many steps");
+
+struct spry_steps {
+    spry_batch batch;
+    spry_op_watch watch;
+};
+
+/* ---- steps ----------------------------------------------------------------------------------------------------- */
+
+spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error)
+{
+    *out = calloc(1, sizeof **out);
+    if (!*out)
+        return spry_fail_memory(error, "sequences", sizeof **out);
+    spry_status status = spry_batch_init(&(*out)->batch, engine, count, error);
+    if (status) {
+        free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+void spry_steps_destroy(spry_steps *s)
+{
+    if (!s)
+        return;
+    spry_steps_watch(s, false);
+    spry_batch_deinit(&s->batch);
+    free(s);
+}
+
+size_t spry_steps_held(const spry_steps *s)
+{
+    return s->batch.tables[0].n_tokens;
+}
+
+spry_status spry_steps_prefill(spry_steps *s, const int32_t *ids, size_t count, bool last, spry_error *error)
+{
+    return spry_batch_prefill(&s->batch, ids, count, last, error);
+}
+
+spry_status spry_steps_spread(spry_steps *s, size_t n, spry_error *error)
+{
+    return spry_batch_spread(&s->batch, n, error);
+}
+
+spry_status spry_steps_decode(spry_steps *s, const int32_t *ids, size_t n, spry_error *error)
+{
+    return spry_batch_step(&s->batch, ids, n, error);
+}
+
+void spry_steps_truncate(spry_steps *s, size_t n_tokens)
+{
+    spry_batch_truncate(&s->batch, n_tokens);
+}
+
+/* ---- ops ------------------------------------------------------------------------------------------------------- */
+
+void spry_steps_watch(spry_steps *s, bool on)
+{
+    if (on)
+        s->watch = (spry_op_watch){0};
+    spry_device_set_watch(s->batch.engine->device, on ? &s->watch : NULL);
+}
+
+size_t spry_steps_ops(const spry_steps *s, spry_op_sum *sums, size_t capacity)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
+        const spry_op_figures *f = &s->watch.ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT];
+        if (!f->calls)
+            continue;
+        if (count < capacity)
+            sums[count] = (spry_op_sum){.op = (spry_op)(i / SPRY_DTYPE_COUNT),
+                                        .type = (uint32_t)(i % SPRY_DTYPE_COUNT),
+                                        .ns = f->ns,
+                                        .calls = f->calls,
+                                        .bytes = f->bytes,
+                                        .products = f->products};
+        count++;
+    }
+    return count;
+}
+
+/* ---- work ------------------------------------------------------------------------------------------------------ */
+
+static spry_work_amount amount(const spry_step_work *work)
+{
+    return (spry_work_amount){spry_work_bytes(work), spry_work_products(work)};
+}
+
+static spry_work_setting setting_of(const spry_engine *e)
+{
+    return (spry_work_setting){.model = e->model, .ops = e->ops, .kv_type = e->pool.shape.type, .chunk = e->chunk};
+}
+
+spry_work_amount spry_engine_prefill_work(const spry_engine *e, size_t tokens)
+{
+    const spry_work_setting setting = setting_of(e);
+    spry_step_work work = spry_work_of_prefill(&setting, tokens);
+    return amount(&work);
+}
+
+spry_work_amount spry_engine_decode_work(const spry_engine *e, size_t depth, size_t batch)
+{
+    const spry_work_setting setting = setting_of(e);
+    spry_step_work work = spry_work_of_decode(&setting, depth, batch);
+    return amount(&work);
+}
+
+uint32_t spry_engine_main_type(const spry_engine *e)
+{
+    return spry_work_main_type(e->model);
+}
+
+/* ---- the policy ------------------------------------------------------------------------------------------------ */
+
+double spry_policy_gain(void)
+{
+    return SPRY_BATCH_GAIN;
+}
+
+uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spry_policy_step *steps, size_t n_steps)
+{
+    spry_batch_choice choice;
+    spry_batch_choice_init(&choice, most);
+    for (size_t i = 0; i < n_steps; i++)
+        spry_batch_choice_measure(&choice, steps[i].size, steps[i].size, (uint64_t)(steps[i].ms * 1e6));
+    return spry_batch_choice_explain(&choice, why, capacity);
+}
+
+/* ---- lookups --------------------------------------------------------------------------------------------------- */
+
+/* Makes known at least `pages` pages, the last of them those of the text in `ids`; nothing of it is ever computed. */
+static spry_status fill_cache(spry_sequence *s, int32_t *ids, size_t tokens, size_t pages, spry_error *error)
+{
+    spry_found found;
+    spry_status status = SPRY_OK;
+    for (size_t text = 0; !status && text * tokens < pages * SPRY_PAGE_TOKENS; text++) {
+        for (size_t i = 0; i < tokens; i++)
+            ids[i] = (int32_t)(text * 31 + i);
+        const spry_prompt prompt = {.ids = ids, .count = tokens, .compute_from = tokens - 1};
+        status = spry_sequence_begin(s, &found, &prompt, error);
+        if (!status)
+            spry_sequence_computed(s, spry_sequence_pending(s));
+    }
+    return status;
+}
+
+static spry_status time_lookups(double *us, size_t count, spry_kv_cache *cache, int32_t *ids, size_t tokens,
+                                size_t pages, spry_error *error)
+{
+    spry_sequence sequence = {0};
+    spry_found found;
+    const spry_prompt prompt = {.ids = ids, .count = tokens, .compute_from = tokens - 1};
+    spry_status status =
+        spry_sequence_init(&sequence, cache, spry_kv_key_root((spry_kv_key){1, 2}, "", 0), tokens, error);
+    if (!status)
+        status = fill_cache(&sequence, ids, tokens, pages, error);
+    for (size_t i = 0; !status && i < count; i++) {
+        uint64_t start = spry_clock_ns();
+        status = spry_sequence_begin(&sequence, &found, &prompt, error);
+        us[i] = (double)(spry_clock_ns() - start) / 1e3;
+    }
+    spry_sequence_deinit(&sequence);
+    return status;
+}
+
+spry_status spry_lookup_measure(double *us, size_t count, size_t tokens, size_t *pages, spry_error *error)
+{
+    const spry_kv_shape shape = {.n_layers = 1, .n_kv_heads = 1, .head_dim = 16, .type = SPRY_F16};
+    const spry_kv_cache_options options = {.max_bytes = SIZE_MAX};
+    spry_kv_pool pool;
+    spry_kv_cache cache = {0};
+    int32_t *ids = calloc(tokens, sizeof *ids);
+    spry_status status = ids ? spry_kv_pool_init(&pool, &shape, *pages + tokens / SPRY_PAGE_TOKENS, error)
+                             : spry_fail_memory(error, "a prompt", tokens * sizeof *ids);
+    if (status) {
+        free(ids);
+        return status;
+    }
+    status = spry_kv_cache_init(&cache, &pool, &options, error);
+    if (!status)
+        status = time_lookups(us, count, &cache, ids, tokens, *pages, error);
+    if (!status) {
+        spry_kv_cache_figures figures;
+        spry_kv_cache_describe(&cache, &figures);
+        *pages = figures.pages;
+    }
+    spry_kv_cache_deinit(&cache);
+    spry_kv_pool_deinit(&pool);
+    free(ids);
+    return status;
+}
