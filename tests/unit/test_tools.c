@@ -181,11 +181,63 @@ static void test_machine(void **state)
         assert_true(strlen(spry_op_name((spry_op)op)) > 0);
 }
 
+/* Sequences, their ops and their work; the policy; lookups. */
+static void test_steps(void **state)
+{
+    (void)state;
+    spry_engine *engine = fixture_open("llama", NULL);
+    spry_steps *steps;
+    spry_op_sum sums[SPRY_OP_COUNT * SPRY_TYPES_ROOM];
+    spry_error error = {0};
+    int32_t ids[40];
+    fixture_ids(ids, SPRY_COUNT(ids), 1);
+    assert_int_equal(spry_steps_create(&steps, engine, SPRY_STEPS_MAX + 1, &error), SPRY_ERR_INPUT);
+    assert_null(steps);
+    assert_int_equal(spry_steps_create(&steps, engine, 3, &error), SPRY_OK);
+    assert_int_equal(spry_steps_prefill(steps, ids, 40, true, &error), SPRY_OK);
+    assert_int_equal(spry_steps_held(steps), 40);
+    assert_int_equal(spry_steps_spread(steps, 3, &error), SPRY_OK);
+    spry_steps_watch(steps, true);
+    assert_int_equal(spry_steps_decode(steps, ids, 3, &error), SPRY_OK);
+    spry_steps_watch(steps, false);
+    size_t count = spry_steps_ops(steps, sums, SPRY_COUNT(sums)), products = 0;
+    assert_true(count > 5 && count <= SPRY_COUNT(sums) && spry_steps_ops(steps, NULL, 0) == count);
+    for (size_t i = 0; i < count; i++) {
+        assert_true(sums[i].calls > 0);
+        products += sums[i].products > 0;
+    }
+    assert_true(products > 3);
+    spry_steps_truncate(steps, 10);
+    assert_int_equal(spry_steps_held(steps), 10);
+    spry_steps_destroy(steps);
+    spry_steps_destroy(NULL);
+    assert_true(spry_engine_decode_work(engine, 10, 1).bytes > 0 &&
+                spry_engine_prefill_work(engine, 10).products > spry_engine_decode_work(engine, 10, 1).products);
+    assert_int_equal(spry_engine_main_type(engine), SPRY_F32);
+    spry_engine_close(engine);
+}
+
+static void test_policy_and_lookup(void **state)
+{
+    (void)state;
+    spry_policy_step steps[2 * SPRY_POLICY_STEPS];
+    char why[200] = "";
+    double us[3] = {-1, -1, -1};
+    size_t pages = 100;
+    spry_error error = {0};
+    for (uint32_t i = 0; i < SPRY_COUNT(steps); i++) /* two together take as long as one */
+        steps[i] = (spry_policy_step){i < SPRY_POLICY_STEPS ? 1 : 2, 1.0};
+    assert_int_equal(spry_policy_choose(why, sizeof why, 2, steps, SPRY_COUNT(steps)), 2);
+    assert_true(strlen(why) > 0 && spry_policy_gain() >= 1);
+    assert_int_equal(spry_lookup_measure(us, 3, 320, &pages, &error), SPRY_OK);
+    assert_true(pages >= 90 && us[0] >= 0 && us[2] >= 0);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_inspect),
-                                       cmocka_unit_test(test_convert),    cmocka_unit_test(test_tokenizer),
-                                       cmocka_unit_test(test_matching),   cmocka_unit_test(test_sample),
-                                       cmocka_unit_test(test_machine)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_checkpoint), cmocka_unit_test(test_inspect),  cmocka_unit_test(test_convert),
+        cmocka_unit_test(test_tokenizer),  cmocka_unit_test(test_matching), cmocka_unit_test(test_sample),
+        cmocka_unit_test(test_machine),    cmocka_unit_test(test_steps),    cmocka_unit_test(test_policy_and_lookup)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
