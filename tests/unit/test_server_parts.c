@@ -124,11 +124,12 @@ static void test_fragments_are_rendered_once(void **state)
     n_renders = 0;
     assert_int_equal(spry_prompt_chat(c, messages, NULL, NULL, true, &error), SPRY_OK);
     assert_int_equal(n_renders, 1);
-    assert_int_equal(c->n_spans, 1);
-    assert_true(c->spans[0].begin < c->spans[0].end && c->spans[0].end < c->prompts[0].count);
+    assert_int_equal(c->prompts.n_spans, 1);
+    assert_true(c->prompts.spans[0].begin < c->prompts.spans[0].end &&
+                c->prompts.spans[0].end < c->prompts.ids[0].count);
     json_decref(messages);
-    spry_tokens_deinit(&c->prompts[0]);
-    free(c->spans);
+    spry_tokens_deinit(&c->prompts.ids[0]);
+    free(c->prompts.spans);
     free(c);
     spry_engine_close(engine);
 }
@@ -153,11 +154,11 @@ static void test_arguments_in_linear_time(void **state)
     spry_buffer_init(&choice.arguments, 2 * TOTAL);
     json_set_alloc_funcs(count_malloc, free);
     json_bytes = 0;
-    spry_choice_keep(
+    spry_choice_add(
         &choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_BEGIN, .id = "abcdefghi", .name = SPRY_VIEW("weather")});
     for (int i = 0; i < PIECES; i++)
-        spry_choice_keep(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_ARGUMENTS, .text = {piece, sizeof piece}});
-    spry_choice_keep(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_END});
+        spry_choice_add(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_ARGUMENTS, .text = {piece, sizeof piece}});
+    spry_choice_add(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_END});
     assert_true(json_bytes < 4 * TOTAL);
     const json_t *call = json_array_get(choice.calls, 0);
     assert_string_equal(json_string_value(json_object_get(call, "name")), "weather");

@@ -47,7 +47,7 @@ static json_t *last_piece(const spry_completion *c, json_t *content)
                              r->finish == SPRY_FINISH_CONTEXT, "timings", llama_timings(c));
     json_object_update(message, more);
     json_decref(more);
-    if (c->want_logprobs) {
+    if (c->options.want_logprobs) {
         const spry_choice *choice = &c->choices[0];
         json_t *all = spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens);
         json_object_set(message, "completion_probabilities", json_object_get(all, "content"));
@@ -74,52 +74,49 @@ static json_t *whole(spry_completion *c)
     return last_piece(c, spry_buffer_json(&c->choices[0].content));
 }
 
-static const spry_answer_form form = {
-    .stream_type = "text/event-stream", .delta = write_delta, .close_choice = close_choice, .whole = whole};
-
 /* ---- /completion: reading ---------------------------------------------------------------------------------------- */
 
 static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
     const json_t *prompt = json_object_get(fields->object, "prompt");
     if (json_is_string(prompt))
-        return spry_prompt_encode(&c->prompts[0], c->model->engine,
+        return spry_prompt_encode(&c->prompts.ids[0], c->model->engine,
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, true,
                                   error);
     if (json_is_array(prompt))
-        return spry_prompt_list(&c->prompts[0], c->model->engine, prompt, "prompt", error);
+        return spry_prompt_list(&c->prompts.ids[0], c->model->engine, prompt, "prompt", error);
     return spry_fail(error, SPRY_ERR_INPUT, "prompt must be a string or a list of token ids and strings");
 }
 
-static void read_fields(spry_fields *fields, spry_completion *c)
+static void read_options(spry_completion_options *o, spry_fields *fields)
 {
-    c->request.sampling.temperature = 0.8f;
-    c->request.sampling.top_k = 40;
-    c->request.sampling.top_p = 0.95f;
-    c->request.sampling.min_p = 0.05f;
-    spry_fields_sampling(fields, c);
-    spry_fields_stop(fields, c);
-    spry_fields_constraint(fields, c);
+    o->request.sampling.temperature = 0.8f;
+    o->request.sampling.top_k = 40;
+    o->request.sampling.top_p = 0.95f;
+    o->request.sampling.min_p = 0.05f;
+    spry_fields_sampling(o, fields);
+    spry_fields_stop(o, fields);
+    spry_fields_constraint(o, fields);
     int64_t predict = spry_fields_integer(fields, "n_predict", -1, -2, UINT32_MAX);
-    c->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
-    c->silent = predict == 0;
-    c->stream = spry_fields_bool(fields, "stream", false);
-    c->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
-    c->request.logprobs = (uint32_t)spry_fields_integer(fields, "n_probs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    c->want_logprobs = c->request.logprobs != 0;
+    o->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
+    o->no_answer = predict == 0;
+    o->stream = spry_fields_bool(fields, "stream", false);
+    o->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "n_probs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    o->want_logprobs = o->request.logprobs != 0;
 }
+
+static const spry_completion_interface interface = {.id_prefix = "",
+                                                    .read = read_options,
+                                                    .make_prompts = make_prompt,
+                                                    .whole = whole,
+                                                    .stream_type = "text/event-stream",
+                                                    .delta = write_delta,
+                                                    .close_choice = close_choice};
 
 void spry_llama_completion(spry_exchange *x)
 {
-    spry_fields fields;
-    json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
-        return;
-    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "");
-    if (!c)
-        return;
-    read_fields(&fields, c);
-    spry_fields_serve(&fields, c, make_prompt);
+    spry_openai_serve(x, &interface);
 }
 
 /* ---- text and tokens --------------------------------------------------------------------------------------------- */

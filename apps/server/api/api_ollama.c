@@ -25,11 +25,11 @@ static json_t *last_line(const spry_completion *c)
     const spry_choice *choice = &c->choices[0];
     const spry_result *r = &choice->job.result;
     json_t *timings = spry_completion_timings(c), *message = line(c->model->name, true);
-    const char *finish = spry_choice_finish(choice);
+    const char *finish = spry_choice_finish_reason(choice);
     json_t *more =
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish,
                   "total_duration", nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration",
-                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)c->prompts[0].count,
+                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)c->prompts.ids[0].count,
                   "prompt_eval_duration", nanoseconds(r->prefill_ms), "eval_count", (json_int_t)r->generated_tokens,
                   "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
     json_object_update(message, more);
@@ -44,9 +44,9 @@ static json_t *context_json(const spry_completion *c)
     const spry_choice *choice = &c->choices[0];
     spry_tokens said = {0};
     json_t *list = json_array();
-    for (size_t i = 0; i < c->prompts[0].count; i++)
-        json_array_append_new(list, json_integer(c->prompts[0].ids[i]));
-    (void)spry_prompt_encode(&said, c->model->engine, spry_buffer_view(&choice->said), false, false, NULL);
+    for (size_t i = 0; i < c->prompts.ids[0].count; i++)
+        json_array_append_new(list, json_integer(c->prompts.ids[0].ids[i]));
+    (void)spry_prompt_encode(&said, c->model->engine, spry_buffer_view(&choice->raw_text), false, false, NULL);
     for (size_t i = 0; i < said.count; i++)
         json_array_append_new(list, json_integer(said.ids[i]));
     spry_tokens_deinit(&said);
@@ -57,7 +57,7 @@ static json_t *last_generated(const spry_completion *c, json_t *response)
 {
     json_t *message = last_line(c);
     json_object_set_new(message, "response", response);
-    if (c->keep_text)
+    if (c->options.keep_raw_text)
         json_object_set_new(message, "context", context_json(c));
     return message;
 }
@@ -88,11 +88,6 @@ static json_t *whole_generated(spry_completion *c)
         json_object_set_new(message, "thinking", spry_buffer_json(&choice->reasoning));
     return message;
 }
-
-static const spry_answer_form generate_form = {.stream_type = "application/x-ndjson",
-                                               .delta = write_generated,
-                                               .close_choice = close_generated,
-                                               .whole = whole_generated};
 
 /* ---- the chat's lines -------------------------------------------------------------------------------------------- */
 
@@ -126,9 +121,9 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_an
     case SPRY_ANSWER_CONTENT: message = message_json(event->text, SPRY_VIEW("")); break;
     case SPRY_ANSWER_REASONING: message = message_json(SPRY_VIEW(""), event->text); break;
     case SPRY_ANSWER_CALL_BEGIN:
-    case SPRY_ANSWER_ARGUMENTS: spry_choice_keep(choice, event); return;
+    case SPRY_ANSWER_ARGUMENTS: spry_choice_add(choice, event); return;
     case SPRY_ANSWER_CALL_END: {
-        spry_choice_keep(choice, event);
+        spry_choice_add(choice, event);
         json_t *one = json_pack("[O]", json_array_get(choice->calls, event->index));
         message = message_json(SPRY_VIEW(""), SPRY_VIEW(""));
         json_object_set_new(message, "tool_calls", calls_json(one));
@@ -161,112 +156,80 @@ static json_t *whole_chatted(spry_completion *c)
     return message;
 }
 
-static const spry_answer_form chat_form = {.stream_type = "application/x-ndjson",
-                                           .delta = write_chatted,
-                                           .close_choice = close_chatted,
-                                           .whole = whole_chatted};
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void read_format(spry_fields *fields, spry_completion *c)
+static void read_format(spry_completion_options *o, spry_fields *fields)
 {
     const json_t *format = spry_fields_get(fields, "format");
     if (!format || (json_is_string(format) && !json_string_length(format)))
         return;
     if (json_is_object(format))
-        spry_fields_set_constraint(fields, c, "format", SPRY_JSON_SCHEMA, format);
+        spry_fields_set_constraint(o, fields, "format", SPRY_JSON_SCHEMA, format);
     else if (json_is_string(format) && strcmp(json_string_value(format), "json") == 0)
-        spry_fields_set_constraint(fields, c, "format", SPRY_JSON_OBJECT, NULL);
+        spry_fields_set_constraint(o, fields, "format", SPRY_JSON_OBJECT, NULL);
     else
         spry_fields_refuse(fields, "format", "format must be \"json\" or a JSON schema");
 }
 
-static void read_fields(spry_fields *fields, spry_completion *c)
+static void read_options(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields options = {.object = spry_fields_object(fields, "options"), .within = "options."};
-    c->request.sampling.temperature = 0.8f;
-    c->request.sampling.top_k = 40;
-    c->request.sampling.top_p = 0.9f;
+    o->request.sampling.temperature = 0.8f;
+    o->request.sampling.top_k = 40;
+    o->request.sampling.top_p = 0.9f;
     if (options.object) {
-        spry_fields_sampling(&options, c);
-        spry_fields_stop(&options, c);
+        spry_fields_sampling(o, &options);
+        spry_fields_stop(o, &options);
         int64_t predict = spry_fields_integer(&options, "num_predict", -1, -2, UINT32_MAX);
-        c->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
-        c->silent = predict == 0;
+        o->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
+        o->no_answer = predict == 0;
     }
     if (options.wrong[0])
         spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
-    c->stream = spry_fields_bool(fields, "stream", true);
-    read_format(fields, c);
-    const json_t *think = spry_fields_get(fields, "think");
-    c->look_for_thoughts = !json_is_false(think);
-    if (json_is_boolean(think))
-        json_object_set_new(c->root, "chat_template_kwargs",
-                            json_pack("{s:b}", "enable_thinking", json_is_true(think)));
-}
-
-/* The model of a request that needs it; NULL when a reply was given. Takes `root`. */
-static spry_completion *begin(spry_fields *fields, spry_exchange *x, json_t *root, const spry_answer_form *form)
-{
-    char name[SPRY_OLLAMA_NAME];
-    double keep_s = 0;
-    const char *model = spry_fields_string(fields, "model", "");
-    bool keep = spry_ollama_keep_alive(fields, &keep_s);
-    if (!*model)
+    if (!*spry_fields_string(fields, "model", ""))
         spry_fields_refuse(fields, "model", "model is missing");
-    if (!spry_fields_fine(fields, x)) {
-        json_decref(root);
-        return NULL;
-    }
-    spry_completion *c = spry_completion_create(x, root, spry_ollama_model(name, model), form, "ollama-");
-    if (c)
-        read_fields(fields, c);
-    if (c && keep)
-        spry_model_pool_keep(x->server->pool, c->model, keep_s);
-    return c;
+    o->has_keep_alive = spry_ollama_keep_alive(fields, &o->keep_alive_s);
+    o->stream = spry_fields_bool(fields, "stream", true);
+    read_format(o, fields);
+    o->parse_reasoning = !json_is_false(spry_fields_get(fields, "think"));
 }
 
-/* A request without a prompt only loads a model, */
-static void load(spry_completion *c, const char *answer_key, json_t *answer)
+static void read_generate(spry_completion_options *o, spry_fields *fields)
 {
-    spry_exchange *x = c->exchange;
-    json_t *message = line(c->model->name, true);
-    json_object_set_new(message, "done_reason", json_string("load"));
-    json_object_set_new(message, answer_key, answer);
-    json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
-    spry_completion_destroy(c);
-    spry_reply_json(x, MHD_HTTP_OK, message);
+    const json_t *prompt = spry_fields_get(fields, "prompt");
+    read_options(o, fields);
+    if (prompt && !json_is_string(prompt))
+        spry_fields_refuse(fields, "prompt", "prompt must be a string");
+    if (json_array_size(spry_fields_get(fields, "images")))
+        spry_fields_refuse(fields, "images", "images are not supported");
+    o->keep_raw_text = !spry_fields_bool(fields, "raw", false);
 }
 
-/* or, with "keep_alive": 0, lets it go: */
-static bool wants_unload(spry_fields *fields)
+static void read_chat(spry_completion_options *o, spry_fields *fields)
 {
-    double keep_s;
-    return spry_ollama_keep_alive(fields, &keep_s) && keep_s == 0 && !fields->wrong[0] &&
-           *spry_fields_string(fields, "model", "");
+    const json_t *messages = spry_fields_array(fields, "messages");
+    read_options(o, fields);
+    if (json_array_size(messages))
+        spry_fields_messages(fields, messages);
+    o->parse_tools = json_array_size(spry_fields_array(fields, "tools")) > 0;
 }
 
-/* at once, or, as the pool will see to, once nobody uses or pins it; the answer is the same. Takes `root`. */
-static void unload(spry_fields *fields, spry_exchange *x, json_t *root, const char *answer_key, json_t *answer)
+/* ---- prompts ----------------------------------------------------------------------------------------------------- */
+
+/* A conversation, with the variables that "think" or "chat_template_kwargs" set. */
+static spry_status chat_of(spry_completion *c, const spry_fields *fields, const json_t *messages, const json_t *tools,
+                           spry_error *error)
 {
-    char name[SPRY_OLLAMA_NAME];
-    spry_error error;
-    spry_ollama_model(name, spry_fields_string(fields, "model", ""));
-    spry_status status = spry_model_pool_unload(x->server->pool, name, &error);
-    json_decref(root);
-    if (status != SPRY_OK && status != SPRY_ERR_BUSY) {
-        json_decref(answer);
-        spry_completion_refuse_model(x, name, &error);
-        return;
-    }
-    json_t *message = line(name, true);
-    json_object_set_new(message, "done_reason", json_string("unload"));
-    json_object_set_new(message, answer_key, answer);
-    spry_reply_json(x, MHD_HTTP_OK, message);
+    const json_t *think = spry_fields_get(fields, "think");
+    json_t *variables = json_is_boolean(think) ? json_pack("{s:b}", "enable_thinking", json_is_true(think))
+                                               : json_incref(json_object_get(c->root, "chat_template_kwargs"));
+    spry_status status = spry_prompt_chat(c, messages, tools, variables, true, error);
+    json_decref(variables);
+    return status;
 }
 
-/* Behind a conversation that goes on nothing begins anew. */
-static void drop_begin(spry_tokens *prompt, size_t at, const spry_engine *engine)
+/* A conversation that continues has no second BOS token at token `at`. */
+static void drop_bos(spry_tokens *prompt, size_t at, const spry_engine *engine)
 {
     if (!at || prompt->count <= at || prompt->ids[at] != spry_tokenizer_bos(engine->model->tokenizer))
         return;
@@ -278,22 +241,95 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
 {
     const json_t *prompt = json_object_get(c->root, "prompt"), *context = spry_fields_array(fields, "context");
     const char *system = spry_fields_string(fields, "system", "");
-    bool raw = spry_fields_bool(fields, "raw", false);
-    spry_tokens *out = &c->prompts[0];
-    c->keep_text = !raw;
+    spry_tokens *out = &c->prompts.ids[0];
     spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", true, error);
     size_t n_context = out->count;
-    if (status == SPRY_OK && raw) {
+    if (status == SPRY_OK && spry_fields_bool(fields, "raw", false)) {
         spry_view text = {json_string_value(prompt), json_string_length(prompt)};
         status = spry_prompt_encode(out, c->model->engine, text, true, true, error);
     } else if (status == SPRY_OK) {
         json_t *messages = *system ? json_pack("[{s:s, s:s}]", "role", "system", "content", system) : json_array();
         json_array_append_new(messages, json_pack("{s:s, s:O}", "role", "user", "content", prompt));
-        status = spry_prompt_chat(c, messages, NULL, json_object_get(c->root, "chat_template_kwargs"), true, error);
+        status = chat_of(c, fields, messages, NULL, error);
         json_decref(messages);
     }
-    drop_begin(out, n_context, c->model->engine);
+    drop_bos(out, n_context, c->model->engine);
     return status;
+}
+
+static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    return chat_of(c, fields, spry_fields_get(fields, "messages"), spry_fields_get(fields, "tools"), error);
+}
+
+static const spry_completion_interface generate_interface = {.id_prefix = "ollama-",
+                                                             .read = read_generate,
+                                                             .make_prompts = generate_prompt,
+                                                             .whole = whole_generated,
+                                                             .stream_type = "application/x-ndjson",
+                                                             .delta = write_generated,
+                                                             .close_choice = close_generated};
+
+static const spry_completion_interface chat_interface = {.id_prefix = "ollama-",
+                                                         .read = read_chat,
+                                                         .make_prompts = chat_prompt,
+                                                         .whole = whole_chatted,
+                                                         .stream_type = "application/x-ndjson",
+                                                         .delta = write_chatted,
+                                                         .close_choice = close_chatted};
+
+/* ---- requests without a prompt ----------------------------------------------------------------------------------- */
+
+static bool load(spry_exchange *x, const char *name, const spry_completion_options *o)
+{
+    const spry_pooled *model = spry_completion_model(x, name);
+    if (model && o->has_keep_alive)
+        spry_model_pool_keep(x->server->pool, model, o->keep_alive_s);
+    if (model)
+        spry_model_pool_release(x->server->pool, model);
+    return model != NULL;
+}
+
+/* A model that is in use or pinned is unloaded later; the reply is the same. */
+static bool unload(spry_exchange *x, const char *name)
+{
+    spry_error error;
+    spry_status status = spry_model_pool_unload(x->server->pool, name, &error);
+    bool accepted = status == SPRY_OK || status == SPRY_ERR_BUSY;
+    if (!accepted)
+        spry_completion_refuse_model(x, name, &error);
+    return accepted;
+}
+
+/* Loads the model or, with "keep_alive": 0, unloads it. The reply has an empty answer: `key` with the value `empty`,
+ * whose reference is taken. */
+static void load_or_unload(spry_exchange *x, spry_fields *fields, const spry_completion_interface *interface,
+                           const char *key, json_t *empty)
+{
+    char name[SPRY_OLLAMA_NAME];
+    spry_completion_options o;
+    spry_completion_options_init(&o, SPRY_DRAFT_NONE);
+    interface->read(&o, fields);
+    spry_ollama_model(name, spry_fields_string(fields, "model", ""));
+    bool unloads = o.has_keep_alive && o.keep_alive_s == 0;
+    if (spry_fields_fine(fields, x) && (unloads ? unload(x, name) : load(x, name, &o))) {
+        json_t *message = line(name, true);
+        json_object_set_new(message, "done_reason", json_string(unloads ? "unload" : "load"));
+        json_object_set(message, key, empty);
+        if (!unloads)
+            json_object_set_new(message, "load_duration", json_integer((json_int_t)x->load_ns));
+        spry_reply_json(x, MHD_HTTP_OK, message);
+    }
+    json_decref(empty);
+    spry_completion_options_deinit(&o);
+}
+
+/* ---- the paths --------------------------------------------------------------------------------------------------- */
+
+static void serve(spry_exchange *x, json_t *root, spry_fields *fields, const spry_completion_interface *interface)
+{
+    char name[SPRY_OLLAMA_NAME];
+    spry_completion_serve(x, root, fields, spry_ollama_model(name, spry_fields_string(fields, "model", "")), interface);
 }
 
 void spry_ollama_generate(spry_exchange *x)
@@ -302,32 +338,12 @@ void spry_ollama_generate(spry_exchange *x)
     json_t *root;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    const json_t *prompt = spry_fields_get(&fields, "prompt");
-    if (prompt && !json_is_string(prompt))
-        spry_fields_refuse(&fields, "prompt", "prompt must be a string");
-    if (json_array_size(json_object_get(root, "images")))
-        spry_fields_refuse(&fields, "images", "images are not understood");
-    bool nothing = json_string_length(prompt) == 0;
-    if (nothing && wants_unload(&fields)) {
-        unload(&fields, x, root, "response", json_string(""));
+    if (json_string_length(json_object_get(root, "prompt"))) {
+        serve(x, root, &fields, &generate_interface);
         return;
     }
-    spry_completion *c = begin(&fields, x, root, &generate_form);
-    if (!c)
-        return;
-    if (nothing && !fields.wrong[0])
-        load(c, "response", json_string(""));
-    else
-        spry_fields_serve(&fields, c, generate_prompt);
-}
-
-static spry_status chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
-{
-    const json_t *tools = spry_fields_get(fields, "tools");
-    c->look_for_tools = json_array_size(tools) > 0;
-    c->tools = json_object_get(c->root, "tools");
-    return spry_prompt_chat(c, spry_fields_get(fields, "messages"), tools,
-                            json_object_get(c->root, "chat_template_kwargs"), true, error);
+    load_or_unload(x, &fields, &generate_interface, "response", json_string(""));
+    json_decref(root);
 }
 
 void spry_ollama_chat(spry_exchange *x)
@@ -336,20 +352,10 @@ void spry_ollama_chat(spry_exchange *x)
     json_t *root;
     if (!spry_fields_open(&fields, &root, x))
         return;
-    const json_t *messages = spry_fields_array(&fields, "messages");
-    bool nothing = json_array_size(messages) == 0;
-    spry_fields_array(&fields, "tools");
-    if (!nothing)
-        spry_fields_messages(&fields, messages);
-    if (nothing && wants_unload(&fields)) {
-        unload(&fields, x, root, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+    if (json_array_size(json_object_get(root, "messages"))) {
+        serve(x, root, &fields, &chat_interface);
         return;
     }
-    spry_completion *c = begin(&fields, x, root, &chat_form);
-    if (!c)
-        return;
-    if (nothing && !fields.wrong[0])
-        load(c, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
-    else
-        spry_fields_serve(&fields, c, chat_prompt);
+    load_or_unload(x, &fields, &chat_interface, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
+    json_decref(root);
 }

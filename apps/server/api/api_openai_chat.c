@@ -15,17 +15,17 @@ static json_t *chunk(const spry_completion *c, const spry_choice *choice, json_t
 /* Tokens that came since the last chunk belong to this one. */
 static void add_logprobs(json_t *message, const spry_completion *c, spry_choice *choice)
 {
-    if (!c->want_logprobs || choice->n_told == choice->n_tokens)
+    if (!c->options.want_logprobs || choice->n_written == choice->n_tokens)
         return;
     json_t *entry = json_array_get(json_object_get(message, "choices"), 0);
     json_object_set_new(entry, "logprobs",
-                        spry_openai_chat_logprobs(c, choice->tokens, choice->n_told, choice->n_tokens));
-    choice->n_told = choice->n_tokens;
+                        spry_openai_chat_logprobs(c, choice->tokens, choice->n_written, choice->n_tokens));
+    choice->n_written = choice->n_tokens;
 }
 
 static void open_stream(spry_completion *c)
 {
-    for (uint32_t i = 0; i < c->n; i++)
+    for (uint32_t i = 0; i < c->n_choices; i++)
         spry_completion_event(
             c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
 }
@@ -58,9 +58,9 @@ static void write_delta(spry_completion *c, spry_choice *choice, const spry_answ
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 {
-    json_t *message = chunk(c, choice, json_object(), spry_choice_finish(choice));
+    json_t *message = chunk(c, choice, json_object(), spry_choice_finish_reason(choice));
     add_logprobs(message, c, choice);
-    if (last && !c->include_usage)
+    if (last && !c->options.include_usage)
         json_object_set_new(message, "timings", spry_completion_timings(c));
     spry_completion_event(c, message);
 }
@@ -95,69 +95,69 @@ static json_t *message_of(const spry_choice *choice)
 static json_t *whole(spry_completion *c)
 {
     json_t *choices = json_array();
-    for (uint32_t i = 0; i < c->n; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         const spry_choice *choice = &c->choices[i];
         json_t *logprobs =
-            c->want_logprobs ? spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens) : json_null();
-        json_array_append_new(choices, json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
-                                                 "logprobs", logprobs, "finish_reason", spry_choice_finish(choice)));
+            c->options.want_logprobs ? spry_openai_chat_logprobs(c, choice->tokens, 0, choice->n_tokens) : json_null();
+        json_array_append_new(choices,
+                              json_pack("{s:i, s:o, s:o, s:s}", "index", (int)i, "message", message_of(choice),
+                                        "logprobs", logprobs, "finish_reason", spry_choice_finish_reason(choice)));
     }
     return spry_openai_whole(c, "chat.completion", choices);
 }
 
-static const spry_answer_form form = {.stream_type = "text/event-stream",
-                                      .open = open_stream,
-                                      .delta = write_delta,
-                                      .close_choice = close_choice,
-                                      .close = close_stream,
-                                      .whole = whole};
-
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-static void read_logprobs(spry_fields *fields, spry_completion *c)
+static bool is_none(const json_t *tool_choice)
 {
-    c->want_logprobs = spry_fields_bool(fields, "logprobs", false);
-    c->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
-    if (c->request.logprobs && !c->want_logprobs)
-        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
+    return json_is_string(tool_choice) && strcmp(json_string_value(tool_choice), "none") == 0;
 }
 
-static bool choice_is_none(const json_t *choice)
+/* NULL when there are none, or the model must not call any. */
+static const json_t *usable_tools(const spry_fields *fields)
 {
-    return json_is_string(choice) && strcmp(json_string_value(choice), "none") == 0;
+    const json_t *tools = spry_fields_get(fields, "tools");
+    return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
+}
+
+static void read_options(spry_completion_options *o, spry_fields *fields)
+{
+    spry_fields_messages(fields, spry_fields_array(fields, "messages"));
+    spry_fields_array(fields, "tools");
+    spry_fields_object(fields, "chat_template_kwargs");
+    spry_openai_read_common(o, fields);
+    o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
+    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    if (o->request.logprobs && !o->want_logprobs)
+        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
+    o->request.max_tokens = (uint32_t)spry_fields_integer(
+        fields, "max_tokens", spry_fields_integer(fields, "max_completion_tokens", 0, 1, UINT32_MAX), 1, UINT32_MAX);
+    o->parse_tools = usable_tools(fields) != NULL;
+    o->parse_reasoning = strcmp(spry_fields_string(fields, "reasoning_format", "auto"), "none") != 0;
 }
 
 static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
-    const json_t *messages = json_object_get(fields->object, "messages");
-    const json_t *tools = spry_fields_get(fields, "tools"), *choice = spry_fields_get(fields, "tool_choice");
-    if (choice_is_none(choice) || json_array_size(tools) == 0)
-        tools = NULL;
-    c->tools = json_object_get(c->root, "tools");
-    c->look_for_tools = tools != NULL;
-    spry_status status = spry_prompt_chat(c, messages, tools, spry_fields_get(fields, "chat_template_kwargs"),
+    const json_t *tools = usable_tools(fields), *tool_choice = spry_fields_get(fields, "tool_choice");
+    spry_status status = spry_prompt_chat(c, json_object_get(fields->object, "messages"), tools,
+                                          spry_fields_get(fields, "chat_template_kwargs"),
                                           spry_fields_bool(fields, "add_generation_prompt", true), error);
-    if (status == SPRY_OK && choice && !choice_is_none(choice))
-        status = spry_prompt_require_call(c, tools, choice, error);
+    if (status == SPRY_OK && tool_choice && !is_none(tool_choice))
+        status = spry_prompt_require_call(c, tools, tool_choice, error);
     return status;
 }
 
+static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
+                                                    .read = read_options,
+                                                    .make_prompts = make_prompt,
+                                                    .whole = whole,
+                                                    .stream_type = "text/event-stream",
+                                                    .open = open_stream,
+                                                    .delta = write_delta,
+                                                    .close_choice = close_choice,
+                                                    .close = close_stream};
+
 void spry_openai_chat(spry_exchange *x)
 {
-    spry_fields fields;
-    json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
-        return;
-    spry_fields_messages(&fields, spry_fields_array(&fields, "messages"));
-    spry_fields_array(&fields, "tools");
-    spry_fields_object(&fields, "chat_template_kwargs");
-    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "chatcmpl-");
-    if (!c)
-        return;
-    spry_openai_read_common(&fields, c);
-    read_logprobs(&fields, c);
-    c->request.max_tokens = (uint32_t)spry_fields_integer(
-        &fields, "max_tokens", spry_fields_integer(&fields, "max_completion_tokens", 0, 1, UINT32_MAX), 1, UINT32_MAX);
-    c->look_for_thoughts = strcmp(spry_fields_string(&fields, "reasoning_format", "auto"), "none") != 0;
-    spry_fields_serve(&fields, c, make_prompt);
+    spry_openai_serve(x, &interface);
 }

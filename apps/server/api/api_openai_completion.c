@@ -35,8 +35,8 @@ static void free_own(void *extra)
 
 static const echoed *echo_of(const spry_completion *c, const spry_choice *choice)
 {
-    const own_fields *own = c->extra;
-    return &own->prompts[choice->index / c->n_each];
+    const own_fields *own = c->prompts.extra;
+    return &own->prompts[choice->index / c->options.n_each];
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -74,17 +74,17 @@ static void add_token(logprob_lists *lists, const spry_completion *c, const spry
 /* Tokens that came since the last time, those of an echoed prompt first; NULL when nobody asked. */
 static json_t *logprobs_of(const spry_completion *c, spry_choice *choice)
 {
-    own_fields *own = c->extra;
+    own_fields *own = c->prompts.extra;
     const echoed *e = echo_of(c, choice);
     size_t *offset = &own->offsets[choice->index];
-    if (!c->want_logprobs)
+    if (!c->options.want_logprobs)
         return json_null();
     logprob_lists lists = {json_array(), json_array(), json_array(), json_array()};
     size_t n_prompt = *offset == 0 ? e->n_tokens : 0;
     for (size_t i = 0; i < n_prompt; i++)
         add_token(&lists, c, &e->tokens[i], offset);
-    for (; choice->n_told < choice->n_tokens; choice->n_told++)
-        add_token(&lists, c, &choice->tokens[choice->n_told], offset);
+    for (; choice->n_written < choice->n_tokens; choice->n_written++)
+        add_token(&lists, c, &choice->tokens[choice->n_written], offset);
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", lists.tokens, "token_logprobs", lists.probabilities,
                      "top_logprobs", lists.top, "text_offset", lists.offsets);
 }
@@ -106,7 +106,7 @@ static void write_chunk(spry_completion *c, spry_choice *choice, spry_view text,
 
 static void open_stream(spry_completion *c)
 {
-    for (uint32_t i = 0; c->echo && i < c->n; i++)
+    for (uint32_t i = 0; c->options.echo && i < c->n_choices; i++)
         write_chunk(c, &c->choices[i], spry_buffer_view(&echo_of(c, &c->choices[i])->text), NULL, false);
 }
 
@@ -117,7 +117,7 @@ static void write_delta(spry_completion *c, spry_choice *choice, const spry_answ
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
 {
-    write_chunk(c, choice, SPRY_VIEW(""), spry_choice_finish(choice), last && !c->include_usage);
+    write_chunk(c, choice, SPRY_VIEW(""), spry_choice_finish_reason(choice), last && !c->options.include_usage);
 }
 
 static void close_stream(spry_completion *c)
@@ -128,25 +128,18 @@ static void close_stream(spry_completion *c)
 static json_t *whole(spry_completion *c)
 {
     json_t *choices = json_array();
-    for (uint32_t i = 0; i < c->n; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         spry_choice *choice = &c->choices[i];
         spry_buffer all;
         spry_buffer_init(&all, SIZE_MAX / 2);
         spry_view echo = spry_buffer_view(&echo_of(c, choice)->text);
         spry_buffer_append(&all, echo.data, echo.size);
         spry_buffer_append(&all, spry_buffer_view(&choice->content).data, choice->content.size);
-        json_array_append_new(choices, entry_of(c, choice, spry_buffer_json(&all), spry_choice_finish(choice)));
+        json_array_append_new(choices, entry_of(c, choice, spry_buffer_json(&all), spry_choice_finish_reason(choice)));
         spry_buffer_deinit(&all);
     }
     return spry_openai_whole(c, "text_completion", choices);
 }
-
-static const spry_answer_form form = {.stream_type = "text/event-stream",
-                                      .open = open_stream,
-                                      .delta = write_delta,
-                                      .close_choice = close_choice,
-                                      .close = close_stream,
-                                      .whole = whole};
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
@@ -173,7 +166,7 @@ static spry_status make_echo(echoed *out, spry_completion *c, const spry_tokens 
     char *text = status == SPRY_OK ? spry_buffer_extend(&out->text, size) : NULL;
     if (text)
         status = spry_engine_detokenize(engine, text, size, &size, prompt->ids, prompt->count, false, error);
-    if (status != SPRY_OK || !c->want_logprobs)
+    if (status != SPRY_OK || !c->options.want_logprobs)
         return status;
     out->tokens = calloc(prompt->count, sizeof *out->tokens);
     if (!out->tokens)
@@ -188,15 +181,15 @@ static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_er
     const json_t *prompt = json_object_get(fields->object, "prompt"), *first = json_array_get(prompt, 0);
     bool several = json_is_string(first) || json_is_array(first);
     size_t count = several ? json_array_size(prompt) : 1;
-    if (count * c->n_each > SPRY_ANSWERS_MAX)
+    if (count * c->options.n_each > SPRY_ANSWERS_MAX)
         return spry_fail(error, SPRY_ERR_INPUT,
-                         "prompt has %zu prompts with %u answers each; at most %d answers are given", count, c->n_each,
-                         SPRY_ANSWERS_MAX);
-    own_fields *own = c->extra = calloc(1, sizeof *own);
-    c->free_extra = free_own;
+                         "prompt has %zu prompts with %u answers each; at most %d answers are given", count,
+                         c->options.n_each, SPRY_ANSWERS_MAX);
+    own_fields *own = c->prompts.extra = calloc(1, sizeof *own);
+    c->prompts.free_extra = free_own;
     if (!own)
         return spry_fail_memory(error, "the prompts", sizeof *own);
-    c->n_prompts = (uint32_t)count;
+    c->prompts.count = (uint32_t)count;
     for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
         spry_buffer_init(&own->prompts[i].text, ECHO_BYTES_MAX);
     spry_status status = SPRY_OK;
@@ -204,41 +197,43 @@ static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_er
         char what[32] = "prompt";
         if (several)
             snprintf(what, sizeof what, "prompt[%zu]", i);
-        status = make_prompt(&c->prompts[i], c, several ? json_array_get(prompt, i) : prompt, what, error);
+        status = make_prompt(&c->prompts.ids[i], c, several ? json_array_get(prompt, i) : prompt, what, error);
     }
     if (status == SPRY_OK)
         status = spry_prompt_check(c, error);
     spry_lap(&c->costs.laps, SPRY_PART_TOKENIZE);
-    for (size_t i = 0; c->echo && i < count && status == SPRY_OK; i++)
-        status = make_echo(&own->prompts[i], c, &c->prompts[i], error);
-    if (c->echo)
+    for (size_t i = 0; c->options.echo && i < count && status == SPRY_OK; i++)
+        status = make_echo(&own->prompts[i], c, &c->prompts.ids[i], error);
+    if (c->options.echo)
         spry_lap(&c->costs.laps, SPRY_PART_PREFILL);
     return status;
 }
 
-static void read_fields(spry_fields *fields, spry_completion *c)
+static void read_options(spry_completion_options *o, spry_fields *fields)
 {
-    spry_openai_read_common(fields, c);
+    spry_openai_read_common(o, fields);
     const json_t *logprobs = spry_fields_get(fields, "logprobs");
-    c->want_logprobs = logprobs && !json_is_false(logprobs);
+    o->want_logprobs = logprobs && !json_is_false(logprobs);
     if (json_is_number(logprobs))
-        c->request.logprobs = (uint32_t)spry_fields_integer(fields, "logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+        o->request.logprobs = (uint32_t)spry_fields_integer(fields, "logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
     else if (logprobs && !json_is_boolean(logprobs))
         spry_fields_refuse(fields, "logprobs", "logprobs must be a whole number");
-    c->echo = spry_fields_bool(fields, "echo", false);
-    c->request.max_tokens = (uint32_t)spry_fields_integer(fields, "max_tokens", DEFAULT_TOKENS, 0, UINT32_MAX);
-    c->silent = c->request.max_tokens == 0;
+    o->echo = spry_fields_bool(fields, "echo", false);
+    o->request.max_tokens = (uint32_t)spry_fields_integer(fields, "max_tokens", DEFAULT_TOKENS, 0, UINT32_MAX);
+    o->no_answer = o->request.max_tokens == 0;
 }
+
+static const spry_completion_interface interface = {.id_prefix = "cmpl-",
+                                                    .read = read_options,
+                                                    .make_prompts = make_prompts,
+                                                    .whole = whole,
+                                                    .stream_type = "text/event-stream",
+                                                    .open = open_stream,
+                                                    .delta = write_delta,
+                                                    .close_choice = close_choice,
+                                                    .close = close_stream};
 
 void spry_openai_completion(spry_exchange *x)
 {
-    spry_fields fields;
-    json_t *root;
-    if (!spry_fields_open(&fields, &root, x))
-        return;
-    spry_completion *c = spry_fields_completion(&fields, root, x, &form, "cmpl-");
-    if (!c)
-        return;
-    read_fields(&fields, c);
-    spry_fields_serve(&fields, c, make_prompts);
+    spry_openai_serve(x, &interface);
 }

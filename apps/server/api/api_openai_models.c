@@ -1,7 +1,7 @@
 /* GET /v1/models, and POST /models/pin, which OpenAI's interface does not have. */
-#include "server/api/api_fields.h"
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
+#include "server/request/request_fields.h"
 
 static json_t *model_json(const spry_pool_info *info)
 {

@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_OLLAMA_JSON_H
 #define SPRY_SERVER_OLLAMA_JSON_H
 
-#include "server/api/api_fields.h"
+#include "server/request/completion.h"
 
 enum { SPRY_OLLAMA_TIME = 40, SPRY_OLLAMA_NAME = 256 };
 

@@ -55,18 +55,26 @@ json_t *spry_openai_chat_logprobs(const spry_completion *c, const spry_answer_to
     return json_pack("{s:o}", "content", content);
 }
 
-void spry_openai_read_common(spry_fields *fields, spry_completion *c)
+void spry_openai_read_common(spry_completion_options *o, spry_fields *fields)
 {
-    spry_fields_sampling(fields, c);
-    spry_fields_stop(fields, c);
-    spry_fields_constraint(fields, c);
-    c->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
-    c->stream = spry_fields_bool(fields, "stream", false);
-    c->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
-    spry_fields options = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
-    c->include_usage = spry_fields_bool(&options, "include_usage", false);
-    if (options.wrong[0])
-        spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
+    spry_fields_sampling(o, fields);
+    spry_fields_stop(o, fields);
+    spry_fields_constraint(o, fields);
+    o->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
+    o->stream = spry_fields_bool(fields, "stream", false);
+    o->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    spry_fields stream = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
+    o->include_usage = spry_fields_bool(&stream, "include_usage", false);
+    if (stream.wrong[0])
+        spry_fields_refuse(fields, stream.wrong, "%s", stream.error.message);
+}
+
+void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interface)
+{
+    spry_fields fields;
+    json_t *root;
+    if (spry_fields_open(&fields, &root, x))
+        spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
 }
 
 json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)
@@ -79,7 +87,7 @@ json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *
 
 void spry_openai_close_stream(spry_completion *c, const char *object)
 {
-    if (c->include_usage)
+    if (c->options.include_usage)
         spry_completion_event(c, spry_openai_whole(c, object, json_array()));
-    spry_buffer_text(&c->out, "data: [DONE]\n\n");
+    spry_buffer_text(&c->reply.out, "data: [DONE]\n\n");
 }

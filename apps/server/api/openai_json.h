@@ -2,7 +2,7 @@
 #ifndef SPRY_SERVER_OPENAI_JSON_H
 #define SPRY_SERVER_OPENAI_JSON_H
 
-#include "server/api/api_fields.h"
+#include "server/request/completion.h"
 
 json_t *spry_openai_usage(const spry_completion *completion);
 
@@ -17,7 +17,10 @@ json_t *spry_openai_chat_logprobs(const spry_completion *completion, const spry_
                                   size_t to);
 
 /* What both read in the same way: sampling, stop, constraint, n, stream, stream_options. */
-void spry_openai_read_common(spry_fields *fields, spry_completion *completion);
+void spry_openai_read_common(spry_completion_options *options, spry_fields *fields);
+
+/* Serves a request whose "model" names its model. */
+void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface *interface);
 
 /* The whole reply; takes `choices`. */
 json_t *spry_openai_whole(const spry_completion *completion, const char *object, json_t *choices);

@@ -1,21 +1,24 @@
-/* One request to a model, from its prompt to the last byte of the reply, whatever interface it came through. The
- * interface fills in what is asked for and says how answers are written; the rest happens here.
+/* One request for answers, from the fields of its body to the last byte of its reply, for every interface. The phases,
+ * in the order of spry_completion_serve, and the members each of them fills:
  *
- *   create -> (fields, prompt) -> serve
+ *   read     the interface reads its fields                                       options
+ *   prompt   the model is loaded; templates and tokenizer make the prompts        model, prompts
+ *   submit   every answer becomes a job of the model's scheduler                  choices, jobs
+ *   collect  the scheduler's thread posts text and tokens to a channel; the       choices
+ *            connection's thread parses them and adds them to the choices, or
+ *   stream   has the interface write them to the reply at once                    reply
+ *   report   counters, timings and energy                                         costs
+ *   done     jobs are cancelled and waited for, and everything is freed
  *
- * The scheduler's thread posts text and tokens to the channel. The connection's thread takes them out, finds thoughts
- * and calls of tools in them, and has the form write them: as they come, or once all is there. */
+ * Only `choices[].progress` and `jobs.n_open` are written by the scheduler's thread. */
 #ifndef SPRY_SERVER_COMPLETION_H
 #define SPRY_SERVER_COMPLETION_H
 
-#include <jansson.h>
-
 #include "run/answer.h"
 #include "server/request/channel.h"
+#include "server/request/completion_options.h"
 #include "server/request/request_costs.h"
 #include "template/tool_calls.h"
-
-enum { SPRY_BIAS_MAX = 1024, SPRY_CHOICES_MAX = 16, SPRY_ANSWERS_MAX = 128 };
 
 typedef struct spry_completion spry_completion;
 
@@ -24,102 +27,113 @@ typedef struct spry_choice {
     spry_completion *owner;
     uint32_t index;
     const spry_tokens *prompt;
+
+    /* submit */
     spry_job job;
-    spry_request_status status;
-    spry_answer_parser *parser; /* NULL: the text is the content */
-    bool submitted, done, closed;
+    bool submitted;
+    spry_request_status status; /* as the registry shows it */
+    struct {
+        uint64_t last_text_ns; /* when the last text came; 0: none yet */
+        uint64_t done_ns;      /* when the job ended; 0: not yet */
+        spry_histogram gaps;   /* between two pieces of text */
+        bool overflow;         /* the channel was full: the client reads too slowly */
+    } progress;                /* written by the scheduler's thread until the job has ended */
 
-    /* the scheduler's thread writes these until the answer is over */
-    uint64_t last_ns; /* when text came */
-    uint64_t done_ns; /* when it was over */
-    spry_histogram gaps;
-    bool overflow; /* its reader is too slow */
-
-    spry_buffer said; /* as the model said it, with keep_text */
-    /* what came, where it is not streamed */
+    /* collect */
+    spry_answer_parser *parser; /* NULL: all text is content */
+    bool done;
+    spry_buffer raw_text; /* with options.keep_raw_text */
     spry_buffer content, reasoning;
+    spry_buffer arguments; /* of the tool call that has begun and not ended */
     json_t *calls;         /* {"id", "name", "arguments": text} */
-    spry_buffer arguments; /* of the call that has begun and not ended */
     size_t n_calls;
-    spry_answer_token *tokens; /* with their probabilities, when asked for */
+    spry_answer_token *tokens; /* with options.want_logprobs */
     size_t n_tokens, tokens_capacity;
-    size_t n_told; /* of the tokens, in the stream so far */
+
+    /* stream */
+    size_t n_written; /* tokens whose log probabilities are in the stream */
 } spry_choice;
 
-/* What a reply looks like. All but `whole` append to completion->out. */
-typedef struct spry_answer_form {
+/* What the interfaces (OpenAI, Ollama, llama-server) do differently. */
+typedef struct spry_completion_interface {
+    const char *id_prefix; /* of the completion's id */
+    void (*read)(spry_completion_options *options, spry_fields *fields);
+    spry_status (*make_prompts)(spry_completion *completion, spry_fields *fields, spry_error *error);
+
+    /* Without "stream": the reply. */
+    json_t *(*whole)(spry_completion *completion);
+
+    /* With "stream": these append to completion->reply.out. `open` and `close` may be NULL. */
     const char *stream_type;
-    void (*open)(spry_completion *completion); /* may be NULL, like `close` */
+    void (*open)(spry_completion *completion);
     void (*delta)(spry_completion *completion, spry_choice *choice, const spry_answer_event *event);
     void (*close_choice)(spry_completion *completion, spry_choice *choice, bool last);
     void (*close)(spry_completion *completion);
-    json_t *(*whole)(spry_completion *completion);
-} spry_answer_form;
+} spry_completion_interface;
 
 struct spry_completion {
     spry_exchange *exchange;
-    const spry_pooled *model;
-    const spry_answer_form *form;
-    json_t *root; /* the request; strings are borrowed from it */
-
-    /* what is asked for */
-    spry_request request; /* of every answer, but for its seed */
-    spry_tokens prompts[SPRY_ANSWERS_MAX];
-    spry_span *spans; /* of the only prompt */
-    size_t n_spans;
-    const char *stops[SPRY_STOPS_MAX];
-    spry_logit_bias bias[SPRY_BIAS_MAX];
-    char *constraint_text;
-    uint32_t n_prompts, n_each;                        /* prompts; answers to each */
-    bool stream, include_usage, want_logprobs, silent; /* silent: nothing is to be generated */
-    bool keep_text;                                    /* fill choice->said */
-    bool look_for_tools, look_for_thoughts;
-    json_t *tools;                /* borrowed */
-    char *call_open, *call_close; /* a call that was begun for the model; NULL: none */
-    bool echo;
-    void *extra; /* the interface's own */
-    void (*free_extra)(void *extra);
-
-    /* what became of it */
-    spry_choice *choices; /* n of them: answers to the first prompt, then to the second, ... */
-    uint32_t n;
-    spry_channel channel;
-    bool has_channel, gone, ended;
-    atomic_uint open;  /* jobs that the scheduler has, and one while they are handed over */
-    spry_buffer out;   /* of the stream, not written yet */
-    spry_buffer taken; /* records being read */
-    spry_error error;  /* of the first answer that failed */
-    int64_t created;   /* seconds since 1970 */
+    const spry_completion_interface *interface;
     char id[48];
+    int64_t created; /* seconds since 1970 */
+    json_t *root;    /* the body */
+
+    spry_completion_options options;
+
+    const spry_pooled *model;
+    struct {
+        spry_tokens ids[SPRY_ANSWERS_MAX];
+        uint32_t count;
+        spry_span *spans; /* of the only prompt */
+        size_t n_spans;
+        char *call_open, *call_close; /* a tool call that the prompt begins for the model; NULL: none */
+        void *extra;                  /* the interface's own */
+        void (*free_extra)(void *extra);
+    } prompts;
+
+    spry_choice *choices; /* answers to the first prompt, then to the second, ... */
+    uint32_t n_choices;
+    struct {
+        spry_channel channel;
+        bool has_channel;
+        atomic_uint n_open;   /* jobs in the scheduler, plus one while they are being submitted */
+        spry_buffer received; /* records being read */
+        spry_error error;     /* of the first answer that failed; status SPRY_OK: none */
+        bool disconnected;    /* the client has left */
+    } jobs;
+
+    struct {
+        spry_buffer out; /* bytes of the stream that are not written yet */
+        bool ended;      /* `out` has the end of the stream */
+    } reply;
+
     spry_costs costs;
-    spry_laps before; /* its laps when its jobs were handed over */
-    bool stopped;     /* the last answer is over */
+    spry_laps laps_before_jobs; /* the laps when the jobs were submitted */
+    bool jobs_ended;            /* the laps go on */
 };
 
-/* Takes `root`. Loads the model, if need be. NULL when a reply was given instead. */
-spry_completion *spry_completion_create(spry_exchange *exchange, json_t *root, const char *model,
-                                        const spry_answer_form *form, const char *id_prefix);
+/* Serves a request whose body is `root`, which it takes, with the model `model` (NULL: the first one). Fields may have
+ * been read and refused before. Gives the exchange its reply in every case. */
+void spry_completion_serve(spry_exchange *exchange, json_t *root, spry_fields *fields, const char *model,
+                           const spry_completion_interface *interface);
 
-/* Without serving it. */
-void spry_completion_destroy(spry_completion *completion);
+/* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* Replies, and destroys the completion when the reply is over. */
-void spry_completion_serve(spry_completion *completion);
-
-/* The model a request names, loaded; NULL when a reply was given instead. */
+/* The model of this name, loaded, to be released to the pool; NULL when a reply was given instead. */
 const spry_pooled *spry_completion_model(spry_exchange *exchange, const char *name);
 
-/* The reply when the pool refused a model; `name` NULL: none was named. */
+/* The reply when the pool could not provide a model; `name` NULL: none was named. */
 void spry_completion_refuse_model(spry_exchange *exchange, const char *name, const spry_error *error);
 
-/* ---- for those who write replies --------------------------------------------------------------------------------- */
+/* ---- for interfaces ---------------------------------------------------------------------------------------------- */
 
-/* "data: {...}" and a blank line; takes the reference. */
+/* Appends "data: {...}" and a blank line to the stream; takes the reference. */
 void spry_completion_event(spry_completion *completion, json_t *json);
-/* {...} and a newline. */
+
+/* Appends {...} and a newline to the stream; takes the reference. */
 void spry_completion_line(spry_completion *completion, json_t *json);
 
-/* Every millisecond of the request, and its tokens. */
+/* The times and token counts of the request so far. */
 json_t *spry_completion_timings(const spry_completion *completion);
 
 typedef struct spry_usage_counts {
@@ -128,11 +142,11 @@ typedef struct spry_usage_counts {
 
 void spry_completion_count(const spry_completion *completion, spry_usage_counts *counts);
 
-/* Adds to what the answer has so far, as is done where nothing is streamed. */
-void spry_choice_keep(spry_choice *choice, const spry_answer_event *event);
+/* Adds an event to the choice's content, reasoning or calls, as is done when the reply is not streamed. */
+void spry_choice_add(spry_choice *choice, const spry_answer_event *event);
 
 /* "stop", "length" or "tool_calls". */
-const char *spry_choice_finish(const spry_choice *choice);
+const char *spry_choice_finish_reason(const spry_choice *choice);
 
 json_t *spry_buffer_json(const spry_buffer *text); /* as a string */
 json_t *spry_view_json(spry_view text);

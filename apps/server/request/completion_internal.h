@@ -1,37 +1,69 @@
-/* What the files behind completion.h share. */
+/* The phases of a completion, for the files that implement them. */
 #ifndef SPRY_SERVER_COMPLETION_INTERNAL_H
 #define SPRY_SERVER_COMPLETION_INTERNAL_H
 
 #include "server/request/completion.h"
 
-/* Gives every answer a job and hands the jobs to the scheduler. On failure none is left there. */
+/* ---- submit: completion_submit.c --------------------------------------------------------------------------------- */
+
+/* Gives every answer a job and submits the jobs. After a failure some may have been submitted. */
 spry_status spry_completion_submit(spry_completion *completion, spry_error *error);
 
-/* Ends the answers that are still under way. */
+/* Cancels the jobs that have not ended. */
 void spry_completion_cancel(spry_completion *completion);
 
-/* Cancels, and waits until the scheduler has let every job go. */
-void spry_completion_settle(spry_completion *completion);
+/* Cancels, and waits until every job has ended. */
+void spry_completion_cancel_and_wait(spry_completion *completion);
 
-typedef enum spry_pumped { SPRY_PUMPED_MORE, SPRY_PUMPED_ALL, SPRY_PUMPED_GONE } spry_pumped;
+/* The posted records. A token record is followed by its n_top alternatives. */
+enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN };
 
-/* Waits for news and takes it in. ALL: every answer is over. */
-spry_pumped spry_completion_pump(spry_completion *completion);
+typedef struct spry_token_record {
+    spry_logprob_entry token;
+    size_t n_top;
+} spry_token_record;
 
-/* The request's time counts up to when its jobs are handed over; up to when the last answer is over, also if none was
- * begun; up to the end, when nobody waits for it any more. Its share of the energy begins with the handing over, if not
- * before, and ends with the last job. */
-void spry_completion_hand_over(spry_completion *completion);
-void spry_completion_stop(spry_completion *completion);
-void spry_completion_finish(spry_completion *completion);
+/* ---- collect: completion_collect.c ------------------------------------------------------------------------------- */
 
-/* The parts of an answer so far. */
+typedef enum spry_collected {
+    SPRY_COLLECTED_SOME,
+    SPRY_COLLECTED_ALL,          /* every answer has ended */
+    SPRY_COLLECTED_DISCONNECTED, /* the client has left */
+} spry_collected;
+
+/* Waits for records and adds them to their choices. */
+spry_collected spry_completion_collect(spry_completion *completion);
+
+/* A parser for tool calls and reasoning, where the options ask for one. */
+spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error);
+
+/* ---- stream, or reply at once: completion_reply.c ---------------------------------------------------------------- */
+
+/* Replies, and destroys the completion when the reply is complete. */
+void spry_completion_reply(spry_completion *completion);
+
+/* Replies with the completion's error, and destroys it. */
+void spry_completion_reply_failure(spry_completion *completion);
+
+/* ---- report: completion_report.c --------------------------------------------------------------------------------- */
+
+/* The request's laps pause when its jobs are submitted, and its share of the energy begins. */
+void spry_completion_jobs_begin(spry_completion *completion);
+
+/* They continue when the last job has ended. Only the first call has an effect. */
+void spry_completion_jobs_end(spry_completion *completion);
+
+/* The parts of an answer's time so far. */
 void spry_choice_parts(const spry_choice *choice, double ms[SPRY_PART_COUNT]);
 
-/* Adds to an answer's timings: ttft_ms, total_ms, what they are made of, and the energy. */
-void spry_completion_parts(const spry_completion *completion, json_t *timings, size_t generated);
+/* Adds the request to the counters of its model, and to the log. */
+void spry_completion_record(const spry_completion *completion);
 
-/* Puts the request's figures into the metrics. */
-void spry_completion_account(spry_completion *completion);
+/* Ends the laps and writes the trace. */
+void spry_completion_costs_end(spry_completion *completion);
+
+/* ---- done: completion_serve.c ------------------------------------------------------------------------------------ */
+
+void spry_completion_destroy(spry_completion *completion);
 
 #endif

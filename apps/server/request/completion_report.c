@@ -1,31 +1,108 @@
-/* What a completion took, and small helpers for those who write replies. */
-#include <stdlib.h>
-
-#include "base/utf8.h"
-#include "platform/clock.h"
+/* What a completion cost, and where its time went.
+ *
+ * The request's own laps run until its jobs are submitted. Then the job of the first answer measures its parts, in the
+ * same lane of the trace; when the last job has ended, the request's laps go on. There is no gap, so the parts add up
+ * to the whole. Jobs of further answers have lanes of their own. */
+#include "run/answer.h"
 #include "server/http/http_server.h"
 #include "server/request/completion_internal.h"
 
-static double since_ms(uint64_t from_ns, uint64_t to_ns)
+/* ---- laps -------------------------------------------------------------------------------------------------------- */
+
+void spry_completion_jobs_begin(spry_completion *c)
 {
-    return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e6 : 0;
+    spry_lap(&c->costs.laps, SPRY_PART_QUEUE);
+    c->laps_before_jobs = c->costs.laps;
+    spry_costs_begin_share(&c->costs);
 }
+
+static void add(double ms[SPRY_PART_COUNT], const double more[SPRY_PART_COUNT])
+{
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        ms[i] += more[i];
+}
+
+static double sum(const double ms[SPRY_PART_COUNT])
+{
+    double all = 0;
+    for (size_t i = 0; i < SPRY_PART_COUNT; i++)
+        all += ms[i];
+    return all;
+}
+
+void spry_choice_parts(const spry_choice *choice, double ms[SPRY_PART_COUNT])
+{
+    spry_laps_ms(&choice->owner->laps_before_jobs, ms);
+    if (choice->progress.done_ns)
+        add(ms, choice->job.result.parts_ms);
+}
+
+/* The laps go on where the first answer's job ended. The little time that neither of them measured is charged to
+ * writing, so that the sum is complete. */
+static void skip_job(spry_laps *laps, const spry_choice *choice)
+{
+    uint64_t done_ns = choice->progress.done_ns, passed = done_ns - laps->last_ns;
+    uint64_t measured = (uint64_t)(sum(choice->job.result.parts_ms) * 1e6);
+    laps->ns[SPRY_PART_WRITE] += passed > measured ? passed - measured : 0;
+    laps->last_ns = done_ns;
+}
+
+void spry_completion_jobs_end(spry_completion *c)
+{
+    uint64_t last_ns = 0;
+    if (c->jobs_ended)
+        return;
+    c->jobs_ended = true;
+    for (uint32_t i = 0; i < c->n_choices; i++) {
+        uint64_t done_ns = c->choices[i].progress.done_ns;
+        last_ns = done_ns > last_ns ? done_ns : last_ns;
+    }
+    if (c->n_choices && c->choices[0].progress.done_ns)
+        skip_job(&c->costs.laps, &c->choices[0]);
+    if (c->n_choices > 1)
+        spry_lap_until(&c->costs.laps, SPRY_PART_OTHERS, last_ns);
+}
+
+void spry_completion_costs_end(spry_completion *c)
+{
+    spry_usage_counts n;
+    spry_completion_jobs_end(c);
+    spry_completion_count(c, &n);
+    spry_costs_end(&c->costs, n.prompt, n.generated);
+}
+
+/* ---- counts and timings ------------------------------------------------------------------------------------------ */
 
 void spry_completion_count(const spry_completion *c, spry_usage_counts *counts)
 {
     *counts = (spry_usage_counts){0};
-    for (uint32_t i = 0; i < c->n; i++) {
+    for (uint32_t i = 0; i < c->n_choices; i++) {
         const spry_result *r = &c->choices[i].job.result;
         counts->generated += r->generated_tokens;
         counts->drafted += r->drafts.drafted;
         counts->accepted += r->drafts.accepted;
-        if (i % c->n_each)
+        if (i % c->options.n_each)
             continue; /* a prompt counts once */
-        counts->prompt += c->prompts[i / c->n_each].count;
+        counts->prompt += c->prompts.ids[i / c->options.n_each].count;
         counts->cached += r->reused_tokens;
         counts->span += r->span_tokens;
         counts->repaired += r->repaired_tokens;
     }
+}
+
+/* ttft_ms, total_ms, their parts, and the energy; times end now. */
+static void add_parts(json_t *timings, const spry_completion *c, size_t generated)
+{
+    double whole[SPRY_PART_COUNT], first[SPRY_PART_COUNT];
+    spry_costs_parts(&c->costs, whole);
+    spry_laps_ms(&c->laps_before_jobs, first);
+    if (c->choices[0].progress.done_ns) {
+        add(whole, c->choices[0].job.result.parts_ms);
+        add(first, c->choices[0].job.result.first_parts_ms);
+    }
+    json_object_set_new(timings, "ttft_ms", json_real(sum(first)));
+    json_object_set_new(timings, "first_parts_ms", spry_parts_json(first));
+    spry_costs_tell(&c->costs, timings, whole, generated);
 }
 
 static double lap_ms(const spry_completion *c, spry_part part)
@@ -33,7 +110,7 @@ static double lap_ms(const spry_completion *c, spry_part part)
     return (double)c->costs.laps.ns[part] / 1e6;
 }
 
-/* Of several answers, times are the first one's. */
+/* With several answers, times are those of the first. */
 json_t *spry_completion_timings(const spry_completion *c)
 {
     const spry_choice *first = &c->choices[0];
@@ -48,89 +125,53 @@ json_t *spry_completion_timings(const spry_completion *c)
         r->decode_ms, "prompt_tokens", (json_int_t)n.prompt, "cached_tokens", (json_int_t)n.cached, "span_tokens",
         (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired, "generated_tokens", (json_int_t)n.generated,
         "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted);
-    spry_completion_parts(c, timings, n.generated);
+    add_parts(timings, c, n.generated);
     return timings;
 }
 
-void spry_completion_account(spry_completion *c)
-{
-    spry_usage_counts n;
-    spry_completion_count(c, &n);
-    spry_model_counts counts = {.requests = 1,
-                                .failed = c->error.status != SPRY_OK && !c->gone,
-                                .cancelled = c->gone,
-                                .prompt_tokens = n.prompt,
-                                .cached_tokens = n.cached,
-                                .span_tokens = n.span,
-                                .generated_tokens = n.generated};
-    for (uint32_t i = 0; i < c->n; i++) {
-        const spry_choice *choice = &c->choices[i];
-        if (choice->submitted)
-            spry_histogram_add(&counts.queue, choice->job.queue_ms / 1e3);
-        uint64_t first_ns = atomic_load(&choice->status.first_ns);
-        if (first_ns)
-            spry_histogram_add(&counts.first_token, since_ms(c->exchange->began_ns, first_ns) / 1e3);
-        spry_histogram_merge(&counts.between_tokens, &choice->gaps);
-        spry_model_counts_add_drafts(&counts, &choice->job.result.drafts);
-    }
-    spry_registry_add_counts(&c->exchange->server->registry, c->model->name, &counts);
-    spry_http_log(c->exchange->server,
-                  "request=%llu model=%.100s answers=%u prompt=%zu cached=%zu generated=%zu queue_ms=%.1f "
-                  "prefill_ms=%.1f decode_ms=%.1f error=\"%s\"",
-                  (unsigned long long)c->exchange->number, c->model->name, c->n, n.prompt, n.cached, n.generated,
-                  c->choices[0].job.queue_ms, c->choices[0].job.result.prefill_ms, c->choices[0].job.result.decode_ms,
-                  c->error.status != SPRY_OK ? c->error.message : "");
-}
-
-const char *spry_choice_finish(const spry_choice *choice)
+const char *spry_choice_finish_reason(const spry_choice *choice)
 {
     if (choice->n_calls)
         return "tool_calls";
     spry_finish finish = choice->job.result.finish;
-    bool length = choice->owner->silent || finish == SPRY_FINISH_LENGTH || finish == SPRY_FINISH_CONTEXT;
+    bool length = choice->owner->options.no_answer || finish == SPRY_FINISH_LENGTH || finish == SPRY_FINISH_CONTEXT;
     return length ? "length" : "stop";
 }
 
-/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+/* ---- counters and log -------------------------------------------------------------------------------------------- */
 
-json_t *spry_view_json(spry_view text)
+static void count_choice(spry_model_counts *counts, const spry_choice *choice, uint64_t began_ns)
 {
-    json_t *string = json_stringn(text.data, text.size);
-    if (string)
-        return string;
-    spry_buffer valid; /* memory is short, or it is not UTF-8 */
-    spry_buffer_init(&valid, 3 * text.size + 1);
-    spry_utf8_append_valid(&valid, text);
-    string = json_stringn(spry_buffer_view(&valid).data, valid.size);
-    spry_buffer_deinit(&valid);
-    return string;
+    uint64_t first_ns = atomic_load(&choice->status.first_ns);
+    if (choice->submitted)
+        spry_histogram_add(&counts->queue, choice->job.queue_ms / 1e3);
+    if (first_ns)
+        spry_histogram_add(&counts->first_token, first_ns > began_ns ? (double)(first_ns - began_ns) / 1e9 : 0);
+    spry_histogram_merge(&counts->between_tokens, &choice->progress.gaps);
+    spry_model_counts_add_drafts(counts, &choice->job.result.drafts);
 }
 
-json_t *spry_buffer_json(const spry_buffer *text)
+void spry_completion_record(const spry_completion *c)
 {
-    return spry_view_json(spry_buffer_view(text));
-}
-
-static void append_json(spry_completion *c, const char *before, json_t *json, const char *behind)
-{
-    char *text = json ? json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(json);
-    if (!text) {
-        c->out.failed = true;
-        return;
-    }
-    spry_buffer_text(&c->out, before);
-    spry_buffer_text(&c->out, text);
-    spry_buffer_text(&c->out, behind);
-    free(text);
-}
-
-void spry_completion_event(spry_completion *c, json_t *json)
-{
-    append_json(c, "data: ", json, "\n\n");
-}
-
-void spry_completion_line(spry_completion *c, json_t *json)
-{
-    append_json(c, "", json, "\n");
+    const spry_exchange *x = c->exchange;
+    const spry_job *first = &c->choices[0].job;
+    bool failed = c->jobs.error.status != SPRY_OK;
+    spry_usage_counts n;
+    spry_completion_count(c, &n);
+    spry_model_counts counts = {.requests = 1,
+                                .failed = failed && !c->jobs.disconnected,
+                                .cancelled = c->jobs.disconnected,
+                                .prompt_tokens = n.prompt,
+                                .cached_tokens = n.cached,
+                                .span_tokens = n.span,
+                                .generated_tokens = n.generated};
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        count_choice(&counts, &c->choices[i], x->began_ns);
+    spry_registry_add_counts(&x->server->registry, c->model->name, &counts);
+    spry_http_log(x->server,
+                  "request=%llu model=%.100s answers=%u prompt=%zu cached=%zu generated=%zu queue_ms=%.1f "
+                  "prefill_ms=%.1f decode_ms=%.1f error=\"%s\"",
+                  (unsigned long long)x->number, c->model->name, c->n_choices, n.prompt, n.cached, n.generated,
+                  first->queue_ms, first->result.prefill_ms, first->result.decode_ms,
+                  failed ? c->jobs.error.message : "");
 }

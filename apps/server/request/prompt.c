@@ -35,18 +35,18 @@ static size_t count_fragments(const json_t *messages)
 static spry_status read_fragments(spry_completion *c, spry_view json, size_t n_fragments, spry_error *error)
 {
     const spry_engine *engine = c->model->engine;
-    spry_tokens *prompt = &c->prompts[0];
+    spry_tokens *prompt = &c->prompts.ids[0];
     size_t room = json.size + TEMPLATE_TOKENS, count = 0;
     spry_status status = SPRY_OK;
-    c->spans = calloc(n_fragments + 1, sizeof *c->spans);
+    c->prompts.spans = calloc(n_fragments + 1, sizeof *c->prompts.spans);
     do {
-        int32_t *ids = c->spans ? realloc(prompt->ids, room * sizeof *ids) : NULL;
+        int32_t *ids = c->prompts.spans ? realloc(prompt->ids, room * sizeof *ids) : NULL;
         if (!ids)
             return spry_fail_memory(error, "the prompt", room * sizeof *ids);
         prompt->ids = ids;
         prompt->capacity = room;
-        status = spry_engine_chat_spans(engine, ids, room, &count, c->spans, n_fragments, &c->n_spans, json.data,
-                                        json.size, error);
+        status = spry_engine_chat_spans(engine, ids, room, &count, c->prompts.spans, n_fragments, &c->prompts.n_spans,
+                                        json.data, json.size, error);
         room = count;
     } while (status == SPRY_OK && count > prompt->capacity);
     prompt->count = count;
@@ -105,7 +105,7 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
     spry_status status = spry_engine_render(engine, &text, &input, error);
     spry_lap(&c->costs.laps, SPRY_PART_TEMPLATE);
     if (status == SPRY_OK)
-        status = spry_tokenizer_encode(engine->model->tokenizer, &c->prompts[0], spry_buffer_view(&text.text),
+        status = spry_tokenizer_encode(engine->model->tokenizer, &c->prompts.ids[0], spry_buffer_view(&text.text),
                                        (const spry_text_range *)(const void *)text.literal.data,
                                        text.literal.size / sizeof(spry_text_range), SPRY_ENCODE_SPECIAL, error);
     spry_chat_text_deinit(&text);
@@ -191,12 +191,12 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
 {
     spry_engine_info info;
-    uint32_t n = c->n_prompts * c->n_each, most = c->exchange->server->answers_max;
+    uint32_t n = c->prompts.count * c->options.n_each, most = c->exchange->server->answers_max;
     spry_engine_describe(c->model->engine, &info);
-    for (uint32_t i = 0; i < c->n_prompts; i++) {
+    for (uint32_t i = 0; i < c->prompts.count; i++) {
         char name[24] = "the prompt";
-        size_t count = c->prompts[i].count;
-        if (c->n_prompts > 1)
+        size_t count = c->prompts.ids[i].count;
+        if (c->prompts.count > 1)
             snprintf(name, sizeof name, "prompt[%u]", i);
         if (count == 0)
             return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
@@ -205,7 +205,7 @@ spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
                              "%s has %zu tokens, but the context holds %zu and an answer needs room, too", name, count,
                              info.context);
     }
-    if (n > most && !c->silent)
+    if (n > most && !c->options.no_answer)
         return spry_fail(error, SPRY_ERR_INPUT,
                          "%u answers are asked for, but at most %u can run or wait here (--parallel and --queue)", n,
                          most);
@@ -247,26 +247,26 @@ static bool forms_agree(const spry_tool_forms *forms)
 static spry_status constrain_to(spry_completion *c, const spry_tool_forms *forms, spry_error *error)
 {
     json_t *joined = forms->count > 1 ? join_schemas(forms) : NULL;
-    free(c->constraint_text);
-    c->constraint_text = forms->count > 1 ? json_dumps(joined, JSON_COMPACT) : strdup(forms->items[0].schema);
+    free(c->options.constraint_text);
+    c->options.constraint_text = forms->count > 1 ? json_dumps(joined, JSON_COMPACT) : strdup(forms->items[0].schema);
     json_decref(joined);
-    if (!c->constraint_text)
+    if (!c->options.constraint_text)
         return spry_fail_memory(error, "the tools' schemas", c->exchange->body.size);
-    c->request.constraint = SPRY_JSON_SCHEMA;
-    c->request.constraint_text = c->constraint_text;
+    c->options.request.constraint = SPRY_JSON_SCHEMA;
+    c->options.request.constraint_text = c->options.constraint_text;
     return SPRY_OK;
 }
 
 static spry_status begin_call(spry_completion *c, const spry_tool_forms *forms, const char *mark, spry_error *error)
 {
     bool agree = forms_agree(forms), alone = forms->count == 1;
-    c->call_open = strdup(agree || alone ? forms->items[0].open : mark);
-    c->call_close = strdup(agree ? forms->items[0].close : "");
-    if (!c->call_open || !c->call_close)
+    c->prompts.call_open = strdup(agree || alone ? forms->items[0].open : mark);
+    c->prompts.call_close = strdup(agree ? forms->items[0].close : "");
+    if (!c->prompts.call_open || !c->prompts.call_close)
         return spry_fail_memory(error, "a call", strlen(mark));
-    spry_status status =
-        spry_prompt_encode(&c->prompts[0], c->model->engine, spry_view_of(c->call_open), true, false, error);
-    if (status == SPRY_OK && agree && c->request.constraint == SPRY_ANY_TEXT)
+    spry_status status = spry_prompt_encode(&c->prompts.ids[0], c->model->engine, spry_view_of(c->prompts.call_open),
+                                            true, false, error);
+    if (status == SPRY_OK && agree && c->options.request.constraint == SPRY_ANY_TEXT)
         status = constrain_to(c, forms, error);
     return status;
 }

@@ -61,7 +61,7 @@ spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, 
 {
     scoring s = {.completion = c, .prompt = prompt, .tokens = tokens, .error = error};
     spry_request_default(&s.request);
-    s.request.logprobs = c->request.logprobs;
+    s.request.logprobs = c->options.request.logprobs;
     s.request.on_token = keep;
     s.request.user = &s;
     tokens[0] = (spry_answer_token){.token = {prompt->ids[0], NAN}};

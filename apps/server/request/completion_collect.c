@@ -1,0 +1,197 @@
+/* What the jobs have posted becomes content, reasoning, tool calls and tokens of the choices, or goes to the stream. */
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "engine/engine_state.h"
+#include "platform/clock.h"
+#include "server/http/http_server.h"
+#include "server/request/completion_internal.h"
+
+enum { OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
+
+static void fail(spry_completion *c, spry_status status, const char *sentence)
+{
+    if (c->jobs.error.status == SPRY_OK)
+        spry_fail(&c->jobs.error, status, "%s", sentence);
+}
+
+/* ---- events ------------------------------------------------------------------------------------------------------ */
+
+void spry_choice_add(spry_choice *choice, const spry_answer_event *event)
+{
+    switch (event->kind) {
+    case SPRY_ANSWER_CONTENT: spry_buffer_append(&choice->content, event->text.data, event->text.size); break;
+    case SPRY_ANSWER_REASONING: spry_buffer_append(&choice->reasoning, event->text.data, event->text.size); break;
+    case SPRY_ANSWER_CALL_BEGIN:
+        if (!choice->calls)
+            choice->calls = json_array();
+        json_array_append_new(choice->calls, json_pack("{s:s, s:o, s:s}", "id", event->id, "name",
+                                                       spry_view_json(event->name), "arguments", ""));
+        break;
+    case SPRY_ANSWER_ARGUMENTS: spry_buffer_append(&choice->arguments, event->text.data, event->text.size); break;
+    case SPRY_ANSWER_CALL_END:
+        json_object_set_new(json_array_get(choice->calls, event->index), "arguments",
+                            spry_buffer_json(&choice->arguments));
+        spry_buffer_clear(&choice->arguments);
+        break;
+    }
+}
+
+static void on_event(void *user, const spry_answer_event *event)
+{
+    spry_choice *choice = user;
+    spry_completion *c = choice->owner;
+    if (event->kind == SPRY_ANSWER_CALL_BEGIN)
+        choice->n_calls = event->index + 1;
+    if (c->options.stream)
+        c->interface->delta(c, choice, event);
+    else
+        spry_choice_add(choice, event);
+    if (choice->content.failed || choice->reasoning.failed || choice->arguments.failed || c->reply.out.failed)
+        fail(c, SPRY_ERR_MEMORY, "not enough memory for the answer");
+}
+
+/* Whether the prompt ends inside a thought, so that the answer begins in it. */
+static bool opens_thought(const spry_completion *c)
+{
+    char text[OPENING_BYTES];
+    const spry_tokens *prompt = &c->prompts.ids[0];
+    size_t size, n = prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
+    if (!n || spry_engine_detokenize(c->model->engine, text, sizeof text, &size, prompt->ids + prompt->count - n, n,
+                                     true, NULL) != SPRY_OK)
+        return false;
+    return spry_answer_opens_thought((spry_view){text, size < sizeof text ? size : sizeof text});
+}
+
+spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
+{
+    const spry_completion *c = choice->owner;
+    bool tools = c->options.parse_tools, reasoning = c->options.parse_reasoning;
+    if (!tools && !reasoning)
+        return SPRY_OK;
+    const char *call_open = c->prompts.call_open;
+    spry_answer_options options = {
+        .tools = tools,
+        .style = spry_tool_style_find(spry_chat_template_used_source(c->model->engine->model->chat, tools)),
+        .declared = json_object_get(c->root, "tools"),
+        .reasoning = reasoning && !call_open,
+        .in_thought = reasoning && opens_thought(c),
+        .seed = spry_entropy(),
+        .on_event = on_event,
+        .user = choice,
+    };
+    spry_status status = spry_answer_parser_create(&choice->parser, &options, error);
+    if (status == SPRY_OK && call_open)
+        status = spry_answer_parser_feed(choice->parser, spry_view_of(call_open), error);
+    return status;
+}
+
+/* ---- records ----------------------------------------------------------------------------------------------------- */
+
+static void add_text(spry_choice *choice, spry_view text)
+{
+    spry_completion *c = choice->owner;
+    if (c->options.keep_raw_text)
+        spry_buffer_append(&choice->raw_text, text.data, text.size);
+    if (!choice->parser)
+        on_event(choice, &(spry_answer_event){.kind = SPRY_ANSWER_CONTENT, .text = text});
+    else if (spry_answer_parser_feed(choice->parser, text, NULL) != SPRY_OK)
+        fail(c, SPRY_ERR_MEMORY, "not enough memory for the answer");
+}
+
+static void add_token(spry_choice *choice, const char *data)
+{
+    spry_token_record record;
+    memcpy(&record, data, sizeof record);
+    if (choice->n_tokens == choice->tokens_capacity) {
+        size_t capacity = choice->tokens_capacity ? choice->tokens_capacity * 2 : 64, bytes;
+        spry_answer_token *grown =
+            spry_checked_mul(&bytes, capacity, sizeof *grown) ? realloc(choice->tokens, bytes) : NULL;
+        if (!grown) {
+            fail(choice->owner, SPRY_ERR_MEMORY, "not enough memory for the tokens");
+            return;
+        }
+        choice->tokens = grown;
+        choice->tokens_capacity = capacity;
+    }
+    spry_answer_token *token = &choice->tokens[choice->n_tokens++];
+    *token = (spry_answer_token){.token = record.token, .n_top = record.n_top};
+    if (record.n_top)
+        memcpy(token->top, data + sizeof record, record.n_top * sizeof *token->top);
+}
+
+static void read_records(spry_completion *c)
+{
+    spry_view rest = spry_buffer_view(&c->jobs.received);
+    while (rest.size) {
+        spry_record record;
+        memcpy(&record, rest.data, sizeof record);
+        const char *data = rest.data + sizeof record;
+        if (record.kind == SPRY_RECORD_TOKEN)
+            add_token(&c->choices[record.choice], data);
+        else
+            add_text(&c->choices[record.choice], (spry_view){data, record.size});
+        rest = (spry_view){data + record.size, rest.size - sizeof record - record.size};
+    }
+}
+
+/* ---- the end of answers ------------------------------------------------------------------------------------------ */
+
+static void finish_choice(spry_choice *choice, bool last)
+{
+    spry_completion *c = choice->owner;
+    const spry_job *job = &choice->job;
+    choice->done = true;
+    if (choice->submitted && job->status != SPRY_OK)
+        fail(c, job->error.status == SPRY_OK ? job->status : job->error.status, job->error.message);
+    else if (choice->progress.overflow)
+        fail(c, SPRY_ERR_CANCELLED, "the client reads the answer too slowly");
+    else if (choice->submitted && job->result.finish == SPRY_FINISH_CANCELLED)
+        fail(c, SPRY_ERR_CANCELLED,
+             c->exchange->late ? "the answer took longer than allowed" : "the answer was cancelled");
+    if (c->jobs.error.status != SPRY_OK)
+        return;
+    if (choice->parser && c->prompts.call_close && job->result.finish == SPRY_FINISH_END)
+        add_text(choice, spry_view_of(c->prompts.call_close));
+    if (choice->parser)
+        spry_answer_parser_finish(choice->parser);
+    if (c->options.stream)
+        c->interface->close_choice(c, choice, last);
+}
+
+/* The choices are closed together, when the last answer has ended. */
+static spry_collected receive(spry_completion *c)
+{
+    size_t n_submitted = 0;
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        n_submitted += c->choices[i].submitted;
+    c->jobs.received.size = 0;
+    size_t n_done = spry_channel_take(&c->jobs.channel, &c->jobs.received);
+    read_records(c);
+    if (n_done < n_submitted)
+        return SPRY_COLLECTED_SOME;
+    spry_completion_jobs_end(c);
+    for (uint32_t i = 0; i < c->n_choices; i++)
+        finish_choice(&c->choices[i], i + 1 == c->n_choices);
+    return SPRY_COLLECTED_ALL;
+}
+
+static uint64_t deadline(const spry_completion *c)
+{
+    uint64_t seconds = c->exchange->server->settings->answer_s;
+    return seconds && !c->exchange->late ? c->exchange->began_ns + seconds * 1000000000 : 0;
+}
+
+spry_collected spry_completion_collect(spry_completion *c)
+{
+    if (!c->options.no_answer)
+        switch (spry_channel_wait(&c->jobs.channel, spry_http_socket(c->exchange), deadline(c))) {
+        case SPRY_WAIT_HUNG_UP: return SPRY_COLLECTED_DISCONNECTED;
+        case SPRY_WAIT_RAISED: break;
+        case SPRY_WAIT_TIMEOUT:
+            c->exchange->late = true;
+            spry_completion_cancel(c);
+            return SPRY_COLLECTED_SOME;
+        }
+    return receive(c);
+}

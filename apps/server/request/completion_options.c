@@ -1,0 +1,168 @@
+#include "server/request/completion_options.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/sampling_options.h"
+#include "platform/clock.h"
+
+void spry_completion_options_init(spry_completion_options *o, spry_speculation speculation)
+{
+    *o = (spry_completion_options){.n_each = 1};
+    spry_request_default(&o->request);
+    o->request.sampling.seed = spry_entropy() >> 32;
+    o->request.speculation = speculation;
+}
+
+void spry_completion_options_deinit(spry_completion_options *o)
+{
+    free(o->constraint_text);
+}
+
+/* ---- sampling ---------------------------------------------------------------------------------------------------- */
+
+/* llama-server's [[id, bias], ...], where false bans a token, as an object from ids to numbers. NULL: the list has
+ * another form. */
+static json_t *bias_object(const json_t *list)
+{
+    json_t *object = json_object(), *pair;
+    size_t i;
+    json_array_foreach(list, i, pair)
+    {
+        char id[24];
+        const json_t *token = json_array_get(pair, 0), *bias = json_array_get(pair, 1);
+        if (!json_is_integer(token) || !bias) {
+            json_decref(object);
+            return NULL;
+        }
+        snprintf(id, sizeof id, "%" JSON_INTEGER_FORMAT, json_integer_value(token));
+        json_object_set_new(object, id, json_is_false(bias) ? json_null() : json_deep_copy(bias));
+    }
+    return object;
+}
+
+/* Negative values of these fields mean that they are not set. */
+static void drop_negative(json_t *settings)
+{
+    static const char *const keys[] = {"seed", "top_k", "repeat_last_n"};
+    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
+        const json_t *value = json_object_get(settings, keys[i]);
+        if (json_is_number(value) && json_number_value(value) < 0)
+            json_object_del(settings, keys[i]);
+    }
+}
+
+void spry_fields_sampling(spry_completion_options *o, spry_fields *fields)
+{
+    spry_error error;
+    json_t *settings = json_copy((json_t *)(uintptr_t)fields->object);
+    const json_t *bias = json_object_get(settings, "logit_bias");
+    if (!settings) {
+        spry_fields_refuse(fields, "temperature", "not enough memory for the settings");
+        return;
+    }
+    drop_negative(settings);
+    if (json_is_array(bias)) {
+        json_t *object = bias_object(bias);
+        if (object)
+            json_object_set_new(settings, "logit_bias", object);
+    }
+    if (spry_sampling_from_json(&o->request.sampling, o->bias, SPRY_BIAS_MAX, settings, true, &error) != SPRY_OK) {
+        size_t key = strcspn(error.message, " ");
+        char name[64];
+        snprintf(name, sizeof name, "%.*s", (int)(key < sizeof name ? key : sizeof name - 1), error.message);
+        spry_fields_refuse(fields, name, "%s%s", fields->within, error.message);
+    }
+    json_decref(settings);
+}
+
+void spry_fields_stop(spry_completion_options *o, spry_fields *fields)
+{
+    const json_t *stop = spry_fields_get(fields, "stop"), *item;
+    size_t count = json_is_array(stop) ? json_array_size(stop) : stop ? 1 : 0;
+    if (count > SPRY_STOPS_MAX)
+        spry_fields_refuse(fields, "stop", "%sstop has %zu strings; at most %d are allowed", fields->within, count,
+                           SPRY_STOPS_MAX);
+    for (size_t i = 0; i < count && !fields->wrong[0]; i++) {
+        item = json_is_array(stop) ? json_array_get(stop, i) : stop;
+        if (!json_is_string(item))
+            spry_fields_refuse_type(fields, "stop", item, "a string or a list of strings");
+        else if (strlen(json_string_value(item)) != json_string_length(item))
+            spry_fields_refuse(fields, "stop", "%sstop has a zero byte in its text", fields->within);
+        else if (json_string_length(item))
+            o->stops[o->request.n_stop++] = json_string_value(item);
+    }
+    o->request.stop = o->stops;
+}
+
+/* ---- constraints ------------------------------------------------------------------------------------------------- */
+
+void spry_fields_set_constraint(spry_completion_options *o, spry_fields *fields, const char *key,
+                                spry_constraint constraint, const json_t *value)
+{
+    if (o->request.constraint != SPRY_ANY_TEXT) {
+        spry_fields_refuse(fields, key, "%s%s: another field constrains the answer, too; send only one", fields->within,
+                           key);
+        return;
+    }
+    if (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value)) {
+        spry_fields_refuse(fields, key, "%s%s has a zero byte in its text", fields->within, key);
+        return;
+    }
+    bool as_it_is = json_is_string(value) && constraint != SPRY_CHOICE;
+    char *text = !value ? NULL : as_it_is ? strdup(json_string_value(value)) : json_dumps(value, JSON_ENCODE_ANY);
+    if (value && !text)
+        spry_fields_refuse(fields, key, "not enough memory for %s%s", fields->within, key);
+    free(o->constraint_text);
+    o->constraint_text = text;
+    o->request.constraint = constraint;
+    o->request.constraint_text = text;
+}
+
+static void read_response_format(spry_completion_options *o, spry_fields *fields)
+{
+    const json_t *format = spry_fields_object(fields, "response_format");
+    const char *type = json_string_value(json_object_get(format, "type"));
+    if (!format)
+        return;
+    const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
+    if (type && strcmp(type, "text") == 0)
+        return;
+    if (type && strcmp(type, "json_object") == 0)
+        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_OBJECT, NULL);
+    else if (!type || strcmp(type, "json_schema") != 0)
+        spry_fields_refuse(fields, "response_format",
+                           "response_format.type must be \"text\", \"json_object\" or \"json_schema\"");
+    else if (!json_is_object(schema))
+        spry_fields_refuse(fields, "response_format", "response_format.json_schema.schema must be an object");
+    else
+        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_SCHEMA, schema);
+}
+
+void spry_fields_constraint(spry_completion_options *o, spry_fields *fields)
+{
+    static const struct {
+        const char *key;
+        spry_constraint constraint;
+        json_type type, other;
+        const char *wanted;
+    } constraints[] = {
+        {"grammar", SPRY_GBNF, JSON_STRING, JSON_STRING, "a string"},
+        {"guided_grammar", SPRY_GBNF, JSON_STRING, JSON_STRING, "a string"},
+        {"guided_regex", SPRY_REGEX, JSON_STRING, JSON_STRING, "a string"},
+        {"guided_choice", SPRY_CHOICE, JSON_ARRAY, JSON_ARRAY, "a list of strings"},
+        {"guided_json", SPRY_JSON_SCHEMA, JSON_OBJECT, JSON_STRING, "an object or a string"},
+        {"json_schema", SPRY_JSON_SCHEMA, JSON_OBJECT, JSON_STRING, "an object or a string"},
+    };
+    read_response_format(o, fields);
+    for (size_t i = 0; i < SPRY_COUNT(constraints); i++) {
+        const char *key = constraints[i].key;
+        const json_t *value = spry_fields_get(fields, key);
+        if (!value || (json_is_string(value) && !json_string_length(value)))
+            continue;
+        if (json_typeof(value) != constraints[i].type && json_typeof(value) != constraints[i].other)
+            spry_fields_refuse_type(fields, key, value, constraints[i].wanted);
+        else
+            spry_fields_set_constraint(o, fields, key, constraints[i].constraint, value);
+    }
+}
