@@ -1,4 +1,4 @@
-/* spry serve: its options, and the time from the first connection to the last. */
+/* spry serve: its options; starting and stopping the server. */
 #include <signal.h>
 #include <time.h>
 
@@ -15,13 +15,13 @@ static const spry_usage usage = {
     .command = "serve",
     .arguments = "[MODEL ...] [options]",
     .about =
-        "Answers requests over HTTP, as OpenAI's interface has them (/v1/chat/completions, /v1/completions, "
-        "/v1/models), as Ollama's has them (/api/chat, /api/generate) and as llama-server's has them (/completion, "
-        "/tokenize); a page for people is at /. docs/SERVER.md has examples.\n"
+        "Serves models over HTTP with the interfaces of OpenAI (/v1/chat/completions, /v1/completions, /v1/models), "
+        "Ollama (/api/chat, /api/generate) and llama-server (/completion, /tokenize); a web page is at /. "
+        "docs/SERVER.md has examples.\n"
         "MODEL is a .gguf file, a Hugging Face folder, or the name of either in the models folder; a request may name "
-        "any of these, any model in the models folder, and the bundled ones. A request that names none gets the first. "
-        "Models are loaded when they are first asked for, and let go when they would not fit.\n"
-        "Ctrl-C ends the server when the answers under way are done; a second one ends it at once.",
+        "any of these, any model in the models folder, and the bundled ones. A request that names none uses the first. "
+        "Models are loaded on first use and unloaded when another one needs the memory.\n"
+        "Ctrl-C stops the server when unfinished requests are complete; a second one stops it at once.",
     .examples = "spry serve\n"
                 "spry serve model.gguf --port 9000\n"
                 "spry serve --host 0.0.0.0 --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem\n"
@@ -35,55 +35,56 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.host),
      .metavar = "ADDRESS",
-     .help = "Where to listen; anything but this machine itself needs keys",
+     .help = "Address to listen on; one that other machines can reach needs keys",
      .group = "Reach"},
     {.name = "port",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.port),
      .max = 65535,
-     .help = "Port to listen on; 0 takes a free one",
+     .help = "Port to listen on; 0: any free port",
      .group = "Reach"},
     {.name = "api-key-file",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.key_file),
      .metavar = "FILE",
-     .help =
-         "Keys, one a line: only who sends one of them is answered. What was computed for one key is never used for "
-         "another",
+     .help = "File of access keys, one per line; every request must send one of them. Cached pages are never shared "
+             "between "
+             "keys",
      .group = "Reach"},
     {.name = "tls-cert",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.tls_cert),
      .metavar = "FILE",
-     .help = "Answer HTTPS with this certificate and those above it, in PEM form; with --tls-key",
+     .help = "Serve HTTPS with this certificate chain, in PEM form; needs --tls-key",
      .group = "Reach"},
     {.name = "tls-key",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.tls_key),
      .metavar = "FILE",
-     .help = "The certificate's key, in PEM form, without a password",
+     .help = "The certificate's unencrypted key, in PEM form",
      .group = "Reach"},
     {.name = "insecure",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.insecure),
-     .help = "Let other machines ask without a key",
+     .help = "Allow requests of other machines without keys",
      .group = "Reach"},
     {.name = "cors",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(settings.cors),
      .metavar = "ORIGIN",
-     .help = "Let pages of this origin ask from a browser; * is every page",
+     .help = "Allow web pages of this origin to send requests; *: any origin",
      .group = "Reach"},
     {.name = "allow-pull",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.allow_pull),
-     .help = "Let /api/pull bring models into the models folder, from files this server can read and from addresses it "
-             "can reach",
+     .help =
+         "Allow /api/pull to copy or download models into the models folder, from any file the server can read and any "
+         "address it can reach",
      .group = "Reach"},
     {.name = "allow-pin",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.allow_pin),
-     .help = "Let /models/pin say which models stay in memory, whoever else needs it",
+     .help = "Allow /models/pin to pin models in memory",
      .group = "Reach"},
 };
 
@@ -93,34 +94,34 @@ static const spry_option limit_options[] = {
      .offset = FIELD(parallel),
      .min = 1,
      .max = 256,
-     .help = "Answers of one model at once",
+     .help = "Most answers of one model computed at the same time",
      .group = "Limits"},
     {.name = "queue",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(queue),
      .max = 65536,
-     .help = "Requests of one model that may wait; more are told to come back later",
+     .help = "Most answers of one model waiting in the queue; more are refused with status 503",
      .group = "Limits"},
     {.name = "max-body",
      .kind = SPRY_OPTION_SIZE,
      .offset = FIELD(settings.max_body),
      .min = 1024,
      .max = 1e12,
-     .help = "Largest request",
+     .help = "Limit for the body of a request",
      .group = "Limits"},
     {.name = "max-head",
      .kind = SPRY_OPTION_SIZE,
      .offset = FIELD(settings.max_head),
      .min = 4096,
      .max = 1 << 20,
-     .help = "Largest head of a request",
+     .help = "Limit for the head of a request",
      .group = "Limits"},
     {.name = "max-connections",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.connections),
      .min = 1,
      .max = 65536,
-     .help = "Connections at once",
+     .help = "Most open connections",
      .group = "Limits"},
     {.name = "idle-timeout",
      .kind = SPRY_OPTION_U32,
@@ -128,25 +129,25 @@ static const spry_option limit_options[] = {
      .min = 1,
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "Close a connection on which nothing moves for so long; waiting for the model does not count",
+     .help = "Close a connection that is idle for this time; waiting for the model does not count",
      .group = "Limits"},
     {.name = "answer-timeout",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.answer_s),
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "Longest an answer may take, waiting included; 0 is as long as it takes",
+     .help = "Limit for the time of a request, with its time in the queue; 0: no limit",
      .group = "Limits"},
     {.name = "grace",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.grace_s),
      .max = 86400,
      .metavar = "SECONDS",
-     .help = "When told to end, wait so long for answers under way",
+     .help = "Time for unfinished requests to complete when the server is told to stop",
      .group = "Limits"},
 };
 
-/* ---- from beginning to end --------------------------------------------------------------------------------------- */
+/* ---- starting and stopping --------------------------------------------------------------------------------------- */
 
 static void end_signals(sigset_t *set)
 {
@@ -155,7 +156,7 @@ static void end_signals(sigset_t *set)
     sigaddset(set, SIGTERM);
 }
 
-/* Answers under way may end by themselves, until time is up or a second signal comes. */
+/* Until no request is unfinished, --grace has passed, or a second signal arrives. */
 static void wait_for_answers(spry_server *server, const sigset_t *signals)
 {
     uint64_t until = spry_clock_ns() + (uint64_t)server->settings->grace_s * 1000000000;
@@ -203,7 +204,7 @@ int spry_cmd_serve(int argc, char **argv)
     spry_error error;
     if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
-    /* Every thread that is made from here on leaves these to this one. */
+    /* Threads inherit the mask, so only this thread receives these signals. */
     sigset_t signals;
     end_signals(&signals);
     pthread_sigmask(SIG_BLOCK, &signals, NULL);

@@ -1,4 +1,4 @@
-/* Models named on the command line, those in the folder and the bundled ones, behind one pool. */
+/* The pool serves the models of the command line, those of the models folder and the bundled ones. */
 #include "server/server_setup.h"
 
 #include <stdlib.h>
@@ -21,33 +21,33 @@ static const spry_option work_options[] = {
     {.name = "pool-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = FIELD(model_bytes),
-     .help = "Memory of all loaded models together; 0 is three quarters of the machine's",
+     .help = "Limit for the memory of all loaded models; 0: three quarters of the machine's memory",
      .group = "Models"},
     {.name = "keep-alive",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(keep_alive_s),
      .metavar = "SECONDS",
-     .help = "Let a model go that nobody asked for so long; 0 keeps it",
+     .help = "Unload a model that was not used for this time; 0: never",
      .group = "Models"},
     {.name = "draft",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(draft),
-     .metavar = "WHO",
-     .help = "Who guesses ahead for the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto",
+     .metavar = "DRAFTER",
+     .help = "Drafter of the first model: none, lookup, a smaller MODEL with the same vocabulary, or auto",
      .group = "Models"},
     {.name = "policy",
      .kind = SPRY_OPTION_CHOICE,
      .offset = FIELD(policy),
      .choices = policies,
-     .metavar = "HOW",
-     .help = "interactive answers everybody at once, offline computes as many together as pays, auto does the second "
-             "when many wait",
+     .metavar = "POLICY",
+     .help = "interactive: start every request at once; offline: choose the batch size with the highest throughput; "
+             "auto: offline when many requests wait, else interactive",
      .group = "Models"},
     {.name = "max-stall",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(stall_ms),
      .metavar = "MS",
-     .help = "How long a new prompt may hold up answers under way at a time; 0 is as long as a token takes, at most 50",
+     .help = "Longest time a prefill step may delay answers being decoded; 0: the time of one decode step, at most 50",
      .group = "Models"},
 };
 
@@ -96,7 +96,7 @@ static size_t find_entry(const model_list *list, const char *name)
     return list->count;
 }
 
-/* A name that is there already is not added again. *index is its place. */
+/* *index is the entry of the model; a name that is already in the list is not added again. */
 static spry_status add_entry(model_list *list, size_t *index, const char *model, const char *folder, spry_error *error)
 {
     spry_model_source *source = &list->sources[list->count];
@@ -157,7 +157,7 @@ static spry_status list_models(model_list *list, const spry_server_flags *flags,
     return status;
 }
 
-static void forget_models(model_list *list)
+static void deinit_models(model_list *list)
 {
     for (size_t i = 0; i < list->count; i++)
         spry_model_source_deinit(&list->sources[i]);
@@ -191,7 +191,7 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     server->models_folder = options.models_dir = there ? models->folder.data : NULL;
     options.engine.log = log_line;
     options.engine.log_user = flags;
-    options.engine.sessions = flags->parallel + 1; /* one to look at prompts with */
+    options.engine.sessions = flags->parallel + 1; /* one for embeddings and echoed prompts */
     spry_scheduler_options_default(&options.sched);
     options.sched.max_running = flags->parallel;
     options.sched.max_waiting = flags->queue;
@@ -205,9 +205,9 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     return spry_model_pool_create(&server->pool, &options, error);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------------------------- */
+/* ---- the server -------------------------------------------------------------------------------------------------- */
 
-/* The first model is loaded before anybody asks, so that what is wrong with it is said at once. */
+/* Loads the first model before the first request, so that errors are reported at the start. */
 static spry_status warm_up(spry_server *server, spry_error *error)
 {
     const spry_pooled *model;
@@ -264,7 +264,7 @@ void spry_server_close(spry_server *server)
     spry_energy_close(server->meter);
     spry_access_keys_deinit(&server->keys);
     spry_registry_deinit(&server->registry);
-    forget_models(server->models);
+    deinit_models(server->models);
     free(server->models);
     free(server);
 }

@@ -1,4 +1,4 @@
-/* Making a server: settings as options, and the models it can answer with. */
+/* Opening a server: command-line options, and the models it serves. */
 #ifndef SPRY_SERVER_SERVER_SETUP_H
 #define SPRY_SERVER_SERVER_SETUP_H
 
@@ -18,11 +18,11 @@ typedef struct spry_server_flags {
 
 void spry_server_flags_default(spry_server_flags *flags);
 
-/* The options about models and how they work. */
+/* The tables of options about models, engine and trace. */
 void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES], spry_server_flags *flags);
 
-/* A server that can answer, with its first model loaded; it listens nowhere yet. Borrows `flags`. `named`: models of
- * the command line. */
+/* Opens a server with its first model loaded; it does not listen yet. Borrows `flags`. `named`: the models of the
+ * command line. */
 spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const spry_option_list *named,
                              spry_error *error);
 void spry_server_close(spry_server *server);

@@ -1,4 +1,4 @@
-/* The paths of llama-server, for programs that were written for it. */
+/* The interface of llama-server. */
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
@@ -127,7 +127,7 @@ typedef struct text_call {
     const spry_pooled *model;
 } text_call;
 
-/* The body, and the model it is about; false when a reply was given. */
+/* Reads the body and loads its model; false when a reply was given. */
 static bool begin_text(text_call *call, spry_exchange *x)
 {
     call->model = NULL;
@@ -245,7 +245,7 @@ void spry_llama_apply_template(spry_exchange *x)
     end_text(&call, x);
 }
 
-/* ---- what there is ----------------------------------------------------------------------------------------------- */
+/* ---- status ------------------------------------------------------------------------------------------------------ */
 
 static json_t *batch_json(spry_exchange *x, const char *name)
 {

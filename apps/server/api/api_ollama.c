@@ -1,4 +1,4 @@
-/* POST /api/generate and /api/chat: lines of JSON, streamed unless the request says otherwise. */
+/* POST /api/generate and /api/chat: lines of JSON, streamed unless "stream" is false. */
 #include "engine/engine_state.h"
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
@@ -38,18 +38,18 @@ static json_t *last_line(const spry_completion *c)
     return message;
 }
 
-/* The conversation so far as tokens, for a request that goes on with it; NULL when memory is short. */
+/* The tokens of the conversation, with which a later request can continue it; NULL when memory is short. */
 static json_t *context_json(const spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
-    spry_tokens said = {0};
+    spry_tokens answer = {0};
     json_t *list = json_array();
     for (size_t i = 0; i < c->prompts.ids[0].count; i++)
         json_array_append_new(list, json_integer(c->prompts.ids[0].ids[i]));
-    (void)spry_prompt_encode(&said, c->model->engine, spry_buffer_view(&choice->raw_text), false, false, NULL);
-    for (size_t i = 0; i < said.count; i++)
-        json_array_append_new(list, json_integer(said.ids[i]));
-    spry_tokens_deinit(&said);
+    (void)spry_prompt_encode(&answer, c->model->engine, spry_buffer_view(&choice->raw_text), false, false, NULL);
+    for (size_t i = 0; i < answer.count; i++)
+        json_array_append_new(list, json_integer(answer.ids[i]));
+    spry_tokens_deinit(&answer);
     return list;
 }
 
@@ -89,7 +89,7 @@ static json_t *whole_generated(spry_completion *c)
     return message;
 }
 
-/* ---- the chat's lines -------------------------------------------------------------------------------------------- */
+/* ---- writing: /api/chat ------------------------------------------------------------------------------------------ */
 
 static json_t *message_json(spry_view content, spry_view thinking)
 {
@@ -99,7 +99,7 @@ static json_t *message_json(spry_view content, spry_view thinking)
     return message;
 }
 
-/* Ollama gives arguments as an object. */
+/* In Ollama's form arguments are an object. */
 static json_t *calls_json(const json_t *calls)
 {
     json_t *list = json_array(), *call;
@@ -113,7 +113,7 @@ static json_t *calls_json(const json_t *calls)
     return list;
 }
 
-/* Calls are told whole, so their pieces are put together first. */
+/* A tool call is written when it is complete. */
 static void write_chatted(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
 {
     json_t *message = NULL;
@@ -149,10 +149,10 @@ static json_t *whole_chatted(spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
     json_t *message = last_line(c);
-    json_t *said = message_json(spry_buffer_view(&choice->content), spry_buffer_view(&choice->reasoning));
+    json_t *inner = message_json(spry_buffer_view(&choice->content), spry_buffer_view(&choice->reasoning));
     if (choice->calls)
-        json_object_set_new(said, "tool_calls", calls_json(choice->calls));
-    json_object_set_new(message, "message", said);
+        json_object_set_new(inner, "tool_calls", calls_json(choice->calls));
+    json_object_set_new(message, "message", inner);
     return message;
 }
 

@@ -1,4 +1,4 @@
-/* Ollama's paths about models. */
+/* Ollama's paths for models. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <time.h>
@@ -10,9 +10,9 @@
 #include "server/http/http_reply.h"
 #include "server/request/prompt.h"
 
-enum { NEVER_S = 1000000000 }; /* a model that is never let go */
+enum { NEVER_S = 1000000000 }; /* for a model that is never unloaded */
 
-/* A file is known here by name, size and time; reading it all for a checksum would take minutes. */
+/* Made of the file's name, size and time; a checksum of its content would take minutes. */
 static void digest_of(char out[65], const spry_pool_info *info)
 {
     uint64_t name = spry_hash_bytes(info->name, strlen(info->name), 1);

@@ -1,7 +1,7 @@
-/* /api/pull: a model comes into the models folder, and lines of JSON say how far it is.
+/* POST /api/pull: copies or downloads a model into the models folder; lines of JSON report the progress.
  *
- * The pull has a thread of its own, which posts into a channel; the connection's thread waits there and for the
- * client's leaving at once. Who leaves stops the pull; the thread is waited for before anything is freed. */
+ * A thread of its own runs the pull and posts to a channel; the connection's thread waits for records and for the
+ * client to disconnect, which stops the pull. The thread is joined before anything is freed. */
 #include <stdlib.h>
 
 #include "platform/background.h"
@@ -12,17 +12,17 @@
 #include "server/http/http_reply.h"
 #include "server/request/channel.h"
 
-enum { NEWS_NS = 250000000, LINES_BYTES_MAX = 1 << 20 };
+enum { REPORT_NS = 250000000, LINES_BYTES_MAX = 1 << 20 };
 
 typedef struct pull_stream {
     spry_model_pull *pull;
     spry_channel channel;
     pthread_t thread;
-    bool running; /* there is a thread to wait for */
+    bool running; /* the thread must be joined */
     atomic_bool stop;
-    spry_status status; /* how it ended; to be read once the thread was waited for */
+    spry_status status; /* the result; valid once the thread is joined */
     spry_error error;
-    uint64_t told_ns;
+    uint64_t reported_ns;
     int socket;
     spry_buffer records, out;
     bool over;
@@ -49,8 +49,8 @@ static bool on_progress(void *user, uint64_t done, uint64_t total)
 {
     pull_stream *s = user;
     uint64_t now = spry_clock_ns();
-    if (total && (now - s->told_ns >= NEWS_NS || done == total)) {
-        s->told_ns = now;
+    if (total && (now - s->reported_ns >= REPORT_NS || done == total)) {
+        s->reported_ns = now;
         post_line(s, progress_json(s->pull, done, total));
     }
     return !atomic_load(&s->stop);
@@ -69,7 +69,7 @@ static void *work(void *user)
 
 /* ---- the connection's thread ------------------------------------------------------------------------------------- */
 
-static void take_lines(pull_stream *s)
+static void read_lines(pull_stream *s)
 {
     size_t at = 0;
     s->over = spry_channel_take(&s->channel, &s->records) > 0;
@@ -90,7 +90,7 @@ static ssize_t pull_more(void *self, char *out, size_t size)
     while (!s->out.size && !s->over) {
         if (spry_channel_wait(&s->channel, s->socket, 0) == SPRY_WAIT_HUNG_UP)
             return -1;
-        take_lines(s);
+        read_lines(s);
     }
     if (s->out.failed)
         return -1;
@@ -127,12 +127,12 @@ static int socket_of(spry_exchange *x)
     return info ? info->connect_fd : -1;
 }
 
-/* Waits for the end, without lines. */
-static void answer_whole(spry_exchange *x, pull_stream *s)
+/* Without "stream": one reply at the end. */
+static void reply_whole(spry_exchange *x, pull_stream *s)
 {
     while (!s->over && spry_channel_wait(&s->channel, s->socket, 0) != SPRY_WAIT_HUNG_UP) {
         spry_buffer_clear(&s->out);
-        take_lines(s);
+        read_lines(s);
     }
     stop(s);
     if (s->status == SPRY_OK)
@@ -163,7 +163,7 @@ static spry_status start(pull_stream **out, spry_exchange *x, const char *source
     s->socket = socket_of(x);
     spry_buffer_init(&s->records, LINES_BYTES_MAX);
     spry_buffer_init(&s->out, LINES_BYTES_MAX);
-    spry_buffer_text(&s->out, "{\"status\":\"pulling manifest\"}\n"); /* what programs wait for first */
+    spry_buffer_text(&s->out, "{\"status\":\"pulling manifest\"}\n"); /* the first line that Ollama's clients expect */
     status = spry_background_start(&s->thread, work, s, "the pull", error);
     s->running = status == SPRY_OK;
     if (!s->running) {
@@ -176,7 +176,7 @@ static spry_status start(pull_stream **out, spry_exchange *x, const char *source
 
 /* ---- the request ------------------------------------------------------------------------------------------------- */
 
-/* Programs ask for a model before they use it, whether or not it is there. */
+/* Clients pull a model before they use it, also when it exists. */
 static bool has_model(void *context, const spry_pool_info *info)
 {
     const char **name = context;
@@ -192,8 +192,7 @@ static void reply_present(spry_exchange *x, const char *name)
     if (left)
         spry_reply_error(
             x, MHD_HTTP_NOT_FOUND, "model",
-            "there is no model '%.127s' here, and no registry to take it from: give its \"source\", a path "
-            "or an address",
+            "there is no model '%.127s', and this server uses no registry: send its \"source\", a path or an address",
             name);
     else
         spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s}", "status", "success"));
@@ -209,18 +208,18 @@ static void pull(spry_exchange *x, const char *source, const char *name, bool st
     spry_error error;
     pull_stream *s = NULL;
     if (!x->server->settings->allow_pull)
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server does not pull models; --allow-pull lets it");
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pulling models is not allowed; --allow-pull allows it");
     else if (!is_place(source))
         spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "source",
-                         "source is a path that begins with a slash, or file://, http:// or https://");
+                         "source must be an absolute path or begin with file://, http:// or https://");
     else if (!x->server->models_folder)
-        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "this server has no models folder; --models-dir names one");
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "this server has no models folder; --models-dir sets one");
     else if (start(&s, x, source, name, &error) != SPRY_OK)
         spry_reply_failure(x, &error);
     else if (stream)
         spry_reply_stream(x, "application/x-ndjson", (spry_reply_source){pull_more, pull_end, s});
     else
-        answer_whole(x, s);
+        reply_whole(x, s);
 }
 
 void spry_ollama_pull(spry_exchange *x)

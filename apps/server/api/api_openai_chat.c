@@ -12,7 +12,7 @@ static json_t *chunk(const spry_completion *c, const spry_choice *choice, json_t
     return spry_openai_envelope(c, "chat.completion.chunk", json_pack("[o]", entry));
 }
 
-/* Tokens that came since the last chunk belong to this one. */
+/* The log probabilities of the tokens since the last chunk. */
 static void add_logprobs(json_t *message, const spry_completion *c, spry_choice *choice)
 {
     if (!c->options.want_logprobs || choice->n_written == choice->n_tokens)

@@ -10,16 +10,16 @@
 
 enum { DEFAULT_TOKENS = 16, ECHO_BYTES_MAX = 64 << 20 };
 
-/* A prompt that is given back before its answers. */
+/* A prompt that is part of the reply, before its answers. */
 typedef struct echoed {
     spry_buffer text;
-    spry_answer_token *tokens; /* with their probabilities, if those are wanted; else NULL */
+    spry_answer_token *tokens; /* with their log probabilities; NULL: not wanted */
     size_t n_tokens;
 } echoed;
 
-/* What only this interface has. */
+/* State of this interface. */
 typedef struct own_fields {
-    size_t offsets[SPRY_ANSWERS_MAX]; /* characters written so far, of each answer */
+    size_t offsets[SPRY_ANSWERS_MAX]; /* characters written of each answer */
     echoed prompts[SPRY_ANSWERS_MAX];
 } own_fields;
 
@@ -71,7 +71,7 @@ static void add_token(logprob_lists *lists, const spry_completion *c, const spry
     json_array_append_new(lists->top, top);
 }
 
-/* Tokens that came since the last time, those of an echoed prompt first; NULL when nobody asked. */
+/* The log probabilities of the tokens since the last chunk, those of an echoed prompt first; null: not wanted. */
 static json_t *logprobs_of(const spry_completion *c, spry_choice *choice)
 {
     own_fields *own = c->prompts.extra;
@@ -143,7 +143,7 @@ static json_t *whole(spry_completion *c)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* `what`: the prompt's place in the request. */
+/* `what`: the name of the prompt in messages. */
 static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_t *prompt, const char *what,
                                spry_error *error)
 {
@@ -157,7 +157,7 @@ static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_
                      prompt == json_object_get(c->root, "prompt") ? ", or a list of those" : "");
 }
 
-/* Text and probabilities of a prompt, as far as they are asked for. */
+/* The text of a prompt and, where wanted, its log probabilities. */
 static spry_status make_echo(echoed *out, spry_completion *c, const spry_tokens *prompt, spry_error *error)
 {
     const spry_engine *engine = c->model->engine;
@@ -175,16 +175,15 @@ static spry_status make_echo(echoed *out, spry_completion *c, const spry_tokens 
     return spry_prompt_logprobs(out->tokens, c, prompt, error);
 }
 
-/* A prompt, or a list of them. */
+/* One prompt, or a list of prompts. */
 static spry_status make_prompts(spry_completion *c, spry_fields *fields, spry_error *error)
 {
     const json_t *prompt = json_object_get(fields->object, "prompt"), *first = json_array_get(prompt, 0);
     bool several = json_is_string(first) || json_is_array(first);
     size_t count = several ? json_array_size(prompt) : 1;
     if (count * c->options.n_each > SPRY_ANSWERS_MAX)
-        return spry_fail(error, SPRY_ERR_INPUT,
-                         "prompt has %zu prompts with %u answers each; at most %d answers are given", count,
-                         c->options.n_each, SPRY_ANSWERS_MAX);
+        return spry_fail(error, SPRY_ERR_INPUT, "prompt has %zu prompts with %u answers each; the limit is %d answers",
+                         count, c->options.n_each, SPRY_ANSWERS_MAX);
     own_fields *own = c->prompts.extra = calloc(1, sizeof *own);
     c->prompts.free_extra = free_own;
     if (!own)

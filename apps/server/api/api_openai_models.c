@@ -1,4 +1,4 @@
-/* GET /v1/models, and POST /models/pin, which OpenAI's interface does not have. */
+/* GET /v1/models of OpenAI's interface, and POST /models/pin, an addition. */
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "server/request/request_fields.h"
@@ -38,7 +38,7 @@ static bool match_model(void *context, const spry_pool_info *info)
     return s->found == NULL;
 }
 
-/* NULL when a reply was given instead. */
+/* NULL when a reply was given. */
 static json_t *find_model(spry_exchange *x, const char *name)
 {
     search s = {.name = name};
@@ -68,12 +68,12 @@ void spry_models_pin(spry_exchange *x)
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (!x->server->settings->allow_pin) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server lets nobody pin models; --allow-pin does");
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pinning models is not allowed; --allow-pin allows it");
     } else if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
         json_object_set_new(model, "pinned", json_boolean(pin));
         if (spry_model_pool_pin(x->server->pool, name, pin, &error) == SPRY_OK) {
             spry_reply_json(x, MHD_HTTP_OK, model);
-        } else { /* it went in this moment */
+        } else { /* it has just been removed */
             spry_reply_failure(x, &error);
             json_decref(model);
         }

@@ -1,4 +1,4 @@
-/* GET /, /page.css and /page.js: the page may load and ask for things here and nowhere else. */
+/* GET /, /page.css and /page.js. The policy allows the page to load from and send to this server only. */
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "web/web_page.h"
@@ -6,7 +6,7 @@
 static const char policy[] = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
                              "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-static void give(spry_exchange *x, const unsigned char *begin, const unsigned char *end, const char *type)
+static void reply_part(spry_exchange *x, const unsigned char *begin, const unsigned char *end, const char *type)
 {
     spry_view text = {(const char *)begin, (size_t)((uintptr_t)end - (uintptr_t)begin)};
     spry_reply_text(x, text, type, policy);
@@ -14,15 +14,15 @@ static void give(spry_exchange *x, const unsigned char *begin, const unsigned ch
 
 void spry_page_index(spry_exchange *x)
 {
-    give(x, spry_web_html_begin, spry_web_html_end, "text/html; charset=utf-8");
+    reply_part(x, spry_web_html_begin, spry_web_html_end, "text/html; charset=utf-8");
 }
 
 void spry_page_css(spry_exchange *x)
 {
-    give(x, spry_web_css_begin, spry_web_css_end, "text/css; charset=utf-8");
+    reply_part(x, spry_web_css_begin, spry_web_css_end, "text/css; charset=utf-8");
 }
 
 void spry_page_js(spry_exchange *x)
 {
-    give(x, spry_web_js_begin, spry_web_js_end, "text/javascript; charset=utf-8");
+    reply_part(x, spry_web_js_begin, spry_web_js_end, "text/javascript; charset=utf-8");
 }

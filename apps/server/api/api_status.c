@@ -27,20 +27,20 @@ void spry_status_metrics(spry_exchange *x)
     spry_buffer_deinit(&out);
 }
 
-/* ---- watching ---------------------------------------------------------------------------------------------------- */
+/* ---- /watch ------------------------------------------------------------------------------------------------------ */
 
 typedef struct watcher {
     spry_exchange *exchange;
     spry_buffer out;
-    bool begun;
+    bool started;
 } watcher;
 
-/* Waits before every snapshot but the first. */
+/* Waits before every snapshot except the first. */
 static bool next_snapshot(watcher *w)
 {
-    if (w->begun && spry_socket_hung_up(spry_http_socket(w->exchange), WATCH_MS))
+    if (w->started && spry_socket_hung_up(spry_http_socket(w->exchange), WATCH_MS))
         return false;
-    w->begun = true;
+    w->started = true;
     char *text = spry_watch_snapshot(w->exchange->server, w->exchange->key);
     if (!text)
         return false;
@@ -73,7 +73,7 @@ void spry_status_watch(spry_exchange *x)
 {
     watcher *w = calloc(1, sizeof *w);
     if (!w) {
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory to watch");
+        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the stream");
         return;
     }
     w->exchange = x;

@@ -1,4 +1,4 @@
-/* The handlers of every path; http_route.c has the table. */
+/* The handlers of all paths; http_route.c has the table of routes. */
 #ifndef SPRY_SERVER_APIS_H
 #define SPRY_SERVER_APIS_H
 

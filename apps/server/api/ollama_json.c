@@ -1,4 +1,4 @@
-/* Times and names as Ollama writes them. */
+/* Times, names and durations in Ollama's form. */
 #include "server/api/ollama_json.h"
 
 #include <stdio.h>
@@ -40,7 +40,7 @@ const char *spry_ollama_model(char out[SPRY_OLLAMA_NAME], const char *name)
 
 /* ---- durations --------------------------------------------------------------------------------------------------- */
 
-static bool take_unit(spry_view *text, double *seconds)
+static bool read_unit(spry_view *text, double *seconds)
 {
     static const struct {
         const char *name;
@@ -57,7 +57,7 @@ static bool take_unit(spry_view *text, double *seconds)
     return false;
 }
 
-/* Numbers with units, one behind the other; one without a unit is seconds. */
+/* Numbers with units in sequence; a number without a unit means seconds. */
 static bool read_duration(double *seconds, spry_view text)
 {
     double sum = 0, number, unit;
@@ -74,7 +74,7 @@ static bool read_duration(double *seconds, spry_view text)
         if (!spry_number_double(&number, (spry_view){text.data, digits}))
             return false;
         text = (spry_view){text.data + digits, text.size - digits};
-        if (!take_unit(&text, &unit))
+        if (!read_unit(&text, &unit))
             return false;
         sum += number * unit;
     } while (text.size);

@@ -1,4 +1,4 @@
-/* Pieces that the files for Ollama's interface share. */
+/* What the files of Ollama's interface share. */
 #ifndef SPRY_SERVER_OLLAMA_JSON_H
 #define SPRY_SERVER_OLLAMA_JSON_H
 
@@ -6,15 +6,15 @@
 
 enum { SPRY_OLLAMA_TIME = 40, SPRY_OLLAMA_NAME = 256 };
 
-/* "2025-01-31T12:00:00.123456Z", of now, or of so many seconds since 1970. */
+/* "2025-01-31T12:00:00.123456Z": the time now, or `seconds` since 1970. */
 void spry_ollama_now(char out[SPRY_OLLAMA_TIME]);
 void spry_ollama_time(char out[SPRY_OLLAMA_TIME], int64_t seconds);
 
-/* "keep_alive": seconds as a number, or a duration such as "5m" or "1h30m"; negative is for good. False when there is
- * none, or it is wrong. */
+/* "keep_alive": seconds as a number, or a duration such as "5m" or "1h30m"; negative: no limit. False when it is
+ * absent or wrong. */
 bool spry_ollama_keep_alive(spry_fields *fields, double *seconds);
 
-/* The name of a model without the tag that everything has: "tales:latest" is "tales". */
+/* The name of a model without the default tag: "tales:latest" becomes "tales". */
 const char *spry_ollama_model(char out[SPRY_OLLAMA_NAME], const char *name);
 
 #endif

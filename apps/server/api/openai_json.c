@@ -1,4 +1,4 @@
-/* Shapes as OpenAI documents them, with "timings" beside. */
+/* Objects as OpenAI documents them, and "timings". */
 #include "server/api/openai_json.h"
 
 #include <math.h>

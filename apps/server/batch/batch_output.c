@@ -1,4 +1,4 @@
-/* Lines are written by one call each to a file that is only appended to. */
+/* Each line is appended by one call of write. */
 #include "server/batch/batch_output.h"
 
 #include <errno.h>
@@ -9,21 +9,21 @@
 #include "base/json.h"
 #include "platform/file.h"
 
-static spry_status note_line(spry_batch_output *o, spry_view text, spry_error *error)
+static spry_status read_line(spry_batch_output *o, spry_view text, spry_error *error)
 {
     json_t *line = NULL;
     bool added;
     if (spry_json_object(&line, text, NULL) != SPRY_OK)
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: it is there already, and is not the output of a batch", o->path);
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: the file exists and is not the output of a batch", o->path);
     const char *id = json_string_value(json_object_get(line, "custom_id"));
     char *kept = id ? spry_arena_copy(&o->arena, spry_view_of(id)) : NULL;
     bool fits = !id || (kept && spry_map_add(&o->done, spry_view_of(kept), 1, &added));
     json_decref(line);
-    return fits ? SPRY_OK : spry_fail_memory(error, "the answers before", text.size);
+    return fits ? SPRY_OK : spry_fail_memory(error, "earlier answers", text.size);
 }
 
-/* *whole: bytes up to the end of the last line that has one. */
-static spry_status read_before(spry_batch_output *o, size_t *whole, spry_error *error)
+/* *whole: bytes of complete lines. */
+static spry_status read_earlier(spry_batch_output *o, size_t *whole, spry_error *error)
 {
     spry_mapping mapping;
     *whole = 0;
@@ -35,7 +35,7 @@ static spry_status read_before(spry_batch_output *o, size_t *whole, spry_error *
         const char *end = memchr(begin, '\n', mapping.size - *whole);
         if (!end)
             break;
-        status = note_line(o, (spry_view){begin, (size_t)(end - begin)}, error);
+        status = read_line(o, (spry_view){begin, (size_t)(end - begin)}, error);
         *whole += (size_t)(end - begin) + 1;
     }
     spry_mapping_close(&mapping);
@@ -48,7 +48,7 @@ spry_status spry_batch_output_open(spry_batch_output *o, const char *path, spry_
     *o = (spry_batch_output){.path = path, .file = -1};
     spry_arena_init(&o->arena);
     spry_map_init(&o->done);
-    spry_status status = read_before(o, &whole, error);
+    spry_status status = read_earlier(o, &whole, error);
     if (status == SPRY_OK) {
         o->file = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
         if (o->file < 0 || ftruncate(o->file, (off_t)whole) != 0)
@@ -81,7 +81,7 @@ spry_status spry_batch_output_add(spry_batch_output *o, json_t *line, spry_error
     if (!text)
         return spry_fail_memory(error, "an answer", 0);
     size_t size = strlen(text);
-    text[size] = '\n'; /* where its zero was */
+    text[size] = '\n'; /* in place of the terminating zero */
     ssize_t written = write(o->file, text, size + 1);
     free(text);
     if (written == (ssize_t)(size + 1))

@@ -1,5 +1,4 @@
-/* The file of answers of a batch: one JSON object a line, appended whole, so that a batch that was cut off can go on.
- */
+/* The output file of a batch: one JSON object per line, so that an interrupted batch can be continued. */
 #ifndef SPRY_SERVER_BATCH_OUTPUT_H
 #define SPRY_SERVER_BATCH_OUTPUT_H
 
@@ -12,17 +11,17 @@
 typedef struct spry_batch_output {
     const char *path;
     int file;
-    spry_arena arena; /* of the names */
-    spry_map done;    /* custom_id: answered before */
+    spry_arena arena; /* memory of the names */
+    spry_map done;    /* every custom_id that has an answer */
 } spry_batch_output;
 
-/* Reads what was answered before; half a line at the end is taken off. */
+/* Reads the earlier answers; an incomplete last line is removed. */
 spry_status spry_batch_output_open(spry_batch_output *output, const char *path, spry_error *error);
 void spry_batch_output_close(spry_batch_output *output);
 
 bool spry_batch_output_has(const spry_batch_output *output, const char *custom_id);
 
-/* Takes the reference. */
+/* Appends a line; takes the reference. */
 spry_status spry_batch_output_add(spry_batch_output *output, json_t *line, spry_error *error);
 
 #endif

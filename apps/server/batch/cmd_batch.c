@@ -1,4 +1,4 @@
-/* spry batch: requests of OpenAI's interface from a file, answered as the server would, many at a time. */
+/* spry batch: requests of OpenAI's batch format from a file, answered by the server's handlers, many at a time. */
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +20,12 @@ enum { WORKERS_MAX = 512, ID_BYTES = 32 };
 static const spry_usage usage = {
     .command = "batch",
     .arguments = "INPUT OUTPUT [options]",
-    .about = "Answers every line of INPUT, a request as OpenAI's batches have them ({\"custom_id\", \"method\", "
-             "\"url\", \"body\"} with url /v1/chat/completions or /v1/completions), and appends an answer a line to "
-             "OUTPUT, in the order in which they are done.\n"
-             "Lines whose custom_id OUTPUT has already are left out, so a batch that was cut off goes on where it was. "
-             "A line without a custom_id is called by its number: line-7.\n"
-             "Ctrl-C ends it when the answers under way are done. Exit codes: 0 all answered, 1 some failed.",
+    .about = "Answers every line of INPUT, a request of OpenAI's batch format ({\"custom_id\", \"method\", \"url\", "
+             "\"body\"} with url /v1/chat/completions or /v1/completions), and appends one line per answer to OUTPUT, "
+             "in the order in which they complete.\n"
+             "A line whose custom_id is already in OUTPUT is skipped, so an interrupted batch continues where it "
+             "stopped. A line without a custom_id is named by its number: line-7.\n"
+             "Ctrl-C stops the batch when unfinished answers are complete. Exit codes: 0 all answered, 1 some failed.",
     .examples = "spry batch questions.jsonl answers.jsonl\n"
                 "spry batch questions.jsonl answers.jsonl --parallel 16 --models-dir ~/models",
 };
@@ -36,7 +36,7 @@ static const spry_option batch_options[] = {
      .offset = offsetof(spry_server_flags, parallel),
      .min = 1,
      .max = 256,
-     .help = "Answers at once, at most",
+     .help = "Most answers computed at the same time",
      .group = "Batch"},
 };
 
@@ -44,8 +44,8 @@ typedef struct batch {
     spry_server *server;
     spry_mapping input;
     spry_batch_output output;
-    pthread_mutex_t lock; /* of everything below */
-    size_t at, line;      /* what is read of the input */
+    pthread_mutex_t lock; /* of all members below */
+    size_t at, line;      /* position in the input: byte and line */
     size_t total, done, failed, skipped;
     spry_status status;
     spry_error error;
@@ -86,15 +86,15 @@ static bool is_allowed(const char *url)
     return url && (strcmp(url, "/v1/chat/completions") == 0 || strcmp(url, "/v1/completions") == 0);
 }
 
-/* The answer of the server's own handler; *status as HTTP has it. NULL: memory is short. */
-static json_t *ask(batch *b, const char *url, json_t *body, unsigned *status)
+/* The reply of the handler of `url`; *status is its HTTP status. NULL: memory is short. */
+static json_t *call_handler(batch *b, const char *url, json_t *body, unsigned *status)
 {
     char allowed[64];
     spry_exchange x = {.server = b->server, .method = "POST", .path = url, .began_ns = spry_clock_ns()};
     x.number = atomic_fetch_add(&b->server->numbers, 1) + 1;
     x.route = spry_route_find(x.method, url, &x.tail, allowed);
     spry_buffer_init(&x.body, SIZE_MAX / 2);
-    json_object_del(body, "stream"); /* there is nobody to stream to */
+    json_object_del(body, "stream"); /* the reply is stored, not streamed */
     char *text = json_dumps(body, JSON_COMPACT);
     if (text && spry_buffer_text(&x.body, text))
         x.route->handle(&x);
@@ -112,7 +112,7 @@ static json_t *answer_line(batch *b, const json_t *request, const char *id, size
     json_t *body = json_object_get(request, "body"), *answer = NULL;
     snprintf(name, sizeof name, "batch_req_%zu", number);
     if (is_allowed(url) && json_is_object(body))
-        answer = ask(b, url, body, &status);
+        answer = call_handler(b, url, body, &status);
     *failed = status != MHD_HTTP_OK;
     if (answer)
         return json_pack("{s:s, s:s, s:{s:i, s:s, s:o}, s:n}", "id", name, "custom_id", id, "response", "status_code",
@@ -164,7 +164,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------------------------- */
+/* ---- all lines --------------------------------------------------------------------------------------------------- */
 
 static void count_lines(batch *b)
 {
@@ -172,7 +172,7 @@ static void count_lines(batch *b)
         b->total += b->input.data[i] == '\n' || i + 1 == b->input.size;
 }
 
-/* Twice as many as run, so that the next ones always wait. */
+/* Twice as many workers as running answers, so that the queue is never empty. */
 static void run_workers(batch *b, uint32_t parallel)
 {
     pthread_t workers[WORKERS_MAX];
@@ -230,13 +230,14 @@ int spry_cmd_batch(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
     if (positionals.count != 2)
-        return spry_usage_wrong(&usage, "name the file of requests and the file for answers");
+        return spry_usage_wrong(&usage, "INPUT and OUTPUT are needed");
     spry_error error;
     if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
     batch b = {.status = SPRY_OK};
     if (run(&b, &flags, paths, &error) != SPRY_OK)
         return spry_complain_error(&error);
-    spry_complain("%zu answered, %zu of them with an error; %zu were there already", b.done, b.failed, b.skipped);
+    spry_complain("%zu answered, %zu of them with an error; %zu skipped as answered before", b.done, b.failed,
+                  b.skipped);
     return interrupted ? SPRY_EXIT_INTERRUPTED : b.failed ? SPRY_EXIT_FAILURE : SPRY_EXIT_OK;
 }

@@ -1,4 +1,4 @@
-/* Every key is compared, each over the same number of bytes. */
+/* A given key is compared with every key, each time over the same number of bytes. */
 #include "server/http/access_keys.h"
 
 #include "platform/file.h"
@@ -22,7 +22,7 @@ static spry_view trimmed(spry_view text)
     return text;
 }
 
-static spry_status take_lines(spry_access_keys *keys, const char *path, spry_error *error)
+static spry_status read_lines(spry_access_keys *keys, const char *path, spry_error *error)
 {
     spry_view rest = spry_buffer_view(&keys->text);
     while (rest.size) {
@@ -40,7 +40,7 @@ static spry_status take_lines(spry_access_keys *keys, const char *path, spry_err
         keys->keys[keys->count++] = line;
     }
     if (!keys->count)
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: no key in it; write one a line", path);
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: no key found; write one per line", path);
     return SPRY_OK;
 }
 
@@ -56,7 +56,7 @@ spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry
     spry_buffer_clear(&keys->text);
     spry_status status = spry_file_read(&keys->text, path, error);
     if (status == SPRY_OK)
-        status = take_lines(keys, path, error);
+        status = read_lines(keys, path, error);
     if (status != SPRY_OK)
         spry_access_keys_deinit(keys);
     return status;

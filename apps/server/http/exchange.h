@@ -1,4 +1,4 @@
-/* One request and its reply. A handler looks at the request and gives exactly one reply through http_reply.h. */
+/* One HTTP request and its reply. The handler of a route gives exactly one reply, through http_reply.h. */
 #ifndef SPRY_SERVER_EXCHANGE_H
 #define SPRY_SERVER_EXCHANGE_H
 
@@ -10,11 +10,11 @@
 
 typedef struct spry_exchange spry_exchange;
 
-/* How errors are written. */
+/* The JSON form of errors. */
 typedef enum spry_error_form { SPRY_ERRORS_OPENAI, SPRY_ERRORS_OLLAMA } spry_error_form;
 
 typedef struct spry_route {
-    const char *method, *path; /* a path that ends with '*' stands for all that begin so */
+    const char *method, *path; /* a path that ends with '*' matches every path with that prefix */
     void (*handle)(spry_exchange *exchange);
     spry_error_form errors;
     bool open; /* needs no key */
@@ -22,23 +22,23 @@ typedef struct spry_route {
 
 struct spry_exchange {
     spry_server *server;
-    struct MHD_Connection *connection; /* NULL: nobody is connected, and the reply is kept */
+    struct MHD_Connection *connection; /* NULL: no connection; the reply is stored in `kept` */
     json_t *kept;
     const char *method, *path;
-    const char *tail; /* what stood in the place of the route's '*' */
+    const char *tail; /* the part of the path that matched '*' */
     const spry_route *route;
     spry_buffer body;
-    size_t dropped;    /* bytes of a body that is too large */
-    uint64_t number;   /* of the request, since the start */
-    uint64_t began_ns; /* when its head was read */
-    uint64_t load_ns;  /* that it waited for its model to be loaded */
-    bool late;         /* it took longer than allowed */
-    uint64_t client;   /* who takes turns */
-    spry_view key;     /* whose it is; empty when nobody needs one */
+    size_t dropped;    /* bytes of the body beyond the limit */
+    uint64_t number;   /* requests are numbered from 1 */
+    uint64_t began_ns; /* when its head had been read */
+    uint64_t load_ns;  /* time it waited for its model to be loaded */
+    bool late;         /* it exceeded --answer-timeout */
+    uint64_t client;   /* jobs of one client share its turn in the scheduler */
+    spry_view key;     /* its access key; empty when the server has no keys */
     char allowed[64];  /* methods of the path, for a reply that lists them */
-    unsigned status;   /* of the reply; 0: none yet */
+    unsigned status;   /* HTTP status of the reply; 0: none yet */
     enum MHD_Result queued;
-    unsigned holders; /* the connection, and a stream that is being written */
+    unsigned references; /* the connection, and the stream of its reply */
 };
 
 #endif

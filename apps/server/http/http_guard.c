@@ -1,6 +1,6 @@
-/* A page of another site can make a browser send requests here, and a name that such a site owns can be made to lead to
- * this machine. The first shows in the Origin header, the second in the Host header; neither is taken unless it is the
- * server's own or was allowed with --cors. */
+/* A page of another site can make a browser send requests to this server (seen in the Origin header), and its host name
+ * can be made to resolve to this machine (DNS rebinding, seen in the Host header). Both are refused unless they are the
+ * server's own or are allowed with --cors. */
 #include "server/http/http_guard.h"
 
 #include <arpa/inet.h>
@@ -85,7 +85,7 @@ static bool has_key(spry_exchange *x)
     return index >= 0;
 }
 
-/* Jobs of one key on one machine take turns as one client. */
+/* A client is one key on one address. */
 static uint64_t client_of(spry_exchange *x)
 {
     const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
@@ -102,17 +102,18 @@ bool spry_http_guard(spry_exchange *x)
 {
     const char *host = header(x, MHD_HTTP_HEADER_HOST);
     if (x->server->loopback && !x->server->keys.count && host && !is_own_host(x, host)) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "this server is asked for under a name that is not its own");
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Host header not allowed");
         return false;
     }
     if (!origin_is_allowed(x)) {
-        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pages of other sites may not ask; --cors ORIGIN allows one");
+        spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Origin header not allowed; --cors ORIGIN allows an origin");
         return false;
     }
     if (preflight(x))
         return false;
     if (!(x->route && x->route->open) && !has_key(x)) {
-        spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL, "a key is needed: send \"Authorization: Bearer KEY\"");
+        spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL,
+                         "access key missing or wrong: send \"Authorization: Bearer KEY\"");
         return false;
     }
     x->client = client_of(x);

@@ -1,11 +1,11 @@
-/* Who may ask: keys, and pages of other sites that a browser shows. */
+/* Access checks: keys, and the Origin and Host headers. */
 #ifndef SPRY_SERVER_HTTP_GUARD_H
 #define SPRY_SERVER_HTTP_GUARD_H
 
 #include "server/http/exchange.h"
 
-/* False when a reply was given instead: a refusal, or the answer to a browser's preflight. Otherwise exchange->key and
- * exchange->client are set. */
+/* Sets exchange->key and exchange->client. False when a reply was given: a refusal, or the reply to a CORS preflight.
+ */
 bool spry_http_guard(spry_exchange *exchange);
 
 #endif

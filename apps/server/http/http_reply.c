@@ -1,4 +1,4 @@
-/* Every reply carries the headers that keep browsers honest, and CORS only when it was asked for. */
+/* Every reply has the security headers, and CORS headers with --cors. */
 #include "server/http/http_reply.h"
 
 #include <stdarg.h>
@@ -35,8 +35,8 @@ static void queue(spry_exchange *x, unsigned status, struct MHD_Response *respon
     MHD_destroy_response(response);
 }
 
-/* A response over malloc'ed bytes, which it takes. */
-static struct MHD_Response *over(char *data, size_t size)
+/* A response that owns malloc'ed bytes. */
+static struct MHD_Response *response_of(char *data, size_t size)
 {
     struct MHD_Response *response = MHD_create_response_from_buffer_with_free_callback(size, data, free);
     if (!response)
@@ -58,7 +58,7 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
         status = MHD_HTTP_INTERNAL_SERVER_ERROR;
         text = strdup(no_memory);
     }
-    struct MHD_Response *response = text ? over(text, strlen(text)) : NULL;
+    struct MHD_Response *response = text ? response_of(text, strlen(text)) : NULL;
     if (!response)
         return;
     add_headers(x, response, "application/json; charset=utf-8");
@@ -135,7 +135,7 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
 void spry_reply_wrong_method(spry_exchange *x, const char *allowed)
 {
     snprintf(x->allowed, sizeof x->allowed, "%s", allowed);
-    spry_reply_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not for this path; it knows %s", x->method,
+    spry_reply_error(x, MHD_HTTP_METHOD_NOT_ALLOWED, NULL, "%.20s is not allowed on this path; allowed: %s", x->method,
                      allowed);
 }
 
@@ -197,7 +197,7 @@ void spry_reply_stream(spry_exchange *x, const char *type, spry_reply_source sou
         return;
     }
     *kept = (stream){x, source};
-    x->holders++;
+    x->references++;
     add_headers(x, response, type);
     MHD_add_response_header(response, "X-Accel-Buffering", "no");
     queue(x, MHD_HTTP_OK, response);

@@ -6,30 +6,30 @@
 
 #include "server/http/exchange.h"
 
-/* Takes the reference; NULL is a reply that memory was short. */
+/* Takes the reference; NULL: replies that memory is short. */
 void spry_reply_json(spry_exchange *exchange, unsigned status, json_t *json);
 
-/* Bytes that are copied, with a type; `policy` NULL, or the page's content security policy. */
+/* Copies `text`. `policy`: NULL, or the content security policy of a page. */
 void spry_reply_text(spry_exchange *exchange, spry_view text, const char *type, const char *policy);
 
-/* An error in the form the route's clients know; `param` NULL, or the field that is wrong. */
+/* An error in the route's form; `param`: NULL, or the wrong field. */
 void spry_reply_error(spry_exchange *exchange, unsigned status, const char *param, const char *format, ...)
     SPRY_PRINTF(4, 5);
 
-/* The path is there, but for other methods. */
+/* The path exists, but not for this method. */
 void spry_reply_wrong_method(spry_exchange *exchange, const char *allowed);
 
-/* The error of a request that the engine, the scheduler or the pool refused. */
+/* An error of the engine, the scheduler or the pool. */
 void spry_reply_failure(spry_exchange *exchange, const spry_error *error);
 
-/* HTTP's status for one of ours. */
+/* The HTTP status of a spry_status. */
 unsigned spry_reply_status(spry_status status);
 
-/* The body of an error, for replies whose head is long gone; NULL when memory is short. */
+/* The body of an error, for streams whose status has been sent; NULL when memory is short. */
 json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char *param, const char *sentence);
 
-/* Something that gives out bytes as they come. `more` waits until it has some and returns how many it wrote, 0 at the
- * end, -1 when the connection is to be cut. `end` is called once, whatever happens. */
+/* A source of bytes. `more` waits until there are some and returns how many it wrote to `out`, 0 at the end, -1 to
+ * close the connection. `end` is called exactly once, in any case. */
 typedef struct spry_reply_source {
     ssize_t (*more)(void *self, char *out, size_t size);
     void (*end)(void *self);

@@ -1,4 +1,4 @@
-/* HEAD is GET without the body, which libmicrohttpd leaves out by itself. */
+/* HEAD is handled as GET; libmicrohttpd omits the body. */
 #include "server/http/http_route.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ static const spry_route routes[] = {
     {"POST", "/api/pull", spry_ollama_pull, SPRY_ERRORS_OLLAMA, false},
 };
 
-static bool fits(const spry_route *route, const char *path, const char **tail)
+static bool matches(const spry_route *route, const char *path, const char **tail)
 {
     spry_view pattern = spry_view_of(route->path);
     *tail = "";
@@ -56,7 +56,7 @@ const spry_route *spry_route_find(const char *method, const char *path, const ch
     const char *asked = strcmp(method, "HEAD") == 0 ? "GET" : method;
     allowed[0] = '\0';
     for (size_t i = 0; i < SPRY_COUNT(routes); i++) {
-        if (!fits(&routes[i], path, tail))
+        if (!matches(&routes[i], path, tail))
             continue;
         if (strcmp(routes[i].method, asked) == 0)
             return &routes[i];

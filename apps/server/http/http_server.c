@@ -1,4 +1,4 @@
-/* A thread for each connection may wait as long as it likes: for a model to load, for tokens, for a slow reader. */
+/* Each connection has its own thread, so handlers may block: while a model loads, for tokens, for a slow reader. */
 #include "server/http/http_server.h"
 
 #include <arpa/inet.h>
@@ -39,7 +39,7 @@ void spry_http_log(const spry_server *server, const char *format, ...)
     spry_complain("%s", line);
 }
 
-/* Whoever waits for the model is not idle: the clock begins anew when a limit follows none. */
+/* Setting no limit and then a limit restarts the idle clock of libmicrohttpd. */
 void spry_http_touch(spry_exchange *x)
 {
     MHD_set_connection_option(x->connection, MHD_CONNECTION_OPTION_TIMEOUT, 0u);
@@ -57,7 +57,7 @@ spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
 {
     uint64_t seconds = x->server->settings->answer_s;
     if (x->connection && spry_socket_hung_up(spry_http_socket(x), 0))
-        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has left");
+        return spry_fail(error, SPRY_ERR_CANCELLED, "the client has disconnected");
     x->late = seconds && spry_clock_ns() > x->began_ns + seconds * 1000000000;
     return x->late ? spry_fail(error, SPRY_ERR_CANCELLED, "the answer took longer than allowed") : SPRY_OK;
 }
@@ -77,36 +77,37 @@ static spry_exchange *begin(spry_server *server, struct MHD_Connection *connecti
     x->number = atomic_fetch_add(&server->numbers, 1) + 1;
     x->began_ns = spry_clock_ns();
     x->queued = MHD_NO;
-    x->holders = 1;
+    x->references = 1;
     spry_buffer_init(&x->body, server->settings->max_body);
     atomic_fetch_add(&server->open_exchanges, 1);
     return x;
 }
 
-/* Whatever can be refused before the body is read. */
-static void look_at_head(spry_exchange *x)
+/* Refuses what can be refused before the body is read. */
+static void check_head(spry_exchange *x)
 {
     char allowed[64];
     uint64_t length;
-    const char *said = MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    const char *content_length =
+        MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
     x->route = spry_route_find(x->method, x->path, &x->tail, allowed);
     if (!spry_http_guard(x))
         return;
     if (!x->route && allowed[0])
         spry_reply_wrong_method(x, allowed);
     else if (!x->route)
-        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL,
-                         "there is nothing at this path; docs/SERVER.md lists what there is");
-    else if (said && spry_number_u64(&length, spry_view_of(said)) && length > x->server->settings->max_body)
-        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %s bytes, at most %zu are taken", said,
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "no such path; docs/SERVER.md lists all paths");
+    else if (content_length && spry_number_u64(&length, spry_view_of(content_length)) &&
+             length > x->server->settings->max_body)
+        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %s bytes; the limit is %zu", content_length,
                          x->server->settings->max_body);
     else if (atomic_load(&x->server->ending))
-        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the server is about to end");
+        spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "the server is stopping");
 }
 
-/* What does not fit is read and dropped, as HTTP wants the whole body before the reply, but not for ever; nor may a
- * body come in drops for ever. */
-static bool take_body(spry_exchange *x, const char *data, size_t size)
+/* Bytes beyond the limit are read and dropped, because HTTP expects the whole body before the reply. False when there
+ * are too many of them or the body arrives too slowly: the connection is closed. */
+static bool read_body(spry_exchange *x, const char *data, size_t size)
 {
     if (spry_clock_ns() - x->began_ns > (uint64_t)x->server->settings->idle_s * BODY_IDLES * 1000000000)
         return false;
@@ -119,7 +120,7 @@ static bool take_body(spry_exchange *x, const char *data, size_t size)
 static void answer(spry_exchange *x)
 {
     if (x->dropped)
-        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has more than the %zu bytes that are taken",
+        spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body is larger than the limit of %zu bytes",
                          x->server->settings->max_body);
     else
         x->route->handle(x);
@@ -134,11 +135,11 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
         *state = x = begin(cls, connection, path, method);
         if (!x)
             return MHD_NO;
-        look_at_head(x);
+        check_head(x);
         return x->status ? x->queued : MHD_YES;
     }
     if (*size) {
-        bool more = take_body(x, data, *size);
+        bool more = read_body(x, data, *size);
         *size = 0;
         return more ? MHD_YES : MHD_NO;
     }
@@ -149,7 +150,7 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 
 void spry_http_release(spry_exchange *x)
 {
-    if (--x->holders)
+    if (--x->references)
         return;
     atomic_fetch_sub(&x->server->open_exchanges, 1);
     spry_buffer_deinit(&x->body);
@@ -188,7 +189,7 @@ static spry_status check_reach(spry_server *server, const struct addrinfo *found
     if (server->loopback || server->keys.count || server->settings->insecure)
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_INPUT,
-                     "%s can be reached from other machines: give keys with --api-key-file, or say --insecure",
+                     "%s is reachable from other machines: set keys with --api-key-file, or allow it with --insecure",
                      server->settings->host);
 }
 
@@ -216,7 +217,7 @@ static uint16_t port_of(int file)
                                                : ((struct sockaddr_in *)(void *)&address)->sin_port);
 }
 
-/* A connection needs a file, an answer another. */
+/* A connection needs one file descriptor, a request another one. */
 static void allow_files(uint32_t connections)
 {
     struct rlimit limit;
@@ -234,7 +235,7 @@ static spry_status listen_on(int *file, spry_server *server, spry_error *error)
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV}, *found = NULL;
     snprintf(port, sizeof port, "%u", s->port);
     if (getaddrinfo(s->host, port, &hints, &found) != 0)
-        return spry_fail(error, SPRY_ERR_INPUT, "--host %s: there is no such address", s->host);
+        return spry_fail(error, SPRY_ERR_INPUT, "--host %s: no such address", s->host);
     spry_status status = check_reach(server, found, error);
     *file = status == SPRY_OK ? open_socket(found) : -1;
     if (status == SPRY_OK && *file < 0)
@@ -243,7 +244,7 @@ static spry_status listen_on(int *file, spry_server *server, spry_error *error)
     return status;
 }
 
-/* libmicrohttpd's own words are for its developers. */
+/* Messages of libmicrohttpd are of use only to its developers. */
 static void no_log(void *cls, const char *format, va_list args)
 {
     (void)cls;
@@ -274,8 +275,7 @@ static spry_status start_daemon(spry_http_server *http, spry_server *server, spr
         return SPRY_OK;
     if (tls)
         return spry_fail(error, SPRY_ERR_FORMAT,
-                         "%s and %s: not a certificate and its key without a password, or not the two that belong "
-                         "together",
+                         "%s and %s: not a certificate and its unencrypted key, or the two do not belong together",
                          s->tls_cert, s->tls_key);
     return spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections", s->connections);
 }

@@ -1,4 +1,4 @@
-/* Whether the certificate and the key fit together, only libmicrohttpd finds out, when it starts. */
+/* Whether the certificate and the key belong together is checked by libmicrohttpd when it starts. */
 #include "server/http/http_tls.h"
 
 #include <microhttpd.h>
@@ -18,7 +18,7 @@ static spry_status read_pem(spry_buffer *out, const char *path, const char *what
     /* "-----BEGIN RSA PRIVATE KEY-----", "-----BEGIN PRIVATE KEY-----", ... */
     snprintf(ending, sizeof ending, "%s-----", what);
     if (!strstr(spry_buffer_view(out).data, "-----BEGIN ") || !strstr(out->data, ending))
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: holds no %s in PEM form (-----BEGIN ... %s-----)", path, what,
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: has no %s in PEM form (-----BEGIN ... %s-----)", path, what,
                          what);
     return SPRY_OK;
 }
@@ -30,12 +30,11 @@ spry_status spry_http_tls_init(spry_http_tls *tls, const spry_serve_settings *s,
     if (!s->tls_cert && !s->tls_key)
         return SPRY_OK;
     if (!s->tls_cert || !s->tls_key)
-        return spry_fail(error, SPRY_ERR_INPUT, "--tls-cert and --tls-key belong together: %s is missing",
+        return spry_fail(error, SPRY_ERR_INPUT, "--tls-cert and --tls-key must be used together: %s is missing",
                          s->tls_cert ? "--tls-key" : "--tls-cert");
     if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "--tls-cert: the libmicrohttpd here was built without TLS; install one that has it, or put a "
-                         "proxy in front");
+                         "--tls-cert: libmicrohttpd was built without TLS; install one with TLS, or use a proxy");
     spry_status status = read_pem(&tls->certificate, s->tls_cert, "CERTIFICATE", error);
     if (status == SPRY_OK)
         status = read_pem(&tls->key, s->tls_key, "PRIVATE KEY", error);

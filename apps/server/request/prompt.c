@@ -1,6 +1,5 @@
-/* The template and the tokenizer are called one after the other, so that each has its own time; whoever has prompts
- * made counts what follows the template as the tokenizer's. Only conversations with fragments go through
- * spry_engine_chat_spans, which does both. */
+/* The template and the tokenizer are called separately, so that the time of each is known. Conversations with fragments
+ * go through spry_engine_chat_spans, which does both; their time is charged to the template. */
 #include "server/request/prompt.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@ static spry_status need_tokenizer(const spry_engine *engine, spry_error *error)
 {
     if (engine->model->tokenizer)
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model comes without a tokenizer");
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model has no tokenizer");
 }
 
 static size_t count_fragments(const json_t *messages)
@@ -122,7 +121,7 @@ spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry
     return status ? status : spry_tokenizer_encode(engine->model->tokenizer, out, text, NULL, 0, flags, error);
 }
 
-/* `wanted`: what else the place may hold. */
+/* `wanted`: what else is allowed, for the message. */
 static spry_status push_id(spry_tokens *out, const spry_engine *engine, const json_t *item, const char *what, size_t at,
                            const char *wanted, spry_error *error)
 {
@@ -139,7 +138,7 @@ static spry_status push_id(spry_tokens *out, const spry_engine *engine, const js
     return SPRY_OK;
 }
 
-/* Every item is a token or more, so a list that is too long need not be read. */
+/* Every item is at least one token, so a list that is too long need not be read. */
 static spry_status check_length(const spry_engine *engine, const json_t *list, const char *what, spry_error *error)
 {
     spry_engine_info info;
@@ -202,19 +201,18 @@ spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
             return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
         if (count >= info.context)
             return spry_fail(error, SPRY_ERR_CONTEXT,
-                             "%s has %zu tokens, but the context holds %zu and an answer needs room, too", name, count,
+                             "%s has %zu tokens, but the context holds %zu, and the answer needs room", name, count,
                              info.context);
     }
     if (n > most && !c->options.no_answer)
         return spry_fail(error, SPRY_ERR_INPUT,
-                         "%u answers are asked for, but at most %u can run or wait here (--parallel and --queue)", n,
-                         most);
+                         "%u answers requested, but at most %u can run or wait (--parallel and --queue)", n, most);
     return SPRY_OK;
 }
 
-/* ---- calls that must be ------------------------------------------------------------------------------------------ */
+/* ---- required tool calls ----------------------------------------------------------------------------------------- */
 
-/* One schema of several: any of them, their definitions together. */
+/* One schema that matches any of several, with the definitions of all. */
 static json_t *join_schemas(const spry_tool_forms *forms)
 {
     static const char *const shared[] = {"$defs", "definitions"};
@@ -233,7 +231,7 @@ static json_t *join_schemas(const spry_tool_forms *forms)
     return all;
 }
 
-/* Whether all forms begin and end alike, and all have a schema. */
+/* Whether all forms have the same opening and closing marks, and a schema. */
 static bool forms_agree(const spry_tool_forms *forms)
 {
     for (size_t i = 0; i < forms->count; i++) {

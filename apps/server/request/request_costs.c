@@ -44,14 +44,14 @@ void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_to
                                            {"generated_tokens", (int64_t)generated_tokens}}};
     spry_trace_add(laps->trace, &span);
     spry_trace_leave_lane(laps->trace, laps->lane);
-    if (spry_trace_failed(laps->trace) && !atomic_exchange(&x->server->trace_told, true))
-        spry_complain("the trace cannot be written any more; serving goes on without it");
+    if (spry_trace_failed(laps->trace) && !atomic_exchange(&x->server->trace_failed, true))
+        spry_complain("the trace file can no longer be written; the server continues without it");
 }
 
 void spry_costs_parts(const spry_costs *costs, double ms[SPRY_PART_COUNT])
 {
     spry_laps laps = costs->laps;
-    laps.trace = NULL; /* the lap that is told ends with the last byte */
+    laps.trace = NULL; /* only the real last lap is written to the trace */
     spry_lap(&laps, SPRY_PART_WRITE);
     spry_laps_ms(&laps, ms);
 }

@@ -1,7 +1,7 @@
 /* What one request costs: its time by parts, and its share of the machine's energy.
  *
- * Time counts from the moment the request's head was read to the last byte of its reply. The share counts only while a
- * model's thread has work of the request, so that nobody pays for a slow reader. */
+ * Time counts from the moment the request's head was read to the last byte of its reply. Energy counts only while the
+ * request has jobs in a scheduler, so that a slow reader is not charged. */
 #ifndef SPRY_SERVER_REQUEST_COSTS_H
 #define SPRY_SERVER_REQUEST_COSTS_H
 
@@ -18,17 +18,17 @@ typedef struct spry_costs {
 
 void spry_costs_begin(spry_costs *costs, spry_exchange *exchange);
 
-/* The first call of each counts; an end without a beginning does nothing. From any thread, one at a time. */
+/* Only the first call of each has an effect; an end without a begin has none. Any thread, one at a time. */
 void spry_costs_begin_share(spry_costs *costs);
 void spry_costs_end_share(spry_costs *costs);
 
-/* The request is over: the rest of its time is writing, and the trace is told. */
+/* The request has ended: the remaining time is charged to writing, and the request is added to the trace. */
 void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_tokens);
 
-/* The parts up to now, as if it ended now. */
+/* The parts of the time until now. */
 void spry_costs_parts(const spry_costs *costs, double ms[SPRY_PART_COUNT]);
 
-/* Adds total_ms, parts_ms and energy to an answer's timings; `generated` tokens, 0: of none. */
+/* Adds total_ms, parts_ms and energy to the timings of a reply; `generated`: tokens, for joules per token. */
 void spry_costs_tell(const spry_costs *costs, json_t *timings, const double ms[SPRY_PART_COUNT], size_t generated);
 
 #endif
