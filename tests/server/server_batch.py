@@ -76,7 +76,7 @@ class Batch(unittest.TestCase):
         self.write([question(number) for number in range(60)])
         result = self.run_batch()
         self.assertEqual(result.code, 0, result.errors)
-        self.assertIn("%d were there already" % len(before), result.errors)
+        self.assertIn("%d skipped" % len(before), result.errors)
         after = self.read()
         self.assertEqual(len(after), 60)
         self.assertEqual({name: after[name] for name in before}, before)

@@ -331,7 +331,7 @@ class Traces(server_support.unittest.TestCase):
         self.assertEqual(server.chat(max_tokens=3).status, 200)
         self.assertEqual(server.chat(max_tokens=3).status, 200)
         self.assertEqual(server.stop(), 1)
-        self.assertEqual(sum("the trace cannot be written any more" in line for line in server.log), 1, server.log)
+        self.assertEqual(sum("the trace file can no longer be written" in line for line in server.log), 1, server.log)
         said = [line for line in server.log if "/dev/full" in line]
         self.assertEqual(len(said), 1, server.log)
         self.assertIn("not whole: No space left on device", said[0])
