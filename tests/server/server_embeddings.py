@@ -141,7 +141,7 @@ class Embeddings(ServerTest):
         connection.request("POST", "/v1/embeddings", body)
         time.sleep(0.5)
         connection.close()
-        failed = lambda: "the client has left" in "".join(self.server.log)
+        failed = lambda: "the client has disconnected" in "".join(self.server.log)
         self.assertTrue(eventually(failed))
         self.alive()
 
