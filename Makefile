@@ -3,7 +3,8 @@
 #   make                         build the program
 #   make run PROMPT="..."        install what is missing, build, and tell a tale; without PROMPT, on a random subject
 #   make test                    install what is missing, build, check the rules, run every test
-#   make test SAN=address        the same with AddressSanitizer and UBSan; SAN=thread: with ThreadSanitizer
+#   make test SAN=address        the same with AddressSanitizer and UBSan; SAN=thread: tests with several
+#                                threads, with ThreadSanitizer
 #   make CC=clang                with another compiler
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make install PREFIX=/usr/local DESTDIR=

@@ -22,7 +22,7 @@ SPRY = os.path.abspath(os.environ.get("SPRY", os.path.join(ROOT, "build", "spry"
 SANITIZED = bool(os.environ.get("SPRY_SANITIZED"))
 
 OK, FAILURE, USAGE, INTERRUPTED, READER_LEFT = 0, 1, 2, 130, 141
-TIMEOUT = 120 if SANITIZED else 30
+TIMEOUT = {"": 30, "thread": 300}.get(os.environ.get("SPRY_SANITIZED", ""), 120)
 MEMORY_LIMIT = 1 << 30
 
 HOME = tempfile.mkdtemp(prefix="spry-cli-")
