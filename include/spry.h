@@ -49,6 +49,7 @@ typedef enum spry_status {
     SPRY_ERR_CONTEXT = 6,     /* the tokens do not fit the context */
     SPRY_ERR_CANCELLED = 7,   /* the caller asked to stop */
     SPRY_ERR_BUSY = 8,        /* not now: in use, or too many requests wait */
+    SPRY_ERR_DEVICE = 9,      /* the hardware failed, or is not there */
 } spry_status;
 
 enum { SPRY_ERROR_MAX = 512 };

@@ -39,6 +39,7 @@ const char *spry_status_name(spry_status status)
         [SPRY_ERR_CONTEXT] = "context",
         [SPRY_ERR_CANCELLED] = "cancelled",
         [SPRY_ERR_BUSY] = "busy",
+        [SPRY_ERR_DEVICE] = "device",
     };
     return (size_t)status < SPRY_COUNT(names) ? names[status] : "unknown";
 }

@@ -150,7 +150,8 @@ unsigned spry_reply_status(spry_status status)
     case SPRY_ERR_FILE: return MHD_HTTP_NOT_FOUND;
     case SPRY_ERR_MEMORY:
     case SPRY_ERR_CANCELLED:
-    case SPRY_ERR_BUSY: return MHD_HTTP_SERVICE_UNAVAILABLE;
+    case SPRY_ERR_BUSY:
+    case SPRY_ERR_DEVICE: return MHD_HTTP_SERVICE_UNAVAILABLE;
     }
     return MHD_HTTP_INTERNAL_SERVER_ERROR;
 }
