@@ -17,7 +17,36 @@ enum {
     SPRY_CUDA_COMPUTE_MINOR = 76,
 };
 
+/* Results with a meaning of their own. */
+enum {
+    SPRY_CUDA_OUT_OF_MEMORY = 2,
+    SPRY_CUDA_NOT_READY = 600,
+};
+
+enum {
+    SPRY_CUDA_STREAM_APART = 1,    /* a stream that does not wait for the device's common one */
+    SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
+};
+
 typedef uint64_t spry_cuda_memory; /* an address on a device */
+
+/* How a kernel is launched, as the driver lays it out. */
+typedef struct spry_cuda_attribute {
+    int id, unused;
+    union {
+        int flag;
+        char bytes[64];
+    } value;
+} spry_cuda_attribute;
+
+typedef struct spry_cuda_launch_config {
+    unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes;
+    void *stream;
+    spry_cuda_attribute *attributes;
+    unsigned n_attributes;
+} spry_cuda_launch_config;
+
+enum { SPRY_CUDA_OVERLAP = 6 }; /* attribute: it may begin while the kernel before it ends */
 
 typedef struct spry_cuda {
     void *library; /* NULL: none is open */
@@ -39,12 +68,33 @@ typedef struct spry_cuda {
     int (*memory_allocate)(spry_cuda_memory *memory, size_t bytes);
     int (*memory_free)(spry_cuda_memory memory);
     int (*memory_fill)(spry_cuda_memory memory, unsigned word, size_t words);
+    int (*memory_write)(spry_cuda_memory to, const void *from, size_t bytes); /* returns when `from` was read */
+    int (*memory_read)(void *to, spry_cuda_memory from, size_t bytes);
+    int (*host_allocate)(void **memory, size_t bytes, unsigned flags); /* that copies need not go around */
+    int (*host_free)(void *memory);
 
-    int (*module_load)(void **module, const void *ptx);
+    int (*stream_create)(void **stream, unsigned flags);
+    int (*stream_destroy)(void *stream);
+    int (*stream_wait)(void *stream);
+    int (*stream_query)(void *stream); /* SPRY_CUDA_NOT_READY: there is work to do */
+    int (*stream_write)(spry_cuda_memory to, const void *from, size_t bytes, void *stream);
+    int (*stream_read)(void *to, spry_cuda_memory from, size_t bytes, void *stream);
+    int (*stream_copy)(spry_cuda_memory to, spry_cuda_memory from, size_t bytes, void *stream);
+
+    int (*capture_begin)(void *stream, int mode); /* what is launched from now on becomes a graph, and does not run */
+    int (*capture_end)(void *stream, void **graph);
+    int (*graph_prepare)(void **exec, void *graph, unsigned long long flags);
+    int (*graph_launch)(void *exec, void *stream);
+    int (*graph_exec_destroy)(void *exec);
+    int (*graph_destroy)(void *graph);
+
+    int (*module_load)(void **module, const void *image); /* PTX or binaries */
     int (*module_unload)(void *module);
     int (*module_function)(void **function, void *module, const char *name);
     int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                   unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, void **extra);
+
+    int (*launch_as)(const spry_cuda_launch_config *config, void *function, void **parameters, void **extra);
 
     int (*event_create)(void **event, unsigned flags);
     int (*event_destroy)(void *event);
