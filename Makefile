@@ -7,6 +7,7 @@
 #                                threads, with ThreadSanitizer
 #   make CC=clang                with another compiler
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
+#   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
 #
@@ -21,7 +22,7 @@ compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
 export PROMPT
 
-.PHONY: all everything run test test-arm setup install format clean
+.PHONY: all everything run test test-arm test-gpu setup install format clean
 all: $(BUILD)/configured
 	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
 
@@ -46,6 +47,9 @@ test: setup
 
 test-arm:
 	@scripts/test-arm
+
+test-gpu: everything
+	@scripts/test-gpu $(BUILD)
 
 setup:
 	@scripts/setup

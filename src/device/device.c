@@ -6,7 +6,7 @@
 
 #include "device/device_impl.h"
 
-static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu};
+static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda};
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 

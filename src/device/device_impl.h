@@ -39,6 +39,6 @@ struct spry_device_kind {
 };
 
 /* The kinds there are. */
-extern const spry_device_kind spry_device_kind_cpu;
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda;
 
 #endif

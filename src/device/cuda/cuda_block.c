@@ -1,0 +1,251 @@
+/* The block every architecture runs, as launches. What an architecture lacks is an address of 0 in its layer. */
+#include <math.h>
+#include <stdio.h>
+
+#include "device/cuda/cuda_state.h"
+#include "model/arch.h"
+
+enum { ROW_THREADS = 256, ATTEND_THREADS = 256, MERGE_THREADS = 128, SOFTCAP_BLOCKS = 1024 };
+
+static const spry_cuda_groups no_groups = {0};
+
+static const char *kv_name(const spry_cuda_device *d)
+{
+    return spry_cuda_type_name(d->pool->shape.type);
+}
+
+/* ---- before the layers ------------------------------------------------------------------------------------------- */
+
+static void embed(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    char name[SPRY_CUDA_KERNEL_NAME];
+    const spry_embed_args args = {.weight = d->model.embedding.tiles,
+                                  .x = d->scratch.x,
+                                  .rows = d->upload.memory + d->upload.rows,
+                                  .n = c->n_embd,
+                                  .scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : 1};
+    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(d->model.embedding.type));
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, 1, 1, ROW_THREADS, &args);
+}
+
+static void make_angles(spry_cuda_device *d)
+{
+    const spry_cuda_scratch *s = &d->scratch;
+    for (size_t kind = 0; kind < (d->config->window ? 2 : 1); kind++) {
+        const spry_angles_args args = {.frequencies = d->model.frequencies[kind],
+                                       .cosine = s->cosine[kind],
+                                       .sine = s->sine[kind],
+                                       .turn_cosine = s->turn_cosine[kind],
+                                       .turn_sine = s->turn_sine[kind],
+                                       .rows = d->upload.memory + d->upload.rows,
+                                       .deltas = d->upload.memory + d->upload.deltas,
+                                       .n_rows = (uint32_t)d->n_rows,
+                                       .n_pairs = d->config->rope_dim / 2,
+                                       .magnitude = d->model.magnitude[kind]};
+        size_t turns = d->pool->turns.end > 1 ? d->pool->turns.end - 1 : 0;
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_angles"), d->n_rows + turns, 1, 1,
+                         ROW_THREADS, &args);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+static spry_kv_pages layer_pages(const spry_cuda_device *d, uint32_t layer)
+{
+    const spry_kv_pool *pool = d->pool;
+    return (spry_kv_pages){.pages = d->pages,
+                           .page_bytes = pool->page_bytes,
+                           .key_offset = spry_kv_offset(pool, layer, 0),
+                           .value_offset = spry_kv_offset(pool, layer, 1),
+                           .head_bytes = (uint32_t)pool->head_bytes,
+                           .token_bytes = (uint32_t)pool->token_bytes,
+                           .n_kv_heads = d->config->n_kv_heads,
+                           .head_dim = d->config->head_dim};
+}
+
+/* Head norms, rope, keys and values into their pages. */
+static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    char name[SPRY_CUDA_KERNEL_NAME];
+    const spry_prepare_args args = {.q = s->q,
+                                    .k = s->k,
+                                    .v = s->v,
+                                    .q_norm = l->q_norm,
+                                    .k_norm = l->k_norm,
+                                    .cosine = s->cosine[c->sliding[layer]],
+                                    .sine = s->sine[c->sliding[layer]],
+                                    .rows = d->upload.memory + d->upload.rows,
+                                    .kv = layer_pages(d, layer),
+                                    .n_heads = c->n_heads,
+                                    .n_pairs = c->rope_dim / 2,
+                                    .interleaved = c->interleaved,
+                                    .eps = c->norm_eps};
+    snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, c->n_heads + 2 * c->n_kv_heads, 1, 32,
+                     &args);
+}
+
+static void *attend_kernel(spry_cuda_device *d, const char *way, size_t dims)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    snprintf(name, sizeof name, "spry_attend_%s_%s_%zu", way, kv_name(d), dims);
+    return spry_cuda_kernel(&d->context, name);
+}
+
+/* Whether attention also writes its rows as the product behind it wants them: few rows, heads of whole blocks. */
+static bool attend_encodes(const spry_cuda_device *d)
+{
+    size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
+    return !d->n_runs && d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
+}
+
+static void attend(spry_cuda_device *d, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t kind = c->sliding[layer], dims = 1, group = c->n_heads / c->n_kv_heads;
+    while (dims * 32 < c->head_dim)
+        dims *= 2;
+    size_t queries = dims <= 4 ? 4 : 16 / dims;
+    spry_attend_args args = {.out = s->attn,
+                             .q = s->q,
+                             .partial = s->partial,
+                             .rows = d->upload.memory + d->upload.rows,
+                             .entries = d->upload.memory + d->upload.entries,
+                             .few = d->upload.memory + d->upload.few,
+                             .runs = d->upload.memory + d->upload.runs,
+                             .turn_cosine = s->turn_cosine[kind],
+                             .turn_sine = s->turn_sine[kind],
+                             .kv = layer_pages(d, layer),
+                             .n_heads = c->n_heads,
+                             .n_pairs = c->rope_dim / 2,
+                             .interleaved = c->interleaved,
+                             .window = kind ? c->window : 0,
+                             .n_chunks = (uint32_t)d->n_chunks,
+                             .scale = 1 / sqrtf(c->query_scalar),
+                             .softcap = c->attn_softcap};
+    const spry_cuda_matrix *o = &d->model.layers[layer].o;
+    if (attend_encodes(d))
+        args.to[spry_cuda_form(o->type)] = spry_cuda_acts(d, o, o->tiles.n_in);
+    if (d->n_few) {
+        spry_cuda_launch(&d->context, attend_kernel(d, "few", dims), d->n_few,
+                         c->n_kv_heads * ((group + queries - 1) / queries), d->n_chunks, ATTEND_THREADS, &args);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
+                         MERGE_THREADS, &args);
+    }
+    if (d->n_runs)
+        spry_cuda_launch(&d->context, attend_kernel(d, "many", dims), d->n_runs, c->n_kv_heads, 1, ATTEND_THREADS,
+                         &args);
+}
+
+/* ---- layers ------------------------------------------------------------------------------------------------------ */
+
+/* x += w * rows, by way of y where a norm stands between. */
+static void add_product(spry_cuda_device *d, spry_op op, const spry_cuda_matrix *w, spry_cuda_memory post_norm)
+{
+    const spry_cuda_product product = {post_norm ? d->scratch.y : d->scratch.x, d->config->n_embd, w};
+    spry_cuda_products(d, &product, 1, d->n_rows, !post_norm, no_groups);
+    spry_cuda_took_products(d, op, &product, 1, d->n_rows);
+}
+
+/* x += y, normalised first where there is a norm. */
+static void add_residual(spry_cuda_device *d, spry_cuda_memory post_norm)
+{
+    const spry_residual_args args = {
+        .x = d->scratch.x, .y = d->scratch.y, .weight = post_norm, .n = d->config->n_embd, .eps = d->config->norm_eps};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_residual"), d->n_rows, 1, 1, ROW_THREADS, &args);
+    spry_cuda_took(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+}
+
+static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
+    const spry_cuda_product o = {s->x, c->n_embd, &l->o};
+    spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv, SPRY_COUNT(qkv),
+                     d->n_rows);
+    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_products(d, qkv, SPRY_COUNT(qkv), d->n_rows, false, no_groups);
+    spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
+    prepare(d, l, layer);
+    spry_cuda_took(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
+    attend(d, layer);
+    spry_cuda_took(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+    if (!attend_encodes(d))
+        spry_cuda_encode(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows);
+    add_product(d, SPRY_OP_OUT, &l->o, l->attn_post_norm);
+    if (l->attn_post_norm)
+        add_residual(d, l->attn_post_norm);
+}
+
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t n = l->gate.tiles.n_out;
+    const spry_cuda_product both[] = {{s->gate, n, &l->gate}, {s->up, n, &l->up}};
+    const spry_cuda_product down = {s->x, c->n_embd, &l->down};
+    spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, both, SPRY_COUNT(both),
+                     d->n_rows);
+    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_products(d, both, SPRY_COUNT(both), d->n_rows, false, no_groups);
+    spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
+    spry_cuda_encode(d, (spry_encode_args){.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate}, &down,
+                     1, d->n_rows);
+    spry_cuda_took(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
+    add_product(d, SPRY_OP_DOWN, &l->down, l->ffn_post_norm);
+}
+
+static void run_layer(spry_cuda_device *d, uint32_t layer)
+{
+    const spry_cuda_layer *l = &d->model.layers[layer];
+    bool experts = l->router.type != SPRY_DTYPE_COUNT;
+    attention(d, l, layer);
+    if (experts)
+        spry_cuda_experts(d, l);
+    else
+        feed_forward(d, l);
+    if (experts || l->ffn_post_norm)
+        add_residual(d, l->ffn_post_norm);
+}
+
+/* Norm of the rows that are wanted, and output matrix where their logits are. */
+static void unembed(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    const spry_cuda_product logits = {s->logits, c->n_vocab, &d->model.output};
+    if (!d->n_wanted)
+        return;
+    const spry_encode_args norm = {.in = s->x,
+                                   .weight = d->model.output_norm,
+                                   .plain = s->h,
+                                   .source = d->upload.memory + d->upload.source,
+                                   .n = c->n_embd};
+    spry_cuda_encode(d, norm, &logits, 1, d->n_wanted);
+    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    if (!d->n_logits)
+        return;
+    spry_cuda_products(d, &logits, 1, d->n_logits, false, no_groups);
+    const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap};
+    if (c->final_softcap > 0)
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_softcap"), SOFTCAP_BLOCKS, 1, 1, ROW_THREADS,
+                         &cap);
+    spry_cuda_took_products(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
+}
+
+void spry_cuda_run(spry_cuda_device *d)
+{
+    spry_cuda_took(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
+    embed(d);
+    make_angles(d);
+    spry_cuda_took(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
+    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
+        run_layer(d, layer);
+    unembed(d);
+}

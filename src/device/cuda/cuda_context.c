@@ -1,0 +1,251 @@
+/* The driver's calls, with their failures gathered in one place. */
+#include "device/cuda/cuda_context.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "platform/clock.h"
+
+enum { DEFAULT_TIMEOUT_MS = 120000, COMPUTE_MIN = 8, COMPUTE_OVERLAPS = 9, FAULT_TIMEOUT = -1, FAULT_MISSING = -2 };
+
+/* Whether nothing failed so far, this result included. */
+static bool went_well(spry_cuda_context *c, int result, const char *call)
+{
+    if (result != 0 && c->fault == 0) {
+        c->fault = result;
+        c->fault_call = call;
+    }
+    return c->fault == 0;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static spry_status load_images(spry_cuda_context *c, const void *const *images, spry_error *error)
+{
+    if (!images[0])
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this program was built without kernels for GPUs (no nvcc)");
+    for (size_t i = 0; images[i] && i < SPRY_CUDA_MODULES_MAX; i++)
+        if (went_well(c, c->cuda->module_load(&c->modules[i], images[i]), "cuModuleLoadData"))
+            c->n_modules++;
+    return spry_cuda_fault(c, "loading kernels", error);
+}
+
+static spry_status find_device(spry_cuda_context *c, int index, spry_error *error)
+{
+    int count = 0, major = 0;
+    if (!went_well(c, c->cuda->init(0), "cuInit") || !went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
+        return spry_cuda_fault(c, "looking for a GPU", error);
+    if (index < 0 || index >= count)
+        return spry_fail(error, SPRY_ERR_INPUT, "there is no GPU %d: the driver has %d", index, count);
+    if (!went_well(c, c->cuda->device(&c->device, index), "cuDeviceGet") ||
+        !went_well(c, c->cuda->device_name(c->name, sizeof c->name, c->device), "cuDeviceGetName") ||
+        !went_well(c, c->cuda->device_attribute(&major, SPRY_CUDA_COMPUTE_MAJOR, c->device), "cuDeviceGetAttribute"))
+        return spry_cuda_fault(c, "asking for a GPU", error);
+    c->name[sizeof c->name - 1] = '\0';
+    c->overlaps = major >= COMPUTE_OVERLAPS;
+    if (major < COMPUTE_MIN)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is of compute capability %d, at least %d is needed", c->name,
+                         major, COMPUTE_MIN);
+    return SPRY_OK;
+}
+
+spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, int index, const void *const *images,
+                                   spry_error *error)
+{
+    *c = (spry_cuda_context){.cuda = cuda, .timeout_ms = DEFAULT_TIMEOUT_MS};
+    spry_status status = find_device(c, index, error);
+    if (status)
+        return status;
+    if (went_well(c, cuda->context_retain(&c->context, c->device), "cuDevicePrimaryCtxRetain") &&
+        went_well(c, cuda->context_set(c->context), "cuCtxSetCurrent"))
+        went_well(c, cuda->stream_create(&c->stream, SPRY_CUDA_STREAM_APART), "cuStreamCreate");
+    status = spry_cuda_fault(c, "opening a GPU", error);
+    if (!status)
+        status = load_images(c, images, error);
+    if (status)
+        spry_cuda_context_deinit(c);
+    return status;
+}
+
+void spry_cuda_context_deinit(spry_cuda_context *c)
+{
+    if (c->context)
+        c->cuda->context_set(c->context);
+    for (size_t i = 0; i < c->n_modules; i++)
+        c->cuda->module_unload(c->modules[i]);
+    if (c->stream)
+        c->cuda->stream_destroy(c->stream);
+    if (c->context) {
+        c->cuda->context_set(NULL);
+        c->cuda->context_release(c->device);
+    }
+    *c = (spry_cuda_context){0};
+}
+
+void spry_cuda_enter(spry_cuda_context *c)
+{
+    if (!c->fault)
+        went_well(c, c->cuda->context_set(c->context), "cuCtxSetCurrent");
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+
+static void *find_function(spry_cuda_context *c, const char *name)
+{
+    void *function = NULL;
+    int result = FAULT_MISSING;
+    for (size_t i = 0; !c->fault && i < c->n_modules; i++) {
+        result = c->cuda->module_function(&function, c->modules[i], name);
+        if (!result)
+            return function;
+    }
+    went_well(c, result, "cuModuleGetFunction");
+    return NULL;
+}
+
+void *spry_cuda_kernel(spry_cuda_context *c, const char *name)
+{
+    size_t hash = 5381;
+    for (const char *at = name; *at; at++)
+        hash = hash * 33 + (unsigned char)*at;
+    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++) {
+        spry_cuda_function *f = &c->functions[(hash + i) % SPRY_CUDA_FUNCTIONS];
+        if (!f->function) {
+            f->function = find_function(c, name);
+            snprintf(f->name, sizeof f->name, "%s", f->function ? name : "");
+        }
+        if (!f->function || !strcmp(f->name, name))
+            return f->function;
+    }
+    return find_function(c, name);
+}
+
+void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
+                      const void *arguments)
+{
+    void *parameters[] = {(void *)(uintptr_t)arguments};
+    spry_cuda_attribute overlap = {.id = SPRY_CUDA_OVERLAP, .value.flag = 1};
+    const spry_cuda_launch_config config = {.grid_x = (unsigned)grid_x,
+                                            .grid_y = (unsigned)grid_y,
+                                            .grid_z = (unsigned)grid_z,
+                                            .block_x = threads,
+                                            .block_y = 1,
+                                            .block_z = 1,
+                                            .stream = c->stream,
+                                            .attributes = &overlap,
+                                            .n_attributes = c->overlaps};
+    if (!c->fault && grid_x && grid_y && grid_z)
+        went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
+}
+
+void spry_cuda_capture_begin(spry_cuda_context *c)
+{
+    if (!c->fault)
+        went_well(c, c->cuda->capture_begin(c->stream, SPRY_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture");
+}
+
+void *spry_cuda_capture_end(spry_cuda_context *c)
+{
+    void *graph = NULL, *exec = NULL;
+    int result = c->cuda->capture_end(c->stream, &graph); /* also after a fault: a stream that captures does no work */
+    if (went_well(c, result, "cuStreamEndCapture"))
+        went_well(c, c->cuda->graph_prepare(&exec, graph, 0), "cuGraphInstantiate");
+    if (graph)
+        c->cuda->graph_destroy(graph);
+    return c->fault ? NULL : exec;
+}
+
+void spry_cuda_graph_launch(spry_cuda_context *c, void *graph)
+{
+    if (!c->fault)
+        went_well(c, c->cuda->graph_launch(graph, c->stream), "cuGraphLaunch");
+}
+
+void spry_cuda_graph_destroy(spry_cuda_context *c, void *graph)
+{
+    if (graph)
+        c->cuda->graph_exec_destroy(graph);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+spry_cuda_memory spry_cuda_allocate(spry_cuda_context *c, size_t bytes)
+{
+    spry_cuda_memory memory = 0;
+    if (!c->fault && !went_well(c, c->cuda->memory_allocate(&memory, bytes ? bytes : 1), "cuMemAlloc")) {
+        c->fault_bytes = bytes;
+        memory = 0;
+    }
+    return memory;
+}
+
+void spry_cuda_free(spry_cuda_context *c, spry_cuda_memory *memory)
+{
+    if (*memory)
+        c->cuda->memory_free(*memory);
+    *memory = 0;
+}
+
+void *spry_cuda_allocate_host(spry_cuda_context *c, size_t bytes)
+{
+    void *memory = NULL;
+    if (!c->fault && !went_well(c, c->cuda->host_allocate(&memory, bytes ? bytes : 1, 0), "cuMemHostAlloc")) {
+        c->fault_bytes = bytes;
+        memory = NULL;
+    }
+    return memory;
+}
+
+void spry_cuda_free_host(spry_cuda_context *c, void *memory)
+{
+    if (memory)
+        c->cuda->host_free(memory);
+}
+
+void spry_cuda_write(spry_cuda_context *c, spry_cuda_memory to, const void *from, size_t bytes)
+{
+    if (!c->fault && bytes)
+        went_well(c, c->cuda->stream_write(to, from, bytes, c->stream), "cuMemcpyHtoDAsync");
+}
+
+void spry_cuda_read(spry_cuda_context *c, void *to, spry_cuda_memory from, size_t bytes)
+{
+    if (!c->fault && bytes)
+        went_well(c, c->cuda->stream_read(to, from, bytes, c->stream), "cuMemcpyDtoHAsync");
+}
+
+void spry_cuda_copy(spry_cuda_context *c, spry_cuda_memory to, spry_cuda_memory from, size_t bytes)
+{
+    if (!c->fault && bytes)
+        went_well(c, c->cuda->stream_copy(to, from, bytes, c->stream), "cuMemcpyDtoDAsync");
+}
+
+/* ---- the end ----------------------------------------------------------------------------------------------------- */
+
+void spry_cuda_finish(spry_cuda_context *c)
+{
+    if (c->fault)
+        return;
+    uint64_t begin = spry_clock_ns();
+    int result;
+    while ((result = c->cuda->stream_query(c->stream)) == SPRY_CUDA_NOT_READY)
+        if (spry_clock_ns() - begin > (uint64_t)c->timeout_ms * 1000000) {
+            went_well(c, FAULT_TIMEOUT, "cuStreamQuery");
+            return;
+        }
+    went_well(c, result, "cuStreamQuery");
+}
+
+spry_status spry_cuda_fault(const spry_cuda_context *c, const char *doing, spry_error *error)
+{
+    if (!c->fault)
+        return SPRY_OK;
+    const char *name = c->name[0] ? c->name : "the GPU";
+    if (c->fault == FAULT_TIMEOUT)
+        return spry_fail(error, SPRY_ERR_DEVICE, "%s: %s: no end after %u s", name, doing, c->timeout_ms / 1000);
+    if (c->fault == SPRY_CUDA_OUT_OF_MEMORY)
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: %s: %zu MB of its memory are not free", name, doing,
+                         c->fault_bytes / 1000000 + 1);
+    return spry_fail(error, SPRY_ERR_DEVICE, "%s: %s: %s: %s (error %d)", name, doing, c->fault_call,
+                     spry_cuda_reason(c->cuda, c->fault), c->fault);
+}

@@ -1,0 +1,315 @@
+/* The table of functions; opening and closing. */
+#include "device/cuda/cuda_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "base/number.h"
+#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_state.h"
+#include "platform/clock.h"
+
+enum { HEAD_DIM_STEP = 16 };
+
+static spry_cuda_device *cuda_of(spry_device *device)
+{
+    return (spry_cuda_device *)device;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    d->begin_ns = d->watch || d->trace ? spry_clock_ns() : 0;
+    if (d->watch)
+        d->watch->last_ns = d->begin_ns;
+    spry_cuda_enter(&d->context);
+    spry_status status = spry_cuda_upload_step(d, step, error);
+    if (status)
+        return status;
+    spry_cuda_run_graph(d);
+    d->step_draws = step->draws;
+    d->n_draws = step->n_draws;
+    status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
+    return status ? status : spry_cuda_fault(&d->context, "starting a step", error);
+}
+
+static void trace_step(spry_cuda_device *d)
+{
+    const spry_trace_span span = {.name = "step",
+                                  .category = "step",
+                                  .lane = d->lane,
+                                  .begin_ns = d->begin_ns,
+                                  .end_ns = spry_clock_ns(),
+                                  .args = {{"rows", (int64_t)d->n_rows},
+                                           {"logits", (int64_t)d->n_logits},
+                                           {"sequences", (int64_t)d->n_segments}}};
+    spry_trace_add(d->trace, &span);
+}
+
+static spry_status wait_step(spry_device *device, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    spry_cuda_finish(&d->context);
+    spry_status status = spry_cuda_fault(&d->context, "a step", error);
+    if (status)
+        return status;
+    spry_cuda_draw_take(d, d->step_draws, d->n_draws);
+    if (d->watch)
+        spry_op_watch_flush(d->watch);
+    if (d->trace)
+        trace_step(d);
+    return SPRY_OK;
+}
+
+static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    spry_cuda_enter(&d->context);
+    spry_status status = spry_cuda_draw_queue(d, draws, n, error);
+    if (status)
+        return status;
+    spry_cuda_finish(&d->context);
+    status = spry_cuda_fault(&d->context, "drawing tokens", error);
+    if (!status)
+        spry_cuda_draw_take(d, draws, n);
+    return status;
+}
+
+/* Copies rows of floats to host memory that grows with what was asked for. */
+static spry_status fetch(spry_cuda_device *d, const float **out, spry_cuda_memory from, size_t bytes, spry_error *error)
+{
+    spry_cuda_enter(&d->context);
+    if (bytes > d->host_rows_bytes) {
+        spry_cuda_free_host(&d->context, d->host_rows);
+        d->host_rows = spry_cuda_allocate_host(&d->context, bytes);
+        d->host_rows_bytes = d->host_rows ? bytes : 0;
+    }
+    spry_cuda_read(&d->context, d->host_rows, from, bytes);
+    spry_cuda_finish(&d->context);
+    *out = d->host_rows;
+    return spry_cuda_fault(&d->context, "copying results", error);
+}
+
+static spry_status logits(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    size_t row = d->config->n_vocab * sizeof(float);
+    return fetch(d, out, d->scratch.logits + first * row, count * row, error);
+}
+
+static spry_status hidden(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    size_t row = d->config->n_embd * sizeof(float);
+    return fetch(d, out, d->scratch.h + (d->n_logits + first) * row, count * row, error);
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+static spry_cuda_memory page_at(const spry_cuda_device *d, uint32_t page)
+{
+    return d->pages + (uint64_t)page * d->pool->page_bytes;
+}
+
+static void copy_page(void *self, uint32_t to, uint32_t from)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_copy(&d->context, page_at(d, to), page_at(d, from), d->pool->page_bytes);
+}
+
+/* From any thread, so nothing of the device's own state is touched. */
+static const void *read_page(void *self, uint32_t page, void *room)
+{
+    const spry_cuda_device *d = self;
+    const spry_cuda *cuda = d->context.cuda;
+    bool fine = cuda->context_set(d->context.context) == 0 && cuda->stream_wait(d->context.stream) == 0 &&
+                cuda->memory_read(room, page_at(d, page), d->pool->page_bytes) == 0;
+    return fine ? room : NULL;
+}
+
+static void *begin_page(void *self, uint32_t page)
+{
+    (void)page;
+    return ((spry_cuda_device *)self)->page_room;
+}
+
+static bool end_page(void *self, uint32_t page, bool whole)
+{
+    spry_cuda_device *d = self;
+    if (!whole)
+        return true;
+    spry_cuda_enter(&d->context);
+    spry_cuda_write(&d->context, page_at(d, page), d->page_room, d->pool->page_bytes);
+    spry_cuda_finish(&d->context);
+    return d->context.fault == 0;
+}
+
+static spry_kv_mover mover(spry_device *device)
+{
+    return (spry_kv_mover){
+        .self = device, .copy = copy_page, .read = read_page, .write_begin = begin_page, .write_end = end_page};
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
+{
+    cuda_of(device)->trace = trace;
+    cuda_of(device)->lane = lane;
+}
+
+static void set_watch(spry_device *device, spry_op_watch *watch)
+{
+    cuda_of(device)->watch = watch;
+}
+
+static void set_threads(spry_device *device, spry_threads *threads)
+{
+    (void)device;
+    (void)threads;
+}
+
+static bool measure(spry_device *device, spry_device_memory *memory)
+{
+    const spry_cuda_device *d = cuda_of(device);
+    *memory = (spry_device_memory){.weights = d->model.bytes,
+                                   .kv = d->pool->page_bytes * d->pool->n_pages,
+                                   .scratch = d->scratch.bytes + d->upload.bytes + d->draws.bytes};
+    return true;
+}
+
+static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages)
+{
+    (void)pages;
+    *bytes = n_pages * cuda_of(device)->pool->page_bytes;
+    return true;
+}
+
+static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
+{
+    (void)use; /* all of it is taken at once */
+    memory->weights = spry_cuda_model_bytes(s->config, s->weights);
+    memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
+    return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void close_device(spry_device *device)
+{
+    spry_cuda_device *d = cuda_of(device);
+    spry_cuda driver = d->driver;
+    if (d->context.context)
+        d->context.cuda->context_set(d->context.context);
+    spry_cuda_graphs_deinit(d);
+    spry_cuda_draw_deinit(d);
+    spry_cuda_upload_deinit(d);
+    spry_cuda_scratch_deinit(d);
+    spry_cuda_free_host(&d->context, d->page_room);
+    spry_cuda_free_host(&d->context, d->host_rows);
+    spry_cuda_free(&d->context, &d->pages);
+    spry_cuda_model_deinit(&d->model, &d->context);
+    spry_cuda_context_deinit(&d->context);
+    free(d);
+    spry_cuda_close(&driver);
+}
+
+static const spry_device_ops ops = {.close = close_device,
+                                    .submit = submit,
+                                    .wait = wait_step,
+                                    .draw = draw,
+                                    .logits = logits,
+                                    .hidden = hidden,
+                                    .mover = mover,
+                                    .set_trace = set_trace,
+                                    .set_watch = set_watch,
+                                    .set_threads = set_threads,
+                                    .measure = measure,
+                                    .measure_pages = measure_pages};
+
+/* What kernels cannot do is refused before anything is allocated. */
+static spry_status check_model(const spry_device_setup *s, spry_error *error)
+{
+    if (s->config->head_dim % HEAD_DIM_STEP || s->config->head_dim > SPRY_ATTEND_HEAD_DIM_MAX)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %d",
+                         s->config->head_dim, HEAD_DIM_STEP);
+    return SPRY_OK;
+}
+
+/* A sentence with the whole of it, before the driver refuses a part. */
+static spry_status check_memory(spry_cuda_device *d, const spry_device_setup *s, spry_error *error)
+{
+    spry_device_memory need = {0};
+    size_t free_bytes = 0, bytes = 0;
+    if (!estimate(&need, s, NULL))
+        return spry_fail(error, SPRY_ERR_MEMORY, "%s: the KV pages are larger than any memory", d->context.name);
+    size_t sum = need.weights + need.kv + need.scratch;
+    if (d->context.cuda->memory_info(&free_bytes, &bytes) == 0 && sum > free_bytes)
+        return spry_fail(error, SPRY_ERR_MEMORY,
+                         "%s has %zu MB free, and %zu are needed: %zu for weights, %zu for KV pages, %zu for steps",
+                         d->context.name, free_bytes / 1000000, sum / 1000000, need.weights / 1000000,
+                         need.kv / 1000000, need.scratch / 1000000);
+    return SPRY_OK;
+}
+
+static spry_status open_parts(spry_cuda_device *d, const spry_device_setup *s, spry_error *error)
+{
+    spry_cuda_context *c = &d->context;
+    spry_status status = check_memory(d, s, error);
+    if (!status)
+        status = spry_cuda_model_init(&d->model, c, s->config, s->weights, s->ops, s->limits.session, s->log, error);
+    if (status)
+        return status;
+    d->pages = spry_cuda_allocate(c, d->pool->page_bytes * d->pool->n_pages);
+    d->page_room = spry_cuda_allocate_host(c, d->pool->page_bytes);
+    status = spry_cuda_fault(c, "allocating KV pages", error);
+    if (!status)
+        status = spry_cuda_scratch_init(d, error);
+    return status ? status : spry_cuda_upload_init(d, error);
+}
+
+spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, const void *const *images, int index,
+                                  const spry_device_setup *setup, spry_error *error)
+{
+    *out = NULL;
+    spry_cuda_device *d = calloc(1, sizeof *d);
+    spry_cuda own = *driver;
+    spry_status status = d ? check_model(setup, error) : spry_fail_memory(error, "a device", sizeof *d);
+    if (!status) {
+        d->driver = *driver;
+        d->device = (spry_device){
+            .ops = &ops, .name = "cuda", .kernels = "cuda", .config = setup->config, .limits = setup->limits};
+        d->config = setup->config;
+        d->pool = setup->pool;
+        status = spry_cuda_context_init(&d->context, &d->driver, index, images, error);
+    }
+    if (status) {
+        free(d);
+        spry_cuda_close(&own);
+        return status;
+    }
+    status = open_parts(d, setup, error);
+    if (status) {
+        close_device(&d->device);
+        return status;
+    }
+    *out = &d->device;
+    return SPRY_OK;
+}
+
+/* `piece`: a number, or nothing for the first GPU. */
+static spry_status open_piece(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    spry_cuda driver;
+    uint64_t index = 0;
+    if (piece[0] && (!spry_number_u64(&index, spry_view_of(piece)) || index > INT16_MAX))
+        return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: behind the colon stands the number of a GPU", piece);
+    spry_status status = spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error);
+    return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, (int)index, setup, error);
+}
+
+const spry_device_kind spry_device_kind_cuda = {.name = "cuda", .open = open_piece, .estimate = estimate};

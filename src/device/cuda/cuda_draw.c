@@ -1,0 +1,189 @@
+/* Draws on the GPU: settings and lists go there in one copy, results come back in one. */
+#include <math.h>
+#include <string.h>
+
+#include "device/cuda/cuda_state.h"
+
+/* ---- sending ----------------------------------------------------------------------------------------------------- */
+
+/* The part of the history that penalties look at. */
+static void window_history(const int32_t **history, size_t *n, const spry_draw *draw)
+{
+    const spry_sampling *s = draw->settings;
+    bool used = s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    *n = used ? draw->n_history : 0;
+    *history = draw->history;
+    if (s->penalty_window && s->penalty_window < *n) {
+        *history += *n - s->penalty_window;
+        *n = s->penalty_window;
+    }
+}
+
+static size_t mask_bytes(const spry_cuda_device *d)
+{
+    return (d->config->n_vocab + 31) / 32 * sizeof(uint32_t);
+}
+
+/* Bytes of a draw's lists. */
+static size_t list_bytes(const spry_cuda_device *d, const spry_draw *draw)
+{
+    const int32_t *history;
+    size_t n_history;
+    window_history(&history, &n_history, draw);
+    return n_history * sizeof *history + draw->settings->n_bias * sizeof(spry_logit_bias) +
+           (draw->mask ? mask_bytes(d) : 0);
+}
+
+static spry_status make_room(spry_cuda_device *d, size_t bytes, size_t n, spry_error *error)
+{
+    spry_cuda_draws *r = &d->draws;
+    spry_cuda_context *c = &d->context;
+    if (bytes > r->bytes) {
+        spry_cuda_free_host(c, r->host);
+        spry_cuda_free(c, &r->memory);
+        r->host = spry_cuda_allocate_host(c, 2 * bytes);
+        r->memory = spry_cuda_allocate(c, 2 * bytes);
+        r->bytes = c->fault ? 0 : 2 * bytes;
+    }
+    if (n > r->capacity) {
+        spry_cuda_free_host(c, r->results);
+        spry_cuda_free(c, &r->results_memory);
+        r->results = spry_cuda_allocate_host(c, 2 * n * sizeof *r->results);
+        r->results_memory = spry_cuda_allocate(c, 2 * n * sizeof *r->results);
+        r->capacity = c->fault ? 0 : 2 * n;
+    }
+    return spry_cuda_fault(c, "allocating room for draws", error);
+}
+
+/* Puts a list behind what is there; returns where. */
+static size_t put(unsigned char *host, size_t *used, const void *list, size_t bytes)
+{
+    size_t at = *used;
+    if (bytes)
+        memcpy(host + at, list, bytes);
+    *used += bytes;
+    return at;
+}
+
+static spry_draw_order order_of(spry_cuda_device *d, const spry_draw *draw, size_t *used)
+{
+    const spry_sampling *s = draw->settings;
+    const int32_t *history;
+    size_t n_history;
+    window_history(&history, &n_history, draw);
+    return (spry_draw_order){.row = (uint32_t)draw->row,
+                             .n_history = (uint32_t)n_history,
+                             .n_bias = (uint32_t)s->n_bias,
+                             .n_top = draw->max_top,
+                             .wants_logprob = draw->wants_logprob,
+                             .has_mask = draw->mask != NULL,
+                             .history = put(d->draws.host, used, history, n_history * sizeof *history),
+                             .bias = put(d->draws.host, used, s->bias, s->n_bias * sizeof *s->bias),
+                             .mask = put(d->draws.host, used, draw->mask, draw->mask ? mask_bytes(d) : 0),
+                             .repeat_penalty = s->repeat_penalty,
+                             .presence_penalty = s->presence_penalty,
+                             .frequency_penalty = s->frequency_penalty,
+                             .temperature = s->temperature,
+                             .top_k = s->top_k,
+                             .top_p = s->top_p,
+                             .min_p = s->min_p,
+                             .typical_p = s->typical_p,
+                             .u = draw->u};
+}
+
+/* Tokens of the history are checked here: the GPU counts them without asking. */
+static spry_status check_history(const spry_cuda_device *d, spry_draw *draw)
+{
+    const int32_t *history;
+    size_t n;
+    window_history(&history, &n, draw);
+    for (size_t i = 0; i < n; i++)
+        if (history[i] < 0 || (uint32_t)history[i] >= d->config->n_vocab)
+            return spry_fail(&draw->error, SPRY_ERR_INPUT, "token %d of the history is not in the vocabulary of %u",
+                             history[i], d->config->n_vocab);
+    return SPRY_OK;
+}
+
+static void launch_draws(spry_cuda_device *d, size_t n)
+{
+    const spry_cuda_scratch *s = &d->scratch;
+    void *scan = spry_cuda_kernel(&d->context, "spry_draw_scan");
+    void *kernel = spry_cuda_kernel(&d->context, "spry_draw_tokens");
+    for (size_t first = 0; first < n; first += SPRY_CUDA_DRAWS) {
+        const spry_draw_args args = {.logits = s->logits,
+                                     .orders = d->draws.memory + first * sizeof(spry_draw_order),
+                                     .upload = d->draws.memory,
+                                     .scores = s->draw_scores,
+                                     .weight = s->draw_weight,
+                                     .count = s->draw_count,
+                                     .best = s->draw_best,
+                                     .results = d->draws.results_memory + first * sizeof(spry_draw_result),
+                                     .n_vocab = d->config->n_vocab};
+        size_t count = n - first < SPRY_CUDA_DRAWS ? n - first : SPRY_CUDA_DRAWS;
+        spry_cuda_launch(&d->context, scan, SPRY_DRAW_SLICES, count, 1, SPRY_SCAN_THREADS, &args);
+        spry_cuda_launch(&d->context, kernel, count, 1, 1, SPRY_DRAW_THREADS, &args);
+    }
+}
+
+spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, size_t n, spry_error *error)
+{
+    size_t bytes = n * sizeof(spry_draw_order), used = bytes, queued = 0;
+    if (!n)
+        return SPRY_OK;
+    for (size_t i = 0; i < n; i++)
+        bytes += list_bytes(d, draws[i]);
+    spry_status status = make_room(d, bytes, n, error);
+    if (status)
+        return status;
+    for (size_t i = 0; i < n; i++) {
+        draws[i]->status = check_history(d, draws[i]);
+        if (draws[i]->status)
+            continue;
+        spry_draw_order order = order_of(d, draws[i], &used);
+        memcpy(d->draws.host + queued++ * sizeof order, &order, sizeof order);
+    }
+    spry_cuda_write(&d->context, d->draws.memory, d->draws.host, used);
+    launch_draws(d, queued);
+    spry_cuda_read(&d->context, d->draws.results, d->draws.results_memory, queued * sizeof *d->draws.results);
+    return spry_cuda_fault(&d->context, "drawing tokens", error);
+}
+
+/* ---- taking over ------------------------------------------------------------------------------------------------- */
+
+static spry_status status_of(spry_draw *draw, const spry_draw_result *r, uint32_t n_vocab)
+{
+    if (r->fault == SPRY_DRAW_NAN)
+        return spry_fail(&draw->error, SPRY_ERR_INPUT, "a logit is not a number");
+    if (r->fault == SPRY_DRAW_NOTHING)
+        return spry_fail(&draw->error, SPRY_ERR_INPUT,
+                         "no token can be drawn: logits, bias and mask leave none of the %u tokens above -infinity",
+                         n_vocab);
+    return SPRY_OK;
+}
+
+void spry_cuda_draw_take(spry_cuda_device *d, spry_draw *const *draws, size_t n)
+{
+    const spry_draw_result *r = d->draws.results;
+    for (size_t i = 0; i < n; i++) {
+        spry_draw *draw = draws[i];
+        if (draw->status)
+            continue;
+        draw->status = status_of(draw, r, d->config->n_vocab);
+        draw->token = r->token;
+        draw->logprob = r->logprob;
+        draw->n_top = draw->status ? 0 : r->n_top;
+        for (size_t k = 0; k < draw->n_top; k++)
+            draw->top[k] = (spry_logprob_entry){r->top[k], r->top_logprob[k]};
+        r++;
+    }
+}
+
+void spry_cuda_draw_deinit(spry_cuda_device *d)
+{
+    spry_cuda_draws *r = &d->draws;
+    spry_cuda_free_host(&d->context, r->host);
+    spry_cuda_free_host(&d->context, r->results);
+    spry_cuda_free(&d->context, &r->memory);
+    spry_cuda_free(&d->context, &r->results_memory);
+    *r = (spry_cuda_draws){0};
+}

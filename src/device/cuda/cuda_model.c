@@ -1,0 +1,237 @@
+/* Placing weights: one walk over the model, first to count, then to copy. Rows go to the GPU as they lie in the file
+ * and are laid out there. */
+#include "device/cuda/cuda_model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "model/arch.h"
+#include "model/rope.h"
+
+enum { ALIGNMENT = 256, STAGING_BYTES = 64 << 20 };
+
+/* ---- layout: the sizes of kernels/tiles.cuh ---------------------------------------------------------------------- */
+
+/* Bytes of a unit in each plane; of the super plane for four units. */
+static const struct tile_type {
+    const char *name;
+    spry_act_form form;
+    uint32_t values, high, scale, super;
+} tile_types[SPRY_DTYPE_COUNT] = {
+    [SPRY_F32] = {"f32", SPRY_ACT_THREE, 4096, 0, 0, 0},      [SPRY_F16] = {"f16", SPRY_ACT_TWO, 2048, 0, 0, 0},
+    [SPRY_BF16] = {"bf16", SPRY_ACT_TWO, 2048, 0, 0, 0},      [SPRY_Q4_0] = {"q4_0", SPRY_ACT_BYTES, 512, 0, 64, 0},
+    [SPRY_Q4_1] = {"q4_1", SPRY_ACT_BYTES, 512, 0, 128, 0},   [SPRY_Q5_0] = {"q5_0", SPRY_ACT_BYTES, 512, 128, 64, 0},
+    [SPRY_Q5_1] = {"q5_1", SPRY_ACT_BYTES, 512, 128, 128, 0}, [SPRY_Q8_0] = {"q8_0", SPRY_ACT_BYTES, 1024, 0, 64, 0},
+    [SPRY_Q4_K] = {"q4_k", SPRY_ACT_BYTES, 512, 0, 64, 64},   [SPRY_Q5_K] = {"q5_k", SPRY_ACT_BYTES, 512, 128, 64, 64},
+    [SPRY_Q6_K] = {"q6_k", SPRY_ACT_BYTES, 512, 256, 64, 64}, [SPRY_MXFP4] = {"mxfp4", SPRY_ACT_BYTES, 512, 0, 64, 0},
+};
+
+spry_dtype spry_cuda_placed(spry_dtype type)
+{
+    return tile_types[type].name ? type : SPRY_F32;
+}
+
+spry_act_form spry_cuda_form(spry_dtype placed)
+{
+    return tile_types[placed].form;
+}
+
+const char *spry_cuda_type_name(spry_dtype placed)
+{
+    return tile_types[placed].name;
+}
+
+static uint64_t aligned(uint64_t bytes)
+{
+    return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
+{
+    const struct tile_type *t = &tile_types[placed];
+    spry_tiles tiles = {.n_out = (uint32_t)w->n_out,
+                        .n_in = (uint32_t)w->n_in,
+                        .n_tiles = (uint32_t)((w->n_out + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS),
+                        .n_units = (uint32_t)((w->n_in + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
+    uint64_t units = (uint64_t)tiles.n_tiles * tiles.n_units;
+    tiles.high = aligned(units * t->values);
+    tiles.scale = aligned(tiles.high + units * t->high);
+    tiles.super = aligned(tiles.scale + units * t->scale);
+    tiles.matrix_bytes = aligned(tiles.super + units / 4 * t->super);
+    return tiles;
+}
+
+/* ---- the walk ---------------------------------------------------------------------------------------------------- */
+
+typedef struct placer {
+    spry_cuda_context *context; /* NULL: counting */
+    const spry_config *config;
+    const spry_ops *ops;
+    spry_cuda_memory base, staging;
+    size_t used;
+    size_t as_floats; /* matrices placed as F32 that were of another type */
+} placer;
+
+static spry_cuda_memory carve(placer *p, uint64_t bytes)
+{
+    spry_cuda_memory at = p->base + p->used;
+    p->used += aligned(bytes);
+    return at;
+}
+
+static spry_cuda_memory place_vector(placer *p, const float *values, size_t n)
+{
+    if (!values)
+        return 0;
+    spry_cuda_memory at = carve(p, n * sizeof *values);
+    if (p->context)
+        spry_cuda_write(p->context, at, values, n * sizeof *values);
+    return at;
+}
+
+/* Some rows, from whole tiles on, of a matrix: to the staging memory, from there to their tiles. */
+static void place_rows(placer *p, const spry_cuda_matrix *m, spry_tiles tiles, void *kernel, const void *rows,
+                       size_t row_bytes, size_t first, size_t n)
+{
+    const spry_place_args args = {
+        .to = tiles, .rows = p->staging, .row_bytes = row_bytes, .first_tile = (uint32_t)(first / SPRY_TILE_ROWS)};
+    spry_cuda_write(p->context, p->staging, rows, n * row_bytes);
+    spry_cuda_launch(p->context, kernel, m->tiles.n_units, (n + SPRY_TILE_ROWS - 1) / SPRY_TILE_ROWS, 1, 32, &args);
+}
+
+/* One matrix, in parts that the staging memory holds. */
+static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight *w, uint64_t offset)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    bool decode = m->type != w->type;
+    size_t row_bytes = decode ? w->n_in * sizeof(float) : w->row_bytes;
+    size_t most = STAGING_BYTES / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
+    float *floats = decode ? malloc(most * row_bytes) : NULL;
+    spry_tiles tiles = m->tiles;
+    tiles.base += offset;
+    snprintf(name, sizeof name, "spry_place_%s", spry_cuda_type_name(m->type));
+    void *kernel = spry_cuda_kernel(p->context, name);
+    if (decode && !floats)
+        p->context->fault = p->context->fault ? p->context->fault : SPRY_CUDA_OUT_OF_MEMORY;
+    for (size_t row = 0; row < w->n_out && !p->context->fault; row += most) {
+        size_t n = w->n_out - row < most ? w->n_out - row : most;
+        for (size_t i = 0; floats && i < n; i++)
+            p->ops->decode[w->type](floats + i * w->n_in, w->data + (row + i) * w->row_bytes, w->n_in);
+        place_rows(p, m, tiles, kernel, floats ? (const void *)floats : w->data + row * w->row_bytes, row_bytes, row,
+                   n);
+        if (floats)
+            spry_cuda_finish(p->context);
+    }
+    free(floats);
+}
+
+/* `n` matrices of one shape, those of experts, or one. Their types may differ: then all are placed as F32. */
+static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
+{
+    spry_cuda_matrix m = {.type = SPRY_DTYPE_COUNT};
+    if (!w || !w->data)
+        return m;
+    m.type = spry_cuda_placed(w->type);
+    for (size_t i = 1; i < n; i++)
+        m.type = w[i].type == w->type ? m.type : SPRY_F32;
+    m.tiles = lay_out(m.type, w);
+    m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
+    m.read_bytes = (double)m.tiles.matrix_bytes;
+    m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
+    for (size_t i = 0; i < n; i++) {
+        p->as_floats += m.type != w[i].type;
+        if (!p->context)
+            continue;
+        place_matrix(p, &m, &w[i], i * m.tiles.matrix_bytes);
+        if (w->bias)
+            spry_cuda_write(p->context, m.bias + i * w->n_out * sizeof(float), w[i].bias, w->n_out * sizeof(float));
+    }
+    return m;
+}
+
+static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
+{
+    const spry_config *c = p->config;
+    bool experts = l->router.data;
+    size_t n = experts ? c->n_experts : 1;
+    return (spry_cuda_layer){
+        .attn_norm = place_vector(p, l->attn_norm, c->n_embd),
+        .ffn_norm = place_vector(p, l->ffn_norm, c->n_embd),
+        .attn_post_norm = place_vector(p, l->attn_post_norm, c->n_embd),
+        .ffn_post_norm = place_vector(p, l->ffn_post_norm, c->n_embd),
+        .q_norm = place_vector(p, l->q_norm, c->head_dim),
+        .k_norm = place_vector(p, l->k_norm, c->head_dim),
+        .q = place(p, &l->q, 1),
+        .k = place(p, &l->k, 1),
+        .v = place(p, &l->v, 1),
+        .o = place(p, &l->o, 1),
+        .gate = place(p, experts ? l->expert_gate : &l->gate, n),
+        .up = place(p, experts ? l->expert_up : &l->up, n),
+        .down = place(p, experts ? l->expert_down : &l->down, n),
+        .router = place(p, &l->router, 1),
+        .shared_gate = place(p, &l->shared_gate, 1),
+        .shared_up = place(p, &l->shared_up, 1),
+        .shared_down = place(p, &l->shared_down, 1),
+        .shared_router = place(p, &l->shared_router, 1),
+    };
+}
+
+static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, const float *frequencies)
+{
+    const spry_config *c = p->config;
+    m->embedding = place(p, &w->embedding, 1);
+    m->output = w->output.data == w->embedding.data ? m->embedding : place(p, &w->output, 1);
+    m->output_norm = place_vector(p, w->output_norm, c->n_embd);
+    for (size_t i = 0; i < 2; i++)
+        m->frequencies[i] = place_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
+    for (size_t i = 0; i < c->n_layers; i++) {
+        spry_cuda_layer layer = place_layer(p, &w->layers[i]);
+        if (m->layers)
+            m->layers[i] = layer;
+    }
+}
+
+size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights)
+{
+    static const float none[2 * SPRY_MAX_HEAD_DIM];
+    spry_cuda_model counted = {0};
+    placer counting = {.config = config};
+    place_all(&counted, &counting, weights, none);
+    return counting.used;
+}
+
+spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context, const spry_config *config,
+                                 const spry_weights *weights, const spry_ops *ops, uint32_t session, spry_log log,
+                                 spry_error *error)
+{
+    float frequencies[2 * SPRY_MAX_HEAD_DIM];
+    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(config, weights)};
+    m->magnitude[0] = spry_rope_frequencies(frequencies, &config->rope, config->rope_dim, session);
+    m->magnitude[1] =
+        spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding, config->rope_dim, session);
+    m->layers = calloc(config->n_layers, sizeof *m->layers);
+    if (!m->layers)
+        return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
+    placer p = {.context = context, .config = config, .ops = ops};
+    m->memory = p.base = spry_cuda_allocate(context, m->bytes);
+    p.staging = spry_cuda_allocate(context, STAGING_BYTES);
+    if (p.staging)
+        place_all(m, &p, weights, frequencies);
+    spry_cuda_finish(context);
+    spry_cuda_free(context, &p.staging);
+    spry_status status = spry_cuda_fault(context, "placing weights", error);
+    if (status)
+        spry_cuda_model_deinit(m, context);
+    else if (p.as_floats)
+        spry_log_write(&log, SPRY_LOG_INFO, "%zu matrices are of types without GPU kernels and lie there as F32",
+                       p.as_floats);
+    return status;
+}
+
+void spry_cuda_model_deinit(spry_cuda_model *m, spry_cuda_context *context)
+{
+    spry_cuda_free(context, &m->memory);
+    free(m->layers);
+    *m = (spry_cuda_model){0};
+}

@@ -1,0 +1,54 @@
+/* A model's weights in a GPU's memory: matrices as tiles (kernels/tiles.cuh), vectors as floats, all in one allocation,
+ * so that what does not fit is known before anything is copied. */
+#ifndef SPRY_DEVICE_CUDA_CUDA_MODEL_H
+#define SPRY_DEVICE_CUDA_CUDA_MODEL_H
+
+#include "base/log.h"
+#include "device/cuda/cuda_context.h"
+#include "model/weights.h"
+
+/* A matrix, or those of all experts. Not there: type is SPRY_DTYPE_COUNT. */
+typedef struct spry_cuda_matrix {
+    spry_tiles tiles;
+    spry_dtype type;       /* as placed */
+    spry_cuda_memory bias; /* 0: none; of experts one behind the other */
+    double read_bytes;     /* that going through one matrix reads */
+} spry_cuda_matrix;
+
+typedef struct spry_cuda_layer {
+    spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm, q_norm, k_norm; /* 0: none */
+    spry_cuda_matrix q, k, v, o;
+    spry_cuda_matrix gate, up, down; /* of all experts, where there are some */
+    spry_cuda_matrix router;
+    spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;
+} spry_cuda_layer;
+
+typedef struct spry_cuda_model {
+    spry_cuda_memory memory;
+    size_t bytes;
+    spry_cuda_matrix embedding, output;
+    spry_cuda_memory output_norm;
+    spry_cuda_memory frequencies[2]; /* of full and of sliding layers */
+    float magnitude[2];
+    spry_cuda_layer *layers; /* [n_layers] */
+} spry_cuda_model;
+
+/* How activations are given to products with a matrix. */
+spry_act_form spry_cuda_form(spry_dtype placed);
+
+/* The type a matrix of a type is placed as: itself, or F32 where there are no kernels for it. */
+spry_dtype spry_cuda_placed(spry_dtype type);
+
+/* The name in kernels: "q4_0". */
+const char *spry_cuda_type_name(spry_dtype placed);
+
+/* Bytes all of it takes. */
+size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights);
+
+/* `session` chooses long rope's list. */
+spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *context, const spry_config *config,
+                                 const spry_weights *weights, const spry_ops *ops, uint32_t session, spry_log log,
+                                 spry_error *error);
+void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
+
+#endif

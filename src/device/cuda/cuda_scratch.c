@@ -1,0 +1,109 @@
+/* Working memory: the same walk counts and hands out addresses. */
+#include "device/cuda/cuda_state.h"
+
+enum { ALIGNMENT = 256 };
+
+static const size_t partial_bytes_max = (size_t)64 << 20;
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static spry_cuda_memory carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size)
+{
+    spry_cuda_memory at = s->memory + s->bytes;
+    s->bytes += (rows * width * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return at;
+}
+
+/* Slots that pairs of rows and experts take, whichever experts are chosen. */
+static size_t expert_slots(const spry_config *c, size_t rows)
+{
+    size_t align = SPRY_CUDA_EXPERT_ALIGN_MANY, slots = rows * c->n_experts_used + c->n_experts * (align - 1);
+    return c->n_experts ? (slots + align - 1) / align * align : 0;
+}
+
+static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+{
+    size_t moe_rows = c->n_experts ? rows : 0;
+    s->shared_out = carve(s, moe_rows, c->n_embd, sizeof(float));
+    s->expert_out = carve(s, s->n_slots, c->n_embd, sizeof(float));
+    s->router = carve(s, moe_rows, c->n_experts, sizeof(float));
+    s->shared_gate = carve(s, moe_rows, 1, sizeof(float));
+    s->chosen = carve(s, moe_rows, c->n_experts_used, sizeof(uint32_t));
+    s->weight = carve(s, moe_rows, c->n_experts_used, sizeof(float));
+    s->slot = carve(s, moe_rows, c->n_experts_used, sizeof(uint32_t));
+    s->source = carve(s, s->n_slots, 1, sizeof(int32_t));
+    s->experts = carve(s, s->n_slots, 1, sizeof(int32_t));
+}
+
+/* Of the widest input, and of all rows or slots. */
+static void carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
+{
+    static const size_t unit_bytes[SPRY_ACT_FORMS] = {64, 256, 384}; /* of a row and unit */
+    size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 63) / 64 * 64;
+    for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
+        s->act_values[form] = carve(s, whole, units, unit_bytes[form]);
+    s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
+}
+
+static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits)
+{
+    size_t rows = limits->max_rows, n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    size_t ff = larger(c->n_ff, larger(c->n_expert_ff, c->n_shared_ff)), pairs = c->rope_dim / 2;
+    s->n_slots = expert_slots(c, rows);
+    size_t ff_rows = larger(rows, s->n_slots);
+    s->x = carve(s, rows, c->n_embd, sizeof(float));
+    s->y = carve(s, rows, c->n_embd, sizeof(float));
+    s->h = carve(s, rows, c->n_embd, sizeof(float));
+    s->q = carve(s, rows, n_q, sizeof(float));
+    s->attn = carve(s, rows, n_q, sizeof(float));
+    s->k = carve(s, rows, n_kv, sizeof(float));
+    s->v = carve(s, rows, n_kv, sizeof(float));
+    s->gate = carve(s, ff_rows, ff, sizeof(float));
+    s->up = carve(s, ff_rows, ff, sizeof(float));
+    carve_experts(s, c, rows);
+    for (size_t i = 0; i < 2; i++) {
+        s->cosine[i] = carve(s, rows, pairs, sizeof(float));
+        s->sine[i] = carve(s, rows, pairs, sizeof(float));
+        s->turn_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
+        s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
+    }
+    carve_acts(s, ff_rows, larger(c->n_embd, larger(ff, n_q)));
+    size_t chunks = limits->session / (SPRY_PAGE_TOKENS * SPRY_ATTEND_CHUNK) + 2;
+    size_t partial = rows * c->n_heads * chunks * (c->head_dim + 2);
+    s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);
+    s->partial = carve(s, s->partial_floats, 1, sizeof(float));
+    s->logits = carve(s, limits->max_logits, c->n_vocab, sizeof(float));
+    s->draw_scores = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(float));
+    s->draw_weight = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint64_t));
+    s->draw_count = carve(s, SPRY_CUDA_DRAWS, c->n_vocab, sizeof(uint32_t));
+    s->draw_best = carve(s, SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES, sizeof(uint64_t));
+}
+
+size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits)
+{
+    spry_cuda_scratch counted = {0};
+    carve_all(&counted, config, limits);
+    return counted.bytes;
+}
+
+spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error)
+{
+    spry_cuda_scratch *s = &d->scratch;
+    spry_cuda_context *c = &d->context;
+    s->memory = spry_cuda_allocate(c, spry_cuda_scratch_bytes(d->config, &d->device.limits));
+    carve_all(s, d->config, &d->device.limits);
+    if (s->memory && !c->fault) {
+        int result = c->cuda->memory_fill(s->draw_count, 0, (size_t)SPRY_CUDA_DRAWS * d->config->n_vocab);
+        c->fault = result;
+        c->fault_call = "cuMemsetD32";
+    }
+    return spry_cuda_fault(c, "allocating the working memory of steps", error);
+}
+
+void spry_cuda_scratch_deinit(spry_cuda_device *d)
+{
+    spry_cuda_free(&d->context, &d->scratch.memory);
+}

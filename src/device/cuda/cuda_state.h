@@ -1,0 +1,156 @@
+/* What the files of the CUDA device share. */
+#ifndef SPRY_DEVICE_CUDA_CUDA_STATE_H
+#define SPRY_DEVICE_CUDA_CUDA_STATE_H
+
+#include "device/cuda/cuda_context.h"
+#include "device/cuda/cuda_model.h"
+#include "device/device_impl.h"
+
+enum {
+    SPRY_CUDA_FEW_ROWS = 16,    /* rows of a segment, at most, whose pages are spread over blocks */
+    SPRY_CUDA_EXPERT_ALIGN = 8, /* slots of an expert are multiples of this, or of the next */
+    SPRY_CUDA_EXPERT_ALIGN_MANY = 64,
+    SPRY_CUDA_DRAWS = 16, /* tokens drawn in one launch */
+};
+
+/* Working memory, as addresses on the GPU; rows are max_rows, slots those of experts. */
+typedef struct spry_cuda_scratch {
+    spry_cuda_memory memory;
+    size_t bytes;
+    spry_cuda_memory x, y;            /* [rows, n_embd] */
+    spry_cuda_memory h;               /* [rows, n_embd]: normalised rows that are wanted */
+    spry_cuda_memory q, attn;         /* [rows, n_heads * head_dim] */
+    spry_cuda_memory k, v;            /* [rows, n_kv_heads * head_dim] */
+    spry_cuda_memory gate, up;        /* [rows or slots, widest feed-forward] */
+    spry_cuda_memory shared_out;      /* [rows, n_embd] */
+    spry_cuda_memory expert_out;      /* [slots, n_embd] */
+    spry_cuda_memory router;          /* [rows, n_experts] */
+    spry_cuda_memory shared_gate;     /* [rows] */
+    spry_cuda_memory chosen, weight;  /* [rows, n_used] */
+    spry_cuda_memory slot;            /* [rows, n_used] */
+    spry_cuda_memory source, experts; /* [slots] */
+    spry_cuda_memory partial;         /* [partial_floats]: of attention */
+    size_t partial_floats;
+    spry_cuda_memory cosine[2], sine[2];           /* [rows, pairs]: of full and of sliding layers */
+    spry_cuda_memory turn_cosine[2], turn_sine[2]; /* [turns, pairs] */
+    spry_cuda_memory logits;                       /* [max_logits, n_vocab] */
+    spry_cuda_memory act_values[SPRY_ACT_FORMS], act_scales;
+    spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
+    spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
+    size_t n_slots;
+} spry_cuda_scratch;
+
+/* What a step sends ahead: fixed places, then the entries of all tables. Offsets in bytes. */
+typedef struct spry_cuda_upload {
+    unsigned char *host; /* pinned */
+    spry_cuda_memory memory;
+    size_t bytes;
+    size_t rows, few, runs, source, deltas, entries; /* offsets */
+} spry_cuda_upload;
+
+/* The same for draws, and their results. */
+typedef struct spry_cuda_draws {
+    unsigned char *host; /* pinned */
+    spry_cuda_memory memory;
+    size_t bytes;
+    spry_draw_result *results; /* pinned */
+    spry_cuda_memory results_memory;
+    size_t capacity; /* of results */
+} spry_cuda_draws;
+
+/* What the launches of a step depend on; compared as bytes. */
+typedef struct spry_cuda_shape {
+    uint64_t n_rows, n_few, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
+} spry_cuda_shape;
+
+typedef struct spry_cuda_graph {
+    spry_cuda_shape shape;
+    void *exec;    /* NULL: not made yet */
+    uint64_t used; /* when last; 0: never */
+} spry_cuda_graph;
+
+enum { SPRY_CUDA_GRAPHS = 32 };
+
+typedef struct spry_cuda_device {
+    spry_device device;
+    spry_cuda driver;
+    spry_cuda_context context;
+    spry_cuda_model model;
+    const spry_config *config;
+    const spry_kv_pool *pool;
+    spry_cuda_memory pages;
+    spry_cuda_scratch scratch;
+    spry_cuda_upload upload;
+    spry_cuda_draws draws;
+    spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
+    uint64_t graph_clock;
+    unsigned char *page_room; /* pinned, of one page: what is to be written */
+    float *host_rows;         /* pinned: rows of logits or hidden states that were asked for */
+    size_t host_rows_bytes;
+    spry_op_watch *watch; /* NULL: none */
+    spry_trace *trace;
+    uint32_t lane;
+    uint64_t begin_ns;
+
+    /* the step */
+    size_t n_segments, n_rows, n_few, n_runs, n_chunks, n_logits, n_wanted;
+    spry_draw *const *step_draws;
+    size_t n_draws;
+} spry_cuda_device;
+
+/* cuda_scratch.c: what a device of these limits takes. */
+size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits);
+spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error);
+void spry_cuda_scratch_deinit(spry_cuda_device *d);
+
+/* cuda_upload.c: lays the step out and sends it ahead. */
+spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error);
+void spry_cuda_upload_deinit(spry_cuda_device *d);
+spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, spry_error *error);
+
+/* cuda_block.c: all layers of the step, and the logits. */
+void spry_cuda_run(spry_cuda_device *d);
+
+/* cuda_graph.c: the same, as a graph where such a step came before. */
+void spry_cuda_run_graph(spry_cuda_device *d);
+void spry_cuda_graphs_deinit(spry_cuda_device *d);
+
+/* cuda_experts.c: y = feed-forward of the normalised rows of a layer that has experts. */
+void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
+
+/* cuda_draw.c: queues draws; when the stream is done their results are taken over. */
+spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, size_t n, spry_error *error);
+void spry_cuda_draw_take(spry_cuda_device *d, spry_draw *const *draws, size_t n);
+void spry_cuda_draw_deinit(spry_cuda_device *d);
+
+/* ---- cuda_ops.c: launches -------------------------------------------------------------------------------------- */
+
+/* out[n_rows, stride] = w * rows + bias; `add`: out += that. */
+typedef struct spry_cuda_product {
+    spry_cuda_memory out;
+    size_t stride;
+    const spry_cuda_matrix *w;
+} spry_cuda_product;
+
+/* Rows of experts: groups of `align` slots belong to one. */
+typedef struct spry_cuda_groups {
+    spry_cuda_memory experts; /* 0: none */
+    size_t align;
+} spry_cuda_groups;
+
+void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
+                        bool add, spry_cuda_groups groups);
+
+/* Rows of n values for the products that follow: in the forms their types need. `args` says where from. */
+void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
+                      size_t n_rows);
+
+/* Where a row of n values goes in the form that products with a matrix need. */
+spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);
+
+/* The time since the last op was this op's: waits for the GPU, and only where there is a watch. */
+void spry_cuda_took(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);
+void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_product *products, size_t n_products,
+                             size_t n_rows);
+
+#endif

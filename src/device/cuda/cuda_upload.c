@@ -1,0 +1,157 @@
+/* A step as the GPU gets it: rows with token, position and slot, the entries of their tables, and which rows attention
+ * takes one by one or in runs. One copy of pinned memory brings all of it. */
+#include <assert.h>
+#include <string.h>
+
+#include "device/cuda/cuda_state.h"
+
+enum { FIRST_ENTRIES = 1 << 14, ALIGNMENT = 256 };
+
+static_assert(sizeof(spry_step_entry) == sizeof(spry_kv_entry), "entries are copied as they are");
+
+static size_t section(size_t *used, size_t count, size_t size)
+{
+    size_t at = *used;
+    *used += (count * size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    return at;
+}
+
+/* Room for so many entries behind the fixed places. */
+static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *error)
+{
+    spry_cuda_upload *u = &d->upload;
+    size_t rows = d->device.limits.max_rows, used = 0;
+    u->rows = section(&used, rows, sizeof(spry_step_row));
+    u->few = section(&used, rows, sizeof(uint32_t));
+    u->runs = section(&used, rows, sizeof(spry_attend_run));
+    u->source = section(&used, rows, sizeof(int32_t));
+    u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
+    u->entries = section(&used, n_entries, sizeof(spry_step_entry));
+    if (used <= u->bytes)
+        return SPRY_OK;
+    spry_cuda_upload_deinit(d);
+    u->host = spry_cuda_allocate_host(&d->context, used);
+    u->memory = spry_cuda_allocate(&d->context, used);
+    u->bytes = u->host && u->memory ? used : 0;
+    return spry_cuda_fault(&d->context, "allocating room for a step's tables", error);
+}
+
+spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error)
+{
+    return make_room(d, FIRST_ENTRIES, error);
+}
+
+void spry_cuda_upload_deinit(spry_cuda_device *d)
+{
+    spry_cuda_free_host(&d->context, d->upload.host);
+    spry_cuda_free(&d->context, &d->upload.memory);
+    d->upload.host = NULL;
+    d->upload.bytes = 0;
+}
+
+/* Whether a segment's rows are attended one by one, over many blocks each, given `few` rows that already are. */
+static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t few, size_t n_chunks)
+{
+    size_t chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    chunks = chunks > n_chunks ? chunks : n_chunks;
+    return g->n_rows <= SPRY_CUDA_FEW_ROWS &&
+           (few + g->n_rows) * d->config->n_heads * chunks * (d->config->head_dim + 2) <= d->scratch.partial_floats;
+}
+
+/* Rows that a block of attention takes at a time: as many queries as its warps work on together. */
+static size_t run_rows(const spry_config *c)
+{
+    size_t dims = (c->head_dim + 31) / 32, queries = SPRY_ATTEND_CHUNK * (dims <= 4 ? 4 : dims <= 8 ? 2 : 1);
+    size_t group = c->n_heads / c->n_kv_heads;
+    return queries > group ? queries / group : 1;
+}
+
+static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
+{
+    spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
+    size_t each = run_rows(d->config);
+    for (size_t row = 0; row < g->n_rows; row += each)
+        runs[d->n_runs++] =
+            (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
+}
+
+static void add_few(spry_cuda_device *d, const spry_segment *g, size_t first_row)
+{
+    uint32_t *few = (uint32_t *)(void *)(d->upload.host + d->upload.few);
+    size_t chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    for (size_t i = 0; i < g->n_rows; i++)
+        few[d->n_few++] = (uint32_t)(first_row + i);
+    d->n_chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
+}
+
+/* The rows of a segment; its entries begin at `first_entry`. */
+static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row, size_t first_entry)
+{
+    spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + d->upload.rows);
+    for (size_t i = 0; i < g->n_rows; i++) {
+        uint32_t position = g->first_position + (uint32_t)i;
+        const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
+        rows[first_row + i] = (spry_step_row){.token = g->tokens[i],
+                                              .position = position,
+                                              .page = entry->page,
+                                              .slot = position - entry->start,
+                                              .first_entry = (uint32_t)first_entry,
+                                              .n_entries = (uint32_t)(entry - g->table->entries) + 1};
+    }
+}
+
+/* Numbers of the rows that are wanted: those with logits first, then those with hidden states. */
+static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool hidden)
+{
+    int32_t *source = (int32_t *)(void *)(d->upload.host + d->upload.source);
+    size_t row = 0;
+    for (size_t s = 0; s < step->n_segments; row += step->segments[s++].n_rows) {
+        const spry_segment *g = &step->segments[s];
+        for (size_t i = spry_segment_unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++)
+            source[d->n_wanted++] = (int32_t)(row + i);
+    }
+}
+
+/* A power of two, where memory allows, so that steps of a growing sequence have few shapes. */
+static void round_chunks(spry_cuda_device *d)
+{
+    size_t rounded = 1, each = d->n_few * d->config->n_heads * (d->config->head_dim + 2);
+    while (rounded < d->n_chunks)
+        rounded *= 2;
+    if (rounded * each <= d->scratch.partial_floats)
+        d->n_chunks = rounded;
+}
+
+spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, spry_error *error)
+{
+    size_t n_entries = 0;
+    for (size_t s = 0; s < step->n_segments; s++)
+        n_entries += step->segments[s].table->n_entries;
+    spry_status status = make_room(d, n_entries, error);
+    if (status)
+        return status;
+    spry_cuda_upload *u = &d->upload;
+    d->n_rows = d->n_few = d->n_runs = d->n_chunks = d->n_wanted = 0;
+    d->n_segments = step->n_segments;
+    n_entries = 0;
+    for (size_t s = 0; s < step->n_segments; s++) {
+        const spry_segment *g = &step->segments[s];
+        add_rows(d, g, d->n_rows, n_entries);
+        if (takes_few(d, g, d->n_few, d->n_chunks))
+            add_few(d, g, d->n_rows);
+        else
+            add_runs(d, g, d->n_rows);
+        memcpy(u->host + u->entries + n_entries * sizeof(spry_step_entry), g->table->entries,
+               g->table->n_entries * sizeof(spry_step_entry));
+        n_entries += g->table->n_entries;
+        d->n_rows += g->n_rows;
+    }
+    if (d->n_few)
+        round_chunks(d);
+    add_wanted(d, step, false);
+    d->n_logits = d->n_wanted;
+    add_wanted(d, step, true);
+    memcpy(u->host + u->deltas, d->pool->turns.deltas, d->pool->turns.end * sizeof(int32_t));
+    spry_cuda_write(&d->context, u->memory, u->host, u->entries + n_entries * sizeof(spry_step_entry));
+    return spry_cuda_fault(&d->context, "sending a step", error);
+}

@@ -1,0 +1,269 @@
+/* What kernels are given: one struct each, the same for the C that launches and for the CUDA that computes. An address
+ * on the device is a number for the one and a pointer for the other.
+ *
+ * Rows are tokens of a step, as everywhere; all matrices are row-major floats unless said otherwise. */
+#ifndef SPRY_DEVICE_CUDA_KERNEL_ARGS_H
+#define SPRY_DEVICE_CUDA_KERNEL_ARGS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define SPRY_AT(type) type *
+#else
+#define SPRY_AT(type) uint64_t
+#endif
+
+/* ---- weights ----------------------------------------------------------------------------------------------------- */
+
+/* A placed matrix: tiles of 16 outputs, each in units of 64 inputs, in the order in which the lanes of a warp want them
+ * (tiles.cuh). Outputs and inputs that fill up the last tile and unit are zeros. Quantised types have planes besides:
+ * high bits, scales of the groups, scales of 256. */
+enum { SPRY_TILE_ROWS = 16, SPRY_TILE_UNIT = 64 };
+
+typedef struct spry_tiles {
+    SPRY_AT(unsigned char) base;
+    uint64_t high, scale, super; /* where the planes begin, in bytes from the base */
+    uint64_t matrix_bytes;       /* all planes; experts of a layer lie one behind the other */
+    uint32_t n_out, n_in;
+    uint32_t n_tiles, n_units;
+} spry_tiles;
+
+/* Lays rows of a file's blocks out as tiles: a grid of (units, tiles), 32 threads. */
+typedef struct spry_place_args {
+    spry_tiles to;
+    SPRY_AT(const unsigned char) rows; /* of tile `first_tile` on */
+    uint64_t row_bytes;
+    uint32_t first_tile;
+} spry_place_args;
+
+/* ---- activations ------------------------------------------------------------------------------------------------- */
+
+/* Inputs of products, in groups of 8 rows, in the order in which lanes want them (acts.cuh): as bytes with a scale for
+ * 32, or as sums of bf16. */
+enum { SPRY_ACT_ROWS = 8 };
+
+typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_TWO, SPRY_ACT_THREE, SPRY_ACT_FORMS } spry_act_form;
+
+typedef struct spry_acts {
+    SPRY_AT(unsigned char) values;
+    SPRY_AT(float) scales; /* of bytes: [group, block of 32, 8 rows, {scale, sum of the values}] */
+    uint32_t n_units;      /* of 64 inputs */
+} spry_acts;
+
+enum { SPRY_ACT_TARGETS = 3 };
+
+/* Each row is normalised (with a weight), gated (with an `up`) or taken as it is, and written in up to three forms; a
+ * form that is not wanted has no values. With `source` row i is made from row source[i] of `in`, unless that is
+ * negative. A block for a row. */
+typedef struct spry_encode_args {
+    SPRY_AT(const float) in;
+    SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */
+    SPRY_AT(const float) weight; /* NULL, or [n]: row = in / rms(in) * weight */
+    SPRY_AT(float) plain;        /* NULL, or where the row goes as floats */
+    SPRY_AT(const int32_t) source;
+    spry_acts to[SPRY_ACT_FORMS];
+    uint32_t n, in_stride;
+    float eps;
+    uint32_t gate; /* spry_gate */
+} spry_encode_args;
+
+/* x += y, the latter normalised first where there is a weight: a block for a row. */
+typedef struct spry_residual_args {
+    SPRY_AT(float) x;
+    SPRY_AT(const float) y;
+    SPRY_AT(const float) weight; /* NULL, or [n] */
+    uint32_t n;
+    float eps;
+} spry_residual_args;
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
+
+/* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
+ * matrices of one type and one input; blocks take tiles of all of them in order. */
+typedef struct spry_product_part {
+    spry_tiles weight;
+    SPRY_AT(float) out;
+    SPRY_AT(const float) bias; /* NULL, or [n_out]; of experts one behind the other */
+    uint32_t stride;           /* of out, in floats */
+    uint32_t first_tile;       /* number of its first tile among those of all parts */
+} spry_product_part;
+
+typedef struct spry_product_args {
+    spry_product_part parts[SPRY_PRODUCT_PARTS];
+    spry_acts act;
+    SPRY_AT(const int32_t) experts; /* NULL, or for each group of `expert_rows` rows its expert, negative: none */
+    uint32_t expert_rows;
+    uint32_t n_parts, n_tiles, n_rows;
+    uint32_t add;
+} spry_product_args;
+
+/* ---- rows of a step ---------------------------------------------------------------------------------------------- */
+
+typedef struct spry_step_row {
+    int32_t token;
+    uint32_t position;
+    uint32_t page, slot;             /* where its keys and values go */
+    uint32_t first_entry, n_entries; /* of its table, up to the entry that holds the row itself */
+} spry_step_row;
+
+/* spry_kv_entry of kernels/ops.h */
+typedef struct spry_step_entry {
+    uint32_t page, start, count, turn;
+} spry_step_entry;
+
+/* A row of the embedding for each row: a block for a row. */
+typedef struct spry_embed_args {
+    spry_tiles weight;
+    SPRY_AT(float) x;
+    SPRY_AT(const spry_step_row) rows;
+    uint32_t n;
+    float scale;
+} spry_embed_args;
+
+/* cos and sin of positions, and of turns: one kind of rope. A block for a row or turn; rows first. */
+typedef struct spry_angles_args {
+    SPRY_AT(const float) frequencies;
+    SPRY_AT(float) cosine; /* [rows, pairs] */
+    SPRY_AT(float) sine;
+    SPRY_AT(float) turn_cosine; /* [turns, pairs] */
+    SPRY_AT(float) turn_sine;
+    SPRY_AT(const spry_step_row) rows;
+    SPRY_AT(const int32_t) deltas; /* of turns: how far a page is used from where it was computed */
+    uint32_t n_rows, n_pairs;
+    float magnitude;
+} spry_angles_args;
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+typedef struct spry_kv_pages {
+    SPRY_AT(unsigned char) pages;
+    uint64_t page_bytes;
+    uint64_t key_offset, value_offset; /* of the layer */
+    uint32_t head_bytes, token_bytes;
+    uint32_t n_kv_heads, head_dim;
+} spry_kv_pages;
+
+/* q and k normalised per head, turned to their positions; keys and values into their pages. A block for (row, head):
+ * heads of q, then of k, then of v; one warp each. */
+typedef struct spry_prepare_args {
+    SPRY_AT(float) q;
+    SPRY_AT(const float) k;
+    SPRY_AT(const float) v;
+    SPRY_AT(const float) q_norm; /* NULL, or [head_dim] */
+    SPRY_AT(const float) k_norm;
+    SPRY_AT(const float) cosine; /* [rows, pairs] */
+    SPRY_AT(const float) sine;
+    SPRY_AT(const spry_step_row) rows;
+    spry_kv_pages kv;
+    uint32_t n_heads, n_pairs, interleaved;
+    float eps;
+} spry_prepare_args;
+
+enum { SPRY_ATTEND_CHUNK = 8 }; /* pages whose sums are added up before they are added to the rest */
+
+/* A run of consecutive rows of one sequence. */
+typedef struct spry_attend_run {
+    uint32_t first_row, n_rows;
+} spry_attend_run;
+
+typedef struct spry_attend_args {
+    SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
+    SPRY_AT(const float) q;
+    SPRY_AT(float) partial; /* few rows: [few, n_heads, chunks, head_dim + 2] */
+    SPRY_AT(const spry_step_row) rows;
+    SPRY_AT(const spry_step_entry) entries;
+    SPRY_AT(const uint32_t) few;         /* numbers of rows that are attended one by one */
+    SPRY_AT(const spry_attend_run) runs; /* and runs of the others */
+    SPRY_AT(const float) turn_cosine;    /* [turns, pairs] */
+    SPRY_AT(const float) turn_sine;
+    spry_kv_pages kv;
+    spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
+    uint32_t n_heads, n_pairs, interleaved;
+    uint32_t window; /* 0: none */
+    uint32_t n_chunks;
+    float scale, softcap;
+} spry_attend_args;
+
+/* ---- experts ----------------------------------------------------------------------------------------------------- */
+
+/* Chooses experts from router logits: a block of one warp for a row. */
+typedef struct spry_choose_args {
+    SPRY_AT(float) router;    /* [rows, n_experts] */
+    SPRY_AT(uint32_t) chosen; /* [rows, n_used], ascending */
+    SPRY_AT(float) weight;    /* [rows, n_used] */
+    uint32_t n_experts, n_used, normalise;
+} spry_choose_args;
+
+/* Puts (row, expert) pairs into slots, grouped by expert in multiples of `align`: one block. */
+typedef struct spry_group_args {
+    SPRY_AT(const uint32_t) chosen;
+    SPRY_AT(int32_t) source;  /* [slots]: the slot's row, -1: none */
+    SPRY_AT(int32_t) experts; /* [slots / align]: the slots' expert, -1: none */
+    SPRY_AT(uint32_t) slot;   /* [rows, n_used]: a pair's slot */
+    uint32_t n_rows, n_experts, n_used, n_slots, align;
+} spry_group_args;
+
+/* y[row] = sum of weight * out[slot], experts ascending; then the shared expert times the sigmoid of its gate. A block
+ * for a row. */
+typedef struct spry_combine_args {
+    SPRY_AT(float) y;
+    SPRY_AT(const float) out; /* [slots, n] */
+    SPRY_AT(const uint32_t) slot;
+    SPRY_AT(const float) weight;
+    SPRY_AT(const float) shared;      /* NULL, or [rows, n] */
+    SPRY_AT(const float) shared_gate; /* [rows] */
+    uint32_t n, n_used;
+} spry_combine_args;
+
+/* ---- logits and tokens ------------------------------------------------------------------------------------------- */
+
+/* x = cap * tanh(x / cap) */
+typedef struct spry_softcap_args {
+    SPRY_AT(float) x;
+    uint64_t n;
+    float cap;
+} spry_softcap_args;
+
+enum { SPRY_DRAW_TOP = 20 };
+typedef enum spry_draw_fault { SPRY_DRAW_OK, SPRY_DRAW_NAN, SPRY_DRAW_NOTHING } spry_draw_fault;
+
+typedef struct spry_draw_result {
+    int32_t token;
+    uint32_t fault; /* spry_draw_fault */
+    double logprob;
+    int32_t top[SPRY_DRAW_TOP];
+    uint32_t n_top, unused;
+    double top_logprob[SPRY_DRAW_TOP];
+} spry_draw_result;
+
+/* One draw; lists lie in the step's upload, as offsets from its beginning. */
+typedef struct spry_draw_order {
+    uint32_t row;
+    uint32_t n_history, n_bias, n_top, wants_logprob, has_mask;
+    uint64_t history, bias, mask; /* int32 [n_history]; {int32 token, float bias} [n_bias]; [n_vocab] bits */
+    float repeat_penalty, presence_penalty, frequency_penalty;
+    float temperature;
+    uint32_t top_k;
+    float top_p, min_p, typical_p;
+    double u;
+} spry_draw_order;
+
+/* First the best raw logit of each slice, blocks of (slices, draws), SPRY_SCAN_THREADS; then a block of
+ * SPRY_DRAW_THREADS for a draw. */
+enum { SPRY_DRAW_THREADS = 1024, SPRY_SCAN_THREADS = 256, SPRY_DRAW_SLICES = 64 };
+
+typedef struct spry_draw_args {
+    SPRY_AT(const float) logits; /* [rows, n_vocab] */
+    SPRY_AT(const spry_draw_order) orders;
+    SPRY_AT(const unsigned char) upload;
+    SPRY_AT(float) scores;    /* [draws, n_vocab] */
+    SPRY_AT(uint64_t) weight; /* [draws, n_vocab] */
+    SPRY_AT(uint32_t) count;  /* [draws, n_vocab], zeros, and zeros again afterwards */
+    SPRY_AT(uint64_t) best;   /* [draws, slices]: the best logit and its token as one number; the largest of all: NaN */
+    SPRY_AT(spry_draw_result) results;
+    uint32_t n_vocab;
+} spry_draw_args;
+
+#endif

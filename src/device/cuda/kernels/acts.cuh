@@ -1,0 +1,71 @@
+/* Activations as products want them: groups of 8 rows, and of their inputs what a lane of a warp needs lies together.
+ * Lane = 4 g + t works on row g of its group.
+ *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale =
+ *          largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats.
+ *   sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. Two terms keep 16 bits of an
+ *          activation, three all of them. */
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+#include "device/cuda/kernels/machine.cuh"
+
+enum { ACT_BLOCK = 32, ACT_STEP = 16 };
+#define ACT_SMALLEST 0x1p-100f
+
+SPRY_DEVICE const uint2 *act_bytes(const spry_acts &to, uint32_t group, uint32_t block)
+{
+    return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 2 + block) * WARP;
+}
+
+/* Of the 8 rows of a group. */
+SPRY_DEVICE float2 *act_scales(const spry_acts &to, uint32_t group, uint32_t block)
+{
+    return (float2 *)to.scales + ((uint64_t)group * to.n_units * 2 + block) * SPRY_ACT_ROWS;
+}
+
+template <int TERMS> SPRY_DEVICE const uint2 *act_terms(const spry_acts &to, uint32_t group, uint32_t step)
+{
+    return (const uint2 *)to.values + ((uint64_t)group * to.n_units * 4 + step) * TERMS * WARP;
+}
+
+/* A warp writes one block of a row, each lane one value. */
+SPRY_DEVICE void write_bytes(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value)
+{
+    float largest = warp_max(fabsf(value));
+    bool finite = warp_sum(value * 0) == 0; /* NaN when any is not finite */
+    largest = largest < ACT_SMALLEST ? 0 : largest;
+    float inverse = largest > 0 ? 127 / largest : 0;
+    int quant = finite ? (int)rintf(value * inverse) : 0;
+    int sum = warp_sum(quant);
+    int8_t *bytes = (int8_t *)act_bytes(to, row / SPRY_ACT_ROWS, block);
+    bytes[((row % SPRY_ACT_ROWS) * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (int8_t)quant;
+    if (lane == 0) {
+        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
+        act_scales(to, row / SPRY_ACT_ROWS, block)[row % SPRY_ACT_ROWS] = scale;
+    }
+}
+
+template <int TERMS>
+SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value)
+{
+    int in_step = lane % ACT_STEP;
+    uint16_t *halves = (uint16_t *)act_terms<TERMS>(to, row / SPRY_ACT_ROWS, block * 2 + lane / ACT_STEP);
+    halves += ((row % SPRY_ACT_ROWS) * 4 + in_step % 8 / 2) * 4 + in_step / 8 * 2 + in_step % 2;
+    SPRY_UNROLL
+    for (int term = 0; term < TERMS; term++) {
+        uint32_t bits = bf16_bits(value);
+        halves[term * WARP * 4] = (uint16_t)bits;
+        value -= float_of_bf16(bits);
+    }
+}
+
+/* In every form that has a place. */
+SPRY_DEVICE void write_forms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, uint32_t block, int lane, float value)
+{
+    if (to[SPRY_ACT_BYTES].values)
+        write_bytes(to[SPRY_ACT_BYTES], row, block, lane, value);
+    if (to[SPRY_ACT_TWO].values)
+        write_terms<2>(to[SPRY_ACT_TWO], row, block, lane, value);
+    if (to[SPRY_ACT_THREE].values)
+        write_terms<3>(to[SPRY_ACT_THREE], row, block, lane, value);
+}

@@ -1,0 +1,351 @@
+/* Attention over pages. One order for every number of rows: each page of a table gives a maximum, a sum and a weighted
+ * sum of values of its own; those of 8 pages are folded in order into those of a chunk, chunks in order into the result.
+ * For few rows a warp takes a page and a block a chunk, and a second kernel folds chunks; for many rows a warp goes
+ * through all pages for its queries. A page that a query does not see changes nothing, so skipping it is the same as
+ * walking it.
+ *
+ * DIMS: values of a head that a lane holds. QUERIES: heads of rows that a warp works on together. */
+#include "device/cuda/kernels/acts.cuh"
+#include "device/cuda/kernels/pages.cuh"
+
+enum { ATTEND_WARPS = SPRY_ATTEND_CHUNK, MERGE_THREADS = 128 };
+
+template <int DIMS> struct attend_shape {
+    enum { QUERIES = DIMS <= 4 ? 4 : 16 / DIMS };
+};
+
+/* Softmax so far: weights are exp(score - max). */
+template <int QUERIES, int DIMS> struct attend_state {
+    float max[QUERIES], sum[QUERIES], out[QUERIES][DIMS];
+};
+
+template <int QUERIES, int DIMS> SPRY_DEVICE void clear_state(attend_state<QUERIES, DIMS> &s)
+{
+    SPRY_UNROLL
+    for (int q = 0; q < QUERIES; q++) {
+        s.max[q] = -INFINITY;
+        s.sum[q] = 0;
+        SPRY_UNROLL
+        for (int i = 0; i < DIMS; i++)
+            s.out[q][i] = 0;
+    }
+}
+
+/* What both sides are multiplied by when `part` is folded into a state; false when `part` is empty. */
+SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_max)
+{
+    if (part_max == -INFINITY)
+        return false;
+    float larger = fmaxf(*max, part_max);
+    *keep = expf(*max - larger);
+    *take = expf(part_max - larger);
+    *max = larger;
+    return true;
+}
+
+template <int QUERIES, int DIMS>
+SPRY_DEVICE void fold(attend_state<QUERIES, DIMS> &s, const attend_state<QUERIES, DIMS> &part)
+{
+    SPRY_UNROLL
+    for (int q = 0; q < QUERIES; q++) {
+        float keep, take;
+        if (!fold_factors(&s.max[q], &keep, &take, part.max[q]))
+            continue;
+        s.sum[q] = fmaf(s.sum[q], keep, part.sum[q] * take);
+        SPRY_UNROLL
+        for (int i = 0; i < DIMS; i++)
+            s.out[q][i] = fmaf(s.out[q][i], keep, part.out[q][i] * take);
+    }
+}
+
+/* ---- queries ----------------------------------------------------------------------------------------------------- */
+
+/* The queries of a warp: a row's heads that share keys and values, row after row. */
+template <int QUERIES> struct attend_queries {
+    uint32_t row[QUERIES], head[QUERIES];
+    uint32_t begin[QUERIES], end[QUERIES]; /* positions it sees; nothing where there is no query */
+};
+
+template <int QUERIES>
+SPRY_DEVICE void find_queries(attend_queries<QUERIES> &q, const spry_attend_args &a, spry_attend_run run, uint32_t first,
+                              uint32_t kv_head)
+{
+    uint32_t group = a.n_heads / a.kv.n_kv_heads;
+    SPRY_UNROLL
+    for (int i = 0; i < QUERIES; i++) {
+        uint32_t number = first + (uint32_t)i;
+        bool there = number < run.n_rows * group;
+        q.row[i] = run.first_row + (there ? number / group : 0);
+        q.head[i] = kv_head * group + number % group;
+        q.end[i] = there ? a.rows[q.row[i]].position + 1 : 0;
+        q.begin[i] = a.window && q.end[i] > a.window ? q.end[i] - a.window : 0;
+    }
+}
+
+/* Brings the queries to `to` [QUERIES, head_dim], turned for a page that is used away from where it was computed. */
+template <int QUERIES>
+SPRY_DEVICE void stage_queries(float *to, const attend_queries<QUERIES> &q, const spry_attend_args &a, uint32_t turn,
+                               int lane)
+{
+    uint32_t n = a.kv.head_dim;
+    warp_wait();
+    for (int i = 0; i < QUERIES; i++)
+        for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
+            to[i * n + d] = a.q[((uint64_t)q.row[i] * a.n_heads + q.head[i]) * n + d];
+    warp_wait();
+    for (int i = 0; turn && i < QUERIES; i++)
+        rotate_head(to + i * n, a.turn_cosine + (uint64_t)turn * a.n_pairs, a.turn_sine + (uint64_t)turn * a.n_pairs,
+                    a.n_pairs, a.interleaved, lane);
+    warp_wait();
+}
+
+/* Whether any query sees tokens of the page, and which: tokens from *begin to *end are seen by some. */
+template <int QUERIES>
+SPRY_DEVICE bool page_seen(uint32_t *begin, uint32_t *end, const attend_queries<QUERIES> &q, const spry_step_entry &entry)
+{
+    uint32_t lowest = 0xffffffffu, highest = 0;
+    SPRY_UNROLL
+    for (int i = 0; i < QUERIES; i++) {
+        if (q.begin[i] >= q.end[i] || q.end[i] <= entry.start || q.begin[i] >= entry.start + entry.count)
+            continue;
+        lowest = q.begin[i] < lowest ? q.begin[i] : lowest;
+        highest = q.end[i] > highest ? q.end[i] : highest;
+    }
+    *begin = lowest > entry.start ? lowest - entry.start : 0;
+    *end = highest > entry.start ? highest - entry.start : 0;
+    *end = *end < entry.count ? *end : entry.count;
+    return highest > 0 && *begin < *end;
+}
+
+/* ---- one page ---------------------------------------------------------------------------------------------------- */
+
+/* Scores: a lane for a token. */
+template <class KV, int QUERIES>
+SPRY_DEVICE void score_page(float scores[QUERIES], const float *queries, const unsigned char *keys, uint32_t head_dim,
+                            uint32_t token)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < QUERIES; i++)
+        scores[i] = 0;
+    for (uint32_t d = 0; d < head_dim; d += 4) {
+        float key[4];
+        SPRY_UNROLL
+        for (int j = 0; j < 4; j++)
+            key[j] = load_key(keys, d + (uint32_t)j, token, head_dim, KV());
+        SPRY_UNROLL
+        for (int i = 0; i < QUERIES; i++) {
+            SPRY_UNROLL
+            for (int j = 0; j < 4; j++)
+                scores[i] = fmaf(queries[(uint32_t)i * head_dim + d + (uint32_t)j], key[j], scores[i]);
+        }
+    }
+}
+
+/* Sums of values: a lane for DIMS neighbours. */
+template <class KV, int QUERIES, int DIMS>
+SPRY_DEVICE void gather_page(attend_state<QUERIES, DIMS> &s, const float weights[QUERIES], const unsigned char *values,
+                             const spry_attend_args &a, uint32_t begin, uint32_t end, int lane)
+{
+    uint32_t first = (uint32_t)lane * DIMS;
+    for (uint32_t token = begin; token < end; token++) {
+        const unsigned char *from = values + (uint64_t)token * a.kv.token_bytes;
+        float value[DIMS];
+        SPRY_UNROLL
+        for (int i = 0; i < DIMS; i++)
+            value[i] = first < a.kv.head_dim ? load_value(from, first + (uint32_t)i, KV()) : 0;
+        SPRY_UNROLL
+        for (int q = 0; q < QUERIES; q++) {
+            float weight = warp_from(weights[q], (int)token);
+            SPRY_UNROLL
+            for (int i = 0; i < DIMS; i++)
+                s.out[q][i] = fmaf(weight, value[i], s.out[q][i]);
+        }
+    }
+}
+
+/* The state of one page alone. Some query sees tokens [begin, end) of it. */
+template <class KV, int QUERIES, int DIMS>
+SPRY_DEVICE void attend_page(attend_state<QUERIES, DIMS> &s, const float *queries, const attend_queries<QUERIES> &q,
+                             const spry_attend_args &a, const spry_step_entry &entry, uint32_t kv_head, uint32_t begin,
+                             uint32_t end, int lane)
+{
+    page_head page = head_of_page(a.kv, entry.page, kv_head);
+    float scores[QUERIES];
+    clear_state(s);
+    score_page<KV, QUERIES>(scores, queries, page.keys, a.kv.head_dim, (uint32_t)lane);
+    SPRY_UNROLL
+    for (int i = 0; i < QUERIES; i++) {
+        uint32_t position = entry.start + (uint32_t)lane;
+        bool seen = (uint32_t)lane < entry.count && position >= q.begin[i] && position < q.end[i];
+        float score = scores[i] * a.scale;
+        score = a.softcap != 0 ? a.softcap * tanhf(score / a.softcap) : score;
+        s.max[i] = warp_max(seen ? score : -INFINITY);
+        scores[i] = seen ? expf(score - s.max[i]) : 0;
+        s.sum[i] = warp_sum(scores[i]);
+    }
+    gather_page<KV, QUERIES, DIMS>(s, scores, page.values, a, begin, end, lane);
+}
+
+/* ---- few rows ---------------------------------------------------------------------------------------------------- */
+
+/* Where the state of a chunk of the block's row goes: {max, sum, out}. */
+SPRY_DEVICE float *chunk_partial(const spry_attend_args &a, uint32_t head, uint32_t chunk)
+{
+    return a.partial + (((uint64_t)blockIdx.x * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + 2);
+}
+
+/* Warp `number` folds the pages of query `number`. */
+template <int QUERIES, int DIMS>
+SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERIES, DIMS> &page,
+                             const attend_queries<QUERIES> &q, uint32_t chunk, int warp, int lane)
+{
+    SPRY_SHARED float figures[ATTEND_WARPS][QUERIES][2];
+    SPRY_SHARED float outs[ATTEND_WARPS][QUERIES][DIMS * WARP];
+    SPRY_UNROLL
+    for (int i = 0; i < QUERIES; i++) {
+        figures[warp][i][0] = page.max[i];
+        figures[warp][i][1] = page.sum[i];
+        SPRY_UNROLL
+        for (int d = 0; d < DIMS; d++)
+            outs[warp][i][lane * DIMS + d] = page.out[i][d];
+    }
+    block_wait();
+    if (warp >= QUERIES)
+        return;
+    attend_state<1, DIMS> folded, part;
+    clear_state(folded);
+    for (int p = 0; p < ATTEND_WARPS; p++) {
+        part.max[0] = figures[p][warp][0];
+        part.sum[0] = figures[p][warp][1];
+        SPRY_UNROLL
+        for (int d = 0; d < DIMS; d++)
+            part.out[0][d] = outs[p][warp][lane * DIMS + d];
+        fold(folded, part);
+    }
+    if (q.end[warp] == 0)
+        return;
+    float *to = chunk_partial(a, q.head[warp], chunk);
+    if (lane == 0) {
+        to[0] = folded.max[0];
+        to[1] = folded.sum[0];
+    }
+    SPRY_UNROLL
+    for (int d = 0; d < DIMS; d++)
+        if ((uint32_t)(lane * DIMS + d) < a.kv.head_dim)
+            to[2 + lane * DIMS + d] = folded.out[0][d];
+}
+
+/* A grid of (few rows, key heads * batches of queries, chunks); a warp for a page. */
+template <class KV, int DIMS> SPRY_DEVICE void attend_few(const spry_attend_args &a)
+{
+    enum { QUERIES = attend_shape<DIMS>::QUERIES };
+    SPRY_SHARED float queries[ATTEND_WARPS][QUERIES * DIMS * WARP];
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    uint32_t kv_head = blockIdx.y % a.kv.n_kv_heads, batch = blockIdx.y / a.kv.n_kv_heads, chunk = blockIdx.z;
+    const spry_step_row &row = a.rows[a.few[blockIdx.x]];
+    if (chunk * SPRY_ATTEND_CHUNK >= row.n_entries)
+        return;
+    spry_attend_run run = {a.few[blockIdx.x], 1};
+    attend_queries<QUERIES> q;
+    attend_state<QUERIES, DIMS> page;
+    find_queries(q, a, run, batch * QUERIES, kv_head);
+    clear_state(page);
+    uint32_t number = chunk * SPRY_ATTEND_CHUNK + (uint32_t)warp, begin, end;
+    if (number < row.n_entries) {
+        const spry_step_entry entry = a.entries[row.first_entry + number];
+        if (page_seen(&begin, &end, q, entry)) {
+            stage_queries(queries[warp], q, a, entry.turn, lane);
+            attend_page<KV, QUERIES, DIMS>(page, queries[warp], q, a, entry, kv_head, begin, end, lane);
+        }
+    }
+    write_chunk(a, page, q, chunk, warp, lane);
+}
+
+/* Value d of a head, all chunks folded. */
+SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t head, uint32_t chunks, uint32_t d)
+{
+    float max = -INFINITY, sum = 0, out = 0, keep, take;
+    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
+        const float *part = chunk_partial(a, head, chunk);
+        if (!fold_factors(&max, &keep, &take, part[0]))
+            continue;
+        sum = fmaf(sum, keep, part[1] * take);
+        out = fmaf(out, keep, part[2 + d] * take);
+    }
+    return out * (1.0f / sum);
+}
+
+/* A block for (row, head). */
+SPRY_KERNEL(spry_attend_merge, spry_attend_args, MERGE_THREADS)
+{
+    uint32_t row = a.few[blockIdx.x], head = blockIdx.y;
+    uint32_t chunks = (a.rows[row].n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += blockDim.x) {
+        float value = merged(a, head, chunks, d);
+        a.out[((uint64_t)row * a.n_heads + head) * a.kv.head_dim + d] = value;
+        write_forms(a.to, row, (head * a.kv.head_dim + d) / ACT_BLOCK, (int)(d % ACT_BLOCK), value);
+    }
+}
+
+/* ---- many rows --------------------------------------------------------------------------------------------------- */
+
+/* All pages for the queries of a warp. */
+template <class KV, int QUERIES, int DIMS>
+SPRY_DEVICE void attend_all(attend_state<QUERIES, DIMS> &total, float *queries, const attend_queries<QUERIES> &q,
+                            const spry_attend_args &a, const spry_step_row &last, uint32_t kv_head, int lane)
+{
+    uint32_t staged = 0xffffffffu;
+    clear_state(total);
+    for (uint32_t chunk = 0; chunk < last.n_entries; chunk += SPRY_ATTEND_CHUNK) {
+        attend_state<QUERIES, DIMS> sum, page;
+        clear_state(sum);
+        for (uint32_t e = chunk; e < chunk + SPRY_ATTEND_CHUNK && e < last.n_entries; e++) {
+            const spry_step_entry entry = a.entries[last.first_entry + e];
+            uint32_t begin, end;
+            if (!page_seen(&begin, &end, q, entry))
+                continue;
+            if (staged != entry.turn)
+                stage_queries(queries, q, a, entry.turn, lane);
+            staged = entry.turn;
+            attend_page<KV, QUERIES, DIMS>(page, queries, q, a, entry, kv_head, begin, end, lane);
+            fold(sum, page);
+        }
+        fold(total, sum);
+    }
+}
+
+/* A grid of (runs, key heads); a warp for some queries of the run at a time. */
+template <class KV, int DIMS> SPRY_DEVICE void attend_many(const spry_attend_args &a)
+{
+    enum { QUERIES = attend_shape<DIMS>::QUERIES };
+    SPRY_SHARED float queries[ATTEND_WARPS][QUERIES * DIMS * WARP];
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    spry_attend_run run = a.runs[blockIdx.x];
+    const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
+    uint32_t n_queries = run.n_rows * (a.n_heads / a.kv.n_kv_heads);
+    for (uint32_t first = (uint32_t)warp * QUERIES; first < n_queries; first += ATTEND_WARPS * QUERIES) {
+        attend_queries<QUERIES> q;
+        attend_state<QUERIES, DIMS> total;
+        find_queries(q, a, run, first, blockIdx.y);
+        attend_all<KV, QUERIES, DIMS>(total, queries[warp], q, a, last, blockIdx.y, lane);
+        for (int i = 0; i < QUERIES; i++)
+            for (int d = 0; d < DIMS; d++)
+                if (q.end[i] && (uint32_t)(lane * DIMS + d) < a.kv.head_dim)
+                    a.out[((uint64_t)q.row[i] * a.n_heads + q.head[i]) * a.kv.head_dim + (uint32_t)(lane * DIMS + d)] =
+                        total.out[i][d] * (1.0f / total.sum[i]);
+    }
+}
+
+#define ATTEND(type, dims)                                                                                             \
+    SPRY_KERNEL(spry_attend_few_##type##_##dims, spry_attend_args, ATTEND_WARPS *WARP)                                 \
+    {                                                                                                                  \
+        attend_few<kv_##type, dims>(a);                                                                                \
+    }                                                                                                                  \
+    SPRY_KERNEL(spry_attend_many_##type##_##dims, spry_attend_args, ATTEND_WARPS *WARP)                                \
+    {                                                                                                                  \
+        attend_many<kv_##type, dims>(a);                                                                               \
+    }
+#define ATTENDS(type) ATTEND(type, 1) ATTEND(type, 2) ATTEND(type, 4) ATTEND(type, 8) ATTEND(type, 16)
+ATTENDS(f16)
+ATTENDS(f32)
+ATTENDS(q8_0)

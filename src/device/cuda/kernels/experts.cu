@@ -1,0 +1,127 @@
+/* Mixture of experts: choosing, grouping rows by expert, adding up. A row's contributions are added in ascending order
+ * of expert, whatever other rows there are. */
+#include "device/cuda/kernels/machine.cuh"
+
+#include "device/cuda/kernel_args.h"
+
+enum { GROUP_THREADS = 256, COMBINE_THREADS = 256, EXPERTS_MAX = 1024 };
+
+/* The best expert that is not taken: the largest score, the lower number on ties. */
+SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
+{
+    float best = -1;
+    uint32_t number = n;
+    for (uint32_t e = (uint32_t)lane; e < n; e += WARP)
+        if (score[e] > best) {
+            best = score[e];
+            number = e;
+        }
+    for (int mask = WARP / 2; mask > 0; mask /= 2) {
+        float other = warp_across(best, mask);
+        uint32_t other_number = warp_across(number, mask);
+        if (other > best || (other == best && other_number < number)) {
+            best = other;
+            number = other_number;
+        }
+    }
+    return number;
+}
+
+/* Softmax of the scores in place. */
+SPRY_DEVICE void softmax_row(float *score, uint32_t n, int lane)
+{
+    float max = -INFINITY, sum = 0;
+    for (uint32_t e = (uint32_t)lane; e < n; e += WARP)
+        max = fmaxf(max, score[e]);
+    max = warp_max(max);
+    for (uint32_t e = (uint32_t)lane; e < n; e += WARP)
+        sum += score[e] = expf(score[e] - max);
+    float scale = 1.0f / warp_sum(sum);
+    for (uint32_t e = (uint32_t)lane; e < n; e += WARP)
+        score[e] *= scale;
+    warp_wait();
+}
+
+/* Puts an expert where it belongs in an ascending list of `n`. */
+SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint32_t expert, float score)
+{
+    uint32_t at = n;
+    for (; at > 0 && chosen[at - 1] > expert; at--) {
+        chosen[at] = chosen[at - 1];
+        weight[at] = weight[at - 1];
+    }
+    chosen[at] = expert;
+    weight[at] = score;
+}
+
+SPRY_KERNEL(spry_choose, spry_choose_args, WARP)
+{
+    int lane = (int)threadIdx.x;
+    float *score = a.router + (uint64_t)blockIdx.x * a.n_experts, sum = 0;
+    uint32_t *chosen = a.chosen + (uint64_t)blockIdx.x * a.n_used;
+    float *weight = a.weight + (uint64_t)blockIdx.x * a.n_used;
+    softmax_row(score, a.n_experts, lane);
+    for (uint32_t i = 0; i < a.n_used; i++) {
+        uint32_t best = best_expert(score, a.n_experts, lane);
+        best = best < a.n_experts ? best : i; /* NaN logits: any choice is as good */
+        sum += score[best];
+        warp_wait();
+        if (lane == 0) {
+            insert_expert(chosen, weight, i, best, score[best]);
+            score[best] = -1; /* taken */
+        }
+        warp_wait();
+    }
+    if (lane == 0 && a.normalise)
+        for (uint32_t i = 0; i < a.n_used; i++)
+            weight[i] /= sum;
+}
+
+/* Slots of an expert are in order of rows: a thread for an expert counts, then fills. */
+SPRY_KERNEL(spry_group, spry_group_args, GROUP_THREADS)
+{
+    SPRY_SHARED uint32_t begin[EXPERTS_MAX + 1];
+    uint32_t n_pairs = a.n_rows * a.n_used;
+    for (uint32_t i = threadIdx.x; i < a.n_slots; i += blockDim.x)
+        a.source[i] = -1;
+    for (uint32_t i = threadIdx.x; i < a.n_slots / a.align; i += blockDim.x)
+        a.experts[i] = -1;
+    for (uint32_t e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < n_pairs; i++)
+            count += a.chosen[i] == e;
+        begin[e + 1] = (count + a.align - 1) / a.align * a.align;
+    }
+    block_wait();
+    if (threadIdx.x == 0) {
+        begin[0] = 0;
+        for (uint32_t e = 0; e < a.n_experts; e++)
+            begin[e + 1] += begin[e];
+    }
+    block_wait();
+    for (uint32_t e = threadIdx.x; e < a.n_experts; e += blockDim.x) {
+        uint32_t slot = begin[e];
+        for (uint32_t i = 0; i < n_pairs; i++)
+            if (a.chosen[i] == e) {
+                a.source[slot] = (int32_t)(i / a.n_used);
+                a.slot[i] = slot++;
+            }
+        for (uint32_t i = begin[e] / a.align; i < begin[e + 1] / a.align; i++)
+            a.experts[i] = (int32_t)e;
+    }
+}
+
+SPRY_KERNEL(spry_combine, spry_combine_args, COMBINE_THREADS)
+{
+    uint64_t row = blockIdx.x;
+    const uint32_t *slot = a.slot + row * a.n_used;
+    const float *weight = a.weight + row * a.n_used;
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
+        float sum = 0;
+        for (uint32_t e = 0; e < a.n_used; e++)
+            sum += weight[e] * a.out[(uint64_t)slot[e] * a.n + i];
+        if (a.shared)
+            sum += 1 / (1 + expf(-a.shared_gate[row])) * a.shared[row * a.n + i];
+        a.y[row * a.n + i] = sum;
+    }
+}

@@ -1,0 +1,215 @@
+/* What kernels may use of the machine, under our own names. nvcc compiles them for a GPU; any C++ compiler compiles the
+ * same kernels for the host (tests/support/cuda_host.cuh), where a block's threads are fibers. So what a kernel computes
+ * is tested without a GPU.
+ *
+ * Kernels follow these rules:
+ *   - one argument, a struct of kernel_args.h, named `a`; names begin with spry_;
+ *   - a kernel may begin before those launched earlier are done: SPRY_KERNEL waits for them at once, a SPRY_KERNEL_EARLY
+ *     calls grid_wait itself, before it ends and before it touches what they read or write;
+ *   - blocks have one dimension of threads; all threads of a block reach the same barriers, all lanes of a warp the same
+ *     exchanges;
+ *   - no sum depends on the order in which threads run: no atomic additions of floats;
+ *   - products and sums are contracted only where the source says fmaf, so a value has the same bits in every kernel
+ *     that computes it the same way. */
+#pragma once
+
+#include <stdint.h>
+
+#ifdef __CUDACC__
+
+#define SPRY_DEVICE static __device__ __forceinline__
+#define SPRY_METHOD __device__ __forceinline__
+#define SPRY_SHARED __shared__
+#define SPRY_TABLE static __device__ const
+#define SPRY_UNROLL _Pragma("unroll")
+#define SPRY_KERNEL_EARLY(name, arguments, threads)                                                                    \
+    static __device__ __forceinline__ void name##_body(const arguments &a);                                            \
+    extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ arguments a)                    \
+    {                                                                                                                  \
+        grid_release();                                                                                                \
+        name##_body(a);                                                                                                \
+    }                                                                                                                  \
+    static __device__ __forceinline__ void name##_body(const arguments &a)
+
+/* Lets the next kernel begin, as far as it gets before it needs what this one writes. */
+static __device__ __forceinline__ void grid_release()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/* Waits until all kernels before this one are done. Every block does that before it ends. */
+static __device__ __forceinline__ void grid_wait()
+{
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Waits for all threads of the block, or of the warp; what they wrote is seen then. */
+SPRY_DEVICE void block_wait()
+{
+    __syncthreads();
+}
+
+SPRY_DEVICE void warp_wait()
+{
+    __syncwarp();
+}
+
+/* The value of another lane: of lane `lane`, or of the one whose number differs in the bits of `mask`. */
+template <class T> SPRY_DEVICE T warp_from(T value, int lane)
+{
+    return __shfl_sync(0xffffffffu, value, lane);
+}
+
+template <class T> SPRY_DEVICE T warp_across(T value, int mask)
+{
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
+SPRY_DEVICE float float_of_half(uint16_t half)
+{
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(half));
+    return value;
+}
+
+SPRY_DEVICE uint16_t half_of_float(float value)
+{
+    uint16_t half;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half) : "f"(value));
+    return half;
+}
+
+SPRY_DEVICE float float_of_bits(uint32_t bits)
+{
+    return __uint_as_float(bits);
+}
+
+SPRY_DEVICE uint32_t bits_of_float(float value)
+{
+    return __float_as_uint(value);
+}
+
+SPRY_DEVICE double double_of_bits(uint64_t bits)
+{
+    return __longlong_as_double((long long)bits);
+}
+
+SPRY_DEVICE uint64_t bits_of_double(double value)
+{
+    return (uint64_t)__double_as_longlong(value);
+}
+
+/* Adds to a counter that all threads see; returns what it was. Integers only: their sum has no order. */
+SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
+{
+    return atomicAdd(counter, n);
+}
+
+SPRY_DEVICE void count_up_wide(uint64_t *counter, uint64_t n)
+{
+    atomicAdd((unsigned long long *)counter, (unsigned long long)n);
+}
+
+/* c[16, 8] += a[16, 16] * b[16, 8] in bf16, each lane with its part: rows g = lane / 4 and g + 8, columns 2t and 2t + 1
+ * of t = lane % 4 in c; a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..); b: (2t.., g), (2t + 8.., g). */
+SPRY_DEVICE void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* c[16, 8] += a[16, 32] * b[32, 8] in signed bytes. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t + 16..);
+ * b: (4t.., g), (4t + 16.., g). */
+SPRY_DEVICE void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* The same for 16 of them: a0 (g, 4t..), a1 (g + 8, 4t..), b (4t.., g). */
+SPRY_DEVICE void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3])
+        : "r"(a0), "r"(a1), "r"(b));
+}
+
+#else
+#include "support/cuda_host.cuh"
+#endif
+
+/* A kernel that needs what those before it wrote. */
+#define SPRY_KERNEL(name, arguments, threads)                                                                          \
+    SPRY_DEVICE void name##_work(const arguments &a);                                                                  \
+    SPRY_KERNEL_EARLY(name, arguments, threads)                                                                        \
+    {                                                                                                                  \
+        grid_wait();                                                                                                   \
+        name##_work(a);                                                                                                \
+    }                                                                                                                  \
+    SPRY_DEVICE void name##_work(const arguments &a)
+
+/* Sum and maximum over the lanes of a warp, in one fixed tree; every lane gets the result. */
+template <class T> SPRY_DEVICE T warp_sum(T value)
+{
+    SPRY_UNROLL
+    for (int mask = 16; mask > 0; mask /= 2)
+        value += warp_across(value, mask);
+    return value;
+}
+
+SPRY_DEVICE float warp_max(float value)
+{
+    SPRY_UNROLL
+    for (int mask = 16; mask > 0; mask /= 2)
+        value = fmaxf(value, warp_across(value, mask));
+    return value;
+}
+
+enum { WARP = 32, WARPS_MAX = 32 };
+
+/* The sum over a block, in one fixed order for a number of threads; every thread gets it. `room`: [WARPS_MAX]. */
+template <class T> SPRY_DEVICE T block_sum(T value, T *room)
+{
+    int warps = (int)blockDim.x / WARP;
+    value = warp_sum(value);
+    block_wait();
+    if (threadIdx.x % WARP == 0)
+        room[threadIdx.x / WARP] = value;
+    block_wait();
+    T sum = room[0];
+    for (int i = 1; i < warps; i++)
+        sum += room[i];
+    return sum;
+}
+
+SPRY_DEVICE float block_max(float value, float *room)
+{
+    int warps = (int)blockDim.x / WARP;
+    value = warp_max(value);
+    block_wait();
+    if (threadIdx.x % WARP == 0)
+        room[threadIdx.x / WARP] = value;
+    block_wait();
+    float max = room[0];
+    for (int i = 1; i < warps; i++)
+        max = fmaxf(max, room[i]);
+    return max;
+}
+
+/* bf16 by rounding to nearest, ties to even; a NaN stays one. */
+SPRY_DEVICE uint32_t bf16_bits(float value)
+{
+    uint32_t bits = bits_of_float(value);
+    return value != value ? 0x7fc0 : (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+SPRY_DEVICE float float_of_bf16(uint32_t bits)
+{
+    return float_of_bits(bits << 16);
+}

@@ -1,0 +1,125 @@
+/* Keys and values in pages, as kernels/kv_layout.h lays them out: keys transposed, values token after token. */
+#pragma once
+
+#include "device/cuda/kernel_args.h"
+#include "device/cuda/kernels/machine.cuh"
+
+enum { PAGE_TOKENS = 32, HEAD_DIM_MAX = 512, Q8_BLOCK = 34 };
+
+struct kv_f16 {};
+struct kv_f32 {};
+struct kv_q8_0 {};
+
+/* A head's keys and values in a page. */
+struct page_head {
+    unsigned char *keys, *values;
+};
+
+SPRY_DEVICE page_head head_of_page(const spry_kv_pages &kv, uint32_t page, uint32_t head)
+{
+    unsigned char *at = kv.pages + page * kv.page_bytes + (uint64_t)head * kv.head_bytes;
+    page_head p = {at + kv.key_offset, at + kv.value_offset};
+    return p;
+}
+
+SPRY_DEVICE float load_key(const unsigned char *keys, uint32_t d, uint32_t token, uint32_t, kv_f16)
+{
+    return float_of_half(((const uint16_t *)keys)[d * PAGE_TOKENS + token]);
+}
+
+SPRY_DEVICE float load_key(const unsigned char *keys, uint32_t d, uint32_t token, uint32_t, kv_f32)
+{
+    return ((const float *)keys)[d * PAGE_TOKENS + token];
+}
+
+SPRY_DEVICE float load_key(const unsigned char *keys, uint32_t d, uint32_t token, uint32_t head_dim, kv_q8_0)
+{
+    const uint16_t *scales = (const uint16_t *)(keys + head_dim * PAGE_TOKENS);
+    return float_of_half(scales[d / 32 * PAGE_TOKENS + token]) * (float)(int8_t)keys[d * PAGE_TOKENS + token];
+}
+
+/* `token`: where its values begin. */
+SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_f16)
+{
+    return float_of_half(((const uint16_t *)token)[d]);
+}
+
+SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_f32)
+{
+    return ((const float *)token)[d];
+}
+
+SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_q8_0)
+{
+    const unsigned char *block = token + d / 32 * Q8_BLOCK;
+    return float_of_half(*(const uint16_t *)block) * (float)(int8_t)block[2 + d % 32];
+}
+
+/* A warp stores a head of one token; lane's values are head[lane], head[lane + 32] and so on. */
+SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_f16)
+{
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
+        ((uint16_t *)keys)[d * PAGE_TOKENS + token] = half_of_float(head[d]);
+}
+
+SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_f32)
+{
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
+        ((float *)keys)[d * PAGE_TOKENS + token] = head[d];
+}
+
+/* Of 32 values, a lane each: the quant, and the scale of all. As ref/encode_ref.c encodes Q8_0. */
+SPRY_DEVICE int8_t quant_q8_0(float value, uint16_t *scale)
+{
+    value = value == value ? fminf(fmaxf(value, -0x1p23f), 0x1p23f) : 0;
+    float extreme = warp_max(fabsf(value));
+    *scale = half_of_float(fminf(extreme / 127, 65504.0f));
+    if (extreme > 127.5f * float_of_half(*scale) && *scale < 0x7bff)
+        ++*scale;
+    float step = float_of_half(*scale), inverse = step != 0 ? 1 / step : 0;
+    return (int8_t)rintf(fmaxf(fminf(value * inverse, 127.0f), -127.0f));
+}
+
+SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_q8_0)
+{
+    uint16_t *scales = (uint16_t *)(keys + head_dim * PAGE_TOKENS), scale;
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP) {
+        keys[d * PAGE_TOKENS + token] = (unsigned char)quant_q8_0(head[d], &scale);
+        if (lane == 0)
+            scales[d / 32 * PAGE_TOKENS + token] = scale;
+    }
+}
+
+SPRY_DEVICE void store_value(unsigned char *token, const float *head, uint32_t head_dim, int lane, kv_f16)
+{
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
+        ((uint16_t *)token)[d] = half_of_float(head[d]);
+}
+
+SPRY_DEVICE void store_value(unsigned char *token, const float *head, uint32_t head_dim, int lane, kv_f32)
+{
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
+        ((float *)token)[d] = head[d];
+}
+
+SPRY_DEVICE void store_value(unsigned char *token, const float *head, uint32_t head_dim, int lane, kv_q8_0)
+{
+    uint16_t scale;
+    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP) {
+        token[d / 32 * Q8_BLOCK + 2 + (uint32_t)lane] = (unsigned char)quant_q8_0(head[d], &scale);
+        if (lane == 0)
+            *(uint16_t *)(token + d / 32 * Q8_BLOCK) = scale;
+    }
+}
+
+/* Rotates a head in place; a warp, each lane its pairs. */
+SPRY_DEVICE void rotate_head(float *head, const float *cosine, const float *sine, uint32_t n_pairs, uint32_t interleaved,
+                             int lane)
+{
+    for (uint32_t i = (uint32_t)lane; i < n_pairs; i += WARP) {
+        uint32_t first = interleaved ? 2 * i : i, second = interleaved ? first + 1 : i + n_pairs;
+        float x = head[first], y = head[second];
+        head[first] = x * cosine[i] - y * sine[i];
+        head[second] = x * sine[i] + y * cosine[i];
+    }
+}

@@ -1,0 +1,6 @@
+/* Products of weights in floats of 16 and 32 bits; rows are sums of bf16. */
+#include "device/cuda/kernels/products.cuh"
+
+PRODUCTS(f16)
+PRODUCTS(bf16)
+PRODUCTS(f32)

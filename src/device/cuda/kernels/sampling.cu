@@ -1,0 +1,523 @@
+/* From logits to a token, as docs/SAMPLING.md says: penalties, bias and mask, temperature, top-k, top-p, min-p, typical,
+ * draw. A block for a draw; `u` comes from the host's generator.
+ *
+ * Weights are exp(score - max) in units of 2^-44. Integers have one sum in any order, so cuts and draws do not depend on
+ * how threads run, and they agree with the host's but where a decision hangs on the last bits of a sum. A weight of 0 is
+ * a token that was cut. */
+#include "device/cuda/kernels/machine.cuh"
+
+#include "device/cuda/kernel_args.h"
+
+enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, THREADS = SPRY_DRAW_THREADS };
+#define WEIGHT_ONE 0x1p44
+
+/* ---- over the whole block ---------------------------------------------------------------------------------------- */
+
+SPRY_DEVICE uint64_t block_largest(uint64_t value)
+{
+    SPRY_SHARED uint64_t room[WARPS_MAX];
+    for (int mask = WARP / 2; mask > 0; mask /= 2) {
+        uint64_t other = warp_across(value, mask);
+        value = other > value ? other : value;
+    }
+    block_wait();
+    if (threadIdx.x % WARP == 0)
+        room[threadIdx.x / WARP] = value;
+    block_wait();
+    for (uint32_t i = 0; i < blockDim.x / WARP; i++)
+        value = room[i] > value ? room[i] : value;
+    return value;
+}
+
+SPRY_DEVICE uint64_t block_total(uint64_t value)
+{
+    SPRY_SHARED uint64_t room[WARPS_MAX];
+    return block_sum(value, room);
+}
+
+/* The sum of all lower threads' values. */
+SPRY_DEVICE uint64_t block_before(uint64_t value)
+{
+    SPRY_SHARED uint64_t room[WARPS_MAX];
+    int lane = (int)threadIdx.x % WARP;
+    uint64_t through = value;
+    for (int apart = 1; apart < WARP; apart *= 2) {
+        uint64_t lower = warp_from(through, lane >= apart ? lane - apart : lane);
+        through += lane >= apart ? lower : 0;
+    }
+    block_wait();
+    if (lane == WARP - 1)
+        room[threadIdx.x / WARP] = through;
+    block_wait();
+    uint64_t before = through - value;
+    for (uint32_t i = 0; i < threadIdx.x / WARP; i++)
+        before += room[i];
+    return before;
+}
+
+/* ---- keys: smaller floats have smaller keys, and the two zeros are one ------------------------------------------- */
+
+SPRY_DEVICE uint32_t rising_key(float value)
+{
+    uint32_t bits = bits_of_float(value + 0.0f);
+    return bits ^ ((0 - (bits >> 31)) | 0x80000000u);
+}
+
+SPRY_DEVICE float float_of_key(uint32_t key)
+{
+    return float_of_bits(key >> 31 ? key ^ 0x80000000u : ~key);
+}
+
+/* Orders tokens by value, the lower one first among equals: the largest is the best. */
+SPRY_DEVICE uint64_t ranked(float value, uint32_t token)
+{
+    return (uint64_t)rising_key(value) << 32 | (0xffffffffu - token);
+}
+
+SPRY_DEVICE uint32_t ranked_token(uint64_t rank)
+{
+    return 0xffffffffu - (uint32_t)rank;
+}
+
+/* ---- what a draw works on ---------------------------------------------------------------------------------------- */
+
+struct draw_state {
+    const spry_draw_order *order;
+    const float *logits; /* [n] */
+    float *scores;       /* [n] */
+    uint64_t *weight;    /* [n] */
+    uint32_t *count;     /* [n] */
+    uint32_t n;
+    float max;
+    uint64_t total;
+};
+
+#define EVERY_TOKEN(i, d) for (uint32_t i = threadIdx.x; i < (d).n; i += THREADS)
+
+SPRY_DEVICE float largest_score(const float *scores, uint32_t n)
+{
+    uint64_t best = 0;
+    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
+        uint64_t rank = ranked(scores[i], i);
+        best = rank > best ? rank : best;
+    }
+    return float_of_key((uint32_t)(block_largest(best) >> 32));
+}
+
+/* False when a logit is not a number. */
+SPRY_DEVICE bool copy_logits(const draw_state &d)
+{
+    uint64_t bad = 0;
+    EVERY_TOKEN(i, d)
+    {
+        d.scores[i] = d.logits[i];
+        bad += d.logits[i] != d.logits[i];
+    }
+    return block_total(bad) == 0;
+}
+
+SPRY_DEVICE void apply_penalties(const draw_state &d, const int32_t *history)
+{
+    const spry_draw_order &o = *d.order;
+    for (uint32_t i = threadIdx.x; i < o.n_history; i += THREADS)
+        count_up(&d.count[history[i]], 1);
+    block_wait();
+    EVERY_TOKEN(i, d)
+    {
+        uint32_t count = o.n_history ? d.count[i] : 0;
+        if (count == 0)
+            continue;
+        float score = d.scores[i];
+        score = score < 0 ? score * o.repeat_penalty : score / o.repeat_penalty;
+        d.scores[i] = score - o.presence_penalty - (float)count * o.frequency_penalty;
+        d.count[i] = 0;
+    }
+    block_wait();
+}
+
+/* The same token may be named twice, so one thread applies them in order. */
+SPRY_DEVICE void apply_bias(const draw_state &d, const unsigned char *list)
+{
+    const int32_t *tokens = (const int32_t *)list;
+    const float *biases = (const float *)list;
+    for (uint32_t i = 0; threadIdx.x == 0 && i < d.order->n_bias; i++) {
+        float *score = &d.scores[tokens[2 * i]], bias = biases[2 * i + 1];
+        *score = bias == -INFINITY ? -INFINITY : *score + bias; /* a ban beats a logit of infinity */
+    }
+    block_wait();
+}
+
+SPRY_DEVICE void apply_mask(const draw_state &d, const uint32_t *mask)
+{
+    EVERY_TOKEN(i, d)
+    if (!(mask[i / 32] >> i % 32 & 1))
+        d.scores[i] = -INFINITY;
+    block_wait();
+}
+
+/* False when no token can be drawn. */
+SPRY_DEVICE bool find_max(draw_state &d)
+{
+    d.max = largest_score(d.scores, d.n);
+    if (d.max != INFINITY)
+        return d.max > -INFINITY;
+    EVERY_TOKEN(i, d) /* the limit of ever larger logits: they share everything */
+    d.scores[i] = d.scores[i] == INFINITY ? 0 : -INFINITY;
+    d.max = 0;
+    block_wait();
+    return true;
+}
+
+SPRY_DEVICE int32_t first_of_largest(const draw_state &d)
+{
+    uint64_t best = 0;
+    EVERY_TOKEN(i, d)
+    {
+        uint64_t rank = ranked(d.scores[i], i);
+        best = rank > best ? rank : best;
+    }
+    return (int32_t)ranked_token(block_largest(best));
+}
+
+SPRY_DEVICE void temper(draw_state &d)
+{
+    float temperature = d.order->temperature;
+    if (temperature == 1)
+        return;
+    float base = isfinite(d.max / temperature) ? 0 : d.max;
+    EVERY_TOKEN(i, d)
+    d.scores[i] = (d.scores[i] - base) / temperature;
+    d.max = (d.max - base) / temperature;
+    block_wait();
+}
+
+/* ---- cuts -------------------------------------------------------------------------------------------------------- */
+
+/* exp of x <= 0, the same bits as kernels/weigh.h. */
+SPRY_DEVICE double weigh(double x)
+{
+    if (!(x >= -700.0))
+        return 0;
+    const double ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33, round_shift = 0x1.8p52;
+    double shifted = x * 0x1.71547652b82fep+0 + round_shift, k = shifted - round_shift;
+    double r = x - k * ln2_high - k * ln2_low, square = r * r;
+    double odd = 1.0 / 39916800, even = 1.0 / 3628800;
+    odd = odd * square + 1.0 / 362880;
+    even = even * square + 1.0 / 40320;
+    odd = odd * square + 1.0 / 5040;
+    even = even * square + 1.0 / 720;
+    odd = odd * square + 1.0 / 120;
+    even = even * square + 1.0 / 24;
+    odd = odd * square + 1.0 / 6;
+    even = even * square + 0.5;
+    odd = odd * square + 1.0;
+    even = even * square + 1.0;
+    return double_of_bits(bits_of_double(even + odd * r) + (bits_of_double(shifted) << 52));
+}
+
+/* Which keys a ranking is over. */
+enum ranking { BY_COUNT, BY_SCORE, BY_DISTANCE };
+
+SPRY_DEVICE uint32_t rank_key(const draw_state &d, ranking by, uint32_t i, double mean)
+{
+    if (by == BY_DISTANCE)
+        return rising_key((float)fabs((double)d.scores[i] - (double)d.max - mean));
+    return ~rising_key(d.scores[i]);
+}
+
+struct border {
+    uint32_t key;    /* the last key to keep */
+    uint64_t before; /* sum of the weights of smaller keys */
+};
+
+/* Finds the digit at which the sum of all lower ones and its own reaches the goal, or the last one in use. */
+SPRY_DEVICE void find_digit(border *b, const uint64_t *sums, double goal, int shift)
+{
+    SPRY_SHARED uint64_t lowest;
+    SPRY_SHARED border found;
+    uint32_t digit = threadIdx.x * 2;
+    uint64_t first = sums[digit], second = sums[digit + 1], before = b->before + block_before(first + second);
+    /* Digits in use as candidates: those that reach the goal come first, in order; else the last one. */
+    uint64_t candidate = 0;
+    if (second)
+        candidate = (double)(before + first + second) >= goal ? (uint64_t)1 << 32 | (DIGITS - digit - 1) : digit + 2;
+    if (first && ((double)(before + first) >= goal || !second))
+        candidate = (double)(before + first) >= goal ? (uint64_t)1 << 32 | (DIGITS - digit) : digit + 1;
+    uint64_t best = block_largest(candidate);
+    if (threadIdx.x == 0)
+        lowest = best >> 32 ? DIGITS - (best & 0xffffffffu) : (best ? best - 1 : 0);
+    block_wait();
+    if (lowest / 2 == threadIdx.x) {
+        found.key = b->key | (uint32_t)lowest << shift;
+        found.before = before + (lowest % 2 ? first : 0);
+    }
+    block_wait();
+    *b = found;
+}
+
+/* The key at which a sum of weights (of ones, BY_COUNT), in order of rising keys, reaches a goal. */
+SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, double mean)
+{
+    SPRY_SHARED uint64_t sums[DIGITS];
+    border b = {0, 0};
+    uint32_t known = 0;
+    for (int level = 0; level < 3; level++) {
+        int shift = level == 0 ? 21 : level == 1 ? 10 : 0;
+        block_wait();
+        for (uint32_t i = threadIdx.x; i < DIGITS; i += THREADS)
+            sums[i] = 0;
+        block_wait();
+        EVERY_TOKEN(i, d)
+        {
+            uint32_t key = rank_key(d, by, i, mean);
+            uint64_t weight = by == BY_COUNT ? 1 : d.weight[i];
+            if (weight && (key & known) == b.key)
+                count_up_wide(&sums[(key & ~known) >> shift], weight);
+        }
+        block_wait();
+        find_digit(&b, sums, goal, shift);
+        known |= 0xffffffffu << shift;
+    }
+    return b;
+}
+
+SPRY_DEVICE void sum_weights(draw_state &d)
+{
+    uint64_t sum = 0;
+    EVERY_TOKEN(i, d)
+    sum += d.weight[i];
+    d.total = block_total(sum);
+}
+
+/* Weights of all tokens, of the largest top_k alone. */
+SPRY_DEVICE void weigh_top_k(draw_state &d)
+{
+    float lowest = -INFINITY;
+    if (d.order->top_k && d.order->top_k < d.n)
+        lowest = float_of_key(~find_border(d, BY_COUNT, (double)d.order->top_k, 0).key);
+    EVERY_TOKEN(i, d)
+    {
+        bool kept = d.scores[i] >= lowest && d.scores[i] > -INFINITY;
+        d.weight[i] = kept ? (uint64_t)(weigh((double)d.scores[i] - (double)d.max) * WEIGHT_ONE + 0.5) : 0;
+    }
+    block_wait();
+    sum_weights(d);
+}
+
+/* A setting such as 0.8 arrives as the nearest float; half a unit of its last place is forgiven. */
+SPRY_DEVICE double forgive(float setting)
+{
+    return (double)setting * (1 - 0x1p-24);
+}
+
+/* Of tokens whose key is the border's, keeps the first, and more while the goal is not reached. */
+SPRY_DEVICE void cut_equals(const draw_state &d, border b, double goal)
+{
+    uint64_t sum = b.before;
+    bool kept = false;
+    for (uint32_t i = 0; i < d.n; i++) {
+        if (!d.weight[i] || rank_key(d, BY_SCORE, i, 0) != b.key)
+            continue;
+        if (kept && (double)sum >= goal) {
+            d.weight[i] = 0;
+            continue;
+        }
+        kept = true;
+        sum += d.weight[i];
+    }
+}
+
+SPRY_DEVICE void cut_top_p(draw_state &d)
+{
+    if (d.order->top_p >= 1)
+        return;
+    double goal = (double)d.total * forgive(d.order->top_p);
+    border b = find_border(d, BY_SCORE, goal, 0);
+    uint64_t equals = 0;
+    EVERY_TOKEN(i, d)
+    {
+        uint32_t key = rank_key(d, BY_SCORE, i, 0);
+        equals += d.weight[i] && key == b.key;
+        if (key > b.key)
+            d.weight[i] = 0;
+    }
+    equals = block_total(equals);
+    if (equals > 1 && threadIdx.x == 0)
+        cut_equals(d, b, goal);
+    block_wait();
+    sum_weights(d);
+}
+
+SPRY_DEVICE void cut_min_p(draw_state &d)
+{
+    if (!(d.order->min_p > 0))
+        return;
+    double lowest = forgive(d.order->min_p) * WEIGHT_ONE;
+    EVERY_TOKEN(i, d)
+    if ((double)d.weight[i] < lowest)
+        d.weight[i] = 0;
+    block_wait();
+    sum_weights(d);
+}
+
+SPRY_DEVICE void cut_typical(draw_state &d)
+{
+    SPRY_SHARED double room[WARPS_MAX];
+    if (d.order->typical_p >= 1)
+        return;
+    double mean = 0;
+    EVERY_TOKEN(i, d)
+    if (d.weight[i])
+        mean += (double)d.weight[i] * ((double)d.scores[i] - (double)d.max);
+    mean = block_sum(mean, room) / (double)d.total;
+    uint32_t last = find_border(d, BY_DISTANCE, (double)d.total * forgive(d.order->typical_p), mean).key;
+    EVERY_TOKEN(i, d)
+    if (rank_key(d, BY_DISTANCE, i, mean) > last)
+        d.weight[i] = 0;
+    block_wait();
+    sum_weights(d);
+}
+
+/* ---- the draw ---------------------------------------------------------------------------------------------------- */
+
+/* The first token at which the sum passes u * total: a thread for a range of tokens. */
+SPRY_DEVICE int32_t pick(const draw_state &d)
+{
+    SPRY_SHARED int32_t token;
+    uint64_t target = (uint64_t)(d.order->u * (double)d.total);
+    target = target < d.total ? target : d.total - 1;
+    uint32_t each = (d.n + THREADS - 1) / THREADS, begin = threadIdx.x * each, sum_end = begin + each;
+    uint32_t end = sum_end < d.n ? sum_end : d.n;
+    uint64_t sum = 0;
+    for (uint32_t i = begin; i < end; i++)
+        sum += d.weight[i];
+    uint64_t through = block_before(sum);
+    if (target >= through && target < through + sum) {
+        uint32_t i = begin;
+        while (target >= through + d.weight[i])
+            through += d.weight[i++];
+        token = (int32_t)i;
+    }
+    block_wait();
+    return token;
+}
+
+/* ---- log probabilities of raw logits ----------------------------------------------------------------------------- */
+
+SPRY_DEVICE double logprob_of(float logit, float max, double log_total)
+{
+    if (max == INFINITY || max == -INFINITY)
+        return logit == INFINITY ? -log_total : -INFINITY;
+    return (double)logit - (double)max - log_total;
+}
+
+SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
+{
+    SPRY_SHARED double room[WARPS_MAX];
+    float max = largest_score(d.logits, d.n);
+    bool infinite = max == INFINITY || max == -INFINITY;
+    double total = 0;
+    EVERY_TOKEN(i, d)
+    total += infinite ? (double)(d.logits[i] == max) : weigh((double)d.logits[i] - (double)max);
+    double log_total = log(block_sum(total, room));
+    uint32_t n_top = d.order->n_top < d.n ? d.order->n_top : d.n;
+    if (threadIdx.x == 0) {
+        result->logprob = logprob_of(d.logits[result->token], max, log_total);
+        result->n_top = n_top;
+    }
+    uint64_t last = ~(uint64_t)0;
+    for (uint32_t k = 0; k < n_top; k++) {
+        uint64_t best = 0;
+        EVERY_TOKEN(i, d)
+        {
+            uint64_t rank = ranked(d.logits[i], i);
+            best = rank < last && rank > best ? rank : best;
+        }
+        last = block_largest(best);
+        if (threadIdx.x == 0) {
+            result->top[k] = (int32_t)ranked_token(last);
+            result->top_logprob[k] = logprob_of(d.logits[ranked_token(last)], max, log_total);
+        }
+    }
+}
+
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
+
+/* The token, or a fault. */
+SPRY_DEVICE uint32_t draw_token(draw_state &d, const unsigned char *upload, int32_t *token)
+{
+    const spry_draw_order &o = *d.order;
+    if (!copy_logits(d))
+        return SPRY_DRAW_NAN;
+    block_wait();
+    apply_penalties(d, (const int32_t *)(upload + o.history));
+    apply_bias(d, upload + o.bias);
+    if (o.has_mask)
+        apply_mask(d, (const uint32_t *)(upload + o.mask));
+    if (!find_max(d))
+        return SPRY_DRAW_NOTHING;
+    if (o.temperature == 0) {
+        *token = first_of_largest(d);
+        return SPRY_DRAW_OK;
+    }
+    temper(d);
+    weigh_top_k(d);
+    cut_top_p(d);
+    cut_min_p(d);
+    cut_typical(d);
+    *token = pick(d);
+    return SPRY_DRAW_OK;
+}
+
+SPRY_KERNEL(spry_draw_scan, spry_draw_args, SPRY_SCAN_THREADS)
+{
+    const float *logits = a.logits + (uint64_t)a.orders[blockIdx.y].row * a.n_vocab;
+    uint32_t each = (a.n_vocab + SPRY_DRAW_SLICES - 1) / SPRY_DRAW_SLICES, begin = blockIdx.x * each;
+    uint32_t slice_end = begin + each, end = slice_end < a.n_vocab ? slice_end : a.n_vocab;
+    uint64_t best = 0;
+    for (uint32_t i = begin + threadIdx.x; i < end; i += blockDim.x) {
+        uint64_t rank = logits[i] == logits[i] ? ranked(logits[i], i) : ~(uint64_t)0;
+        best = rank > best ? rank : best;
+    }
+    best = block_largest(best);
+    if (threadIdx.x == 0)
+        a.best[blockIdx.y * SPRY_DRAW_SLICES + blockIdx.x] = best;
+}
+
+/* Whether the largest raw logit is the answer. */
+SPRY_DEVICE bool is_plain(const spry_draw_order &o)
+{
+    return o.temperature == 0 && !o.n_history && !o.n_bias && !o.has_mask;
+}
+
+/* The best of all slices. */
+SPRY_DEVICE uint32_t plain_token(const draw_state &d, const uint64_t *best, int32_t *token)
+{
+    uint64_t rank = block_largest(threadIdx.x < SPRY_DRAW_SLICES ? best[threadIdx.x] : 0);
+    if (rank == ~(uint64_t)0)
+        return SPRY_DRAW_NAN;
+    *token = (int32_t)ranked_token(rank);
+    return d.logits[*token] == -INFINITY ? SPRY_DRAW_NOTHING : SPRY_DRAW_OK;
+}
+
+SPRY_KERNEL(spry_draw_tokens, spry_draw_args, THREADS)
+{
+    uint64_t first = (uint64_t)blockIdx.x * a.n_vocab;
+    const spry_draw_order *order = a.orders + blockIdx.x;
+    spry_draw_result *result = a.results + blockIdx.x;
+    draw_state d = {order,           a.logits + (uint64_t)order->row * a.n_vocab,
+                    a.scores + first, a.weight + first,
+                    a.count + first, a.n_vocab,
+                    0,               0};
+    int32_t token = 0;
+    uint32_t fault = is_plain(*order) ? plain_token(d, a.best + blockIdx.x * SPRY_DRAW_SLICES, &token)
+                                      : draw_token(d, a.upload, &token);
+    if (threadIdx.x == 0) {
+        result->fault = fault;
+        result->token = token;
+        result->n_top = 0;
+    }
+    block_wait();
+    if (fault == SPRY_DRAW_OK && (order->wants_logprob || order->n_top))
+        write_logprobs(d, result);
+}
