@@ -1,0 +1,202 @@
+/* Whole models on the CUDA device against transformers' logits and greedy tokens, and the promise that a row's bits
+ * depend on its sequence alone: not on chunks, batches or graphs. The GPU is imitated (support/cuda_imitation.h);
+ * `test_cuda_models gpu` uses the first real one, and all of the goldens. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_model.h"
+#include "golden/golden_file.h"
+#include "golden/logit_bound.h"
+#include "golden/model_runner.h"
+#include "support/cuda_imitation.h"
+
+static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
+                                     "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
+                                     "qwen3",       "qwen3-moe",   "phi3"};
+static bool real;
+
+static void must(spry_status status, const spry_error *error)
+{
+    if (status)
+        fail_msg("%s", error->message);
+}
+
+/* A runner whose device is the GPU. */
+static void open_runner(model_runner *r, const char *path, spry_dtype kv)
+{
+    spry_error error = {0};
+    spry_cuda driver = cuda_imitation_driver();
+    *r = (model_runner){0};
+    cuda_imitation_reset();
+    must(spry_model_open(&r->model, path, &error), &error);
+    must(spry_ops_get(&r->ops, "ref", &error), &error);
+    must(spry_threads_create(&r->threads, 1, &error), &error);
+    spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
+    must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
+    const spry_device_setup setup = {.config = &r->model->config,
+                                     .weights = &r->model->weights,
+                                     .pool = &r->pool,
+                                     .ops = r->ops,
+                                     .threads = r->threads,
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context},
+                                     .mapped = true};
+    if (real)
+        must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
+    must(spry_cuda_device_open(&r->device, &driver, real ? spry_cuda_images : cuda_imitation_images, 0, &setup, &error),
+         &error);
+    r->pool.mover = spry_device_mover(r->device);
+}
+
+static void close_runner(model_runner *r)
+{
+    runner_close(r);
+    if (!real)
+        assert_true(cuda_imitation_is_clean());
+}
+
+static const char *folder_of(char path[512], const char *model)
+{
+    snprintf(path, 512, "%s/models/%s", TEST_DATA, model);
+    return path;
+}
+
+/* What an activation loses on the way into a product, next to what a float's rounding loses. */
+static double act_rounding(const model_runner *r)
+{
+    switch (spry_cuda_form(spry_cuda_placed(r->model->weights.layers[0].q.type))) {
+    case SPRY_ACT_TWO: return 0x1p-17 / 0x1p-24;
+    case SPRY_ACT_THREE: return 2; /* matrix instructions cut off what floats round */
+    default: return 0x1p-8 / 0x1p-24;
+    }
+}
+
+static size_t argmax(const float *x, size_t n)
+{
+    size_t best = 0;
+    for (size_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+static void compare_case(model_runner *r, const golden_case *c, const char *label)
+{
+    size_t n_vocab = r->model->config.n_vocab, total = c->n_ids + c->n_greedy, unclear = 0;
+    float *weights = malloc(r->model->config.n_embd * sizeof *weights);
+    int32_t *ids = malloc(total * sizeof *ids);
+    assert_true(weights && ids);
+    memcpy(ids, c->ids, c->n_ids * sizeof *ids);
+    memcpy(ids + c->n_ids, c->greedy, c->n_greedy * sizeof *ids);
+    float *logits = runner_logits(r, ids, total, total), *hidden = runner_hidden(r, ids, total);
+    double worst = 0, allowed = 0;
+    for (size_t row = 0; row < c->n_rows; row++) {
+        size_t at = c->first_row + row;
+        allowed = logit_bound(r, hidden, at, weights) * act_rounding(r);
+        for (size_t o = 0; o < n_vocab; o++) {
+            double off = fabs((double)logits[at * n_vocab + o] - (double)c->logits[row * n_vocab + o]);
+            worst = off > worst ? off : worst;
+            if (!(off <= allowed))
+                fail_msg("%s: row %zu, token %zu: off by %g, allowed %g", label, at, o, off, allowed);
+        }
+    }
+    for (size_t i = 0; i < c->n_greedy; i++) {
+        size_t chosen = argmax(logits + (c->n_ids + i - 1) * n_vocab, n_vocab);
+        if (c->margins[i] > 2 * allowed)
+            assert_int_equal(chosen, c->greedy[i]);
+        else
+            unclear++;
+    }
+    print_message("%-12s largest logit deviation %.2e, allowed %.2e; greedy %zu/%zu equal, %zu too close to tell\n",
+                  label, worst, allowed, c->n_greedy - unclear, c->n_greedy, unclear);
+    free(logits);
+    free(hidden);
+    free(weights);
+    free(ids);
+}
+
+static void models_agree_with_transformers(void **state)
+{
+    (void)state;
+    char folder[512];
+    for (size_t i = 0; i < SPRY_COUNT(models); i++) {
+        model_runner r;
+        golden_file golden = {0};
+        golden_open(&golden, folder_of(folder, models[i]));
+        open_runner(&r, folder, SPRY_F32);
+        for (size_t k = 0; k < (real ? golden.n_cases : 1); k++)
+            compare_case(&r, &golden.cases[k], models[i]);
+        close_runner(&r);
+        golden_close(&golden);
+    }
+}
+
+/* One step with two sequences, as a batch, in logits of their last rows. */
+static void run_pair(model_runner *r, float *out, const int32_t *ids, size_t n_first, size_t n_second)
+{
+    spry_error error = {0};
+    spry_kv_table tables[2];
+    const float *logits;
+    size_t n_vocab = r->model->config.n_vocab, n[2] = {n_first, n_second};
+    spry_segment segments[2];
+    for (size_t i = 0; i < 2; i++) {
+        must(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), &error);
+        must(spry_kv_table_extend(&tables[i], &r->pool, n[i], &error), &error);
+        segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST};
+    }
+    must(spry_device_run(r->device, segments, 2, &error), &error);
+    must(spry_device_logits(r->device, &logits, 0, 2, &error), &error);
+    memcpy(out, logits, 2 * n_vocab * sizeof *out);
+    for (size_t i = 0; i < 2; i++)
+        spry_kv_table_deinit(&tables[i], &r->pool);
+}
+
+static void check_invariance(const char *model, spry_dtype kv, size_t count)
+{
+    char folder[512];
+    model_runner r;
+    int32_t ids[RUNNER_TOKENS];
+    open_runner(&r, folder_of(folder, model), kv);
+    size_t n_vocab = r.model->config.n_vocab, bytes = count * n_vocab * sizeof(float);
+    for (size_t i = 0; i < count; i++)
+        ids[i] = (int32_t)(i * 37 % n_vocab);
+    float *whole = runner_logits(&r, ids, count, count), *pair = malloc(2 * n_vocab * sizeof *pair);
+    static const size_t chunks[] = {1, 7, 33};
+    for (size_t i = 0; i < SPRY_COUNT(chunks); i++) {
+        float *parts = runner_logits(&r, ids, count, chunks[i]);
+        if (memcmp(whole, parts, bytes))
+            fail_msg("%s: chunks of %zu change bits", model, chunks[i]);
+        free(parts);
+    }
+    run_pair(&r, pair, ids, count, count / 2);
+    assert_memory_equal(pair, whole + (count - 1) * n_vocab, n_vocab * sizeof(float));
+    assert_memory_equal(pair + n_vocab, whole + (count / 2 - 1) * n_vocab, n_vocab * sizeof(float));
+    free(whole);
+    free(pair);
+    close_runner(&r);
+}
+
+static void chunks_and_batches_change_no_bit(void **state)
+{
+    (void)state;
+    check_invariance("qwen3", SPRY_F16, 70);
+    check_invariance("mistral-swa", SPRY_Q8_0, 40);
+    check_invariance("qwen3-moe", SPRY_F32, 36);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(models_agree_with_transformers),
+        cmocka_unit_test(chunks_and_batches_change_no_bit),
+    };
+    real = argc > 1 && !strcmp(argv[1], "gpu");
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,241 @@
+/* Fibers as threads of a block. A fiber begins with makecontext; from then on it is left and entered with _setjmp and
+ * _longjmp, which, unlike swapcontext, make no system call. */
+#include "support/cuda_host.cuh"
+
+#include <setjmp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include "support/cuda_host.h"
+
+cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
+
+enum { THREADS_MAX = 1024, LANES = 32, STACK_BYTES = 256 << 10 };
+
+enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, DONE };
+
+struct fiber {
+    jmp_buf place;
+    fiber_state state;
+    bool begun;
+    unsigned exchanges; /* so far: two rooms are used in turn */
+};
+
+static fiber fibers[THREADS_MAX];
+static unsigned char *stacks;
+alignas(16) static unsigned char rooms[THREADS_MAX / LANES][2][LANES][CUDA_HOST_ROOM];
+static jmp_buf scheduler;
+static unsigned current;
+static const cuda_host_kernel *kernels, *running;
+static const void *running_arguments;
+
+static void give_up(const char *why)
+{
+    fprintf(stderr, "kernel %s, block %u %u %u: %s\n", running->name, blockIdx.x, blockIdx.y, blockIdx.z, why);
+    abort();
+}
+
+/* ---- kernels by name --------------------------------------------------------------------------------------------- */
+
+cuda_host_kernel::cuda_host_kernel(const char *own_name, void (*own_run)(const void *), unsigned own_max, size_t size)
+    : name(own_name), run(own_run), max_threads(own_max), arguments(size), next(kernels)
+{
+    kernels = this;
+}
+
+const void *cuda_host_find(const char *name)
+{
+    for (const cuda_host_kernel *kernel = kernels; kernel; kernel = kernel->next)
+        if (!strcmp(kernel->name, name))
+            return kernel;
+    return NULL;
+}
+
+size_t cuda_host_arguments(const void *kernel)
+{
+    return static_cast<const cuda_host_kernel *>(kernel)->arguments;
+}
+
+/* ---- fibers ------------------------------------------------------------------------------------------------------ */
+
+static void fiber_main()
+{
+    running->run(running_arguments);
+    fibers[current].state = DONE;
+    _longjmp(scheduler, 1);
+}
+
+static void begin(unsigned thread)
+{
+    ucontext_t context;
+    if (getcontext(&context))
+        give_up("getcontext failed");
+    context.uc_stack.ss_sp = stacks + (size_t)thread * STACK_BYTES;
+    context.uc_stack.ss_size = STACK_BYTES;
+    context.uc_link = NULL;
+    makecontext(&context, fiber_main, 0);
+    fibers[thread].begun = true;
+    setcontext(&context);
+}
+
+/* Runs a thread until it waits or ends. */
+static void enter(unsigned thread)
+{
+    if (_setjmp(scheduler))
+        return;
+    current = thread;
+    threadIdx.x = thread;
+    if (fibers[thread].begun)
+        _longjmp(fibers[thread].place, 1);
+    begin(thread);
+}
+
+static void wait_as(fiber_state state)
+{
+    unsigned thread = current;
+    fibers[thread].state = state;
+    if (!_setjmp(fibers[thread].place))
+        _longjmp(scheduler, 1);
+}
+
+void cuda_host_block_wait()
+{
+    wait_as(AT_BARRIER);
+}
+
+const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
+{
+    unsigned thread = current, which = fibers[thread].exchanges++ % 2;
+    memcpy(rooms[thread / LANES][which][thread % LANES], bytes, size);
+    wait_as(AT_EXCHANGE);
+    return rooms[thread / LANES][which][0];
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Runs a warp until its threads all wait at the block's barrier or are done. */
+static void run_warp(unsigned first)
+{
+    for (;;) {
+        unsigned exchanging = 0, elsewhere = 0;
+        for (unsigned i = first; i < first + LANES; i++) {
+            if (fibers[i].state == READY)
+                enter(i);
+            exchanging += fibers[i].state == AT_EXCHANGE;
+            elsewhere += fibers[i].state != AT_EXCHANGE;
+        }
+        if (!exchanging)
+            return;
+        if (elsewhere)
+            give_up("not all lanes of a warp take part in an exchange");
+        for (unsigned i = first; i < first + LANES; i++)
+            fibers[i].state = READY;
+    }
+}
+
+static void run_block(unsigned threads)
+{
+    for (unsigned i = 0; i < threads; i++)
+        fibers[i] = fiber();
+    for (;;) {
+        unsigned waiting = 0, done = 0;
+        for (unsigned first = 0; first < threads; first += LANES)
+            run_warp(first);
+        for (unsigned i = 0; i < threads; i++) {
+            waiting += fibers[i].state == AT_BARRIER;
+            done += fibers[i].state == DONE;
+        }
+        if (done == threads)
+            return;
+        if (waiting != threads)
+            give_up("not all threads of a block reach a barrier");
+        for (unsigned i = 0; i < threads; i++)
+            fibers[i].state = READY;
+    }
+}
+
+void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
+                      const void *arguments)
+{
+    if (!stacks) {
+        stacks = (unsigned char *)mmap(NULL, (size_t)THREADS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
+                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (stacks == MAP_FAILED)
+            abort();
+    }
+    running = static_cast<const cuda_host_kernel *>(kernel);
+    running_arguments = arguments;
+    gridDim = {grid_x, grid_y, grid_z};
+    blockDim = {threads, 1, 1};
+    if (threads == 0 || threads % LANES || threads > running->max_threads)
+        give_up("a number of threads that it is not made for");
+    for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
+        for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
+            for (blockIdx.x = 0; blockIdx.x < grid_x; blockIdx.x++)
+                run_block(threads);
+}
+
+/* ---- matrix instructions ----------------------------------------------------------------------------------------- */
+
+/* What a lane brings. */
+struct operands {
+    uint32_t a[4], b[2];
+};
+
+static const operands &lane_operands(const unsigned char *room, int lane)
+{
+    return *reinterpret_cast<const operands *>(room + lane * CUDA_HOST_ROOM);
+}
+
+static float half_word(uint32_t word, int which)
+{
+    return spry_bf16_decode((uint16_t)(word >> 16 * which));
+}
+
+void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    operands own = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
+    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    int lane = (int)(threadIdx.x % LANES);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        double sum = (double)c[i];
+        for (int k = 0; k < 16; k++) {
+            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
+            const operands &right = lane_operands(room, column * 4 + k % 8 / 2);
+            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2) * (double)half_word(right.b[k / 8], k % 2);
+        }
+        c[i] = (float)sum;
+    }
+}
+
+static int byte_of(uint32_t word, int which)
+{
+    return (int8_t)(word >> 8 * which);
+}
+
+static void multiply_some_bytes(int32_t c[4], const operands &own, int n)
+{
+    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    int lane = (int)(threadIdx.x % LANES);
+    for (int i = 0; i < 4; i++) {
+        int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        for (int k = 0; k < n; k++) {
+            const operands &left = lane_operands(room, row % 8 * 4 + k % 16 / 4);
+            const operands &right = lane_operands(room, column * 4 + k % 16 / 4);
+            c[i] += byte_of(left.a[row / 8 + k / 16 * 2], k % 4) * byte_of(right.b[k / 16], k % 4);
+        }
+    }
+}
+
+void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    multiply_some_bytes(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, 32);
+}
+
+void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
+{
+    multiply_some_bytes(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
+}

@@ -1,0 +1,136 @@
+/* Kernels on the host: the functions of machine.cuh in plain C++. The threads of a block are fibers that run one after
+ * another until each waits at a barrier or an exchange; blocks run one after another. A barrier that not all threads
+ * reach ends the program with a sentence. */
+#pragma once
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "kernels/half.h"
+
+#define SPRY_DEVICE static inline
+#define SPRY_METHOD inline
+#define SPRY_SHARED static
+#define SPRY_TABLE static const
+#define SPRY_UNROLL
+
+struct cuda_host_index {
+    unsigned x, y, z;
+};
+extern cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
+
+struct alignas(8) uint2 {
+    uint32_t x, y;
+};
+struct alignas(16) uint4 {
+    uint32_t x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+
+/* A kernel registers itself under its name when the program starts. */
+struct cuda_host_kernel {
+    const char *name;
+    void (*run)(const void *arguments);
+    unsigned max_threads;
+    size_t arguments;
+    const cuda_host_kernel *next;
+    cuda_host_kernel(const char *name, void (*run)(const void *), unsigned max_threads, size_t arguments);
+};
+
+#define SPRY_KERNEL_EARLY(name, arguments, threads)                                                                          \
+    static void name(const arguments &a);                                                                              \
+    static void name##_run(const void *given)                                                                          \
+    {                                                                                                                  \
+        name(*static_cast<const arguments *>(given));                                                                  \
+    }                                                                                                                  \
+    static cuda_host_kernel name##_kernel(#name, name##_run, threads, sizeof(arguments));                              \
+    static void name(const arguments &a)
+
+SPRY_DEVICE void grid_wait()
+{
+}
+
+void cuda_host_block_wait();
+/* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
+ * CUDA_HOST_ROOM bytes apart. */
+enum { CUDA_HOST_ROOM = 64 };
+const unsigned char *cuda_host_exchange(const void *bytes, size_t size);
+
+SPRY_DEVICE void block_wait()
+{
+    cuda_host_block_wait();
+}
+
+SPRY_DEVICE void warp_wait()
+{
+    cuda_host_exchange("", 0);
+}
+
+template <class T> SPRY_DEVICE T warp_from(T value, int lane)
+{
+    memcpy(&value, cuda_host_exchange(&value, sizeof value) + lane * CUDA_HOST_ROOM, sizeof value);
+    return value;
+}
+
+template <class T> SPRY_DEVICE T warp_across(T value, int mask)
+{
+    return warp_from(value, (int)(threadIdx.x % 32) ^ mask);
+}
+
+SPRY_DEVICE float float_of_half(uint16_t half)
+{
+    return spry_f16_decode(half);
+}
+
+SPRY_DEVICE uint16_t half_of_float(float value)
+{
+    return spry_f16_encode(value);
+}
+
+SPRY_DEVICE float float_of_bits(uint32_t bits)
+{
+    return spry_float_of_bits(bits);
+}
+
+SPRY_DEVICE uint32_t bits_of_float(float value)
+{
+    return spry_float_bits(value);
+}
+
+SPRY_DEVICE double double_of_bits(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+SPRY_DEVICE uint64_t bits_of_double(double value)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
+{
+    uint32_t before = *counter;
+    *counter += n;
+    return before;
+}
+
+SPRY_DEVICE void count_up_wide(uint64_t *counter, uint64_t n)
+{
+    *counter += n;
+}
+
+SPRY_DEVICE uint32_t umin(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
+void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
+void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);

@@ -1,0 +1,25 @@
+/* Runs kernels that were compiled for the host (cuda_host.cuh), for tests in C. */
+#ifndef TESTS_CUDA_HOST_H
+#define TESTS_CUDA_HOST_H
+
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A kernel by its name; NULL: there is none. */
+const void *cuda_host_find(const char *name);
+
+/* Bytes of its arguments. */
+size_t cuda_host_arguments(const void *kernel);
+
+/* Runs every block of a grid and returns when all are done. */
+void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
+                      const void *arguments);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

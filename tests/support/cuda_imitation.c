@@ -1,0 +1,388 @@
+#include "support/cuda_imitation.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support/cuda_host.h"
+
+cuda_imitation imitation;
+
+static const char image[] = "kernels";
+const void *const cuda_imitation_images[] = {image, NULL};
+
+/* Sizes stand before what was allocated. */
+enum { HEADER = 256 };
+
+/* Launches between the beginning and the end of a capture. */
+typedef struct node {
+    const void *kernel;
+    unsigned grid[3], threads;
+    void *arguments;
+    struct node *next;
+} node;
+
+static node *captured, **captured_end;
+
+void cuda_imitation_reset(void)
+{
+    imitation = (cuda_imitation){.devices = 1, .compute_major = 9, .free_bytes = (size_t)8 << 30};
+    captured_end = NULL;
+}
+
+bool cuda_imitation_is_clean(void)
+{
+    return !imitation.contexts && !imitation.modules && !imitation.streams && !imitation.graphs &&
+           !imitation.allocations && !imitation.host_allocations;
+}
+
+static int step(void)
+{
+    return ++imitation.calls == imitation.fail_at ? imitation.fail_with : 0;
+}
+
+/* ---- the device -------------------------------------------------------------------------------------------------- */
+
+static int init(unsigned flags)
+{
+    (void)flags;
+    return step();
+}
+
+static int error_string(int result, const char **text)
+{
+    (void)result;
+    *text = "the driver is tired";
+    return 0;
+}
+
+static int device_count(int *count)
+{
+    *count = imitation.devices;
+    return step();
+}
+
+static int device(int *number, int index)
+{
+    *number = index;
+    return step();
+}
+
+static int device_name(char *name, int size, int number)
+{
+    snprintf(name, (size_t)size, "Imitated GPU %d", number);
+    return step();
+}
+
+static int device_attribute(int *value, int attribute, int number)
+{
+    (void)attribute;
+    (void)number;
+    *value = imitation.compute_major;
+    return step();
+}
+
+static int context_retain(void **context, int number)
+{
+    (void)number;
+    int result = step();
+    if (result)
+        return result;
+    *context = &imitation.contexts;
+    imitation.contexts++;
+    return 0;
+}
+
+static int context_release(int number)
+{
+    (void)number;
+    imitation.contexts--;
+    return 0;
+}
+
+static int context_set(void *context)
+{
+    (void)context;
+    return step();
+}
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+static int memory_info(size_t *free_bytes, size_t *bytes)
+{
+    *free_bytes = imitation.free_bytes;
+    *bytes = (size_t)8 << 30;
+    return step();
+}
+
+static void *allocate(size_t bytes)
+{
+    unsigned char *memory = NULL;
+    if (posix_memalign((void **)&memory, HEADER, HEADER + bytes))
+        return NULL;
+    memcpy(memory, &bytes, sizeof bytes);
+    memset(memory + HEADER, 0xff, bytes);
+    return memory + HEADER;
+}
+
+static void release(void *memory)
+{
+    free((unsigned char *)memory - HEADER);
+}
+
+static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
+{
+    int result = step();
+    if (result)
+        return result;
+    void *there = bytes <= imitation.free_bytes ? allocate(bytes) : NULL;
+    if (!there)
+        return SPRY_CUDA_OUT_OF_MEMORY;
+    imitation.free_bytes -= bytes;
+    imitation.allocations++;
+    *memory = (spry_cuda_memory)(uintptr_t)there;
+    return 0;
+}
+
+static int memory_free(spry_cuda_memory memory)
+{
+    size_t bytes;
+    void *there = (void *)(uintptr_t)memory;
+    memcpy(&bytes, (unsigned char *)there - HEADER, sizeof bytes);
+    imitation.free_bytes += bytes;
+    imitation.allocations--;
+    release(there);
+    return 0;
+}
+
+static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
+{
+    unsigned *at = (unsigned *)(uintptr_t)memory;
+    for (size_t i = 0; i < words; i++)
+        at[i] = word;
+    return step();
+}
+
+static int memory_write(spry_cuda_memory to, const void *from, size_t bytes)
+{
+    memcpy((void *)(uintptr_t)to, from, bytes);
+    return step();
+}
+
+static int memory_read(void *to, spry_cuda_memory from, size_t bytes)
+{
+    memcpy(to, (const void *)(uintptr_t)from, bytes);
+    return step();
+}
+
+static int host_allocate(void **memory, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    int result = step();
+    if (result)
+        return result;
+    *memory = allocate(bytes);
+    imitation.host_allocations++;
+    return *memory ? 0 : SPRY_CUDA_OUT_OF_MEMORY;
+}
+
+static int host_free(void *memory)
+{
+    imitation.host_allocations--;
+    release(memory);
+    return 0;
+}
+
+/* ---- streams and kernels ----------------------------------------------------------------------------------------- */
+
+static int stream_create(void **stream, unsigned flags)
+{
+    (void)flags;
+    int result = step();
+    if (result)
+        return result;
+    imitation.streams++;
+    *stream = &imitation.streams;
+    return 0;
+}
+
+static int stream_destroy(void *stream)
+{
+    (void)stream;
+    imitation.streams--;
+    return 0;
+}
+
+static int stream_wait(void *stream)
+{
+    (void)stream;
+    return step();
+}
+
+static int stream_query(void *stream)
+{
+    (void)stream;
+    int result = step();
+    return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
+}
+
+static int stream_write(spry_cuda_memory to, const void *from, size_t bytes, void *stream)
+{
+    (void)stream;
+    return memory_write(to, from, bytes);
+}
+
+static int stream_read(void *to, spry_cuda_memory from, size_t bytes, void *stream)
+{
+    (void)stream;
+    return memory_read(to, from, bytes);
+}
+
+static int stream_copy(spry_cuda_memory to, spry_cuda_memory from, size_t bytes, void *stream)
+{
+    (void)stream;
+    return memory_write(to, (const void *)(uintptr_t)from, bytes);
+}
+
+static int module_load(void **module, const void *data)
+{
+    int result = step();
+    if (result)
+        return result;
+    imitation.modules++;
+    *module = (void *)(uintptr_t)data;
+    return 0;
+}
+
+static int module_unload(void *module)
+{
+    (void)module;
+    imitation.modules--;
+    return 0;
+}
+
+static int module_function(void **function, void *module, const char *name)
+{
+    (void)module;
+    *function = (void *)(uintptr_t)cuda_host_find(name);
+    int result = step();
+    return result ? result : *function ? 0 : 500; /* not found */
+}
+
+static int launch_as(const spry_cuda_launch_config *c, void *function, void **parameters, void **extra)
+{
+    int result = step();
+    if (result)
+        return result;
+    if (c->block_y != 1 || c->block_z != 1 || c->shared_bytes || extra || !c->grid_x || !c->grid_y || !c->grid_z ||
+        c->grid_y > 65535 || c->grid_z > 65535)
+        return 1; /* invalid value */
+    imitation.launches++;
+    if (!captured_end) {
+        cuda_host_launch(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, parameters[0]);
+        return 0;
+    }
+    node *n = calloc(1, sizeof *n);
+    *n = (node){function, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, malloc(cuda_host_arguments(function)), NULL};
+    memcpy(n->arguments, parameters[0], cuda_host_arguments(function));
+    *captured_end = n;
+    captured_end = &n->next;
+    return 0;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
+
+static int capture_begin(void *stream, int mode)
+{
+    (void)stream;
+    (void)mode;
+    captured = NULL;
+    captured_end = &captured;
+    return step();
+}
+
+static int capture_end(void *stream, void **graph)
+{
+    (void)stream;
+    *graph = captured;
+    captured_end = NULL;
+    return step();
+}
+
+static int graph_prepare(void **exec, void *graph, unsigned long long flags)
+{
+    (void)flags;
+    int result = step();
+    if (result)
+        return result;
+    imitation.graphs++;
+    *exec = graph;
+    return 0;
+}
+
+static int graph_launch(void *exec, void *stream)
+{
+    (void)stream;
+    int result = step();
+    for (const node *n = exec; n && !result; n = n->next)
+        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->arguments);
+    return result;
+}
+
+static int graph_exec_destroy(void *exec)
+{
+    imitation.graphs--;
+    for (node *n = exec, *next; n; n = next) {
+        next = n->next;
+        free(n->arguments);
+        free(n);
+    }
+    return 0;
+}
+
+/* The nodes live on in what was prepared of it. */
+static int graph_destroy(void *graph)
+{
+    (void)graph;
+    return 0;
+}
+
+spry_cuda cuda_imitation_driver(void)
+{
+    return (spry_cuda){
+        .init = init,
+        .error_string = error_string,
+        .device_count = device_count,
+        .device = device,
+        .device_name = device_name,
+        .device_attribute = device_attribute,
+        .context_retain = context_retain,
+        .context_release = context_release,
+        .context_set = context_set,
+        .memory_info = memory_info,
+        .memory_allocate = memory_allocate,
+        .memory_free = memory_free,
+        .memory_fill = memory_fill,
+        .memory_write = memory_write,
+        .memory_read = memory_read,
+        .host_allocate = host_allocate,
+        .host_free = host_free,
+        .stream_create = stream_create,
+        .stream_destroy = stream_destroy,
+        .stream_wait = stream_wait,
+        .stream_query = stream_query,
+        .stream_write = stream_write,
+        .stream_read = stream_read,
+        .stream_copy = stream_copy,
+        .module_load = module_load,
+        .module_unload = module_unload,
+        .module_function = module_function,
+        .launch_as = launch_as,
+        .capture_begin = capture_begin,
+        .capture_end = capture_end,
+        .graph_prepare = graph_prepare,
+        .graph_launch = graph_launch,
+        .graph_exec_destroy = graph_exec_destroy,
+        .graph_destroy = graph_destroy,
+    };
+}

@@ -1,0 +1,37 @@
+/* A driver that is none: memory of the "GPU" is the host's, kernels are those compiled for the host (cuda_host.h), and
+ * calls fail when they are told to. New memory is filled with NaNs. */
+#ifndef TESTS_CUDA_IMITATION_H
+#define TESTS_CUDA_IMITATION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "platform/cuda_driver.h"
+
+typedef struct cuda_imitation {
+    int devices, compute_major;
+    size_t free_bytes; /* of the GPU's memory */
+    bool hangs;        /* work never ends */
+    int calls;         /* so far */
+    int fail_at;       /* number of the call that fails, counted from 1; 0: none */
+    int fail_with;     /* its result */
+    /* What is held. */
+    int contexts, modules, streams, graphs;
+    size_t allocations, host_allocations;
+    size_t launches;
+} cuda_imitation;
+
+extern cuda_imitation imitation;
+
+/* Starts anew, with one GPU that has enough of everything. */
+void cuda_imitation_reset(void);
+
+/* Whether nothing is held. */
+bool cuda_imitation_is_clean(void);
+
+spry_cuda cuda_imitation_driver(void);
+
+/* Images of no kernels: the imitation finds all of them by name. */
+extern const void *const cuda_imitation_images[];
+
+#endif

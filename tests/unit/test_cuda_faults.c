@@ -1,0 +1,216 @@
+/* What goes wrong with a GPU: none there, too old, too small, calls that fail while a model is placed or a step runs,
+ * work that never ends. Each is a sentence and leaves nothing behind. The GPU is imitated (support/cuda_imitation.h).
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_state.h"
+#include "model/model.h"
+#include "support/cuda_imitation.h"
+
+enum { TOKENS = 64, FAILURE = 700, EVERY = 5 };
+
+static spry_model *model;
+static spry_kv_pool pool;
+static spry_device_setup setup;
+
+static int open_model(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    const spry_ops *ops;
+    spry_threads *threads;
+    assert_int_equal(spry_model_open(&model, TEST_DATA "/models/qwen3", &error), SPRY_OK);
+    assert_int_equal(spry_ops_get(&ops, "ref", &error), SPRY_OK);
+    assert_int_equal(spry_threads_create(&threads, 1, &error), SPRY_OK);
+    spry_kv_shape shape = spry_model_kv_shape(model, SPRY_F16);
+    assert_int_equal(spry_kv_pool_init(&pool, &shape, TOKENS / SPRY_PAGE_TOKENS, &error), SPRY_OK);
+    setup = (spry_device_setup){.config = &model->config,
+                                .weights = &model->weights,
+                                .pool = &pool,
+                                .ops = ops,
+                                .threads = threads,
+                                .limits = {16, 16, TOKENS}};
+    return 0;
+}
+
+static int close_model(void **state)
+{
+    (void)state;
+    spry_threads_destroy(setup.threads);
+    spry_kv_pool_deinit(&pool);
+    spry_model_close(model);
+    return 0;
+}
+
+static spry_status open_gpu(spry_device **device, int index, spry_error *error)
+{
+    spry_cuda driver = cuda_imitation_driver();
+    return spry_cuda_device_open(device, &driver, cuda_imitation_images, index, &setup, error);
+}
+
+static void refused(spry_status expected, const char *words, int index)
+{
+    spry_error error = {0};
+    spry_device *device;
+    assert_int_equal(open_gpu(&device, index, &error), expected);
+    assert_null(device);
+    if (!strstr(error.message, words))
+        fail_msg("\"%s\" does not say \"%s\"", error.message, words);
+    assert_true(cuda_imitation_is_clean());
+}
+
+static void what_is_not_there_is_refused(void **state)
+{
+    (void)state;
+    cuda_imitation_reset();
+    imitation.devices = 0;
+    refused(SPRY_ERR_INPUT, "there is no GPU 0: the driver has 0", 0);
+    cuda_imitation_reset();
+    refused(SPRY_ERR_INPUT, "there is no GPU 3: the driver has 1", 3);
+    cuda_imitation_reset();
+    imitation.compute_major = 7;
+    refused(SPRY_ERR_UNSUPPORTED, "compute capability 7", 0);
+    cuda_imitation_reset();
+    imitation.free_bytes = 1 << 20;
+    refused(SPRY_ERR_MEMORY, "Imitated GPU 0 has 1 MB free", 0);
+}
+
+static void names_of_gpus_are_checked(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    assert_int_equal(spry_device_open(&device, "cuda:first", &setup, &error), SPRY_ERR_INPUT);
+    assert_non_null(strstr(error.message, "number of a GPU"));
+    assert_int_equal(spry_device_open(&device, "cuda:99999999999999999999", &setup, &error), SPRY_ERR_INPUT);
+    const void *const none[] = {NULL};
+    spry_cuda driver = cuda_imitation_driver();
+    cuda_imitation_reset();
+    assert_int_equal(spry_cuda_device_open(&device, &driver, none, 0, &setup, &error), SPRY_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "built without kernels"));
+    assert_true(cuda_imitation_is_clean());
+}
+
+static void every_call_may_fail_while_opening(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    int calls = imitation.calls;
+    spry_device_close(device);
+    assert_true(cuda_imitation_is_clean());
+    for (int fail_at = 1; fail_at <= calls; fail_at += fail_at < 40 ? 1 : EVERY) {
+        cuda_imitation_reset();
+        imitation.fail_at = fail_at;
+        imitation.fail_with = FAILURE;
+        spry_status status = open_gpu(&device, 0, &error);
+        if (status == SPRY_OK) /* asking for free memory may fail: then nothing is checked before */
+            spry_device_close(device);
+        else
+            assert_non_null(strstr(error.message, "the driver is tired"));
+        assert_true(cuda_imitation_is_clean());
+    }
+}
+
+static void memory_may_run_out_in_mid_load(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    size_t failed = 0;
+    for (int fail_at = 1; fail_at < 40; fail_at++) {
+        cuda_imitation_reset();
+        imitation.fail_at = fail_at;
+        imitation.fail_with = SPRY_CUDA_OUT_OF_MEMORY;
+        spry_status status = open_gpu(&device, 0, &error);
+        if (status == SPRY_OK)
+            spry_device_close(device);
+        failed += status == SPRY_ERR_MEMORY && strstr(error.message, "are not free");
+        assert_true(cuda_imitation_is_clean());
+    }
+    assert_true(failed > 3);
+}
+
+/* One step of three rows on a new device. */
+static spry_status run_step(spry_device *device, spry_error *error)
+{
+    static const int32_t ids[] = {1, 2, 3};
+    spry_kv_table table;
+    assert_int_equal(spry_kv_table_init(&table, TOKENS, error), SPRY_OK);
+    pool.mover = spry_device_mover(device);
+    assert_int_equal(spry_kv_table_extend(&table, &pool, 3, error), SPRY_OK);
+    spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST};
+    spry_sampling settings;
+    spry_sampling_default(&settings);
+    spry_draw draw = {.settings = &settings, .u = 0.5}, *draws[] = {&draw};
+    const spry_device_step step = {&segment, 1, draws, 1};
+    spry_status status = spry_device_submit(device, &step, error);
+    if (!status)
+        status = spry_device_wait(device, error);
+    spry_kv_table_deinit(&table, &pool);
+    return status;
+}
+
+static void every_call_may_fail_in_a_step(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    assert_int_equal(run_step(device, &error), SPRY_OK);
+    int before = imitation.calls;
+    assert_int_equal(run_step(device, &error), SPRY_OK); /* captured */
+    assert_int_equal(run_step(device, &error), SPRY_OK); /* as a graph */
+    int calls = imitation.calls - before;
+    spry_device_close(device);
+    for (int fail_at = 1; fail_at <= calls; fail_at += EVERY) {
+        cuda_imitation_reset();
+        assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+        assert_int_equal(run_step(device, &error), SPRY_OK);
+        imitation.fail_at = imitation.calls + fail_at;
+        imitation.fail_with = FAILURE;
+        spry_status status = run_step(device, &error);
+        if (!status)
+            status = run_step(device, &error);
+        assert_int_equal(status, SPRY_ERR_DEVICE);
+        assert_non_null(strstr(error.message, "the driver is tired"));
+        assert_int_equal(run_step(device, &error), SPRY_ERR_DEVICE); /* a lost GPU stays lost */
+        spry_device_close(device);
+        assert_true(cuda_imitation_is_clean());
+    }
+}
+
+static void work_that_never_ends_is_given_up(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    ((spry_cuda_device *)device)->context.timeout_ms = 5;
+    imitation.hangs = true;
+    assert_int_equal(run_step(device, &error), SPRY_ERR_DEVICE);
+    assert_non_null(strstr(error.message, "no end after"));
+    spry_device_close(device);
+    assert_true(cuda_imitation_is_clean());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_not_there_is_refused),      cmocka_unit_test(names_of_gpus_are_checked),
+        cmocka_unit_test(every_call_may_fail_while_opening), cmocka_unit_test(memory_may_run_out_in_mid_load),
+        cmocka_unit_test(every_call_may_fail_in_a_step),     cmocka_unit_test(work_that_never_ends_is_given_up),
+    };
+    return cmocka_run_group_tests(tests, open_model, close_model);
+}
