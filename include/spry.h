@@ -68,8 +68,8 @@ SPRY_API uint32_t spry_version_number(void);               /* the SPRY_VERSION_N
 SPRY_API void spry_free(void *memory);
 
 /* ---- engine ---------------------------------------------------------------------------------------------------- */
-/* Different engines are independent. spry_engine_describe: any thread. The other functions of an engine that is open:
- * one thread at a time for the engine and all its sessions together. */
+/* Different engines are independent. The functions of an engine that is open: any thread; spry_engine_close: one
+ * thread, while no other calls a function of the engine. */
 
 typedef struct spry_engine spry_engine;
 typedef struct spry_session spry_session;
@@ -114,8 +114,9 @@ SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const
 SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                              const spry_engine_options *options, spry_error *error);
 
-/* All its sessions must have been destroyed. */
-SPRY_API void spry_engine_close(spry_engine *engine);
+/* Refused with SPRY_ERR_BUSY, and the engine stays open, while it has sessions that were not destroyed or jobs that
+ * were not freed, and in a callback of its own. */
+SPRY_API spry_status spry_engine_close(spry_engine *engine);
 
 typedef struct spry_engine_info {
     size_t size;              /* bytes this library knows, without `reserved`; set by the library */
@@ -289,10 +290,14 @@ SPRY_API void spry_sampling_default(spry_sampling *settings);
 SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
-/* One thread at a time for all sessions of an engine together, except spry_session_cancel. Callbacks run on the thread
- * of the call. */
+/* Different sessions: any thread, also at the same time; what they compute then shares steps. One session: one call at
+ * a time; while a call or job uses it, another one that computes fails with SPRY_ERR_BUSY, spry_session_cancel and
+ * spry_session_destroy are allowed, and the other functions are not. Callbacks run on the thread of the call, or, while
+ * several threads compute on the engine or it has a thread of its own (see jobs), on one of those. */
 
 SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error);
+/* Ends a call or job that uses the session as cancelled and waits for it. In a callback of the engine it does not wait:
+ * the session is destroyed when the call or job is over. NULL is allowed. */
 SPRY_API void spry_session_destroy(spry_session *session);
 
 /* Sessions with different salts never share computed pages; the salt of a new session is empty. Empties the session. */
@@ -307,7 +312,7 @@ SPRY_API void spry_session_set_slide(spry_session *session, bool slide, size_t k
 SPRY_API size_t spry_session_pin(spry_session *session, bool pin);
 
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
- * one (vocabulary floats, valid until the next call on any session of the engine). */
+ * one (vocabulary floats, valid until the next call on the session). */
 SPRY_API spry_status spry_session_eval(spry_session *session, const float **logits, const int32_t *ids, size_t count,
                                        spry_error *error);
 
@@ -445,6 +450,123 @@ SPRY_API void spry_session_cancel(spry_session *session);
 
 /* Any thread. */
 SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "length", "context", "cancelled" */
+
+/* ---- jobs ------------------------------------------------------------------------------------------------------ */
+/* A *job* computes in the background: an answer, an evaluation or an embedding. Jobs of one engine, and calls on its
+ * sessions, share steps: rows of answers come first, then prompts, evaluations and embeddings. Clients take turns. The
+ * results of a job do not depend on what runs beside it.
+ *
+ * Threads: every function of this section may be called on any thread, and in callbacks. The first submitted job starts
+ * the engine's thread. Callbacks of jobs run on it, one at a time, and must not block: all jobs of the engine wait
+ * meanwhile. (One exception: a thread that frees a job or destroys a session may end other cancelled jobs, and runs
+ * their on_done.) Calls on sessions are computed by the engine's thread, too, once there is one; their callers wait.
+ *
+ * A callback may submit, cancel and free jobs, its own too. It cannot wait for its own engine: spry_job_wait and the
+ * calls on sessions of the engine that compute fail there with SPRY_ERR_BUSY. */
+typedef struct spry_job spry_job;
+
+typedef enum spry_policy {
+    SPRY_POLICY_INTERACTIVE = 0, /* a job begins at once when there is a place for it */
+    SPRY_POLICY_OFFLINE = 1,     /* as many together as measurements say gives the most tokens a second */
+    SPRY_POLICY_AUTO = 2         /* interactive while few wait, offline when many do */
+} spry_policy;
+
+typedef struct spry_jobs_options {
+    size_t size;          /* set by spry_jobs_options_default */
+    uint32_t max_running; /* jobs that run at once; 0: as many as the engine has free sessions, and rows in a step */
+    uint32_t max_waiting; /* jobs that wait beyond those that can begin; more are refused */
+    double max_stall_ms;  /* that other rows may add to the time between two tokens of an answer */
+    bool gentle;          /* and never more than those tokens take by themselves */
+    spry_policy policy;
+} spry_jobs_options;
+
+SPRY_API void spry_jobs_options_default(spry_jobs_options *options);
+/* Sets the limits of an engine's jobs and reserves max_running of its sessions for them. Without it, the first submit
+ * sets the defaults. SPRY_ERR_BUSY: the engine has jobs. */
+SPRY_API spry_status spry_engine_set_jobs(spry_engine *engine, const spry_jobs_options *options, spry_error *error);
+
+typedef struct spry_job_options {
+    size_t size;           /* set by spry_job_options_default */
+    spry_session *session; /* NULL: an empty one; else the job continues it, and salt, slide and keep are its own */
+    const void *salt;      /* as in spry_session_set_salt */
+    size_t salt_size;
+    bool slide; /* as in spry_session_set_slide */
+    size_t keep;
+    uint64_t client; /* jobs of the same client take turns as one */
+    /* Called once, as the last callback, for every job that was submitted, unless it is freed before. May be NULL. */
+    void (*on_done)(void *user, spry_job *job);
+    void *user; /* of on_done */
+} spry_job_options;
+
+SPRY_API void spry_job_options_default(spry_job_options *options);
+/* Creates a job that answers a request. What the request and the options point to is copied; the session stays borrowed
+ * until the job is over. The request is checked and its grammar compiled here, on the caller's time. `options` may be
+ * NULL. */
+SPRY_API spry_status spry_job_create_answer(spry_job **out, spry_engine *engine, const spry_request *request,
+                                            const spry_job_options *options, spry_error *error);
+
+/* Ids to evaluate. With on_row or on_token every row from `first` on is computed, and nothing of those is taken from
+ * the cache; with neither the ids are only made ready: computed, and cached for answers that begin with them. */
+typedef struct spry_evaluation {
+    size_t size;        /* set by spry_evaluation_default */
+    const int32_t *ids; /* copied, like spans */
+    size_t count;
+    size_t first;
+    const spry_span *spans; /* as in spry_request; only without on_row and on_token */
+    size_t n_spans;
+    size_t span_repair;
+    uint32_t n_logprobs; /* alternatives on_token gets, at most SPRY_TOP_LOGPROBS_MAX */
+    /* The logits after ids[index], in order, valid during the call. False ends the job as cancelled. May be NULL. */
+    bool (*on_row)(void *user, size_t index, const float *logits);
+    /* The log probability of ids[index] after those before it, from first + 1 on; `top` is sorted. May be NULL. */
+    bool (*on_token)(void *user, size_t index, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top);
+    void *user;
+} spry_evaluation;
+
+SPRY_API void spry_evaluation_default(spry_evaluation *evaluation);
+SPRY_API spry_status spry_job_create_evaluation(spry_job **out, spry_engine *engine, const spry_evaluation *evaluation,
+                                                const spry_job_options *options, spry_error *error);
+
+/* Creates a job that computes the embedding of a text, as spry_session_embed does. */
+SPRY_API spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const int32_t *ids, size_t count,
+                                               const spry_job_options *options, spry_error *error);
+
+/* Submits a job, once. SPRY_ERR_BUSY: too many wait, or its session is in use; then it can be submitted again later. */
+SPRY_API spry_status spry_job_submit(spry_job *job, spry_error *error);
+
+/* Whether it has finished and its result can be read. */
+SPRY_API bool spry_job_done(const spry_job *job);
+
+/* Waits until the job is over and on_done has returned; a negative timeout_ms waits without limit. SPRY_ERR_BUSY: it is
+ * not over by then, or the wait would never end: in a callback of its engine, or when it was not submitted. */
+SPRY_API spry_status spry_job_wait(spry_job *job, double timeout_ms, spry_error *error);
+
+/* The status of a job that has finished and, where the pointers are not NULL, its result and error. A cancelled answer
+ * has SPRY_OK and SPRY_FINISH_CANCELLED, other cancelled jobs SPRY_ERR_CANCELLED. SPRY_ERR_BUSY: it has not finished.
+ */
+SPRY_API spry_status spry_job_result(const spry_job *job, spry_result *result, spry_error *error);
+
+/* The spry_engine_info.embedding floats of an embedding that succeeded, until the job is freed; else NULL. */
+SPRY_API const float *spry_job_embedding(const spry_job *job);
+
+/* Ends a job before its next step, also one that waits or is submitted later. Cancelling again changes nothing. */
+SPRY_API void spry_job_cancel(spry_job *job);
+
+/* Frees a job. One that is not over is cancelled, and no callback of it runs when this returns, or later; in a callback
+ * of the engine only the callbacks that are running return. NULL is allowed. */
+SPRY_API void spry_job_free(spry_job *job);
+
+typedef struct spry_jobs_figures {
+    size_t size;                            /* as in spry_engine_info */
+    uint32_t running, waiting, max_running; /* now */
+    uint32_t batch_limit;                   /* answers that are computed together now */
+    uint64_t finished, cancelled, failed, refused, preempted;
+    uint64_t steps, rows, decode_rows; /* since the engine was opened */
+    char evidence[160];                /* why batch_limit: one sentence with its figures */
+    uint64_t reserved[8];
+} spry_jobs_figures;
+
+SPRY_API void spry_engine_jobs_figures(spry_engine *engine, spry_jobs_figures *figures);
 
 #ifdef __cplusplus
 }

@@ -53,8 +53,8 @@ static const spry_option work_options[] = {
 
 void spry_server_flags_default(spry_server_flags *flags)
 {
-    spry_scheduler_options sched;
-    spry_scheduler_options_default(&sched);
+    spry_jobs_options sched;
+    spry_jobs_options_default(&sched);
     *flags = (spry_server_flags){.settings = {.host = "127.0.0.1",
                                               .port = 8080,
                                               .max_body = 32 << 20,
@@ -62,7 +62,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .connections = 512,
                                               .idle_s = 60,
                                               .grace_s = 10},
-                                 .parallel = sched.max_running,
+                                 .parallel = 8,
                                  .queue = sched.max_waiting,
                                  .policy = "auto",
                                  .draft = "auto"};
@@ -191,8 +191,8 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     server->models_folder = options.models_dir = there ? models->folder.data : NULL;
     options.engine.log = log_line;
     options.engine.log_user = flags;
-    options.engine.sessions = flags->parallel + 1; /* one for embeddings and echoed prompts */
-    spry_scheduler_options_default(&options.sched);
+    options.engine.sessions = flags->parallel;
+    spry_jobs_options_default(&options.sched);
     options.sched.max_running = flags->parallel;
     options.sched.max_waiting = flags->queue;
     if (flags->stall_ms) {

@@ -1,5 +1,5 @@
-/* Sequences that step together on an engine, one segment each, straight on its pass: for measuring what a batch costs.
- * They take pages of the engine's pool, so no session may be in use meanwhile. People use spry.h. */
+/* Sequences that step together on an engine, one segment each, as jobs without a session: for measuring what a batch
+ * costs. They hold pages of the engine's pool, and one thread uses a batch. Programs use spry.h. */
 #ifndef SPRY_ENGINE_BATCH_H
 #define SPRY_ENGINE_BATCH_H
 

@@ -4,6 +4,7 @@
 
 #include "engine/engine_state.h"
 #include "platform/clock.h"
+#include "sched/driver.h"
 
 enum { MIN_MATCH = 2, MAX_MATCH = 8 };
 
@@ -68,11 +69,8 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     if (far)
         *sync_ns = spry_clock_ns() - start;
     for (;;) {
-        const float *logits;
-        if (spry_device_logits(d->engine->device, &logits, 0, 1, NULL))
-            return n;
-        draft[n++] = likeliest(logits, n_vocab);
-        if (n == most || spry_session_step(d, draft[n - 1], NULL))
+        draft[n++] = likeliest(d->logits, n_vocab);
+        if (n == most || spry_session_extend(d, &draft[n - 1], 1, NULL))
             return n;
     }
 }
@@ -101,7 +99,7 @@ static spry_status check_vocabulary(const spry_model *model, const spry_model *d
     return SPRY_OK;
 }
 
-spry_status spry_engine_set_drafter(spry_engine *e, spry_engine *drafter, spry_error *error)
+static spry_status set_drafter(spry_engine *e, spry_engine *drafter, spry_error *error)
 {
     spry_session_destroy(e->drafter);
     e->drafter = NULL;
@@ -118,6 +116,16 @@ spry_status spry_engine_set_drafter(spry_engine *e, spry_engine *drafter, spry_e
     drafter->borrows_threads = true;
     spry_device_set_threads(drafter->device, e->threads);
     return SPRY_OK;
+}
+
+spry_status spry_engine_set_drafter(spry_engine *e, spry_engine *drafter, spry_error *error)
+{
+    spry_driver_enter(e->driver);
+    spry_status status = e->driver->n_running
+                             ? spry_fail(error, SPRY_ERR_BUSY, "the engine computes; set a drafter before")
+                             : set_drafter(e, drafter, error);
+    spry_driver_leave(e->driver);
+    return status;
 }
 
 /* ---- for a request ----------------------------------------------------------------------------------------------- */

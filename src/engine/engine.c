@@ -8,6 +8,7 @@
 #include "model/placement.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
+#include "sched/driver.h"
 
 void spry_engine_options_default(spry_engine_options *options)
 {
@@ -153,7 +154,8 @@ static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_er
         return status;
     tell_placement(e);
     warn_of_template(e);
-    return start_tracing(e, o->trace, error);
+    status = spry_driver_create(&e->driver, e, error);
+    return status ? status : start_tracing(e, o->trace, error);
 }
 
 /* The model comes from a file or, when `data` is given, from memory. */
@@ -195,11 +197,26 @@ spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t 
     return open_any(out, name, data ? data : "", data ? size : 0, options, error);
 }
 
-void spry_engine_close(spry_engine *e)
+/* Whether sessions, jobs or callbacks still use the engine. */
+static bool in_use(const spry_engine *e)
+{
+    spry_driver *d = e->driver;
+    if (spry_driver_is_owner(d))
+        return true;
+    pthread_mutex_lock(&d->lock);
+    bool used = d->n_handles || e->n_sessions > (d->configured ? d->options.max_running : 0);
+    pthread_mutex_unlock(&d->lock);
+    return used;
+}
+
+spry_status spry_engine_close(spry_engine *e)
 {
     if (!e)
-        return;
-    spry_engine_set_drafter(e, NULL, NULL);
+        return SPRY_OK;
+    if (e->driver && in_use(e))
+        return SPRY_ERR_BUSY;
+    spry_driver_destroy(e->driver);
+    spry_session_destroy(e->drafter);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
     spry_kv_cache_deinit(&e->cache);
@@ -212,6 +229,7 @@ void spry_engine_close(spry_engine *e)
     spry_model_close(e->model);
     pthread_mutex_destroy(&e->making);
     free(e);
+    return SPRY_OK;
 }
 
 void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
@@ -256,6 +274,7 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
 {
     spry_kv_cache_figures cache;
     spry_kv_disk_figures disk = {0};
+    spry_driver_enter(e->driver);
     spry_kv_cache_describe(&e->cache, &cache);
     if (e->disk)
         spry_kv_disk_describe(e->disk, &disk);
@@ -283,4 +302,5 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
                                  .disk_bad_pages = disk.load_failures,
                                  .disk_skipped_pages = disk.skipped,
                                  .disk_removed_pages = disk.removed};
+    spry_driver_leave(e->driver);
 }

@@ -29,12 +29,13 @@ struct spry_engine {
     spry_grammar_cache *grammars; /* the same */
     pthread_mutex_t making;       /* of these two: any thread may bring the first grammar */
     spry_session *drafter;        /* of the engine that guesses ahead; NULL: none */
+    struct spry_driver *driver;   /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
     uint32_t logit_rows;  /* a step can give */
-    uint32_t n_sessions;  /* alive */
+    uint32_t n_sessions;  /* alive, and reserved for jobs; under the driver's lock */
     bool mapped;          /* the model lies in mapped files: its pages come back when they were given up */
     bool borrows_threads; /* it is a drafter, and uses those of its target */
 };
@@ -48,7 +49,13 @@ struct spry_session {
     spry_drafter propose;       /* who guesses for the answer under way */
     spry_draft_cost cost;
     size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, uint64_t *); /* whose costs these are */
+    float *logits; /* [n_vocab] after the last id, of an evaluation; NULL until the first */
     atomic_bool cancelled;
+
+    /* under the driver's lock */
+    spry_job *job; /* that uses it */
+    bool in_use;   /* by a job or a call */
+    bool orphan;   /* destroyed in a callback: it goes when it is no longer in use */
 };
 
 /* Rows of logits a step of any engine can give: verification of drafts and small batches fit; longer lists go in parts.
@@ -57,11 +64,6 @@ enum { SPRY_MAX_LOGIT_ROWS = 16 };
 
 /* Segments a sequence gives to a step. */
 enum { SPRY_STEP_SEGMENTS = 64 };
-
-typedef struct spry_progress {
-    bool (*report)(void *user, size_t done, size_t total);
-    void *user;
-} spry_progress;
 
 /* A conversation in JSON; *request is the caller's, and `input` points into it. Then its text. */
 spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
@@ -113,16 +115,11 @@ spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, con
 /* A step took so long. */
 void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
 
-/* The parts of an answer's time, from now on, in its request's lane or one of its own; and at its end, with what it
- * came to. */
-void spry_engine_begin_laps(const spry_engine *engine, spry_laps *laps, const spry_request *request);
-void spry_engine_end_laps(spry_laps *laps, const spry_request *request, spry_result *result);
-
 /* A request as this version knows it, from one of any version; checked as far as its size goes. */
 spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error);
 
-/* An empty result of a request. */
-void spry_result_init(spry_result *result, const spry_request *request);
+/* An empty result of a prompt. */
+void spry_result_init(spry_result *result, size_t n_prompt);
 
 spry_status spry_engine_check_ids(const spry_engine *engine, const int32_t *ids, size_t count, bool slides,
                                   spry_error *error);
@@ -140,16 +137,24 @@ spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher
 spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 
-/* Makes the session hold a prompt, computing in chunks what was not computed before; the logits of the last row stay in
- * the device. `progress` may be NULL; when it says stop, status is SPRY_ERR_CANCELLED and what was computed is kept. */
-spry_status spry_session_advance(spry_session *session, spry_found *found, const spry_prompt *prompt,
-                                 const spry_progress *progress, spry_error *error);
-
 /* Takes a chat template in the place of the model's own: a file, or a text that has a tag in it. */
 spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_text, spry_error *error);
 
-/* Appends tokens, at most a chunk, and computes the logits after the last. */
+/* A session that is not counted among those the engine was opened for; the caller owns the engine to unmake it. */
+spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error);
+void spry_session_unmake(spry_session *session);
+
+/* Empties a session and sets which pages it shares and how it slides. The caller owns the engine. */
+void spry_session_restart(spry_session *session, spry_kv_key root, bool slide, size_t keep);
+
+/* A job uses the session until it leaves; SPRY_ERR_BUSY: another one does. */
+spry_status spry_session_join(spry_session *session, spry_job *job, spry_error *error);
+void spry_session_leave(spry_session *session);
+
+/* Runs a job on the session and waits for it. */
+spry_status spry_session_run(spry_session *session, spry_job *job, spry_error *error);
+
+/* Appends tokens and computes the logits after the last, session->logits. */
 spry_status spry_session_extend(spry_session *session, const int32_t *ids, size_t count, spry_error *error);
-spry_status spry_session_step(spry_session *session, int32_t id, spry_error *error);
 
 #endif

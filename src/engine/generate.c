@@ -1,10 +1,7 @@
-/* One answer on a session: its generation is run step by step, alone. */
-#include <string.h>
-
+/* Requests: their defaults, what can be wrong with them, and what a session prepares for them. */
 #include "base/sized.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"
-#include "platform/clock.h"
 
 enum { MAX_STOP_STRINGS = 64 };
 
@@ -23,10 +20,10 @@ spry_status spry_request_read(spry_request *own, const spry_request *theirs, spr
     return status;
 }
 
-void spry_result_init(spry_result *result, const spry_request *request)
+void spry_result_init(spry_result *result, size_t n_prompt)
 {
-    *result = (spry_result){
-        .size = offsetof(spry_result, reserved), .n_parts = SPRY_PART_COUNT, .prompt_tokens = request->n_prompt};
+    *result =
+        (spry_result){.size = offsetof(spry_result, reserved), .n_parts = SPRY_PART_COUNT, .prompt_tokens = n_prompt};
 }
 
 const char *spry_finish_name(spry_finish finish)
@@ -63,80 +60,4 @@ spry_status spry_session_prepare(spry_session *s, spry_generation *g, bool alone
     g->verifier = &s->verifier;
     spry_status status = spry_sampler_set(s->sampler, &g->request->sampling, error);
     return status ? status : spry_session_draft(s, g, alone, error);
-}
-
-void spry_engine_begin_laps(const spry_engine *e, spry_laps *laps, const spry_request *r)
-{
-    spry_laps_begin(laps, e->trace, r->lane ? r->lane : spry_trace_take_lane(e->trace), spry_clock_ns());
-}
-
-void spry_engine_end_laps(spry_laps *laps, const spry_request *r, spry_result *result)
-{
-    const spry_trace_span span = {.name = "answer",
-                                  .category = "answer",
-                                  .lane = laps->lane,
-                                  .begin_ns = laps->began_ns,
-                                  .end_ns = laps->last_ns,
-                                  .args = {{"prompt_tokens", (int64_t)result->prompt_tokens},
-                                           {"reused_tokens", (int64_t)result->reused_tokens},
-                                           {"generated_tokens", (int64_t)result->generated_tokens}}};
-    spry_laps_ms(laps, result->parts_ms);
-    spry_trace_add(laps->trace, &span);
-    if (!r->lane)
-        spry_trace_leave_lane(laps->trace, laps->lane);
-}
-
-/* Steps until the answer is done. */
-static spry_status run(spry_session *s, spry_generation *g, spry_error *error)
-{
-    spry_engine *e = s->engine;
-    spry_status status = SPRY_OK;
-    while (!status && !spry_generation_done(g)) {
-        spry_segment segments[SPRY_STEP_SEGMENTS];
-        size_t n, rows = 0;
-        status = spry_generation_next(g, segments, &n, SPRY_STEP_SEGMENTS, e->chunk, SPRY_MAX_LOGIT_ROWS, 0, error);
-        for (size_t i = 0; !status && i < n; i++)
-            rows += segments[i].n_rows;
-        if (status || !rows)
-            continue;
-        uint64_t start = spry_clock_ns();
-        status = spry_device_run(e->device, segments, n, error);
-        if (status)
-            continue;
-        uint64_t end = spry_clock_ns();
-        spry_engine_stepped(e, rows, end - start);
-        spry_generation_computed(g, start, end);
-        const float *logits = NULL;
-        status = spry_device_logits(e->device, &logits, 0, 0, error);
-        if (!status)
-            status = spry_generation_took(g, rows, logits, error);
-    }
-    return status;
-}
-
-spry_status spry_session_generate(spry_session *s, spry_result *result, const spry_request *theirs, spry_error *error)
-{
-    spry_request own, *r = &own;
-    spry_laps laps;
-    atomic_store(&s->cancelled, false);
-    spry_status status = spry_request_read(r, theirs, error);
-    spry_result_init(result, r);
-    if (status)
-        return status;
-    spry_engine_begin_laps(s->engine, &laps, r);
-    spry_generation g = {.request = r, .result = result, .cancelled = &s->cancelled, .laps = &laps};
-    status = spry_engine_check_request(s->engine, r, s->sequence.slides, error);
-    if (!status)
-        status = spry_engine_make_matcher(s->engine, &g.matcher, r, error);
-    spry_lap(&laps, SPRY_PART_GRAMMAR);
-    if (!status)
-        status = spry_session_prepare(s, &g, true, error);
-    if (!status)
-        status = spry_generation_begin(&g, error);
-    if (!status)
-        status = run(s, &g, error);
-    spry_generation_end(&g);
-    spry_engine_end_laps(&laps, r, result);
-    spry_matcher_destroy(g.matcher);
-    return status;
 }

@@ -313,12 +313,6 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     return status ? status : spry_generation_force(g, error);
 }
 
-void spry_generation_computed(spry_generation *g, uint64_t start_ns, uint64_t end_ns)
-{
-    spry_lap_until(g->laps, SPRY_PART_OTHERS, start_ns);
-    spry_lap_until(g->laps, g->first_ns ? SPRY_PART_DECODE : SPRY_PART_PREFILL, end_ns);
-}
-
 spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
 {
     spry_lap(g->laps, SPRY_PART_OTHERS);

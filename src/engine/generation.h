@@ -69,9 +69,6 @@ spry_status spry_generation_begin(spry_generation *generation, spry_error *error
 spry_status spry_generation_next(spry_generation *generation, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
 
-/* The step that took the rows ran from `start_ns` to `end_ns`. Said before `took`. */
-void spry_generation_computed(spry_generation *generation, uint64_t start_ns, uint64_t end_ns);
-
 /* The rows have been computed; `logits` are those that were wanted, in a row. */
 spry_status spry_generation_took(spry_generation *generation, size_t n_rows, const float *logits, spry_error *error);
 

@@ -1,21 +1,21 @@
-/* A session: a sequence, a sampler, and an engine whose device runs its steps. */
+/* Sessions: a sequence, a sampler, and calls that run as jobs on the engine's driver. */
 #include <stdlib.h>
 #include <string.h>
 
+#include "engine/embed.h"
 #include "engine/engine_state.h"
-#include "platform/clock.h"
+#include "sched/driver.h"
 
-spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error)
+/* ---- life ----------------------------------------------------------------------------------------------------------
+ */
+
+spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error)
 {
     *out = NULL;
-    if (engine->n_sessions == engine->sessions)
-        return spry_fail(error, SPRY_ERR_INPUT, "the engine was opened for %u sessions, all of them are in use",
-                         engine->sessions);
     spry_session *s = calloc(1, sizeof *s);
     if (!s)
         return spry_fail_memory(error, "a session", sizeof *s);
     s->engine = engine;
-    engine->n_sessions++;
     spry_kv_key root = spry_kv_key_root(engine->fingerprint, NULL, 0);
     spry_status status = spry_sequence_init(&s->sequence, &engine->cache, root, engine->context, error);
     if (!status)
@@ -24,29 +24,119 @@ spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_er
         status = spry_verifier_init(&s->verifier, s->sampler, error);
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)
-        spry_session_destroy(s);
+        spry_session_unmake(s);
     else
         *out = s;
     return status;
+}
+
+void spry_session_unmake(spry_session *s)
+{
+    spry_sequence_deinit(&s->sequence);
+    spry_prompt_lookup_destroy(s->lookup);
+    spry_verifier_deinit(&s->verifier);
+    spry_sampler_destroy(s->sampler);
+    free(s->logits);
+    free(s);
+}
+
+spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error)
+{
+    spry_driver *d = engine->driver;
+    *out = NULL;
+    pthread_mutex_lock(&d->lock);
+    bool room = engine->n_sessions < engine->sessions;
+    engine->n_sessions += room;
+    pthread_mutex_unlock(&d->lock);
+    if (!room)
+        return spry_fail(error, SPRY_ERR_INPUT, "the engine was opened for %u sessions, all of them are in use",
+                         engine->sessions);
+    spry_status status = spry_session_make(out, engine, error);
+    if (status) {
+        pthread_mutex_lock(&d->lock);
+        engine->n_sessions--;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return status;
+}
+
+static void destroy(spry_session *s)
+{
+    spry_engine *engine = s->engine;
+    spry_driver *d = engine->driver;
+    spry_driver_enter(d);
+    spry_session_unmake(s);
+    pthread_mutex_lock(&d->lock);
+    engine->n_sessions--;
+    pthread_mutex_unlock(&d->lock);
+    spry_driver_leave(d);
 }
 
 void spry_session_destroy(spry_session *s)
 {
     if (!s)
         return;
-    s->engine->n_sessions--;
-    spry_sequence_deinit(&s->sequence);
-    spry_prompt_lookup_destroy(s->lookup);
-    spry_verifier_deinit(&s->verifier);
-    spry_sampler_destroy(s->sampler);
-    free(s);
+    spry_driver *d = s->engine->driver;
+    bool in_callback = spry_driver_is_owner(d);
+    pthread_mutex_lock(&d->lock);
+    atomic_store(&s->cancelled, true);
+    if (s->job)
+        atomic_store(s->job->cancelled, true);
+    pthread_cond_broadcast(&d->changed);
+    s->orphan = in_callback && s->in_use;
+    bool orphan = s->orphan;
+    while (!orphan && s->in_use)
+        pthread_cond_wait(&d->changed, &d->lock);
+    pthread_mutex_unlock(&d->lock);
+    if (!orphan)
+        destroy(s);
+}
+
+spry_status spry_session_join(spry_session *s, spry_job *job, spry_error *error)
+{
+    spry_driver *d = s->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool in_use = s->in_use;
+    if (!in_use) {
+        s->in_use = true;
+        s->job = job;
+        atomic_store(&s->cancelled, false);
+    }
+    pthread_mutex_unlock(&d->lock);
+    return in_use ? spry_fail(error, SPRY_ERR_BUSY, "the session is in use by another call or job") : SPRY_OK;
+}
+
+void spry_session_leave(spry_session *s)
+{
+    spry_driver *d = s->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool orphan = s->orphan;
+    s->in_use = false;
+    s->job = NULL;
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+    if (orphan)
+        destroy(s);
+}
+
+/* ---- settings ------------------------------------------------------------------------------------------------------
+ */
+
+void spry_session_restart(spry_session *s, spry_kv_key root, bool slide, size_t keep)
+{
+    spry_sequence_truncate(&s->sequence, s->sequence.n_dropped);
+    s->sequence.n_tokens = s->sequence.n_dropped = s->sequence.slid_at = 0;
+    s->sequence.root = root;
+    s->sequence.slides = slide;
+    s->sequence.keep = keep;
 }
 
 void spry_session_set_salt(spry_session *s, const void *salt, size_t size)
 {
-    spry_sequence_truncate(&s->sequence, s->sequence.n_dropped);
-    s->sequence.n_tokens = s->sequence.n_dropped = s->sequence.slid_at = 0;
-    s->sequence.root = spry_kv_key_root(s->engine->fingerprint, salt, size);
+    spry_driver_enter(s->engine->driver);
+    const spry_sequence *q = &s->sequence;
+    spry_session_restart(s, spry_kv_key_root(s->engine->fingerprint, salt, size), q->slides, q->keep);
+    spry_driver_leave(s->engine->driver);
 }
 
 void spry_session_set_slide(spry_session *s, bool slide, size_t keep)
@@ -57,7 +147,10 @@ void spry_session_set_slide(spry_session *s, bool slide, size_t keep)
 
 size_t spry_session_pin(spry_session *s, bool pin)
 {
-    return spry_kv_cache_pin(&s->engine->cache, &s->sequence.table, pin);
+    spry_driver_enter(s->engine->driver);
+    size_t tokens = spry_kv_cache_pin(&s->engine->cache, &s->sequence.table, pin);
+    spry_driver_leave(s->engine->driver);
+    return tokens;
 }
 
 void spry_session_cancel(spry_session *s)
@@ -85,73 +178,58 @@ spry_status spry_engine_check_ids(const spry_engine *e, const int32_t *ids, size
     return SPRY_OK;
 }
 
-/* One step of what is to be computed next; *rows says how many rows that were. */
-static spry_status step(spry_session *s, size_t *rows, size_t want_from, spry_error *error)
+/* ---- calls ---------------------------------------------------------------------------------------------------------
+ */
+
+spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
 {
-    spry_engine *e = s->engine;
-    spry_segment segments[SPRY_STEP_SEGMENTS];
-    size_t n, max_logits = e->chunk < SPRY_MAX_LOGIT_ROWS ? e->chunk : SPRY_MAX_LOGIT_ROWS;
-    spry_status status =
-        spry_sequence_fill(&s->sequence, segments, &n, SPRY_STEP_SEGMENTS, e->chunk, want_from, max_logits, error);
-    *rows = 0;
-    for (size_t i = 0; !status && i < n; i++)
-        *rows += segments[i].n_rows;
-    uint64_t start = spry_clock_ns();
-    if (!status)
-        status = spry_device_run(e->device, segments, n, error);
-    if (status) {
-        spry_sequence_stop(&s->sequence);
+    spry_status status = spry_session_join(s, job, error);
+    if (status)
         return status;
-    }
-    spry_engine_stepped(e, *rows, spry_clock_ns() - start);
-    spry_sequence_computed(&s->sequence, *rows);
-    return SPRY_OK;
+    status = spry_driver_run(s->engine->driver, job, error);
+    spry_session_leave(s);
+    return status;
 }
 
-spry_status spry_session_advance(spry_session *s, spry_found *found, const spry_prompt *prompt,
-                                 const spry_progress *progress, spry_error *error)
+/* Runs a reading that gives the last row's logits. */
+static spry_status run_for_logits(spry_session *s, const float **logits, spry_job *job, spry_error *error)
 {
-    spry_status status = spry_engine_check_ids(s->engine, prompt->ids, prompt->count, s->sequence.slides, error);
-    if (!status)
-        status = spry_sequence_begin(&s->sequence, found, prompt, error);
-    for (size_t left, rows; !status && (left = spry_sequence_pending(&s->sequence));) {
-        size_t done = left < prompt->count ? prompt->count - left : 0;
-        if (atomic_load(&s->cancelled) || (progress && !progress->report(progress->user, done, prompt->count))) {
-            spry_sequence_stop(&s->sequence);
-            return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu prompt tokens", done,
-                             prompt->count);
-        }
-        status = step(s, &rows, prompt->count - 1, error);
-    }
-    return status;
+    size_t n_vocab = s->engine->model->config.n_vocab;
+    if (!s->logits)
+        s->logits = calloc(n_vocab, sizeof *s->logits);
+    if (!s->logits)
+        return spry_fail_memory(error, "logits", n_vocab * sizeof *s->logits);
+    *logits = job->reading.logits = s->logits;
+    return spry_session_run(s, job, error);
 }
 
 spry_status spry_session_extend(spry_session *s, const int32_t *ids, size_t count, spry_error *error)
 {
-    size_t rows;
-    spry_status status = spry_sequence_append(&s->sequence, ids, count, error);
-    return status ? status : step(s, &rows, s->sequence.n_tokens - 1, error);
-}
-
-spry_status spry_session_step(spry_session *s, int32_t id, spry_error *error)
-{
-    return spry_session_extend(s, &id, 1, error);
+    spry_job job;
+    const float *logits;
+    const spry_prompt prompt = {.ids = ids, .count = count};
+    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_LAST, s);
+    job.reading.append = true;
+    return run_for_logits(s, &logits, &job, error);
 }
 
 spry_status spry_session_eval_spans(spry_session *s, const float **logits, const int32_t *ids, size_t count,
                                     const spry_span *spans, size_t n_spans, size_t repair, spry_error *error)
 {
-    spry_found found;
+    spry_job job;
     const spry_prompt prompt = {.ids = ids,
                                 .count = count,
                                 .compute_from = count - (count > 0),
                                 .spans = spans,
                                 .n_spans = n_spans,
                                 .repair = repair};
-    atomic_store(&s->cancelled, false);
-    spry_status status = spry_session_advance(s, &found, &prompt, NULL, error);
-    *logits = NULL;
-    return status ? status : spry_device_logits(s->engine->device, logits, 0, 1, error);
+    spry_status status = spry_engine_check_ids(s->engine, ids, count, s->sequence.slides, error);
+    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_LAST, s);
+    if (!status)
+        status = run_for_logits(s, logits, &job, error);
+    if (status)
+        *logits = NULL;
+    return status;
 }
 
 spry_status spry_session_eval(spry_session *s, const float **logits, const int32_t *ids, size_t count,
@@ -164,27 +242,17 @@ spry_status spry_session_eval_from(spry_session *s, const int32_t *ids, size_t c
                                    bool (*row)(void *user, size_t index, const float *logits), void *user,
                                    spry_error *error)
 {
-    spry_found found;
+    spry_job job;
     const spry_prompt prompt = {.ids = ids, .count = count, .compute_from = first};
-    size_t next = first;
     spry_status status = spry_engine_check_ids(s->engine, ids, count, s->sequence.slides, error);
     if (!status && first >= count)
         status = spry_fail(error, SPRY_ERR_INPUT, "there are no rows from %zu on in a list of %zu ids", first, count);
-    if (!status)
-        status = spry_sequence_begin(&s->sequence, &found, &prompt, error);
-    for (size_t rows; !status && spry_sequence_pending(&s->sequence);) {
-        status = step(s, &rows, first, error);
-        size_t done = count - spry_sequence_pending(&s->sequence);
-        for (size_t i = 0; !status && next < done; i++, next++) {
-            const float *logits;
-            status = spry_device_logits(s->engine->device, &logits, i, 1, error);
-            if (!status && !row(user, next, logits)) {
-                spry_sequence_stop(&s->sequence);
-                return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu rows", next, count);
-            }
-        }
-    }
-    return status;
+    if (status)
+        return status;
+    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_ALL, s);
+    job.reading.on_row = row;
+    job.reading.user = user;
+    return spry_session_run(s, &job, error);
 }
 
 spry_status spry_session_eval_rows(spry_session *s, const int32_t *ids, size_t count,
@@ -192,4 +260,38 @@ spry_status spry_session_eval_rows(spry_session *s, const int32_t *ids, size_t c
                                    spry_error *error)
 {
     return spry_session_eval_from(s, ids, count, 0, row, user, error);
+}
+
+spry_status spry_session_embed(spry_session *s, float *out, const int32_t *ids, size_t count, spry_error *error)
+{
+    spry_job job;
+    size_t width = s->engine->model->config.n_embd;
+    const spry_prompt prompt = {.ids = ids, .count = count};
+    spry_status status = spry_embed_check(s->engine, ids, count, error);
+    if (status)
+        return status;
+    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_HIDDEN, s);
+    job.embedding = out;
+    job.reading.sum = calloc(width, sizeof *job.reading.sum);
+    if (!job.reading.sum)
+        return spry_fail_memory(error, "an embedding", width * sizeof *job.reading.sum);
+    status = spry_session_run(s, &job, error);
+    free(job.reading.sum);
+    return status;
+}
+
+spry_status spry_session_generate(spry_session *s, spry_result *result, const spry_request *request, spry_error *error)
+{
+    spry_job job;
+    spry_request own;
+    spry_status status = spry_request_read(&own, request, error);
+    spry_result_init(result, status ? 0 : own.n_prompt);
+    if (status)
+        return status;
+    status = spry_job_init_answer(&job, s->engine, &own, s, s->sequence.slides, error);
+    if (!status)
+        status = spry_session_run(s, &job, error);
+    *result = job.result;
+    spry_job_deinit(&job);
+    return status;
 }

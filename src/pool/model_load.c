@@ -3,7 +3,6 @@
 #include "base/checked.h"
 #include "base/error.h"
 #include "engine/batch.h"
-#include "platform/clock.h"
 
 enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
 
@@ -35,8 +34,8 @@ static spry_status open_engine(spry_engine **out, const spry_model_place *place,
 
 /* ---- warming up ------------------------------------------------------------------------------------------------- */
 
-/* Rows of a prompt, then tokens one by one, straight on the pass: nothing of it is remembered but what steps cost. The
- * first round fetches the weights and is not counted. */
+/* Rows of a prompt, then tokens one by one: nothing of it is remembered but what steps cost. The first round fetches
+ * the weights and is not counted. */
 static spry_status warm_up(spry_engine *e, spry_error *error)
 {
     spry_batch batch;
@@ -47,15 +46,10 @@ static spry_status warm_up(spry_engine *e, spry_error *error)
         ids[i] = (int32_t)(i % e->model->config.n_vocab);
     spry_status status = spry_batch_init(&batch, e, 1, error);
     for (int round = 0; !status && round < WARM_ROUNDS; round++) {
-        uint64_t start = spry_clock_ns();
+        spry_step_cost_init(&e->steps);
         status = spry_batch_prefill(&batch, ids, rows, true, error);
-        uint64_t prefilled = spry_clock_ns();
         if (!status)
             status = spry_batch_step(&batch, ids, 1, error);
-        if (!status && round) {
-            spry_step_cost_measure(&e->steps, rows, prefilled - start);
-            spry_step_cost_measure(&e->steps, 1, spry_clock_ns() - prefilled);
-        }
         spry_batch_truncate(&batch, 0);
     }
     spry_batch_deinit(&batch);
@@ -103,7 +97,7 @@ static spry_status add_drafter(spry_loaded_model *loaded, const spry_model_place
 
 spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_place *model,
                                    const spry_model_place *drafter, const spry_engine_options *engine,
-                                   const spry_scheduler_options *sched, spry_error *error)
+                                   const spry_jobs_options *sched, spry_error *error)
 {
     *loaded = (spry_loaded_model){0};
     spry_status status = open_engine(&loaded->engine, model, engine, error);
@@ -112,7 +106,7 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
     if (!status)
         status = warm_up(loaded->engine, error);
     if (!status)
-        status = spry_scheduler_create(&loaded->scheduler, loaded->engine, sched, error);
+        status = spry_engine_set_jobs(loaded->engine, sched, error);
     if (status)
         spry_loaded_model_close(loaded);
     return status;
@@ -120,7 +114,6 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
 
 void spry_loaded_model_close(spry_loaded_model *loaded)
 {
-    spry_scheduler_destroy(loaded->scheduler);
     spry_engine_close(loaded->engine); /* the drafter works with its threads */
     spry_engine_close(loaded->drafter);
     *loaded = (spry_loaded_model){0};

@@ -1,9 +1,9 @@
-/* One model made ready to answer: its engine, a smaller one that drafts for it where there is one, its scheduler; all
- * of it touched once, so that the first request is as fast as the second. */
+/* One model made ready to answer: its engine, and a smaller one that drafts for it where there is one; all of it
+ * touched once, so that the first request is as fast as the second. */
 #ifndef SPRY_POOL_MODEL_LOAD_H
 #define SPRY_POOL_MODEL_LOAD_H
 
-#include "sched/scheduler.h"
+#include "spry.h"
 
 /* Where a model lies. */
 typedef struct spry_model_place {
@@ -14,7 +14,6 @@ typedef struct spry_model_place {
 
 typedef struct spry_loaded_model {
     spry_engine *engine, *drafter; /* NULL: none drafts */
-    spry_scheduler *scheduler;
 } spry_loaded_model;
 
 /* Bytes it will need; `drafter` may be NULL. */
@@ -23,7 +22,7 @@ spry_status spry_loaded_model_estimate(size_t *bytes, const spry_model_place *mo
 
 spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_place *model,
                                    const spry_model_place *drafter, const spry_engine_options *engine,
-                                   const spry_scheduler_options *sched, spry_error *error);
+                                   const spry_jobs_options *sched, spry_error *error);
 void spry_loaded_model_close(spry_loaded_model *loaded);
 
 /* Bytes it does need. */

@@ -256,7 +256,6 @@ static spry_status fill_slot(spry_model_pool *pool, slot *s)
     s->n_loads++;
     if (!status) {
         s->pooled.engine = s->loaded.engine;
-        s->pooled.scheduler = s->loaded.scheduler;
         s->keep_s = pool->options.keep_alive_s;
         s->used_ns = spry_clock_ns();
         spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: loaded in %.0f ms, takes %.3f GB", s->name, s->load_ms,
@@ -423,7 +422,7 @@ static void tell_state(spry_pool_info *info, const slot *s)
     info->load_ms = s->load_ms;
     info->idle_s = s->users ? 0 : (double)(spry_clock_ns() - s->used_ns) / 1e9;
     info->expires_s = can_expire(s) ? (double)time_left(s) / 1e9 : -1;
-    spry_scheduler_describe(s->pooled.scheduler, &info->work);
+    spry_engine_jobs_figures(s->pooled.engine, &info->work);
 }
 
 /* A model that is not an entry; those are told already. */

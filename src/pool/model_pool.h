@@ -5,7 +5,7 @@
 #define SPRY_POOL_MODEL_POOL_H
 
 #include "base/log.h"
-#include "sched/scheduler.h"
+#include "spry.h"
 
 typedef struct spry_model_pool spry_model_pool;
 
@@ -25,18 +25,17 @@ typedef struct spry_pool_options {
     const char *models_dir; /* NULL: only the entries */
     const spry_pool_entry *entries;
     size_t n_entries;
-    size_t max_bytes;             /* of everything the loaded models need; 0: three quarters of the memory */
-    double keep_alive_s;          /* a model that nobody uses for so long is let go; negative: never */
-    spry_engine_options engine;   /* for every model; with at least as many sessions as jobs can run */
-    spry_scheduler_options sched; /* the same */
+    size_t max_bytes;           /* of everything the loaded models need; 0: three quarters of the memory */
+    double keep_alive_s;        /* a model that nobody uses for so long is let go; negative: never */
+    spry_engine_options engine; /* for every model; with at least as many sessions as jobs can run */
+    spry_jobs_options sched;    /* the same */
     spry_log log;
 } spry_pool_options;
 
 /* A loaded model, held by whoever acquired it. */
 typedef struct spry_pooled {
     const char *name;
-    spry_engine *engine; /* tokenising and templates from any thread; everything else through the scheduler */
-    spry_scheduler *scheduler;
+    spry_engine *engine;
 } spry_pooled;
 
 spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_options *options, spry_error *error);
@@ -70,9 +69,9 @@ typedef struct spry_pool_info {
     int64_t modified;                /* seconds since 1970 */
     uint32_t users;
     bool pinned;
-    double load_ms, idle_s;      /* of loaded ones */
-    double expires_s;            /* until it is let go; negative: it is not, as things stand */
-    spry_scheduler_figures work; /* of loaded ones */
+    double load_ms, idle_s; /* of loaded ones */
+    double expires_s;       /* until it is let go; negative: it is not, as things stand */
+    spry_jobs_figures work; /* of loaded ones */
 } spry_pool_info;
 
 /* Calls for every model there is; false from `visit` ends it. */

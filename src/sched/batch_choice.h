@@ -1,45 +1,50 @@
-/* How many answers to take together when many wait and only the whole counts. Sizes double from 1; each is measured by
- * running it, and a larger one is kept only where it gives at least a tenth more tokens a second and makes the slow
- * steps (95th percentile) less than a tenth longer. The walk up ends at the first size that does not.
+/* How many answers to compute together while many wait and only the tokens a second count. Sizes double from 1 up to
+ * the most that can run. Each is measured by the steps it runs anyway; a choice rests on complete measurements.
+ *
+ * From the top (policy auto): the largest size until a smaller one was measured to give more tokens a second. From the
+ * bottom (policy offline): sizes are tried upwards, from 1, as long as each gives more than the one before. Either way
+ * a trial only adds answers to those that run: the limit falls below what runs only where measurements say that fewer
+ * give more. After many steps at one size the sizes above it are tried again.
  *
  * No clock in here: the same calls give the same answers. */
 #ifndef SPRY_SCHED_BATCH_CHOICE_H
 #define SPRY_SCHED_BATCH_CHOICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum {
-    SPRY_BATCH_SIZES = 5,    /* 1, 2, 4, 8, 16 */
-    SPRY_BATCH_STEPS = 32,   /* of a size that make a judgement; the latest ones */
-    SPRY_BATCH_AGAIN = 2048, /* steps after which the next larger size is tried once more */
+    SPRY_BATCH_SIZES = 12,   /* 1, 2, 4, ... and the most */
+    SPRY_BATCH_STEPS = 32,   /* of a size that make a measurement complete; the latest ones */
+    SPRY_BATCH_AGAIN = 2048, /* steps after which larger sizes are tried once more */
 };
 
-#define SPRY_BATCH_GAIN   1.1 /* times the tokens a second, at least */
-#define SPRY_BATCH_SLOWER 1.1 /* times as long a slow step, less than that */
+#define SPRY_BATCH_GAIN 1.05 /* times the tokens a second that make a difference */
 
 typedef struct spry_batch_steps {
     uint64_t ns[SPRY_BATCH_STEPS];
     uint32_t tokens[SPRY_BATCH_STEPS];
-    uint64_t n; /* ever measured */
+    uint64_t n; /* measured since the size was last tried */
 } spry_batch_steps;
 
 typedef struct spry_batch_choice {
-    spry_batch_steps sizes[SPRY_BATCH_SIZES];
-    uint32_t most;        /* no size above it is tried */
+    uint32_t sizes[SPRY_BATCH_SIZES];
+    spry_batch_steps steps[SPRY_BATCH_SIZES];
+    size_t n_sizes;
+    bool from_top;
     uint64_t since_trial; /* steps */
 } spry_batch_choice;
 
-void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most);
+void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool from_top);
 
-/* A step in which `size` answers, and nothing else, went on gave so many tokens in `ns`. Sizes that are not on the list
- * are passed over. */
+/* A step of `size` answers, and nothing else, gave so many tokens in `ns`. Sizes that are not listed are ignored. */
 void spry_batch_choice_measure(spry_batch_choice *choice, size_t size, uint32_t tokens, uint64_t ns);
 
-/* How many to take together now: the best, or the size that is being tried. */
+/* How many to compute together now: the best, or the size that is being tried. */
 uint32_t spry_batch_choice_limit(const spry_batch_choice *choice);
 
-/* The same, and why, in one sentence. */
+/* The limit, and in one sentence the measurements it rests on. */
 uint32_t spry_batch_choice_explain(const spry_batch_choice *choice, char *evidence, size_t capacity);
 
 #endif

@@ -5,13 +5,17 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "sched/scheduler_state.h"
+#include "sched/job.h"
 
-spry_status spry_job_queue_init(spry_job_queue *queue, size_t capacity, spry_error *error)
+spry_status spry_job_queue_resize(spry_job_queue *queue, size_t capacity, spry_error *error)
 {
-    *queue = (spry_job_queue){.capacity = capacity};
-    queue->turns = calloc(capacity ? capacity : 1, sizeof *queue->turns);
-    return queue->turns ? SPRY_OK : spry_fail_memory(error, "a queue", capacity * sizeof *queue->turns);
+    spry_client_jobs *turns = calloc(capacity ? capacity : 1, sizeof *turns);
+    if (!turns)
+        return spry_fail_memory(error, "a queue", capacity * sizeof *turns);
+    free(queue->turns);
+    queue->turns = turns;
+    queue->capacity = capacity;
+    return SPRY_OK;
 }
 
 void spry_job_queue_deinit(spry_job_queue *queue)
@@ -20,7 +24,7 @@ void spry_job_queue_deinit(spry_job_queue *queue)
     *queue = (spry_job_queue){0};
 }
 
-static void append(spry_job_list *list, spry_job_state *job)
+static void append(spry_job_list *list, spry_job *job)
 {
     job->next = NULL;
     if (list->last)
@@ -31,9 +35,9 @@ static void append(spry_job_list *list, spry_job_state *job)
 }
 
 /* Takes out the job behind `before`; NULL: the first. */
-static spry_job_state *unlink_behind(spry_job_list *list, spry_job_state *before)
+static spry_job *unlink_behind(spry_job_list *list, spry_job *before)
 {
-    spry_job_state *job = before ? before->next : list->first;
+    spry_job *job = before ? before->next : list->first;
     if (!job)
         return NULL;
     if (before)
@@ -52,31 +56,31 @@ static void remove_turn(spry_job_queue *queue, size_t at)
     memmove(queue->turns + at, queue->turns + at + 1, (queue->n_turns - at) * sizeof *queue->turns);
 }
 
-void spry_job_queue_add(spry_job_queue *queue, spry_job_state *job)
+void spry_job_queue_add(spry_job_queue *queue, spry_job *job)
 {
     size_t at = 0;
-    while (at < queue->n_turns && queue->turns[at].client != job->job->client)
+    while (at < queue->n_turns && queue->turns[at].client != job->client)
         at++;
     if (at == queue->n_turns)
-        queue->turns[queue->n_turns++] = (spry_client_jobs){.client = job->job->client};
+        queue->turns[queue->n_turns++] = (spry_client_jobs){.client = job->client};
     append(&queue->turns[at].jobs, job);
     queue->count++;
 }
 
-spry_job_state *spry_job_queue_take(spry_job_queue *queue)
+spry_job *spry_job_queue_take(spry_job_queue *queue)
 {
     if (!queue->n_turns)
         return NULL;
     spry_client_jobs turn = queue->turns[0];
-    spry_job_state *job = unlink_behind(&turn.jobs, NULL);
+    spry_job *job = unlink_behind(&turn.jobs, NULL);
     remove_turn(queue, 0);
-    if (turn.jobs.first) /* behind everybody else */
+    if (turn.jobs.first) /* behind all others */
         queue->turns[queue->n_turns++] = turn;
     queue->count--;
     return job;
 }
 
-void spry_job_queue_put_back(spry_job_queue *queue, spry_job_state *job)
+void spry_job_queue_put_back(spry_job_queue *queue, spry_job *job)
 {
     job->next = queue->ahead.first;
     queue->ahead.first = job;
@@ -86,7 +90,7 @@ void spry_job_queue_put_back(spry_job_queue *queue, spry_job_state *job)
     queue->count++;
 }
 
-void spry_job_queue_park(spry_job_queue *queue, spry_job_state *job)
+void spry_job_queue_park(spry_job_queue *queue, spry_job *job)
 {
     append(&queue->ahead, job);
     queue->n_ahead++;
@@ -94,35 +98,34 @@ void spry_job_queue_park(spry_job_queue *queue, spry_job_state *job)
 }
 
 /* The first job of a list that is as asked for. */
-static spry_job_state *take_first(spry_job_list *list, bool (*wanted)(const void *context, const spry_job_state *job),
-                                  const void *context)
+static spry_job *take_first(spry_job_list *list, bool (*wanted)(const void *context, const spry_job *job),
+                            const void *context)
 {
-    spry_job_state *before = NULL;
-    for (spry_job_state *job = list->first; job; before = job, job = job->next)
+    spry_job *before = NULL;
+    for (spry_job *job = list->first; job; before = job, job = job->next)
         if (wanted(context, job))
             return unlink_behind(list, before);
     return NULL;
 }
 
-spry_job_state *spry_job_queue_take_ready(spry_job_queue *queue,
-                                          bool (*ready)(const void *context, const spry_job_state *job),
-                                          const void *context)
+spry_job *spry_job_queue_take_ready(spry_job_queue *queue, bool (*ready)(const void *context, const spry_job *job),
+                                    const void *context)
 {
-    spry_job_state *job = take_first(&queue->ahead, ready, context);
+    spry_job *job = take_first(&queue->ahead, ready, context);
     queue->n_ahead -= job != NULL;
     queue->count -= job != NULL;
     return job;
 }
 
-static bool is_cancelled(const void *context, const spry_job_state *job)
+static bool is_cancelled(const void *context, const spry_job *job)
 {
     (void)context;
-    return atomic_load(&job->cancelled);
+    return atomic_load(job->cancelled);
 }
 
-spry_job_state *spry_job_queue_take_cancelled(spry_job_queue *queue)
+spry_job *spry_job_queue_take_cancelled(spry_job_queue *queue)
 {
-    spry_job_state *job = spry_job_queue_take_ready(queue, is_cancelled, NULL);
+    spry_job *job = spry_job_queue_take_ready(queue, is_cancelled, NULL);
     if (job)
         return job;
     for (size_t i = 0; !job && i < queue->n_turns; i++) {

@@ -1,16 +1,13 @@
 /* Jobs that wait. Clients take turns, one job each; a client's own jobs keep their order. Jobs whose turn it was, and
- * that wait again for a reason of their own, come before everybody. Belongs to a scheduler and is used under its lock.
- */
+ * that wait again for another reason, come before all others. Belongs to a driver and is used under its lock. */
 #ifndef SPRY_SCHED_JOB_QUEUE_H
 #define SPRY_SCHED_JOB_QUEUE_H
 
-#include "sched/scheduler.h"
-
-struct spry_job_state;
+#include "base/error.h"
 
 /* Jobs in a row, linked through their `next`. */
 typedef struct spry_job_list {
-    struct spry_job_state *first, *last;
+    spry_job *first, *last;
 } spry_job_list;
 
 /* One client's jobs. */
@@ -27,24 +24,23 @@ typedef struct spry_job_queue {
     size_t count; /* jobs, those ahead too */
 } spry_job_queue;
 
-/* For at most `capacity` jobs. */
-spry_status spry_job_queue_init(spry_job_queue *queue, size_t capacity, spry_error *error);
+/* An empty queue is all zero. Makes room for `capacity` jobs that wait for a turn; none may wait for one. */
+spry_status spry_job_queue_resize(spry_job_queue *queue, size_t capacity, spry_error *error);
 void spry_job_queue_deinit(spry_job_queue *queue);
 
-void spry_job_queue_add(spry_job_queue *queue, struct spry_job_state *job);
-/* Takes out whose turn it is; NULL when nobody waits for one. */
-struct spry_job_state *spry_job_queue_take(spry_job_queue *queue);
+void spry_job_queue_add(spry_job_queue *queue, spry_job *job);
+/* Takes out the job whose turn it is; NULL when none waits for one. */
+spry_job *spry_job_queue_take(spry_job_queue *queue);
 
 /* Back to those whose turn it was: before them, or behind them. */
-void spry_job_queue_put_back(spry_job_queue *queue, struct spry_job_state *job);
-void spry_job_queue_park(spry_job_queue *queue, struct spry_job_state *job);
+void spry_job_queue_put_back(spry_job_queue *queue, spry_job *job);
+void spry_job_queue_park(spry_job_queue *queue, spry_job *job);
 
 /* Takes out the first of them that is ready; NULL when none is. */
-struct spry_job_state *spry_job_queue_take_ready(spry_job_queue *queue,
-                                                 bool (*ready)(const void *context, const struct spry_job_state *job),
-                                                 const void *context);
+spry_job *spry_job_queue_take_ready(spry_job_queue *queue, bool (*ready)(const void *context, const spry_job *job),
+                                    const void *context);
 
 /* Takes out a job that was cancelled; NULL when there is none. */
-struct spry_job_state *spry_job_queue_take_cancelled(spry_job_queue *queue);
+spry_job *spry_job_queue_take_cancelled(spry_job_queue *queue);
 
 #endif

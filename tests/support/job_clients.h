@@ -1,4 +1,4 @@
-/* Clients of a scheduler: each asks one thing and notes everything he hears. Include after cmocka.h. */
+/* Clients of an engine's jobs: each submits one request and records every callback. Include after cmocka.h. */
 #ifndef SPRY_TESTS_JOB_CLIENTS_H
 #define SPRY_TESTS_JOB_CLIENTS_H
 
@@ -10,16 +10,26 @@
 
 #include "base/compiler.h"
 #include "engine/engine_state.h"
-#include "sched/scheduler.h"
+#include "sched/driver.h"
 #include "support/engine_fixture.h"
 
 enum { TEXT = 4096, TOKENS = 600, PROMPT = 480 };
 
 /* ---- clients ---------------------------------------------------------------------------------------------------- */
 
-/* One who asks, and notes everything he hears. */
 typedef struct client {
-    spry_job job;
+    struct {
+        spry_job *handle; /* NULL: not submitted */
+        spry_request request;
+        const void *salt;
+        size_t salt_size;
+        uint64_t client;
+        bool slide;
+        size_t keep;
+        spry_status status;
+        spry_error error;
+        spry_result result;
+    } job;
     int32_t prompt[PROMPT];
     spry_span spans[2];
     char text[TEXT];
@@ -70,9 +80,10 @@ static inline bool hear_progress(void *user, size_t done, size_t total)
     return true;
 }
 
-static inline void hear_done(spry_job *job)
+static inline void hear_done(void *user, spry_job *job)
 {
-    client *c = job->owner;
+    client *c = user;
+    c->job.status = spry_job_result(job, &c->job.result, &c->job.error);
     pthread_mutex_lock(&lock);
     c->times_done++;
     order[n_done++ % SPRY_COUNT(order)] = c;
@@ -102,8 +113,6 @@ static inline void ask(client *c, size_t n_prompt, uint32_t seed, uint32_t max_t
     r->on_text = hear_text;
     r->on_token = hear_token;
     r->user = c;
-    c->job.on_done = hear_done;
-    c->job.owner = c;
 }
 
 static inline client *clients_new(size_t count)
@@ -139,35 +148,72 @@ static inline spry_engine *open_engine(const char *model, uint32_t sessions, siz
     return open_engine_of(model, sessions, pages, 0);
 }
 
-static inline spry_scheduler_options plain_options(uint32_t max_running)
+static inline spry_jobs_options plain_options(uint32_t max_running)
 {
-    spry_scheduler_options options;
-    spry_scheduler_options_default(&options);
+    spry_jobs_options options;
+    spry_jobs_options_default(&options);
     options.max_running = max_running;
     options.policy = SPRY_POLICY_INTERACTIVE;
     return options;
 }
 
-static inline spry_scheduler *start(spry_engine *engine, const spry_scheduler_options *options)
-{
-    spry_scheduler *s;
-    spry_error error = {0};
-    if (spry_scheduler_create(&s, engine, options, &error))
-        fail_msg("%s", error.message);
-    return s;
-}
-
-static inline void submit(spry_scheduler *s, client *c)
+static inline spry_engine *start(spry_engine *engine, const spry_jobs_options *options)
 {
     spry_error error = {0};
-    if (spry_scheduler_submit(s, &c->job, &error))
+    if (spry_engine_set_jobs(engine, options, &error))
+        fail_msg("%s", error.message);
+    return engine;
+}
+
+static spry_job *handles[1024]; /* to be freed by stop() */
+static size_t n_handles;
+
+static inline spry_status try_submit(spry_engine *engine, client *c, spry_error *error)
+{
+    spry_job_options options;
+    spry_job_options_default(&options);
+    options.salt = c->job.salt;
+    options.salt_size = c->job.salt_size;
+    options.slide = c->job.slide;
+    options.keep = c->job.keep;
+    options.client = c->job.client;
+    options.on_done = hear_done;
+    options.user = c;
+    spry_status status = spry_job_create_answer(&c->job.handle, engine, &c->job.request, &options, error);
+    if (!status) {
+        handles[n_handles++ % SPRY_COUNT(handles)] = c->job.handle;
+        status = spry_job_submit(c->job.handle, error);
+    }
+    return status;
+}
+
+static inline void submit(spry_engine *engine, client *c)
+{
+    spry_error error = {0};
+    if (try_submit(engine, c, &error))
         fail_msg("%s", error.message);
 }
 
-static inline spry_scheduler_figures figures_of(spry_scheduler *s)
+/* Cancels what is not over and waits for every on_done. */
+static inline void stop(spry_engine *engine)
 {
-    spry_scheduler_figures figures;
-    spry_scheduler_describe(s, &figures);
+    for (size_t i = 0; i < n_handles; i++)
+        spry_job_cancel(handles[i]);
+    for (size_t i = 0; i < n_handles; i++) {
+        if (handles[i]->submitted)
+            assert_int_equal(spry_job_wait(handles[i], -1, NULL), SPRY_OK);
+        spry_job_free(handles[i]);
+    }
+    n_handles = 0;
+    spry_driver_enter(engine->driver);
+    spry_driver_drop_idle(engine->driver);
+    spry_driver_leave(engine->driver);
+}
+
+static inline spry_jobs_figures figures_of(spry_engine *engine)
+{
+    spry_jobs_figures figures;
+    spry_engine_jobs_figures(engine, &figures);
     return figures;
 }
 
@@ -177,7 +223,7 @@ static inline void expect_no_page_held(spry_engine *engine)
     spry_kv_figures f;
     spry_engine_kv_figures(engine, &f);
     assert_int_equal(f.free_pages + f.idle_pages, f.pages);
-    assert_int_equal(engine->n_sessions, 0);
+    assert_int_equal(engine->n_sessions, engine->driver->configured ? engine->driver->options.max_running : 0);
 }
 
 /* What the same request gives alone, on an engine of its own. */
@@ -224,27 +270,22 @@ static inline void expect_as_alone(const char *model, const client *c)
 /* Holds the thread until everybody has been submitted. */
 static atomic_bool gate, held;
 
-static inline void hold(void *context, spry_engine *engine)
+static inline void *hold_thread(void *argument)
 {
-    (void)context;
-    (void)engine;
+    spry_driver_enter(argument);
     atomic_store(&held, true);
     while (!atomic_load(&gate))
         sched_yield();
-}
-
-static inline void *hold_thread(void *argument)
-{
-    spry_scheduler_call(argument, hold, NULL);
+    spry_driver_leave(argument);
     return NULL;
 }
 
-static inline pthread_t close_gate(spry_scheduler *s)
+static inline pthread_t close_gate(spry_engine *engine)
 {
     pthread_t thread;
     atomic_store(&gate, false);
     atomic_store(&held, false);
-    assert_int_equal(pthread_create(&thread, NULL, hold_thread, s), 0);
+    assert_int_equal(pthread_create(&thread, NULL, hold_thread, engine->driver), 0);
     while (!atomic_load(&held))
         sched_yield();
     return thread;

@@ -33,9 +33,13 @@ static double free_up_to_four(uint32_t size)
 {
     return size <= 4 ? 1e6 : 1e6 * size;
 }
-static double a_tenth_each_time(uint32_t size)
+static double a_little_each_time(uint32_t size)
 {
-    return 1e6 * (size == 1 ? 1 : 1.11);
+    return 1e6 * size * (size == 1 ? 1 : 0.97);
+}
+static double best_at_eight(uint32_t size)
+{
+    return size <= 8 ? 1e6 : 1e6 * size; /* pages run short behind it */
 }
 
 static void test_sizes(void **state)
@@ -44,35 +48,92 @@ static void test_sizes(void **state)
     static const struct {
         double (*ns)(uint32_t size);
         uint32_t most, expected;
-    } cases[] = {{all_the_same, 16, 16}, {all_the_same, 6, 4},     {all_the_same, 1, 1},
-                 {in_proportion, 16, 1}, {free_up_to_four, 16, 4}, {a_tenth_each_time, 16, 1}};
+    } cases[] = {{all_the_same, 16, 16},   {all_the_same, 6, 6},        {all_the_same, 1, 1},  {in_proportion, 16, 1},
+                 {free_up_to_four, 16, 4}, {a_little_each_time, 16, 1}, {best_at_eight, 16, 8}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         spry_batch_choice choice;
-        spry_batch_choice_init(&choice, cases[i].most);
+        spry_batch_choice_init(&choice, cases[i].most, false);
         assert_int_equal(spry_batch_choice_limit(&choice), 1);
         assert_int_equal(settle(&choice, cases[i].ns, 1000), cases[i].expected);
     }
 }
 
-/* A few slow steps count: the 95th percentile must not grow either. */
-static void test_slow_steps(void **state)
+/* ---- a long queue ------------------------------------------------------------------------------------------------ */
+
+/* Answers on one machine, of 40 to 80 tokens each: as many run as the limit allows, and more begin where some ended.
+ * What they give in `steps` steps, a second. `bound`: how many run at most; 0: as the choice says. */
+static double tokens_per_second(spry_batch_choice *choice, uint32_t bound, double (*ns)(uint32_t size), size_t steps,
+                                size_t *drained)
+{
+    uint32_t left[16] = {0}, running = 0, seed = 7, highest = 0;
+    double tokens = 0, time = 0;
+    *drained = 0;
+    for (size_t i = 0; i < steps; i++) {
+        uint32_t limit = bound ? bound : spry_batch_choice_limit(choice);
+        for (; running < limit; running++)
+            left[running] = 40 + (seed = seed * 1103515245 + 12345) % 41;
+        highest = running > highest ? running : highest;
+        *drained += running < highest;
+        tokens += running;
+        time += ns(running);
+        if (choice)
+            spry_batch_choice_measure(choice, running, running, (uint64_t)ns(running));
+        for (uint32_t k = 0; k < running;)
+            if (--left[k])
+                k++;
+            else
+                left[k] = left[--running];
+    }
+    return tokens / time * 1e9;
+}
+
+/* The policy auto never gives less than a plain limit does, and drains nothing unless fewer were measured to be faster:
+ * here smaller sizes ran before the queue grew long. */
+static void test_long_queue(void **state)
+{
+    (void)state;
+    static double (*const machines[])(uint32_t) = {all_the_same, in_proportion, free_up_to_four, a_little_each_time,
+                                                   best_at_eight};
+    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++)
+        for (uint32_t most = 1; most <= 16; most++)
+            for (uint32_t before = 0; before <= 16; before += 4) {
+                spry_batch_choice choice;
+                size_t drained, never;
+                spry_batch_choice_init(&choice, most, true);
+                for (uint32_t size = 1; size <= before && size <= most; size++)
+                    for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
+                        spry_batch_choice_measure(&choice, size, size, (uint64_t)machines[m](size));
+                if (before < most)
+                    assert_int_equal(spry_batch_choice_limit(&choice), most);
+                double plain = tokens_per_second(NULL, most, machines[m], 5000, &never);
+                double now = tokens_per_second(&choice, 0, machines[m], 5000, &drained);
+                assert_true(now >= plain * 0.999);
+                if (machines[m] == all_the_same || !before)
+                    assert_int_equal(drained, 0);
+            }
+}
+
+/* Where fewer are faster, and that was seen, fewer are taken; larger sizes are tried again by adding. */
+static void test_fewer_are_faster(void **state)
 {
     (void)state;
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 16);
-    for (uint32_t i = 0; i < SPRY_BATCH_STEPS; i++) {
-        spry_batch_choice_measure(&choice, 1, 1, 1000000);
-        spry_batch_choice_measure(&choice, 2, 2, i % 10 ? 1000000 : 3000000);
-        spry_batch_choice_measure(&choice, 3, 3, 1); /* not a size */
-    }
-    assert_int_equal(spry_batch_choice_limit(&choice), 1);
+    size_t drained;
+    spry_batch_choice_init(&choice, 16, true);
+    for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
+        spry_batch_choice_measure(&choice, 8, 8, (uint64_t)best_at_eight(8));
+    assert_int_equal(spry_batch_choice_limit(&choice), 16); /* not measured yet */
+    assert_true(tokens_per_second(&choice, 0, best_at_eight, 1000, &drained) >
+                2 * tokens_per_second(NULL, 16, best_at_eight, 1000, &drained));
+    assert_int_equal(spry_batch_choice_limit(&choice), 8);
+    assert_int_equal(settle(&choice, all_the_same, SPRY_BATCH_AGAIN + SPRY_BATCH_STEPS + 1), 16);
 }
 
 static void test_tries_again(void **state)
 {
     (void)state;
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 16);
+    spry_batch_choice_init(&choice, 16, false);
     assert_int_equal(settle(&choice, in_proportion, 200), 1);
     assert_int_equal(settle(&choice, free_up_to_four, 500), 1); /* not yet */
     assert_int_equal(settle(&choice, free_up_to_four, SPRY_BATCH_AGAIN), 4);
@@ -83,13 +144,13 @@ static void test_says_why(void **state)
     (void)state;
     char why[160];
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 4);
+    spry_batch_choice_init(&choice, 4, false);
     assert_int_equal(spry_batch_choice_explain(&choice, why, sizeof why), 1);
     assert_string_equal(why, "offline: trying 1 together, 0 of 32 steps measured");
     settle(&choice, in_proportion, 100);
     spry_batch_choice_explain(&choice, why, sizeof why);
-    assert_string_equal(why, "offline: 1 together give 1000.0 tokens/s at 1.00 ms a step (p95); 2 gave 1000.0 at 2.00");
-    spry_batch_choice_init(&choice, 4);
+    assert_string_equal(why, "offline: 1 together give 1000.0 tokens/s; 2 gave 1000.0");
+    spry_batch_choice_init(&choice, 4, false);
     settle(&choice, all_the_same, 500);
     spry_batch_choice_explain(&choice, why, sizeof why);
     assert_non_null(strstr(why, "4 together give 3984.1 tokens/s"));
@@ -135,8 +196,9 @@ static void test_budget_reach(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_slow_steps), cmocka_unit_test(test_tries_again),
-        cmocka_unit_test(test_says_why), cmocka_unit_test(test_budget),     cmocka_unit_test(test_budget_reach),
+        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_long_queue), cmocka_unit_test(test_fewer_are_faster),
+        cmocka_unit_test(test_tries_again),  cmocka_unit_test(test_says_why),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_budget_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

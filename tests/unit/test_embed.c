@@ -14,6 +14,7 @@
 #include "base/compiler.h"
 #include "engine/embed.h"
 #include "engine/engine_state.h"
+#include "sched/job.h"
 #include "support/device_rows.h"
 #include "support/engine_fixture.h"
 #include "support/hostile.h"
@@ -37,6 +38,16 @@ static void embed(spry_session *session, float *out, const int32_t *ids, size_t 
     spry_error error = {0};
     if (spry_session_embed(session, out, ids, count, &error))
         fail_msg("%s", error.message);
+}
+
+/* Adds the hidden states after ids [first, count). */
+static void add_part(spry_session *session, double *sum, const int32_t *ids, size_t count, size_t first)
+{
+    spry_job job;
+    const spry_prompt prompt = {.ids = ids, .count = count, .compute_from = first};
+    spry_job_init_reading(&job, session->engine, &prompt, SPRY_WANT_HIDDEN, session);
+    job.reading.sum = sum;
+    assert_int_equal(spry_session_run(session, &job, NULL), SPRY_OK);
 }
 
 /* On an engine of its own. */
@@ -95,7 +106,7 @@ static void company_and_parts_change_no_bit(void **state)
             end = begin + size < COUNT ? begin + size : COUNT;
             spry_session_destroy(session);
             session = fixture_session(engine);
-            assert_int_equal(spry_embed_add(session, sum, ids, end, begin, NULL), SPRY_OK);
+            add_part(session, sum, ids, end, begin);
         }
         assert_int_equal(spry_embed_scale(now, sum, WIDTH, NULL), SPRY_OK);
         assert_memory_equal(alone, now, sizeof alone);
@@ -120,7 +131,7 @@ static void what_is_before_a_part_is_not_in_it(void **state)
             spry_session *session = fixture_session(engine);
             if (warm)
                 assert_int_equal(spry_session_eval(session, &logits, ids, 100, NULL), SPRY_OK);
-            assert_int_equal(spry_embed_add(session, sums[warm], ids, COUNT, 100, NULL), SPRY_OK);
+            add_part(session, sums[warm], ids, COUNT, 100);
             spry_session_destroy(session);
             spry_engine_close(engine);
         }

@@ -18,11 +18,11 @@
 #include "base/buffer.h"
 #include "base/compiler.h"
 #include "engine/engine_state.h"
-#include "spry_tools.h"
 #include "model/placement.h"
 #include "model/random_model.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "spry_tools.h"
 #include "support/hostile.h"
 #include "support/model_folder.h"
 

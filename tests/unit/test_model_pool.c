@@ -39,7 +39,7 @@ static spry_pool_options plain_options(const char *folder)
 {
     spry_pool_options o = {.models_dir = folder, .keep_alive_s = -1, .log = {note_log, NULL}};
     spry_engine_options_default(&o.engine);
-    spry_scheduler_options_default(&o.sched);
+    spry_jobs_options_default(&o.sched);
     o.engine.threads = 1;
     o.engine.context = 256;
     o.engine.kv_bytes = (size_t)4 << 20;

@@ -51,21 +51,21 @@ static void test_same_answers(void **state)
     static const char *const models[] = {"llama", "qwen3", "gemma3"};
     for (size_t m = 0; m < SPRY_COUNT(models); m++) {
         spry_engine *engine = open_engine(models[m], 8, 0);
-        spry_scheduler_options options = plain_options(8);
+        spry_jobs_options options = plain_options(8);
         options.max_stall_ms = m ? 0.2 : 50;
-        spry_scheduler *s = start(engine, &options);
+        spry_engine *s = start(engine, &options);
         client *all = clients_new(16);
         mix(all, 1);
         mix(all + 8, 2);
         for (size_t i = 0; i < 16; i++)
             submit(s, &all[i]);
         wait_for(16);
-        spry_scheduler_figures f = figures_of(s);
+        spry_jobs_figures f = figures_of(s);
         assert_int_equal(f.finished, 16);
         assert_true(f.steps && f.rows > f.decode_rows && f.decode_rows > f.steps); /* several at a time */
         for (size_t i = 0; i < 16; i++)
             expect_as_alone(models[m], &all[i]);
-        spry_scheduler_destroy(s);
+        stop(s);
         expect_no_page_held(engine);
         spry_engine_close(engine);
         free(all);
@@ -80,8 +80,8 @@ static void test_drafter(void **state)
     spry_error error = {0};
     if (spry_engine_set_drafter(engine, drafter, &error))
         fail_msg("%s", error.message);
-    spry_scheduler_options options = plain_options(4);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(4);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(4);
     for (uint32_t i = 0; i < 4; i++) {
         ask(&all[i], 30 + i, i, 60);
@@ -94,7 +94,7 @@ static void test_drafter(void **state)
     wait_for(4);
     for (uint32_t i = 0; i < 4; i++)
         expect_as_alone("llama-256", &all[i]);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     spry_engine_close(drafter);
@@ -109,8 +109,8 @@ static void test_preemption(void **state)
     size_t preempted = 0;
     for (size_t pages = 16; pages <= 24; pages += 4) { /* 16 are one context */
         spry_engine *engine = open_engine("llama", 8, pages);
-        spry_scheduler_options options = plain_options(8);
-        spry_scheduler *s = start(engine, &options);
+        spry_jobs_options options = plain_options(8);
+        spry_engine *s = start(engine, &options);
         client *all = clients_new(8);
         mix(all, (uint32_t)pages);
         for (size_t i = 0; i < 7; i++)
@@ -119,12 +119,12 @@ static void test_preemption(void **state)
         for (size_t i = 0; i < 8; i++)
             submit(s, &all[i]);
         wait_for(8);
-        spry_scheduler_figures f = figures_of(s);
+        spry_jobs_figures f = figures_of(s);
         preempted += f.preempted;
         assert_int_equal(f.finished, 8);
         for (size_t i = 0; i < 8; i++)
             expect_as_alone("llama", &all[i]);
-        spry_scheduler_destroy(s);
+        stop(s);
         expect_no_page_held(engine);
         spry_engine_close(engine);
         free(all);
@@ -133,9 +133,8 @@ static void test_preemption(void **state)
 }
 
 /* What cannot fit even alone fails, and nobody else does. */
-static void pin_all(void *context, spry_engine *engine)
+static void pin_all(const client *c, spry_engine *engine)
 {
-    client *c = context;
     spry_session *session = fixture_session(engine);
     const float *logits;
     assert_int_equal(spry_session_eval(session, &logits, c->prompt, 400, NULL), SPRY_OK);
@@ -147,11 +146,11 @@ static void test_never_enough_pages(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 3, 16);
-    spry_scheduler_options options = plain_options(2);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(2);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(4);
     ask(&all[0], 400, 9, 1);
-    spry_scheduler_call(s, pin_all, &all[0]);
+    pin_all(&all[0], engine);
     ask(&all[1], 30, 1, 60);
     ask(&all[2], 300, 2, 10);
     ask(&all[3], 30, 3, 60);
@@ -162,7 +161,7 @@ static void test_never_enough_pages(void **state)
     assert_non_null(strstr(all[2].job.error.message, "pool is full"));
     expect_as_alone("llama", &all[1]);
     expect_as_alone("llama", &all[3]);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -182,8 +181,8 @@ static void test_nothing_twice(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 8, 0);
-    spry_scheduler_options options = plain_options(8);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(8);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(8);
     pthread_t thread = close_gate(s);
     for (uint32_t i = 0; i < 8; i++) {
@@ -203,7 +202,7 @@ static void test_nothing_twice(void **state)
         assert_int_equal(all[i].job.result.reused_tokens >= 192, i > 0 && i < 7);
         expect_as_alone("llama", &all[i]);
     }
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -215,8 +214,8 @@ static void test_salts(void **state)
     (void)state;
     static const char *const salts[] = {"", "a", "a", "b", "", "ab"};
     spry_engine *engine = open_engine("llama", 1, 0);
-    spry_scheduler_options options = plain_options(1);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(SPRY_COUNT(salts));
     for (size_t i = 0; i < SPRY_COUNT(salts); i++) {
         ask(&all[i], 100, 5, 5);
@@ -226,7 +225,7 @@ static void test_salts(void **state)
         wait_for(i + 1);
         assert_int_equal(all[i].job.result.reused_tokens, i == 2 || i == 4 ? 99 : 0);
     }
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -240,7 +239,7 @@ static void say_all(client *self, const client *before)
     self->job.slide = true;
 }
 
-static void say_and_wait(spry_scheduler *s, client *all, size_t i, const char *salt)
+static void say_and_wait(spry_engine *s, client *all, size_t i, const char *salt)
 {
     say_all(&all[i], &all[0]);
     all[i].job.salt = salt;
@@ -257,8 +256,8 @@ static void test_slid_conversation(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine_of("llama", 2, 11, 160);
-    spry_scheduler_options options = plain_options(2);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(2);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(6);
     ask(&all[0], 20, 3, 300);
     all[0].job.slide = true;
@@ -275,7 +274,7 @@ static void test_slid_conversation(void **state)
     say_and_wait(s, all, 4, "");
     say_and_wait(s, all, 5, "other");
     assert_true(all[5].job.result.reused_tokens < 160);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -286,8 +285,8 @@ static void test_idle_gives_pages(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine_of("llama", 3, 10, 160);
-    spry_scheduler_options options = plain_options(3);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(3);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(3);
     for (uint32_t i = 0; i < 2; i++) {
         ask(&all[i], 20, 3 + i, 300);
@@ -299,7 +298,7 @@ static void test_idle_gives_pages(void **state)
     submit(s, &all[2]);
     wait_for(3);
     expect_as_alone("llama", &all[2]);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -308,7 +307,7 @@ static void test_idle_gives_pages(void **state)
 /* ---- many ------------------------------------------------------------------------------------------------------- */
 
 typedef struct crowd {
-    spry_scheduler *scheduler;
+    spry_engine *scheduler;
     client *clients;
     size_t count;
 } crowd;
@@ -326,9 +325,9 @@ static void test_two_hundred(void **state)
     (void)state;
     enum { THREADS = 4, EACH = 50 };
     spry_engine *engine = open_engine("llama", 8, 40);
-    spry_scheduler_options options = plain_options(8);
+    spry_jobs_options options = plain_options(8);
     options.policy = SPRY_POLICY_AUTO;
-    spry_scheduler *s = start(engine, &options);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(THREADS * EACH);
     pthread_t threads[THREADS];
     crowd crowds[THREADS];
@@ -348,10 +347,10 @@ static void test_two_hundred(void **state)
     for (uint32_t i = 0; i < THREADS * EACH; i++)
         if (i % 10 == 0)
             expect_as_alone("llama", &all[i]);
-    spry_scheduler_figures f = figures_of(s);
+    spry_jobs_figures f = figures_of(s);
     assert_int_equal(f.finished, THREADS * EACH);
     assert_int_equal(f.running + f.waiting, 0);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);

@@ -11,7 +11,7 @@
 #include "support/hostile.h"
 #include "support/job_clients.h"
 
-static spry_scheduler *running_now;
+static spry_engine *running_now;
 
 /* ---- turns ------------------------------------------------------------------------------------------------------ */
 
@@ -19,8 +19,8 @@ static void test_turns(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 1, 0);
-    spry_scheduler_options options = plain_options(1);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(9);
     static const uint64_t whose[] = {1, 1, 1, 1, 1, 2, 2, 3, 1};
     static const size_t expected[] = {0, 5, 7, 1, 6, 2, 3, 4, 8};
@@ -34,7 +34,7 @@ static void test_turns(void **state)
     wait_for(9);
     for (size_t i = 0; i < 9; i++)
         assert_ptr_equal(order[i], &all[expected[i]]);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -43,26 +43,26 @@ static void test_queue_limit(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(2);
+    spry_jobs_options options = plain_options(2);
     options.max_waiting = 3;
-    spry_scheduler *s = start(engine, &options);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(7);
     pthread_t thread = close_gate(s);
     spry_error error = {0};
     for (uint32_t i = 0; i < 7; i++) {
         ask(&all[i], 10, i, 3);
-        spry_status status = spry_scheduler_submit(s, &all[i].job, &error);
+        spry_status status = try_submit(s, &all[i], &error);
         if (i < 5)
             assert_int_equal(status, SPRY_OK);
         else
             hostile_expect(status, &error, SPRY_ERR_BUSY, "5 requests wait");
     }
-    spry_scheduler_figures f = figures_of(s);
+    spry_jobs_figures f = figures_of(s);
     assert_int_equal(f.waiting, 5);
     assert_int_equal(f.refused, 2);
     open_gate(thread);
     wait_for(5);
-    spry_scheduler_destroy(s);
+    stop(s);
     assert_int_equal(all[5].times_done + all[6].times_done, 0);
     spry_engine_close(engine);
     free(all);
@@ -86,7 +86,7 @@ static void test_stall_in_rows(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(2);
+    spry_jobs_options options = plain_options(2);
     options.max_stall_ms = 0;
     running_now = start(engine, &options);
     client *all = clients_new(2);
@@ -103,7 +103,7 @@ static void test_stall_in_rows(void **state)
         assert_int_equal(progress_at_token[i] - progress_at_token[i - 1], 1);
     expect_as_alone("llama", talker);
     expect_as_alone("llama", reader);
-    spry_scheduler_destroy(running_now);
+    stop(running_now);
     spry_engine_close(engine);
     free(all);
 }
@@ -113,9 +113,9 @@ static void test_alone_whole_chunks(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(2);
+    spry_jobs_options options = plain_options(2);
     options.max_stall_ms = 0;
-    spry_scheduler *s = start(engine, &options);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(1);
     ask(&all[0], 200, 1, 1);
     all[0].job.request.on_prefill = hear_progress;
@@ -125,7 +125,7 @@ static void test_alone_whole_chunks(void **state)
     for (size_t i = 0; i < 4; i++)
         assert_int_equal(all[0].progress[i], 64 * i);
     assert_int_equal(figures_of(s).steps, 4);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -135,8 +135,8 @@ static void test_prompts_share(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(2);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(2);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(2);
     ask(&all[0], 400, 1, 1);
     ask(&all[1], 60, 2, 1);
@@ -150,7 +150,7 @@ static void test_prompts_share(void **state)
     static const size_t expected[] = {0, 32, 64, 128, 192};
     for (size_t i = 0; i < SPRY_COUNT(expected); i++)
         assert_int_equal(all[0].progress[i], expected[i]);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -160,21 +160,21 @@ static void test_prompts_share(void **state)
 static void cancel_self(client *self)
 {
     if (self->n_ids == 4)
-        spry_scheduler_cancel(running_now, &self->job);
+        spry_job_cancel(self->job.handle);
 }
 
 static void cancel_reading(client *self, size_t done)
 {
     if (done)
-        spry_scheduler_cancel(running_now, &self->job);
+        spry_job_cancel(self->job.handle);
 }
 
 static void test_cancel_at_every_stage(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(1);
-    spry_scheduler *s = running_now = start(engine, &options);
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = running_now = start(engine, &options);
     client *all = clients_new(5);
     for (uint32_t i = 0; i < 5; i++) {
         ask(&all[i], 150, i, 100);
@@ -188,7 +188,7 @@ static void test_cancel_at_every_stage(void **state)
     pthread_t thread = close_gate(s);
     for (uint32_t i = 0; i < 5; i++)
         submit(s, &all[i]);
-    spry_scheduler_cancel(s, &all[2].job); /* while it waits */
+    spry_job_cancel(all[2].job.handle); /* while it waits */
     open_gate(thread);
     wait_for(5);
     static const size_t tokens[] = {4, 0, 0, 6, 5};
@@ -200,12 +200,12 @@ static void test_cancel_at_every_stage(void **state)
     }
     assert_true(order[0] == &all[2]);       /* at once */
     assert_int_equal(all[1].n_progress, 2); /* not a step more */
-    spry_scheduler_figures f = figures_of(s);
+    spry_jobs_figures f = figures_of(s);
     assert_int_equal(f.cancelled, 4);
     assert_int_equal(f.finished, 1);
-    spry_scheduler_cancel(s, &all[0].job); /* too late: nothing happens */
+    spry_job_cancel(all[0].job.handle); /* too late: nothing happens */
     expect_as_alone("llama", &all[4]);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -214,7 +214,7 @@ static void test_cancel_at_every_stage(void **state)
 static void cancel_waiting(client *self)
 {
     if (self->n_ids == 3)
-        spry_scheduler_cancel(running_now, &reader->job);
+        spry_job_cancel(reader->job.handle);
 }
 
 /* Who waits is gone at once, not when his turn comes. */
@@ -222,8 +222,8 @@ static void test_cancel_waiting(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 1, 0);
-    spry_scheduler_options options = plain_options(1);
-    spry_scheduler *s = running_now = start(engine, &options);
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = running_now = start(engine, &options);
     client *all = clients_new(3);
     for (uint32_t i = 0; i < 3; i++)
         ask(&all[i], 20, i, 50);
@@ -238,7 +238,7 @@ static void test_cancel_waiting(void **state)
     assert_int_equal(reader->job.result.finish, SPRY_FINISH_CANCELLED);
     expect_as_alone("llama", &all[0]);
     expect_as_alone("llama", &all[1]);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }
@@ -248,24 +248,24 @@ static void test_cancel_from_outside(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 4, 18);
-    spry_scheduler_options options = plain_options(4);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(4);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(40);
     for (uint32_t i = 0; i < 40; i++)
         ask(&all[i], 20 + i, i, 150);
     for (uint32_t i = 0; i < 40; i++) {
         submit(s, &all[i]);
         if (i % 2)
-            spry_scheduler_cancel(s, &all[i / 2].job);
+            spry_job_cancel(all[i / 2].job.handle);
     }
     for (uint32_t i = 20; i < 40; i++)
-        spry_scheduler_cancel(s, &all[i].job);
+        spry_job_cancel(all[i].job.handle);
     wait_for(40);
     for (uint32_t i = 0; i < 40; i++) {
         assert_int_equal(all[i].times_done, 1);
         assert_int_equal(all[i].job.status, SPRY_OK);
     }
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -276,8 +276,8 @@ static void test_destroy_while_busy(void **state)
     (void)state;
     for (uint32_t round = 0; round < 4; round++) {
         spry_engine *engine = open_engine("llama", 4, round == 3 ? 18 : 0);
-        spry_scheduler_options options = plain_options(4);
-        spry_scheduler *s = start(engine, &options);
+        spry_jobs_options options = plain_options(4);
+        spry_engine *s = start(engine, &options);
         client *all = clients_new(20);
         for (uint32_t i = 0; i < 20; i++) {
             ask(&all[i], 30 + 5 * i, i, 400);
@@ -285,14 +285,13 @@ static void test_destroy_while_busy(void **state)
         }
         if (round > 1)
             wait_for(1);
-        spry_scheduler_destroy(s);
+        stop(s);
         for (uint32_t i = 0; i < 20; i++)
             assert_int_equal(all[i].times_done, 1);
         expect_no_page_held(engine);
         spry_engine_close(engine);
         free(all);
     }
-    spry_scheduler_destroy(NULL);
 }
 
 /* ---- bad jobs --------------------------------------------------------------------------------------------------- */
@@ -301,8 +300,8 @@ static void test_refused(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 2, 0);
-    spry_scheduler_options options = plain_options(2);
-    spry_scheduler *s = start(engine, &options), *none;
+    spry_jobs_options options = plain_options(2);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(8);
     spry_error error = {0};
     for (uint32_t i = 0; i < 8; i++)
@@ -316,9 +315,9 @@ static void test_refused(void **state)
     all[5].job.request.n_prompt = PROMPT + 100;
     static const char *const words[] = {"empty prompt", "token id 512", "top", "", "no drafter", "holds 512"};
     for (uint32_t i = 0; i < 6; i++) {
-        spry_status status = spry_scheduler_submit(s, &all[i].job, &error);
+        spry_status status = try_submit(s, &all[i], &error);
         hostile_expect(status, &error, i == 5 ? SPRY_ERR_CONTEXT : SPRY_ERR_INPUT, words[i]);
-        assert_null(all[i].job.state);
+        assert_null(all[i].job.handle);
     }
     all[6].spans[0] = (spry_span){5, 4}; /* found when it begins */
     all[6].job.request.spans = all[6].spans;
@@ -329,12 +328,13 @@ static void test_refused(void **state)
     hostile_expect(all[6].job.status, &all[6].job.error, SPRY_ERR_INPUT, "fragment 1");
     expect_as_alone("llama", &all[7]);
     assert_int_equal(figures_of(s).failed, 1);
+    hostile_expect(spry_engine_set_jobs(engine, &options, &error), &error, SPRY_ERR_BUSY, "has jobs");
+    stop(s);
     options.max_running = 3;
-    hostile_expect(spry_scheduler_create(&none, engine, &options, &error), &error, SPRY_ERR_INPUT, "max-running is 3");
+    hostile_expect(spry_engine_set_jobs(engine, &options, &error), &error, SPRY_ERR_INPUT, "max-running is 3");
     options.max_running = 1;
     options.max_stall_ms = -1;
-    spry_scheduler_destroy(s);
-    hostile_expect(spry_scheduler_create(&none, engine, &options, &error), &error, SPRY_ERR_INPUT, "max-stall");
+    hostile_expect(spry_engine_set_jobs(engine, &options, &error), &error, SPRY_ERR_INPUT, "max-stall");
     spry_engine_close(engine);
     free(all);
 }
@@ -344,7 +344,7 @@ static void submit_and_spoil(client *self)
     if (self->n_ids != 5)
         return;
     submit(running_now, reader);
-    reader->prompt[3] = -1; /* what submit had checked */
+    ((int32_t *)reader->job.handle->ids)[3] = -1; /* what submit had checked */
 }
 
 /* A step that is refused for one job is refused for that job only. */
@@ -352,8 +352,8 @@ static void test_one_bad_job(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 4, 0);
-    spry_scheduler_options options = plain_options(4);
-    spry_scheduler *s = running_now = start(engine, &options);
+    spry_jobs_options options = plain_options(4);
+    spry_engine *s = running_now = start(engine, &options);
     client *all = clients_new(4);
     for (uint32_t i = 0; i < 4; i++)
         ask(&all[i], 20, i, 50);
@@ -367,7 +367,7 @@ static void test_one_bad_job(void **state)
     hostile_expect(all[3].job.status, &all[3].job.error, SPRY_ERR_INPUT, "token id -1");
     for (uint32_t i = 0; i < 3; i++)
         expect_as_alone("llama", &all[i]);
-    spry_scheduler_destroy(s);
+    stop(s);
     expect_no_page_held(engine);
     spry_engine_close(engine);
     free(all);
@@ -378,8 +378,8 @@ static void test_idle(void **state)
 {
     (void)state;
     spry_engine *engine = open_engine("llama", 1, 0);
-    spry_scheduler_options options = plain_options(1);
-    spry_scheduler *s = start(engine, &options);
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = start(engine, &options);
     client *all = clients_new(1);
     ask(&all[0], 10, 1, 3);
     submit(s, &all[0]);
@@ -388,7 +388,7 @@ static void test_idle(void **state)
     clock_t before = clock();
     nanosleep(&pause, NULL);
     assert_true(clock() - before < CLOCKS_PER_SEC / 50);
-    spry_scheduler_destroy(s);
+    stop(s);
     spry_engine_close(engine);
     free(all);
 }

@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include "platform/clock.h"
 #include "support/device_rows.h"
 #include "support/job_clients.h"
 
@@ -77,7 +78,7 @@ static size_t run(spry_engine *e, client *c, plan *p)
     spry_session *session = fixture_session(e);
     atomic_bool cancelled = false;
     spry_laps laps;
-    spry_engine_begin_laps(e, &laps, &c->job.request);
+    spry_laps_begin(&laps, NULL, 0, spry_clock_ns());
     spry_generation g = {.request = &c->job.request, .result = &c->job.result, .cancelled = &cancelled, .laps = &laps};
     spry_error error = {0};
     size_t times = 0;

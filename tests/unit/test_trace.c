@@ -374,14 +374,14 @@ static void parts_add_up_in_company(void **state)
     const char *path = scratch_path(&files, "company.json");
     spry_trace *trace = open_trace(path, false);
     spry_engine *engine = traced_engine("llama", trace, 3);
-    spry_scheduler_options options = plain_options(3);
-    spry_scheduler *scheduler = start(engine, &options);
+    spry_jobs_options options = plain_options(3);
+    spry_engine *scheduler = start(engine, &options);
     for (size_t i = 0; i < CLIENTS; i++) {
         ask(&clients[i], 40 + 20 * i, (uint32_t)i + 1, 20);
         submit(scheduler, &clients[i]);
     }
     wait_for(CLIENTS);
-    spry_scheduler_destroy(scheduler);
+    stop(scheduler);
     for (size_t i = 0; i < CLIENTS; i++) {
         const spry_result *r = &clients[i].job.result;
         assert_int_equal(clients[i].job.status, SPRY_OK);

@@ -29,7 +29,12 @@ typedef struct spry_choice {
     const spry_tokens *prompt;
 
     /* submit */
-    spry_job job;
+    struct {
+        spry_job *handle; /* NULL: none */
+        spry_status status;
+        spry_error error;
+        spry_result result;
+    } job; /* all but the handle are set when it is done */
     bool submitted;
     spry_request_status status; /* as the registry shows it */
     struct {

@@ -140,18 +140,18 @@ static void read_records(spry_completion *c)
 static void finish_choice(spry_choice *choice, bool last)
 {
     spry_completion *c = choice->owner;
-    const spry_job *job = &choice->job;
+    spry_finish finish = choice->job.result.finish;
     choice->done = true;
-    if (choice->submitted && job->status != SPRY_OK)
-        fail(c, job->error.status == SPRY_OK ? job->status : job->error.status, job->error.message);
+    if (choice->submitted && choice->job.status != SPRY_OK)
+        fail(c, choice->job.status, choice->job.error.message);
     else if (choice->progress.overflow)
         fail(c, SPRY_ERR_CANCELLED, "the client reads the answer too slowly");
-    else if (choice->submitted && job->result.finish == SPRY_FINISH_CANCELLED)
+    else if (choice->submitted && finish == SPRY_FINISH_CANCELLED)
         fail(c, SPRY_ERR_CANCELLED,
              c->exchange->late ? "the answer took longer than allowed" : "the answer was cancelled");
     if (c->jobs.error.status != SPRY_OK)
         return;
-    if (choice->parser && c->prompts.call_close && job->result.finish == SPRY_FINISH_END)
+    if (choice->parser && c->prompts.call_close && finish == SPRY_FINISH_END)
         add_text(choice, spry_view_of(c->prompts.call_close));
     if (choice->parser)
         spry_answer_parser_finish(choice->parser);

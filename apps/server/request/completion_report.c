@@ -119,7 +119,7 @@ json_t *spry_completion_timings(const spry_completion *c)
     spry_completion_count(c, &n);
     json_t *timings = json_pack(
         "{s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "load_ms",
-        (double)c->exchange->load_ns / 1e6, "queue_ms", first->job.queue_ms, "template_ms",
+        (double)c->exchange->load_ns / 1e6, "queue_ms", r->parts_ms[SPRY_PART_QUEUE], "template_ms",
         lap_ms(c, SPRY_PART_TEMPLATE), "tokenize_ms", lap_ms(c, SPRY_PART_TOKENIZE), "lookup_ms", r->lookup_ms,
         "restore_ms", r->restore_ms, "prefill_ms", r->prefill_ms, "first_step_ms", r->first_step_ms, "decode_ms",
         r->decode_ms, "prompt_tokens", (json_int_t)n.prompt, "cached_tokens", (json_int_t)n.cached, "span_tokens",
@@ -144,7 +144,7 @@ static void count_choice(spry_model_counts *counts, const spry_choice *choice, u
 {
     uint64_t first_ns = atomic_load(&choice->status.first_ns);
     if (choice->submitted)
-        spry_histogram_add(&counts->queue, choice->job.queue_ms / 1e3);
+        spry_histogram_add(&counts->queue, choice->job.result.parts_ms[SPRY_PART_QUEUE] / 1e3);
     if (first_ns)
         spry_histogram_add(&counts->first_token, first_ns > began_ns ? (double)(first_ns - began_ns) / 1e9 : 0);
     spry_histogram_merge(&counts->between_tokens, &choice->progress.gaps);
@@ -154,7 +154,7 @@ static void count_choice(spry_model_counts *counts, const spry_choice *choice, u
 void spry_completion_record(const spry_completion *c)
 {
     const spry_exchange *x = c->exchange;
-    const spry_job *first = &c->choices[0].job;
+    const spry_result *first = &c->choices[0].job.result;
     bool failed = c->jobs.error.status != SPRY_OK;
     spry_usage_counts n;
     spry_completion_count(c, &n);
@@ -172,6 +172,6 @@ void spry_completion_record(const spry_completion *c)
                   "request=%llu model=%.100s answers=%u prompt=%zu cached=%zu generated=%zu queue_ms=%.1f "
                   "prefill_ms=%.1f decode_ms=%.1f error=\"%s\"",
                   (unsigned long long)x->number, c->model->name, c->n_choices, n.prompt, n.cached, n.generated,
-                  first->queue_ms, first->result.prefill_ms, first->result.decode_ms,
+                  first->parts_ms[SPRY_PART_QUEUE], first->prefill_ms, first->decode_ms,
                   failed ? c->jobs.error.message : "");
 }

@@ -77,8 +77,8 @@ static bool read_options(spry_completion *c, spry_fields *fields)
     return spry_fields_fine(fields, c->exchange);
 }
 
-/* The fields were read before, so that a wrong one loads no model, and are read again over the sampling settings that the
- * model recommends. */
+/* The fields were read before, so that a wrong one loads no model, and are read again over the sampling settings that
+ * the model recommends. */
 static bool load_model(spry_completion *c, spry_fields *fields, const char *name)
 {
     spry_completion_options *o = &c->options;
@@ -127,6 +127,7 @@ void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, 
 
 static void deinit_choice(spry_choice *choice)
 {
+    spry_job_free(choice->job.handle);
     spry_answer_parser_destroy(choice->parser);
     spry_buffer_deinit(&choice->raw_text);
     spry_buffer_deinit(&choice->content);

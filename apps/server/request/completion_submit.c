@@ -4,6 +4,7 @@
 
 #include "platform/clock.h"
 #include "server/request/completion_internal.h"
+#include "server/request/job_wait.h"
 
 enum { CHANNEL_BYTES_MAX = 16 << 20, ANSWER_BYTES_MAX = 256 << 20 };
 
@@ -67,9 +68,10 @@ static void close_job(spry_completion *c)
         spry_costs_end_share(&c->costs);
 }
 
-static void on_done(spry_job *job)
+static void on_done(void *user, spry_job *job)
 {
-    spry_choice *choice = job->owner;
+    spry_choice *choice = user;
+    choice->job.status = spry_job_result(job, &choice->job.result, &choice->job.error);
     choice->progress.done_ns = spry_clock_ns();
     close_job(choice->owner);
     spry_channel_post_done(&choice->owner->jobs.channel);
@@ -77,27 +79,26 @@ static void on_done(spry_job *job)
 
 /* ---- submitting -------------------------------------------------------------------------------------------------- */
 
-static void init_job(spry_choice *choice)
+static spry_status submit_job(spry_choice *choice, spry_error *error)
 {
     spry_completion *c = choice->owner;
-    const spry_exchange *x = c->exchange;
-    choice->job = (spry_job){.request = c->options.request,
-                             .salt = x->key.data,
-                             .salt_size = x->key.size,
-                             .client = x->client,
-                             .on_done = on_done,
-                             .owner = choice};
-    spry_request *request = &choice->job.request;
-    request->prompt = choice->prompt->ids;
-    request->n_prompt = choice->prompt->count;
-    request->spans = c->prompts.spans;
-    request->n_spans = c->prompts.n_spans;
-    request->sampling.seed += choice->index % c->options.n_each;
-    request->on_text = on_text;
-    request->on_prefill = on_prefill;
-    request->on_token = c->options.want_logprobs ? on_token : NULL;
-    request->user = choice;
-    request->lane = choice->index ? 0 : c->costs.laps.lane;
+    spry_job_options options;
+    spry_job_options_of(&options, c->exchange);
+    options.on_done = on_done;
+    options.user = choice;
+    spry_request request = c->options.request;
+    request.prompt = choice->prompt->ids;
+    request.n_prompt = choice->prompt->count;
+    request.spans = c->prompts.spans;
+    request.n_spans = c->prompts.n_spans;
+    request.sampling.seed += choice->index % c->options.n_each;
+    request.on_text = on_text;
+    request.on_prefill = on_prefill;
+    request.on_token = c->options.want_logprobs ? on_token : NULL;
+    request.user = choice;
+    request.lane = choice->index ? 0 : c->costs.laps.lane;
+    spry_status status = spry_job_create_answer(&choice->job.handle, c->model->engine, &request, &options, error);
+    return status != SPRY_OK ? status : spry_job_submit(choice->job.handle, error);
 }
 
 static spry_status init_choice(spry_choice *choice, spry_completion *c, uint32_t index, spry_error *error)
@@ -113,7 +114,6 @@ static spry_status init_choice(spry_choice *choice, spry_completion *c, uint32_t
         .key = c->exchange->key.data, .began_ns = c->exchange->began_ns, .prompt_tokens = choice->prompt->count};
     snprintf(choice->status.id, sizeof choice->status.id, index ? "%s.%u" : "%s", c->id, index);
     snprintf(choice->status.model, sizeof choice->status.model, "%s", c->model->name);
-    init_job(choice);
     return spry_choice_make_parser(choice, error);
 }
 
@@ -124,7 +124,7 @@ static spry_status submit_choice(spry_choice *choice, spry_error *error)
     spry_choice_parts(choice, choice->status.parts_ms);
     spry_registry_begin(registry, &choice->status);
     atomic_fetch_add(&c->jobs.n_open, 1);
-    spry_status status = spry_scheduler_submit(c->model->scheduler, &choice->job, error);
+    spry_status status = submit_job(choice, error);
     choice->submitted = status == SPRY_OK;
     if (!choice->submitted) {
         close_job(c);
@@ -158,13 +158,7 @@ void spry_completion_cancel(spry_completion *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
         if (c->choices[i].submitted && !c->choices[i].done)
-            spry_scheduler_cancel(c->model->scheduler, &c->choices[i].job);
-}
-
-static void sample_kv(void *context, spry_engine *engine)
-{
-    spry_completion *c = context;
-    spry_registry_sample(&c->exchange->server->registry, c->model->name, engine, 0, true);
+            spry_job_cancel(c->choices[i].job.handle);
 }
 
 static void end_status(spry_choice *choice)
@@ -197,5 +191,5 @@ void spry_completion_cancel_and_wait(spry_completion *c)
     /* The last request of a model samples KV memory while no page is in use. */
     spry_registry_load(&c->exchange->server->registry, c->model->name, &waiting, &running);
     if (n_submitted && waiting + running == 0)
-        spry_scheduler_call(c->model->scheduler, sample_kv, c);
+        spry_registry_sample(&c->exchange->server->registry, c->model->name, c->model->engine, 0, true);
 }

@@ -1,12 +1,9 @@
-/* The scheduler's spare session is used for a part and given back; the next part finds what was computed. */
 #include "server/request/embedding.h"
 
 #include <stdlib.h>
 
-#include "engine/embed.h"
-#include "server/http/http_server.h"
-
-enum { PART_TOKENS = 32 };
+#include "server/request/job_wait.h"
+#include "server/server.h"
 
 spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_pooled *model, spry_error *error)
 {
@@ -14,67 +11,33 @@ spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_p
     spry_engine_describe(model->engine, &info);
     *e = (spry_embedder){.costs = costs, .model = model, .width = info.embedding};
     e->vector = calloc(e->width, sizeof *e->vector);
-    e->sum = calloc(e->width, sizeof *e->sum);
-    if (e->vector && e->sum)
-        return SPRY_OK;
-    spry_embedder_deinit(e);
-    return spry_fail_memory(error, "an embedding", e->width * (sizeof *e->vector + sizeof *e->sum));
+    return e->vector ? SPRY_OK : spry_fail_memory(error, "an embedding", e->width * sizeof *e->vector);
 }
 
 void spry_embedder_deinit(spry_embedder *e)
 {
     free(e->vector);
-    free(e->sum);
     e->vector = NULL;
-    e->sum = NULL;
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-typedef struct embedding_part {
-    spry_embedder *embedder;
-    const spry_tokens *ids;
-    size_t begin, end;
-    spry_status status;
-    spry_error *error;
-} embedding_part;
-
-static void compute_part(void *context, spry_engine *engine)
-{
-    embedding_part *part = context;
-    spry_embedder *e = part->embedder;
-    const spry_exchange *x = e->costs->exchange;
-    spry_session *session;
-    spry_lap(&e->costs->laps, SPRY_PART_OTHERS);
-    part->status = spry_session_create(&session, engine, part->error);
-    if (part->status != SPRY_OK)
-        return;
-    spry_session_set_salt(session, x->key.data, x->key.size);
-    part->status = spry_embed_add(session, e->sum, part->ids->ids, part->end, part->begin, part->error);
-    spry_session_destroy(session);
-    spry_lap(&e->costs->laps, SPRY_PART_PREFILL);
-    spry_registry_sample(&x->server->registry, e->model->name, engine, 0, false);
-}
-
 spry_status spry_embedder_run(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {
-    spry_status status = spry_embed_check(e->model->engine, ids->ids, ids->count, error);
+    spry_job *job;
+    spry_job_options options;
+    const spry_exchange *x = e->costs->exchange;
+    spry_job_options_of(&options, x);
     spry_costs_begin_share(e->costs);
-    for (size_t i = 0; i < e->width; i++)
-        e->sum[i] = 0;
-    for (size_t done = 0; status == SPRY_OK && done < ids->count;) {
-        size_t left = ids->count - done, size = left < PART_TOKENS ? left : PART_TOKENS;
-        embedding_part part = {.embedder = e, .ids = ids, .begin = done, .end = done + size, .error = error};
-        status = spry_http_check_reader(e->costs->exchange, error);
-        if (status == SPRY_OK) {
-            spry_scheduler_call(e->model->scheduler, compute_part, &part);
-            status = part.status;
-        }
-        done += size;
-    }
+    spry_status status = spry_job_create_embedding(&job, e->model->engine, ids->ids, ids->count, &options, error);
     if (status == SPRY_OK)
-        status = spry_embed_scale(e->vector, e->sum, e->width, error);
-    e->n_tokens += status == SPRY_OK ? ids->count : 0;
+        status = spry_job_finish(job, e->costs, error);
+    if (status == SPRY_OK) {
+        memcpy(e->vector, spry_job_embedding(job), e->width * sizeof *e->vector);
+        e->n_tokens += ids->count;
+    }
+    spry_job_free(job);
+    spry_registry_sample(&x->server->registry, e->model->name, e->model->engine, 0, false);
     return status;
 }
 

@@ -8,10 +8,8 @@
 typedef struct spry_embedder {
     spry_costs *costs; /* the request's */
     const spry_pooled *model;
-    size_t width;  /* numbers of an embedding */
-    float *vector; /* [width]: the last one */
-
-    double *sum;
+    size_t width;    /* numbers of an embedding */
+    float *vector;   /* [width]: the last one */
     size_t n_tokens; /* of all so far */
 } spry_embedder;
 
@@ -19,8 +17,7 @@ typedef struct spry_embedder {
 spry_status spry_embedder_init(spry_embedder *embedder, spry_costs *costs, const spry_pooled *model, spry_error *error);
 void spry_embedder_deinit(spry_embedder *embedder);
 
-/* Computed on the scheduler's thread in small parts, so that answers under way go on in between. SPRY_ERR_CANCELLED:
- * nobody waits for it any more. */
+/* Computes one as a job of the model. SPRY_ERR_CANCELLED: the client has left. */
 spry_status spry_embedder_run(spry_embedder *embedder, const spry_tokens *ids, spry_error *error);
 
 /* The last one as a list of numbers, and as base64 of 32-bit floats, little end first. */

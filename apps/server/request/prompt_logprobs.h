@@ -5,8 +5,7 @@
 #include "server/request/completion.h"
 
 /* `tokens` has room for the whole prompt, which is not empty. The first token has nothing before it: its probability is
- * NaN. Computed on the scheduler's thread in small parts, so that answers under way go on in between.
- * SPRY_ERR_CANCELLED: nobody waits for it any more. */
+ * NaN. Computed as a job of the model. SPRY_ERR_CANCELLED: the client has left. */
 spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *completion, const spry_tokens *prompt,
                                  spry_error *error);
 

@@ -62,7 +62,7 @@ json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended)
 
 json_t *spry_watch_batch(const spry_model_status *model)
 {
-    const spry_scheduler_figures *work = &model->pool.work;
+    const spry_jobs_figures *work = &model->pool.work;
     return json_pack("{s:I, s:s}", "limit", (json_int_t)work->batch_limit, "why", work->evidence);
 }
 

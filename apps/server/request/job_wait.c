@@ -1,0 +1,30 @@
+#include "server/request/job_wait.h"
+
+#include "server/http/http_server.h"
+
+enum { LOOK_MS = 20 }; /* between two looks at the client */
+
+void spry_job_options_of(spry_job_options *options, const spry_exchange *x)
+{
+    spry_job_options_default(options);
+    options->salt = x->key.data;
+    options->salt_size = x->key.size;
+    options->client = x->client;
+}
+
+spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error)
+{
+    spry_result result;
+    spry_status status = spry_http_check_reader(costs->exchange, error);
+    if (status == SPRY_OK)
+        status = spry_job_submit(job, error);
+    while (status == SPRY_OK && spry_job_wait(job, LOOK_MS, NULL) != SPRY_OK)
+        status = spry_http_check_reader(costs->exchange, error);
+    if (status != SPRY_OK)
+        return status;
+    status = spry_job_result(job, &result, error);
+    spry_lap_until(&costs->laps, SPRY_PART_QUEUE,
+                   costs->laps.last_ns + (uint64_t)(result.parts_ms[SPRY_PART_QUEUE] * 1e6));
+    spry_lap(&costs->laps, SPRY_PART_PREFILL);
+    return status;
+}

@@ -1,0 +1,108 @@
+/* The driver of steps of one engine: everything that computes is a job, and every step is built here.
+ *
+ * A step takes rows of many jobs: first those of answers, then as many rows of prompts, evaluations and embeddings as
+ * the budget allows, so that they never hold running answers up for longer than a set time. Jobs wait in turns of their
+ * clients: a client with many jobs delays only its own. The results of a job do not depend on what runs beside it.
+ *
+ * One thread at a time *owns* the engine: its pages, its sessions, its running jobs. Owners take turns in the order in
+ * which they came. An owner that drives runs rounds and lets others in between two of them. Jobs that were submitted
+ * are driven by the engine's thread; a call on a session is driven by its caller unless another thread drives already.
+ * What all threads touch (the queue, figures, flags) is used under the lock, which is never held while a callback or a
+ * step runs. */
+#ifndef SPRY_SCHED_DRIVER_H
+#define SPRY_SCHED_DRIVER_H
+
+#include <pthread.h>
+
+#include "sched/batch_choice.h"
+#include "sched/job.h"
+#include "sched/job_queue.h"
+
+/* The rows of a step. */
+typedef struct spry_step {
+    spry_segment *segments; /* [capacity] */
+    size_t n_segments, capacity;
+    size_t n_rows, n_logits, n_hidden; /* rows; of them, with logits and with hidden states */
+    size_t decode_rows, n_decoding;    /* rows of answers; how many answers */
+} spry_step;
+
+typedef struct spry_driver {
+    spry_engine *engine;
+    uint32_t most; /* jobs at once: as many as the engine has sessions, and a step rows */
+
+    /* the owner's */
+    spry_session **idle;  /* of the driver's own sessions; one that has slid still holds what it computed */
+    size_t n_idle, n_own; /* idle; all its own sessions */
+    spry_job **running;   /* [most] in the order they began: the youngest last */
+    size_t n_running;     /* jobs */
+    size_t n_running_own; /* of them, on sessions of the driver */
+    bool crowded;         /* pages were short: no job begins before another ends */
+    size_t first_prompt;  /* the running job whose prompt is served first */
+    spry_step step;       /* under way */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed; /* something that a thread may wait for */
+    uint64_t next_ticket, serving;
+    pthread_t owner;
+    unsigned depth; /* times the owner has entered; 0: no thread owns the engine */
+    bool driving;   /* a thread runs rounds */
+    bool has_thread, stopping;
+    pthread_t thread;
+    spry_jobs_options options;
+    bool configured;    /* sessions are reserved for jobs */
+    uint32_t n_handles; /* that were not freed */
+    spry_job_queue queue;
+    spry_batch_choice choice;
+    spry_jobs_figures figures;
+} spry_driver;
+
+spry_status spry_driver_create(spry_driver **out, spry_engine *engine, spry_error *error);
+/* Ends what runs or waits; no thread may use the engine any more. */
+void spry_driver_destroy(spry_driver *driver);
+
+/* Owns the engine from here on; an owner may enter again. */
+void spry_driver_enter(spry_driver *driver);
+void spry_driver_leave(spry_driver *driver);
+/* Whether this thread owns the engine: then it is in a callback, or has entered. */
+bool spry_driver_is_owner(spry_driver *driver);
+
+/* Hands a job over to the engine's thread, which is started by the first one. SPRY_ERR_BUSY: too many wait. */
+spry_status spry_driver_submit(spry_driver *driver, spry_job *job, spry_error *error);
+
+/* Runs a job and waits for its end; the status is the job's. SPRY_ERR_BUSY in a callback of the same engine. */
+spry_status spry_driver_run(spry_driver *driver, spry_job *job, spry_error *error);
+
+/* One round: cancelled jobs end, others begin, one step is computed. The caller has entered and does not hold the
+ * lock. */
+void spry_driver_round(spry_driver *driver);
+
+/* Ends the jobs that were cancelled. The caller has entered. */
+void spry_driver_end_cancelled(spry_driver *driver);
+
+/* ---- between the files of the driver ----------------------------------------------------------------------------- */
+
+/* One step of everything that runs; jobs that are done leave. */
+void spry_driver_step(spry_driver *driver);
+
+/* Whether a job may begin: not while another computes the text that its own prompt begins with. */
+bool spry_driver_may_begin(const spry_driver *driver, const spry_job *job);
+
+/* Begins a job, or resumes one that was suspended; puts it back when pages are short. */
+void spry_driver_begin(spry_driver *driver, spry_job *job);
+
+/* The job is over, with this status: out of what runs, if it is there, and back to its caller. */
+void spry_driver_finish(spry_driver *driver, spry_job *job, spry_status status);
+
+/* Ends a job that runs, or was taken out of the queue, as cancelled. */
+void spry_driver_end_job(spry_driver *driver, spry_job *job);
+
+/* Empties the idle sessions that hold pages; false: none did. */
+bool spry_driver_empty_idle(spry_driver *driver);
+
+/* Destroys the driver's own sessions; none may be in use. */
+void spry_driver_drop_idle(spry_driver *driver);
+
+/* Puts the youngest of what runs back into the queue, and gives its pages to others. */
+void spry_driver_preempt(spry_driver *driver);
+
+#endif

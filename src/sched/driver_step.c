@@ -1,0 +1,215 @@
+/* A step: rows of answers first, then of other jobs as far as the answers can bear the wait; the computation; results
+ * to each. The only place that computes. */
+#include "platform/clock.h"
+#include "sched/driver.h"
+#include "sched/prefill_budget.h"
+
+enum { SEGMENTS_EACH = 2 }; /* that a job needs to go on at all */
+
+/* ---- building -----------------------------------------------------------------------------------------------------
+ */
+
+/* Adds a job's next rows, at most `max_rows`. `behind`: jobs that come after it and need some room, too. */
+static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t behind, size_t other_rows)
+{
+    spry_step *step = &d->step;
+    size_t n = 0, capacity = step->capacity - step->n_segments - SEGMENTS_EACH * behind;
+    const spry_room room = {.segments = step->segments + step->n_segments,
+                            .capacity = capacity < SPRY_STEP_SEGMENTS ? capacity : SPRY_STEP_SEGMENTS,
+                            .rows = max_rows,
+                            .logits = d->engine->logit_rows - step->n_logits - behind,
+                            .other_rows = other_rows,
+                            .alone = d->n_running == 1};
+    job->first_segment = step->n_segments;
+    job->rows = (spry_rows){.first_logits = step->n_logits, .first_hidden = step->n_hidden};
+    job->step_status = job->kind->next(job, &n, &room, &job->error);
+    job->starved = job->step_status && job->session && job->session->sequence.starved;
+    job->n_segments = job->step_status ? 0 : n;
+    for (size_t i = 0; i < job->n_segments; i++) {
+        job->rows.n_rows += room.segments[i].n_rows;
+        job->rows.n_hidden += room.segments[i].want == SPRY_WANT_HIDDEN ? room.segments[i].n_rows : 0;
+        job->rows.n_logits += spry_segment_logits(&room.segments[i]);
+    }
+    step->n_segments += job->n_segments;
+    step->n_rows += job->rows.n_rows;
+    step->n_logits += job->rows.n_logits;
+    step->n_hidden += job->rows.n_hidden;
+}
+
+static void add_answers(spry_driver *d)
+{
+    spry_step *step = &d->step;
+    size_t left = step->n_decoding, prompts = d->n_running - step->n_decoding;
+    for (size_t i = 0; i < d->n_running; i++) {
+        spry_job *job = d->running[i];
+        if (!job->is_decoding)
+            continue;
+        left--;
+        add_rows(d, job, d->engine->chunk - step->n_rows - left, left + prompts, step->n_rows + left);
+    }
+    step->decode_rows = step->n_rows;
+}
+
+static size_t prompt_budget(const spry_driver *d)
+{
+    const spry_step *step = &d->step;
+    const spry_step_cost *steps = &d->engine->steps;
+    double stall = d->options.max_stall_ms * 1e6, alone = spry_step_cost_ns(steps, step->decode_rows);
+    return spry_prefill_budget(steps, step->decode_rows, d->engine->chunk - step->decode_rows,
+                               d->options.gentle && alone < stall ? alone : stall);
+}
+
+/* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; what
+ * one leaves the next may take. Where there are fewer rows than jobs, the step after begins with those that got none.
+ */
+static void add_prompts(spry_driver *d)
+{
+    size_t n = d->n_running, left = n - d->step.n_decoding, budget = prompt_budget(d);
+    size_t first = d->first_prompt < n ? d->first_prompt : 0;
+    d->first_prompt = 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = (first + i) % n;
+        spry_job *job = d->running[at];
+        if (job->is_decoding)
+            continue;
+        if (!budget) {
+            d->first_prompt = at;
+            break;
+        }
+        size_t share = (budget + left - 1) / left;
+        left--;
+        add_rows(d, job, share, left, d->step.n_rows);
+        budget -= job->rows.n_rows;
+    }
+}
+
+static void build(spry_driver *d)
+{
+    spry_step *step = &d->step;
+    step->n_segments = step->n_rows = step->n_logits = step->n_hidden = step->decode_rows = step->n_decoding = 0;
+    for (size_t i = 0; i < d->n_running; i++) {
+        spry_job *job = d->running[i];
+        job->rows = (spry_rows){0};
+        job->n_segments = 0;
+        job->step_status = SPRY_OK;
+        job->starved = false;
+        job->is_decoding = job->kind->decodes(job);
+        step->n_decoding += job->is_decoding;
+    }
+    add_answers(d);
+    add_prompts(d);
+}
+
+/* ---- computing ----------------------------------------------------------------------------------------------------
+ */
+
+/* Computes a part of the step; false: it was refused, and nothing was computed. */
+static spry_status compute(spry_driver *d, size_t first, size_t n_segments, size_t rows, uint64_t *start_ns,
+                           uint64_t *end_ns, spry_error *error)
+{
+    *start_ns = spry_clock_ns();
+    spry_status status = spry_device_run(d->engine->device, d->step.segments + first, n_segments, error);
+    *end_ns = spry_clock_ns();
+    if (!status)
+        spry_engine_stepped(d->engine, rows, *end_ns - *start_ns);
+    return status;
+}
+
+static void lap_step(spry_job *job, uint64_t start_ns, uint64_t end_ns)
+{
+    spry_lap_until(&job->laps, SPRY_PART_OTHERS, start_ns);
+    spry_lap_until(&job->laps, job->past_prompt ? SPRY_PART_DECODE : SPRY_PART_PREFILL, end_ns);
+}
+
+/* The step was refused: the job that is to blame fails alone. */
+static void compute_apart(spry_driver *d)
+{
+    uint64_t start, end;
+    for (size_t i = 0; i < d->n_running; i++) {
+        spry_job *job = d->running[i];
+        if (!job->rows.n_rows)
+            continue;
+        job->step_status = compute(d, job->first_segment, job->n_segments, job->rows.n_rows, &start, &end, &job->error);
+        lap_step(job, start, end);
+        job->rows.first_logits = job->rows.first_hidden = 0;
+        if (!job->step_status)
+            job->step_status = job->kind->on_step_done(job, &job->rows, &job->error);
+    }
+}
+
+static void compute_step(spry_driver *d)
+{
+    uint64_t start, end;
+    if (compute(d, 0, d->step.n_segments, d->step.n_rows, &start, &end, NULL)) {
+        compute_apart(d);
+        return;
+    }
+    for (size_t i = 0; i < d->n_running; i++)
+        if (d->running[i]->rows.n_rows)
+            lap_step(d->running[i], start, end);
+    for (size_t i = 0; i < d->n_running; i++) {
+        spry_job *job = d->running[i];
+        if (job->rows.n_rows)
+            job->step_status = job->kind->on_step_done(job, &job->rows, &job->error);
+    }
+}
+
+/* ---- afterwards ---------------------------------------------------------------------------------------------------
+ */
+
+/* Tokens of everything that runs. */
+static size_t generated(const spry_driver *d)
+{
+    size_t tokens = 0;
+    for (size_t i = 0; i < d->n_running; i++)
+        tokens += d->running[i]->result.generated_tokens;
+    return tokens;
+}
+
+static void account(spry_driver *d, size_t tokens, uint64_t ns)
+{
+    const spry_step *step = &d->step;
+    pthread_mutex_lock(&d->lock);
+    d->figures.steps++;
+    d->figures.rows += step->n_rows;
+    d->figures.decode_rows += step->decode_rows;
+    if (step->n_decoding == d->n_running)
+        spry_batch_choice_measure(&d->choice, step->n_decoding, (uint32_t)tokens, ns);
+    pthread_mutex_unlock(&d->lock);
+}
+
+/* Jobs that are done or failed leave. A job that lacked pages stays if others have some. */
+static void sort_out(spry_driver *d, bool others_have_pages)
+{
+    for (size_t i = 0; i < d->n_running;) {
+        spry_job *job = d->running[i];
+        bool stays = job->starved ? others_have_pages : !job->step_status && !job->kind->is_done(job);
+        if (stays)
+            i++;
+        else
+            spry_driver_finish(d, job, job->step_status);
+    }
+}
+
+static bool any_starved(const spry_driver *d)
+{
+    for (size_t i = 0; i < d->n_running; i++)
+        if (d->running[i]->starved)
+            return true;
+    return false;
+}
+
+void spry_driver_step(spry_driver *d)
+{
+    uint64_t start = spry_clock_ns();
+    size_t before = generated(d);
+    build(d);
+    if (d->step.n_rows) {
+        compute_step(d);
+        account(d, generated(d) - before, spry_clock_ns() - start);
+    }
+    bool some_freed = any_starved(d) && spry_driver_empty_idle(d);
+    sort_out(d, d->n_running > 1 || some_freed);
+    if (any_starved(d) && d->n_running > 1 && !some_freed)
+        spry_driver_preempt(d);
+}

@@ -1,0 +1,371 @@
+/* Jobs as programs see them: handles that are created, submitted, awaited, cancelled and freed. */
+#include "sched/job.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/sized.h"
+#include "engine/embed.h"
+#include "platform/background.h"
+#include "platform/clock.h"
+#include "sched/driver.h"
+
+/* ---- inside --------------------------------------------------------------------------------------------------------
+ */
+
+void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind, spry_session *session)
+{
+    *job = (spry_job){.engine = engine, .kind = kind, .session = session, .is_callers = session != NULL};
+    atomic_init(&job->own_cancelled, false);
+    job->cancelled = &job->own_cancelled;
+    if (session) {
+        job->cancelled = &session->cancelled;
+        job->root = session->sequence.root;
+    }
+    spry_laps_begin(&job->laps, NULL, 0, spry_clock_ns());
+}
+
+void spry_job_deinit(spry_job *job)
+{
+    if (job->kind == &spry_answer_kind)
+        spry_matcher_destroy(job->answer.matcher);
+}
+
+void spry_job_destroy(spry_job *job)
+{
+    spry_job_end_laps(job);
+    spry_job_deinit(job);
+    spry_arena_deinit(&job->arena);
+    free(job);
+}
+
+void spry_job_begin_laps(spry_job *job)
+{
+    spry_trace *trace = job->engine->trace;
+    spry_laps_begin(&job->laps, trace, job->lane ? job->lane : spry_trace_take_lane(trace), spry_clock_ns());
+}
+
+void spry_job_end_laps(spry_job *job)
+{
+    const spry_result *r = &job->result;
+    const spry_trace_span span = {.name = job->kind->name,
+                                  .category = job->kind->name,
+                                  .lane = job->laps.lane,
+                                  .begin_ns = job->laps.began_ns,
+                                  .end_ns = job->laps.last_ns,
+                                  .args = {{"prompt_tokens", (int64_t)r->prompt_tokens},
+                                           {"reused_tokens", (int64_t)r->reused_tokens},
+                                           {"generated_tokens", (int64_t)r->generated_tokens}}};
+    spry_laps_ms(&job->laps, job->result.parts_ms);
+    if (!job->laps.trace)
+        return;
+    spry_trace_add(job->laps.trace, &span);
+    if (!job->lane)
+        spry_trace_leave_lane(job->laps.trace, job->laps.lane);
+    job->laps.trace = NULL;
+}
+
+/* ---- creating ------------------------------------------------------------------------------------------------------
+ */
+
+void spry_job_options_default(spry_job_options *options)
+{
+    *options = (spry_job_options){.size = sizeof *options};
+}
+
+void spry_evaluation_default(spry_evaluation *evaluation)
+{
+    *evaluation = (spry_evaluation){.size = sizeof *evaluation, .span_repair = SPRY_PAGE_TOKENS};
+}
+
+/* A copy in the job's arena; false: no memory. */
+static bool keep(spry_job *job, void *pointer_to, size_t count, size_t size)
+{
+    const void *from;
+    memcpy(&from, pointer_to, sizeof from);
+    void *copy = spry_arena_alloc(&job->arena, count ? count : 1, size);
+    if (copy && count)
+        memcpy(copy, from, count * size);
+    memcpy(pointer_to, &copy, sizeof copy);
+    return copy;
+}
+
+/* A handle with the options' settings, to be initialised; *options becomes what the caller means by it. */
+static spry_status make(spry_job **out, spry_engine *engine, spry_job_options *own, const spry_job_options *options,
+                        spry_error *error)
+{
+    spry_job_options_default(own);
+    spry_status status = options ? spry_sized_read(own, sizeof *own, options, "spry_job_options", error) : SPRY_OK;
+    if (!status && own->session && own->session->engine != engine)
+        status = spry_fail(error, SPRY_ERR_INPUT, "the session belongs to another engine");
+    if (status)
+        return status;
+    *out = calloc(1, sizeof **out);
+    return *out ? SPRY_OK : spry_fail_memory(error, "a job", sizeof **out);
+}
+
+static void set_options(spry_job *job, const spry_job_options *o)
+{
+    job->is_handle = true;
+    job->cancelled = &job->own_cancelled;
+    if (!o->session) {
+        job->root = spry_kv_key_root(job->engine->fingerprint, o->salt, o->salt_size);
+        job->slide = o->slide;
+        job->keep = o->keep;
+    }
+    job->client = o->client;
+    job->on_done = o->on_done;
+    job->user = o->user;
+    if (job->kind != &spry_answer_kind) /* an answer's began with its grammar */
+        spry_job_begin_laps(job);
+}
+
+/* The job becomes the caller's, unless it failed. */
+static spry_status give(spry_job **out, spry_job *job, spry_status status)
+{
+    spry_driver *d = job->engine->driver;
+    if (status) {
+        spry_job_destroy(job);
+        return status;
+    }
+    pthread_mutex_lock(&d->lock);
+    d->n_handles++;
+    pthread_mutex_unlock(&d->lock);
+    *out = job;
+    return SPRY_OK;
+}
+
+static bool on_text(void *user, const char *text, size_t size)
+{
+    spry_job *job = user;
+    const spry_request *c = &job->callbacks;
+    return !job->freed && (!c->on_text || c->on_text(c->user, text, size)) && !job->freed;
+}
+
+static bool on_token(void *user, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top)
+{
+    spry_job *job = user;
+    const spry_request *c = &job->callbacks;
+    return !job->freed && c->on_token(c->user, token, top, n_top) && !job->freed;
+}
+
+static bool on_prefill(void *user, size_t done, size_t total)
+{
+    spry_job *job = user;
+    const spry_request *c = &job->callbacks;
+    return !job->freed && c->on_prefill(c->user, done, total) && !job->freed;
+}
+
+/* Copies what the request points to, and puts the job between it and its callbacks: a job that is freed in one of them
+ * calls no other. */
+static spry_status keep_request(spry_job *job, spry_error *error)
+{
+    spry_request *r = &job->answer.request;
+    bool kept = keep(job, &r->prompt, r->n_prompt, sizeof *r->prompt) &&
+                keep(job, &r->spans, r->n_spans, sizeof *r->spans) && keep(job, &r->stop, r->n_stop, sizeof *r->stop) &&
+                keep(job, &r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
+    const char **stops = kept ? spry_arena_alloc(&job->arena, r->n_stop + 1, sizeof *stops) : NULL;
+    for (size_t i = 0; stops && i < r->n_stop; i++)
+        kept = (stops[i] = spry_arena_copy(&job->arena, spry_view_of(r->stop[i]))) && kept;
+    if (!kept || !stops)
+        return spry_fail_memory(error, "a job", job->arena.total);
+    r->stop = stops;
+    r->constraint_text = NULL; /* it is compiled */
+    job->ids = r->prompt;
+    job->callbacks = *r;
+    r->on_text = on_text;
+    r->on_token = r->on_token ? on_token : NULL;
+    r->on_prefill = r->on_prefill ? on_prefill : NULL;
+    r->user = job;
+    return SPRY_OK;
+}
+
+spry_status spry_job_create_answer(spry_job **out, spry_engine *engine, const spry_request *request,
+                                   const spry_job_options *options, spry_error *error)
+{
+    spry_job_options o;
+    spry_job *job;
+    spry_request own;
+    *out = NULL;
+    spry_status status = spry_request_read(&own, request, error);
+    if (!status)
+        status = make(&job, engine, &o, options, error);
+    if (status)
+        return status;
+    bool slides = o.session ? o.session->sequence.slides : o.slide;
+    status = spry_job_init_answer(job, engine, &own, o.session, slides, error);
+    set_options(job, &o);
+    return give(out, job, status ? status : keep_request(job, error));
+}
+
+spry_status spry_job_create_evaluation(spry_job **out, spry_engine *engine, const spry_evaluation *evaluation,
+                                       const spry_job_options *options, spry_error *error)
+{
+    spry_job_options o;
+    spry_job *job;
+    spry_evaluation e;
+    *out = NULL;
+    spry_evaluation_default(&e);
+    spry_status status = spry_sized_read(&e, sizeof e, evaluation, "spry_evaluation", error);
+    if (!status)
+        status = make(&job, engine, &o, options, error);
+    if (status)
+        return status;
+    bool rows = e.on_row || e.on_token, slides = o.session ? o.session->sequence.slides : o.slide;
+    const spry_prompt prompt = {.ids = e.ids,
+                                .count = e.count,
+                                .compute_from = rows ? e.first : e.count - (e.count > 0),
+                                .spans = e.spans,
+                                .n_spans = e.n_spans,
+                                .repair = e.span_repair};
+    spry_job_init_reading(job, engine, &prompt, rows ? SPRY_WANT_ALL : SPRY_WANT_LAST, o.session);
+    set_options(job, &o);
+    status = spry_engine_check_ids(engine, e.ids, e.count, slides, error);
+    if (!status && e.n_logprobs > SPRY_TOP_LOGPROBS_MAX)
+        status =
+            spry_fail(error, SPRY_ERR_INPUT, "%u alternatives are more than %d", e.n_logprobs, SPRY_TOP_LOGPROBS_MAX);
+    if (!status && rows && (e.first >= e.count || e.n_spans))
+        status = spry_fail(error, SPRY_ERR_INPUT, "rows from %zu on of %zu ids with %zu spans cannot be evaluated",
+                           e.first, e.count, e.n_spans);
+    spry_reading *r = &job->reading;
+    r->on_row = e.on_row;
+    r->on_token = e.on_token;
+    r->n_top = e.n_logprobs;
+    r->user = e.user;
+    if (!status && (!keep(job, &r->prompt.ids, e.count, sizeof *e.ids) ||
+                    !keep(job, &r->prompt.spans, e.n_spans, sizeof *e.spans)))
+        status = spry_fail_memory(error, "a job", job->arena.total);
+    job->ids = r->prompt.ids;
+    return give(out, job, status);
+}
+
+spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const int32_t *ids, size_t count,
+                                      const spry_job_options *options, spry_error *error)
+{
+    spry_job_options o;
+    spry_job *job;
+    *out = NULL;
+    spry_status status = make(&job, engine, &o, options, error);
+    if (status)
+        return status;
+    size_t width = engine->model->config.n_embd;
+    const spry_prompt prompt = {.ids = ids, .count = count};
+    spry_job_init_reading(job, engine, &prompt, SPRY_WANT_HIDDEN, o.session);
+    set_options(job, &o);
+    status = spry_embed_check(engine, ids, count, error);
+    job->reading.sum = spry_arena_alloc(&job->arena, width, sizeof *job->reading.sum);
+    job->embedding = spry_arena_alloc(&job->arena, width, sizeof *job->embedding);
+    if (!status && (!keep(job, &job->reading.prompt.ids, count, sizeof *ids) || !job->reading.sum || !job->embedding))
+        status = spry_fail_memory(error, "a job", job->arena.total);
+    job->ids = job->reading.prompt.ids;
+    return give(out, job, status);
+}
+
+/* ---- using ---------------------------------------------------------------------------------------------------------
+ */
+
+spry_status spry_job_submit(spry_job *job, spry_error *error)
+{
+    spry_driver *d = job->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool again = job->submitted;
+    job->submitted = true;
+    pthread_mutex_unlock(&d->lock);
+    if (again)
+        return spry_fail(error, SPRY_ERR_INPUT, "a job is submitted once");
+    spry_session *session = job->session;
+    spry_status status = session ? spry_session_join(session, job, error) : SPRY_OK;
+    if (status)
+        session = NULL;
+    else
+        status = spry_driver_submit(d, job, error);
+    if (status && session)
+        spry_session_leave(session);
+    if (status) {
+        pthread_mutex_lock(&d->lock);
+        job->submitted = false;
+        pthread_mutex_unlock(&d->lock);
+    }
+    return status;
+}
+
+bool spry_job_done(const spry_job *job)
+{
+    spry_driver *d = job->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool done = job->finished;
+    pthread_mutex_unlock(&d->lock);
+    return done;
+}
+
+spry_status spry_job_wait(spry_job *job, double timeout_ms, spry_error *error)
+{
+    spry_driver *d = job->engine->driver;
+    bool waits = !spry_driver_is_owner(d), forever = !(timeout_ms >= 0);
+    uint64_t until = forever ? 0 : spry_clock_ns() + (uint64_t)(timeout_ms < 1e12 ? timeout_ms * 1e6 : 1e18);
+    pthread_mutex_lock(&d->lock);
+    waits = waits && job->submitted;
+    for (uint64_t now; waits && !job->over && (forever || (now = spry_clock_ns()) < until);)
+        if (forever)
+            pthread_cond_wait(&d->changed, &d->lock);
+        else
+            spry_background_wait(&d->changed, &d->lock, until - now);
+    bool done = waits ? job->over : job->finished;
+    pthread_mutex_unlock(&d->lock);
+    if (done)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_BUSY,
+                     waits ? "the job is not over yet" : "the job was not submitted, or a callback would wait for it");
+}
+
+spry_status spry_job_result(const spry_job *job, spry_result *result, spry_error *error)
+{
+    spry_driver *d = job->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool done = job->finished;
+    pthread_mutex_unlock(&d->lock);
+    if (!done)
+        return spry_fail(error, SPRY_ERR_BUSY, "the job is not over yet");
+    if (result)
+        *result = job->result;
+    if (error)
+        *error = job->error;
+    return job->status;
+}
+
+const float *spry_job_embedding(const spry_job *job)
+{
+    return spry_job_done(job) && job->status == SPRY_OK ? job->embedding : NULL;
+}
+
+void spry_job_cancel(spry_job *job)
+{
+    spry_driver *d = job->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    atomic_store(&job->own_cancelled, true);
+    pthread_cond_broadcast(&d->changed);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void spry_job_free(spry_job *job)
+{
+    if (!job)
+        return;
+    spry_driver *d = job->engine->driver;
+    bool in_callback = spry_driver_is_owner(d);
+    pthread_mutex_lock(&d->lock);
+    d->n_handles--;
+    bool under_way = job->submitted && !job->over;
+    if (under_way) { /* it is destroyed when it ends */
+        atomic_store(&job->freed, true);
+        atomic_store(&job->own_cancelled, true);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!under_way) {
+        spry_job_destroy(job);
+    } else if (!in_callback) {
+        spry_driver_enter(d);
+        spry_driver_end_cancelled(d);
+        spry_driver_leave(d);
+    }
+}

@@ -1,0 +1,196 @@
+/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. */
+#include "engine/embed.h"
+#include "engine/top_logprobs.h"
+#include "platform/clock.h"
+#include "sched/driver.h"
+
+#include <string.h>
+
+static spry_sequence *sequence_of(const spry_job *job)
+{
+    return &job->session->sequence;
+}
+
+static spry_status begin(spry_job *job, bool alone, spry_error *error)
+{
+    spry_reading *r = &job->reading;
+    spry_found found = {0};
+    (void)alone;
+    r->start_ns = spry_clock_ns();
+    spry_status status = r->append ? spry_sequence_append(sequence_of(job), r->prompt.ids, r->prompt.count, error)
+                                   : spry_sequence_begin(sequence_of(job), &found, &r->prompt, error);
+    uint64_t now = spry_clock_ns();
+    spry_lap_until(&job->laps, SPRY_PART_LOOKUP, now - found.restore_ns);
+    spry_lap_until(&job->laps, SPRY_PART_RESTORE, now);
+    job->result.reused_tokens = found.reused;
+    job->result.restored_tokens = found.restored;
+    job->result.span_tokens = found.spans;
+    job->result.repaired_tokens = found.repaired;
+    job->result.lookup_ms = (double)(found.lookup_ns - found.restore_ns) / 1e6;
+    job->result.restore_ms = (double)found.restore_ns / 1e6;
+    return status;
+}
+
+static bool decodes(const spry_job *job)
+{
+    (void)job;
+    return false;
+}
+
+static size_t done_of(const spry_job *job)
+{
+    size_t left = spry_sequence_pending(sequence_of(job)), whole = job->reading.prompt.count;
+    return left < whole ? whole - left : 0;
+}
+
+static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_error *error)
+{
+    const spry_reading *r = &job->reading;
+    const spry_sequence *s = sequence_of(job);
+    size_t last = (r->append ? s->n_tokens : r->prompt.count) - 1;
+    size_t from = r->want == SPRY_WANT_LAST ? last : r->want == SPRY_WANT_ALL ? r->next : SIZE_MAX;
+    spry_lap(&job->laps, SPRY_PART_OTHERS);
+    spry_status status = spry_sequence_fill(sequence_of(job), room->segments, n, room->capacity, room->rows, from,
+                                            r->want == SPRY_WANT_HIDDEN ? 0 : room->logits, error);
+    for (size_t i = 0; !status && r->want == SPRY_WANT_HIDDEN && i < *n; i++)
+        if (room->segments[i].first_position + room->segments[i].n_rows > r->next)
+            room->segments[i].want = SPRY_WANT_HIDDEN;
+    spry_lap(&job->laps, SPRY_PART_DRAFT);
+    return status;
+}
+
+/* ---- results of rows ----------------------------------------------------------------------------------------------
+ */
+
+static bool report_token(const spry_reading *r, size_t index, const float *logits, size_t n_vocab)
+{
+    spry_logprob_entry token, top[SPRY_TOP_LOGPROBS_MAX];
+    size_t n = spry_top_logprobs(&token, top, r->n_top, r->prompt.ids[index], logits, n_vocab);
+    return r->on_token(r->user, index, token, top, n);
+}
+
+/* Rows from r->next on came. */
+static void report_rows(spry_job *job, const float *logits)
+{
+    spry_reading *r = &job->reading;
+    size_t done = done_of(job), n_vocab = job->engine->model->config.n_vocab;
+    for (; r->next < done && !atomic_load(&job->freed); logits += n_vocab) {
+        r->stopped = r->on_row && !r->on_row(r->user, r->next, logits);
+        if (!r->stopped && r->on_token && r->next + 1 < r->prompt.count)
+            r->stopped = !report_token(r, r->next + 1, logits, n_vocab);
+        if (r->stopped)
+            return;
+        r->next++;
+    }
+}
+
+/* Rows are added one by one in order, in double precision: steps of any size give the same bits. */
+static void add_rows(spry_job *job, const float *hidden, size_t n_hidden)
+{
+    spry_reading *r = &job->reading;
+    size_t done = done_of(job), first = done - n_hidden, width = job->engine->model->config.n_embd;
+    for (; r->next < done; r->next++)
+        for (size_t k = 0; k < width; k++)
+            r->sum[k] += (double)hidden[(r->next - first) * width + k];
+}
+
+static spry_status cancelled(const spry_job *job, spry_error *error)
+{
+    const spry_reading *r = &job->reading;
+    if (r->stopped)
+        return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu rows", r->next, r->prompt.count);
+    return spry_fail(error, SPRY_ERR_CANCELLED, "cancelled after %zu of %zu prompt tokens",
+                     job->begun ? done_of(job) : 0, r->prompt.count);
+}
+
+static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
+{
+    spry_reading *r = &job->reading;
+    spry_sequence *s = sequence_of(job);
+    spry_device *device = job->engine->device;
+    const float *values = NULL;
+    spry_status status = SPRY_OK;
+    spry_lap(&job->laps, SPRY_PART_OTHERS);
+    if (r->want == SPRY_WANT_HIDDEN)
+        status = spry_device_hidden(device, &values, rows->first_hidden, rows->n_hidden, error);
+    else if (rows->n_logits)
+        status = spry_device_logits(device, &values, rows->first_logits, rows->n_logits, error);
+    if (status)
+        return status;
+    spry_sequence_computed(s, rows->n_rows);
+    if (r->want == SPRY_WANT_ALL)
+        report_rows(job, values);
+    else if (r->want == SPRY_WANT_HIDDEN)
+        add_rows(job, values, rows->n_hidden);
+    else if (r->logits && rows->n_logits)
+        memcpy(r->logits, values, job->engine->model->config.n_vocab * sizeof *r->logits);
+    spry_lap(&job->laps, SPRY_PART_SAMPLING);
+    if (r->stopped)
+        return cancelled(job, error);
+    bool whole = job->embedding && !spry_sequence_pending(s);
+    return whole ? spry_embed_scale(job->embedding, r->sum, job->engine->model->config.n_embd, error) : SPRY_OK;
+}
+
+static bool is_done(const spry_job *job)
+{
+    return !spry_sequence_pending(sequence_of(job));
+}
+
+static spry_status cancel(spry_job *job, spry_error *error)
+{
+    job->result.finish = SPRY_FINISH_CANCELLED;
+    return cancelled(job, error);
+}
+
+/* ---- making room for others ---------------------------------------------------------------------------------------
+ */
+
+static void suspend(spry_job *job)
+{
+    job->reading.n_held = sequence_of(job)->n_tokens;
+    spry_sequence_release(sequence_of(job));
+}
+
+static spry_status resume(spry_job *job, spry_error *error)
+{
+    const spry_reading *r = &job->reading;
+    spry_sequence *s = sequence_of(job);
+    spry_found found;
+    spry_prompt prompt = r->prompt;
+    if (r->append)
+        prompt = (spry_prompt){.ids = s->tokens, .count = r->n_held, .compute_from = r->n_held - 1};
+    else if (r->want != SPRY_WANT_LAST)
+        prompt.compute_from = r->next;
+    spry_status status = spry_sequence_begin(s, &found, &prompt, error);
+    spry_lap(&job->laps, SPRY_PART_LOOKUP);
+    return status;
+}
+
+static void end(spry_job *job)
+{
+    spry_sequence_stop(sequence_of(job));
+    job->result.prefill_ms = job->result.total_ms = (double)(spry_clock_ns() - job->reading.start_ns) / 1e6;
+}
+
+const spry_job_kind spry_reading_kind = {.name = "reading",
+                                         .begin = begin,
+                                         .decodes = decodes,
+                                         .next = next,
+                                         .on_step_done = on_step_done,
+                                         .is_done = is_done,
+                                         .cancel = cancel,
+                                         .suspend = suspend,
+                                         .resume = resume,
+                                         .end = end};
+
+void spry_job_init_reading(spry_job *job, spry_engine *engine, const spry_prompt *prompt, spry_want want,
+                           spry_session *session)
+{
+    spry_job_init(job, engine, &spry_reading_kind, session);
+    job->reading = (spry_reading){.prompt = *prompt, .want = want, .next = prompt->compute_from};
+    job->ids = prompt->ids;
+    job->n_ids = prompt->count;
+    job->n_spans = prompt->n_spans;
+    job->reuses = prompt->compute_from >= SPRY_PAGE_TOKENS;
+    spry_result_init(&job->result, prompt->count);
+}
