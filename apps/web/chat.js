@@ -1,5 +1,4 @@
-// The conversation in the middle: sending, streaming, stopping, editing, answering again. One answer is written at a
-// time.
+// The chat view: sending, streaming, stopping, editing, answering again. One answer is streamed at a time.
 
 let conversation = emptyConversation();
 let writing = null; // {abort, item, message} of the answer in progress
@@ -37,7 +36,7 @@ function showWriting(busy) {
 
 // ---- conversations --------------------------------------------------------------------------------------------------
 
-// Shows a saved conversation; null, or one that is gone: a new one.
+// Shows a saved conversation; for null, or an id that no longer exists, a new one.
 function openConversation(id) {
     stopWriting();
     conversation = (id && loadConversation(id)) || emptyConversation();
@@ -95,8 +94,8 @@ function takeChunk(message, chunk) {
     message.model ||= cleanText(chunk.model, 200);
 }
 
-// Asks for an answer to the messages so far. It is drawn at most once a frame and saved now and then, so that closing
-// the page loses little.
+// Requests an answer to the messages. It is drawn at most once per frame and saved at intervals, so that closing the page
+// loses little.
 async function writeAnswer() {
     const own = conversation;
     const body = requestBody(own.messages);
@@ -138,7 +137,7 @@ async function writeAnswer() {
         saveConversation(own);
     }
     showConversations();
-    speak(message.error || "The answer is there.");
+    speak(message.error || "The answer is complete.");
 }
 
 function failAnswer(message, error) {
@@ -164,7 +163,7 @@ function stopWriting() {
     }
 }
 
-// ---- what people do -------------------------------------------------------------------------------------------------
+// ---- actions of the user --------------------------------------------------------------------------------------------
 
 function sendMessage(text) {
     stopWriting();
@@ -177,14 +176,14 @@ function sendMessage(text) {
     writeAnswer();
 }
 
-// Leaves only the messages before this one. When more goes than one question and its answer, it can be brought back.
+// Removes this message and all after it. When that is more than one question and its answer, it can be undone.
 function cutBefore(message) {
     stopWriting();
     const own = conversation;
     const at = own.messages.indexOf(message);
     const cut = own.messages.splice(at);
     if (cut.length > 2) {
-        toast("What came after was taken away.", "Undo", () => bringBack(own, at, cut));
+        toast("Later messages were removed.", "Undo", () => bringBack(own, at, cut));
     }
     while (byId("messages").children.length > at) {
         byId("messages").lastChild.remove();

@@ -1,5 +1,4 @@
-// The list of conversations at the side: open, rename, delete, export, import. On a narrow page it slides over the
-// rest.
+// The list of conversations: open, rename, delete, export, import. On a narrow page it slides over the content.
 
 const sideIsOver = () => matchMedia("(max-width: 859px)").matches;
 
@@ -14,7 +13,7 @@ function openSide(open) {
     }
 }
 
-// What cannot be seen cannot be reached with the keyboard either.
+// A hidden list must not take the keyboard focus.
 function hideSideFromKeys() {
     byId("side").inert = sideIsOver() && !byId("side").classList.contains("open");
 }
@@ -64,7 +63,7 @@ function deleteItem(entry) {
     });
 }
 
-// The day, or the time of today.
+// The date or, for today, the time.
 function inDay(time) {
     const date = new Date(time);
     const today = date.toDateString() === new Date().toDateString();

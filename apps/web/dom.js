@@ -2,7 +2,8 @@
 
 const byId = id => document.getElementById(id);
 
-// An element with properties (class, dataset, on-handlers, aria-... attributes) and children: nodes, texts, or nothing.
+// Makes an element with properties (class, dataset, event handlers, aria-... attributes) and children: nodes, strings, or
+// null.
 function make(tag, properties = {}, ...children) {
     const element = document.createElement(tag);
     for (const [name, value] of Object.entries(properties)) {
@@ -20,7 +21,7 @@ function make(tag, properties = {}, ...children) {
     return element;
 }
 
-// One of the drawings in page.html.
+// An icon of page.html.
 function icon(name) {
     const space = "http://www.w3.org/2000/svg";
     const svg = document.createElementNS(space, "svg");
@@ -39,14 +40,14 @@ function iconButton(name, label, onclick) {
     );
 }
 
-// Says something to those who listen instead of looking.
+// Announces a text to screen readers.
 function speak(text) {
     byId("spoken").textContent = text;
 }
 
 let toastTimer = 0;
 
-// A word at the bottom that goes away by itself, with something to press where `action` is given.
+// Shows a short message that disappears after a while, with a button if `action` is given.
 function toast(text, actionLabel = "", action = null) {
     const button = byId("toast-button");
     byId("toast-text").textContent = text;
@@ -66,7 +67,7 @@ function toast(text, actionLabel = "", action = null) {
     );
 }
 
-// The clipboard is only there on https and localhost; elsewhere a selection is copied the old way.
+// The clipboard API exists only on https and localhost; elsewhere a selection is copied with execCommand.
 async function copyText(text, button) {
     try {
         await navigator.clipboard.writeText(text);
@@ -78,7 +79,7 @@ async function copyText(text, button) {
         area.remove();
         button.focus();
         if (!copied) {
-            toast("The browser did not let the text be copied.");
+            toast("The browser did not allow copying.");
             return;
         }
     }

@@ -1,14 +1,14 @@
 // A small part of markdown, as DOM nodes: paragraphs, headings, lists, quotes, code, tables, rules; in a line: code,
-// bold, italic, links. Whatever is not understood stays as it was written. Model text is hostile text: it only ever
-// becomes text nodes, links only lead to http and https, nothing is fetched, and the work is linear in its length,
-// since what was looked for in vain is not looked for again.
+// bold, italic, links. Anything else is shown as written. The model's text is not trusted: it only becomes text nodes,
+// links only lead to http and https, nothing is fetched, and the time is linear in its length, because a search that
+// failed is not repeated.
 
 const MARKDOWN_DEPTH = 6;
 const LIST_ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])( {1,4}|$)/;
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
-// Each taker looks at lines from `at` on and gives a block {kind, end, ...}, `end` being the line behind it, or null.
+// Each parser reads lines from `at` on and returns a block {kind, end, ...}, where `end` is the line after it, or null.
 const blockTakers = [takeFence, takeHeading, takeRule, takeQuote, takeList, takeTable];
 
 function takeFence(lines, at) {
@@ -44,8 +44,8 @@ function takeQuote(lines, at) {
         : { kind: "quote", end, lines: lines.slice(at, end).map(line => line.replace(/^ {0,3}> ?/, "")) };
 }
 
-// Items begin at the first one's indent. Deeper lines, lines behind an item without an empty one between, and the whole
-// of a code block that begins so are its own.
+// Items begin at the indent of the first one. Deeper lines, lines that follow without an empty line, and code blocks that
+// begin so belong to the item.
 function takeList(lines, at) {
     const first = LIST_ITEM.exec(lines[at]);
     if (!first) {
@@ -141,8 +141,8 @@ function markdownBlocks(lines) {
     return blocks;
 }
 
-// Lets the text of an element say in which direction it is written. Only when it is filled: each child that comes later
-// makes the browser look through all of them.
+// Sets the text direction from the element's text. Only once it has its children: with each child that is added later
+// the browser would scan all of them.
 function directed(element) {
     element.dir = "auto";
     return element;
@@ -197,7 +197,7 @@ function blockNodes(lines, depth) {
 const LINK = /!?\[([^[\]\n]{0,1000})\]\(([^\s()<>]{1,2000})\)/y;
 const BARE_LINK = /https?:\/\/[^\s<>"'`*\])]{1,2000}/y;
 
-// The address as the browser understands it, or null when it is none that may be linked to.
+// The address as the browser parses it, or null when links to it are not allowed.
 function linkAddress(text) {
     try {
         const url = new URL(text);
@@ -207,13 +207,13 @@ function linkAddress(text) {
     }
 }
 
-// A link says where it leads: its host stands behind it when its words do not hold it.
+// A link shows its host behind its text, unless the text contains it.
 function linkNodes(url, label) {
     const link = make("a", { href: url.href, target: "_blank", rel: "noopener noreferrer", title: url.href }, label);
     return label.includes(url.host) ? [link] : [link, make("span", { class: "host" }, " (" + url.host + ")")];
 }
 
-// Where a span that began with `marker` ends: the marker again, behind something that is no space; -1 when nowhere.
+// The end of a span that began with `marker`: the next marker after a character that is not a space; -1: none.
 function closingMarker(text, marker, from) {
     for (let at = text.indexOf(marker, from); at >= 0; at = text.indexOf(marker, at + marker.length)) {
         if (marker.length === 1 && text[at + 1] === marker) {
@@ -229,8 +229,8 @@ function closingMarker(text, marker, from) {
     return -1;
 }
 
-// Each taker looks at a text from `at` on and gives {end, nodes}; without nodes it stays as written up to `end`. Null:
-// this character means nothing.
+// Each parser reads a text from `at` on and returns {end, nodes}; without nodes the text up to `end` is shown as written.
+// Null: the character has no meaning.
 const inlineTakers = {
     "\\": (text, at) => (/[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? { end: at + 2, nodes: [text[at + 1]] } : null),
     "`": takeCode,
@@ -307,12 +307,12 @@ function inline(parent, text, depth = 0) {
     return parent;
 }
 
-// ---- the whole ------------------------------------------------------------------------------------------------------
+// ---- rendering ------------------------------------------------------------------------------------------------------
 
 const blockSources = new WeakMap();
 
-// Makes a container show a text. Blocks that it shows already stay, so a text may grow many times a second and a
-// selection in its older part survives.
+// Renders a text in a container. Blocks that have not changed keep their elements, so that a text may grow many times a
+// second and a selection in its older part is kept.
 function renderMarkdown(container, text) {
     const blocks = markdownBlocks(text.replace(/\r\n?/g, "\n").split("\n"));
     let same = 0;

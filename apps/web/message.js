@@ -1,9 +1,8 @@
-// One message on the page. An answer that is being written is shown again and again: showAnswer only touches what
-// changed.
+// One message on the page. While an answer is streamed, showAnswer is called repeatedly and updates only what changed.
 
-const FINISH_NOTES = { length: "The answer reached its longest allowed length.", stopped: "Stopped." };
+const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." };
 
-// `actions` are {edit, again}: what pressing them does.
+// `actions`: {edit, again}, the handlers of the buttons.
 function messageItem(message, actions) {
     const item = message.role === "user" ? userItem(message, actions) : answerItem(message, actions);
     item.classList.add("message", message.role);
@@ -43,7 +42,7 @@ function answerItem(message, actions) {
     return item;
 }
 
-// Shows an answer as far as it has come; `writing`: more is to come.
+// Shows an answer; `writing`: it is still being streamed.
 function showAnswer(item, message, writing) {
     const part = name => item.querySelector("." + name);
     const reasoning = part("reasoning");
@@ -65,7 +64,7 @@ function showAnswer(item, message, writing) {
     part("figures").replaceChildren(...(message.timings && !writing ? [timingsView(message.timings)] : []));
 }
 
-// Puts an editor in the place of a message's text; done(text) hears the new one, or null when it stays.
+// Replaces a message's text by an editor; calls done(text) with the new text, or null when it is not changed.
 function editMessage(item, message, done) {
     const area = make("textarea", { value: message.content, dir: "auto", "aria-label": "Message", rows: 2 });
     const finish = text => {
@@ -109,12 +108,12 @@ function editMessage(item, message, done) {
     area.setSelectionRange(area.value.length, area.value.length);
 }
 
-// Enter sends; with shift, while an input method composes, and on touch keyboards, it is a new line.
+// Enter sends; with shift, during input method composition, and on touch keyboards it inserts a new line.
 function entersMessage(event) {
     return event.key === "Enter" && !event.shiftKey && !event.isComposing && !matchMedia("(pointer: coarse)").matches;
 }
 
-// Makes a text area as high as its text; page.css says where that ends.
+// Sets the height of a text area to that of its text; page.css limits it.
 function fitHeight(area) {
     area.style.height = "auto";
     area.style.height = area.scrollHeight + area.offsetHeight - area.clientHeight + "px";

@@ -1,4 +1,4 @@
-// Starts everything: colours, views, the list of models, and word of a server that does not answer.
+// Starts the page: colours, views, the list of models, and the banner for a server that does not answer.
 
 // ---- colours --------------------------------------------------------------------------------------------------------
 
@@ -49,10 +49,10 @@ function showBanner(text, buttonText, action) {
     byId("banner-button").onclick = action;
 }
 
-// Called with every failure: one that concerns the server as a whole is shown at the top until it is over.
+// Called with every error. An error of the whole server is shown in the banner until it is resolved.
 function noteFailure(error) {
     if (error.status === 401) {
-        showBanner("The server asks for an API key, or does not know this one.", "Enter the key", () =>
+        showBanner("The server needs an API key, or the key is wrong.", "Enter the key", () =>
             openSettings("s-key"),
         );
     } else if (error.status === 0) {

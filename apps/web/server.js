@@ -1,5 +1,4 @@
-// Talking to the server that sent this page. Every failure becomes a ServerError whose message is a sentence for
-// people.
+// Requests to the server of this page. Every failure becomes a ServerError with a message for the user.
 
 class ServerError extends Error {
     constructor(sentence, status) {
@@ -16,20 +15,20 @@ function errorSentence(status, text) {
             return sentence.slice(0, 2000);
         }
     } catch {
-        // An error that is not JSON: its number is all there is to say.
+        // The error is not JSON: only its status is known.
     }
-    return status === 401 ? "The server asks for an API key." : "The server answered with error " + status + ".";
+    return status === 401 ? "The server needs an API key." : "The server answered with error " + status + ".";
 }
 
 function parseAnswer(text) {
     try {
         return JSON.parse(text);
     } catch {
-        throw new ServerError("The server sent something that this page does not understand.", 500);
+        throw new ServerError("The server sent an invalid response.", 500);
     }
 }
 
-// A response, or a ServerError. `body` makes it a POST; an AbortSignal ends it.
+// Returns a response or throws a ServerError. With `body` it is a POST; an AbortSignal cancels it.
 async function callServer(path, body = null, signal = null) {
     const key = passing.read("key");
     const headers = {};
@@ -57,7 +56,7 @@ async function callServer(path, body = null, signal = null) {
     return response;
 }
 
-// The data of each server-sent event of a response, as text.
+// Yields the data of each server-sent event of a response.
 async function* serverEvents(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
@@ -86,13 +85,13 @@ async function* serverEvents(response) {
     }
 }
 
-// Names of the models that can be asked.
+// The names of all models.
 async function fetchModels() {
     const answer = parseAnswer(await (await callServer("/v1/models")).text());
     return (answer.data ?? []).map(model => String(model.id));
 }
 
-// Streams an answer: onChunk hears each chunk of the protocol.
+// Streams an answer: calls onChunk with each chunk.
 async function streamAnswer(request, signal, onChunk) {
     const response = await callServer("/v1/chat/completions", request, signal);
     for await (const data of serverEvents(response)) {
@@ -105,5 +104,5 @@ async function streamAnswer(request, signal, onChunk) {
         }
         onChunk(chunk);
     }
-    throw new ServerError("The connection to the server broke before the answer was whole.", 0);
+    throw new ServerError("The connection to the server broke before the answer was complete.", 0);
 }

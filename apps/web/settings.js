@@ -1,5 +1,5 @@
-// The settings panel: how answers are sampled, the system message, and the API key. An empty field leaves the choice to
-// the server, which leaves it to the model.
+// The settings panel: sampling, the system message, and the API key. An empty field means the default of the server or
+// the model.
 
 const SAMPLING_FIELDS = [
     { name: "temperature", word: "Temperature", least: 0, most: 5 },
@@ -9,7 +9,7 @@ const SAMPLING_FIELDS = [
     { name: "seed", word: "The seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
 ];
 
-// What the settings add to a request.
+// The fields that the settings add to a request.
 function samplingSettings() {
     const settings = readSettings();
     const chosen = {};
@@ -33,8 +33,7 @@ function showSettings() {
     checkSettings();
 }
 
-// {value, wrong}: the number in a field (undefined: empty), and what is wrong with it or "". A comma is a decimal point
-// where people write it so.
+// {value, wrong}: the number in a field (undefined: empty), and an error message or "". A decimal comma is accepted.
 function fieldValue(field) {
     const text = byId("s-" + field.name)
         .value.trim()
@@ -49,7 +48,7 @@ function fieldValue(field) {
     return { value, wrong: wrong ? field.word + " has to be " + range + "." : "" };
 }
 
-// Keeps what is right, says what is not, and returns whether all is.
+// Stores valid fields, shows errors of the others, and returns whether all are valid.
 function checkSettings() {
     const settings = readSettings();
     const sentences = [];

@@ -1,11 +1,11 @@
-// What the browser keeps: conversations and settings for good, the API key until the tab is closed. A browser that
-// keeps nothing (or whose space is full) still works: then memory holds it until the page goes. What is read back, or
-// imported, is checked like any outside input.
+// Storage in the browser: conversations and settings permanently, the API key until the tab is closed. When the browser
+// refuses storage or it is full, memory is used until the page is closed. Everything that is read back or imported is
+// validated.
 
 const STORE_PREFIX = "spry.";
 const STORE_TEXT_MAX = 4 << 20;
 
-// The same four functions over localStorage, sessionStorage, or a map when the browser refuses.
+// Four functions over localStorage, sessionStorage, or a map when the browser refuses them.
 function openStore(kind) {
     const memory = new Map();
     let refused = false;
@@ -25,7 +25,7 @@ function openStore(kind) {
             }
             memory.set(key, text);
             if (!refused) {
-                toast("The browser's space is full or closed to this page: what comes now is lost with the tab.");
+                toast("The browser's storage is full or not available: new messages are lost when the tab is closed.");
             }
             refused = true;
         },
@@ -49,14 +49,14 @@ function readJson(key) {
 
 // ---- conversations --------------------------------------------------------------------------------------------------
 
-// A conversation is {id, title, updated, messages}, a message {role, content} and, of an answer, {reasoning, finish,
-// error, timings, model}. The list of all is kept apart, so that saving one writes one.
+// A conversation is {id, title, updated, messages}; a message is {role, content} and, for an answer, {reasoning, finish,
+// error, timings, model}. The list of conversations is stored separately, so that saving one writes only that one.
 
 const newId = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(9)), byte => byte.toString(36).padStart(2, "0")).join("");
 const cleanText = (value, most = STORE_TEXT_MAX) => (typeof value === "string" ? value.slice(0, most) : "");
 
-// An object's numbers, as far as their names are plain.
+// The members of an object that are numbers and have plain names.
 const cleanNumbers = value =>
     Object.fromEntries(
         Object.entries(value ?? {})
@@ -91,7 +91,7 @@ function cleanMessage(value) {
     return message;
 }
 
-// A conversation from anything, or null.
+// A validated conversation from any value, or null.
 function cleanConversation(value) {
     if (!Array.isArray(value?.messages)) {
         return null;
@@ -135,8 +135,8 @@ function exportConversations() {
     return JSON.stringify({ format: "spry-conversations", version: 1, conversations }, null, 1);
 }
 
-// Adds what a file holds and returns how many; a conversation that is there already under the same id is replaced by a
-// newer one only. Throws a sentence when it is no such file.
+// Imports the conversations of a file and returns how many; one that exists is replaced only by a newer one. Throws an
+// error with a message when the file has another format.
 function importConversations(text) {
     let file = null;
     try {
@@ -145,7 +145,7 @@ function importConversations(text) {
         throw new Error("The file is not JSON.");
     }
     if (file?.format !== "spry-conversations" || !Array.isArray(file.conversations)) {
-        throw new Error("The file holds no conversations that this page has exported.");
+        throw new Error("The file has no conversations exported by this page.");
     }
     const known = new Map(listConversations().map(entry => [entry.id, entry.updated]));
     const added = file.conversations.map(cleanConversation).filter(one => one && !(known.get(one.id) >= one.updated));

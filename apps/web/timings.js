@@ -1,4 +1,4 @@
-// Where the time of an answer went: the parts, their words and colours (in page.css, by name), and the bar.
+// The parts of an answer's time: their names and colours (by name in page.css), and the bar.
 
 const PART_WORDS = {
     read: "receiving",
@@ -18,11 +18,11 @@ const PART_WORDS = {
 };
 const PARTS = Object.keys(PART_WORDS);
 
-// Milliseconds of every part from what a server says.
+// Milliseconds of every part, from the timings of a reply.
 const partsOf = value => Object.fromEntries(PARTS.map(name => [name, Math.max(0, finite(value?.[name]))]));
 const partsSum = parts => PARTS.reduce((sum, name) => sum + parts[name], 0);
 
-// The parts that are worth a word.
+// The parts that are long enough to be named.
 const partWords = parts =>
     PARTS.filter(name => parts[name] > partsSum(parts) / 200)
         .map(name => PART_WORDS[name] + " " + inTime(parts[name]))
@@ -38,7 +38,7 @@ function drawBar(bar, parts) {
     bar.setAttribute("aria-label", partWords(parts));
 }
 
-// What is worth saying besides the phases, one sentence each.
+// Further facts, one sentence each.
 function timingFacts(timings) {
     const known = finite(timings.cached_tokens);
     const prompt = finite(timings.prompt_tokens);
@@ -73,7 +73,7 @@ function timingFacts(timings) {
     return facts;
 }
 
-// The bar with a few words, folding out to all of it.
+// The bar with a summary, which unfolds to all figures.
 function timingsView(timings) {
     const parts = partsOf(timings.parts_ms);
     const bar = makeBar();

@@ -1,4 +1,4 @@
-// The watch view: a snapshot of the server (WATCH.md says what is in it) about twice a second, while somebody looks.
+// The watch view: a snapshot of the server (documented in WATCH.md) about twice a second, while the view is visible.
 
 const WATCH_KEEP_MS = 120000;
 const SPARK_MS = 60000;
@@ -8,7 +8,7 @@ const WATCH_ROWS_MAX = 60;
 const watch = {
     abort: null,
     now: 0,
-    requests: new Map(), // id: what was last heard of it, for longer than the server tells
+    requests: new Map(), // id: its last known state, kept longer than the server sends it
     speeds: [],
     joules: [],
     rows: new Map(),
@@ -20,7 +20,7 @@ const watch = {
 const numbersOf = (value, names) => Object.fromEntries(names.map(name => [name, Math.max(0, finite(value?.[name]))]));
 const listOf = value => (Array.isArray(value) ? value : []);
 
-// A snapshot in which everything is there and of its kind.
+// A snapshot with every member present and of its type.
 function cleanSnapshot(value) {
     return {
         now_ms: finite(value?.now_ms),
@@ -58,7 +58,7 @@ function cleanSnapshot(value) {
     };
 }
 
-// Requests stay on the page after the server has stopped telling of them. A clock that goes back is a new server.
+// Requests remain on the page after the server has stopped sending them. A clock that goes back means a new server.
 function rememberSnapshot(snapshot) {
     if (snapshot.now_ms < watch.now) {
         watch.requests.clear();
@@ -66,9 +66,9 @@ function rememberSnapshot(snapshot) {
         watch.joules = [];
     }
     watch.now = snapshot.now_ms;
-    const told = new Set(snapshot.requests.map(request => request.id));
+    const sent = new Set(snapshot.requests.map(request => request.id));
     for (const [id, request] of watch.requests) {
-        if (!told.has(id) && !hasEnded(request)) {
+        if (!sent.has(id) && !hasEnded(request)) {
             request.state = "done";
         }
         if (watch.now - request.start_ms > WATCH_KEEP_MS && hasEnded(request)) {
@@ -112,7 +112,7 @@ function drawTiles(snapshot) {
     drawEnergy(snapshot.energy);
 }
 
-// Watts are what the joules of the last seconds come to.
+// Watts: the average over the last seconds.
 function drawEnergy(energy) {
     const last = watch.joules.at(-1);
     const first = watch.joules[0];
@@ -161,7 +161,7 @@ function showSnapshot(snapshot) {
     );
 }
 
-// ---- looking --------------------------------------------------------------------------------------------------------
+// ---- the stream -----------------------------------------------------------------------------------------------------
 
 const isWatched = () => !byId("watch-view").hidden && document.visibilityState === "visible";
 
@@ -170,7 +170,7 @@ function sayWatch(text, failed = false) {
     byId("watch-state").classList.toggle("error", failed);
 }
 
-// Follows the stream until `abort`; throws when it breaks or ends.
+// Reads the stream until `abort`; throws when it breaks or ends.
 async function followWatch(abort) {
     const response = await callServer("/watch", null, abort.signal);
     for await (const data of serverEvents(response)) {
@@ -180,7 +180,7 @@ async function followWatch(abort) {
     throw new ServerError("The server ended the connection.", 0);
 }
 
-// Begins or ends looking, as the page is seen or not; after a failure it tries again.
+// Starts or stops the stream when the page becomes visible or hidden; retries after an error.
 async function watchWhileSeen() {
     if (!isWatched() || watch.abort) {
         if (!isWatched()) {

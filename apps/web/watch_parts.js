@@ -1,11 +1,11 @@
-// The drawings of the watch view: lines of speed, bars of requests, maps of pages. Each shows what it is given and
-// keeps the elements it has made, so that a picture twice a second costs little.
+// The charts of the watch view: throughput, bars of requests, maps of pages. Each keeps its elements, so that an update
+// twice a second costs little.
 
 const KV_CELLS_MAX = 240;
 
 // ---- speed ----------------------------------------------------------------------------------------------------------
 
-// A line through [{time, value}] of the last `span` ms, in a drawing 240 wide and 40 high.
+// A line through [{time, value}] of the last `span` ms, in an image 240 wide and 40 high.
 function drawSpark(svg, points, now, span) {
     const most = Math.max(1, ...points.map(point => point.value));
     const place = point =>
@@ -14,7 +14,7 @@ function drawSpark(svg, points, now, span) {
     svg.querySelector(".line").setAttribute("d", line);
     const left = points.length > 1 ? place(points[0]).split(" ")[0] : "0";
     svg.querySelector(".area").setAttribute("d", line && line + "L240 40L" + left + " 40Z");
-    svg.setAttribute("aria-label", "Tokens a second in the last minute, at most " + inFigures(most));
+    svg.setAttribute("aria-label", "Tokens per second in the last minute, at most " + inFigures(most));
 }
 
 // ---- requests -------------------------------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ const STATE_WORDS = {
 };
 const hasEnded = request => !["queue", "prefill", "decode"].includes(request.state);
 
-// A row is {element, ...its parts}.
+// A row is {element, ...elements inside it}.
 function requestRow() {
     const row = {
         bar: makeBar(),
@@ -54,7 +54,7 @@ function setText(element, text) {
     }
 }
 
-// The bar lies where its time was in the last `span` ms, and each part is as long as it took.
+// The bar shows when the request ran within the last `span` ms; the length of each part is its duration.
 function drawRequest(row, request, now, span) {
     row.bar.style.left = 100 * (1 - (now - request.start_ms) / span) + "%";
     row.bar.style.width = (100 * partsSum(request.parts)) / span + "%";
@@ -96,7 +96,7 @@ function modelCard() {
     return card;
 }
 
-// So many squares for so many pages, those in use first. A kind that has any pages has at least one square.
+// Squares in proportion to the pages, those in use first. A kind with at least one page has at least one square.
 function kvCells(kv) {
     const used = Math.max(0, kv.pages - kv.free - kv.idle);
     const scale = Math.max(1, Math.ceil(kv.pages / KV_CELLS_MAX));
@@ -152,8 +152,8 @@ function drawModel(card, model) {
 
 // ---- lists and bars -------------------------------------------------------------------------------------------------
 
-// Makes a list show entries [{key, ...}] in their order with parts kept by key: create() makes one, draw(part, entry)
-// shows it.
+// Shows entries [{key, ...}] as a list in their order and keeps the elements by key: create() makes one, draw(part, entry)
+// updates it.
 function drawList(list, parts, entries, create, draw) {
     const keys = new Set(entries.map(entry => entry.key));
     for (const [key, part] of parts) {

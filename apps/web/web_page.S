@@ -1,5 +1,5 @@
-/* The bytes of the server's web page. CMake names the folder web/ as the place to look for the files. The scripts are
- * one text in this order: those that only declare, then page.js, which starts what they declare. */
+/* The bytes of the web page; CMake sets the include folder of the files. The scripts are concatenated in this order:
+ * those that only declare, then page.js, which starts them. */
     .section .rodata
 
     .macro begin name

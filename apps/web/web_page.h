@@ -1,4 +1,4 @@
-/* The server's web page, linked in by web_page.S: three texts without a zero byte behind them. */
+/* The web page, linked in by web_page.S: three texts without a terminating zero. */
 #ifndef SPRY_APPS_WEB_PAGE_H
 #define SPRY_APPS_WEB_PAGE_H
 

@@ -1,8 +1,8 @@
-// Numbers as people say them.
+// Formatting of numbers.
 
 const finite = value => (Number.isFinite(value) ? value : 0);
 
-// At most three figures: 0.12, 4.5, 118, 12,300.
+// At most three significant digits: 0.12, 4.5, 118, 12,300.
 function inFigures(value) {
     const places = value >= 100 || value === 0 ? 0 : value >= 10 ? 1 : 2;
     return finite(value).toLocaleString("en", { maximumFractionDigits: places });

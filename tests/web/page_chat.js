@@ -30,7 +30,7 @@ test("an answer streams in, with its timings, and survives a reload", async worl
         /prompt tokens.*( J for 100 tokens|Energy not measured: .+)/,
     );
     assert.ok(await item.locator(".timings .bar i").evaluateAll(parts => parts.some(part => part.offsetWidth > 5)));
-    assert.match(await item.locator(".note").innerText(), /longest allowed length/);
+    assert.match(await item.locator(".note").innerText(), /length limit/);
     const [body] = page.asked;
     assert.deepEqual(body.messages, [{ role: "user", content: "Tell me about a fox." }]);
     assert.equal(body.stream, true);
@@ -211,7 +211,7 @@ test("errors of the server are sentences", async world => {
         [{ status: 500, body: "<h1>oops</h1>" }, "The server answered with error 500."],
         [
             { status: 200, contentType: "text/event-stream", body: "data: <html>\n\n" },
-            "The server sent something that this page does not understand.",
+            "The server sent an invalid response.",
         ],
         [
             {
@@ -227,7 +227,7 @@ test("errors of the server are sentences", async world => {
                 contentType: "text/event-stream",
                 body: 'data: {"choices":[{"delta":{"content":"Half"}}]}\n\n',
             },
-            "The connection to the server broke before the answer was whole.",
+            "The connection to the server broke before the answer was complete.",
         ],
     ];
     for (const [answer, sentence] of answers) {

@@ -76,7 +76,7 @@ test("an export can be imported elsewhere, once", async world => {
 test("files that hold no conversations are refused, hostile ones are harmless", async world => {
     const page = await openPage(world);
     assert.equal(await importText(page, "not json"), "The file is not JSON.");
-    assert.match(await importText(page, '{"format":"x"}'), /holds no conversations/);
+    assert.match(await importText(page, '{"format":"x"}'), /has no conversations/);
     const hostile = {
         id: "../../x",
         title: "<img src=x onerror=alert(1)>",
@@ -120,7 +120,7 @@ test("a browser that keeps nothing still chats", async world => {
     await page.reload();
     await send(page, "Hello");
     await answered(page);
-    assert.match(await page.innerText("#toast-text"), /space is full/);
+    assert.match(await page.innerText("#toast-text"), /storage is full/);
     assert.deepEqual(await names(page), ["Hello"]);
     await closePage(page);
 });
