@@ -195,13 +195,13 @@ static void hand_back(spry_driver *d, spry_job *job)
     pthread_mutex_unlock(&d->lock);
     if (job->on_done && !atomic_load(&job->freed))
         job->on_done(job->user, job);
+    if (session) /* before the job is over: its session is free then, and the job may be gone */
+        spry_session_leave(session);
     pthread_mutex_lock(&d->lock);
     bool freed = atomic_load(&job->freed);
     job->over = true;
     pthread_cond_broadcast(&d->changed);
     pthread_mutex_unlock(&d->lock);
-    if (session)
-        spry_session_leave(session);
     if (freed)
         spry_job_destroy(job);
 }
