@@ -59,7 +59,7 @@ class Examples(unittest.TestCase):
         return process.stderr if code else process.stdout
 
     def test_examples_are_short(self):
-        self.assertEqual(NAMES, ["chat", "embed"])
+        self.assertEqual(NAMES, ["batch", "chat", "embed", "serve_many"])
         for path in EXAMPLES:
             with open(path, encoding="utf-8") as file:
                 self.assertLess(len(file.readlines()), 100, path)
@@ -73,6 +73,15 @@ class Examples(unittest.TestCase):
         self.assertGreaterEqual(second[1], first[0])  # the prompt of the first turn is not computed again
         self.assertTrue(all(len(answer.split()) > 5 for answer in re.split(r"\[.*\]\n", text)[:2]), text)
 
+    def test_batch_gives_what_each_prompt_gives_alone(self):
+        prompts = ["Tell me a story about a %s." % name for name in
+                   ("fox", "bear", "ship", "tree", "king", "wolf", "star", "cat", "dog", "bird", "stone", "river")]
+        together = self.ask("batch", MODEL, "12", stdin="\n".join(prompts) + "\n")
+        self.assertEqual(re.findall(r"(?m)^(\d+) \(\d+ tokens, \w+\): ", together), [str(n + 1) for n in range(12)])
+        alone = self.ask("batch", MODEL, "12", stdin=prompts[4] + "\n")
+        fifth = re.search(r"(?ms)^5 (\(.*?)^6 \(", together).group(1)
+        self.assertEqual("1 " + fifth, alone)
+
     def test_embed_finds_the_nearest(self):
         lines = self.ask("embed", MODEL, "a brave little fox", "The sea was dark and cold.", "a brave little fox",
                          "a brave little wolf").splitlines()
@@ -81,8 +90,18 @@ class Examples(unittest.TestCase):
         self.assertEqual(values, sorted(values, reverse=True))
         self.assertEqual(len(lines), 3)
 
+    def test_serve_many_keeps_conversations_apart(self):
+        talks = ["Tell me a story about a fox.|What happened then?", "Hello!", "Tell me a story about a bear.|And then?|Why?"]
+        text = self.ask("serve_many", MODEL, *talks)
+        self.assertEqual(sorted(re.findall(r"(?m)^(\d): ", text)), list("112333"))
+        alone = self.ask("serve_many", MODEL, talks[0])
+
+        def answers(number, output):
+            return re.findall(r"(?ms)^%d: (.*?)(?=^\d: |\Z)" % number, output)
+        self.assertEqual(answers(1, alone), answers(1, text))
+
     def test_errors_are_sentences(self):
-        for name, more in (("chat", []), ("embed", ["a", "b"])):
+        for name, more in (("chat", []), ("batch", []), ("embed", ["a", "b"]), ("serve_many", ["a"])):
             self.assertRegex(self.ask(name, "no-such-model.gguf", *more, code=1), r"^%s: \w+: .*no-such-model\.gguf" % name)
 
     def test_static_library(self):
