@@ -1,4 +1,4 @@
-/* Blocks in a list, newest first. A thing larger than a block gets a block of its own. */
+/* Blocks in a list, newest first. An object larger than a block gets its own block. */
 #include "base/arena.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* Doubles until it meets its maximum. */
+/* The capacity doubles until it reaches the maximum. */
 #include "base/buffer.h"
 
 #include <stdarg.h>

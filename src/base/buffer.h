@@ -1,5 +1,5 @@
-/* A growable byte buffer with a maximum from birth. Once an append fails the buffer stays failed, so a run of appends
- * needs one check at its end. Always zero-terminated behind `size`. */
+/* A growable byte buffer with a fixed maximum. After a failed append the buffer stays failed, so a series of appends
+ * needs one check at the end. The byte after `size` is always zero. */
 #ifndef SPRY_BASE_BUFFER_H
 #define SPRY_BASE_BUFFER_H
 
@@ -12,7 +12,7 @@
 typedef struct spry_buffer {
     char *data; /* NULL until the first append */
     size_t size, capacity, max;
-    bool failed; /* memory was short or `max` would have been passed */
+    bool failed; /* memory was short or `max` would have been exceeded */
 } spry_buffer;
 
 void spry_buffer_init(spry_buffer *buffer, size_t max);

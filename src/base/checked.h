@@ -1,5 +1,4 @@
-/* Arithmetic on sizes that came from outside. Each returns false, and leaves *out alone, when the result does not fit.
- */
+/* Arithmetic on untrusted sizes. Each function returns false and leaves *out unchanged when the result does not fit. */
 #ifndef SPRY_BASE_CHECKED_H
 #define SPRY_BASE_CHECKED_H
 

@@ -17,7 +17,7 @@
 #define SPRY_UNLIKELY(x) (x)
 #endif
 
-/* Asks for memory that will be read soon; any address will do. */
+/* Prefetches memory that is read soon; any address is allowed. */
 #if defined(__GNUC__)
 #define SPRY_PREFETCH(address) __builtin_prefetch((const void *)(address))
 #else
@@ -33,7 +33,7 @@
 #define SPRY_PAUSE() ((void)0)
 #endif
 
-/* Whether this machine, and its system, have an instruction set of x86. */
+/* Whether the CPU and the operating system support an x86 instruction set. */
 #if defined(__GNUC__) && defined(__x86_64__)
 #define SPRY_X86_HAS(name) (__builtin_cpu_init(), __builtin_cpu_supports(name))
 #endif

@@ -1,5 +1,4 @@
-/* The types a tensor's numbers may have: GGUF's ids, block sizes in values and in bytes. One table, used by every
- * layer. */
+/* The element types of tensors: GGUF ids, block sizes in values and in bytes. Every layer uses this one table. */
 #ifndef SPRY_BASE_DTYPE_H
 #define SPRY_BASE_DTYPE_H
 
@@ -9,7 +8,7 @@
 
 #include "base/view.h"
 
-/* Values are GGUF's own type ids; the gaps are types it has retired or that we do not read. */
+/* Values are GGUF's type ids; gaps are types that GGUF has retired or spry does not read. */
 typedef enum spry_dtype {
     SPRY_F32 = 0,
     SPRY_F16 = 1,
@@ -32,14 +31,14 @@ typedef enum spry_dtype {
     SPRY_DTYPE_COUNT = 40
 } spry_dtype;
 
-/* Whether `id` (any number from a file) is a type in the table. */
+/* Whether `id` (any number from a file) is in the table. */
 bool spry_dtype_known(uint32_t id);
 
 const char *spry_dtype_name(spry_dtype type); /* "Q4_0" */
 size_t spry_dtype_block(spry_dtype type);     /* values in a block */
 size_t spry_dtype_bytes(spry_dtype type);     /* bytes of a block */
 
-/* Bytes of `count` values; false when count is not whole blocks or the size does not fit. */
+/* Bytes of `count` values; false when `count` is not a multiple of the block size or the result does not fit. */
 bool spry_dtype_size(size_t *bytes, spry_dtype type, size_t count);
 
 /* Finds a type by name, upper or lower case. */

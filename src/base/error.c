@@ -1,4 +1,4 @@
-/* Statuses and sentences. */
+/* Statuses and error messages. */
 #include "base/error.h"
 
 #include <stdarg.h>
@@ -44,7 +44,7 @@ const char *spry_status_name(spry_status status)
     return (size_t)status < SPRY_COUNT(names) ? names[status] : "unknown";
 }
 
-/* Names in sentences come from strangers' files: what a terminal must not see or JSON cannot carry becomes '?'. */
+/* Names in messages come from untrusted files: bytes that are unsafe in a terminal or invalid in JSON become '?'. */
 static void make_printable(char *text)
 {
     size_t size = strlen(text), length;

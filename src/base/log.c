@@ -1,4 +1,4 @@
-/* One sentence at a time, cut to a line's length. */
+/* Formats one message, truncated to one line. */
 #include "base/log.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* The library never prints: it hands sentences to whoever opened the engine. */
+/* The library never prints: it passes messages to the callback given when the engine is opened. */
 #ifndef SPRY_BASE_LOG_H
 #define SPRY_BASE_LOG_H
 
@@ -6,7 +6,7 @@
 #include "spry.h"
 
 typedef struct spry_log {
-    void (*write)(void *user, int level, const char *sentence); /* NULL: silence */
+    void (*write)(void *user, int level, const char *sentence); /* NULL: no messages */
     void *user;
 } spry_log;
 

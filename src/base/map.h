@@ -1,5 +1,5 @@
 /* A hash map from byte strings to 32-bit values. Keys are borrowed: they must outlive the map. No removal. The hash is
- * seeded per map, so a hostile file cannot prepare collisions. */
+ * seeded per map, so a hostile file cannot contain prepared collisions. */
 #ifndef SPRY_BASE_MAP_H
 #define SPRY_BASE_MAP_H
 

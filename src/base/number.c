@@ -1,4 +1,4 @@
-/* strtod and printf follow the locale's decimal sign, so it is swapped in and out around them. */
+/* strtod and printf use the locale's decimal sign; it is replaced before and after each call. */
 #include "base/number.h"
 
 #include <float.h>
@@ -62,7 +62,7 @@ static size_t skip_sign(spry_view text, size_t at)
     return at + (at < text.size && (text.data[at] == '+' || text.data[at] == '-'));
 }
 
-/* Whether the text is a decimal number; *point is where its point stands, or text.size. */
+/* Whether the text is a decimal number; *point is the index of its decimal point, or text.size. */
 static bool is_decimal(spry_view text, size_t *point)
 {
     size_t start = skip_sign(text, 0);

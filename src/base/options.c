@@ -1,5 +1,5 @@
-/* Reading values: from a command line, and one at a time by JSON key. Both end in store(), so they accept the same
- * values and refuse the others with the same sentence; only the spelling of the name differs. */
+/* Reads values from a command line, or one at a time by JSON key. Both end in store(), so they accept the same values
+ * and refuse the others with the same message; only the spelling of the name differs. */
 #include "base/options.h"
 
 #include <float.h>
@@ -60,8 +60,8 @@ static size_t least(size_t a, size_t b)
     return a < b ? a : b;
 }
 
-/* How many letters to add, drop, replace or swap with a neighbour; SIZE_MAX for names too long to compare. Dashes and
- * underscores are the same. */
+/* Number of letters to insert, delete, replace or transpose; SIZE_MAX for names too long to compare. Dashes and
+ * underscores are equal. */
 static size_t edit_distance(spry_view given, const char *name)
 {
     size_t rows[3][NAME_MAX_SHOWN + 1], n = strlen(name);
@@ -179,7 +179,7 @@ static bool whole_in_range(const spry_option *option, uint64_t value)
            (!is_bounded(option) || ((double)value >= option->min && (double)value <= option->max));
 }
 
-/* Bounds are rounded as the value was, so that 0.1 is not above 0.1. */
+/* Bounds are rounded to float like the value, so that 0.1 is not above 0.1. */
 static bool float_in_range(const spry_option *option, float value)
 {
     return isfinite(value) && (!is_bounded(option) || (value >= (float)option->min && value <= (float)option->max));
@@ -314,7 +314,7 @@ spry_status spry_options_check(const spry_option_table *table, spry_error *error
 
 /* ---- the command line ------------------------------------------------------------------------------------------ */
 
-/* An option as it was written. */
+/* An option as written on the command line. */
 typedef struct found_option {
     const spry_option_table *table;
     const spry_option *option;
@@ -356,7 +356,7 @@ static spry_status unknown_flag(const spry_option_table *tables, size_t n_tables
     return spry_fail(error, SPRY_ERR_INPUT, "unknown option --%.*s", SPRY_VIEW_ARG(name));
 }
 
-/* Handles the option at argv[*at], and its value, leaving *at on the last argument used. */
+/* Parses the option at argv[*at] and its value; *at becomes the index of the last argument used. */
 static spry_status parse_option(const spry_option_table *tables, size_t n_tables, int *at, int argc, char *const *argv,
                                 spry_error *error)
 {

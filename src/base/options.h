@@ -1,15 +1,14 @@
-/* One table of options makes the command line's flags, the JSON keys of the server, the help and the documentation.
- *
- * A table describes fields of one settings struct. The option named "top-k" is the flag --top-k and the JSON key top_k.
+/* One table of options defines the command-line flags, the JSON keys of the server, the help and the documentation.
+ * A table describes the fields of one settings struct. The option "top-k" is the flag --top-k and the JSON key top_k.
  * Nothing is allocated and nothing is printed: values go into the caller's struct, text into the caller's buffer.
- * Strings are borrowed from where they came. */
+ * Strings are borrowed from the input. */
 #ifndef SPRY_BASE_OPTIONS_H
 #define SPRY_BASE_OPTIONS_H
 
 #include "base/buffer.h"
 #include "base/error.h"
 
-/* The kind says what type the field has. */
+/* The kind determines the type of the field. */
 typedef enum spry_option_kind {
     SPRY_OPTION_FLAG,   /* bool: --name, --no-name, --name=true|false (also on, off, yes, no) */
     SPRY_OPTION_U32,    /* uint32_t */
@@ -17,8 +16,8 @@ typedef enum spry_option_kind {
     SPRY_OPTION_SIZE,   /* size_t, in bytes: 512, 4K, 16M, 2G, 1T */
     SPRY_OPTION_FLOAT,  /* float, finite */
     SPRY_OPTION_STRING, /* const char *, borrowed */
-    SPRY_OPTION_CHOICE, /* const char *: the one of `choices` that was named */
-    SPRY_OPTION_LIST,   /* spry_option_list: may be given again and again */
+    SPRY_OPTION_CHOICE, /* const char *: one of `choices` */
+    SPRY_OPTION_LIST,   /* spry_option_list: may be repeated */
 } spry_option_kind;
 
 typedef struct spry_option {
@@ -27,12 +26,12 @@ typedef struct spry_option {
     char letter;       /* 'k' for -k, or 0 */
     spry_option_kind kind;
     size_t offset;              /* of the field, from offsetof */
-    double min, max;            /* of numbers, both included; both 0: whatever the field can hold */
+    double min, max;            /* inclusive range of numbers; both 0: any value of the field's type */
     const char *const *choices; /* of a CHOICE; ends with NULL */
-    const char *metavar;        /* how help names the value; NULL: by kind */
+    const char *metavar;        /* placeholder for the value in help; NULL: chosen by kind */
     const char *unset;          /* what help shows for a default that is NaN, or UINT32_MAX; NULL: the number */
     const char *help;           /* a sentence without its full stop */
-    const char *group;          /* heading in help; options of a group stand together */
+    const char *group;          /* heading in help; the options of a group are adjacent */
 } spry_option;
 
 /* Strings in the caller's array. */
@@ -41,17 +40,17 @@ typedef struct spry_option_list {
     size_t capacity, count;
 } spry_option_list;
 
-/* A table and the struct it fills. What the struct holds before parsing are the defaults that help shows. */
+/* A table and the struct it fills. Help shows the values that the struct has before parsing as defaults. */
 typedef struct spry_option_table {
     const spry_option *options;
     size_t count;
     void *target;
 } spry_option_table;
 
-/* Reads argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `--flag`, `--no-flag`. The argument
- * behind a name is its value whatever it looks like, except that one starting with `--` must be joined by `=`. `--`
- * ends the options; all else, `-` too, is positional and goes to `positionals` (NULL: none are allowed). A later value
- * replaces an earlier one. On failure some fields may be set already. */
+/* Parses argv[1] to argv[argc - 1]: `--name value`, `--name=value`, `-n value`, `--flag`, `--no-flag`. The argument
+ * after a name is its value, unless it starts with `--`; such a value must be joined by `=`. `--` ends the options;
+ * every other argument, including `-`, is positional and goes to `positionals` (NULL: none are allowed). A later value
+ * replaces an earlier one. On failure some fields may already be set. */
 spry_status spry_options_parse(const spry_option_table *tables, size_t n_tables, spry_option_list *positionals,
                                int argc, char *const *argv, spry_error *error);
 
@@ -61,29 +60,29 @@ spry_status spry_options_set(const spry_option_table *table, const char *key, co
 /* The option with this JSON key or alias, or NULL. */
 const spry_option *spry_options_find(const spry_option_table *table, const char *key);
 
-/* Fails with the sentence for an unknown key, naming the nearest one that is known. */
+/* Fails with a message that names the unknown key and the closest known one. */
 spry_status spry_options_unknown(const spry_option_table *table, const char *key, spry_error *error);
 
-/* The name or alias in the tables that `given` most likely meant, or NULL when none is near. */
+/* The name or alias in the tables that is closest to `given`, or NULL when none is close. */
 const char *spry_options_nearest(const spry_option_table *tables, size_t n_tables, spry_view given);
 
-/* Checks that every number in the struct is in range, for values that code has set. */
+/* Checks that every number in the struct is in range; for values set by code. */
 spry_status spry_options_check(const spry_option_table *table, spry_error *error);
 
-/* The JSON key of an option's name or alias: underscores for dashes, cut to fit. */
+/* The JSON key of an option's name or alias: dashes become underscores; truncated to fit. */
 void spry_options_key(char *out, size_t size, const char *name);
 
-/* What values an option takes, in words: "a number from 0 to 1". */
+/* The accepted values in words: "a number from 0 to 1". */
 void spry_options_values(char *out, size_t size, const spry_option *option);
 
-/* The value an option has now, as text; empty for no string and for lists. */
+/* The current value as text; empty for a missing string and for lists. */
 void spry_options_print(char *out, size_t size, const spry_option_table *table, const spry_option *option);
 
-/* Help for the command line: two columns, wrapped to `width`, a heading per group. Look at out->failed once at the end,
- * here and below. */
+/* Appends command-line help: two columns, wrapped to `width`, one heading per group. The caller checks out->failed once
+ * at the end, here and below. */
 void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, size_t width);
 
-/* The same as Markdown: a table of flag, JSON key, values, default and meaning per group. */
+/* Appends a Markdown table per group: flag, JSON key, values, default and meaning. */
 void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables);
 
 #endif

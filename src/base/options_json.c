@@ -1,4 +1,4 @@
-/* A JSON value becomes the text a command line would have, so that one piece of code judges both. */
+/* Converts a JSON value to the text a command line would contain, so that both are validated by the same code. */
 #include "base/options_json.h"
 
 #include <inttypes.h>

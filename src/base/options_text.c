@@ -1,4 +1,4 @@
-/* Writing options: values, help for a terminal, tables for the documentation. */
+/* Prints options: values, help for a terminal, tables for the documentation. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ static bool is_on(const spry_option_table *table, const spry_option *option)
     return strcmp(value, "true") == 0;
 }
 
-/* "-k, --top-k N"; a flag that is on by default shows how to turn it off. */
+/* "-k, --top-k N"; a flag that is on by default is shown as --no-name. */
 static void print_flag(char out[CELL_MAX], const spry_option_table *table, const spry_option *option)
 {
     char letter[8] = "";
@@ -90,7 +90,7 @@ static void print_flag(char out[CELL_MAX], const spry_option_table *table, const
              option->alias ? ", --" : "", option->alias ? option->alias : "", *value ? " " : "", value);
 }
 
-/* The help sentence with values and default behind it, where they say something. */
+/* The help sentence followed by values and default, when they add information. */
 static void print_meaning(char *out, size_t size, const spry_option_table *table, const spry_option *option)
 {
     char values[CELL_MAX] = "", current[CELL_MAX];
@@ -111,8 +111,8 @@ static void pad(spry_buffer *out, size_t from, size_t to)
         spry_buffer_text(out, " ");
 }
 
-/* Appends words, starting a line at `indent` whenever the next word would pass `width`. The cursor stands at `indent`.
- */
+/* Appends words and starts a new line at `indent` when the next word would exceed `width`. The cursor starts at
+ * `indent`. */
 static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width)
 {
     size_t at = indent;
@@ -134,7 +134,7 @@ static void wrap(spry_buffer *out, const char *text, size_t indent, size_t width
     spry_buffer_text(out, "\n");
 }
 
-/* Options without a letter stand below the long names of the others. */
+/* Options without a letter are aligned with the long names of the others. */
 static size_t flag_indent(const spry_option *option)
 {
     return option->letter ? 2 : 6;
@@ -189,7 +189,7 @@ void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t
     }
 }
 
-/* Table cells must not hold a bare bar. */
+/* A table cell must not contain an unescaped bar. */
 static void append_cell(spry_buffer *out, const char *text)
 {
     for (; *text; text++) {

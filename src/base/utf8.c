@@ -1,8 +1,9 @@
-/* The table of well-formed sequences is Unicode's (chapter 3, table 3-7): what the second byte may be depends on the
- * first. */
+/* The table of well-formed sequences is Unicode's (chapter 3, table 3-7): the valid range of the second byte depends on
+ * the first. */
 #include "base/utf8.h"
 
-/* Length of the character that starts with `lead`, and the range of its second byte; 0 when no character starts so. */
+/* Length of the character that starts with `lead`, and the range of its second byte; 0 when `lead` starts no
+ * character. */
 static size_t lead_info(unsigned char lead, unsigned char *low, unsigned char *high)
 {
     *low = 0x80;
@@ -27,8 +28,8 @@ static size_t lead_info(unsigned char lead, unsigned char *low, unsigned char *h
     return 4;
 }
 
-/* How many of the first bytes form a (possibly incomplete) character; *length is its full length, 0 when none starts
- * here. */
+/* Number of leading bytes that form a (possibly incomplete) character; *length is its full length, 0 when no character
+ * starts here. */
 static size_t well_formed_prefix(const char *data, size_t size, size_t *length)
 {
     unsigned char low, high;

@@ -1,4 +1,4 @@
-/* UTF-8, strictly: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Strict UTF-8: overlong forms, surrogates and values above U+10FFFF are refused. */
 #ifndef SPRY_BASE_UTF8_H
 #define SPRY_BASE_UTF8_H
 
@@ -8,13 +8,14 @@
 #include "base/buffer.h"
 #include "base/view.h"
 
-/* Decodes one character at `data`. Returns its length and stores it, or returns 0 when the bytes there are not one. */
+/* Decodes one character at `data`. Returns its length and stores it, or returns 0 when the bytes are not valid
+ * UTF-8. */
 size_t spry_utf8_decode(uint32_t *character, const char *data, size_t size);
 
-/* Writes a valid character to `out` (4 bytes of room); returns its length. */
+/* Writes a valid character to `out` (room for 4 bytes); returns its length. */
 size_t spry_utf8_encode(char *out, uint32_t character);
 
-/* How many bytes at the end are the start of a character that more bytes could still complete (0 to 3). */
+/* Number of bytes at the end (0 to 3) that are the start of a character which more bytes could complete. */
 size_t spry_utf8_incomplete_tail(const char *data, size_t size);
 
 bool spry_utf8_valid(spry_view text);

@@ -1,4 +1,4 @@
-/* A string view: bytes borrowed from somebody else, not zero-terminated. */
+/* A string view: borrowed bytes, not zero-terminated. */
 #ifndef SPRY_BASE_VIEW_H
 #define SPRY_BASE_VIEW_H
 
@@ -18,7 +18,8 @@ typedef struct spry_text_range {
 
 #define SPRY_VIEW(literal) ((spry_view){(literal), sizeof(literal) - 1})
 
-/* For printf: printf("%.*s", SPRY_VIEW_ARG(v)); cut at 200 bytes, so a hostile name cannot flood a message. */
+/* For printf: printf("%.*s", SPRY_VIEW_ARG(v)); truncated to 200 bytes, so that a hostile name cannot flood a
+ * message. */
 #define SPRY_VIEW_ARG(v) (int)((v).size < 200 ? (v).size : 200), (v).data
 
 static inline spry_view spry_view_of(const char *zero_terminated)

@@ -1,7 +1,7 @@
-/* The choice, in tokens per nanosecond: (other rows + expected tokens) / (cost of the step + cost of drafting). Every
- * other row is worth a token, so a draft that makes many sequences wait must bring more than one that makes none wait.
+/* Maximises tokens per nanosecond: (other rows + expected tokens) / (cost of the step + cost of drafting). Every other
+ * row is worth one token, so a draft that delays many sequences must gain more than one that delays none.
  *
- * Losses are kept in tokens: what plain steps would have given in the time, less what the step gave. */
+ * Losses are counted in tokens: the tokens plain steps would have given in the same time, minus those the step gave. */
 #include "draft/draft_cost.h"
 
 #include <math.h>
@@ -9,23 +9,23 @@
 
 enum {
     PLAIN_FIRST = 2,  /* plain steps measured before the first draft */
-    TRIAL = 3,        /* steps with a draft before a trial is given up */
+    TRIAL = 3,        /* drafted steps before a trial fails */
     PAUSE_LEAST = 16, /* steps between trials */
     PAUSE_MOST = 512,
-    LOSS_FREE = 32,    /* steps of believing in drafts that make the pause short again */
-    PLAIN_EVERY = 128, /* steps after which the plain one is measured again */
+    LOSS_FREE = 32,    /* drafted steps without failure after which the pause is reset */
+    PLAIN_EVERY = 128, /* steps after which a plain step is measured again */
 };
 
-static const double memory = 0.96;       /* of a position, for each draft tried there */
-static const double memory_idle = 0.99;  /* of a position no draft reached */
-static const double memory_draft = 0.95; /* of the cost of drafting */
-static const double first_guess = 0.7;   /* acceptance before anything is known */
-static const double guess_weight = 2;    /* drafts that a guess counts as */
-static const double margin = 0.02;       /* tokens that a draft must promise over plain steps */
-static const double earned = 0.02;       /* tokens a token earns for the account */
+static const double memory = 0.96;       /* decay of a position, per draft tried there */
+static const double memory_idle = 0.99;  /* decay of a position that no draft reached */
+static const double memory_draft = 0.95; /* decay of the cost of drafting */
+static const double first_guess = 0.7;   /* assumed acceptance before any measurement */
+static const double guess_weight = 2;    /* number of drafts that the assumption counts as */
+static const double margin = 0.02;       /* tokens that a draft must gain over plain steps */
+static const double earned = 0.02;       /* tokens added to the account per token */
 static const double trial_share = 0.005;
 static const double account_first = 6, account_most = 12;
-static const double hopeful = 0.9; /* acceptance at which even a trial would be worth it */
+static const double hopeful = 0.9; /* acceptance rate at which even a trial would pay */
 
 void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps)
 {
@@ -35,7 +35,7 @@ void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps)
 
 /* ---- what a choice promises ------------------------------------------------------------------------------------ */
 
-/* A position borrows from the one before it what it does not know itself. */
+/* A position without data of its own uses the estimate of the position before it. */
 static void estimate_acceptance(double *acceptance, const spry_draft_cost *cost)
 {
     acceptance[0] = cost->positions[0].accepted / cost->positions[0].tried;
@@ -45,7 +45,7 @@ static void estimate_acceptance(double *acceptance, const spry_draft_cost *cost)
     }
 }
 
-/* More rows never take less, whatever a noisy clock says: else the noise would be taken for a gain. */
+/* More rows never cost less, even if a noisy measurement says so: otherwise noise would look like a gain. */
 static double step_ns(const spry_draft_cost *cost, size_t other_rows, uint32_t k)
 {
     double drafting = cost->draft_tokens > 0 ? cost->draft_ns / cost->draft_tokens : 0;
@@ -53,7 +53,7 @@ static double step_ns(const spry_draft_cost *cost, size_t other_rows, uint32_t k
     return fmax(plain, spry_step_cost_ns(cost->steps, other_rows + 1 + k)) + k * drafting;
 }
 
-/* Tokens that plain steps give in the time of a step with k drafts. */
+/* Tokens that plain steps give in the time of a step with k drafted tokens. */
 static double plain_tokens(const spry_draft_cost *cost, size_t other_rows, uint32_t k)
 {
     return (double)(other_rows + 1) * step_ns(cost, other_rows, k) / step_ns(cost, other_rows, 0);
@@ -83,8 +83,8 @@ static uint32_t expected_best(const spry_draft_cost *cost, size_t other_rows, ui
     return best_length(cost, acceptance, other_rows, most);
 }
 
-/* Whether it is time to see if drafts have become better. Where rows are so dear that even good drafts would lose, that
- * time comes rarely: only the costs can have changed. */
+/* Whether to test again if drafts have become better. Where rows are so expensive that even good drafts would lose,
+ * trials are rare: only a change of costs could help. */
 static bool trial_due(const spry_draft_cost *cost, size_t other_rows)
 {
     double acceptance[SPRY_DRAFT_MOST];
@@ -125,7 +125,7 @@ static void learn_acceptance(spry_draft_cost *cost, uint32_t drafted, uint32_t a
     }
 }
 
-/* What was known before a pause is not worth more than a guess after it. */
+/* After a pause, earlier measurements count no more than the initial assumption. */
 static void forget_acceptance(spry_draft_cost *cost)
 {
     for (uint32_t i = 0; i < SPRY_DRAFT_MOST; i++) {
@@ -136,9 +136,9 @@ static void forget_acceptance(spry_draft_cost *cost)
     }
 }
 
-/* Earns, and pays for the step's loss or takes its gain. Estimates on both sides, so that what disturbs the clock
- * disturbs both. */
-static void settle(spry_draft_cost *cost, const spry_draft_outcome *o)
+/* Credits the step's share to the account and books its loss or gain. Both sides are estimates, so that clock noise
+ * affects them equally. */
+static void update_account(spry_draft_cost *cost, const spry_draft_outcome *o)
 {
     double tokens = (double)(o->accepted + 1), plain_ns = step_ns(cost, o->other_rows, 0);
     double taken_ns = step_ns(cost, o->other_rows, o->drafted) + (double)o->sync_ns;
@@ -151,7 +151,7 @@ static void settle(spry_draft_cost *cost, const spry_draft_outcome *o)
     cost->figures.taken_ns += taken_ns;
 }
 
-/* Pauses double up to where trials that fail cost no more than `trial_share` of the time. */
+/* Pauses double until failed trials cost no more than `trial_share` of the time. */
 static uint32_t next_pause(const spry_draft_cost *cost, size_t other_rows)
 {
     double loss = TRIAL * (plain_tokens(cost, other_rows, 1) - (double)(other_rows + 1));
@@ -159,7 +159,7 @@ static uint32_t next_pause(const spry_draft_cost *cost, size_t other_rows)
     return (uint32_t)fmin(2.0 * cost->pause, most);
 }
 
-/* After a step with drafts: does a trial go on, has it failed, or are drafts believed in? */
+/* After a drafted step: decides whether a trial continues, has failed, or has succeeded. */
 static void judge_trial(spry_draft_cost *cost, const spry_draft_outcome *o, bool first_of_trial)
 {
     if (expected_best(cost, o->other_rows, SPRY_DRAFT_MOST) > 0) {
@@ -191,7 +191,7 @@ void spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outc
         learn_acceptance(cost, o.drafted, o.accepted);
     }
     spry_draft_figures_count(&cost->figures, o.drafted, o.accepted);
-    settle(cost, &o);
+    update_account(cost, &o);
     cost->since_draft = o.drafted ? 0 : cost->since_draft + 1;
     cost->since_plain = o.drafted ? cost->since_plain + 1 : 0;
     if (o.drafted)

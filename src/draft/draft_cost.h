@@ -1,12 +1,11 @@
-/* How many tokens to draft. For each sequence it learns how often drafts are accepted, position by position, and what
- * drafting costs; with the cost of the target's steps it chooses the number that promises the most tokens a second,
- * which may be none. docs/SPECULATION.md has the formulas.
+/* Chooses how many tokens to draft. Per sequence it learns the acceptance rate at each draft position and the cost of
+ * drafting; with the cost of the target's steps it chooses the number with the highest expected tokens per second,
+ * which may be 0. docs/SPECULATION.md has the formulas.
  *
- * A drafter that is wrong all the time is left alone, and tried again after pauses that double. What speculation may
- * lose is limited by an account: every token earns a small share, losses are paid from it, and without funds nothing is
- * drafted.
+ * A drafter whose tokens are refused is not used for a pause that doubles each time. An account limits the total loss:
+ * every token adds a small credit, losses are deducted, and nothing is drafted while the account is empty.
  *
- * No clock, no chance: the same calls give the same answers. */
+ * Uses no clock and no random numbers: the same calls give the same results. */
 #ifndef SPRY_DRAFT_DRAFT_COST_H
 #define SPRY_DRAFT_DRAFT_COST_H
 
@@ -14,38 +13,38 @@
 #include "draft/step_cost.h"
 
 typedef struct spry_draft_position {
-    double tried, accepted; /* decaying counts: tried are the drafts whose predecessors were accepted */
+    double tried, accepted; /* decaying counts; `tried`: drafts whose predecessors were accepted */
 } spry_draft_position;
 
 typedef struct spry_draft_cost {
     const spry_step_cost *steps; /* borrowed */
     spry_draft_position positions[SPRY_DRAFT_MOST];
     double draft_ns, draft_tokens;                 /* decaying sums */
-    double account;                                /* tokens that may be lost */
-    uint32_t pause;                                /* steps without drafts before a trial */
-    uint32_t trials_left;                          /* of the trial under way */
+    double account;                                /* tokens that may still be lost */
+    uint32_t pause;                                /* steps without drafts before the next trial */
+    uint32_t trials_left;                          /* drafted steps left in the current trial */
     uint32_t since_draft, since_plain, since_loss; /* steps */
     spry_draft_figures figures;
 } spry_draft_cost;
 
 typedef struct spry_draft_outcome {
-    size_t other_rows; /* rows of the step that are not this sequence's */
+    size_t other_rows; /* rows of the step that belong to other sequences */
     uint32_t drafted;  /* tokens verified, at most SPRY_DRAFT_MOST; 0: a plain step */
-    uint32_t accepted; /* of them */
-    uint64_t draft_ns; /* what drafting took, also when it gave nothing */
-    uint64_t sync_ns;  /* what it took before to bring the drafter up to date after a pause: paid from the account, not
-                          held against later drafts */
+    uint32_t accepted; /* accepted tokens among them */
+    uint64_t draft_ns; /* time spent drafting, also when nothing was drafted */
+    uint64_t sync_ns;  /* time to bring the drafter up to date after a pause: deducted from the account, not counted in
+                        * the cost of later drafts */
 } spry_draft_outcome;
 
-/* `steps` is measured by whoever runs the steps, once for each. */
+/* The caller that runs the steps measures each of them once with `steps`. */
 void spry_draft_cost_init(spry_draft_cost *cost, const spry_step_cost *steps);
 
-/* How many tokens to draft for the next step, at most `most` (what the drafter, the context and the answer's length
- * allow), if it has `other_rows` besides this sequence's. Drafters that cost next to nothing can draft first and pass
- * what they found as `most`. Changes nothing: what happens next is told to _learn. */
+/* The number of tokens to draft for the next step, at most `most` (the limit of drafter, context and answer length),
+ * when the step has `other_rows` rows of other sequences. A drafter with negligible cost can draft first and pass the
+ * number found as `most`. Changes no state; report the result with _learn. */
 uint32_t spry_draft_cost_choose(const spry_draft_cost *cost, size_t other_rows, uint32_t most);
 
-/* After each of the sequence's steps, plain ones too, and after spry_step_cost_measure. */
+/* Call after each step of the sequence, plain steps included, and after spry_step_cost_measure. */
 void spry_draft_cost_learn(spry_draft_cost *cost, const spry_draft_outcome *outcome);
 
 #endif

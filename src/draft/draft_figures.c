@@ -1,4 +1,4 @@
-/* Counting, and the numbers people ask for. */
+/* Counters and the ratios derived from them. */
 #include "draft/draft_figures.h"
 
 void spry_draft_figures_count(spry_draft_figures *figures, uint32_t drafted, uint32_t accepted)

@@ -1,13 +1,13 @@
-/* For every length from min_match to max_match one hash table from the n-grams of that length to the place where they
- * last ended. When an n-gram occurs again its slot moves on to the new place, and the old place is kept in the new
- * one's row of links: that link is both what a proposal looks at and what truncating puts back.
+/* For every length from min_match to max_match one hash table maps the n-grams of that length to the place where they
+ * last ended. When an n-gram occurs again its slot is set to the new place, and the old place is stored in the new
+ * place's row of links: a proposal follows that link, and truncating restores the slot from it.
  *
- * Truncating removes in the reverse order of appending, so a slot can simply be emptied: whatever was placed past it
- * is gone already. This is why open addressing needs no tombstones here.
+ * Truncating removes in the reverse order of appending, so a slot can simply be emptied: everything placed past it has
+ * already been removed. Open addressing therefore needs no tombstones here.
  *
- * Places are numbers of tokens before the end of the n-gram, so 0 is free to mean none. A table has at least twice as
- * many slots as there are tokens, and the search for a slot gives up after PROBES: chosen tokens can make it miss a
- * match, not slow. */
+ * A place is the number of tokens before the end of the n-gram, so 0 means none. A table has at least twice as many
+ * slots as tokens, and the search for a slot stops after PROBES: adversarial tokens can cause a missed match, not a
+ * slow search. */
 #include "draft/prompt_lookup.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ struct spry_prompt_lookup {
     uint32_t min_match, n_lengths;
     size_t n_slots;  /* of a table, a power of two */
     int32_t *tokens; /* [capacity] */
-    uint32_t *links; /* [capacity, n_lengths] the place before, of the n-grams that end with this token */
+    uint32_t *links; /* [capacity, n_lengths] the previous place of the n-grams that end with this token */
     uint32_t *slots; /* [n_lengths, n_slots] places */
 };
 
@@ -98,8 +98,7 @@ static uint64_t mix(uint64_t hash, int32_t token)
     return hash ^ (hash >> 29);
 }
 
-/* The slot of the n-gram that ends at `place`, or the free one where it belongs. NULL when there is neither within
- * reach. */
+/* The slot of the n-gram that ends at `place`, or the free slot for it. NULL when neither is found within PROBES. */
 static uint32_t *find_slot(const spry_prompt_lookup *lookup, uint32_t length_index, uint64_t hash, size_t place)
 {
     const int32_t *tokens = lookup->tokens;
@@ -113,7 +112,7 @@ static uint32_t *find_slot(const spry_prompt_lookup *lookup, uint32_t length_ind
     return NULL;
 }
 
-/* The n-grams that end at the last token enter the tables, or leave them again. */
+/* Adds the n-grams that end at the last token to the tables, or removes them. */
 static void enter_last(spry_prompt_lookup *lookup, bool leave)
 {
     size_t place = lookup->count;
@@ -173,7 +172,7 @@ size_t spry_prompt_lookup_propose(const spry_prompt_lookup *lookup, int32_t *dra
     if (!lookup->count || !most)
         return 0;
     const uint32_t *links = lookup->links + (lookup->count - 1) * lookup->n_lengths;
-    uint32_t longer = lookup->n_lengths; /* than the longest match, as an index */
+    uint32_t longer = lookup->n_lengths; /* index of the next longer match length */
     while (longer && !links[longer - 1])
         longer--;
     if (!longer)

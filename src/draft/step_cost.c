@@ -1,21 +1,21 @@
-/* A point's own mean counts as the square of its measurements, and what its neighbours say counts as one: a first
- * measurement is half believed, a fourth nearly. Measurements fade with age until they are forgotten, so that a point
- * nobody visits moves with the others, and bad luck in measuring it does not last. */
+/* A point's own mean has the weight n*n for n measurements, and the estimate from its neighbours the weight 1: a first
+ * measurement counts half, a fourth nearly fully. Measurements decay with age until they are dropped, so that a point
+ * without new measurements follows its neighbours, and a bad measurement does not last. */
 #include "draft/step_cost.h"
 
 #include <math.h>
 
 enum {
-    SINGLE_POINTS = 128, /* counts of rows with a point each */
+    SINGLE_POINTS = 128, /* row counts with their own point */
     POINTS_PER_DOUBLE = 8,
-    MEMORY = 16,    /* measurements a mean looks back on */
+    MEMORY = 16,    /* measurements in a mean */
     HALF_LIFE = 64, /* steps in which a point's weight halves */
 };
 
-static const double outlier = 2;      /* times what was expected */
-static const double forgotten = 0.25; /* a point of this weight no longer counts */
-/* Where only one count of rows was measured: the share of the cost that grows with the rows. Between reading weights
- * (0) and arithmetic (1). */
+static const double outlier = 2;      /* limit, relative to the expected time */
+static const double forgotten = 0.25; /* minimum weight of a point that counts */
+/* When only one row count was measured: the share of the cost that grows with the rows. Between memory-bound (0) and
+ * compute-bound (1). */
 static const double growing_share = 0.25;
 
 void spry_step_cost_init(spry_step_cost *cost)
@@ -35,7 +35,7 @@ static size_t point_of(size_t rows)
     return point < SPRY_STEP_COST_POINTS ? point : SPRY_STEP_COST_POINTS - 1;
 }
 
-/* 0 for a point without measurements, or with none that still count. */
+/* 0 for a point without measurements or whose measurements have decayed. */
 static double weight_now(const spry_step_cost *cost, const spry_step_point *point)
 {
     uint64_t halvings = (cost->n_measured - point->seen) / HALF_LIFE;
@@ -60,7 +60,8 @@ void spry_step_cost_measure(spry_step_cost *cost, size_t rows, uint64_t ns)
         cost->most_rows = rows;
 }
 
-/* The nearest point that counts, from `from` up to before `end`, or from before `end` down; NULL when there is none. */
+/* The nearest point that counts, searching upward from `from` to before `end`, or downward from before `end`; NULL when
+ * there is none. */
 static const spry_step_point *nearest_above(const spry_step_cost *cost, size_t from, size_t end)
 {
     for (size_t at = from; at < end; at++)
@@ -82,14 +83,14 @@ static double line(const spry_step_point *a, const spry_step_point *b, double ro
     return a->ns + (b->ns - a->ns) * (rows - a->rows) / (b->rows - a->rows);
 }
 
-/* A lone point's guess at other counts of rows. */
+/* Extrapolates from a single point. */
 static double from_one(const spry_step_point *one, double rows)
 {
     return one->ns * (1 + growing_share * (rows - one->rows) / one->rows);
 }
 
-/* What the points beside this one say of `rows`; 0 when there are none. Beyond the largest the line comes from the
- * smallest: between two that lie close together there is little but noise. */
+/* The estimate for `rows` from the neighbouring points; 0 when there are none. Beyond the largest point the slope is
+ * taken from the smallest one: the difference of two close points is mostly noise. */
 static double from_neighbours(const spry_step_cost *cost, size_t at, double rows)
 {
     size_t end = cost->most_rows ? point_of(cost->most_rows) + 1 : 0;
@@ -113,9 +114,9 @@ double spry_step_cost_ns(const spry_step_cost *cost, size_t rows)
     double beside = from_neighbours(cost, at, (double)rows), weight = weight_now(cost, own);
     if (!(weight > 0))
         return beside;
-    if (!nearest_below(cost, at)) /* a guess from above is worth less than any measurement */
+    if (!nearest_below(cost, at)) /* an extrapolation from above has less weight than any measurement */
         return from_one(own, (double)rows);
-    double moved = own->ns + beside - from_neighbours(cost, at, own->rows); /* along the neighbours' slope */
+    double moved = own->ns + beside - from_neighbours(cost, at, own->rows); /* along the slope between the neighbours */
     return (weight * weight * moved + beside) / (weight * weight + 1);
 }
 

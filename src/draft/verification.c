@@ -1,8 +1,8 @@
-/* A token x drawn from q is accepted with probability min(1, p(x) / q(x)); otherwise one is drawn from max(0, p - q),
- * scaled to sum to 1. Together that is p (Leviathan et al., Chen et al., both 2023).
+/* A token x drawn from q is accepted with probability min(1, p(x) / q(x)); otherwise a token is drawn from
+ * max(0, p - q), scaled to sum to 1. The result is distributed as p (Leviathan et al., Chen et al., both 2023).
  *
- * Where q is certain of one token this says: accept with probability p(x), else draw from p without x. Drawing from p
- * and comparing does the same with one number instead of two, and it is the number a plain draw takes. */
+ * Where q gives one token probability 1, this becomes: accept with probability p(x), else draw from p without x.
+ * Drawing from p and comparing does the same with one random number instead of two, the same one as a plain draw. */
 #include "draft/verification.h"
 
 #include <stdlib.h>
@@ -20,8 +20,8 @@ void spry_verifier_deinit(spry_verifier *verifier)
     *verifier = (spry_verifier){0};
 }
 
-/* Leaves max(0, p - q) in p. False when that is 0 everywhere, which rounding can bring about where p and q are equal.
- */
+/* Replaces p with max(0, p - q). False when the result is 0 everywhere, which rounding can cause where p and q are
+ * equal. */
 static bool subtract(float *p, const float *q, size_t n)
 {
     bool any = false;

@@ -1,6 +1,6 @@
-/* The directory of a GGUF file: header, metadata entries, tensors. Everything is read once, front to back, by a reader
- * that never passes the end; a count is compared with what the bytes left could hold before anything is allocated for
- * it, so memory stays a small multiple of the file. After a successful open no look-up needs to check again. */
+/* The directory of a GGUF file: header, metadata entries, tensors. It is read once, front to back, by a reader that
+ * never passes the end. A count is compared with the number of bytes left before anything is allocated for it, so
+ * memory use is a small multiple of the file size. After a successful open, lookups need no further checks. */
 #include "formats/gguf.h"
 
 #include <stdarg.h>
@@ -21,13 +21,13 @@ enum {
     ENTRY_BYTES_MIN = STRING_BYTES_MIN + 1 + 4 + 1,
     TENSOR_BYTES_MIN = STRING_BYTES_MIN + 1 + 4 + 8 + 4 + 8,
     ALIGNMENT_DEFAULT = 32,
-    ALIGNMENT_MIN = 8, /* the format's own rule */
+    ALIGNMENT_MIN = 8, /* required by the format */
     ALIGNMENT_MAX = 1 << 20,
     NAME_SHOWN = 100, /* bytes of a name in a message */
 };
 
 struct spry_gguf {
-    spry_mapping mapping; /* closed when the memory is the caller's */
+    spry_mapping mapping; /* closed when the caller owns the memory */
     const unsigned char *data;
     size_t size;
     char *name;
@@ -36,17 +36,17 @@ struct spry_gguf {
     spry_gguf_entry *entries;
     spry_tensor *tensors;
     size_t n_entries, n_tensors;
-    spry_map keys, names; /* to indices of the two */
+    spry_map keys, names; /* key or name to index */
 };
 
-/* Where we are in the file, and in the middle of what, for the sentence if it is wrong. Errors stick: the first is
- * kept, and from then on everything reads as zero. */
+/* The position in the file and the item being read, for error messages. The first error is kept; after it, every read
+ * returns zero. */
 typedef struct reader {
     const unsigned char *data;
     size_t size, at;
     const char *thing; /* "tensor"; NULL in the header */
-    size_t index;      /* of the thing, from 0 */
-    spry_view name;    /* of the thing, once it is read */
+    size_t index;      /* index of the item, from 0 */
+    spry_view name;    /* name of the item, once it is read */
     spry_status status;
     spry_error *error;
 } reader;
@@ -84,7 +84,7 @@ static void refuse_memory(reader *in)
 
 /* ---- reading ---------------------------------------------------------------------------------------------------- */
 
-/* The next `count` bytes; NULL when the file ends before. */
+/* The next `count` bytes; NULL when the file ends before them. */
 static const unsigned char *take(reader *in, uint64_t count, const char *part)
 {
     if (in->status != SPRY_OK)
@@ -123,7 +123,7 @@ static spry_view take_string(reader *in, const char *part)
     return bytes ? (spry_view){(const char *)bytes, (size_t)length} : (spry_view){"", 0};
 }
 
-/* A number of things, each of at least `bytes_each` bytes, that are still to come. */
+/* Checks a count of items that follow, each of at least `bytes_each` bytes. */
 static size_t check_count(reader *in, uint64_t count, size_t bytes_each, const char *things)
 {
     if (count > (in->size - in->at) / bytes_each) {
@@ -134,7 +134,7 @@ static size_t check_count(reader *in, uint64_t count, size_t bytes_each, const c
     return (size_t)count;
 }
 
-/* The name of the thing being read, new in `map`. */
+/* Reads the name of the current item; it must be new in `map`. */
 static spry_view take_name(reader *in, const char *part, spry_map *map)
 {
     bool fresh = true;
@@ -187,7 +187,7 @@ static void skip_array(reader *in, int depth)
             skip_value(in, kind, depth + 1);
 }
 
-/* Checks a value and steps over it; `depth` counts the arrays it is in, itself included. */
+/* Checks a value and skips it; `depth` counts the enclosing arrays, the value included. */
 static void skip_value(reader *in, uint32_t kind, int depth)
 {
     size_t size = spry_gguf_kind_bytes((spry_gguf_kind)kind);
@@ -235,7 +235,7 @@ static void read_alignment(spry_gguf *gguf, reader *in)
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
-/* The file has the fastest dimension first. Returns the number of values. */
+/* The file stores the fastest dimension first. Returns the number of values. */
 static size_t read_dims(reader *in, spry_tensor *tensor)
 {
     size_t count = 1;
@@ -272,8 +272,8 @@ static void read_type(reader *in, spry_tensor *tensor, size_t count)
                spry_dtype_name(tensor->type));
 }
 
-/* Where a tensor's bytes are: in the file an offset from the end of the directory, which is known only when all of it
- * is read; then a byte of the file. */
+/* A tensor's byte range: first an offset from the end of the directory, later, when the whole directory is read, from
+ * the start of the file. */
 typedef struct place {
     uint64_t begin;
     size_t index;
@@ -292,7 +292,7 @@ static void read_tensor(spry_gguf *gguf, reader *in, place *where)
                (unsigned long long)where->begin, gguf->alignment);
 }
 
-/* Turns an offset into a byte of the file and checks that the tensor ends inside. */
+/* Converts an offset to one from the start of the file and checks that the tensor ends inside the file. */
 static void place_tensor(spry_gguf *gguf, reader *in, place *where, size_t data_start)
 {
     spry_tensor *tensor = &gguf->tensors[where->index];
@@ -395,7 +395,7 @@ static spry_status read_directory(spry_gguf *gguf, spry_error *error)
     return in.status;
 }
 
-/* Takes the mapping over, also when it fails; `mapping` is NULL when the memory is the caller's. */
+/* Takes ownership of the mapping, also on failure; `mapping` is NULL when the caller owns the memory. */
 static spry_status open_bytes(spry_gguf **out, spry_mapping *mapping, const void *data, size_t size, const char *name,
                               spry_error *error)
 {

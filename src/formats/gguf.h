@@ -1,5 +1,5 @@
-/* Reading GGUF v2 and v3 (little-endian). The file is mapped and hostile: every count, length, offset, type and
- * dimension is checked before use, tensors must lie inside the file and not overlap. Views and tensors point into the
+/* Reads GGUF v2 and v3 (little-endian). The file is mapped and untrusted: every count, length, offset, type and
+ * dimension is checked before use; tensors must lie inside the file and not overlap. Views and tensors point into the
  * mapping. */
 #ifndef SPRY_FORMATS_GGUF_H
 #define SPRY_FORMATS_GGUF_H
@@ -27,7 +27,7 @@ typedef enum spry_gguf_kind {
     SPRY_GGUF_F64,
 } spry_gguf_kind;
 
-/* An array's elements lie one after another from `data`; strings as length (u64) and bytes. */
+/* The elements are contiguous from `data`; a string is a length (u64) and its bytes. */
 typedef struct spry_gguf_array {
     spry_gguf_kind kind;
     size_t count;
@@ -43,20 +43,20 @@ typedef struct spry_gguf_entry {
 } spry_gguf_entry;
 
 const char *spry_gguf_kind_name(spry_gguf_kind kind); /* "u32" */
-size_t spry_gguf_kind_bytes(spry_gguf_kind kind);     /* of one value; 0 for strings and arrays, and for no kind */
+size_t spry_gguf_kind_bytes(spry_gguf_kind kind);     /* bytes of one value; 0 for strings, arrays and unknown kinds */
 
-/* Opens a file (kept mapped until close). Messages name the path. */
+/* Opens a file and keeps it mapped until close. Messages contain the path. */
 spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error);
 
-/* The same over memory that outlives it; `name` stands for the path in messages. */
+/* Opens GGUF data in memory that outlives the result; `name` replaces the path in messages. */
 spry_status spry_gguf_open_memory(spry_gguf **out, const void *data, size_t size, const char *name, spry_error *error);
 void spry_gguf_close(spry_gguf *gguf);
 
 const char *spry_gguf_name(const spry_gguf *gguf);
 uint32_t spry_gguf_version(const spry_gguf *gguf);
-size_t spry_gguf_size(const spry_gguf *gguf); /* bytes of the file */
+size_t spry_gguf_size(const spry_gguf *gguf); /* file size in bytes */
 
-/* By index, in the file's order: NULL past the end. */
+/* By index, in file order: NULL past the end. */
 size_t spry_gguf_tensor_count(const spry_gguf *gguf);
 const spry_tensor *spry_gguf_tensor(const spry_gguf *gguf, size_t index);
 const spry_tensor *spry_gguf_find_tensor(const spry_gguf *gguf, spry_view name); /* NULL: none */
@@ -65,22 +65,22 @@ size_t spry_gguf_entry_count(const spry_gguf *gguf);
 const spry_gguf_entry *spry_gguf_entry_at(const spry_gguf *gguf, size_t index);
 const spry_gguf_entry *spry_gguf_find_entry(const spry_gguf *gguf, spry_view key); /* NULL: none */
 
-/* The value of an entry, which may be NULL. False: none, or of another kind, or out of the result's range. Any integer
- * kind serves for u64; any number kind for f64. */
+/* The value of an entry, which may be NULL. False when it is missing, of another kind or out of range. u64 accepts any
+ * integer kind, f64 any number kind. */
 bool spry_gguf_entry_u64(const spry_gguf_entry *entry, uint64_t *value);
 bool spry_gguf_entry_f64(const spry_gguf_entry *entry, double *value);
 bool spry_gguf_entry_bool(const spry_gguf_entry *entry, bool *value);
 bool spry_gguf_entry_string(const spry_gguf_entry *entry, spry_view *value);
 bool spry_gguf_entry_array(const spry_gguf_entry *entry, spry_gguf_array *value);
 
-/* The same by zero-terminated key. */
+/* Like spry_gguf_entry_*, by zero-terminated key. */
 bool spry_gguf_get_u64(const spry_gguf *gguf, const char *key, uint64_t *value);
 bool spry_gguf_get_f64(const spry_gguf *gguf, const char *key, double *value);
 bool spry_gguf_get_bool(const spry_gguf *gguf, const char *key, bool *value);
 bool spry_gguf_get_string(const spry_gguf *gguf, const char *key, spry_view *value);
 bool spry_gguf_get_array(const spry_gguf *gguf, const char *key, spry_gguf_array *value);
 
-/* Elements of an array; false past the end and for other kinds. Numbers: by index. Strings: walk with a cursor that
+/* Elements of an array; false past the end and for other kinds. Numbers are read by index, strings with a cursor that
  * starts at 0. */
 bool spry_gguf_array_f64(const spry_gguf_array *array, size_t index, double *value);
 bool spry_gguf_array_u64(const spry_gguf_array *array, size_t index, uint64_t *value); /* also bool */

@@ -1,5 +1,5 @@
-/* Values of GGUF metadata: decoding what gguf.c has already checked. Bytes in the file are unaligned and little-endian,
- * so every number goes through memcpy. */
+/* Decodes GGUF metadata values that gguf.c has already checked. Bytes in the file are unaligned and little-endian, so
+ * every number is read with memcpy. */
 #include <string.h>
 
 #include "base/compiler.h"
@@ -37,7 +37,7 @@ static uint64_t load_unsigned(const unsigned char *data, size_t bytes)
     return value;
 }
 
-/* Two's complement of `bytes` bytes, widened. */
+/* Sign-extends a two's complement number of `bytes` bytes. */
 static int64_t load_signed(const unsigned char *data, size_t bytes)
 {
     uint64_t value = load_unsigned(data, bytes), sign = (uint64_t)1 << (8 * bytes - 1);

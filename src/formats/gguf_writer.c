@@ -1,5 +1,5 @@
-/* The head of the file is built in memory, where it is small; tensor bytes stream through. Offsets follow from the
- * listed sizes alone, so nothing is ever patched afterwards. */
+/* The head of the file is built in memory; tensor bytes are streamed. Offsets follow from the listed sizes alone, so
+ * nothing is patched afterwards. */
 #include "formats/gguf_writer.h"
 
 #include <stdlib.h>
@@ -25,14 +25,14 @@ struct spry_gguf_writer {
     uint64_t n_entries;
     listed *tensors;
     size_t n_tensors, capacity;
-    size_t data_bytes; /* of all tensors, each padded */
+    size_t data_bytes; /* total of all tensors, each padded */
     spry_arena arena;  /* names, for the maps and for messages */
     spry_map keys, names;
-    spry_error failure; /* the first, until _begin reports it */
+    spry_error failure; /* the first failure, until _begin reports it */
 
     spry_file_writer file; /* open between _begin and _finish */
-    size_t current;        /* tensor being written */
-    size_t written;        /* bytes of it */
+    size_t current;        /* index of the tensor being written */
+    size_t written;        /* bytes of it written so far */
 };
 
 spry_status spry_gguf_writer_create(spry_gguf_writer **out, spry_error *error)
@@ -76,7 +76,7 @@ static bool listing(spry_gguf_writer *writer)
     return healthy(writer);
 }
 
-/* A copy of a name that must be new; NULL, with the failure kept, when it is not. */
+/* Copies a name, which must be new; on failure records the error and returns NULL. */
 static const char *claim(spry_gguf_writer *writer, spry_map *map, spry_view name, const char *what)
 {
     bool fresh = false;
@@ -108,7 +108,7 @@ static void put_string(spry_buffer *out, spry_view text)
     spry_buffer_append(out, text.data, text.size);
 }
 
-/* The start of an entry; false when the writer has failed, and then nothing more may be put. */
+/* Appends the start of an entry; false when the writer has failed: then nothing more may be appended. */
 static bool put_key(spry_gguf_writer *writer, spry_view key, spry_gguf_kind kind)
 {
     if (!listing(writer))
@@ -195,7 +195,7 @@ void spry_gguf_writer_strings(spry_gguf_writer *writer, const char *key, const s
 
 void spry_gguf_writer_entry(spry_gguf_writer *writer, const spry_gguf_entry *entry)
 {
-    if (spry_view_is(entry->key, alignment_key)) /* is a fact about the other file, not about the model */
+    if (spry_view_is(entry->key, alignment_key)) /* describes the other file, not the model */
         return;
     if (put_key(writer, entry->key, entry->kind))
         spry_buffer_append(&writer->entries, entry->data, entry->bytes);
@@ -203,7 +203,7 @@ void spry_gguf_writer_entry(spry_gguf_writer *writer, const spry_gguf_entry *ent
 
 /* ---- tensors ---------------------------------------------------------------------------------------------------- */
 
-/* The size that name, type and dims imply; 0, with the failure kept, when they make no tensor. */
+/* The size implied by name, type and dims; on failure records the error and returns 0. */
 static size_t tensor_bytes(spry_gguf_writer *writer, const spry_tensor *tensor)
 {
     size_t count = 1, bytes = 0;
@@ -248,7 +248,7 @@ void spry_gguf_writer_tensor(spry_gguf_writer *writer, const spry_tensor *tensor
     }
     put_string(&writer->infos, tensor->name);
     put_u32(&writer->infos, tensor->n_dims);
-    for (size_t i = tensor->n_dims; i-- > 0;) /* the file has the fastest dimension first */
+    for (size_t i = tensor->n_dims; i-- > 0;) /* the file stores the fastest dimension first */
         put_u64(&writer->infos, tensor->dims[i]);
     put_u32(&writer->infos, (uint32_t)tensor->type);
     put_u64(&writer->infos, writer->data_bytes);
@@ -258,8 +258,8 @@ void spry_gguf_writer_tensor(spry_gguf_writer *writer, const spry_tensor *tensor
 
 /* ---- the file --------------------------------------------------------------------------------------------------- */
 
-/* A file that cannot be finished gives its disk space back at once. */
-static spry_status give_up(spry_gguf_writer *writer, spry_status status)
+/* Removes a file that cannot be completed, to free its disk space at once. */
+static spry_status abandon(spry_gguf_writer *writer, spry_status status)
 {
     spry_file_writer_abandon(&writer->file);
     return status;
@@ -309,7 +309,7 @@ spry_status spry_gguf_writer_begin(spry_gguf_writer *writer, const char *path, s
         return status;
     writer->current = writer->written = 0;
     status = write_head(writer, error);
-    return status == SPRY_OK ? SPRY_OK : give_up(writer, status);
+    return status == SPRY_OK ? SPRY_OK : abandon(writer, status);
 }
 
 spry_status spry_gguf_writer_data(spry_gguf_writer *writer, const void *data, size_t size, spry_error *error)
@@ -317,11 +317,11 @@ spry_status spry_gguf_writer_data(spry_gguf_writer *writer, const void *data, si
     if (!writer->file.file)
         return spry_fail(error, SPRY_ERR_INPUT, "tensor data was given, but no GGUF file is being written");
     if (writer->current == writer->n_tensors)
-        return give_up(writer, spry_fail(error, SPRY_ERR_INPUT, "%s: more data was given than the %zu tensors have",
+        return abandon(writer, spry_fail(error, SPRY_ERR_INPUT, "%s: more data was given than the %zu tensors have",
                                          writer->file.path, writer->n_tensors));
     const listed *tensor = &writer->tensors[writer->current];
     if (size > tensor->bytes - writer->written)
-        return give_up(writer, spry_fail(error, SPRY_ERR_INPUT, "%s: tensor '%s' has %zu bytes, but %zu were given",
+        return abandon(writer, spry_fail(error, SPRY_ERR_INPUT, "%s: tensor '%s' has %zu bytes, but %zu were given",
                                          writer->file.path, tensor->name, tensor->bytes, writer->written + size));
     spry_status status = spry_file_writer_write(&writer->file, data, size, error);
     writer->written += size;
@@ -330,7 +330,7 @@ spry_status spry_gguf_writer_data(spry_gguf_writer *writer, const void *data, si
         writer->current++;
         writer->written = 0;
     }
-    return status == SPRY_OK ? SPRY_OK : give_up(writer, status);
+    return status == SPRY_OK ? SPRY_OK : abandon(writer, status);
 }
 
 spry_status spry_gguf_writer_finish(spry_gguf_writer *writer, spry_error *error)
@@ -338,11 +338,11 @@ spry_status spry_gguf_writer_finish(spry_gguf_writer *writer, spry_error *error)
     if (!writer->file.file)
         return spry_fail(error, SPRY_ERR_INPUT, "no GGUF file is being written");
     if (!healthy(writer))
-        return give_up(writer,
+        return abandon(writer,
                        spry_fail(error, writer->failure.status, "%s: %s", writer->file.path, writer->failure.message));
     if (writer->current < writer->n_tensors) {
         const listed *tensor = &writer->tensors[writer->current];
-        return give_up(writer,
+        return abandon(writer,
                        spry_fail(error, SPRY_ERR_INPUT, "%s: only %zu of the %zu bytes of tensor '%s' were given",
                                  writer->file.path, writer->written, tensor->bytes, tensor->name));
     }

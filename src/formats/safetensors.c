@@ -1,6 +1,6 @@
-/* A safetensors file is a length (u64), that many bytes of JSON naming each tensor's type, shape and byte range, then
- * the bytes. The ranges must cover the bytes exactly: no overlap, no hole, no rest. Integer and bool tensors are
- * checked like the others but not listed: checkpoints carry such buffers, and no weight is one. */
+/* A safetensors file is a length (u64), that many bytes of JSON with each tensor's type, shape and byte range, then the
+ * tensor bytes. The ranges must cover the bytes exactly, without overlaps or gaps. Integer and bool tensors are checked
+ * like the others but not listed: checkpoints contain such buffers, and no weight is one. */
 #include "formats/safetensors.h"
 
 #include <jansson.h>
@@ -16,7 +16,7 @@
 
 enum {
     LENGTH_BYTES = 8,
-    HEADER_BYTES_MAX = 100 * 1000 * 1000, /* the format's own limit */
+    HEADER_BYTES_MAX = 100 * 1000 * 1000, /* limit of the format */
     PATH_BYTES_MAX = 1 << 16,
     NAME_SHOWN = 100, /* bytes of a name in a message */
 };
@@ -34,16 +34,16 @@ struct spry_safetensors {
     spry_arena arena;
 };
 
-/* What is needed only while opening. */
+/* State needed only while opening. */
 typedef struct opening {
     spry_safetensors *files;
-    spry_map seen;              /* every tensor's name, unlisted ones too, to the index of its file */
-    size_t file;                /* index of the one being read */
-    const unsigned char *bytes; /* and its beginning */
+    spry_map seen;              /* every tensor name, including unlisted ones, to the index of its file */
+    size_t file;                /* index of the file being read */
+    const unsigned char *bytes; /* and its first byte */
     spry_error *error;
 } opening;
 
-/* A tensor's bytes, counted from the end of the header. */
+/* A tensor's byte range, relative to the end of the header. */
 typedef struct span {
     size_t begin, end;
     const char *name;
@@ -85,7 +85,7 @@ static const element *find_element(const char *name)
     return NULL;
 }
 
-/* A natural number of the header; false for anything else. */
+/* Reads a non-negative integer of the header; false for anything else. */
 static bool natural(size_t *value, const json_t *json)
 {
     json_int_t number = json_integer_value(json);
@@ -95,7 +95,7 @@ static bool natural(size_t *value, const json_t *json)
     return true;
 }
 
-/* Reads the shape and the number of values. A scalar counts as one value in one dimension. */
+/* Reads the shape and the number of values. A scalar is one value in one dimension. */
 static spry_status read_shape(spry_tensor *tensor, size_t *count, const char *name, const json_t *shape, bool listed,
                               spry_error *error)
 {
@@ -138,7 +138,7 @@ static spry_status read_span(span *where, const json_t *offsets, size_t data_byt
     return SPRY_OK;
 }
 
-/* Reads and checks a tensor. *listed tells whether it is one of the types we use. */
+/* Reads and checks a tensor. *listed: whether its type is supported. */
 static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, const json_t *facts,
                                const unsigned char *data, size_t data_bytes, spry_error *error)
 {
@@ -196,7 +196,7 @@ static spry_status check_spans(span *spans, size_t count, size_t data_bytes, spr
     return SPRY_OK;
 }
 
-/* Copies a name, which must be new in all files, so that it outlives the JSON. */
+/* Copies a name, which must be unique across all files, so that it outlives the JSON. */
 static spry_status claim_name(opening *in, const char **copy, const char *name)
 {
     bool fresh = false;
@@ -316,7 +316,7 @@ static spry_status load_file(opening *in, const char *path)
 
 /* ---- shards ----------------------------------------------------------------------------------------------------- */
 
-/* The index is as untrusted as the rest: it must not lead out of its folder. */
+/* The index is untrusted: a file name in it must not leave the folder. */
 static bool plain_file_name(const char *name)
 {
     return name[0] && !strchr(name, '/') && strcmp(name, ".") != 0 && strcmp(name, "..") != 0;
@@ -354,7 +354,7 @@ static spry_status load_shards(opening *in, const char *folder, json_t *weights,
     return SPRY_OK;
 }
 
-/* Every tensor of the map must be in the shard that the map says. */
+/* Every tensor of the map must be in the shard that the map names. */
 static spry_status check_shards(const opening *in, json_t *weights, const spry_map *shards)
 {
     const char *tensor;
@@ -383,7 +383,7 @@ static spry_status check_index(const json_t *index, spry_error *error)
     return SPRY_OK;
 }
 
-/* Reads an index whose weight_map is an object of plain file names. The caller drops *index in any case. */
+/* Reads an index whose weight_map is an object of plain file names. The caller releases *index also on failure. */
 static spry_status read_index(json_t **index, const char *path, spry_error *error)
 {
     spry_mapping mapping;
@@ -423,7 +423,7 @@ static spry_status load_index(opening *in, const char *folder, const char *path)
 /* ---- the whole model -------------------------------------------------------------------------------------------- */
 
 typedef struct lone_file {
-    spry_buffer *name; /* of the last one found */
+    spry_buffer *name; /* the last one found */
     size_t count;
 } lone_file;
 
@@ -437,7 +437,7 @@ static void note_file(void *context, const char *name)
     spry_buffer_text(found->name, name);
 }
 
-/* The folder has neither of the two well-known names; a single file of another name will do. */
+/* Opens the only .safetensors file of a folder that has neither of the two standard names. */
 static spry_status load_lone_file(opening *in, const char *folder, spry_buffer *path)
 {
     spry_buffer name;

@@ -1,5 +1,6 @@
-/* Reading Hugging Face weights: one model.safetensors, or the shards that model.safetensors.index.json names. Mapped
- * and hostile: header length, JSON, dtypes, shapes, offsets, overlaps and total size are checked before use. */
+/* Reads Hugging Face weights: one model.safetensors, or the shards named by model.safetensors.index.json. Files are
+ * mapped and untrusted: header length, JSON, dtypes, shapes, offsets, overlaps and total size are checked before
+ * use. */
 #ifndef SPRY_FORMATS_SAFETENSORS_H
 #define SPRY_FORMATS_SAFETENSORS_H
 
@@ -8,11 +9,11 @@
 
 typedef struct spry_safetensors spry_safetensors;
 
-/* `path`: a .safetensors file, or a folder holding model.safetensors, or the index, or exactly one *.safetensors.
- * Tensors of F32, F16 and BF16 are listed; integer and bool ones are checked but left out; others are refused. */
+/* `path`: a .safetensors file, or a folder with model.safetensors, the index, or exactly one *.safetensors. F32, F16
+ * and BF16 tensors are listed; integer and bool tensors are checked but not listed; other types are refused. */
 spry_status spry_safetensors_open(spry_safetensors **out, const char *path, spry_error *error);
 
-/* One file in memory that outlives it; `name` stands for the path in messages. */
+/* Opens one file in memory that outlives the result; `name` replaces the path in messages. */
 spry_status spry_safetensors_open_memory(spry_safetensors **out, const void *data, size_t size, const char *name,
                                          spry_error *error);
 void spry_safetensors_close(spry_safetensors *files);

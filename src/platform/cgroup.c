@@ -1,6 +1,6 @@
-/* /proc/self/cgroup has one line per hierarchy, "id:controllers:path"; version 2's has no controllers. The path is as
- * seen from the hierarchy's root, of which a container may see only a part: folders that are not there are passed over
- * on the way up, and the mount itself, where such a container finds its own group, is always looked at. */
+/* /proc/self/cgroup has one line per hierarchy, "id:controllers:path"; that of version 2 has no controllers. The path
+ * is relative to the hierarchy's root, of which a container may see only a part: missing folders are skipped on the way
+ * up, and the mount point, where such a container finds its own group, is always read. */
 #include "platform/cgroup.h"
 
 #include <limits.h>
@@ -32,7 +32,7 @@ static bool read_value(char out[VALUE_MAX], const char *folder, const char *name
     return ok;
 }
 
-/* A whole positive number at *text, which then points behind it. "max" and -1, the words for no limit, are none. */
+/* Parses a positive integer at *text and moves *text past it. "max" and -1, which mean no limit, are not numbers. */
 static bool parse_number(uint64_t *out, const char **text)
 {
     const char *digits = *text + strspn(*text, " ");
@@ -90,7 +90,7 @@ static void read_v1_memory(spry_cgroup_limits *limits, const char *folder)
 
 typedef void (*read_group_fn)(spry_cgroup_limits *limits, const char *folder);
 
-/* Reads the group and each group above it, up to the mount itself. */
+/* Reads the group and each group above it, up to the mount point. */
 static void walk_up(spry_cgroup_limits *limits, const char *mount, const char *group, read_group_fn read_group)
 {
     char folder[PATH_MAX];
@@ -127,7 +127,7 @@ static bool list_has(const char *list, const char *word)
     }
 }
 
-/* One line of /proc/self/cgroup, which is cut into its fields. */
+/* Parses one line of /proc/self/cgroup and modifies it. */
 static void read_line(spry_cgroup_limits *limits, const char *root, char *line)
 {
     line[strcspn(line, "\n")] = 0;
@@ -137,7 +137,7 @@ static void read_line(spry_cgroup_limits *limits, const char *root, char *line)
         return;
     *before_group = 0;
     const char *controllers = before_list + 1, *group = before_group + 1;
-    if (strstr(group, "..")) /* outside of what this namespace shows */
+    if (strstr(group, "..")) /* outside this namespace */
         group = "/";
     if (!*controllers) {
         read_hierarchy(limits, root, "", group, read_v2);

@@ -22,7 +22,7 @@ uint64_t spry_entropy(void)
     uint64_t value;
     if (getrandom(&value, sizeof value, 0) == (ssize_t)sizeof value)
         return value;
-    /* A sandbox may forbid the call. What is left differs from run to run, which is what a seed needs. */
+    /* A sandbox may forbid getrandom. The fallback differs between runs, which is enough for a seed. */
     value = read_clock(CLOCK_REALTIME) ^ ((uint64_t)getpid() << 32);
     value *= 0x9e3779b97f4a7c15u;
     return value ^ (value >> 29) ^ spry_clock_ns();

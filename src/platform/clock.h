@@ -1,4 +1,4 @@
-/* Time that only goes forward. */
+/* Monotonic time and random seeds. */
 #ifndef SPRY_PLATFORM_CLOCK_H
 #define SPRY_PLATFORM_CLOCK_H
 
@@ -6,7 +6,7 @@
 
 uint64_t spry_clock_ns(void);
 
-/* A number nobody can guess, for seeds the user did not choose. */
+/* An unpredictable number, for seeds that the user did not choose. */
 uint64_t spry_entropy(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* Asks Linux; elsewhere only what the whole program was compiled for is certain. */
+/* Reads Linux's auxiliary vector; on other systems only the features the program was compiled for are known. */
 #include "platform/cpu.h"
 
 #if defined(__aarch64__) && defined(__linux__)

@@ -1,4 +1,4 @@
-/* What the processor has beyond its architecture's baseline, where only the system can tell. (Of x86 the compiler can:
+/* CPU features beyond the architecture's baseline that only the operating system can report. (For x86 see
  * base/compiler.h.) */
 #ifndef SPRY_PLATFORM_CPU_H
 #define SPRY_PLATFORM_CPU_H

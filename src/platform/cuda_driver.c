@@ -1,4 +1,4 @@
-/* Names with _v2 are those of 64-bit addresses; every driver of the last decade has them all. */
+/* Names with _v2 are the variants with 64-bit addresses; every driver of the last decade has them all. */
 #include "platform/cuda_driver.h"
 
 #include <dlfcn.h>

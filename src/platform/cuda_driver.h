@@ -1,6 +1,5 @@
-/* The few functions of NVIDIA's driver that are used here, found in its library when the program runs: one program runs
- * with and without a GPU, and nothing of NVIDIA's is needed to build it. Each returns 0, or a number that
- * spry_cuda_reason puts in words. */
+/* The functions of NVIDIA's driver that are used here, loaded at run time: one program runs with and without a GPU, and
+ * building it needs nothing from NVIDIA. Each returns 0, or an error number that spry_cuda_reason describes. */
 #ifndef SPRY_PLATFORM_CUDA_DRIVER_H
 #define SPRY_PLATFORM_CUDA_DRIVER_H
 
@@ -10,7 +9,7 @@
 
 #define SPRY_CUDA_LIBRARY "libcuda.so.1"
 
-/* What the driver calls an attribute of a device. */
+/* Device attributes of the driver API. */
 enum {
     SPRY_CUDA_MULTIPROCESSORS = 16,
     SPRY_CUDA_COMPUTE_MAJOR = 75,
@@ -28,7 +27,7 @@ enum {
     SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
 };
 
-typedef uint64_t spry_cuda_memory; /* an address on a device */
+typedef uint64_t spry_cuda_memory; /* a device address */
 
 /* How a kernel is launched, as the driver lays it out. */
 typedef struct spry_cuda_attribute {
@@ -49,7 +48,7 @@ typedef struct spry_cuda_launch_config {
 enum { SPRY_CUDA_OVERLAP = 6 }; /* attribute: it may begin while the kernel before it ends */
 
 typedef struct spry_cuda {
-    void *library; /* NULL: none is open */
+    void *library; /* NULL: not open */
     int (*init)(unsigned flags);
     int (*error_string)(int result, const char **text);
     int (*driver_version)(int *version); /* 1000 * major + 10 * minor of CUDA */
@@ -60,7 +59,7 @@ typedef struct spry_cuda {
     int (*device_memory)(size_t *bytes, int device);
     int (*device_attribute)(int *value, int attribute, int device);
 
-    int (*context_retain)(void **context, int device); /* the device's own, shared by all who ask */
+    int (*context_retain)(void **context, int device); /* the device's primary context, shared within the process */
     int (*context_release)(int device);
     int (*context_set)(void *context); /* for the calling thread; NULL: none */
 
@@ -103,11 +102,11 @@ typedef struct spry_cuda {
     int (*event_elapsed)(float *ms, void *begin, void *end);
 } spry_cuda;
 
-/* Loads `library` (SPRY_CUDA_LIBRARY) and finds every function in it. Closing what is not open does nothing. */
+/* Loads `library` (SPRY_CUDA_LIBRARY) and looks up every function. Closing when it is not open has no effect. */
 spry_status spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error);
 void spry_cuda_close(spry_cuda *cuda);
 
-/* What a result that is not 0 means, in the driver's words. */
+/* The driver's description of a non-zero result. */
 const char *spry_cuda_reason(const spry_cuda *cuda, int result);
 
 #endif

@@ -1,4 +1,4 @@
-/* Everything goes through the descriptor of the folder, so that a folder that is renamed meanwhile stays the same. */
+/* Every operation uses the folder's descriptor, so a rename of the folder has no effect. */
 #include "platform/directory.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@ enum { FOLDER_MODE = 0700, FILE_MODE = 0600, NAME_ATTEMPTS = 8, NAME_BYTES = 48 
 
 /* ---- the folder ------------------------------------------------------------------------------------------------- */
 
-/* Failures are left to the opening that follows: a folder above may be there and refuse new ones. */
+/* Failures are ignored here and reported by the open that follows: a parent may exist and refuse new folders. */
 static void make_with_parents(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -53,7 +53,7 @@ void spry_directory_close(spry_directory *directory)
 
 int spry_directory_each(const spry_directory *directory, spry_directory_visit visit, void *context)
 {
-    /* A descriptor of its own: closing the listing closes it, and its position is nobody else's. */
+    /* A separate descriptor: closing the listing closes it, and its position is not shared. */
     int descriptor = openat(directory->descriptor, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     DIR *listing = descriptor >= 0 ? fdopendir(descriptor) : NULL;
     if (!listing) {
@@ -64,7 +64,7 @@ int spry_directory_each(const spry_directory *directory, spry_directory_visit vi
     }
     const struct dirent *entry;
     do {
-        errno = 0; /* the only way to tell the end from a failure */
+        errno = 0; /* the only way to distinguish the end from a failure */
         entry = readdir(listing);
     } while (entry && (entry->d_name[0] == '.' || visit(context, entry->d_name)));
     int failure = entry ? 0 : errno;
@@ -90,7 +90,7 @@ int spry_directory_remove(const spry_directory *directory, const char *name)
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
-/* Random, as process numbers repeat when containers share a folder. Returns the descriptor or -1. */
+/* The name is random, because process numbers repeat when containers share a folder. Returns the descriptor or -1. */
 static int create_unfinished(const spry_directory *directory, char name[NAME_BYTES])
 {
     int descriptor = -1;
@@ -114,7 +114,7 @@ bool spry_directory_writable(const spry_directory *directory)
     return true;
 }
 
-/* Skips what a call has moved; true while something is left. */
+/* Skips the bytes that a call transferred; true while bytes are left. */
 static bool advance(struct iovec **pieces, size_t *n_pieces, size_t moved)
 {
     while (*n_pieces && moved >= (*pieces)->iov_len) {
@@ -150,7 +150,7 @@ int spry_directory_write(const spry_directory *directory, const char *name, stru
         return errno;
     int failure = write_pieces(descriptor, pieces, n_pieces);
     if (close(descriptor) != 0 && !failure)
-        failure = errno; /* where file systems of a network tell that the disk is full */
+        failure = errno; /* network file systems report a full disk here */
     if (!failure && renameat(directory->descriptor, unfinished, directory->descriptor, name) != 0)
         failure = errno;
     if (failure)

@@ -1,13 +1,13 @@
-/* A look reads every counter and hands out what was used since the last one: to the whole, and in equal parts to the
- * shares under way, as one running sum that each share only remembers the start of. Whoever begins, ends or reads looks
- * at the processor first, so a share never pays for what happened outside of it.
+/* A sample reads every counter and distributes the energy used since the last sample: to the total, and in equal parts
+ * to the open shares, as one running sum of which each share remembers the start. Beginning, ending or reading a share
+ * samples the processor first, so a share never includes energy used outside of it.
  *
- * A look at a GPU takes four milliseconds of computing on an H200, whose counter moves ten times a second. So with a
- * thread that one alone does it, four times a second, and whoever asks for the whole; a share must not cost its request
- * that much. `lock` is not held meanwhile: what is read is kept in order by `gpu_lock`, which is taken first.
+ * Sampling a GPU takes four milliseconds of CPU time on an H200, whose counter changes ten times a second. With a
+ * sampling thread, therefore, only that thread (four times a second) and reads of the total sample the GPU; shares do
+ * not. `lock` is not held meanwhile: `gpu_lock`, which is taken first, orders the readings.
  *
- * The thread opens the GPU's library, waits a little for the counters to move, and says `ready`, which everybody waits
- * for. Then it looks as often as the sources ask, so that no wrap is missed. */
+ * The thread opens the GPU's library, waits until the counters change, and sets `ready`, which all callers wait for.
+ * Then it samples as often as the sources require, so that no wrap is missed. */
 #include "platform/energy.h"
 
 #include <errno.h>
@@ -20,17 +20,17 @@
 #include "platform/clock.h"
 #include "platform/energy_impl.h"
 
-/* How long the first reader waits for counters to move: processors count every millisecond, GPUs every 100. */
-enum { SETTLE_LOOK_NS = 1000000, SETTLE_CPU_NS = 20000000, SETTLE_GPU_NS = 250000000, SECOND_NS = 1000000000 };
+/* How long the first reader waits for counters to change: processors count every millisecond, GPUs every 100. */
+enum { SETTLE_POLL_NS = 1000000, SETTLE_CPU_NS = 20000000, SETTLE_GPU_NS = 250000000, SECOND_NS = 1000000000 };
 
 struct spry_energy {
     spry_energy_system system;
     char *root;
     spry_energy_source cpu, gpu;
-    size_t shares; /* under way */
+    size_t shares; /* open shares */
 
     bool threaded, ready, closing;
-    pthread_t thread; /* where threaded */
+    pthread_t thread; /* valid when `threaded` */
     pthread_mutex_t lock, gpu_lock;
     pthread_cond_t changed; /* ready or closing */
 };
@@ -50,7 +50,7 @@ static spry_status no_nvml(spry_nvml *nvml, spry_error *why)
     return spry_fail(why, SPRY_ERR_UNSUPPORTED, "an imitated system has no GPU");
 }
 
-/* powercap or perf; with neither, what stands in the way of both. */
+/* Opens powercap or perf; with neither, the message says why for both. */
 static void open_cpu(spry_energy_source *source, const spry_energy_system *system)
 {
     spry_status powercap = spry_energy_open_powercap(source, system);
@@ -74,15 +74,15 @@ static void open_cpu(spry_energy_source *source, const spry_energy_system *syste
 
 /* ---- looking ----------------------------------------------------------------------------------------------------- */
 
-static void look_at_cpu(spry_energy *energy)
+static void sample_cpu(spry_energy *energy)
 {
     spry_energy_readings readings;
     spry_energy_source_read(&energy->cpu, &readings, energy->system.clock());
     spry_energy_source_take(&energy->cpu, &readings, energy->shares);
 }
 
-/* Returns with the lock held, and is called without. */
-static void lock_and_look_at_gpu(spry_energy *energy)
+/* Returns with the lock held; call without it. */
+static void lock_and_sample_gpu(spry_energy *energy)
 {
     spry_energy_readings readings;
     pthread_mutex_lock(&energy->gpu_lock);
@@ -92,28 +92,28 @@ static void lock_and_look_at_gpu(spry_energy *energy)
     pthread_mutex_unlock(&energy->gpu_lock);
 }
 
-/* The same of all that is to be looked at. */
-static void lock_and_look(spry_energy *energy, bool whole)
+/* Samples the processor, and the GPU when `whole` or without a thread. Returns with the lock held. */
+static void lock_and_sample(spry_energy *energy, bool whole)
 {
     pthread_mutex_lock(&energy->lock);
     while (!energy->ready)
         pthread_cond_wait(&energy->changed, &energy->lock);
     if (whole || !energy->threaded) {
         pthread_mutex_unlock(&energy->lock);
-        lock_and_look_at_gpu(energy);
+        lock_and_sample_gpu(energy);
     }
-    look_at_cpu(energy);
+    sample_cpu(energy);
 }
 
-/* Sleeps, the lock released, unless the meter is being closed; then looks at all. */
-static void pause_and_look(spry_energy *energy, uint64_t ns)
+/* Sleeps without the lock unless the meter is closing, then samples everything. */
+static void pause_and_sample(spry_energy *energy, uint64_t ns)
 {
     spry_background_wait(&energy->changed, &energy->lock, ns);
     if (energy->closing)
         return;
     pthread_mutex_unlock(&energy->lock);
-    lock_and_look_at_gpu(energy);
-    look_at_cpu(energy);
+    lock_and_sample_gpu(energy);
+    sample_cpu(energy);
 }
 
 static bool settled(const spry_energy *energy)
@@ -122,20 +122,20 @@ static bool settled(const spry_energy *energy)
            (!energy->gpu.kind || spry_energy_source_moved(&energy->gpu));
 }
 
-static void *look_often(void *argument)
+static void *sample_forever(void *argument)
 {
     spry_energy *energy = argument;
     spry_energy_open_nvml(&energy->gpu, &energy->system);
     uint64_t settle_ns = energy->gpu.kind ? SETTLE_GPU_NS : SETTLE_CPU_NS, from = spry_clock_ns();
     pthread_mutex_lock(&energy->lock);
     while (!energy->closing && !settled(energy) && spry_clock_ns() - from < settle_ns)
-        pause_and_look(energy, SETTLE_LOOK_NS);
+        pause_and_sample(energy, SETTLE_POLL_NS);
     energy->ready = true;
     pthread_cond_broadcast(&energy->changed);
     while (!energy->closing && (energy->cpu.kind || energy->gpu.kind)) {
-        uint64_t cpu_ns = energy->cpu.kind ? energy->cpu.look_ns : UINT64_MAX;
-        uint64_t gpu_ns = energy->gpu.kind ? energy->gpu.look_ns : UINT64_MAX;
-        pause_and_look(energy, cpu_ns < gpu_ns ? cpu_ns : gpu_ns);
+        uint64_t cpu_ns = energy->cpu.kind ? energy->cpu.sample_ns : UINT64_MAX;
+        uint64_t gpu_ns = energy->gpu.kind ? energy->gpu.sample_ns : UINT64_MAX;
+        pause_and_sample(energy, cpu_ns < gpu_ns ? cpu_ns : gpu_ns);
     }
     pthread_mutex_unlock(&energy->lock);
     return NULL;
@@ -152,7 +152,7 @@ static void init_lock(spry_energy *energy)
 
 static spry_status start_thread(spry_energy *energy, spry_error *error)
 {
-    spry_status status = spry_background_start(&energy->thread, look_often, energy, "the energy meter", error);
+    spry_status status = spry_background_start(&energy->thread, sample_forever, energy, "the energy meter", error);
     energy->threaded = !status; /* not for the thread, which may be running */
     return status;
 }
@@ -224,7 +224,7 @@ void spry_energy_read(spry_energy *energy, spry_joules *out)
     *out = (spry_joules){0};
     if (!energy)
         return;
-    lock_and_look(energy, true);
+    lock_and_sample(energy, true);
     out->has_cpu = energy->cpu.kind && spry_energy_source_moved(&energy->cpu);
     out->has_gpu = energy->gpu.kind && spry_energy_source_moved(&energy->gpu);
     out->cpu = out->has_cpu ? energy->cpu.used : 0;
@@ -237,7 +237,7 @@ void spry_energy_describe(spry_energy *energy, spry_energy_facts *facts)
     *facts = (spry_energy_facts){.cpu = "there is no energy meter", .gpu = "there is no energy meter"};
     if (!energy)
         return;
-    lock_and_look(energy, false);
+    lock_and_sample(energy, false);
     facts->has_cpu = energy->cpu.kind;
     facts->has_gpu = energy->gpu.kind;
     spry_energy_source_describe(&energy->cpu, facts->cpu);
@@ -250,7 +250,7 @@ void spry_energy_begin(spry_energy *energy, spry_energy_share *share)
     *share = (spry_energy_share){0};
     if (!energy)
         return;
-    lock_and_look(energy, false);
+    lock_and_sample(energy, false);
     *share = (spry_energy_share){energy->cpu.shared, energy->gpu.shared, energy->cpu.kind, energy->gpu.kind};
     energy->shares++;
     pthread_mutex_unlock(&energy->lock);
@@ -261,7 +261,7 @@ void spry_energy_end(spry_energy *energy, const spry_energy_share *share, spry_j
     *out = (spry_joules){0};
     if (!energy)
         return;
-    lock_and_look(energy, false);
+    lock_and_sample(energy, false);
     energy->shares--;
     double cpu = energy->cpu.shared - share->cpu, gpu = energy->gpu.shared - share->gpu;
     out->has_cpu = share->has_cpu && energy->cpu.kind && spry_energy_source_moved(&energy->cpu) && cpu > 0;

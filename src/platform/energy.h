@@ -1,10 +1,11 @@
-/* Joules, from the counters that processors and GPUs keep: RAPL through powercap or perf, NVML. Where there is no
- * counter, or it may not be read, or it does what no counter may do, there is a sentence instead of a number.
+/* Energy in joules, from the counters of processors and GPUs: RAPL through powercap or perf, NVML. Where a counter does
+ * not exist, may not be read or is not plausible, there is a message instead of a number.
  *
- * Counters wrap. The meter has a thread that looks often enough to see every wrap; a step back that no wrap explains,
- * more watts than any machine draws, a counter that is gone or stands still ends the measuring with a sentence.
+ * Counters wrap. A thread samples them often enough to see every wrap. A decrease that no wrap explains, an
+ * implausible power, or a counter that vanishes or stops ends the measurement with a message.
  *
- * All of the machine is measured, whoever uses it. The memory is in the processor's joules where it has a counter. */
+ * The whole machine is measured, including other processes. Memory is part of the processor's energy where it has a
+ * counter. */
 #ifndef SPRY_PLATFORM_ENERGY_H
 #define SPRY_PLATFORM_ENERGY_H
 
@@ -16,25 +17,24 @@ typedef struct spry_energy spry_energy;
 
 typedef struct spry_joules {
     double cpu, gpu;
-    bool has_cpu, has_gpu; /* false: not measured; spry_energy_describe says why */
+    bool has_cpu, has_gpu; /* false: not measured; spry_energy_describe gives the reason */
 } spry_joules;
 
-/* `root` goes before /sys: "" on a real system, a folder that imitates one in tests, which has no GPU. What cannot be
- * measured is no failure. Quick: a GPU's library, which takes its time, is opened meanwhile, and the first call of
- * those below waits for it. */
+/* `root` is prepended to /sys: "" on a real system, a folder in tests (then there is no GPU). Missing counters are not
+ * a failure. Returns quickly: a GPU's library is opened in the background, and the first call below waits for it. */
 spry_status spry_energy_open(spry_energy **out, const char *root, spry_error *error);
 void spry_energy_close(spry_energy *energy);
 
-/* A NULL meter measures nothing, everywhere below. */
+/* All functions below accept NULL, which measures nothing. */
 
-/* All that was used since it was opened. From any thread. Nothing is claimed of a counter that never moved. With a GPU
- * it takes some milliseconds; the others here do not. */
+/* The energy used since the meter was opened. Thread-safe. A counter that never changed is not reported. Takes some
+ * milliseconds with a GPU; the other functions do not. */
 void spry_energy_read(spry_energy *energy, spry_joules *out);
 
 enum { SPRY_ENERGY_TEXT = 400 };
 
-/* What is read ("RAPL by powercap: package-0, package-1"), or why nothing is ("/sys/...: only root may read it; ...").
- */
+/* The counters that are read ("RAPL by powercap: package-0, package-1"), or why there are none ("/sys/...: only root
+ * may read it; ..."). */
 typedef struct spry_energy_facts {
     bool has_cpu, has_gpu;
     char cpu[SPRY_ENERGY_TEXT], gpu[SPRY_ENERGY_TEXT];
@@ -42,13 +42,13 @@ typedef struct spry_energy_facts {
 
 void spry_energy_describe(spry_energy *energy, spry_energy_facts *facts);
 
-/* Several share a machine: between begin and end each has an equal part of what is used while so many are under way;
- * alone it has all of it. The machine's idle power is in it. From any thread. A processor's counter moves every
- * millisecond; a GPU's is looked at four times a second, and what takes less than some of these is counted roughly.
- * What no step fell into is not measured. */
+/* Divides the energy among concurrent users: between begin and end, each share gets an equal part of the energy used
+ * while it is open; a single share gets all of it. The machine's idle power is included. Thread-safe. A processor's
+ * counter changes every millisecond; a GPU's is sampled four times a second, so shorter shares are approximate. A share
+ * during which no counter changed is not measured. */
 typedef struct spry_energy_share {
-    double cpu, gpu;       /* the shares' running sums when it began */
-    bool has_cpu, has_gpu; /* whether they could be read then */
+    double cpu, gpu;       /* the running sums when the share began */
+    bool has_cpu, has_gpu; /* whether they were readable then */
 } spry_energy_share;
 
 void spry_energy_begin(spry_energy *energy, spry_energy_share *share);

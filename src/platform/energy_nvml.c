@@ -1,5 +1,5 @@
-/* GPUs through NVIDIA's management library, which comes with the driver and is opened at run time. GPUs since 2017
- * count millijoules; of an older one the power is added up, from look to look. */
+/* GPUs through NVIDIA's management library, which comes with the driver and is loaded at run time. GPUs since 2017
+ * count millijoules; for older ones the power is integrated between samples. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -8,17 +8,17 @@
 
 #include "platform/energy_impl.h"
 
-/* Counters move ten times a second, but on an H200 reading one keeps a processor busy for four milliseconds. */
-enum { GPU_LOOK_NS = 250000000 };
+/* Counters change ten times a second, but reading one takes four milliseconds of CPU time on an H200. */
+enum { GPU_SAMPLE_NS = 250000000 };
 
 static const char library_name[] = "libnvidia-ml.so.1";
 
 typedef struct gpu {
     void *device;
     bool by_power;
-    unsigned milliwatts; /* at the last look */
+    unsigned milliwatts; /* at the last sample */
     uint64_t seen_ns;
-    double millijoules; /* added up until then */
+    double millijoules; /* integrated until then */
 } gpu;
 
 typedef struct nvml {
@@ -67,7 +67,7 @@ static spry_status fail_nvml(const spry_nvml *api, const char *what, int result,
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The mean of the power then and now, for the time between. */
+/* Adds the mean of the last and the current power, times the interval. */
 static void add_power(gpu *device, unsigned milliwatts, uint64_t now_ns)
 {
     double seconds = now_ns > device->seen_ns ? (double)(now_ns - device->seen_ns) * 1e-9 : 0;
@@ -118,7 +118,7 @@ static void name_counter(spry_energy_counter *counter, const spry_nvml *api, con
              device->by_power ? " (power, added up)" : "");
 }
 
-/* Adds a GPU, or leaves it out where this process may not use it. */
+/* Adds a GPU, unless this process may not use it. */
 static spry_status add_gpu(spry_energy_source *source, unsigned index, uint64_t now_ns)
 {
     nvml *self = source->context;
@@ -181,7 +181,7 @@ spry_status spry_energy_open_nvml(spry_energy_source *source, const spry_energy_
     }
     source->kind = &nvml_kind;
     source->context = self;
-    source->look_ns = GPU_LOOK_NS;
+    source->sample_ns = GPU_SAMPLE_NS;
     status = add_gpus(source, system);
     if (status != SPRY_OK)
         spry_energy_source_close(source);

@@ -1,7 +1,7 @@
-/* RAPL through perf: the events "energy-pkg" and "energy-ram" of the unit "power", each counted on one processor of
- * every package, those of its cpumask. The kernel takes care of wraps and hands out 64 bits.
+/* RAPL through perf: the events "energy-pkg" and "energy-ram" of the PMU "power", each counted on one processor of
+ * every package, those in its cpumask. The kernel handles wraps and returns 64-bit values.
  *
- * Whoever counts for all processes needs a perf_event_paranoid of 0 or less, or CAP_PERFMON. */
+ * System-wide counting requires a perf_event_paranoid of 0 or less, or CAP_PERFMON. */
 #include <errno.h>
 #include <inttypes.h>
 #include <linux/perf_event.h>
@@ -26,10 +26,10 @@ typedef struct perf {
 
 typedef struct event {
     uint64_t config;
-    double joules; /* of one count */
+    double joules; /* per count */
 } event;
 
-/* One a package. */
+/* One per package. */
 typedef struct processors {
     unsigned cpu[SPRY_ENERGY_COUNTERS], package[SPRY_ENERGY_COUNTERS];
     size_t count;
@@ -69,7 +69,7 @@ static const spry_energy_kind perf_kind = {"RAPL by perf", perf_read, perf_close
 
 /* ---- what /sys says of them -------------------------------------------------------------------------------------- */
 
-/* A file of the unit. Fails as unsupported where there is none. */
+/* Reads a file of the PMU. Fails as unsupported when there is none. */
 static spry_status read_unit(char out[SPRY_SYSFS_TEXT], const char *root, const char *name, const char *ending,
                              spry_error *why)
 {
@@ -89,7 +89,7 @@ static spry_status fail_unit(spry_error *why, const char *name, const char *text
     return spry_fail(why, SPRY_ERR_FORMAT, "%s/%s: %.60s is not what can be used there", unit_folder, name, text);
 }
 
-/* "event=0x02", the one form these events have. */
+/* Parses "event=0x02", the only form of these events. */
 static bool parse_config(uint64_t *config, const char *text)
 {
     static const char before[] = "event=0x";
@@ -122,7 +122,7 @@ static spry_status read_event(event *out, const char *root, const char *name, sp
     return SPRY_OK;
 }
 
-/* The package of a processor; its place in the mask where the system does not say. */
+/* The package of a processor; its index in the mask where the system does not report it. */
 static unsigned package_of(unsigned cpu, const char *root, size_t place)
 {
     char path[PATH_MAX];
@@ -132,8 +132,7 @@ static unsigned package_of(unsigned cpu, const char *root, size_t place)
     return known ? (unsigned)id : (unsigned)place;
 }
 
-/* Dies of a package, of which nobody says whether each has a counter of its own or all show the package's, are refused.
- */
+/* Refuses several dies of one package: it is unknown whether each has its own counter or all show the package's. */
 static spry_status add_processor(processors *out, unsigned cpu, const char *root, spry_error *why)
 {
     if (out->count == SPRY_ENERGY_COUNTERS)
@@ -194,7 +193,7 @@ static spry_status fail_opening(spry_error *why, const char *root, int failure)
         snprintf(paranoid, sizeof paranoid, "unknown");
     return spry_fail(why, SPRY_ERR_FILE,
                      "perf may not count energy: perf_event_paranoid is %.20s; "
-                     "sudo sysctl kernel.perf_event_paranoid=0 lets everybody",
+                     "sudo sysctl kernel.perf_event_paranoid=0 allows it for all users",
                      paranoid);
 }
 
@@ -251,7 +250,7 @@ spry_status spry_energy_open_perf(spry_energy_source *source, const spry_energy_
     if (!source->context)
         return spry_fail_memory(&source->why, "the energy counters", sizeof(perf));
     source->kind = &perf_kind;
-    source->look_ns = SPRY_ENERGY_LOOK_NS;
+    source->sample_ns = SPRY_ENERGY_SAMPLE_NS;
     spry_status status = add_events(source, system);
     if (status != SPRY_OK)
         spry_energy_source_close(source);

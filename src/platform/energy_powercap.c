@@ -1,10 +1,10 @@
-/* RAPL through /sys/class/powercap. A zone "intel-rapl:0" is a package (AMD's too), "intel-rapl:0:1" a part of it, and
- * energy_uj its counter in microjoules.
+/* RAPL through /sys/class/powercap. A zone "intel-rapl:0" is a package (also on AMD), "intel-rapl:0:1" a part of it,
+ * and energy_uj its counter in microjoules.
  *
- * Counted are packages, and of their parts only the memory, which a package's counter does not include. A psys zone
- * holds the packages again. So do the zones of other interfaces to the same registers ("intel-rapl-mmio:0"): only the
- * first interface that has packages is used. Dies of one package may all show the package's own counter: then one of
- * them is enough. */
+ * Packages are counted, and of their parts only the memory, which a package's counter does not include. A psys zone
+ * includes the packages and is skipped. Other interfaces to the same registers ("intel-rapl-mmio:0") repeat the zones:
+ * only the first interface with packages is used. Dies of one package may all show the package's counter: then one of
+ * them is used. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@ enum { ZONES = 64, PARTS = 8 };
 
 static const char *const interfaces[] = {"intel-rapl", "intel-rapl-tpmi", "intel-rapl-mmio"};
 static const double microjoule = 1e-6;
-/* Two readings of one counter, one right after the other, are no further apart than this. */
+/* The largest difference between two consecutive readings of one counter. */
 static const uint64_t mirrored_uj = 1000000;
 
 typedef struct powercap {
@@ -37,7 +37,7 @@ static spry_status fail_reading(spry_error *why, const char *path, int failure)
     if (failure == EACCES || failure == EPERM)
         return spry_fail(why, SPRY_ERR_FILE,
                          "%.120s: only root may read it; until the next start of the machine, "
-                         "sudo chmod a+r /sys/class/powercap/*/energy_uj lets everybody",
+                         "sudo chmod a+r /sys/class/powercap/*/energy_uj allows it for all users",
                          path);
     if (failure == EINVAL)
         return spry_fail(why, SPRY_ERR_FORMAT, "%.200s: there is no whole number in it", path);
@@ -64,7 +64,7 @@ static const spry_energy_kind powercap_kind = {"RAPL by powercap", powercap_read
 
 /* ---- finding them ------------------------------------------------------------------------------------------------ */
 
-/* Whether the zone is there. */
+/* Whether the zone exists. */
 static bool read_zone(zone *out, const char *root, const char *zone_name)
 {
     char path[PATH_MAX];
@@ -86,7 +86,7 @@ static spry_status read_range(uint64_t *range, const zone *from, spry_error *why
     return SPRY_OK;
 }
 
-/* Whether a die shows the same counter as one before it. */
+/* Whether a die shows the same counter as an earlier one. */
 static bool is_mirror(const spry_energy_source *source, const char *name, uint64_t value)
 {
     const char *die = strstr(name, "-die-");
@@ -134,7 +134,7 @@ static spry_status add_counter(spry_energy_source *source, const zone *from, con
     return SPRY_OK;
 }
 
-/* The memory beside a package. What cannot be read of it is left out, as it is on machines without. */
+/* Adds the memory zone of a package, if it exists and is readable. */
 static void add_memory(spry_energy_source *source, const char *root, const char *package_zone, const char *package,
                        uint64_t now_ns)
 {
@@ -149,7 +149,7 @@ static void add_memory(spry_energy_source *source, const char *root, const char 
     }
 }
 
-/* The packages of one interface; without any the source stays empty. */
+/* Adds the packages of one interface; if it has none, the source stays empty. */
 static spry_status add_packages(spry_energy_source *source, const char *interface, const spry_energy_system *system)
 {
     char zone_name[48];
@@ -174,7 +174,7 @@ spry_status spry_energy_open_powercap(spry_energy_source *source, const spry_ene
     if (!source->context)
         return spry_fail_memory(&source->why, "the energy counters", sizeof(powercap));
     source->kind = &powercap_kind;
-    source->look_ns = SPRY_ENERGY_LOOK_NS;
+    source->sample_ns = SPRY_ENERGY_SAMPLE_NS;
     for (size_t i = 0; i < SPRY_COUNT(interfaces) && status == SPRY_OK && !source->count; i++)
         status = add_packages(source, interfaces[i], system);
     if (status == SPRY_OK && !source->count)

@@ -1,14 +1,14 @@
-/* A counter is believed while it rises by no more than WATTS_MOST allows. Falling is believed where wrapping once is
- * just as plausible, which takes a look before it could have wrapped twice. */
+/* An increase is plausible up to WATTS_MOST. A decrease is accepted where a single wrap explains it, which requires a
+ * sample before the counter could have wrapped twice. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "platform/energy_impl.h"
 
-/* Counters move in steps: what one look finds may have been used this long before the look ahead of it. */
+/* Counters change in steps: energy found by one sample may have been used this long before the previous sample. */
 static const double step_seconds = 0.1;
-/* Processors count every millisecond and GPUs every 100 at most, but what hypervisors imitate may take a second. */
+/* Processors count every millisecond and GPUs at least every 100, but emulated counters may take a second. */
 static const double still_seconds = 3;
 
 static double seconds_between(uint64_t from_ns, uint64_t to_ns)
@@ -143,7 +143,7 @@ void spry_energy_source_describe(const spry_energy_source *source, char out[SPRY
         snprintf(out, SPRY_ENERGY_TEXT, "%.*s", SPRY_ENERGY_TEXT - 1, source->why.message);
         return;
     }
-    spry_error text; /* which keeps what a terminal must not see out of it */
+    spry_error text; /* replaces unprintable bytes */
     char list[SPRY_ENERGY_TEXT] = "";
     size_t size = 0;
     for (size_t i = 0; i < source->count; i++) {

@@ -1,4 +1,4 @@
-/* What the kernel writes into such a file ends with a newline; a text that does not was cut. */
+/* The kernel ends such a file with a newline; a text without one was truncated. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>

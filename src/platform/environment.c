@@ -1,4 +1,4 @@
-/* The environment, read in one place. */
+/* The only reads of environment variables about the terminal. */
 #include "platform/environment.h"
 
 #include <stdlib.h>

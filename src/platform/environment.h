@@ -1,4 +1,4 @@
-/* What the environment says about the terminal. Nothing else is read from it: settings are flags. */
+/* Environment variables about the terminal. Nothing else is read from the environment: settings are flags. */
 #ifndef SPRY_PLATFORM_ENVIRONMENT_H
 #define SPRY_PLATFORM_ENVIRONMENT_H
 

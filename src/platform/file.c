@@ -1,5 +1,5 @@
-/* POSIX files. What is not a regular file is refused where its size must be known beforehand: a mapping of a pipe or a
- * folder makes no sense, and a rename over a device would destroy it. */
+/* POSIX files. Files that are not regular are refused where the size must be known: a pipe or a folder cannot be
+ * mapped, and a rename over a device would destroy it. */
 #include "platform/file.h"
 
 #include <dirent.h>
@@ -53,7 +53,7 @@ static spry_status map_descriptor(spry_mapping *mapping, int descriptor, const c
 spry_status spry_mapping_open(spry_mapping *mapping, const char *path, spry_error *error)
 {
     *mapping = (spry_mapping){0};
-    /* Without O_NONBLOCK a named pipe would keep us here until somebody writes to it. */
+    /* Without O_NONBLOCK, opening a named pipe would block until a writer opens it. */
     int descriptor = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0)
         return fail_errno(error, path, "open");
@@ -69,7 +69,7 @@ void spry_mapping_close(spry_mapping *mapping)
     *mapping = (spry_mapping){0};
 }
 
-/* Pipes have no size to ask for, so the bytes are counted as they come. */
+/* Pipes have no known size, so the bytes are counted while reading. */
 static spry_status read_all(spry_buffer *out, int descriptor, const char *path, spry_error *error)
 {
     char chunk[CHUNK_BYTES];
@@ -161,7 +161,7 @@ spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *
     if (!listing)
         return fail_errno(error, folder, "list");
     for (;;) {
-        errno = 0; /* the only way to tell the end from a failure */
+        errno = 0; /* the only way to distinguish the end from a failure */
         const struct dirent *entry = readdir(listing);
         if (!entry)
             break;
@@ -196,8 +196,8 @@ void spry_path_user_data(spry_buffer *out, const char *kind)
 
 /* ---- writing ---------------------------------------------------------------------------------------------------- */
 
-/* A name of our own beside the target, so that the rename stays inside one file system. Created as the user's umask
- * says, which mkstemp would not do. */
+/* The temporary file is beside the target, so that the rename stays inside one file system. It is created with the
+ * user's umask, which mkstemp would ignore. */
 static int create_temporary(char **name, const char *path)
 {
     size_t size = strlen(path) + 48;
@@ -245,7 +245,7 @@ spry_status spry_file_writer_write(spry_file_writer *writer, const void *data, s
     return SPRY_OK;
 }
 
-/* Makes the rename itself survive a power cut. Some file systems cannot; the file is whole all the same. */
+/* Makes the rename survive a power failure. Some file systems do not support it; the file is complete in any case. */
 static void sync_folder(const char *path)
 {
     const char *slash = strrchr(path, '/');

@@ -1,5 +1,5 @@
-/* Files as the engine meets them: mapped for weights, read whole (bounded) when small, written so that a crash never
- * leaves half a file. Every message names the path. */
+/* Files: mapped for weights, read whole (bounded) when small, written so that a crash never leaves a partial file.
+ * Every message contains the path. */
 #ifndef SPRY_PLATFORM_FILE_H
 #define SPRY_PLATFORM_FILE_H
 
@@ -25,23 +25,24 @@ void spry_mapping_close(spry_mapping *mapping);
 spry_status spry_file_read(spry_buffer *out, const char *path, spry_error *error);
 
 bool spry_path_is_folder(const char *path);
-/* Bytes of a file, links followed, and when it was last written, in seconds since 1970; false: there is none. */
+/* Size of a file in bytes (links are followed) and time of its last change in seconds since 1970; false: no such
+ * file. */
 bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified);
-/* The path from the root, with no link, "." or ".." in it, replaces what is in `out`; false: there is nothing there. */
+/* Replaces `out` with the absolute path without links, "." or ".."; false: no such file. */
 bool spry_path_real(spry_buffer *out, const char *path);
 bool spry_path_exists(const char *path);
-/* Whether both are there, and are one file or folder. */
+/* Whether both exist and are the same file or folder. */
 bool spry_path_same(const char *a, const char *b);
 
-/* Calls `visit` for every name in the folder, in the system's order, leaving out those that start with a dot. */
+/* Calls `visit` for every name in the folder, in the system's order; names that start with a dot are skipped. */
 typedef void (*spry_folder_visit)(void *context, const char *name);
 spry_status spry_folder_each(const char *folder, spry_folder_visit visit, void *context, spry_error *error);
 
-/* "folder/name" replaces what is in `out`. */
+/* Replaces `out` with "folder/name". */
 spry_status spry_path_join(spry_buffer *out, const char *folder, const char *name, spry_error *error);
 
-/* The user's folder for `kind` ("models", "history"), made of XDG_DATA_HOME or HOME; empty when neither is set.
- * Replaces what is in `out`. */
+/* Replaces `out` with the user's folder for `kind` ("models", "history"), below XDG_DATA_HOME or HOME; empty when
+ * neither is set. */
 void spry_path_user_data(spry_buffer *out, const char *kind);
 
 /* Writing: a temporary file beside the target, renamed on commit, removed on abandon. A target that exists must be a
@@ -53,9 +54,9 @@ typedef struct spry_file_writer {
 
 spry_status spry_file_writer_open(spry_file_writer *writer, const char *path, spry_error *error);
 spry_status spry_file_writer_write(spry_file_writer *writer, const void *data, size_t size, spry_error *error);
-/* Flushes, syncs and renames. The writer is closed whatever happens. */
+/* Flushes, syncs and renames. Always closes the writer. */
 spry_status spry_file_writer_commit(spry_file_writer *writer, spry_error *error);
-/* Does nothing when the writer is closed. */
+/* No effect when the writer is closed. */
 void spry_file_writer_abandon(spry_file_writer *writer);
 
 #endif

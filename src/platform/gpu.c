@@ -1,7 +1,7 @@
-/* Reading is measured with a kernel of our own, in the text form (PTX) that the driver compiles for whatever GPU it
- * has: every thread loads 16 bytes four times a round, neighbours beside each other, and adds all words up. What was
- * filled in is even, so the sum is never the odd number that would be stored: nothing is written, and no compiler can
- * leave the reading out. The limit is what is possible: the best of several tries. */
+/* Read bandwidth is measured with a PTX kernel that the driver compiles for any GPU: every thread loads 16 bytes four
+ * times per round, adjacent to its neighbours, and sums all words. The memory contains even numbers, so the sum is
+ * never the odd number that would be stored: nothing is written, and no compiler can remove the reads. The result is
+ * the best of several tries. */
 #include "platform/gpu.h"
 
 #include <limits.h>
@@ -11,10 +11,10 @@
 enum {
     THREADS_A_BLOCK = 256,
     BLOCKS_A_MULTIPROCESSOR = 8,
-    BYTES_A_THREAD = 4 * 16, /* in a round */
-    LAUNCHES = 4,            /* in a try, so that starting one weighs little */
+    BYTES_A_THREAD = 4 * 16, /* per round */
+    LAUNCHES = 4,            /* per try, so that launch overhead is small */
     TRIES = 5,
-    ROUNDS_MIN = 4, /* fewer stay in the GPU's cache */
+    ROUNDS_MIN = 4, /* with fewer, the data stays in the GPU's cache */
     COMPUTE_MIN = 7,
 };
 
@@ -79,7 +79,7 @@ const char spry_gpu_read_ptx[] = ".version 7.0\n"
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* Whether a call went well; the first that did not leaves its sentence in `why`. */
+/* Whether a call succeeded; the first failure leaves its message in `why`. */
 static bool went_well(const spry_cuda *cuda, char why[SPRY_GPU_TEXT], int result, const char *call)
 {
     if (result != 0 && !why[0])
@@ -94,7 +94,7 @@ static void make_printable(char *text)
             *text = '?';
 }
 
-/* "580.95.05, CUDA 13.0"; the first half where the module says it. */
+/* "580.95.05, CUDA 13.0"; the first half only where the kernel module reports it. */
 static void describe_driver(spry_gpus *gpus, const char *root)
 {
     char path[PATH_MAX], version[24] = "";
@@ -166,7 +166,7 @@ void spry_gpus_close(spry_gpus *gpus)
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
-/* What measuring one device holds. */
+/* Resources for measuring one device. */
 typedef struct meter {
     const spry_cuda *cuda;
     spry_gpu *gpu;
@@ -174,7 +174,7 @@ typedef struct meter {
     spry_cuda_memory memory;
     unsigned blocks;
     uint32_t rounds;
-    size_t bytes; /* that all rounds read */
+    size_t bytes; /* read by all rounds together */
 } meter;
 
 static bool fine(meter *m, int result, const char *call)
@@ -182,7 +182,7 @@ static bool fine(meter *m, int result, const char *call)
     return went_well(m->cuda, m->gpu->why, result, call);
 }
 
-/* Whole rounds of all threads, in half of what is free. */
+/* Whole rounds of all threads, in half of the free memory. */
 static bool choose_size(meter *m)
 {
     size_t free_bytes = 0, bytes = 0;
@@ -218,7 +218,7 @@ static bool launch(meter *m)
                 "cuLaunchKernel");
 }
 
-/* Milliseconds of LAUNCHES; 0: something failed. */
+/* Milliseconds for LAUNCHES launches; 0: a call failed. */
 static double time_launches(meter *m)
 {
     const spry_cuda *cuda = m->cuda;
@@ -237,7 +237,7 @@ static double time_launches(meter *m)
     return ms > 0 ? (double)ms : 0;
 }
 
-/* The first try also wakes the GPU up and does not count. */
+/* The first try also raises the GPU's clock and is discarded. */
 static void measure_reading(meter *m)
 {
     double best = 0;

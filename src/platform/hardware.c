@@ -1,5 +1,5 @@
-/* Linux tells these things in small text files: /proc for the processor and memory, /sys for the rest. Each reader
- * takes what it understands and leaves the rest unknown. */
+/* Linux reports these facts in small text files: /proc for processor and memory, /sys for the rest. Values that are not
+ * understood stay unknown. */
 #include "platform/hardware.h"
 
 #include <limits.h>
@@ -19,7 +19,7 @@ enum { VALUE_MAX = 256, PROCESSORS_MAX = 1 << 16 };
 
 /* ---- small files ------------------------------------------------------------------------------------------------- */
 
-/* NULL: it is not there. */
+/* NULL: it does not exist. */
 static FILE *open_below(const char *root, const char *path)
 {
     char whole[PATH_MAX];
@@ -36,7 +36,7 @@ static void trim_end(char *text)
 
 static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...) SPRY_PRINTF(3, 4);
 
-/* The first line of a file. */
+/* Reads the first line of a file. */
 static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...)
 {
     char path[VALUE_MAX];
@@ -54,8 +54,8 @@ static bool read_value(char out[VALUE_MAX], const char *root, const char *format
     return there;
 }
 
-/* What stands behind "key:" (or behind "key" and spaces) in the first line that begins so; the caller's, to free. NULL:
- * there is no such line. */
+/* The text after "key:" (or after "key" and spaces) in the first line that begins with it; the caller frees it. NULL:
+ * no such line. */
 static char *find_line(const char *root, const char *path, const char *key)
 {
     FILE *file = open_below(root, path);
@@ -73,7 +73,7 @@ static char *find_line(const char *root, const char *path, const char *key)
     return found;
 }
 
-/* The number that a text begins with, up to a space or its end. */
+/* The number at the start of a text, up to a space or the end. */
 static bool leading_number(uint64_t *out, const char *text)
 {
     return spry_number_u64(out, (spry_view){text, strcspn(text, " \t")});
@@ -81,8 +81,8 @@ static bool leading_number(uint64_t *out, const char *text)
 
 /* ---- lists of processors ----------------------------------------------------------------------------------------- */
 
-/* Takes one range of a list such as "0-3,8" off its front; false at its end, and where it is no list, which leaves
- * something over. */
+/* Removes the first range from a list such as "0-3,8"; false at its end, and for text that is not a list, which then
+ * stays non-empty. */
 static bool next_range(uint32_t *first, uint32_t *last, const char **list)
 {
     size_t length = strcspn(*list, ","), dash = strcspn(*list, ",-");
@@ -100,7 +100,7 @@ static bool next_range(uint32_t *first, uint32_t *last, const char **list)
     return true;
 }
 
-/* How many a list names; 0: it is no list. */
+/* Number of items in a list; 0: not a list. */
 static uint32_t list_count(const char *list)
 {
     uint32_t count = 0, first, last;
@@ -117,7 +117,7 @@ static uint32_t list_first(const char *list)
 
 /* ---- the processor ----------------------------------------------------------------------------------------------- */
 
-/* Whether the processor is the first of those that share its core; unknown where the system does not say. */
+/* Whether the processor is the first of those that share its core; unknown where the system does not report it. */
 static spry_known leads_core(const char *root, uint32_t processor)
 {
     char list[VALUE_MAX];
@@ -155,7 +155,7 @@ static void read_processors(spry_hardware *h, const char *root, const char *onli
     free(allowed);
 }
 
-/* Instruction sets that kernels use or could use, as Linux spells them and as we do. */
+/* Instruction sets that kernels use or could use: Linux's spelling and ours. */
 static const struct set_name {
     const char *linux_name, *name;
 } set_names[] = {
@@ -199,7 +199,7 @@ static bool list_has_word(const char *list, const char *word)
     }
 }
 
-/* x86 has "flags", where hypervisors show themselves, ARM "Features". */
+/* x86 has "flags", which also show a hypervisor; ARM has "Features". */
 static void read_sets(spry_hardware *h, const char *root)
 {
     char *flags = find_line(root, "/proc/cpuinfo", "flags");
@@ -218,7 +218,7 @@ static void read_sets(spry_hardware *h, const char *root)
     free(features);
 }
 
-/* A word of the system's: printable, small letters. */
+/* Copies a word reported by the system: printable, lower case. */
 static void copy_word(char out[SPRY_HARDWARE_WORD], const char *text, size_t length)
 {
     size_t used = 0;
@@ -249,7 +249,7 @@ static bool read_cache(spry_hardware_cache *cache, const char *root, uint32_t pr
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
-/* A line of /proc/meminfo; 0: unknown. */
+/* A value of /proc/meminfo; 0: unknown. */
 static size_t memory_line(const char *root, const char *key)
 {
     char *value = find_line(root, "/proc/meminfo", key);
@@ -287,7 +287,7 @@ static void read_huge_pages(spry_hardware *h, const char *root)
         copy_word(h->huge_pages, open + 1, (size_t)(close - open - 1));
 }
 
-/* "0.52 0.58 0.59 1/467 12345": of one, five and fifteen minutes. */
+/* "0.52 0.58 0.59 1/467 12345": averages over one, five and fifteen minutes. */
 static double read_load(const char *root)
 {
     char text[VALUE_MAX];

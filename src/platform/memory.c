@@ -1,4 +1,4 @@
-/* Anonymous private mappings, the memory there is, and what of it is in use. */
+/* Anonymous private mappings; total memory and memory in use. */
 #include "platform/memory.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ size_t spry_memory_page(void)
     return bytes > 0 ? (size_t)bytes : 4096;
 }
 
-/* The first line of a small file of the system's; false: there is none. */
+/* Reads the first line of a small system file; false: no such file. */
 static bool read_line(char *line, int size, const char *path)
 {
     FILE *file = fopen(path, "re");
@@ -41,7 +41,7 @@ size_t spry_memory_huge_page(void)
     return bytes;
 }
 
-/* The system puts a huge page only where one would begin, so memory that can hold one begins there too. */
+/* The system uses huge pages only at aligned addresses, so a mapping that can hold one is aligned. */
 static void *map_aligned(size_t bytes, size_t alignment)
 {
     if (bytes > SIZE_MAX - alignment)
@@ -67,7 +67,7 @@ void *spry_memory_map(size_t bytes)
     if (memory == MAP_FAILED)
         return NULL;
 #ifdef MADV_HUGEPAGE
-    madvise(memory, bytes, MADV_HUGEPAGE); /* a wish; refusal changes nothing */
+    madvise(memory, bytes, MADV_HUGEPAGE); /* a hint; refusal has no effect */
 #endif
     return memory;
 }
@@ -92,7 +92,7 @@ void spry_memory_fetch(const void *memory, size_t bytes)
     unsigned char *begin = (unsigned char *)(uintptr_t)memory - skip;
 #ifdef MADV_POPULATE_READ
     if (madvise(begin, skip + bytes, MADV_POPULATE_READ) == 0 || errno != EINVAL)
-        return; /* what cannot be read now would not let itself be read byte by byte either */
+        return; /* reading byte by byte would fail as well */
 #endif
     unsigned char sum = 0; /* older systems: one byte of each page */
     for (size_t at = 0; at < skip + bytes; at += page)
@@ -100,7 +100,7 @@ void spry_memory_fetch(const void *memory, size_t bytes)
     (void)sum;
 }
 
-/* What /proc/meminfo says, which a container may narrow; what the kernel counts when it says nothing. */
+/* From /proc/meminfo, which a container may restrict; otherwise from sysconf. */
 static size_t machine_memory(void)
 {
     size_t kib = 0;
@@ -130,7 +130,7 @@ size_t spry_memory_total(void)
     return total;
 }
 
-/* VmHWM rather than getrusage: that one also counts what stood in this process before the program was started in it. */
+/* VmHWM rather than getrusage, which also counts the process image before exec. */
 size_t spry_memory_peak(void)
 {
     size_t kib = 0;
@@ -151,8 +151,8 @@ size_t spry_memory_peak(void)
 
 enum { ENTRIES_AT_ONCE = 4096 };
 
-/* Each page of a process is a number in /proc/self/pagemap; mincore would not do, as for files it tells what the system
- * has, not what the process holds. */
+/* /proc/self/pagemap has one entry per page; mincore would not do: for files it reports the page cache, not this
+ * process's pages. */
 bool spry_memory_resident(size_t *bytes, const void *memory, size_t size)
 {
     static const uint64_t present = (uint64_t)1 << 63;
@@ -183,7 +183,7 @@ void spry_memory_tally_init(spry_memory_tally *t, size_t size)
 
 void spry_memory_tally_add(spry_memory_tally *t, size_t begin, size_t end)
 {
-    size_t huge_end = t->huge ? t->size / t->huge * t->huge : 0; /* what is behind is too small for a huge page */
+    size_t huge_end = t->huge ? t->size / t->huge * t->huge : 0; /* the remainder is too small for a huge page */
     while (begin < end) {
         size_t step = begin < huge_end ? t->huge : t->page, first = begin / step * step;
         size_t last = end < huge_end || begin >= huge_end ? end : huge_end;
@@ -197,7 +197,7 @@ void spry_memory_tally_add(spry_memory_tally *t, size_t begin, size_t end)
     }
 }
 
-/* smaps_rollup counts; statm may be some pages behind for each processor. */
+/* smaps_rollup is exact; statm may lag by some pages per processor. */
 size_t spry_memory_now(void)
 {
     size_t kib = 0, pages = 0;

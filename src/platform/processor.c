@@ -1,4 +1,4 @@
-/* Linux says it in /proc/cpuinfo. */
+/* Reads /proc/cpuinfo. */
 #include "platform/processor.h"
 
 #include <limits.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <sys/utsname.h>
 
-/* Copies printable characters and joins runs of spaces; the ends have none. */
+/* Copies printable characters, joins runs of spaces and trims the ends. */
 static void tidy(char out[SPRY_PROCESSOR_NAME_MAX], const char *text)
 {
     size_t used = 0;

@@ -1,4 +1,4 @@
-/* The nameless file is reached through /proc/self/fd, which children that inherit the descriptor have too. */
+/* The unlinked file is reached through /proc/self/fd, also by children that inherit the descriptor. */
 #include "platform/temporary.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ static bool make_folder(char path[PATH_BYTES], const char *parent)
 static bool make_any_folder(char path[PATH_BYTES])
 {
     const char *wished = getenv("TMPDIR");
-    if (wished && wished[0]) /* somebody chose: no other place will do */
+    if (wished && wished[0]) /* an explicit choice is never replaced by another folder */
         return make_folder(path, wished);
     return make_folder(path, "/var/tmp") || make_folder(path, "/tmp");
 }

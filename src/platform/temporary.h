@@ -1,5 +1,5 @@
-/* A large file that only this process and its children need. It has a name while it is written and none afterwards, so
- * that nothing is left behind however the process ends. */
+/* A large file that only this process and its children need. It has a name while it is written and is then unlinked, so
+ * that nothing is left behind when the process ends in any way. */
 #ifndef SPRY_PLATFORM_TEMPORARY_H
 #define SPRY_PLATFORM_TEMPORARY_H
 
@@ -8,20 +8,19 @@
 #include "base/error.h"
 
 typedef struct spry_temporary {
-    char *folder; /* NULL when the file has no name any more, or never was */
-    char *path;   /* by which to open it */
-    int file;     /* holds the nameless file; -1: none */
+    char *folder; /* NULL when the file is unlinked or was never created */
+    char *path;   /* path for opening it */
+    int file;     /* descriptor of the unlinked file; -1: none */
 } spry_temporary;
 
-/* Makes an empty folder in TMPDIR, /var/tmp or /tmp, whichever is the first that can be written to, and the path of the
- * file `name` to write there. */
+/* Creates an empty folder in the first writable one of TMPDIR, /var/tmp and /tmp, and sets `path` to the file `name` in
+ * it. */
 spry_status spry_temporary_init(spry_temporary *temporary, const char *name, spry_error *error);
 
-/* Once the file is written: removes its name. `path` changes to one that works in this process and in those it starts,
- * until deinit. */
+/* Unlinks the file after it is written. `path` becomes one that works in this process and its children until deinit. */
 spry_status spry_temporary_hide(spry_temporary *temporary, spry_error *error);
 
-/* The file is gone. May be called on a zeroed struct and twice. */
+/* Deletes the file. May be called on a zeroed struct and twice. */
 void spry_temporary_deinit(spry_temporary *temporary);
 
 #endif

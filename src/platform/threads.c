@@ -1,10 +1,11 @@
-/* How a run travels: the caller writes the job, then raises `epoch`; each worker sees the new epoch, works, and lowers
- * `pending`; the caller, done with its own part, waits for zero. Whoever waits first spins for a few microseconds, as
+/* A run: the caller stores the job, then increments `epoch`; each worker sees the new epoch, works, and decrements
+ * `pending`; the caller does its own part and waits for zero. Every wait first spins for a few microseconds, because
  * the steps of a forward pass follow each other that closely, then sleeps.
  *
- * No wake-up is lost: a waiter first announces itself (`sleepers`, `caller_sleeps`), then looks at what it waits for,
- * both under the mutex; the other side first changes that, then looks for announced waiters. All four are sequentially
- * consistent, so at least one side sees the other, and the mutex orders the signal behind the start of the wait. */
+ * No wake-up is lost: a waiter first announces itself (`sleepers`, `caller_sleeps`), then checks its condition, both
+ * under the mutex; the other side first changes the condition, then checks for announced waiters. All four accesses
+ * are sequentially consistent, so at least one side sees the other, and the mutex orders the signal after the start of
+ * the wait. */
 #include "platform/threads.h"
 
 #include <pthread.h>
@@ -25,7 +26,7 @@ enum {
     CACHE_LINE = 64,
     WORKERS_MAX = 1024,
     SPIN_NS = 20000,
-    PAUSES_PER_LOOK = 16, /* between two looks at the clock */
+    PAUSES_PER_POLL = 16, /* between two reads of the clock */
 };
 
 typedef struct worker {
@@ -36,10 +37,10 @@ typedef struct worker {
 
 struct spry_threads {
     size_t count;
-    bool spins;      /* false with more workers than processors: the one waited for may need the waiter's processor */
-    worker *workers; /* the caller's own thread, 0, has no entry in use */
+    bool spins;      /* false with more workers than processors: the awaited thread may need the waiter's processor */
+    worker *workers; /* entry 0, the caller's thread, is unused */
 
-    spry_threads_fn fn; /* the job; NULL tells the workers to leave */
+    spry_threads_fn fn; /* the job; NULL: the workers exit */
     void *context;
 
     pthread_mutex_t mutex;
@@ -47,19 +48,19 @@ struct spry_threads {
     atomic_size_t sleepers;
     atomic_bool caller_sleeps;
 
-    /* Both are written while others spin on them: a line each. */
+    /* Both are written while other threads spin on them: each has its own cache line. */
     _Alignas(CACHE_LINE) atomic_size_t epoch;
     _Alignas(CACHE_LINE) atomic_size_t pending;
 };
 
-/* Whether *value was seen to be `wanted` before the time was up. */
+/* Whether *value became `wanted` before the time limit. */
 static bool spin_until(const spry_threads *threads, const atomic_size_t *value, size_t wanted)
 {
     if (!threads->spins)
         return atomic_load(value) == wanted;
     uint64_t start = spry_clock_ns();
     do {
-        for (int i = 0; i < PAUSES_PER_LOOK; i++) {
+        for (int i = 0; i < PAUSES_PER_POLL; i++) {
             if (atomic_load(value) == wanted)
                 return true;
             SPRY_PAUSE();
@@ -93,7 +94,7 @@ static void *worker_main(void *argument)
 {
     worker *self = argument;
     spry_threads *threads = self->pool;
-    /* The epoch cannot run ahead: the next run starts only when this worker, too, has finished. */
+    /* The epoch cannot run ahead: the next run starts only after this worker has finished. */
     for (size_t epoch = 1;; epoch++) {
         wait_for_epoch(threads, epoch);
         if (!threads->fn)
@@ -103,7 +104,7 @@ static void *worker_main(void *argument)
     }
 }
 
-/* Hands a job to the workers. */
+/* Passes a job to the workers. */
 static void announce(spry_threads *threads, spry_threads_fn fn, void *context)
 {
     threads->fn = fn;
@@ -122,7 +123,7 @@ static void wait_until_done(spry_threads *threads)
     if (spin_until(threads, &threads->pending, 0))
         return;
     pthread_mutex_lock(&threads->mutex);
-    /* Not a store: emulators of ARM (QEMU 7 among them) let the load below overtake one. */
+    /* Not a plain store: some ARM emulators (QEMU 7) reorder the load below before it. */
     atomic_exchange(&threads->caller_sleeps, true);
     while (atomic_load(&threads->pending))
         pthread_cond_wait(&threads->done, &threads->mutex);
@@ -141,10 +142,10 @@ void spry_threads_run(spry_threads *threads, spry_threads_fn fn, void *context)
     wait_until_done(threads);
 }
 
-/* Starts workers 1 .. count - 1. Returns 0 or what pthread_create said; `count` is then what could be started. */
+/* Starts workers 1 .. count - 1. Returns 0 or the error of pthread_create; `count` is then the number started. */
 static int start_workers(spry_threads *threads)
 {
-    /* Signals belong to the program's own threads. */
+    /* Signals go to the program's own threads. */
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -209,7 +210,7 @@ size_t spry_threads_count(const spry_threads *threads)
     return threads->count;
 }
 
-/* Processors in the affinity mask; all there are when it cannot be read. */
+/* Processors in the affinity mask; all processors when it cannot be read. */
 static size_t affinity_count(void)
 {
     size_t count = 0;

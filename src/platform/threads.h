@@ -1,5 +1,5 @@
-/* A pool of workers that run one function together. The split is static: the function is told which worker it is and of
- * how many, so no result depends on timing. */
+/* A pool of workers that run one function together. Work is split statically by worker index and count, so no result
+ * depends on timing. */
 #ifndef SPRY_PLATFORM_THREADS_H
 #define SPRY_PLATFORM_THREADS_H
 
@@ -11,7 +11,7 @@ typedef struct spry_threads spry_threads;
 
 typedef void (*spry_threads_fn)(void *context, size_t worker, size_t n_workers);
 
-/* `count` workers (at most 1,024), the caller's own thread being one of them; 0 means what spry_threads_usable says. */
+/* Creates `count` workers (at most 1,024), including the caller's thread; 0: spry_threads_usable. */
 spry_status spry_threads_create(spry_threads **out, size_t count, spry_error *error);
 void spry_threads_destroy(spry_threads *threads);
 size_t spry_threads_count(const spry_threads *threads);
@@ -19,10 +19,10 @@ size_t spry_threads_count(const spry_threads *threads);
 /* Runs fn on every worker and returns when all are done. One caller at a time. */
 void spry_threads_run(spry_threads *threads, spry_threads_fn fn, void *context);
 
-/* Processors this process may really use: affinity and cgroup limit taken together, at least 1. */
+/* Processors available to this process (affinity and cgroup limit), at least 1. */
 size_t spry_threads_usable(void);
 
-/* The part [*begin, *end) of `total` items that is worker's, in multiples of `grain`. */
+/* The range [*begin, *end) of `total` items for `worker`, in multiples of `grain`. */
 static inline void spry_threads_part(size_t *begin, size_t *end, size_t total, size_t grain, size_t worker,
                                      size_t n_workers)
 {

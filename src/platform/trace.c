@@ -1,4 +1,4 @@
-/* Spans go into one of two lists under a lock; the writer swaps the lists and prints the full one. */
+/* Spans are added to one of two lists under a lock; the writer thread swaps the lists and prints the full one. */
 #include "platform/trace.h"
 
 #include <errno.h>
@@ -18,11 +18,11 @@
 #include "platform/memory.h"
 
 enum {
-    LIST_SPANS = 1 << 18, /* memory is taken as they come */
+    LIST_SPANS = 1 << 18, /* allocated on demand */
     WAKE_SPANS = LIST_SPANS / 4,
-    WAIT_NS = 250000000, /* what is lost when the process is killed */
+    WAIT_NS = 250000000, /* interval of writes; at most this much is lost when the process is killed */
     LINE_MAX_BYTES = 512,
-    TEXT_MAX = 1 << 24, /* of lanes' names, and of what is printed at once */
+    TEXT_MAX = 1 << 24, /* limit of lane names, and of the text printed at once */
     WRITE_BYTES = 1 << 18,
     NAMED_LANES = 256,
     REQUEST_LANES = 4096
@@ -41,29 +41,29 @@ struct spry_trace {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t wake;
-    span_list *filling; /* under the lock, as the rest down to `closing` */
+    span_list *filling; /* protected by the lock, like everything down to `closing` */
     spry_buffer lanes;  /* events that name lanes, printed already */
     uint32_t n_lanes;
-    char *names[NAMED_LANES]; /* of lanes, */
+    char *names[NAMED_LANES]; /* lane names */
     uint32_t named[NAMED_LANES];
     size_t n_named;
-    uint32_t request_lanes[REQUEST_LANES]; /* their numbers, */
-    bool taken[REQUEST_LANES];             /* and whether somebody has them */
+    uint32_t request_lanes[REQUEST_LANES]; /* lanes of requests */
+    bool taken[REQUEST_LANES];             /* which of them are in use */
     size_t n_request_lanes;
     uint64_t n_left_out;
     bool closing;
-    /* the writer's own until it is joined */
+    /* used by the writer thread only, until it is joined */
     span_list *printing;
     spry_buffer text;
-    off_t whole;                   /* bytes of the file that end with a whole event */
-    uint64_t n_printed, n_written; /* spans; in the text, in the file */
+    off_t whole;                   /* length of the file up to its last complete event */
+    uint64_t n_printed, n_written; /* spans printed to the text; spans written to the file */
     int failure;                   /* what errno said */
-    atomic_bool failed;            /* there was one */
+    atomic_bool failed;            /* set when `failure` is */
 };
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-/* Lines are put together by hand: printf takes longer than the ops it would tell of. */
+/* Lines are formatted without printf, which takes longer than the ops it would report. */
 typedef struct line {
     char text[LINE_MAX_BYTES];
     size_t size;
@@ -127,7 +127,7 @@ static void put_args(line *l, const spry_trace_span *s)
 static void print_span(spry_trace *t, const spry_trace_span *s)
 {
     line l;
-    l.size = 0; /* the rest is not worth clearing */
+    l.size = 0; /* the rest needs no clearing */
     PUT(&l, ",\n{\"name\":\"");
     put_text(&l, s->name);
     PUT(&l, "\",\"cat\":\"");
@@ -142,7 +142,7 @@ static void print_span(spry_trace *t, const spry_trace_span *s)
     spry_buffer_append(&t->text, l.text, l.size);
 }
 
-/* Writes what is printed. On failure the file is cut behind its last whole event, and nothing is written any more. */
+/* Writes the printed text. On failure the file is truncated after its last complete event and writing stops. */
 static void write_out(spry_trace *t)
 {
     size_t done = 0;
@@ -158,7 +158,7 @@ static void write_out(spry_trace *t)
     if (!t->failure) {
         t->whole += (off_t)done;
         t->n_written += t->n_printed;
-    } else if (ftruncate(t->file, t->whole) == 0) { /* pipes cannot be cut, and need not */
+    } else if (ftruncate(t->file, t->whole) == 0) { /* pipes cannot and need not be truncated */
         lseek(t->file, t->whole, SEEK_SET);
     }
     atomic_store(&t->failed, t->failure != 0);
@@ -180,7 +180,7 @@ static void print_list(spry_trace *t)
 
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
 
-/* The lock is held. */
+/* Called with the lock held. */
 static void wait_for_spans(spry_trace *t)
 {
     bool in_time = true;
@@ -212,7 +212,7 @@ static void *run(void *context)
 
 static const char head[] = "[\n{\"name\":\"process_name\",\"ph\":\"M\",\"pid\":1,\"args\":{\"name\":\"spry\"}}";
 
-/* Whether a file has something in it that is no trace: a model, named by mistake. */
+/* Whether a file has contents that are not a trace: a model, for example, named by mistake. */
 static bool is_foreign(int file)
 {
     char begin[sizeof head];
@@ -220,11 +220,11 @@ static bool is_foreign(int file)
     return size > 0 && memcmp(begin, head, (size_t)size) != 0;
 }
 
-/* What was traced before is replaced, but neither anything else nor a trace that is being written. */
+/* An existing trace is replaced; any other file, and a trace that is being written, is refused. */
 static spry_status open_file(spry_trace *t, spry_error *error)
 {
     t->file = open(t->path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-    if (t->file < 0 && errno != EISDIR) /* a pipe or a device may be for writing only */
+    if (t->file < 0 && errno != EISDIR) /* a pipe or a device may be write-only */
         t->file = open(t->path, O_WRONLY | O_CLOEXEC);
     if (t->file < 0)
         return spry_fail(error, SPRY_ERR_FILE, "the trace %s cannot be written: %s", t->path, strerror(errno));
@@ -273,7 +273,7 @@ spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_e
     spry_buffer_init(&t->lanes, TEXT_MAX);
     spry_buffer_init(&t->text, TEXT_MAX);
     t->path = strdup(path);
-    t->filling = spry_memory_map(sizeof *t->filling); /* in huge pages: few are taken while somebody waits */
+    t->filling = spry_memory_map(sizeof *t->filling); /* huge pages: few page faults while a caller waits */
     t->printing = spry_memory_map(sizeof *t->printing);
     spry_status status = SPRY_OK;
     if (!t->path || !t->filling || !t->printing)
@@ -289,7 +289,7 @@ spry_status spry_trace_open(spry_trace **out, const char *path, bool ops, spry_e
     return status;
 }
 
-/* Says what is missing of the file. */
+/* Reports which part of the trace is missing. */
 static spry_status judge(const spry_trace *t, spry_error *error)
 {
     if (t->failure)
@@ -356,7 +356,7 @@ bool spry_trace_wants_ops(const spry_trace *t)
     return t && t->ops;
 }
 
-/* The lock is held. Names may quote files; whatever is not plain is replaced. */
+/* Called with the lock held. Names may come from files; unsafe characters are replaced. */
 static uint32_t add_lane(spry_trace *t, const char *name)
 {
     uint32_t lane = ++t->n_lanes;

@@ -501,7 +501,7 @@ static void shares_of_threads_add_up(void **state)
 }
 
 /* Nobody asks, and yet what a counter did for a while is known: the thread looks every second. */
-static void the_thread_looks_by_itself(void **state)
+static void the_thread_samples_by_itself(void **state)
 {
     (void)state;
     energy_scene scene;
@@ -522,7 +522,7 @@ static void the_thread_looks_by_itself(void **state)
 }
 
 /* Whoever asks for the whole has a GPU looked at there and then; a share is content with what the thread has seen. */
-static void the_thread_looks_at_gpus_for_shares(void **state)
+static void the_thread_samples_gpus_for_shares(void **state)
 {
     (void)state;
     energy_scene scene;
@@ -587,8 +587,8 @@ int main(void)
         cmocka_unit_test(a_share_is_not_measured_when_its_counter_is_not),
         cmocka_unit_test(no_meter_measures_nothing),
         cmocka_unit_test(shares_of_threads_add_up),
-        cmocka_unit_test(the_thread_looks_by_itself),
-        cmocka_unit_test(the_thread_looks_at_gpus_for_shares),
+        cmocka_unit_test(the_thread_samples_by_itself),
+        cmocka_unit_test(the_thread_samples_gpus_for_shares),
         cmocka_unit_test(the_real_system_is_described),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* Automata in the making: states, edges, copies. */
+/* Automata under construction: states, edges, copies. */
 #include "grammar/automaton/automaton.h"
 
 #include "grammar/ir/grow.h"

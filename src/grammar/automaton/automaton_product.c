@@ -1,4 +1,4 @@
-/* Two deterministic automata walked at once: what both match, or one but not the other. */
+/* The product of two deterministic automata: intersection or difference. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/automaton/automaton_writer.h"
@@ -68,7 +68,7 @@ static uint32_t number_of(walker *walk, pair wanted)
     return (uint32_t)walk->n_pairs - 1;
 }
 
-/* Where each byte leads from a state. */
+/* The target of each byte from a state. */
 static void spread(uint32_t targets[256], const spry_automaton *automaton, uint32_t state)
 {
     for (unsigned i = 0; i < 256; i++)

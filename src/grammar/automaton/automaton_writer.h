@@ -1,4 +1,4 @@
-/* Writing an automaton state by state. */
+/* Writes an automaton state by state. */
 #ifndef SPRY_GRAMMAR_AUTOMATON_WRITER_H
 #define SPRY_GRAMMAR_AUTOMATON_WRITER_H
 
@@ -13,10 +13,10 @@ typedef struct spry_automaton_writer {
 
 /* Begins the next state; its edges (by first byte, ascending) and calls follow. */
 void spry_automaton_begin_state(spry_automaton_writer *writer, uint32_t tag);
-/* An edge that goes on where the last one of the state ends, to the same target, is joined to it. */
+/* Adds an edge. It is merged with the previous edge of the state when both are adjacent and have the same target. */
 void spry_automaton_add_edge(spry_automaton_writer *writer, spry_edge edge);
 void spry_automaton_add_call(spry_automaton_writer *writer, spry_call call);
-/* Hands over what was written; frees it when something failed. */
+/* Moves the result to `out`; frees it on failure. */
 spry_automaton_result spry_automaton_finish(spry_automaton_writer *writer, spry_automaton *out, bool deterministic);
 
 #endif

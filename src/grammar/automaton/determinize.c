@@ -1,13 +1,13 @@
-/* From a nondeterministic automaton to a deterministic one: a state is the set of states one could be in. Sets are
- * sorted lists in one array, found again by a hash; only states with an edge to follow or a tag are kept in them. */
+/* Subset construction: a state of the result is a set of NFA states. Sets are sorted lists in one array, interned by
+ * hash; only states with a non-epsilon edge or a tag are stored. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/automaton/automaton_writer.h"
 #include "grammar/ir/grow.h"
 
 enum {
-    SET_ITEMS_MAX = 1 << 22, /* of all sets together */
-    WORK_MAX = 1 << 26,      /* edges looked at */
+    SET_ITEMS_MAX = 1 << 22, /* total of all sets */
+    WORK_MAX = 1 << 26,      /* edges visited */
 };
 
 typedef struct set_span {
@@ -67,7 +67,7 @@ static bool is_kept(const spry_nfa *nfa, uint32_t state)
     return false;
 }
 
-/* Adds to the set in the making what `state` silently reaches; the set's items are the last ones of `items`. */
+/* Adds the epsilon closure of `state` to the set under construction, the last items of `items`. */
 static void reach(maker *made, uint32_t state)
 {
     const spry_nfa *nfa = made->nfa;
@@ -277,7 +277,7 @@ static int compare_edges(const void *left, const void *right)
     return (a->target > b->target) - (a->target < b->target);
 }
 
-/* A state of the NFA stands for itself here: the "set" of state i is what i silently reaches. */
+/* Each NFA state stays one state: the "set" of state i is its epsilon closure. */
 spry_automaton_result spry_automaton_without_silent(spry_automaton *out, const spry_nfa *nfa)
 {
     maker made;

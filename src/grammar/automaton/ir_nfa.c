@@ -1,5 +1,5 @@
-/* Work lies on a stack of its own, so that nesting costs memory and not the C stack. No part adds an edge into its
- * first state or out of its last one; so parts may share those. */
+/* Pending work is kept on an explicit stack, so that nesting uses no C stack. No part adds an edge into its first state
+ * or out of its last one, so adjacent parts can share those states. */
 #include "grammar/automaton/ir_nfa.h"
 
 #include "grammar/ir/grow.h"
@@ -38,8 +38,7 @@ static void write_literal(writer *at, const spry_ir_entry *entry, uint32_t from,
     }
 }
 
-/* Spellings ascend, so those that begin alike stand together: each takes the states of the one before as far as they
- * are spelled alike. */
+/* Products are sorted: each shares the states of the previous one for their common prefix of bytes. */
 static void write_class(writer *at, const spry_ir_entry *entry, uint32_t from, uint32_t to)
 {
     spry_utf8_product products[SPRY_UTF8_PRODUCTS_MAX], last = {0};
@@ -148,7 +147,7 @@ void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t fro
 {
     writer at = {.build = build, .nfa = build->nfa, .ir = build->ir};
     write_node(&at, (task){node, from, to}, inside);
-    size_t rounds = 0; /* rules that stand only for themselves add nothing and would go on for ever */
+    size_t rounds = 0; /* rules that only refer to themselves add nothing and would loop forever */
     while (at.n_tasks && !at.nfa->result) {
         task now = at.tasks[--at.n_tasks];
         write_node(&at, now, false);

@@ -1,22 +1,22 @@
-/* From nodes to a nondeterministic automaton. */
+/* Converts nodes to a nondeterministic automaton. */
 #ifndef SPRY_GRAMMAR_IR_NFA_H
 #define SPRY_GRAMMAR_IR_NFA_H
 
 #include "grammar/ir/ir_facts.h"
 
-/* Says which automaton stands for a node that is called; false when memory is short. */
+/* Gives the automaton of a called node; false when memory is short. */
 typedef bool (*spry_ir_callee)(void *user, spry_ir_node node, uint32_t *callee);
 
 typedef struct spry_ir_nfa {
     spry_nfa *nfa;
     const spry_ir *ir;
-    const spry_ir_facts *facts; /* NULL: nothing is called, every rule is copied in */
+    const spry_ir_facts *facts; /* NULL: no calls, every rule is copied */
     spry_ir_callee callee;
     void *user;
 } spry_ir_nfa;
 
-/* Writes a node between two states. With facts, nodes that match nothing are left out, and a call of what may be empty
- * can also be skipped. `inside`: the node itself is written even if it is one that is called. */
+/* Writes a node between two states. With facts, nodes that match nothing are left out, and a call of a nullable node
+ * can be skipped. `inside`: the node itself is expanded even if it is one that is called. */
 void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t from, uint32_t to, bool inside);
 
 #endif

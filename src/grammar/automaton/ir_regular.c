@@ -1,9 +1,9 @@
-/* Operations that need whole automata at once: intersection, difference, emptiness. */
+/* Operations on the whole automaton of a regular node: intersection, difference, emptiness. */
 #include "grammar/automaton/ir_nfa.h"
 
 enum { REGULAR_STATES_MAX = 1 << 17 };
 
-/* The whole of a regular node. A rule that reaches itself never ends growing, so it is refused as too large. */
+/* Writes the whole of a regular node. A recursive rule would grow without end, so it is refused as too large. */
 static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
 {
     spry_nfa_init(nfa, REGULAR_STATES_MAX);
@@ -65,10 +65,10 @@ spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b)
 /* ---- anchors -------------------------------------------------------------------------------------------------------
  */
 
-/* What was read so far: nothing; characters; characters and then an end; an end of an empty text. */
+/* Input read so far: nothing; characters; characters and an end mark; an end mark of an empty text. */
 enum { NOTHING, CHARACTERS, ENDED, ENDED_EMPTY, PHASES, NO_PHASE = PHASES };
 
-/* The phase behind an edge. */
+/* The phase after an edge. */
 static unsigned next_phase(unsigned phase, unsigned char byte)
 {
     static const unsigned char begin[] = {NOTHING, NO_PHASE, NO_PHASE, ENDED_EMPTY};

@@ -1,17 +1,17 @@
-/* Making a deterministic automaton small: states that cannot reach an end are dropped; states that match the same texts
- * are joined by splitting blocks of states, and the bundles of transitions between them, until no bundle parts a block
- * (Valmari's formulation of Hopcroft's algorithm, in the order of transitions times their logarithm). */
+/* Minimises a deterministic automaton: removes states that reach no accepting state and merges equivalent states by
+ * refining a partition of states and one of transitions (Valmari's formulation of Hopcroft's algorithm, O(n log n) in
+ * the number of transitions). */
 #include "grammar/automaton/automaton.h"
 #include "grammar/automaton/automaton_writer.h"
 #include "grammar/ir/grow.h"
 
 enum { TRANSITIONS_MAX = 1 << 23 };
 
-/* A partition of the numbers [0, n) that is refined by marking members and splitting. */
+/* A partition of the numbers [0, n), refined by marking members and splitting. */
 typedef struct partition {
     uint32_t n_sets;
-    uint32_t *items, *place, *set_of; /* [n]: members by set, where a member lies, its set */
-    uint32_t *first, *end, *marked;   /* [n]: of a set; its marked members come first */
+    uint32_t *items, *place, *set_of; /* [n]: members by set, position of a member, its set */
+    uint32_t *first, *end, *marked;   /* [n]: range of a set; its marked members come first */
     uint32_t *touched;                /* sets with marked members */
     uint32_t n_touched;
 } partition;
@@ -75,7 +75,7 @@ static void mark(partition *p, uint32_t member)
         p->touched[p->n_touched++] = set;
 }
 
-/* Parts every touched set; the smaller part becomes a new set. */
+/* Splits every touched set; the smaller part becomes a new set. */
 static void split(partition *p)
 {
     while (p->n_touched) {
@@ -98,7 +98,7 @@ static void split(partition *p)
     }
 }
 
-/* Cuts the bytes into classes that no edge tells apart. */
+/* Divides the bytes into classes that no edge distinguishes. */
 static void find_classes(minimizer *min)
 {
     bool starts[257] = {false};
@@ -158,7 +158,7 @@ static bool index_incoming(minimizer *min)
     return true;
 }
 
-/* Marks states that reach an accepting one, and drops the transitions between others. */
+/* Marks states that reach an accepting one, and removes the other transitions. */
 static bool drop_useless(minimizer *min)
 {
     const spry_automaton *from = min->from;
@@ -195,7 +195,7 @@ static int compare_keys(const void *left, const void *right)
     return (a->key > b->key) - (a->key < b->key);
 }
 
-/* A first partition: members with equal keys together. */
+/* The initial partition: members with equal keys are in one set. */
 static bool partition_by_key(partition *p, keyed *keys, size_t n)
 {
     if (!partition_init(p, n))
@@ -230,7 +230,7 @@ static bool first_partitions(minimizer *min)
     return ok;
 }
 
-/* Each state alone: nothing is joined. */
+/* Each state in its own set: nothing is merged. */
 static void part_all(partition *p, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
@@ -258,9 +258,9 @@ static void refine(minimizer *min)
     }
 }
 
-/* Blocks in the order they are first met. */
+/* Blocks in the order of the first visit. */
 typedef struct numbering {
-    uint32_t *number; /* [n_sets] of a block, + 1 */
+    uint32_t *number; /* [n_sets] number of a block, + 1 */
     uint32_t *order;  /* [n_sets] */
     uint32_t count;
 } numbering;
@@ -294,7 +294,7 @@ static void write_block(const minimizer *min, spry_automaton_writer *writer, num
     }
 }
 
-/* Writes one state for each block reached from the start, in breadth-first order. */
+/* Writes one state for each block reachable from the start, in breadth-first order. */
 static spry_automaton_result write_blocks(const minimizer *min, spry_automaton *out)
 {
     const partition *blocks = &min->blocks;

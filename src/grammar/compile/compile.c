@@ -1,5 +1,5 @@
-/* From nodes to a grammar that can be walked: which parts become machines, their automata, and the order in which
- * machines may begin with each other. */
+/* Compiles nodes to a grammar: decides which nodes become machines, builds their automata, and orders the machines by
+ * which other machines they may begin with. */
 #include "base/map.h"
 #include "grammar/compile/grammar_compiler.h"
 #include "grammar/complete/shortest.h"
@@ -105,7 +105,7 @@ spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result 
 
 /* ---- machines ---------------------------------------------------------------------------------------------------- */
 
-/* Deterministic where that stays in proportion to what was written; otherwise as it is. */
+/* Deterministic if its size stays proportional to the source; otherwise nondeterministic. */
 static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa *nfa)
 {
     if (nfa->result)
@@ -120,7 +120,7 @@ static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa 
     return result;
 }
 
-/* Two numbers that name an automaton without calls. */
+/* A 128-bit digest of an automaton without calls. */
 static void find_digest(uint64_t digest[2], const spry_automaton *automaton)
 {
     uint32_t n = automaton->n_states;
@@ -205,7 +205,7 @@ static spry_status compile_machine(spry_compiler *compiler, uint32_t machine)
 
 /* ---- the order of machines --------------------------------------------------------------------------------------- */
 
-/* Machine number `index` that `machine` may begin with; SPRY_NO_STATE behind the last. */
+/* The `index`-th machine that `machine` may begin with; SPRY_NO_STATE after the last. */
 static uint32_t beginning(const spry_grammar *grammar, uint32_t machine, uint32_t index)
 {
     const spry_machine *made = &grammar->machines[machine];
@@ -237,7 +237,7 @@ static spry_status left_recursion(const spry_grammar *grammar, const step *path,
                      SPRY_VIEW_ARG(name));
 }
 
-/* Fills `order` from its end, a machine when all it may begin with is placed. */
+/* Fills `order` from its end: a machine is placed after all machines it may begin with. */
 static spry_status place(spry_grammar *grammar, step *path, unsigned char *seen, uint32_t machine, uint32_t *left,
                          spry_error *error)
 {
@@ -283,7 +283,7 @@ static spry_status order_machines(spry_grammar *grammar, spry_error *error)
 
 /* ---- all of it --------------------------------------------------------------------------------------------------- */
 
-/* Whether the rounds of a counter are easily told apart. */
+/* Whether the rounds of a counter are unambiguous (see spry_counter.simple). */
 static bool is_simple(const spry_grammar *grammar, const spry_counter *counter)
 {
     const spry_machine *body = &grammar->machines[counter->body];

@@ -1,6 +1,6 @@
-/* The members of an object as a machine: one automaton knows all declared keys and says by its tag which one it is. For
- * each of its states the set of keys that can still come out is kept, so that a state is given up as soon as all of
- * those were seen already. */
+/* Compiles the members of an object to a machine: one automaton matches all declared keys, and its tag identifies the
+ * key. Each of its states stores the set of keys it can still reach, so that a state is dropped as soon as all of those
+ * keys have been seen. */
 #include "base/map.h"
 #include "grammar/compile/grammar_compiler.h"
 #include "grammar/ir/grow.h"
@@ -37,8 +37,8 @@ static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from
     return SPRY_OK;
 }
 
-/* For each state the keys it can lead to: joined from its targets until nothing changes. States are numbered breadth
- * first, so from the last to the first one round does nearly all. */
+/* For each state the keys it can reach: the union over its targets, iterated until nothing changes. States are numbered
+ * breadth first, so one pass from last to first does nearly all of the work. */
 static void spread_reach(uint64_t *sets, const spry_automaton *keys, uint32_t n_words)
 {
     for (uint32_t i = 0; i < keys->n_states; i++)
@@ -59,7 +59,7 @@ static void spread_reach(uint64_t *sets, const spry_automaton *keys, uint32_t n_
     }
 }
 
-/* Keeps equal sets once. */
+/* Stores equal sets once. */
 static spry_status intern_reach(spry_compiler *compiler, spry_object *object, const uint64_t *sets, uint32_t n_states)
 {
     spry_grammar *grammar = compiler->grammar;

@@ -1,4 +1,4 @@
-/* Compiling a grammar: machines are made one after the other, each naming the machines it calls. */
+/* Compiles a grammar: machines are built one after the other, each with the numbers of the machines it calls. */
 #ifndef SPRY_GRAMMAR_GRAMMAR_COMPILER_H
 #define SPRY_GRAMMAR_GRAMMAR_COMPILER_H
 
@@ -19,20 +19,20 @@ typedef struct spry_compiler {
 
 enum {
     SPRY_PROGRAM_STATES_MAX = 1 << 22,
-    SPRY_MACHINE_NFA_MAX = 1 << 21, /* states of one machine, before it is made deterministic */
+    SPRY_MACHINE_NFA_MAX = 1 << 21, /* states of one machine before it is determinised */
 };
 
-/* The machine that stands for a node, made later if it is new; SPRY_NO_STATE when memory is short. */
+/* The machine of a node; a new one is built later. SPRY_NO_STATE when memory is short. */
 uint32_t spry_compiler_machine(spry_compiler *compiler, spry_ir_node node);
 
-/* Adds a return state; SPRY_NO_STATE when that fails. */
+/* Adds a return state; SPRY_NO_STATE on failure. */
 uint32_t spry_compiler_return_state(spry_compiler *compiler, spry_state_kind kind, uint32_t owner);
 
-/* Appends the states of an automaton. *first is the number its first state gets. */
+/* Appends the states of an automaton. *first becomes the number of its first state. */
 spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *automaton, spry_state_kind kind,
                                  uint32_t owner, uint32_t *first);
 
-/* What to say when an automaton could not be made. */
+/* The error for an automaton that could not be built. */
 spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result result, spry_view name);
 
 /* compile_object.c: the object of a members node. */

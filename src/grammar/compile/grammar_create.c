@@ -1,4 +1,4 @@
-/* From source text of any kind to a compiled grammar. */
+/* Compiles source text of any kind to a grammar. */
 #include <jansson.h>
 #include <stdlib.h>
 

@@ -1,9 +1,9 @@
-/* The shortest text that makes a text whole.
+/* The shortest text that completes an answer.
  *
- * Its length is known without making it: from a state to the end of its machine (shortest.h), then for what lies on the
- * stack. A stack refers only to older ones, so its length is found once and kept until places are collected. The text
- * is then written along what made the length smallest, task by task; as every task is at least a byte long, their
- * number is bounded like the text. */
+ * Its length is known without building it: the length from a state to the end of its machine (shortest.h), plus that
+ * of the stack. A stack refers only to older stacks, so its length is computed once and cached until places are
+ * collected. The text is then written along the choices that gave the smallest length, task by task; every task writes
+ * at least one byte, so their number is bounded like the text. */
 #include "grammar/complete/shortest.h"
 #include "grammar/ir/grow.h"
 #include "grammar/match/matcher.h"
@@ -12,7 +12,7 @@
 
 typedef enum task_kind { TASK_STATE, TASK_MACHINE, TASK_KEY } task_kind;
 
-/* What is still to be written: from a state to the end of its machine, a machine's text so many times, or a text of the
+/* Text still to be written: from a state to the end of its machine, a machine's text several times, or a text of the
  * key automaton up to a state. */
 typedef struct task {
     task_kind kind;
@@ -43,7 +43,7 @@ static uint32_t members_length(completion *c, const spry_record *record, bool on
     return spry_needed_length(&c->members, c->grammar, record->object, comma_first);
 }
 
-/* Bytes of what a return stands for, without what lies below it. */
+/* Length of the text for a return, without the stack below it. */
 static uint32_t return_length(completion *c, spry_return back)
 {
     const spry_grammar *grammar = c->grammar;
@@ -70,7 +70,7 @@ static uint32_t return_length(completion *c, spry_return back)
         return spry_length_sum(value, members_length(c, &record, false, true));
     }
     case SPRY_STATE_END: return 0;
-    default: return SPRY_TOO_LONG; /* keys are looked at from their automaton */
+    default: return SPRY_TOO_LONG; /* keys are handled from their automaton */
     }
 }
 
@@ -91,7 +91,7 @@ static bool make_room(completion *c)
     return true;
 }
 
-/* A stack all of whose stacks below are known. */
+/* The length of a stack; those of all stacks below it are known. */
 static uint32_t find_stack_length(completion *c, uint32_t stack)
 {
     const spry_places *places = c->places;
@@ -119,7 +119,7 @@ static uint32_t stack_length(completion *c, uint32_t stack)
         spry_slice span = places->stacks[top->stack];
         if (top->next == span.count) {
             uint32_t length = find_stack_length(c, top->stack);
-            if (c->members.failed) /* nothing wrong may be kept */
+            if (c->members.failed) /* do not cache a wrong length */
                 return SPRY_TOO_LONG;
             places->stack_lengths[top->stack] = length;
             depth--;
@@ -139,7 +139,7 @@ static uint32_t stack_length(completion *c, uint32_t stack)
 
 /* ---- the best way ------------------------------------------------------------------------------------------------ */
 
-/* From a position of the set; with a key also the state where the key ends and what it returns to. */
+/* From a position of the set; for a key also the state where the key ends and its return. */
 typedef struct way {
     uint32_t length;
     spry_position position;
@@ -158,8 +158,8 @@ static uint32_t *key_ways(completion *c, const spry_object *object, uint32_t fro
     return c->key_ways;
 }
 
-/* The length of a declared member and all behind it, the way to its key's end being `key`; c->members says what the
- * object needs in all, this member perhaps among it. */
+/* The length of a declared member and everything after it; `key` is the length to the end of its key. c->members has
+ * the members the object still needs, possibly including this one. */
 static uint32_t declared_length(completion *c, const spry_record *record, uint32_t declared, uint32_t key)
 {
     const spry_object *object = record->object;
@@ -231,7 +231,7 @@ static void push(completion *c, task_kind kind, uint32_t index, uint32_t times)
         c->tasks[c->n_tasks++] = (task){kind, index, times};
 }
 
-/* Tasks are done from the last to the first. */
+/* Tasks are executed from last to first. */
 static void push_members(completion *c, const spry_object *object, bool comma_first)
 {
     for (size_t i = c->members.count; i-- > 0;) {
@@ -262,7 +262,7 @@ static void push_return(completion *c, spry_return back)
         const spry_counter *counter = &grammar->counters[state->owner];
         push(c, TASK_MACHINE, counter->body, back.data < counter->min ? counter->min - back.data : 0);
     } else if (state->kind != SPRY_STATE_END) {
-        return_length(c, back); /* leaves the members in c->members */
+        return_length(c, back); /* fills c->members */
         spry_record record = spry_places_record(c->places, back.data);
         push_members(c, record.object, state->kind != SPRY_STATE_AFTER_COMMA);
         if (state->kind == SPRY_STATE_MANY)
@@ -270,7 +270,7 @@ static void push_return(completion *c, spry_return back)
     }
 }
 
-/* The byte of a range that people and vocabularies know best. */
+/* The most common character of a byte range. */
 static unsigned char pick_byte(spry_edge edge, unsigned *rank)
 {
     static const char liked[] = "a0A e1E\"}]),.-_";
@@ -282,7 +282,7 @@ static unsigned char pick_byte(spry_edge edge, unsigned *rank)
     return edge.first <= ' ' && printable ? '!' : edge.first;
 }
 
-/* Writes the best byte that leads from a state to one of which `wanted` bytes lead to the end, and says to which;
+/* Writes the most common byte that leads from a state to one with `wanted` bytes to the end, and returns that state;
  * SPRY_NO_STATE: there is none. */
 static uint32_t take_edge(completion *c, uint32_t from, uint32_t wanted)
 {
@@ -345,7 +345,7 @@ static void write_machine(completion *c, uint32_t number)
     }
 }
 
-/* The text of a key automaton that leads to a state, by the states before each. */
+/* Writes the text of a key automaton that leads to a state; `before` holds the previous states. */
 static void write_key(completion *c, const uint32_t *before, uint32_t length, uint32_t end)
 {
     const spry_grammar *grammar = c->grammar;
@@ -377,7 +377,7 @@ static void run_tasks(completion *c)
     }
 }
 
-/* The rest of a key, its value and the other members of its object. */
+/* Writes the rest of a key, its value and the remaining members of its object. */
 static void write_from_key(completion *c, const way *best)
 {
     const spry_state *end = &c->grammar->states[best->key_end];

@@ -1,15 +1,15 @@
-/* A completion as tokens: of all ways to spell it the one with the fewest. */
+/* A completion as tokens: the tokenisation with the fewest tokens. */
 #include <stdlib.h>
 
 #include "grammar/match/matcher.h"
 #include "grammar/match/vocabulary.h"
 
 typedef struct spelling {
-    uint32_t count; /* of tokens to the end of the text */
-    int32_t id;     /* the first of them */
+    uint32_t count; /* tokens to the end of the text */
+    int32_t id;     /* the first token */
 } spelling;
 
-/* The best token at the beginning of `text`, `behind[n]` being known for what is left behind n bytes. */
+/* The best token at the beginning of `text`; `behind[n]` is the result for the text after n bytes. */
 static spelling best_token(const spry_vocabulary *vocabulary, spry_view text, const spelling *behind)
 {
     const spry_trie_node *nodes = vocabulary->nodes;

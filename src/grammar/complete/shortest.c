@@ -1,32 +1,32 @@
-/* Shortest lengths, as Dijkstra finds them, from what has length 0 upward: when a length is certain, everything that
- * depends on it is looked at. Lengths are small numbers, so what waits lies in one list a length.
+/* Shortest lengths by Dijkstra's algorithm: when a length is final, everything that depends on it is updated. Lengths
+ * are small numbers, so there is one bucket per length.
  *
- * A node is a state, or n_states + a machine. No length is smaller than one it depends on, so each is settled once. A
- * call of what may be empty is left out: its state also has all the edges of the state behind it. So each step along
- * a shortest way is at least a byte long. */
+ * A node is a state, or n_states + a machine. No length is smaller than one it depends on, so each is final once. A
+ * call of a nullable machine is ignored: its state also has all the edges of the state after the call. So each step of
+ * a shortest path is at least one byte long. */
 #include "grammar/complete/shortest.h"
 
 #include "grammar/ir/grow.h"
 
-/* A node whose length may follow from that of another. */
+/* A node whose length may depend on another one. */
 typedef struct dependent {
     uint32_t node;
-    uint32_t how; /* to a state: the call, or NO_CALL for an edge; to an object: 1 for a required member */
+    uint32_t how; /* for a state: the call, or NO_CALL for an edge; for an object: 1 for a required member */
 } dependent;
 
 #define NO_CALL UINT32_MAX
 
 typedef struct waiting_node {
-    uint32_t node, next; /* of `waiting`, + 1 */
+    uint32_t node, next; /* index into `waiting`, + 1 */
 } waiting_node;
 
 typedef struct search {
     const spry_grammar *grammar;
     uint32_t *lengths;     /* [n_nodes] */
-    size_t *first;         /* [n_nodes + 2] of `dependents` */
-    dependent *dependents; /* NULL while they are counted */
-    uint32_t *required;    /* [n_objects] required members whose length is not known */
-    uint32_t *heads;       /* [SPRY_COMPLETION_MAX + 1] of lists in `waiting`, + 1 */
+    size_t *first;         /* [n_nodes + 2] index into `dependents` */
+    dependent *dependents; /* NULL in the counting pass */
+    uint32_t *required;    /* [n_objects] required members with unknown length */
+    uint32_t *heads;       /* [SPRY_COMPLETION_MAX + 1] first of each bucket in `waiting`, + 1 */
     waiting_node *waiting;
     size_t n_waiting, waiting_room, n_taken;
     spry_needed_list members;

@@ -1,4 +1,4 @@
-/* Which members an object still needs: the required ones that are missing, and where more must come the shortest of the
+/* The members an object still needs: the missing required ones and, up to the minimum count, the shortest of the
  * others. */
 #include "grammar/complete/shortest.h"
 #include "grammar/ir/grow.h"
@@ -46,7 +46,7 @@ static int compare_lengths(const void *left, const void *right)
     return (a->member > b->member) - (a->member < b->member);
 }
 
-/* Adds list->extra members behind the required ones. */
+/* Adds list->extra members after the required ones. */
 static void push_extra(spry_needed_list *list, const spry_grammar *grammar, const spry_record *record, uint32_t also)
 {
     const spry_object *object = record->object;

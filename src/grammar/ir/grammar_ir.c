@@ -1,5 +1,5 @@
-/* Building nodes. Equal nodes are made once, so that equal parts of a grammar become one automaton, and the simplest
- * laws (an empty part of a sequence, a choice of one) are applied on the way. */
+/* Creates nodes. Equal nodes are stored once, so that equal parts of a grammar share one automaton, and simple
+ * identities (an empty part of a sequence, a choice of one) are applied. */
 #include "grammar/ir/grammar_ir.h"
 
 #include <stdarg.h>
@@ -73,7 +73,7 @@ static spry_ir_node fail_memory(spry_ir *ir)
 
 /* ---- equal nodes once -------------------------------------------------------------------------------------------- */
 
-/* What a node's numbers point to. */
+/* The array contents that a node refers to. */
 static const void *payload(const spry_ir *ir, const spry_ir_entry *entry, size_t *size)
 {
     switch (entry->kind) {
@@ -212,7 +212,7 @@ spry_ir_node spry_ir_class(spry_ir *ir, const spry_code_range *ranges, size_t co
     return spry_ir_add(ir, (spry_ir_entry){SPRY_IR_CLASS, first, (uint32_t)n, 0});
 }
 
-/* Copies children without those of kind `without`; false when something failed, now or before. */
+/* Copies children except those of kind `without`; false when the builder has failed. */
 static bool add_children(spry_ir *ir, const spry_ir_node *nodes, size_t count, spry_ir_kind without)
 {
     if (ir->error.status)
@@ -231,7 +231,7 @@ static bool add_children(spry_ir *ir, const spry_ir_node *nodes, size_t count, s
     return true;
 }
 
-/* A node of the children added since `first`; none of them: what `nothing` says. */
+/* A node of the children added since `first`; without children, a node of kind `nothing`. */
 static spry_ir_node finish_children(spry_ir *ir, spry_ir_kind kind, size_t first, spry_ir_kind nothing)
 {
     size_t count = ir->n_children - first;
@@ -266,7 +266,8 @@ spry_ir_node spry_ir_choice(spry_ir *ir, const spry_ir_node *nodes, size_t count
     return finish_children(ir, SPRY_IR_CHOICE, first, SPRY_IR_NEVER);
 }
 
-/* A repetition of x{0,n} or x{1,n} is one of x: every number between the smallest and the largest comes about. */
+/* A repetition of x{0,n} or x{1,n} is a repetition of x, because every count between minimum and maximum is
+ * possible. */
 static void flatten_repeat(const spry_ir *ir, spry_ir_entry *outer)
 {
     const spry_ir_entry *inner = &ir->nodes[outer->a];
@@ -311,7 +312,7 @@ spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton)
 
 /* ---- rules and members ------------------------------------------------------------------------------------------- */
 
-/* The number of a rule, new or known; false when something failed. */
+/* The number of a rule, new or known; false when the builder has failed. */
 static bool find_rule(spry_ir *ir, spry_view name, uint32_t *rule)
 {
     if (ir->error.status)

@@ -1,4 +1,4 @@
-/* Room in an array that grows. */
+/* Growable arrays. */
 #ifndef SPRY_GRAMMAR_GROW_H
 #define SPRY_GRAMMAR_GROW_H
 
@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Makes room for `needed` items of `size` bytes in the array that `*array` (a pointer to the array's pointer) names.
- * Doubles, so that a run of calls costs little. False when memory is short; then nothing changes. */
+/* Reserves room for `needed` items of `size` bytes in the array whose pointer `array` points to. The capacity doubles.
+ * False when memory is short; then nothing changes. */
 static inline bool spry_grow(void *array, size_t *capacity, size_t needed, size_t size)
 {
     if (needed <= *capacity)

@@ -1,27 +1,27 @@
-/* Facts spread from the leaves towards the root along a list of who uses whom, so each is found in time linear in the
- * grammar whatever its order; recursion is found by one depth-first walk (Tarjan's). Neither uses the C stack. */
+/* Facts propagate from the leaves to the root along the list of users of each node, in time linear in the size of the
+ * grammar. Recursion is found by Tarjan's algorithm. Neither uses the C stack. */
 #include "grammar/ir/ir_facts.h"
 
 #include "grammar/ir/grow.h"
 
 enum {
     INLINE_SIZE_MAX = 512,  /* a larger rule is called, not copied */
-    EXPAND_SIZE_MAX = 4096, /* a larger repetition counts at run time */
+    EXPAND_SIZE_MAX = 4096, /* a larger repetition is counted at run time */
     WIDE_CLASS = 1000,      /* code points */
     WIDE_COPIES = 4,        /* of such a class */
 };
 
-/* One look at a grammar. Nodes are listed in `order` so that, recursion aside, children come before their users. */
-typedef struct looker {
+/* One analysis of a grammar. Nodes are listed in `order` so that, recursion aside, children come before their users. */
+typedef struct analysis {
     const spry_ir *ir;
     spry_ir_facts *facts;
     uint32_t *order;
     size_t n_order;
     uint32_t *first_user, *users; /* by child */
-    uint32_t *waiting;            /* children of a sequence that lack the fact at hand */
+    uint32_t *waiting;            /* children of a sequence without the current fact */
     uint32_t *queue;
     size_t n_queue;
-} looker;
+} analysis;
 
 spry_ir_node spry_ir_child(const spry_ir *ir, spry_ir_node node, size_t index)
 {
@@ -67,16 +67,16 @@ typedef struct walk {
     uint32_t next;
 } walk;
 
-static void enter(looker *look, walk *at, uint32_t node)
+static void enter(analysis *a, walk *at, uint32_t node)
 {
     at->index[node] = at->low[node] = ++at->next;
     at->is_open[node] = true;
     at->open[at->n_open++] = node;
     at->path[at->depth++] = (visit){node, 0};
-    look->facts->flags[node] |= SPRY_FACT_REACHED;
+    a->facts->flags[node] |= SPRY_FACT_REACHED;
 }
 
-static void leave(looker *look, walk *at, uint32_t node)
+static void leave(analysis *a, walk *at, uint32_t node)
 {
     if (at->depth) {
         uint32_t user = at->path[at->depth - 1].node;
@@ -90,42 +90,42 @@ static void leave(looker *look, walk *at, uint32_t node)
     do {
         member = at->open[--at->n_open];
         at->is_open[member] = false;
-        look->order[look->n_order++] = member;
+        a->order[a->n_order++] = member;
         if (!alone)
-            look->facts->flags[member] |= SPRY_FACT_RECURSIVE;
+            a->facts->flags[member] |= SPRY_FACT_RECURSIVE;
     } while (member != node);
 }
 
-/* Children before users, components of recursion marked. False when a rule is undefined (then *missing is its node). */
-static bool find_order(looker *look, walk *at, spry_ir_node root, uint32_t *missing)
+/* Lists children before users and marks recursive components. False when a rule is undefined (*missing is its node). */
+static bool find_order(analysis *a, walk *at, spry_ir_node root, uint32_t *missing)
 {
-    enter(look, at, root);
+    enter(a, at, root);
     while (at->depth) {
         visit *top = &at->path[at->depth - 1];
-        uint32_t node = top->node, child = spry_ir_child(look->ir, node, top->child++);
+        uint32_t node = top->node, child = spry_ir_child(a->ir, node, top->child++);
         if (child == SPRY_IR_NONE) {
-            if (look->ir->nodes[node].kind == SPRY_IR_RULE && top->child == 1) {
+            if (a->ir->nodes[node].kind == SPRY_IR_RULE && top->child == 1) {
                 *missing = node;
                 return false;
             }
             at->depth--;
-            leave(look, at, node);
+            leave(a, at, node);
             continue;
         }
-        look->facts->uses[child]++;
+        a->facts->uses[child]++;
         if (child == node)
-            look->facts->flags[node] |= SPRY_FACT_RECURSIVE;
+            a->facts->flags[node] |= SPRY_FACT_RECURSIVE;
         if (!at->index[child])
-            enter(look, at, child);
+            enter(a, at, child);
         else if (at->is_open[child] && at->index[child] < at->low[node])
             at->low[node] = at->index[child];
     }
     return true;
 }
 
-static spry_status order_nodes(looker *look, spry_ir_node root, spry_error *error)
+static spry_status order_nodes(analysis *a, spry_ir_node root, spry_error *error)
 {
-    size_t n = look->ir->n_nodes;
+    size_t n = a->ir->n_nodes;
     walk at = {0};
     at.path = malloc(n * sizeof *at.path);
     at.open = malloc(n * sizeof *at.open);
@@ -136,9 +136,9 @@ static spry_status order_nodes(looker *look, spry_ir_node root, spry_error *erro
     uint32_t missing;
     if (!at.path || !at.open || !at.index || !at.low || !at.is_open)
         status = spry_fail_memory(error, "a grammar", n * 20);
-    else if (!find_order(look, &at, root, &missing))
+    else if (!find_order(a, &at, root, &missing))
         status = spry_fail(error, SPRY_ERR_INPUT, "the rule '%.*s' is used but not defined",
-                           SPRY_VIEW_ARG(look->ir->rules[look->ir->nodes[missing].a].name));
+                           SPRY_VIEW_ARG(a->ir->rules[a->ir->nodes[missing].a].name));
     free(at.path);
     free(at.open);
     free(at.index);
@@ -147,38 +147,38 @@ static spry_status order_nodes(looker *look, spry_ir_node root, spry_error *erro
     return status;
 }
 
-static bool list_users(looker *look)
+static bool list_users(analysis *a)
 {
-    size_t n = look->ir->n_nodes, total = 0;
-    look->first_user = calloc(n + 2, sizeof *look->first_user);
-    if (!look->first_user)
+    size_t n = a->ir->n_nodes, total = 0;
+    a->first_user = calloc(n + 2, sizeof *a->first_user);
+    if (!a->first_user)
         return false;
     for (size_t i = 0; i < n; i++) {
-        look->first_user[i + 1] = (uint32_t)total;
-        total += look->facts->uses[i];
+        a->first_user[i + 1] = (uint32_t)total;
+        total += a->facts->uses[i];
     }
-    look->first_user[n + 1] = (uint32_t)total;
-    look->users = malloc((total + 1) * sizeof *look->users);
-    if (!look->users)
+    a->first_user[n + 1] = (uint32_t)total;
+    a->users = malloc((total + 1) * sizeof *a->users);
+    if (!a->users)
         return false;
-    for (size_t i = 0; i < look->n_order; i++) {
-        uint32_t user = look->order[i], child;
-        for (size_t j = 0; (child = spry_ir_child(look->ir, user, j)) != SPRY_IR_NONE; j++)
-            look->users[look->first_user[child + 1]++] = user;
+    for (size_t i = 0; i < a->n_order; i++) {
+        uint32_t user = a->order[i], child;
+        for (size_t j = 0; (child = spry_ir_child(a->ir, user, j)) != SPRY_IR_NONE; j++)
+            a->users[a->first_user[child + 1]++] = user;
     }
     return true;
 }
 
 /* ---- what a node can match --------------------------------------------------------------------------------------- */
 
-/* Whether enough members can be written to close the object. */
-static bool object_has(const looker *look, const spry_ir_object *object, unsigned fact)
+/* Whether the members that have the fact suffice to complete the object. */
+static bool object_has(const analysis *a, const spry_ir_object *object, unsigned fact)
 {
-    const unsigned char *flags = look->facts->flags;
+    const unsigned char *flags = a->facts->flags;
     size_t possible = 0, required = 0;
     bool endless = false;
     for (uint32_t i = 0; i < object->count; i++) {
-        const spry_ir_member *member = &look->ir->members[object->first + i];
+        const spry_ir_member *member = &a->ir->members[object->first + i];
         bool can = (flags[member->key] & fact) && (flags[member->value] & fact);
         if (member->required && !can)
             return false;
@@ -194,10 +194,10 @@ static bool object_has(const looker *look, const spry_ir_object *object, unsigne
     return needed <= object->max && (needed <= possible || (endless && required <= possible));
 }
 
-/* Whether a leaf has the fact, or a node has it whatever its children are. */
-static bool has_alone(const looker *look, uint32_t node, unsigned fact)
+/* Whether a node has the fact independently of its children. */
+static bool has_alone(const analysis *a, uint32_t node, unsigned fact)
 {
-    const spry_ir *ir = look->ir;
+    const spry_ir *ir = a->ir;
     const spry_ir_entry *entry = &ir->nodes[node];
     bool productive = fact == SPRY_FACT_PRODUCTIVE;
     switch (entry->kind) {
@@ -208,7 +208,7 @@ static bool has_alone(const looker *look, uint32_t node, unsigned fact)
     case SPRY_IR_AUTOMATON: return productive || ir->automata[entry->a].tags[0];
     case SPRY_IR_MEMBERS:
         if (productive)
-            return object_has(look, &ir->objects[entry->a], fact);
+            return object_has(a, &ir->objects[entry->a], fact);
         for (uint32_t i = 0; i < ir->objects[entry->a].count; i++)
             if (ir->members[ir->objects[entry->a].first + i].required)
                 return false;
@@ -218,39 +218,39 @@ static bool has_alone(const looker *look, uint32_t node, unsigned fact)
 }
 
 /* Whether a user has the fact now that one more child has it. */
-static bool gains(looker *look, uint32_t user, unsigned fact)
+static bool gains(analysis *a, uint32_t user, unsigned fact)
 {
-    const spry_ir_entry *entry = &look->ir->nodes[user];
+    const spry_ir_entry *entry = &a->ir->nodes[user];
     switch (entry->kind) {
-    case SPRY_IR_SEQUENCE: return --look->waiting[user] == 0;
-    case SPRY_IR_MEMBERS: return fact == SPRY_FACT_PRODUCTIVE && has_alone(look, user, fact);
+    case SPRY_IR_SEQUENCE: return --a->waiting[user] == 0;
+    case SPRY_IR_MEMBERS: return fact == SPRY_FACT_PRODUCTIVE && has_alone(a, user, fact);
     default: return true;
     }
 }
 
-static void add_fact(looker *look, uint32_t node, unsigned fact)
+static void add_fact(analysis *a, uint32_t node, unsigned fact)
 {
-    if (look->facts->flags[node] & fact)
+    if (a->facts->flags[node] & fact)
         return;
-    look->facts->flags[node] |= (unsigned char)fact;
-    look->queue[look->n_queue++] = node;
+    a->facts->flags[node] |= (unsigned char)fact;
+    a->queue[a->n_queue++] = node;
 }
 
-static void spread(looker *look, unsigned fact)
+static void spread(analysis *a, unsigned fact)
 {
-    look->n_queue = 0;
-    for (size_t i = 0; i < look->n_order; i++) {
-        uint32_t node = look->order[i];
-        if (look->ir->nodes[node].kind == SPRY_IR_SEQUENCE)
-            look->waiting[node] = look->ir->nodes[node].b;
-        if (has_alone(look, node, fact))
-            add_fact(look, node, fact);
+    a->n_queue = 0;
+    for (size_t i = 0; i < a->n_order; i++) {
+        uint32_t node = a->order[i];
+        if (a->ir->nodes[node].kind == SPRY_IR_SEQUENCE)
+            a->waiting[node] = a->ir->nodes[node].b;
+        if (has_alone(a, node, fact))
+            add_fact(a, node, fact);
     }
-    for (size_t i = 0; i < look->n_queue; i++) {
-        uint32_t node = look->queue[i];
-        for (uint32_t j = look->first_user[node]; j < look->first_user[node + 1]; j++)
-            if (gains(look, look->users[j], fact))
-                add_fact(look, look->users[j], fact);
+    for (size_t i = 0; i < a->n_queue; i++) {
+        uint32_t node = a->queue[i];
+        for (uint32_t j = a->first_user[node]; j < a->first_user[node + 1]; j++)
+            if (gains(a, a->users[j], fact))
+                add_fact(a, a->users[j], fact);
     }
 }
 
@@ -267,11 +267,11 @@ static uint32_t times(uint32_t size, uint32_t count)
     return product > UINT32_MAX ? UINT32_MAX : (uint32_t)product;
 }
 
-static uint32_t class_size(const looker *look, const spry_ir_entry *entry, bool *wide)
+static uint32_t class_size(const analysis *a, const spry_ir_entry *entry, bool *wide)
 {
     uint32_t size = 1, points = 0;
     for (uint32_t i = 0; i < entry->b; i++) {
-        const spry_code_range *range = &look->ir->ranges[entry->a + i];
+        const spry_code_range *range = &a->ir->ranges[entry->a + i];
         points += range->last - range->first + 1;
         size += range->last > 0x7F ? 3 : 0;
     }
@@ -279,27 +279,27 @@ static uint32_t class_size(const looker *look, const spry_ir_entry *entry, bool 
     return size;
 }
 
-/* Whether a repetition counts at run time instead of being unrolled. Every state of an unrolled one would have a mask
- * of its own, which takes long to find out where many characters are allowed. */
+/* Whether a repetition is counted at run time instead of unrolled. Every state of an unrolled repetition has its own
+ * mask, which is expensive to compute where many characters are allowed. */
 static bool counts_at_run_time(const spry_ir_entry *entry, uint32_t body, bool wide)
 {
     uint32_t copies = entry->c == SPRY_IR_UNBOUNDED ? entry->b : entry->c;
     return copies > 1 && (times(body, copies) > EXPAND_SIZE_MAX || (wide && copies >= WIDE_COPIES));
 }
 
-static void measure(looker *look, uint32_t node)
+static void measure(analysis *a, uint32_t node)
 {
-    const spry_ir_entry *entry = &look->ir->nodes[node];
-    spry_ir_facts *facts = look->facts;
+    const spry_ir_entry *entry = &a->ir->nodes[node];
+    spry_ir_facts *facts = a->facts;
     uint32_t size = 1, child, copies;
     bool wide = false;
     switch (entry->kind) {
     case SPRY_IR_LITERAL: size = entry->b; break;
-    case SPRY_IR_CLASS: size = class_size(look, entry, &wide); break;
-    case SPRY_IR_AUTOMATON: size = look->ir->automata[entry->a].n_states; break;
+    case SPRY_IR_CLASS: size = class_size(a, entry, &wide); break;
+    case SPRY_IR_AUTOMATON: size = a->ir->automata[entry->a].n_states; break;
     case SPRY_IR_MEMBERS: facts->flags[node] |= SPRY_FACT_CALLED; break;
     default:
-        for (size_t i = 0; (child = spry_ir_child(look->ir, node, i)) != SPRY_IR_NONE; i++) {
+        for (size_t i = 0; (child = spry_ir_child(a->ir, node, i)) != SPRY_IR_NONE; i++) {
             size = add_sizes(size, facts->size[child]);
             wide |= (facts->flags[child] & SPRY_FACT_WIDE) != 0;
         }
@@ -312,7 +312,7 @@ static void measure(looker *look, uint32_t node)
         size = times(size, copies ? copies : 1);
     }
     bool rule = entry->kind == SPRY_IR_RULE, recursive = (facts->flags[node] & SPRY_FACT_RECURSIVE) != 0;
-    /* What takes many characters again and again is shared, so that its masks are found out once. */
+    /* Loops over many characters are shared, so that their masks are computed once. */
     bool shared_loop = wide && facts->uses[node] > 1 && (rule || entry->kind == SPRY_IR_SEQUENCE);
     if (shared_loop || (rule && (recursive || size > INLINE_SIZE_MAX)))
         facts->flags[node] |= SPRY_FACT_CALLED;
@@ -334,29 +334,29 @@ void spry_ir_facts_deinit(spry_ir_facts *facts)
 spry_status spry_ir_facts_init(spry_ir_facts *facts, const spry_ir *ir, spry_ir_node root, spry_error *error)
 {
     size_t n = ir->n_nodes;
-    looker look = {.ir = ir, .facts = facts};
+    analysis a = {.ir = ir, .facts = facts};
     *facts = (spry_ir_facts){calloc(n, 1), calloc(n, sizeof *facts->size), calloc(n, sizeof *facts->uses)};
-    look.order = malloc(n * sizeof *look.order);
-    look.waiting = malloc(n * sizeof *look.waiting);
-    look.queue = malloc(n * sizeof *look.queue);
+    a.order = malloc(n * sizeof *a.order);
+    a.waiting = malloc(n * sizeof *a.waiting);
+    a.queue = malloc(n * sizeof *a.queue);
     spry_status status = SPRY_OK;
-    if (!facts->flags || !facts->size || !facts->uses || !look.order || !look.waiting || !look.queue)
+    if (!facts->flags || !facts->size || !facts->uses || !a.order || !a.waiting || !a.queue)
         status = spry_fail_memory(error, "a grammar", n * 24);
     if (!status)
-        status = order_nodes(&look, root, error);
-    if (!status && !list_users(&look))
+        status = order_nodes(&a, root, error);
+    if (!status && !list_users(&a))
         status = spry_fail_memory(error, "a grammar", n * 8);
     if (!status) {
-        spread(&look, SPRY_FACT_PRODUCTIVE);
-        spread(&look, SPRY_FACT_NULLABLE);
-        for (size_t i = 0; i < look.n_order; i++)
-            measure(&look, look.order[i]);
+        spread(&a, SPRY_FACT_PRODUCTIVE);
+        spread(&a, SPRY_FACT_NULLABLE);
+        for (size_t i = 0; i < a.n_order; i++)
+            measure(&a, a.order[i]);
     }
-    free(look.order);
-    free(look.waiting);
-    free(look.queue);
-    free(look.first_user);
-    free(look.users);
+    free(a.order);
+    free(a.waiting);
+    free(a.queue);
+    free(a.first_user);
+    free(a.users);
     if (status)
         spry_ir_facts_deinit(facts);
     return status;

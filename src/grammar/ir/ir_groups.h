@@ -1,5 +1,4 @@
-/* Alternatives of sequences, nested by parentheses, as the parsers of GBNF and of regular expressions meet them. Depth
- * costs memory, not the C stack. */
+/* Nested alternatives of sequences, built by the parsers of GBNF and regular expressions. Nesting uses no C stack. */
 #ifndef SPRY_GRAMMAR_IR_GROUPS_H
 #define SPRY_GRAMMAR_IR_GROUPS_H
 
@@ -11,13 +10,13 @@ typedef struct spry_ir_group {
 
 typedef struct spry_ir_groups {
     spry_ir *ir;
-    spry_ir_node *items;        /* of the sequences in the making, the innermost last */
+    spry_ir_node *items;        /* items of the open sequences, the innermost last */
     spry_ir_node *alternatives; /* complete ones */
     spry_ir_group *open;
     size_t n_items, n_alternatives, n_open, items_room, alternatives_room, open_room;
 } spry_ir_groups;
 
-/* All of these note failure in the builder. */
+/* All functions report failures through the builder. */
 void spry_ir_groups_init(spry_ir_groups *groups, spry_ir *ir);
 void spry_ir_groups_deinit(spry_ir_groups *groups);
 void spry_ir_groups_open(spry_ir_groups *groups);

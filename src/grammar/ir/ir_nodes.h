@@ -1,7 +1,7 @@
-/* The builder of grammar_ir.h from the inside: nodes in arrays, equal nodes once.
+/* Internals of the builder of grammar_ir.h: nodes in arrays, equal nodes once.
  *
- * A node's children have smaller numbers than the node itself; only rules point forward. So whatever needs no rules is
- * known of a node as soon as it is made. */
+ * A node's children have smaller numbers than the node; only rules point forward. So properties that do not depend on
+ * rules are known when the node is created. */
 #ifndef SPRY_GRAMMAR_IR_NODES_H
 #define SPRY_GRAMMAR_IR_NODES_H
 
@@ -16,7 +16,7 @@ typedef enum spry_ir_kind {
     SPRY_IR_LITERAL,   /* bytes [a, a + b) */
     SPRY_IR_CLASS,     /* ranges [a, a + b), normalised */
     SPRY_IR_SEQUENCE,  /* children [a, a + b) */
-    SPRY_IR_CHOICE,    /* the same */
+    SPRY_IR_CHOICE,    /* children [a, a + b) */
     SPRY_IR_REPEAT,    /* node a, b to c times */
     SPRY_IR_RULE,      /* rule a */
     SPRY_IR_MEMBERS,   /* object a */
@@ -39,7 +39,7 @@ typedef struct spry_ir_object {
 } spry_ir_object;
 
 struct spry_ir {
-    spry_error error; /* status SPRY_OK: nothing failed yet */
+    spry_error error; /* status SPRY_OK: not failed */
     spry_arena arena;
     spry_ir_entry *nodes;
     char *bytes;
@@ -56,17 +56,18 @@ struct spry_ir {
     size_t interned_size;
 };
 
-/* Adds a node or finds an equal one. Its payload, when it has one, is the last thing added to its array; it is dropped
- * again when an equal node is there. */
+/* Adds a node or finds an equal one. Its payload, if any, is the last item added to its array; it is removed again when
+ * an equal node exists. */
 spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
 
-/* Takes over an automaton without calls. */
+/* Takes ownership of an automaton without calls. */
 spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
 
-/* Bytes that no text holds, which stand for "^" and "$" in the making of a pattern. */
+/* Bytes that do not occur in texts; they stand for "^" and "$" while a pattern is built. */
 enum { SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
 
-/* The texts of a regular node with those bytes left out, where they stand before and behind all others. */
+/* The texts of a regular node without those bytes; only texts with all begin marks first and all end marks last
+ * count. */
 spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node);
 
 #endif

@@ -1,8 +1,8 @@
-/* One step: where every position goes with a byte, and what follows from that without a further byte.
+/* One step: the positions after a byte, and everything that follows from them without a further byte.
  *
- * First what is complete returns, over and over. Then machines are entered, in the grammar's order, so that all returns
- * into one are known before what it begins with is looked at. A machine that may be empty was made skippable when the
- * grammar was compiled; so one that has just been entered never returns in the same step. */
+ * First completed machines return, repeatedly. Then machines are entered in the grammar's order, so that all returns
+ * into a machine are known before the machines it begins with are entered. A call of a nullable machine can be skipped
+ * (this is decided at compile time), so a machine that has just been entered never returns in the same step. */
 #include "grammar/match/closing.h"
 
 #include "base/map.h"
@@ -10,10 +10,10 @@
 #include "grammar/match/stacks.h"
 
 enum {
-    WORK_MAX = 1 << 17, /* returns looked at in one step */
+    WORK_MAX = 1 << 17, /* returns processed in one step */
     SEEN_SMALL = 16,
     STEPS_BEFORE_ROW = 4,
-    PLACES_BYTES_MAX = 1 << 29, /* that one call may fill */
+    PLACES_BYTES_MAX = 1 << 29, /* limit of the places that one call may add */
 };
 
 typedef struct entry_call {
@@ -22,7 +22,7 @@ typedef struct entry_call {
 } entry_call;
 
 struct spry_closing {
-    spry_return *pending; /* states to look at: (state, data, stack) */
+    spry_return *pending; /* states to process: (state, data, stack) */
     spry_position *found;
     entry_call *calls; /* a heap, smallest rank first */
     spry_return *group;
@@ -75,7 +75,7 @@ static bool grow_seen(spry_closing *closing)
     return true;
 }
 
-/* Whether an item is in `pending` already; notes it when it is not. Few are compared one by one. */
+/* Whether an item is already in `pending`; records it if not. Short lists are compared one by one. */
 static bool seen_before(spry_places *places, const spry_return *item)
 {
     spry_closing *closing = places->closing;
@@ -101,8 +101,8 @@ static bool seen_before(spry_places *places, const spry_return *item)
     return false;
 }
 
-/* Will look at a state over a stack. */
-static void look_at(spry_places *places, spry_return item)
+/* Adds a state over a stack to the pending ones. */
+static void add_pending(spry_places *places, spry_return item)
 {
     spry_closing *closing = places->closing;
     if (places->failed || seen_before(places, &item))
@@ -184,7 +184,7 @@ static void begin_value(spry_places *places, const spry_object *object, uint32_t
         return;
     push_call(places, machine, back);
     if (places->grammar->machines[machine].nullable)
-        look_at(places, back);
+        add_pending(places, back);
 }
 
 static void after_value(spry_places *places, const spry_object *object, uint32_t record_number, uint32_t below)
@@ -193,7 +193,7 @@ static void after_value(spry_places *places, const spry_object *object, uint32_t
     if (spry_record_may_close(&record)) {
         spry_slice span = places->stacks[below];
         for (uint32_t i = 0; i < span.count; i++)
-            look_at(places, places->returns[span.first + i]);
+            add_pending(places, places->returns[span.first + i]);
     }
     bool more = spry_record_allows_many(&record);
     if (!more && object->key_start != SPRY_NO_STATE) {
@@ -205,7 +205,7 @@ static void after_value(spry_places *places, const spry_object *object, uint32_t
     spry_return back = {object->after_comma, record_number, below};
     push_call(places, object->comma, back);
     if (places->grammar->machines[object->comma].nullable)
-        look_at(places, back);
+        add_pending(places, back);
 }
 
 static void after_key(spry_places *places, uint32_t tag, const spry_return *back)
@@ -226,11 +226,11 @@ static void after_count(spry_places *places, const spry_counter *counter, uint32
     if (count >= counter->min) {
         spry_slice span = places->stacks[below];
         for (uint32_t i = 0; i < span.count; i++)
-            look_at(places, places->returns[span.first + i]);
+            add_pending(places, places->returns[span.first + i]);
     }
     if (count >= counter->max)
         return;
-    /* Where any number may come, more than the smallest allowed one need not be told apart. */
+    /* Without a maximum, counts above the minimum need not be distinguished. */
     uint32_t next = counter->max == SPRY_IR_UNBOUNDED && count >= counter->min ? count : count + 1;
     push_call(places, counter->body, (spry_return){counter->return_state, next, below});
 }
@@ -268,7 +268,7 @@ static void look(spry_places *places, spry_return item)
     for (uint32_t i = 0; state->tag && i < span.count && !places->failed; i++) {
         spry_return back = places->returns[span.first + i];
         if (state->kind == SPRY_STATE_PLAIN)
-            look_at(places, back);
+            add_pending(places, back);
         else
             after_key(places, state->tag, &back);
     }
@@ -293,7 +293,7 @@ static void add_to_group(spry_places *places, const spry_return *returns, size_t
     closing->n_group += count;
 }
 
-/* One stack a state: the stacks of the same state are joined. */
+/* Merges the stacks of equal states: one stack per state. */
 static void join_positions(spry_places *places)
 {
     spry_closing *closing = places->closing;
@@ -329,7 +329,7 @@ static void call_from(spry_places *places, uint32_t state_number, uint32_t stack
             push_call(places, call.callee, (spry_return){call.target, 0, stack});
             continue;
         }
-        /* Nothing comes behind the call: it returns to where this state's machine would. */
+        /* A tail call: it returns to where this state's machine would return. */
         spry_slice span = places->stacks[stack];
         for (uint32_t j = 0; j < span.count && !places->failed; j++)
             push_call(places, call.callee, places->returns[span.first + j]);
@@ -378,7 +378,7 @@ static void begin(spry_places *places)
     closing->may_end = false;
 }
 
-/* The set of everything that follows from what is pending and called. */
+/* The set that follows from all pending states and calls. */
 static uint32_t close_step(spry_places *places)
 {
     spry_closing *closing = places->closing;
@@ -419,11 +419,11 @@ uint32_t spry_places_resume(spry_places *places, spry_slice returns)
 {
     begin(places);
     for (uint32_t i = 0; i < returns.count; i++)
-        look_at(places, places->returns[returns.first + i]);
+        add_pending(places, places->returns[returns.first + i]);
     return close_step(places);
 }
 
-/* Remembers a step of a set that steps are often asked of. */
+/* Caches a step of a set that is used often. */
 static void remember(spry_places *places, uint32_t set, unsigned char byte, uint32_t target)
 {
     spry_set *from = &places->sets[set];
@@ -454,7 +454,7 @@ uint32_t spry_places_compute_step(spry_places *places, uint32_t set_number, unsi
         const spry_state *state = &grammar->states[position.state];
         for (uint32_t j = state->first_edge; j < state[1].first_edge && grammar->edges[j].first <= byte; j++)
             if (grammar->edges[j].last >= byte)
-                look_at(places, (spry_return){grammar->edges[j].target, 0, position.stack});
+                add_pending(places, (spry_return){grammar->edges[j].target, 0, position.stack});
     }
     uint32_t target = close_step(places);
     if (!places->failed)

@@ -1,10 +1,10 @@
-/* Text that must come next, and the tokens a model would have written it with. */
+/* Text that must come next, and its tokens. */
 #include "grammar/match/matcher.h"
 #include "grammar/match/vocabulary.h"
 
 enum { FORCED_BYTES_MAX = 4096 };
 
-/* The only byte a set takes; -1 when there are several, none, or the text may end. */
+/* The only byte that a set allows; -1 when there are several or none, or the text may end. */
 static int only_byte(const spry_set *set)
 {
     int found = -1;
@@ -44,7 +44,7 @@ spry_status spry_matcher_forced(spry_matcher *matcher, spry_buffer *out, spry_er
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Whether some token begins with `text` and goes on behind it. */
+/* Whether a token begins with `text` and is longer. */
 static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
@@ -60,7 +60,7 @@ static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
     return at < end;
 }
 
-/* How many bytes of the text no token reaches over that could also hold what comes behind the text. */
+/* The length of the prefix whose tokens cannot depend on the following text. */
 static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
 {
     size_t first = text.size > vocabulary->longest ? text.size - vocabulary->longest : 0;
@@ -70,8 +70,8 @@ static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
     return text.size;
 }
 
-/* The tokens of `text` followed by `behind`, as in the middle of a text: some tokenizers put a space before what they
- * take for the beginning, so a line end stands there and is taken off again. *first is where the text's own begin. */
+/* Tokenises `text` followed by `behind` as in the middle of a text. Some tokenizers add a space at the beginning, so a
+ * newline is put first and its tokens are skipped: *first is the index of the first token of `text`. */
 static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, size_t *first, spry_view text,
                             const char *behind, spry_error *error)
 {
@@ -100,7 +100,7 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
     return SPRY_OK;
 }
 
-/* How many of `ids` (of `text`) come out of a tokenisation with something behind the text too. */
+/* How many of `ids` (the tokens of `text`) are also produced when other text follows. */
 static spry_status keep_common(const spry_tokenizer *tokenizer, spry_tokens *scratch, const int32_t *ids, size_t *count,
                                spry_view text, const char *behind, spry_error *error)
 {

@@ -1,5 +1,6 @@
-/* The mask of a matcher: for every position of its set, what the state alone allows, and below the trie's nodes where
- * the state's machine may be complete, what the stack allows. Object keys depend on what was seen; they are walked. */
+/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and below trie
+ * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
+ * they are walked. */
 #include <stdlib.h>
 
 #include "grammar/match/mask_store.h"
@@ -38,8 +39,8 @@ static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry
     return SPRY_OK;
 }
 
-/* A state in the body of a simple counter. *done stays false where this form of masks does not tell enough: near the
- * largest count, if what follows the counter may begin like another round. */
+/* A state in the body of a simple counter. *done stays false where masks with rounds are not sufficient: near the
+ * maximum, if the text after the counter may begin like another round. */
 static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position,
                                const spry_counter *counter, spry_return back, bool *done, spry_error *error)
 {

@@ -12,7 +12,7 @@ struct spry_mask_share {
     pthread_mutex_t lock;
     spry_mask_key keys[SHARED_MAX];
     spry_state_mask *masks[SHARED_MAX];
-    unsigned next; /* to be replaced */
+    unsigned next; /* index to replace next */
 };
 
 spry_mask_share *spry_mask_share_create(void)

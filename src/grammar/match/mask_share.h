@@ -1,5 +1,5 @@
-/* State masks that took long to find out, by what the state matches; one list for a vocabulary. Schemas differ, but
- * their strings are alike. Safe for several threads. */
+/* Expensive state masks by the language of the state; one list per vocabulary. Different schemas often contain the same
+ * kinds of strings. Thread-safe. */
 #ifndef SPRY_GRAMMAR_MASK_SHARE_H
 #define SPRY_GRAMMAR_MASK_SHARE_H
 
@@ -19,7 +19,7 @@ void spry_mask_share_destroy(spry_mask_share *share);
 /* A reference to a mask, or NULL. */
 struct spry_state_mask *spry_mask_share_get(spry_mask_share *share, const spry_mask_key *key);
 
-/* Keeps a reference; the one put in longest ago makes room. */
+/* Stores a reference and replaces the oldest one. */
 void spry_mask_share_put(spry_mask_share *share, const spry_mask_key *key, struct spry_state_mask *mask);
 
 #endif

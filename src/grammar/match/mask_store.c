@@ -6,8 +6,8 @@
 #include "grammar/match/mask_share.h"
 
 enum {
-    STORE_BYTES_MAX = 1 << 26, /* then it starts again */
-    WIDE_BYTES = 80,           /* a state that takes so many bytes takes long */
+    STORE_BYTES_MAX = 1 << 26, /* a store that exceeds this is cleared */
+    WIDE_BYTES = 80,           /* a state that allows this many bytes has an expensive mask */
     PREPARED_MAX = 12,
 };
 
@@ -71,7 +71,7 @@ spry_status spry_mask_store_find(spry_mask_store **out, spry_grammar *grammar, c
     return SPRY_OK;
 }
 
-/* Starts again when too much is held: nothing in a store is needed to be right, only to be fast. */
+/* Clears the store when it is too large: its contents affect speed only. */
 static spry_status keep_bounded(spry_mask_store *store, spry_error *error)
 {
     if (!store->places.failed && store->bytes + spry_places_bytes(&store->places) < STORE_BYTES_MAX)
@@ -82,7 +82,7 @@ static spry_status keep_bounded(spry_mask_store *store, spry_error *error)
     return spry_places_init(&store->places, grammar, error);
 }
 
-/* The name of what a state matches: equal in grammars that have the same machine. False when it calls others. */
+/* The key of a state's language: equal in grammars with the same machine. False when the machine calls others. */
 static bool state_key(const spry_grammar *grammar, uint32_t state, bool rounds, spry_mask_key *key)
 {
     const spry_machine *machine = &grammar->machines[grammar->states[state].owner];
@@ -98,7 +98,7 @@ static unsigned bytes_taken(const spry_grammar *grammar, const spry_state *state
     return count;
 }
 
-/* A state that takes many bytes is likely to go nearly the same ways as another one of its machine. */
+/* A state that allows many bytes often has nearly the same mask as another state of its machine. */
 static spry_state_mask *find_mask(spry_mask_store *store, const spry_vocabulary *vocabulary, uint32_t state)
 {
     const spry_grammar *grammar = store->places.grammar;
@@ -159,7 +159,7 @@ spry_status spry_mask_store_prepare(spry_grammar *grammar, const spry_vocabulary
             prepared++;
         }
         if (status && status != SPRY_ERR_MEMORY)
-            status = SPRY_OK; /* said again, to whoever needs it */
+            status = SPRY_OK; /* reported again when the mask is needed */
     }
     pthread_mutex_unlock(&grammar->lock);
     return status;

@@ -1,12 +1,12 @@
-/* Walking a grammar with the text of one sequence. */
+/* Matches the text of one sequence against a grammar. */
 #include "grammar/match/matcher.h"
 
 #include "grammar/ir/grow.h"
 #include "grammar/match/mask_store.h"
 
 enum {
-    COLLECT_BYTES = 1 << 24,    /* of places before the first look for what can go */
-    PLACES_BYTES_MAX = 1 << 28, /* of places that cannot go */
+    COLLECT_BYTES = 1 << 24,    /* size of places at the first collection */
+    PLACES_BYTES_MAX = 1 << 28, /* limit of places that are in use */
 };
 
 spry_status spry_matcher_create(spry_matcher **out, spry_grammar *grammar, const spry_vocabulary *vocabulary,
@@ -78,7 +78,7 @@ spry_status spry_matcher_keep_bounded(spry_matcher *matcher, spry_error *error)
     return SPRY_OK;
 }
 
-/* Where `bytes` lead; *taken as for spry_matcher_bytes. */
+/* The set after `bytes`; *taken as in spry_matcher_bytes. */
 static spry_status follow(spry_matcher *matcher, size_t *taken, spry_view bytes, uint32_t *set, spry_error *error)
 {
     spry_places *places = &matcher->places;

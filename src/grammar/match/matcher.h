@@ -1,4 +1,4 @@
-/* A matcher from the inside. */
+/* Internals of a matcher. */
 #ifndef SPRY_GRAMMAR_MATCHER_H
 #define SPRY_GRAMMAR_MATCHER_H
 
@@ -8,15 +8,15 @@ struct spry_matcher {
     spry_grammar *grammar;
     const spry_vocabulary *vocabulary;
     spry_places places;
-    uint32_t set;      /* where the text stands */
-    uint32_t *history; /* [n_history] where it stood before each token */
+    uint32_t set;      /* current set */
+    uint32_t *history; /* [n_history] the set before each token */
     size_t n_history, history_room;
-    size_t collect_at;        /* bytes of places at which those of no interest are dropped */
+    size_t collect_at;        /* size of places at which unused ones are collected */
     uint32_t *mask, *scratch; /* [n_words] of the vocabulary */
-    uint32_t *path;           /* sets on the way down the trie */
+    uint32_t *path;           /* sets along the current trie path */
 };
 
-/* Drops places that are no longer of interest when there are many. Numbers of sets change. */
+/* Collects unused places when there are many. Set numbers change. */
 spry_status spry_matcher_keep_bounded(spry_matcher *matcher, spry_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* Keeping stacks, records and sets once. */
+/* Interns stacks, records and sets. */
 #include "grammar/match/stacks.h"
 
 #include "base/map.h"
@@ -141,7 +141,7 @@ uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t decla
     uint64_t *words = places->words + places->n_words;
     memcpy(words, places->words + places->records[record], n * sizeof *words);
     const spry_object *object = &places->grammar->objects[words[0] >> 32];
-    /* Where any number may come, more than the smallest allowed one need not be told apart. */
+    /* Without a maximum, counts above the minimum need not be distinguished. */
     if (object->max != SPRY_IR_UNBOUNDED || (uint32_t)words[0] < object->min)
         words[0]++;
     if (declared != SPRY_NO_STATE) {
@@ -159,7 +159,7 @@ spry_record spry_places_record(const spry_places *places, uint32_t record)
                          words + HEADER_WORDS};
 }
 
-/* Whether only required members may still come, because no room is left for others. */
+/* Whether only required members are still allowed, because there is no room for others. */
 static bool only_required(const spry_record *record)
 {
     return record->object->max - record->count <= record->missing;
@@ -273,7 +273,7 @@ spry_status spry_places_init(spry_places *places, const spry_grammar *grammar, s
 {
     *places = (spry_places){.grammar = grammar};
     places->closing = spry_closing_create();
-    /* Room from the start, so that no pointer is NULL. */
+    /* Allocate at once, so that no pointer is NULL. */
     bool room = spry_grow(&places->returns, &places->returns_room, 64, sizeof *places->returns) &&
                 spry_grow(&places->positions, &places->positions_room, 64, sizeof *places->positions);
     if (places->closing && room && add_empty(places))

@@ -1,13 +1,13 @@
-/* Where a text stands in a grammar. Three kinds of things, each kept once and named by a number, so that comparing,
- * remembering and going back cost one number:
+/* The positions of a text in a grammar. There are three kinds of objects, each interned and identified by a number, so
+ * that comparing, storing and undoing cost one number:
  *
- *   a stack   a set of returns: where to go on when the machine at hand is complete. One stack may stand for many, as
- *             each return has a stack below it: that is how ambiguous grammars stay small.
- *   a record  which members of an object were seen.
- *   a set     every (state, stack) the text could be in now, at most one stack a state, and whether it may end here.
+ *   a stack   a set of returns: where to continue when the current machine is complete. One stack may represent many,
+ *             since each return has a stack below it; this keeps ambiguous grammars small.
+ *   a record  the members seen in an object.
+ *   a set     every (state, stack) the text could be in, at most one stack per state, and whether it may end here.
  *
- * Places belong to one matcher, or to one store of masks. Things refer only to things made before them. Numbers hold
- * until the next spry_places_collect, which keeps what the caller still names and drops the rest. */
+ * Places belong to one matcher or one mask store. Objects refer only to older objects. Numbers are valid until the next
+ * spry_places_collect, which keeps the objects that the caller's roots need and removes the rest. */
 #ifndef SPRY_GRAMMAR_STACKS_H
 #define SPRY_GRAMMAR_STACKS_H
 
@@ -27,13 +27,13 @@ typedef struct spry_slice {
 
 typedef struct spry_set {
     spry_slice positions;
-    uint64_t bytes[4]; /* which bytes can come next: bit b % 64 of word b / 64 */
+    uint64_t bytes[4]; /* bytes allowed next: bit b % 64 of word b / 64 */
     bool may_end;
-    uint8_t steps; /* computed so far, up to where a row pays */
-    uint32_t row;  /* of `rows`, 0: none; where each byte leads */
+    uint8_t steps; /* number computed, until a row is allocated */
+    uint32_t row;  /* index into `rows`, 0: none; the target of each byte */
 } spry_set;
 
-/* Numbers of things by their content. */
+/* Object numbers by content. */
 typedef struct spry_number_table {
     uint32_t *slots; /* [size], a power of two; number + 1, 0: free */
     size_t size;
@@ -45,22 +45,22 @@ typedef struct spry_places {
     const spry_grammar *grammar;
     spry_return *returns;
     spry_slice *stacks;
-    uint64_t *words; /* of records: object and count, missing keys, the keys seen */
+    uint64_t *words; /* records: object and count, missing keys, keys seen */
     uint32_t *records;
     spry_position *positions;
     spry_set *sets;
-    uint32_t *rows; /* of 256 sets each; the first is not used */
+    uint32_t *rows; /* of 256 sets each; the first is unused */
     size_t n_returns, n_stacks, n_words, n_records, n_positions, n_sets, n_rows;
     size_t returns_room, stacks_room, words_room, records_room, positions_room, sets_room, rows_room;
     spry_number_table stack_table, record_table, set_table;
-    uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, as far as known */
+    uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, where known */
     size_t n_stack_lengths, stack_lengths_room;
     spry_closing *closing;
-    spry_status failed; /* memory, or a bound; stays until the next collect */
+    spry_status failed; /* memory or a limit; stays until the next collection */
 } spry_places;
 
 enum {
-    SPRY_NO_SET = 0,   /* nothing fits */
+    SPRY_NO_SET = 0,   /* no match */
     SPRY_NO_STACK = 0, /* without returns */
 };
 
@@ -70,7 +70,7 @@ void spry_places_deinit(spry_places *places);
 /* The set before any text. */
 uint32_t spry_places_start(spry_places *places);
 
-/* The set of going on with the returns of a stack, as if what they wait for were complete now. */
+/* The set that continues with the returns of a stack, as if the machines they wait for were complete. */
 uint32_t spry_places_resume(spry_places *places, spry_slice returns);
 
 static inline bool spry_set_takes(const spry_set *set, unsigned char byte)
@@ -80,10 +80,10 @@ static inline bool spry_set_takes(const spry_set *set, unsigned char byte)
 
 #define SPRY_STEP_UNKNOWN UINT32_MAX
 
-/* A step that is not known yet. */
+/* Computes a step that is not cached. */
 uint32_t spry_places_compute_step(spry_places *places, uint32_t set, unsigned char byte);
 
-/* The set behind one more byte; SPRY_NO_SET when it does not fit, or when places->failed. */
+/* The set after one more byte; SPRY_NO_SET when the byte does not match, or when places->failed. */
 static inline uint32_t spry_places_step(spry_places *places, uint32_t set, unsigned char byte)
 {
     const spry_set *from = &places->sets[set];
@@ -97,46 +97,46 @@ static inline uint32_t spry_places_step(spry_places *places, uint32_t set, unsig
     return spry_places_compute_step(places, set, byte);
 }
 
-/* Bytes held. */
+/* Bytes used. */
 size_t spry_places_bytes(const spry_places *places);
 
-/* Drops everything that `roots` (sets, renumbered in place) do not need. False when memory is short: then nothing
+/* Removes everything that `roots` (sets, renumbered in place) do not need. False when memory is short: then nothing
  * changes. */
 bool spry_places_collect(spry_places *places, uint32_t *roots, size_t n_roots);
 
-/* The sentence for places->failed. */
+/* The error for places->failed. */
 spry_status spry_places_fail(const spry_places *places, spry_error *error);
 
 /* ---- for the files of this module -------------------------------------------------------------------------------- */
 
-/* A stack of these returns, sorted and made unique in place. */
+/* The stack with these returns, which are sorted and deduplicated in place. */
 uint32_t spry_places_stack(spry_places *places, spry_return *returns, size_t count);
 
-/* The number of the record whose words were written behind the last one. */
+/* The number of the record whose words were appended last. */
 uint32_t spry_places_intern_record(spry_places *places, uint32_t n_words);
 
-/* The record of an object without members, and of one with a member more (`declared`: its number, or SPRY_NO_STATE for
- * one that may come often). */
+/* The record of an object without members, and one with a member added (`declared`: its number, or SPRY_NO_STATE for a
+ * repeatable one). */
 uint32_t spry_places_no_members(spry_places *places, uint32_t object);
 uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t declared);
 
 typedef struct spry_record {
     const spry_object *object;
-    uint32_t count, missing; /* members so far; required ones not seen */
+    uint32_t count, missing; /* members so far; missing required ones */
     const uint64_t *seen;
 } spry_record;
 
 spry_record spry_places_record(const spry_places *places, uint32_t record);
 
-/* Whether a declared key among `keys` may come next, and whether a key that may come often may. */
+/* Whether a declared key of `keys`, or a repeatable key, may come next. */
 bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys);
 bool spry_record_allows_many(const spry_record *record);
 bool spry_record_may_close(const spry_record *record);
 
-/* A set of these positions, at most one a state, sorted by state. */
+/* The set with these positions: at most one per state, sorted by state. */
 uint32_t spry_places_set(spry_places *places, const spry_position *positions, size_t count, bool may_end);
 
-/* Whether a state of an object's key automaton can still become an allowed key over this stack. */
+/* Whether a state of an object's key automaton can still lead to an allowed key over this stack. */
 bool spry_places_key_alive(const spry_places *places, uint32_t state, uint32_t stack);
 
 #endif

@@ -1,10 +1,10 @@
-/* Dropping what no set of interest needs: what is needed is marked from the newest to the oldest, as things refer only
- * to older ones, and made anew from the oldest to the newest. */
+/* Removes objects that no root set needs: needed objects are marked from newest to oldest, since objects refer only to
+ * older ones, and rebuilt from oldest to newest. */
 #include "grammar/ir/grow.h"
 #include "grammar/match/stacks.h"
 
 typedef struct marks {
-    bool *stacks, *records;         /* needed? */
+    bool *stacks, *records;         /* whether it is needed */
     uint32_t *stack_to, *record_to; /* the new numbers */
     spry_return *returns;
     spry_position *positions;

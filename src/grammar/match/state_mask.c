@@ -2,7 +2,7 @@
 
 #include "grammar/ir/grow.h"
 
-enum { SPARSE_MAX = 1024 }; /* tokens worth a list instead of bits */
+enum { SPARSE_MAX = 1024 }; /* maximum number of tokens in a list instead of bits */
 
 #define NOWHERE UINT32_MAX
 
@@ -26,7 +26,7 @@ void spry_walk_trie(spry_places *places, const spry_vocabulary *vocabulary, uint
 
 /* ---- a walk over the whole trie ---------------------------------------------------------------------------------- */
 
-/* An exit whose subtree is being walked; kept if not all tokens below it turn out to be taken anyway. */
+/* An exit whose subtree is being walked; removed if all tokens below it are accepted anyway. */
 typedef struct open_exit {
     spry_exit exit;
     uint32_t taken_before;
@@ -35,13 +35,13 @@ typedef struct open_exit {
 typedef struct finder {
     const spry_vocabulary *vocabulary;
     uint32_t *bits;
-    uint32_t *path; /* sets, or states */
+    uint32_t *path; /* sets or states */
     uint32_t n_taken;
     open_exit *open;
     spry_exit *exits;
     size_t n_open, n_exits, open_room, exits_room;
     uint16_t *rounds;       /* on the path */
-    uint16_t *token_rounds; /* [n_tokens] of the tokens in trie order, 0: not taken */
+    uint16_t *token_rounds; /* [n_tokens] in trie order, 0: not accepted */
     bool failed;
 } finder;
 
@@ -121,7 +121,7 @@ void spry_state_mask_unref(spry_state_mask *mask)
 
 /* ---- without rounds ---------------------------------------------------------------------------------------------- */
 
-/* Sets the bits of a run of tokens of the trie's order. */
+/* Sets the bits of a run of tokens in trie order. */
 static void take_run(finder *find, uint32_t first, uint32_t end)
 {
     const int32_t *order = find->vocabulary->order;
@@ -130,8 +130,8 @@ static void take_run(finder *find, uint32_t first, uint32_t end)
     find->n_taken += end - first;
 }
 
-/* Walks the nodes [begin, end), all below children of the root. As long as nothing is skipped, the tokens passed are
- * one run. */
+/* Walks the nodes [begin, end), all below children of the root. While nothing is skipped, the tokens passed form one
+ * run. */
 static void walk(finder *find, spry_places *places, uint32_t begin, uint32_t end)
 {
     const spry_trie_node *nodes = find->vocabulary->nodes;
@@ -163,7 +163,7 @@ static void walk(finder *find, spry_places *places, uint32_t begin, uint32_t end
     close_exits(find, end);
 }
 
-/* Takes the tokens and exits of another state over where both go the same way with the first byte. */
+/* Copies the tokens and exits of another state where both have the same target for the first byte. */
 static void walk_from_base(finder *find, spry_places *places, uint32_t set, const spry_state_mask *base,
                            uint32_t base_set)
 {
@@ -188,7 +188,7 @@ static void walk_from_base(finder *find, spry_places *places, uint32_t set, cons
     }
 }
 
-/* Few bits as a list. */
+/* Converts few bits to a list. */
 static bool make_sparse(spry_state_mask *mask, size_t n_words, uint32_t count)
 {
     mask->ids = malloc((count + 1) * sizeof *mask->ids);
@@ -235,7 +235,7 @@ spry_state_mask *spry_state_mask_find(spry_places *places, const spry_vocabulary
 
 /* ---- with rounds ------------------------------------------------------------------------------------------------- */
 
-/* Where each byte leads from each state of a machine, the states counted from its first. */
+/* The target of each byte from each state of a machine; states are relative to its first. */
 static uint32_t *make_table(const spry_grammar *grammar, const spry_machine *machine)
 {
     uint32_t *table = malloc((size_t)machine->n_states * 256 * sizeof *table);
@@ -275,7 +275,7 @@ static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_ma
             i = nodes[i].skip;
             continue;
         }
-        /* A state of a simple counter's body that is accepting ends its round. */
+        /* An accepting state of a simple counter's body ends its round. */
         bool complete = grammar->states[machine->index + next].tag != 0;
         uint16_t rounds = find->rounds[depth - 1];
         for (uint32_t t = nodes[i].first_token; t < nodes[i + 1].first_token; t++, find->n_taken++) {
@@ -291,7 +291,7 @@ static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_ma
     close_exits(find, vocabulary->n_nodes);
 }
 
-/* Lists the tokens by their rounds. */
+/* Sorts the tokens by rounds. */
 static bool sort_by_rounds(spry_state_mask *mask, const finder *find)
 {
     const spry_vocabulary *vocabulary = find->vocabulary;

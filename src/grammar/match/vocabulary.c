@@ -40,7 +40,7 @@ static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, s
     return true;
 }
 
-/* A token to sort: the first bytes as a number settle most comparisons. */
+/* A token to sort: comparing the first bytes as a number decides most comparisons. */
 typedef struct sortable {
     uint64_t head;
     spry_view text;
@@ -82,7 +82,7 @@ static bool sort_tokens(spry_vocabulary *made)
 static bool make_trie(spry_vocabulary *made)
 {
     size_t room = 0, depth = 0;
-    uint32_t *path = malloc((made->longest + 1) * sizeof *path); /* the nodes of the token before */
+    uint32_t *path = malloc((made->longest + 1) * sizeof *path); /* the nodes of the previous token */
     spry_view last = {"", 0};
     bool ok = path != NULL;
     for (uint32_t i = 0; i < made->n_tokens && ok; i++) {

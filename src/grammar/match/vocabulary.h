@@ -1,6 +1,6 @@
-/* A vocabulary from the inside: a trie of the tokens' bytes, its nodes in the order of a depth-first walk. A node's
- * first child is the next node; `skip` leads past all that lies below it. So a walk that gives up on a prefix goes on
- * in one step, and what lies below a node is one run of tokens. */
+/* Internals of a vocabulary: a trie of the tokens' bytes, with nodes in depth-first order. A node's first child is the
+ * next node; `skip` is the next node outside its subtree. So a walk skips a prefix in one step, and the tokens of a
+ * subtree are one run. */
 #ifndef SPRY_GRAMMAR_VOCABULARY_H
 #define SPRY_GRAMMAR_VOCABULARY_H
 
@@ -9,21 +9,21 @@
 
 typedef struct spry_trie_node {
     uint32_t skip;        /* the next node that is not below this one */
-    uint32_t first_token; /* of `order`: those that end here, then those that end below */
+    uint32_t first_token; /* index into `order`: tokens that end here, then those that end below */
     uint16_t depth;       /* bytes from the root, at least 1 */
     unsigned char byte;
 } spry_trie_node;
 
 struct spry_vocabulary {
-    uint64_t serial; /* no two vocabularies of a process have the same */
+    uint64_t serial; /* unique in the process */
     size_t n_ids, n_words;
     spry_trie_node *nodes; /* [n_nodes + 1]; the last is an end mark */
     uint32_t n_nodes;
     int32_t *order; /* tokens sorted by their bytes */
     uint32_t n_tokens;
     spry_view *texts; /* [n_ids] empty: never allowed as text */
-    char *bytes;      /* where they lie */
-    uint32_t *ends;   /* [n_words] which ids end an answer */
+    char *bytes;      /* memory of the texts */
+    uint32_t *ends;   /* [n_words] end-of-answer ids */
     uint32_t longest; /* bytes of the longest token */
     spry_mask_share *share;
 };

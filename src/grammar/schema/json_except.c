@@ -1,5 +1,5 @@
-/* All strings but some: the complement of a list of texts, built along the tree of their common beginnings. It needs no
- * automaton to be made deterministic, so that a thousand declared names cost little. */
+/* All strings except a list: the complement is built along the trie of the excluded texts. This avoids determinisation,
+ * so that a thousand declared names are cheap. */
 #include "grammar/schema/schema.h"
 
 #include "base/utf8.h"
@@ -16,20 +16,20 @@ static int by_text(const void *a, const void *b)
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
 
-/* The character at `depth` bytes; returns its length, 0 when the text ends there. */
+/* The character at byte `depth`; returns its length, 0 at the end of the text. */
 static size_t character_at(uint32_t *character, spry_view text, size_t depth)
 {
     return depth < text.size ? spry_utf8_decode(character, text.data + depth, text.size - depth) : 0;
 }
 
-/* Two sets of texts that begin as some sorted texts do, `depth` bytes long so far. Together with anything behind the
- * first they are all texts but those. */
+/* Two sets of texts, both with a common prefix of `depth` bytes with some sorted texts. Their union, with any suffix
+ * appended to the first set, is all texts except the sorted ones. */
 typedef struct beginnings {
-    spry_ir_node parting; /* up to the first character that none of the texts has */
-    spry_ir_node ending;  /* that end before, and are none of them */
+    spry_ir_node parting; /* up to the first character that differs from every text */
+    spry_ir_node ending;  /* proper prefixes that are not in the list */
 } beginnings;
 
-/* As deep as the longest text, which is bounded. */
+/* The recursion depth is the length of the longest text, which is bounded. */
 static beginnings begin(spry_schema *schema, const spry_view *texts, size_t count, size_t depth)
 {
     spry_ir *ir = schema->ir;

@@ -1,4 +1,4 @@
-/* What a pattern matches, as a JSON string spells it: every character of a node is put in its spellings. */
+/* Converts a pattern to its JSON spelling: every character of a node is replaced by its spellings. */
 #include "grammar/schema/json_spelling.h"
 
 #include "grammar/automaton/ir_nfa.h"
@@ -33,7 +33,7 @@ static void add_step(steps *out, uint32_t target, uint32_t first, uint32_t last)
     out->items[out->count++] = (step){target, {first, last}};
 }
 
-/* Walks the bytes of a character that has `missing` more of them. */
+/* Follows the remaining `missing` bytes of a character. */
 static void walk(steps *out, const spry_automaton *automaton, uint32_t state, uint32_t character, unsigned missing)
 {
     for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1] && !out->failed; i++) {
@@ -58,7 +58,7 @@ static int by_target(const void *a, const void *b)
     return (x->range.first > y->range.first) - (x->range.first < y->range.first);
 }
 
-/* All characters that lead somewhere from a state between characters. */
+/* All characters with a transition from a state at a character boundary. */
 static void find_steps(steps *out, const spry_automaton *automaton, uint32_t state)
 {
     out->count = 0;
@@ -75,7 +75,7 @@ static void find_steps(steps *out, const spry_automaton *automaton, uint32_t sta
         qsort(out->items, out->count, sizeof *out->items, by_target);
 }
 
-/* An edge for each target, of the spelled class of its characters. */
+/* Adds an edge for each target, with the spellings of its characters. */
 static void spell_steps(spry_ir *ir, spry_ir_nfa *build, const steps *all, uint32_t state)
 {
     for (size_t i = 0, end; i < all->count; i = end) {
@@ -124,7 +124,7 @@ static spry_ir_node respell_automaton(spry_ir *ir, uint32_t number)
 
 static spry_ir_node respell(spry_ir *ir, spry_ir_node node, spry_ir_node *done);
 
-/* Children are copied out first: making nodes moves the arrays they lie in. */
+/* Children are copied first: creating nodes moves the arrays. */
 static spry_ir_node respell_children(spry_ir *ir, spry_ir_entry entry, spry_ir_node *done)
 {
     spry_ir_node *children = malloc((entry.b + 1) * sizeof *children);
@@ -162,7 +162,7 @@ static spry_ir_node respell_literal(spry_ir *ir, spry_ir_entry entry)
     return node;
 }
 
-/* `done` holds what nodes became, so that a node used in many places is done once. */
+/* `done` holds the results, so that a node used in many places is converted once. */
 static spry_ir_node respell(spry_ir *ir, spry_ir_node node, spry_ir_node *done)
 {
     if (spry_ir_status(ir, NULL) != SPRY_OK || done[node] != SPRY_IR_NONE)

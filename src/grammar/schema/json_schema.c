@@ -1,4 +1,4 @@
-/* JSON schemas to grammars: the entry. schema.h tells the whole way. */
+/* The entry point for JSON schemas. schema.h describes the whole conversion. */
 #include "grammar/schema/schema.h"
 
 #include "base/buffer.h"
@@ -34,7 +34,7 @@ static void append_step(spry_buffer *path, const char *step)
         spry_buffer_text(path, *step == '~' ? "~0" : *step == '/' ? "~1" : (char[]){*step, 0});
 }
 
-/* Appends the JSON pointer from `from` to `what`; false when it is not inside. As deep as the parser allows. */
+/* Appends the JSON pointer from `from` to `what`; false when it is not inside. The parser limits the depth. */
 static bool find_path(spry_buffer *path, const json_t *from, const json_t *what)
 {
     if (from == what)
@@ -58,7 +58,7 @@ static bool find_path(spry_buffer *path, const json_t *from, const json_t *what)
     return false;
 }
 
-/* "JSON schema at PATH", or without a path when `where` is nowhere in it. */
+/* "JSON schema at PATH", or without a path when `where` is not in the schema. */
 static void say_where(char *out, size_t size, const spry_schema *schema, const json_t *where, const char *keyword)
 {
     spry_buffer path;

@@ -1,4 +1,4 @@
-/* The spellings of characters and the blanks between tokens. */
+/* The spellings of characters, and the whitespace between JSON tokens. */
 #include "grammar/schema/json_spelling.h"
 
 #include "base/utf8.h"
@@ -59,7 +59,7 @@ static spry_ir_node unit_range(spry_ir *ir, uint32_t first, uint32_t last)
     return spry_ir_sequence(ir, parts, 2);
 }
 
-/* Pairs of surrogates, for a range above U+FFFF. */
+/* Surrogate pairs for a range above U+FFFF. */
 static spry_ir_node pair_range(spry_ir *ir, uint32_t first, uint32_t last)
 {
     first -= 0x10000, last -= 0x10000;
@@ -96,7 +96,7 @@ static const struct {
 } short_escapes[] = {{'"', "\\\""}, {'\\', "\\\\"}, {'/', "\\/"},  {'\b', "\\b"},
                      {'\f', "\\f"}, {'\n', "\\n"},  {'\r', "\\r"}, {'\t', "\\t"}};
 
-/* What a range may be written with, in order: as itself, as \uXXXX, as pairs. */
+/* The allowed spellings by range, in order: the character itself, \uXXXX, surrogate pairs. */
 static const struct {
     spry_code_range range;
     enum { PLAIN, UNIT, PAIR } how;
@@ -105,7 +105,7 @@ static const struct {
     {{0x00, 0x1F}, UNIT},  {{0x7F, 0xD7FF}, UNIT}, {{0xE000, 0xFFFF}, UNIT}, {{0x10000, 0x10FFFF}, PAIR},
 };
 
-/* What several ranges come to, gathered. */
+/* The combined spellings of several ranges. */
 typedef struct spelling {
     spry_ir *ir;
     spry_code_range *plain;
@@ -174,13 +174,13 @@ spry_ir_node spry_json_any_character(spry_ir *ir, bool escapes)
 
 /* ---- texts ------------------------------------------------------------------------------------------------------- */
 
-/* Whether a byte is its own only spelling. */
+/* Whether the byte itself is its only spelling. */
 static bool is_plain(char c)
 {
     return c >= 0x20 && c < 0x7F && c != '"' && c != '\\' && c != '/';
 }
 
-/* The next part of a text: a run of plain bytes, or one character. Moves *at behind it. */
+/* The next part of a text: a run of plain bytes, or one character. Moves *at past it. */
 static spry_ir_node spell_part(spry_ir *ir, spry_view text, size_t *at)
 {
     size_t begin = *at;

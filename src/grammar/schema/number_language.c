@@ -1,18 +1,19 @@
-/* How numbers with bounds are spelled.
+/* The spellings of numbers within bounds.
  *
- * Spellings are of two manners. Plain: digits, perhaps a point and digits; a bound is decided digit by digit. With an
- * exponent: one digit from 1 to 9, perhaps a point and digits, e, and the exponent, as serialisers write it; a bound
- * compares first the exponent, then the digits. Whole numbers are plain, with ".0" at most behind them, or large: so
- * many digits behind the point that the exponent makes them whole.
- * Digits are limited in number, so that a model cannot go on with them for ever. */
+ * There are two forms. Plain: digits, optionally a point and digits; a bound is compared digit by digit. With an
+ * exponent: one digit from 1 to 9, optionally a point and digits, e, and the exponent, as serialisers write it; a bound
+ * is compared first by exponent, then by digits. Integers are plain, optionally with ".0", or large: the exponent is
+ * at least the number of digits after the point.
+ * The number of digits is limited, so that a model cannot continue them without end. */
 #include "grammar/schema/schema.h"
 
 enum {
     WHOLE_MAX = 64,     /* digits before the point */
-    FRACTION_MAX = 32,  /* digits behind it */
-    EXPONENT_MAX = 307, /* a double holds it whatever the digits before it */
-    LARGE = 16,         /* exponents from which whole numbers are written so; digits behind their point at most */
-    BOUND_DIGITS = 40,  /* of a bound, written plainly */
+    FRACTION_MAX = 32,  /* digits after it */
+    EXPONENT_MAX = 307, /* representable as a double with any digits */
+    LARGE = 16,         /* exponents from which integers are written in this form; maximum of digits after their
+                         * point */
+    BOUND_DIGITS = 40,  /* of a bound in plain form */
 };
 
 /* ---- small parts ------------------------------------------------------------------------------------------------- */
@@ -49,7 +50,7 @@ static spry_ir_node maybe(spry_ir *ir, spry_ir_node a)
     return spry_ir_repeat(ir, a, 0, 1);
 }
 
-/* Digits of which one is not 0. */
+/* Digits that are not all 0. */
 static spry_ir_node not_all_zeros(spry_ir *ir)
 {
     spry_ir_node parts[] = {spry_ir_repeat(ir, text(ir, "0"), 0, FRACTION_MAX), digits_between(ir, '1', '9'),
@@ -57,7 +58,7 @@ static spry_ir_node not_all_zeros(spry_ir *ir)
     return spry_ir_sequence(ir, parts, 3);
 }
 
-/* Behind whole digits that decide already. */
+/* The fraction after integer digits that already decide the comparison. */
 static spry_ir_node any_fraction(spry_ir *ir, bool integer)
 {
     return maybe(ir, integer ? text(ir, ".0") : two(ir, text(ir, "."), some_digits(ir, 1, FRACTION_MAX)));
@@ -65,7 +66,7 @@ static spry_ir_node any_fraction(spry_ir *ir, bool integer)
 
 /* ---- a bound, plainly -------------------------------------------------------------------------------------------- */
 
-/* A decimal with its digits laid out around the point. */
+/* A decimal with its digits arranged around the point. */
 typedef struct plain {
     char whole[BOUND_DIGITS + 1], fraction[BOUND_DIGITS + 1];
     size_t n_whole, n_fraction;
@@ -87,11 +88,11 @@ static bool lay_out(plain *out, const spry_decimal *value)
     return true;
 }
 
-/* Digits behind the point of numbers that are equal to the bound so far, on one side of it. From the last digit to the
+/* Digits after the point of numbers equal to the bound so far, on one side of it. Built from the last digit to the
  * first. */
 static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclusive, bool above)
 {
-    uint32_t least = bound->n_fraction == 0; /* something stands behind a point */
+    uint32_t least = bound->n_fraction == 0; /* at least one digit follows a point */
     spry_ir_node rest = above       ? exclusive ? not_all_zeros(ir) : some_digits(ir, least, FRACTION_MAX)
                               : exclusive ? spry_ir_never(ir)
                                     : spry_ir_repeat(ir, text(ir, "0"), least, FRACTION_MAX);
@@ -101,23 +102,24 @@ static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclu
             above ? digits_between(ir, (char)(digit + 1), '9') : digits_between(ir, '0', (char)(digit - 1));
         spry_ir_node choices[] = {two(ir, decided, some_digits(ir, 0, FRACTION_MAX)),
                                   two(ir, digits_between(ir, digit, digit), rest), spry_ir_empty(ir)};
-        rest = spry_ir_choice(ir, choices, !above && i > 0 ? 3 : 2); /* ending early is less */
+        rest = spry_ir_choice(ir, choices, !above && i > 0 ? 3 : 2); /* a shorter fraction is less */
     }
     return rest;
 }
 
-/* What follows whole digits equal to the bound's. */
+/* The rest after integer digits equal to the bound's. */
 static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
 {
     bool fraction = bound->n_fraction > 0;
-    bool itself = above ? !fraction && !exclusive : fraction || !exclusive; /* the whole digits alone are on the side */
+    bool itself = above ? !fraction && !exclusive : fraction || !exclusive; /* the integer digits alone are on the
+                                                                             * wanted side */
     if (integer)
         return itself ? any_fraction(ir, true) : spry_ir_never(ir);
     return either(ir, itself ? spry_ir_empty(ir) : spry_ir_never(ir),
                   two(ir, text(ir, "."), compare_fraction(ir, bound, exclusive, above)));
 }
 
-/* Plain numbers on one side of a bound that is not negative. */
+/* Plain numbers on one side of a non-negative bound. */
 static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
 {
     uint32_t n = (uint32_t)bound->n_whole;
@@ -160,7 +162,7 @@ static spry_ir_node fixed_width(spry_ir *ir, unsigned first, unsigned last, unsi
     return all;
 }
 
-/* Exponents from first to last, both not negative, with zeros before them up to three digits. */
+/* Exponents from first to last, both not negative, with leading zeros up to three digits. */
 static spry_ir_node unsigned_exponent(spry_ir *ir, int first, int last)
 {
     static const int most[] = {0, 9, 99, 999};
@@ -193,7 +195,7 @@ static spry_ir_node any_mantissa(spry_ir *ir)
     return two(ir, digits_between(ir, '1', '9'), any_fraction(ir, false));
 }
 
-/* The last that a double holds: below 1.7e308. */
+/* The largest doubles: below 1.7e308. */
 static spry_ir_node largest(spry_ir *ir)
 {
     spry_ir_node fraction[] = {text(ir, "."), digits_between(ir, '0', '6'), some_digits(ir, 0, LARGE)};
@@ -219,7 +221,7 @@ static spry_ir_node mantissa_side(spry_ir *ir, const spry_decimal *bound, bool e
                   two(ir, digits_between(ir, first, first), equal_whole(ir, &laid_out, exclusive, above, false)));
 }
 
-/* Numbers with an exponent on one side of a bound that is not negative. */
+/* Numbers with an exponent on one side of a non-negative bound. */
 static spry_ir_node scientific_side(spry_ir *ir, const spry_decimal *bound, bool exclusive, bool above)
 {
     if (bound->n_digits == 0)
@@ -235,7 +237,7 @@ static spry_ir_node scientific_side(spry_ir *ir, const spry_decimal *bound, bool
 
 /* ---- magnitudes and signs ---------------------------------------------------------------------------------------- */
 
-/* Whole numbers from ten to the `least` on, with an exponent. */
+/* Integers of at least 10^least, with an exponent. */
 static spry_ir_node large_whole(spry_ir *ir, int least)
 {
     spry_ir_node fraction = maybe(ir, two(ir, text(ir, "."), some_digits(ir, 1, LARGE)));
@@ -249,7 +251,7 @@ static spry_ir_node any_plain(spry_ir *ir, bool integer)
     return two(ir, either(ir, text(ir, "0"), whole), any_fraction(ir, integer));
 }
 
-/* What `a` and `b` both match; SPRY_IR_NONE stands for everything. */
+/* The intersection of `a` and `b`; SPRY_IR_NONE stands for everything. */
 static spry_ir_node meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
 {
     return a == SPRY_IR_NONE ? b : spry_schema_meet(schema, a, b);
@@ -288,7 +290,7 @@ static spry_ir_node scientific_magnitude(spry_schema *schema, const spry_bound *
     return all == SPRY_IR_NONE ? any_scientific(ir) : all;
 }
 
-/* Between two bounds; those that are not set are 0 and infinity. */
+/* Numbers between two bounds; a missing bound is 0 or infinity. */
 static spry_ir_node magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, bool integer)
 {
     if (!low->set || (low->at.n_digits == 0 && !low->exclusive))
@@ -299,7 +301,7 @@ static spry_ir_node magnitude(spry_schema *schema, const spry_bound *low, const 
                   scientific_magnitude(schema, low, high, integer));
 }
 
-/* A bound seen from the other side of zero. */
+/* A bound with the opposite sign. */
 static spry_bound mirrored(const spry_bound *bound)
 {
     return (spry_bound){bound->set, bound->exclusive, spry_decimal_negate(bound->at)};
@@ -348,7 +350,7 @@ static spry_ir_node write_value(spry_schema *schema, const spry_decimal *value)
     return value->n_digits ? all : two(ir, maybe(ir, text(ir, "-")), all);
 }
 
-/* Numbers that are not whole. */
+/* Numbers that are not integers. */
 static spry_ir_node write_fractional(spry_ir *ir)
 {
     spry_ir_node plainly[] = {some_digits(ir, 1, WHOLE_MAX), text(ir, "."), not_all_zeros(ir)};

@@ -1,7 +1,7 @@
-/* multipleOf: an automaton that keeps the remainder of the digits so far.
+/* multipleOf: an automaton whose state is the remainder of the digits so far.
  *
- * The step is q * 10^-f with whole q. Read with f digits behind the point, the number's digits are a whole number, and
- * the number is a multiple when q divides that. Missing digits are zeros; digits beyond the f-th must be. */
+ * The divisor is q * 10^-f with integer q. Read with f digits after the point, the number's digits are an integer, and
+ * the number is a multiple when q divides that. Missing digits are zeros; digits after the f-th must be zeros. */
 #include "grammar/schema/schema.h"
 
 #include "grammar/ir/ir_nodes.h"
@@ -12,7 +12,7 @@ typedef struct divider {
     spry_nfa *nfa;
     uint32_t q, f;
     bool negated;
-    uint32_t zero, whole, behind, zeros, other; /* first states: a leading zero, digits, digits behind the point, ... */
+    uint32_t zero, whole, behind, zeros, other; /* first states: a leading zero, digits, digits after the point, ... */
 } divider;
 
 /* remainder * 10^digits mod q */
@@ -35,7 +35,7 @@ static void digit_edge(const divider *d, uint32_t from, uint32_t to, unsigned fi
     spry_nfa_bytes(d->nfa, from, to, (unsigned char)('0' + first), (unsigned char)('0' + last));
 }
 
-/* One state for each remainder of the digits before the point, and of those behind it. */
+/* One state for each remainder of the digits before the point, and of those after it. */
 static void add_edges(const divider *d)
 {
     spry_nfa_bytes(d->nfa, 0, 1, '-', '-');
@@ -98,7 +98,7 @@ static spry_ir_node make(spry_schema *schema, uint32_t q, uint32_t f, bool negat
     return SPRY_IR_NONE;
 }
 
-/* The smallest t from 0 for which every multiple of 10^t is one of q * 10^-f; -1 when there is none. */
+/* The smallest t >= 0 such that every multiple of 10^t is one of q * 10^-f; -1 when there is none. */
 static int power_of_ten(uint32_t q, int f)
 {
     int twos = 0, fives = 0;

@@ -1,8 +1,8 @@
-/* Which members an object may have: by name, and by kinds of names; and writing it.
+/* Determines the members an object may have, by name and by classes of names, and writes the object.
  *
- * The parts of an object shape come from different schemas, and each judges a name by itself: by its properties and
- * patternProperties, or else by its additionalProperties. So names that are written out somewhere are judged one by
- * one, and all others are split into classes by the patterns. A member's goal is what all parts say about its name. */
+ * The parts of an object shape come from different schemas, and each evaluates a name separately: with its properties
+ * and patternProperties, or else its additionalProperties. So names listed in any schema are evaluated one by one, and
+ * all others are divided into classes by the patterns. A member's goal is the union of all claims about its name. */
 #include "grammar/schema/schema.h"
 
 #include "grammar/schema/json_spelling.h"
@@ -25,7 +25,7 @@ static spry_claims add_schema_claim(spry_schema *schema, spry_claims claims, con
     return spry_claims_add(schema, claims, spry_schema_claim(schema, part->place, said, false));
 }
 
-/* What a schema says about a name that it does not write out; `matched` by one of its patterns. */
+/* The claims of a schema about a name that it does not list; `matched` by one of its patterns. */
 static spry_claims about_other_name(spry_schema *schema, spry_claims claims, const spry_object_part *part, bool matched)
 {
     const json_t *additional = spry_schema_additional(part_json(schema, part));
@@ -105,7 +105,7 @@ static void add_keys(spry_schema *schema, name_list *list, const json_t *object)
     json_object_foreach((json_t *)object, name, member) add_name(schema, list, name, NULL);
 }
 
-/* Every name that is written out somewhere. */
+/* Collects every name listed in any part. */
 static void collect_names(spry_schema *schema, name_list *list, const spry_object_shape *object)
 {
     size_t room = object->n_names;
@@ -141,14 +141,14 @@ static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry
 
 /* ---- classes of other names -------------------------------------------------------------------------------------- */
 
-/* Names in some patterns and not in others, and what the parts say about them. */
+/* Names that match some patterns and not others, and the claims about them. */
 typedef struct name_class {
     spry_ir_node key;
     spry_claims claims;
-    bool matched; /* by a pattern of the part at hand */
+    bool matched; /* by a pattern of the current part */
 } name_class;
 
-/* Parts each class into names that match and names that do not. */
+/* Splits each class into names that match and names that do not. */
 static void split_classes(spry_schema *schema, name_class *classes, size_t *count, const spry_object_part *part,
                           const char *pattern, const json_t *said)
 {
@@ -172,7 +172,7 @@ static void split_classes(spry_schema *schema, name_class *classes, size_t *coun
     }
 }
 
-/* True when no part lets other names in: the common closed object, for which no class has to be made. */
+/* True when no part allows other names: the common closed object, which needs no classes. */
 static bool is_closed(spry_schema *schema, const spry_object_shape *object)
 {
     for (size_t i = 0; i < object->n_parts; i++) {
@@ -206,7 +206,7 @@ static void find_classes(spry_schema *schema, spry_layout *layout, const spry_ob
         for (size_t i = 0; i < count; i++)
             classes[i].claims = about_other_name(schema, classes[i].claims, part, classes[i].matched);
     }
-    bool infinite = count == 1 && !object->key_claims.count; /* all names but some */
+    bool infinite = count == 1 && !object->key_claims.count; /* all names except some */
     layout->classes = spry_schema_alloc(schema, count, sizeof *layout->classes);
     for (size_t i = 0; layout->classes && i < count && !spry_schema_failed(schema); i++)
         if (infinite || !spry_schema_is_never(schema, classes[i].key))
@@ -239,7 +239,7 @@ void spry_object_lay_out(spry_schema *schema, spry_shape *shape)
 
 typedef struct member_counts {
     size_t names, required, classes;
-    bool impossible; /* a required member cannot be */
+    bool impossible; /* a required member is not possible */
 } member_counts;
 
 static bool can_be(const spry_schema *schema, const spry_layout_name *name)

@@ -1,17 +1,18 @@
-/* The inside of JSON schemas. docs/GRAMMARS.md says what they mean here; this is how they become a grammar:
+/* Internals of JSON schemas. docs/GRAMMARS.md defines their meaning here; this is the conversion to a grammar:
  *
  *  1. The document is parsed and indexed (schema_document.c): every subschema is a *place*; $id, anchors and references
  *     are resolved between places.
- *  2. A *claim* says that a value is valid against the schema of a place (or equal to the JSON value there), or that it
- *     is not. A claim is expanded (schema_expand.c) into *shapes*, alternatives of one type each: a number within
- * bounds, a string with a pattern, an object with these parts. Negation is pushed down to the keywords, so that nothing
- * has to be complemented as a whole; a keyword that cannot be negated exactly refuses to be.
- *  3. A *goal* is a set of claims about one value (schema_goal.c). The shapes of an object or array name further goals.
- *     There are finitely many, so recursion comes out as goals that name each other.
- *  4. Goals that no finite text meets are found and dropped, the others are written as rules.
+ *  2. A *claim* states that a value is valid against the schema of a place (or equal to the JSON value there), or that
+ *     it is not. A claim is expanded (schema_expand.c) into *shapes*, alternatives of one type each: a number within
+ *     bounds, a string with a pattern, an object with these parts. Negation is pushed down to the keywords, so that no
+ *     whole schema is complemented; a keyword that cannot be negated exactly is refused.
+ *  3. A *goal* is a set of claims about one value (schema_goal.c). The shapes of an object or array refer to further
+ *     goals. There are finitely many, so recursive schemas become goals that refer to each other.
+ *  4. Goals that no finite text satisfies are found and dropped, the others are written as rules.
  *
- * Every shape may leave values out for which no spelling is offered, and never lets a wrong one in: refusing is right,
- * guessing is not. All failures go to the builder (spry_ir_fail); NULL and SPRY_IR_NONE mean that it failed. */
+ * A shape may exclude values for which there is no spelling, but it never includes a wrong one: a schema that cannot
+ * be converted exactly is refused. All failures go to the builder (spry_ir_fail); NULL and SPRY_IR_NONE mean that it
+ * failed. */
 #ifndef SPRY_GRAMMAR_SCHEMA_H
 #define SPRY_GRAMMAR_SCHEMA_H
 
@@ -30,11 +31,11 @@ enum {
     SPRY_SCHEMA_SHAPES_MAX = 2048,  /* alternatives of one type for one value; */
     SPRY_SCHEMA_OBJECTS_MAX = 256,  /* of arrays, and of objects */
     SPRY_SCHEMA_LAYOUTS_MAX = 8192, /* objects and arrays, all together */
-    SPRY_SCHEMA_CLASSES_MAX = 64,   /* kinds of keys that patternProperties part */
+    SPRY_SCHEMA_CLASSES_MAX = 64,   /* classes of keys distinguished by patternProperties */
     SPRY_SCHEMA_NAME_MAX = 1000,    /* bytes of a property's name */
-    SPRY_SCHEMA_BRANCHES_MAX = 256, /* of oneOf */
-    SPRY_SCHEMA_JOINED_MAX = 512,   /* things of one sort that are said about one value: patterns, parts, claims */
-    SPRY_SCHEMA_ITEMS_MAX = 4096,   /* items and members that have schemas of their own */
+    SPRY_SCHEMA_BRANCHES_MAX = 256, /* branches of oneOf */
+    SPRY_SCHEMA_JOINED_MAX = 512,   /* patterns, parts or claims about one value */
+    SPRY_SCHEMA_ITEMS_MAX = 4096,   /* items and members with their own schemas */
 };
 
 /* ---- claims and lists -------------------------------------------------------------------------------------------- */
@@ -42,7 +43,7 @@ enum {
 typedef uint32_t spry_claim;
 
 #define SPRY_CLAIM_NEGATED 1u
-#define SPRY_CLAIM_VALUE   2u /* equal to the value at the place, not valid against the schema there */
+#define SPRY_CLAIM_VALUE   2u /* equal to the value at the place, instead of valid against the schema there */
 
 static inline spry_claim spry_claim_of(uint32_t place, uint32_t flags)
 {
@@ -99,32 +100,32 @@ typedef struct spry_array_shape {
     uint32_t min, max;
 } spry_array_shape;
 
-/* What one schema says about members by their names. */
+/* The constraints of one schema on members by name. */
 typedef struct spry_object_part {
     enum { SPRY_PART_SCHEMA, SPRY_PART_VALUE, SPRY_PART_NAME } kind;
-    uint32_t place;   /* SCHEMA: properties and its companions of this schema; VALUE: equal to this object */
+    uint32_t place;   /* SCHEMA: properties and related keywords of this schema; VALUE: equal to this object */
     const char *name; /* NAME: only this member, */
-    spry_claim claim; /* and this about it */
+    spry_claim claim; /* with this claim */
 } spry_object_part;
 
 typedef struct spry_object_name {
     const char *name;
-    bool present; /* must be there; otherwise must not */
+    bool present; /* must be present; otherwise must be absent */
 } spry_object_name;
 
 typedef struct spry_object_shape {
     const spry_object_part *parts;
     size_t n_parts;
-    const spry_object_name *names; /* sorted, each once */
+    const spry_object_name *names; /* sorted, unique */
     size_t n_names;
     spry_claims key_claims; /* about every name: propertyNames */
     uint32_t min, max;
-    const json_t *min_at; /* the schema that says the min; may be NULL */
+    const json_t *min_at; /* the schema with the minimum; may be NULL */
 } spry_object_shape;
 
 typedef struct spry_shape {
     spry_shape_kind kind;
-    const json_t *at; /* the schema that was being expanded when it was made; may be NULL */
+    const json_t *at; /* the schema being expanded when it was created; may be NULL */
     bool any;         /* no constraint at all */
     bool written;
     spry_ir_node node;          /* once written: of numbers and strings */
@@ -147,14 +148,14 @@ typedef struct spry_shapes {
 
 typedef struct spry_schema_place {
     const json_t *json;
-    uint32_t base;                /* what its URIs are relative to */
+    uint32_t base;                /* base URI */
     bool busy[2];                 /* being expanded; [negated] */
-    const spry_shapes *shapes[2]; /* NULL: not yet */
+    const spry_shapes *shapes[2]; /* NULL: not computed */
 } spry_schema_place;
 
 typedef struct spry_goal {
     spry_claims claims;
-    const spry_shapes *shapes; /* NULL: not yet */
+    const spry_shapes *shapes; /* NULL: not computed */
     bool busy, wanted, productive;
 } spry_goal;
 
@@ -179,13 +180,13 @@ typedef struct spry_layout {
 
 typedef struct spry_schema {
     spry_ir *ir;
-    size_t serial; /* tells the rules of several schemas in one builder apart */
+    size_t serial; /* distinguishes the rules of several schemas in one builder */
     json_t *root;
     spry_arena arena;
-    bool lone_references; /* draft-07 and older: what stands beside a $ref does not count */
+    bool lone_references; /* draft-07 and older: keywords beside a $ref are ignored */
     unsigned depth, probing;
     const json_t *at;          /* the schema being expanded, or NULL */
-    const spry_shapes *beside; /* what the keywords before the one at hand leave, when it is not negated */
+    const spry_shapes *beside; /* shapes left by the preceding keywords, unless negated */
     spry_schema_place **places;
     size_t n_places, places_room;
     spry_goal **goals;
@@ -198,10 +199,10 @@ typedef struct spry_schema {
     spry_map uris;          /* "uri" and "uri#anchor" -> place */
     spry_map goal_index;    /* claims -> goal */
     spry_map pattern_index; /* pattern -> node */
-    spry_map meet_index;    /* two nodes -> what both match */
-    spry_map never_index;   /* node -> whether it matches nothing */
+    spry_map meet_index;    /* two nodes -> their intersection */
+    spry_map never_index;   /* node -> whether it matches no text */
     spry_shapes everything;
-    spry_ir_node gap, comma, colon; /* blanks; with a comma; with a colon */
+    spry_ir_node gap, comma, colon; /* whitespace; with a comma; with a colon */
 } spry_schema;
 
 /* ---- json_schema.c ----------------------------------------------------------------------------------------------- */
@@ -210,14 +211,14 @@ typedef struct spry_schema {
 void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size);
 bool spry_schema_failed(const spry_schema *schema);
 
-/* Makes the builder fail, saying where: the path of `where` in the schema, then `keyword` when not NULL. */
+/* Makes the builder fail; the message begins with the path of `where` in the schema and `keyword` when not NULL. */
 void spry_schema_refuse(spry_schema *schema, spry_status status, const json_t *where, const char *keyword,
                         const char *format, ...) SPRY_PRINTF(5, 6);
 
-/* When the builder failed, and does not say where yet: puts the path before what it says. */
+/* When the builder has failed without a path, adds the path to the message. */
 void spry_schema_blame(spry_schema *schema, const json_t *where, const char *keyword);
 
-/* The text of a JSON string without NUL; NULL for everything else. */
+/* The text of a JSON string without NUL; NULL for other values. */
 static inline const char *spry_schema_text(const json_t *json)
 {
     const char *text = json_string_value(json);
@@ -226,7 +227,7 @@ static inline const char *spry_schema_text(const json_t *json)
 
 /* ---- schema_language.c ------------------------------------------------------------------------------------------- */
 
-/* spry_ir_intersect and spry_ir_is_never. */
+/* spry_ir_intersect and spry_ir_is_never, cached. */
 spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b);
 bool spry_schema_is_never(spry_schema *schema, spry_ir_node node);
 /* Whether a name is in a set of spellings between quotes. */
@@ -236,29 +237,29 @@ bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char 
 
 /* Parses the text and indexes it. */
 void spry_schema_read(spry_schema *schema, spry_view text);
-/* The place of a schema or value; one that was not indexed becomes one, beneath `base`. */
+/* The place of a schema or value; creates a new place relative to `base` when it was not indexed. */
 uint32_t spry_schema_place_at(spry_schema *schema, const json_t *json, uint32_t base);
-/* The place a reference in the schema of `place` names; UINT32_MAX when the builder failed. */
+/* The place that a reference in the schema of `place` refers to; UINT32_MAX when the builder failed. */
 uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const json_t *reference);
 
-/* A reference against a base URI (RFC 3986, 5.2), both without fragment. NULL when memory is short. */
+/* Resolves a reference against a base URI (RFC 3986, 5.2), both without fragment. NULL when memory is short. */
 const char *spry_schema_uri(spry_schema *schema, const char *base, spry_view reference);
 
 /* ---- schema_expand.c --------------------------------------------------------------------------------------------- */
 
-/* Values that meet a claim. NULL also when, while probing, it cannot be said yet. */
+/* The values that satisfy a claim. NULL also when, while probing, the result is not known yet. */
 const spry_shapes *spry_schema_expand(spry_schema *schema, spry_claim claim);
 
-/* Whether a schema applies no other schemas to the same value; then unevaluated... is the same as additional... */
+/* Whether a schema applies no other schemas to the same value; then unevaluated... equals additional... */
 bool spry_schema_is_plain(const json_t *json);
-/* What minX or maxX with this count says, or with `negated` does not say. False also when it cannot hold. */
+/* Applies minX or maxX with this count, or with `negated` its opposite. False also when no count is possible. */
 bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32_t place, const char *keyword,
                        const json_t *value, bool negated);
-/* The claim that the schema `json` inside of `place` makes. */
+/* The claim for the schema `json` inside of `place`. */
 spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *json, bool negated);
 
-/* A keyword's work: the shapes of its kind that it allows, or with `negated` those it does not. `value` is what stands
- * behind the keyword (the first one there is, of a group). */
+/* Implements a keyword: the shapes of its kind that it allows, or with `negated` those it does not allow. `value` is
+ * the keyword's value (of a group: the first one present). */
 typedef const spry_shapes *spry_keyword_shapes(spry_schema *schema, uint32_t place, const char *keyword,
                                                const json_t *value, bool negated);
 
@@ -271,43 +272,43 @@ spry_keyword_shapes spry_schema_items, spry_schema_item_count;                  
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
     spry_schema_property_names; /* schema_object.c */
 
-/* Values equal to the one at a place, or not equal to it (schema_value.c). */
+/* Values equal, or not equal, to the one at a place (schema_value.c). */
 const spry_shapes *spry_schema_equal(spry_schema *schema, uint32_t place, bool negated);
 
 /* ---- schema_shape.c ---------------------------------------------------------------------------------------------- */
 
 spry_shape *spry_shape_new(spry_schema *schema, spry_shape_kind kind);
-/* The shapes in a list of their own; NULL ones are left out. */
+/* A list of the shapes, without NULL ones. */
 const spry_shapes *spry_shapes_of(spry_schema *schema, spry_shape *const *shapes, size_t count);
 const spry_shapes *spry_shapes_none(spry_schema *schema);
 /* Every value except those of one kind. */
 const spry_shapes *spry_shapes_without(spry_schema *schema, spry_shape_kind kind);
 const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
 const spry_shapes *spry_shapes_either(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
-/* `all`, with those of one kind cut to `allowed`. */
+/* `all`, with the shapes of one kind restricted to `allowed`. */
 const spry_shapes *spry_shapes_restrict(spry_schema *schema, const spry_shapes *all, spry_shape_kind kind,
                                         const spry_shapes *allowed);
-/* True when it is certain that no value is in both. */
+/* True when no value can be in both. */
 bool spry_shapes_disjoint(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
-/* True when it is certain that no value has the shape; looks `depth` objects and arrays deep. */
+/* True when no value can have the shape; examines `depth` levels of objects and arrays. */
 bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth);
 
-spry_claims spry_claims_join(spry_schema *schema, spry_claims a, spry_claims b); /* sorted, each once */
+spry_claims spry_claims_join(spry_schema *schema, spry_claims a, spry_claims b); /* sorted, unique */
 spry_claims spry_claims_add(spry_schema *schema, spry_claims claims, spry_claim claim);
 spry_nodes spry_nodes_join(spry_schema *schema, spry_nodes a, spry_nodes b);
 spry_nodes spry_nodes_one(spry_schema *schema, spry_ir_node node);
 
-/* What a schema says about members it does not name, or NULL (schema_object.c). */
+/* The schema of members that are not listed, or NULL (schema_object.c). */
 const json_t *spry_schema_additional(const json_t *json);
-/* What the parts of an object say about a name (object_layout.c). */
+/* The claims of an object's parts about a name (object_layout.c). */
 spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *object, const char *name);
-/* Names that an object must have: keys of an object, or strings of a list, which the caller made sure it is. */
+/* Required names: keys of an object, or strings of an array (checked by the caller). */
 const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *names);
-/* Objects that do not have the member; that have it, with a claim about it when not NULL (schema_object.c). */
+/* Objects without the member; or with it, and with a claim about it when not NULL (schema_object.c). */
 const spry_shapes *spry_object_without(spry_schema *schema, const char *name);
 const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const spry_claim *claim);
 
-/* What both say; NULL when they contradict each other. One for each kind that has constraints. */
+/* The conjunction of two shapes; NULL when they contradict each other. One function per kind with constraints. */
 spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
 spry_shape *spry_string_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
 spry_shape *spry_array_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
@@ -319,26 +320,26 @@ spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *num
 spry_ir_node spry_number_multiples(spry_schema *schema, const spry_decimal *step,
                                    bool negated);                                     /* number_multiples.c */
 spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *string); /* schema_string.c */
-/* Whether a bound has few enough digits, written plainly (number_language.c). */
+/* Whether a bound has few enough digits in plain form (number_language.c). */
 bool spry_number_can_bound(const spry_decimal *value);
-/* Whole numbers from ten to the `least`, and from ten to the 16th, on, spelled with an exponent (number_language.c). */
+/* Integers of at least 10^least, and of at least 10^16, spelled with an exponent (number_language.c). */
 spry_ir_node spry_number_large_whole(spry_ir *ir, int least);
-/* Numbers nearer to 0 than ten to the `below`, and not 0, spelled with an exponent. */
+/* Non-zero numbers with a magnitude below 10^below, spelled with an exponent. */
 spry_ir_node spry_number_small(spry_ir *ir, int below);
 /* Strings whose spellings between the quotes are in a set, or with `negated` are not (schema_string.c). */
 const spry_shapes *spry_schema_spelled(spry_schema *schema, spry_ir_node spelled, bool negated);
 /* A pattern's spellings between the quotes (schema_string.c). `where` and `keyword` for the error. */
 spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, const char *keyword, spry_view pattern);
-/* The spellings between the quotes of all strings but these: JSON strings, or names (json_except.c). */
+/* The spellings between the quotes of all strings except these: JSON strings, or names (json_except.c). */
 spry_ir_node spry_strings_except(spry_schema *schema, const json_t *const *values, size_t count);
 spry_ir_node spry_names_except(spry_schema *schema, const spry_layout_name *names, size_t count);
-/* The spellings between the quotes of names that meet `claims` (schema_string.c). */
+/* The spellings between the quotes of names that satisfy `claims` (schema_string.c). */
 spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims);
 
-/* Finds the goals of what is inside (schema_array.c, object_layout.c). */
+/* Determines the goals of items and members (schema_array.c, object_layout.c). */
 void spry_array_lay_out(spry_schema *schema, spry_shape *shape);
 void spry_object_lay_out(spry_schema *schema, spry_shape *shape);
-/* Whether the goals known to be productive so far suffice for one value of the shape. */
+/* Whether the goals known to be productive suffice for one value of the shape. */
 bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape);
 bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shape);
 spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape);
@@ -348,13 +349,13 @@ spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape);
 
 /* The goal of these claims; UINT32_MAX when the builder failed. */
 uint32_t spry_schema_goal(spry_schema *schema, spry_claims claims);
-/* Its shapes; NULL as spry_schema_expand. */
+/* The shapes of a goal; NULL as in spry_schema_expand. */
 const spry_shapes *spry_goal_shapes(spry_schema *schema, uint32_t goal);
 /* A reference to the goal's rule. */
 spry_ir_node spry_goal_node(spry_schema *schema, uint32_t goal);
-/* True when it is certain that nothing meets the claims. */
+/* True when no value can satisfy the claims. */
 bool spry_claims_are_dead(spry_schema *schema, spry_claims claims, unsigned depth);
-/* Everything from the claim to the node that matches it. */
+/* The complete conversion from a claim to the node that matches it. */
 spry_ir_node spry_schema_write(spry_schema *schema, spry_claim claim);
 
 #endif

@@ -1,4 +1,4 @@
-/* Arrays: their keywords, what two shapes say together, and writing them. */
+/* Arrays: keywords, conjunction of two shapes, and spelling. */
 #include "grammar/schema/schema.h"
 
 static const spry_shapes *one_array(spry_schema *schema, spry_array_shape array)
@@ -12,7 +12,7 @@ static const spry_shapes *one_array(spry_schema *schema, spry_array_shape array)
 
 /* ---- the keywords ------------------------------------------------------------------------------------------------ */
 
-/* What the keywords of a schema say: schemas of the first items, and of all further ones (NULL: nothing). */
+/* The schemas of the first items, and of all further items (NULL: none). */
 typedef struct item_schemas {
     const json_t *prefix, *rest;
 } item_schemas;
@@ -20,7 +20,7 @@ typedef struct item_schemas {
 static item_schemas read_items(const json_t *json)
 {
     const json_t *items = json_object_get(json, "items"), *prefix = json_object_get(json, "prefixItems");
-    if (json_is_array(items)) /* as until draft 2019-09 */
+    if (json_is_array(items)) /* until draft 2019-09 */
         return (item_schemas){items, json_object_get(json, "additionalItems")};
     if (!items && spry_schema_is_plain(json))
         items = json_object_get(json, "unevaluatedItems");
@@ -34,7 +34,7 @@ static spry_claims claims_about(spry_schema *schema, uint32_t place, const json_
     return spry_claims_add(schema, (spry_claims){NULL, 0}, spry_schema_claim(schema, place, json, negated));
 }
 
-/* Arrays with an item that is not valid; behind the prefix that can only be said when no item is. */
+/* Arrays with an invalid item; after the prefix this is only possible when all further items are invalid. */
 static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_schemas items)
 {
     size_t count = json_array_size(items.prefix);
@@ -133,7 +133,7 @@ void spry_array_lay_out(spry_schema *schema, spry_shape *shape)
     shape->item_goals = goals;
 }
 
-/* How many items there can be: up to the first whose goal nothing meets. */
+/* The maximum number of items: up to the first whose goal cannot be satisfied. */
 static uint32_t possible_items(const spry_schema *schema, const spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
@@ -148,7 +148,7 @@ bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape
     return shape->as.array.min <= possible_items(schema, shape);
 }
 
-/* The items with the commas between them: nested from the last, because each may be the one where the array ends. */
+/* The items separated by commas: nested from the last, because the array may end after each. */
 static spry_ir_node write_items(spry_schema *schema, const spry_shape *shape, uint32_t max)
 {
     spry_ir *ir = schema->ir;

@@ -1,8 +1,8 @@
-/* Schemas that apply other schemas to the same value: $ref, allOf, anyOf, oneOf, not, if, and what depends on a member.
- */
+/* Keywords that apply other schemas to the same value: $ref, allOf, anyOf, oneOf, not, if, dependentSchemas and
+ * dependentRequired. */
 #include "grammar/schema/schema.h"
 
-/* A list of schemas, or the builder fails. */
+/* Checks for a list of schemas; otherwise the builder fails. */
 static bool is_list(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value)
 {
     if (json_is_array(value) && json_array_size(value) > 0)
@@ -16,7 +16,7 @@ static const spry_shapes *expand_at(spry_schema *schema, uint32_t place, const j
     return spry_schema_expand(schema, spry_schema_claim(schema, place, json, negated));
 }
 
-/* What all of the listed schemas allow, or what any of them does. */
+/* The values that all of the listed schemas allow, or that any of them allows. */
 static const spry_shapes *fold(spry_schema *schema, uint32_t place, const json_t *list, bool negated, bool all)
 {
     const spry_shapes *shapes = all ? &schema->everything : spry_shapes_none(schema);
@@ -78,7 +78,7 @@ const spry_shapes *spry_schema_if(spry_schema *schema, uint32_t place, const cha
 /* ---- oneOf ------------------------------------------------------------------------------------------------------- */
 
 /* Values of branch `own` that no other branch allows, among those that the keywords `beside` it allow. Branches that
- * share no value with it need no negation: that is what keeps unions with a discriminating member small. */
+ * share no value with it need no negation: this keeps unions with a discriminating member small. */
 static const spry_shapes *only_branch(spry_schema *schema, uint32_t place, const json_t *list, size_t own,
                                       const spry_shapes *beside)
 {
@@ -96,7 +96,7 @@ static const spry_shapes *only_branch(spry_schema *schema, uint32_t place, const
     return shapes;
 }
 
-/* Values of none, or of two branches at once. */
+/* Values of none, or of at least two branches. */
 static const spry_shapes *not_one(spry_schema *schema, uint32_t place, const json_t *list)
 {
     const spry_shapes *shapes = fold(schema, place, list, true, true);
@@ -131,7 +131,7 @@ const spry_shapes *spry_schema_one_of(spry_schema *schema, uint32_t place, const
 
 /* ---- what depends on a member ------------------------------------------------------------------------------------ */
 
-/* What must hold when the member is there: a schema, or a list of further members. */
+/* The constraint that applies when the member is present: a schema, or a list of further members. */
 static const spry_shapes *consequence(spry_schema *schema, uint32_t place, const char *keyword, const json_t *then,
                                       bool negated)
 {

@@ -1,4 +1,4 @@
-/* Exact decimals: from JSON numbers, and their order. */
+/* Exact decimals: conversion from JSON numbers, and comparison. */
 #include "grammar/schema/schema_decimal.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 #include "base/number.h"
 
-/* From text of the form [-]digits[.digits][e[+-]digits]; digits beyond the room were never written. */
+/* Parses [-]digits[.digits][e[+-]digits]; the input has no more digits than there is room for. */
 static spry_decimal from_text(const char *text)
 {
     spry_decimal out = {0};
@@ -58,7 +58,7 @@ spry_decimal spry_decimal_of(const json_t *number)
         double back;
         snprintf(text, sizeof text, "%.*e", digits - 1, value);
         for (char *c = text; *c; c++)
-            if (*c == ',') /* of a locale */
+            if (*c == ',') /* decimal sign of the locale */
                 *c = '.';
         if (spry_number_double(&back, spry_view_of(text)) && back == value)
             break;

@@ -1,11 +1,11 @@
-/* The schema's document: places, the URIs they are known by, and references between them. */
+/* The schema document: places, their URIs, and references between them. */
 #include "grammar/schema/schema.h"
 
 #include "base/buffer.h"
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 
-/* Where schemas stand inside a schema. What is not here holds none, whatever it looks like (enum, const, default). */
+/* Keywords that contain schemas. Values of other keywords (enum, const, default) are never schemas. */
 typedef enum holds { HOLDS_SCHEMA, HOLDS_LIST, HOLDS_MAP } holds;
 
 static const struct {
@@ -89,7 +89,7 @@ static uint32_t add_base(spry_schema *schema, const char *uri)
     return (uint32_t)schema->n_bases++;
 }
 
-/* Gives the place of `json` the names it claims; returns what URIs in it are relative to. */
+/* Registers the URIs and anchors of `json`; returns the base URI for its contents. */
 static uint32_t index_names(spry_schema *schema, const json_t *json, uint32_t base)
 {
     const char *id = spry_schema_text(json_object_get(json, "$id"));
@@ -115,7 +115,7 @@ static uint32_t index_names(spry_schema *schema, const json_t *json, uint32_t ba
     return base;
 }
 
-/* As deep as the parser allows. */
+/* The parser limits the depth. */
 static void index_schema(spry_schema *schema, const json_t *json, uint32_t base)
 {
     if (!json_is_object(json) || spry_schema_failed(schema))
@@ -145,7 +145,7 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* A fragment with %XX decoded, in place. */
+/* Decodes %XX in a fragment, in place. */
 static void decode_percent(char *text)
 {
     char *out = text;
@@ -161,7 +161,7 @@ static void decode_percent(char *text)
     *out = 0;
 }
 
-/* One step of a JSON pointer, "~1" and "~0" decoded in place. */
+/* One step of a JSON pointer, with "~1" and "~0" decoded in place. */
 static const json_t *pointer_step(const json_t *from, char *step)
 {
     char *out = step;
@@ -197,7 +197,7 @@ static const json_t *follow_pointer(const json_t *from, char *pointer)
     return from;
 }
 
-/* What the reference names, in the resource that `place` belongs to. */
+/* The target of a reference, in the resource that `place` belongs to. */
 static uint32_t find_target(spry_schema *schema, uint32_t place, const char *reference)
 {
     size_t split = strcspn(reference, "#");
@@ -258,7 +258,7 @@ static const struct {
     {"http://json-schema.org/draft-06/schema", true},
 };
 
-/* Schemes and an empty fragment do not tell dialects apart. */
+/* The scheme and an empty fragment do not distinguish dialects. */
 static bool same_dialect(const char *a, const char *b)
 {
     a += strcspn(a, ":");

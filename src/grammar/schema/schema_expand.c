@@ -1,14 +1,14 @@
-/* A claim becomes shapes: the table of keywords, and what is done with what they say.
+/* Expands a claim to shapes: the table of keywords, and how their results are combined.
  *
- * A schema is the conjunction of its keywords, and a keyword speaks about one kind of value only: {"minimum": 3} allows
- * every string. Negated, a schema is the disjunction of its negated keywords. */
+ * A schema is the conjunction of its keywords, and a keyword constrains one kind of value only: {"minimum": 3} allows
+ * every string. A negated schema is the disjunction of its negated keywords. */
 #include "grammar/schema/schema.h"
 
 #include <math.h>
 
 static spry_keyword_shapes type_shapes, unenforceable;
 
-/* A row is due when one of its keywords is there. Kind SPRY_SHAPE_KINDS: the shapes are of every kind. */
+/* A row applies when one of its keywords is present. Kind SPRY_SHAPE_KINDS: the shapes are of every kind. */
 static const struct {
     const char *keywords[4];
     spry_shape_kind kind;
@@ -53,8 +53,8 @@ static const struct {
     {{"$recursiveRef"}, SPRY_SHAPE_KINDS, unenforceable},
 };
 
-/* unevaluatedProperties beside keywords that apply other schemas sees what those have looked at; alone it is the same
- * as additionalProperties, and so for items. */
+/* unevaluatedProperties beside keywords that apply other schemas depends on what those have evaluated; otherwise it
+ * equals additionalProperties. The same holds for items. */
 bool spry_schema_is_plain(const json_t *json)
 {
     static const char *const applicators[] = {
@@ -66,7 +66,7 @@ bool spry_schema_is_plain(const json_t *json)
     return true;
 }
 
-/* Keywords that constrain and that no automaton here can enforce, unless what they say is nothing. */
+/* Keywords that no automaton here can enforce are refused, unless they have no effect. */
 static const spry_shapes *unenforceable(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                         bool negated)
 {
@@ -90,7 +90,7 @@ static const struct {
     {"array", 1u << SPRY_SHAPE_ARRAY},   {"object", 1u << SPRY_SHAPE_OBJECT},
 };
 
-/* Adds the kinds a type's name stands for; false when there is no such type. */
+/* Adds the kinds of a type name; false when there is no such type. */
 static bool add_type(unsigned *kinds, bool *integer, const json_t *name)
 {
     const char *text = spry_schema_text(name);
@@ -146,7 +146,7 @@ bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32
         return false;
     }
     bool is_min = strncmp(keyword, "min", 3) == 0;
-    if (number >= SPRY_IR_UNBOUNDED) /* more than any text has */
+    if (number >= SPRY_IR_UNBOUNDED) /* longer than any text */
         return is_min == negated;
     uint32_t count = (uint32_t)number;
     if (is_min != negated)
@@ -162,7 +162,7 @@ spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *
     return spry_claim_of(inner, negated ? SPRY_CLAIM_NEGATED : 0);
 }
 
-/* One row's part of a schema: `sofar` cut to what it allows, or with `negated` joined with what it does not. */
+/* Applies one row: `sofar` restricted to the allowed shapes, or with `negated` extended by those not allowed. */
 static const spry_shapes *apply_row(spry_schema *schema, uint32_t place, size_t row, const spry_shapes *sofar,
                                     bool negated)
 {

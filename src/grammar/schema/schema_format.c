@@ -1,5 +1,5 @@
-/* The keyword "format": a table of regular expressions for strings, bounds for numbers, and hints that say nothing
- * about validity. A format that is not here is refused: whoever writes one wants it kept. */
+/* The keyword "format": regular expressions for strings, bounds for numbers, and formats without constraints. Unknown
+ * formats are refused, because ignoring one would accept invalid values. */
 #include "grammar/schema/schema.h"
 
 #include "grammar/schema/json_spelling.h"
@@ -64,10 +64,10 @@ static const struct {
     {"byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
 };
 
-/* Whole numbers of so many bits, as OpenAPI names them. */
+/* Integers of fixed width, as named by OpenAPI. */
 static const struct {
     const char *name;
-    uint64_t below, above; /* magnitudes of the smallest and the largest */
+    uint64_t below, above; /* magnitudes of the minimum and maximum */
 } integers[] = {
     {"int8", 1u << 7, (1u << 7) - 1},
     {"int16", 1u << 15, (1u << 15) - 1},
@@ -81,7 +81,7 @@ static const struct {
 
 static const char *const hints[] = {"float", "double", "password"};
 
-/* Whole numbers in the range; or numbers below, above, or not whole. */
+/* Integers in the range; negated: numbers below, above, or not integers. */
 static const spry_shapes *integer_shapes(spry_schema *schema, size_t row, bool negated)
 {
     spry_bound low = {.set = true, .exclusive = negated, .at = spry_decimal_from_u64(integers[row].below, true)};

@@ -1,5 +1,5 @@
-/* Goals: sets of claims about one value. Found one after the other, then those that no finite text meets are dropped,
- * then each of the others becomes a rule. */
+/* Goals: sets of claims about one value. They are found one after the other; those that no finite text satisfies are
+ * dropped, and each of the others becomes a rule. */
 #include "grammar/schema/schema.h"
 
 #include "grammar/ir/grow.h"
@@ -8,7 +8,7 @@
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-/* A claim that every value meets. */
+/* A claim that every value satisfies. */
 static bool is_idle(const spry_schema *schema, spry_claim claim)
 {
     const json_t *json = schema->places[claim >> 2]->json;
@@ -19,7 +19,7 @@ static bool is_idle(const spry_schema *schema, spry_claim claim)
     return json_is_true(json) || (json_is_object(json) && json_object_size(json) == 0);
 }
 
-/* Puts a goal on the list of those that become rules. What is asked while probing does not. */
+/* Adds a goal to the list of those that become rules, unless probing. */
 static uint32_t want(spry_schema *schema, uint32_t number)
 {
     spry_goal *goal = schema->goals[number];
@@ -132,7 +132,7 @@ static bool goal_is_productive(spry_schema *schema, const spry_goal *goal)
     return false;
 }
 
-/* Goals found later tend to be inside those found earlier: the walk goes backward, and mostly twice. */
+/* Goals found later are usually inside those found earlier: the iteration runs backward and mostly needs two passes. */
 static void find_productive(spry_schema *schema)
 {
     for (bool changed = true; changed && !spry_schema_failed(schema);) {
@@ -192,7 +192,7 @@ spry_ir_node spry_schema_write(spry_schema *schema, spry_claim claim)
     spry_claims claims = spry_claims_add(schema, (spry_claims){NULL, 0}, claim);
     uint32_t root = spry_schema_goal(schema, claims);
     for (size_t i = 0; i < schema->n_wanted && !spry_schema_failed(schema); i++)
-        lay_out_goal(schema, schema->wanted[i]); /* which may want more */
+        lay_out_goal(schema, schema->wanted[i]); /* may add further goals */
     find_productive(schema);
     if (!spry_schema_failed(schema) && !schema->goals[root]->productive)
         spry_schema_refuse(schema, SPRY_ERR_INPUT, NULL, NULL, "no JSON value at all is valid against it");

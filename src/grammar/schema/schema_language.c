@@ -1,11 +1,10 @@
-/* Questions about sets of spellings, answered once for the same nodes: automata are dear, and schemas repeat
- * themselves. */
+/* Cached operations on sets of spellings: automata are expensive, and schemas repeat themselves. */
 #include "grammar/schema/schema.h"
 
 #include "base/buffer.h"
 #include "grammar/ir/ir_nodes.h"
 
-/* Keeps an answer about some nodes; without memory it is only found again. */
+/* Caches a result for some nodes; without memory it is computed again. */
 static void keep(spry_schema *schema, spry_map *map, const spry_ir_node *nodes, size_t count, uint32_t answer)
 {
     spry_ir_node *key = spry_arena_alloc(&schema->arena, count, sizeof *key);
@@ -38,7 +37,7 @@ bool spry_schema_is_never(spry_schema *schema, spry_ir_node node)
     return never;
 }
 
-/* A name as it is spelled with the fewest escapes. */
+/* A name in its spelling with the fewest escapes. */
 static void spell_name(spry_buffer *out, const char *name)
 {
     for (; *name; name++) {
@@ -52,7 +51,7 @@ static void spell_name(spry_buffer *out, const char *name)
     }
 }
 
-/* The state behind a byte; UINT32_MAX when there is none. */
+/* The state after a byte; UINT32_MAX when there is none. */
 static uint32_t next_state(const spry_automaton *automaton, uint32_t state, unsigned char byte)
 {
     for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1]; i++)
@@ -65,7 +64,7 @@ bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char 
 {
     spry_ir_node node = spry_schema_meet(schema, language, spry_strings_except(schema, NULL, 0));
     if (spry_schema_failed(schema) || schema->ir->nodes[node].kind != SPRY_IR_AUTOMATON)
-        return false; /* an intersection is an automaton unless nothing is in it */
+        return false; /* an intersection that is not an automaton is empty */
     const spry_automaton *automaton = &schema->ir->automata[schema->ir->nodes[node].a];
     spry_buffer text;
     spry_buffer_init(&text, 8 * SPRY_SCHEMA_NAME_MAX);

@@ -1,7 +1,7 @@
-/* Numbers: their keywords, and what two shapes say together. */
+/* Numbers: keywords, and the conjunction of two shapes. */
 #include "grammar/schema/schema.h"
 
-/* A number shape with one more thing to say. */
+/* A number shape with one constraint. */
 static const spry_shapes *one_number(spry_schema *schema, spry_number_shape number)
 {
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_NUMBER);
@@ -55,7 +55,7 @@ const spry_shapes *spry_schema_multiple_of(spry_schema *schema, uint32_t place, 
     return one_number(schema, (spry_number_shape){.also = spry_nodes_one(schema, multiples)});
 }
 
-/* Of two bounds the one that leaves fewer numbers; `sign` is 1 for low bounds and -1 for high ones. */
+/* The tighter of two bounds; `sign` is 1 for lower bounds and -1 for upper ones. */
 static spry_bound tighter(const spry_bound *a, const spry_bound *b, int sign)
 {
     if (!a->set || !b->set)

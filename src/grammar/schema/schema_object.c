@@ -1,4 +1,4 @@
-/* Objects: their keywords, and what two shapes say together. */
+/* Objects: keywords, and the conjunction of two shapes. */
 #include "grammar/schema/schema.h"
 
 #include <stdlib.h>
@@ -90,7 +90,7 @@ const json_t *spry_schema_additional(const json_t *json)
     return additional || !spry_schema_is_plain(json) ? additional : json_object_get(json, "unevaluatedProperties");
 }
 
-/* Objects with a declared member that is not valid. That some other member is not cannot be said of members in any
+/* Objects with an invalid declared member. An invalid member of another name cannot be expressed for members in any
  * order. */
 static const spry_shapes *not_members(spry_schema *schema, uint32_t place, const json_t *json)
 {
@@ -180,7 +180,7 @@ const spry_shapes *spry_schema_property_names(spry_schema *schema, uint32_t plac
 
 /* ---- two shapes -------------------------------------------------------------------------------------------------- */
 
-/* The names of both; false when one must have what the other must not. */
+/* The names of both; false when one requires a member that the other forbids. */
 static bool join_names(spry_schema *schema, spry_object_shape *out, const spry_object_shape *a,
                        const spry_object_shape *b)
 {

@@ -1,4 +1,4 @@
-/* Lists of shapes: unions, intersections, and what is certainly empty. */
+/* Lists of shapes: unions, intersections, and emptiness. */
 #include "grammar/schema/schema.h"
 
 spry_shape *spry_shape_new(spry_schema *schema, spry_shape_kind kind)
@@ -64,7 +64,7 @@ static spry_shape *both(spry_schema *schema, spry_shape *a, spry_shape *b)
     }
 }
 
-/* Adds a shape to a list that has room for it. A shape without constraints makes others of its kind superfluous. */
+/* Adds a shape to a list with room for it. A shape without constraints replaces others of its kind. */
 static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 {
     size_t kept = 0, same = 0;
@@ -93,7 +93,7 @@ static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 static size_t bounded_room(size_t a, size_t b)
 {
     const size_t most = SPRY_SHAPE_KINDS * SPRY_SCHEMA_SHAPES_MAX;
-    return a * b < most ? a * b : most; /* both are at most that */
+    return a * b < most ? a * b : most; /* both are at most `most` */
 }
 
 const spry_shapes *spry_shapes_both(spry_schema *schema, const spry_shapes *a, const spry_shapes *b)
@@ -172,7 +172,7 @@ static bool object_is_dead(spry_schema *schema, const spry_object_shape *object,
     return false;
 }
 
-/* Whether the shape's constraints could contradict each other in a way that was not seen when they were joined. */
+/* Whether the shape's constraints could contradict each other in a way that joining did not detect. */
 static bool may_be_empty(const spry_shape *shape)
 {
     if (shape->kind == SPRY_SHAPE_STRING)
@@ -205,7 +205,7 @@ bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth)
 
 /* ---- small lists ------------------------------------------------------------------------------------------------- */
 
-/* Lists are joined again and again: without a limit many small ones would take room by the square of their number. */
+/* Lists are joined repeatedly: without a limit many small ones would take quadratic memory. */
 static bool is_too_long(spry_schema *schema, size_t count)
 {
     if (count > SPRY_SCHEMA_JOINED_MAX)

@@ -1,4 +1,4 @@
-/* Strings: their keywords, what two shapes say together, and writing them. */
+/* Strings: keywords, conjunction of two shapes, and spelling. */
 #include "grammar/schema/schema.h"
 
 #include "base/utf8.h"
@@ -39,7 +39,7 @@ spry_ir_node spry_schema_pattern_node(spry_schema *schema, const json_t *where, 
     return node;
 }
 
-/* Strings that a set of spellings holds, or with `negated` does not. */
+/* Strings whose spelling is in a set, or with `negated` is not. */
 const spry_shapes *spry_schema_spelled(spry_schema *schema, spry_ir_node spelled, bool negated)
 {
     if (negated)

@@ -1,4 +1,4 @@
-/* References against base URIs, as RFC 3986 resolves them. Nothing is ever fetched: the results are names. */
+/* Resolves references against base URIs (RFC 3986). Nothing is fetched: URIs are only names. */
 #include "grammar/schema/schema.h"
 
 #include "base/buffer.h"
@@ -27,7 +27,7 @@ static size_t authority_end(spry_view uri)
     return at;
 }
 
-/* Appends a path, taking out "." and ".." steps; `start` is where the path began in `out`. */
+/* Appends a path and resolves "." and ".."; `start` is where the path begins in `out`. */
 static void append_path(spry_buffer *out, size_t start, spry_view path)
 {
     size_t at = 0;
@@ -38,7 +38,7 @@ static void append_path(spry_buffer *out, size_t start, spry_view path)
         spry_view step = {path.data + at, end - at};
         bool more = end < path.size;
         if (spry_view_is(step, "..")) {
-            if (out->size > start) /* the slash behind the step that goes */
+            if (out->size > start) /* the slash after the removed step */
                 out->size--;
             while (out->size > start && out->data[out->size - 1] != '/')
                 out->size--;

@@ -1,5 +1,5 @@
-/* const and enum: values equal to a JSON value, and values that are not. Numbers are equal as numbers (1 is 1.0),
- * objects as sets of members. */
+/* const and enum: values equal, or not equal, to a JSON value. Numbers are compared numerically (1 equals 1.0), objects
+ * as sets of members. */
 #include "grammar/schema/schema.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static const spry_shapes *other_numbers(spry_schema *schema, const json_t *const
     qsort(sorted, count, sizeof *sorted, by_size);
     for (size_t i = 0; i <= count; i++) {
         if (i > 0 && i < count && by_size(&sorted[i - 1], &sorted[i]) == 0)
-            continue; /* nothing is between */
+            continue; /* no number is between them */
         shapes[i] = spry_shape_new(schema, SPRY_SHAPE_NUMBER);
         if (!shapes[i])
             return NULL;
@@ -70,7 +70,7 @@ static spry_claims item_claim(spry_schema *schema, uint32_t place, const json_t 
     return spry_claims_add(schema, (spry_claims){NULL, 0}, claim);
 }
 
-/* Arrays of this length whose items are equal. */
+/* Arrays of this length with equal items. */
 static const spry_shapes *equal_arrays(spry_schema *schema, uint32_t place, const json_t *value)
 {
     size_t count = json_array_size(value);
@@ -94,7 +94,7 @@ static const spry_shapes *arrays_of_length(spry_schema *schema, uint32_t min, ui
     return spry_shapes_of(schema, &shape, 1);
 }
 
-/* Arrays that are longer, or shorter, or have an item that is not equal. */
+/* Arrays that are longer or shorter, or have an item that is not equal. */
 static const spry_shapes *other_arrays(spry_schema *schema, uint32_t place, const json_t *value)
 {
     uint32_t count = (uint32_t)json_array_size(value);
@@ -114,7 +114,7 @@ static const spry_shapes *other_arrays(spry_schema *schema, uint32_t place, cons
     return shapes;
 }
 
-/* Objects with these members; a part of that kind allows no others. */
+/* Objects with exactly these members. */
 static const spry_shapes *equal_objects(spry_schema *schema, uint32_t place, const json_t *value)
 {
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_OBJECT);
@@ -127,7 +127,7 @@ static const spry_shapes *equal_objects(spry_schema *schema, uint32_t place, con
     return spry_shapes_both(schema, spry_shapes_of(schema, &shape, 1), spry_object_requiring(schema, value));
 }
 
-/* Objects with more members, or without one of them, or with one that is not equal. */
+/* Objects with more members, without one of them, or with one that is not equal. */
 static const spry_shapes *other_objects(spry_schema *schema, uint32_t place, const json_t *value)
 {
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_OBJECT);
@@ -199,7 +199,7 @@ static const json_t **take(spry_schema *schema, const json_t *list, size_t *coun
     return values;
 }
 
-/* Strings and numbers are taken together, so that a long list is one shape. */
+/* All strings, and all numbers, become one shape each, so that a long list is one shape. */
 const spry_shapes *spry_schema_enum(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                     bool negated)
 {

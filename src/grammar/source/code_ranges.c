@@ -74,7 +74,7 @@ size_t spry_code_ranges_drop_surrogates(spry_code_range *ranges, size_t count)
     return count;
 }
 
-/* The first place behind range.first where the range must be cut to become products; range.last when it need not. */
+/* The first place after range.first where the range must be split to become products; range.last when it need not. */
 static uint32_t cut(spry_code_range range)
 {
     static const uint32_t lengths[] = {0x7F, 0x7FF, 0xFFFF};

@@ -1,4 +1,4 @@
-/* Sets of code points, and how UTF-8 spells them. */
+/* Sets of code points and their UTF-8 spellings. */
 #ifndef SPRY_GRAMMAR_CODE_RANGES_H
 #define SPRY_GRAMMAR_CODE_RANGES_H
 
@@ -6,13 +6,13 @@
 
 enum { SPRY_CODE_LAST = 0x10FFFF };
 
-/* Sorts and joins the ranges in place, cutting what lies above the last code point. Returns how many are left. */
+/* Sorts and merges the ranges in place and removes values above U+10FFFF. Returns the number of ranges left. */
 size_t spry_code_ranges_normalize(spry_code_range *ranges, size_t count);
 
-/* Writes what a normalised set leaves out, at most count + 1 ranges, to `out`. Returns how many. */
+/* Writes the complement of a normalised set, at most count + 1 ranges, to `out`. Returns their number. */
 size_t spry_code_ranges_invert(spry_code_range *out, const spry_code_range *ranges, size_t count);
 
-/* Takes the surrogates out of a normalised set with room for count + 1 ranges. Returns how many are left. */
+/* Removes the surrogates from a normalised set with room for count + 1 ranges. Returns the number of ranges left. */
 size_t spry_code_ranges_drop_surrogates(spry_code_range *ranges, size_t count);
 
 /* A run of code points whose spellings are all combinations of one byte from each range. */
@@ -21,9 +21,9 @@ typedef struct spry_utf8_product {
     unsigned char first[4], last[4];
 } spry_utf8_product;
 
-enum { SPRY_UTF8_PRODUCTS_MAX = 24 }; /* that one range can need */
+enum { SPRY_UTF8_PRODUCTS_MAX = 24 }; /* maximum for one range */
 
-/* The spellings of a range without surrogates, ascending. Returns how many. */
+/* The spellings of a range without surrogates, ascending. Returns their number. */
 size_t spry_utf8_products(spry_utf8_product out[SPRY_UTF8_PRODUCTS_MAX], spry_code_range range);
 
 #endif

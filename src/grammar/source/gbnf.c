@@ -1,5 +1,5 @@
 /* GBNF, the grammar notation of llama.cpp: rules of alternatives of sequences of literals, classes, names and groups,
- * each with an optional repetition. A rule ends with its line, except inside parentheses and behind "|". */
+ * each with an optional repetition. A rule ends at the end of its line, except inside parentheses and after "|". */
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 #include "grammar/ir/ir_groups.h"
@@ -22,7 +22,7 @@ static bool is_name(int byte)
            byte == '-' || byte == '_';
 }
 
-/* Blanks and comments; newlines too where a rule may go on. */
+/* Skips whitespace and comments; with `newlines` also newlines, where a rule may continue. */
 static void skip_blanks(spry_source *source, bool newlines)
 {
     for (;;) {
@@ -46,7 +46,7 @@ static spry_view read_name(spry_source *source)
     return (spry_view){source->text.data + begin, source->at - begin};
 }
 
-/* One character of a literal or class, escapes read; false when the builder failed. */
+/* Reads one character of a literal or class and decodes escapes; false when the builder failed. */
 static bool read_character(parser *state, uint32_t *character)
 {
     static const char from[] = "nrt\\\"[]-^'", to[] = "\n\r\t\\\"[]-^'";
@@ -128,7 +128,7 @@ static spry_ir_node parse_class(parser *state)
     return spry_ir_class(state->ir, state->ranges, state->n_ranges, negated);
 }
 
-/* The counts of a repetition that stands here; false when none does, or the builder failed. */
+/* Parses the counts of a repetition; false when there is none, or the builder failed. */
 static bool parse_counts(parser *state, uint32_t *min, uint32_t *max)
 {
     spry_source *source = &state->source;
@@ -195,7 +195,7 @@ static void close_group(parser *state)
     spry_ir_groups_item(&state->groups, node);
 }
 
-/* One item of a sequence, or a sign between them; false at the end of the rule. */
+/* Parses one item of a sequence, or an operator; false at the end of the rule. */
 static bool parse_item(parser *state)
 {
     static const spry_code_range any = {0, 0x10FFFF};

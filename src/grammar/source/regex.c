@@ -1,9 +1,9 @@
-/* Regular expressions, in the part of ECMA-262's Unicode dialect that describes regular languages. Lazy quantifiers
- * match the same texts as greedy ones, and groups capture nothing here.
+/* Regular expressions: the part of ECMA-262's Unicode dialect that describes regular languages. Lazy quantifiers match
+ * the same texts as greedy ones, and groups capture nothing here.
  *
- * Anchors: "^" and "$" become two bytes that no text holds. Only texts are kept that have the first kind before all
- * characters and the second behind them, and then the two bytes are taken out again. So anchors mean what they should
- * wherever they stand. The usual case, one at either end, needs none of that. */
+ * Anchors: "^" and "$" become two bytes that do not occur in texts. Only texts are kept in which all marks of the first
+ * kind precede, and all of the second kind follow, the characters; then the marks are removed. So anchors are exact
+ * anywhere in a pattern. The usual case, one anchor at either end, does not need this. */
 #include "base/utf8.h"
 #include "grammar/ir/ir_groups.h"
 #include "grammar/ir/ir_nodes.h"
@@ -19,7 +19,7 @@ typedef struct parser {
     spry_source source;
     spry_ir_groups groups;
     spry_code_set set;
-    bool anchors; /* one was used that is not at an end of the whole pattern */
+    bool anchors; /* an anchor occurs inside the pattern */
 } parser;
 
 static spry_ir_node fail(parser *state, const char *sentence)
@@ -44,7 +44,7 @@ static spry_ir_node finish_set(parser *state, bool negated)
 
 /* ---- escapes ----------------------------------------------------------------------------------------------------- */
 
-/* \uHHHH (two of them for a surrogate pair) or \u{H...}; stands behind the "u". */
+/* \uHHHH (two of them for a surrogate pair) or \u{H...}; starts after the "u". */
 static bool read_unicode(parser *state, uint32_t *character)
 {
     spry_source *source = &state->source;
@@ -68,7 +68,7 @@ static bool read_unicode(parser *state, uint32_t *character)
     return true;
 }
 
-/* The character an escape stands for; stands behind the backslash. */
+/* The character of an escape; starts after the backslash. */
 static bool read_escape(parser *state, uint32_t *character)
 {
     static const char from[] = "tnrfv", to[] = "\t\n\r\f\v";
@@ -100,7 +100,7 @@ static bool read_escape(parser *state, uint32_t *character)
     return ok;
 }
 
-/* \d \w \s \p{..} and their opposites, added to the set; stands behind the backslash. False when it is none of them. */
+/* \d \w \s \p{..} and their complements, added to the set; starts after the backslash. False for other escapes. */
 static bool read_set_escape(parser *state)
 {
     spry_source *source = &state->source;
@@ -139,7 +139,7 @@ static spry_ir_node parse_escape(parser *state)
 
 /* ---- classes ----------------------------------------------------------------------------------------------------- */
 
-/* One end of a range; *is_set when it was a whole set, which is added already. */
+/* One end of a range; *is_set when it was a whole set, which is already added. */
 static bool read_class_item(parser *state, uint32_t *character, bool *is_set)
 {
     spry_source *source = &state->source;
@@ -221,7 +221,7 @@ static void close_group(parser *state)
     spry_ir_groups_item(&state->groups, node);
 }
 
-/* {m}, {m,} or {m,n} at an opening brace; false, and nothing read, when it is none of them but a brace. */
+/* {m}, {m,} or {m,n} at an opening brace; false, with nothing read, when the brace is a literal. */
 static bool read_braces(parser *state, uint32_t *min, uint32_t *max)
 {
     spry_source *source = &state->source;
@@ -320,14 +320,14 @@ static spry_ir_node parse(parser *state)
     return spry_ir_status(state->ir, NULL) ? SPRY_IR_NONE : spry_ir_groups_close(&state->groups);
 }
 
-/* What may stand before or behind a pattern. */
+/* Any text, for the parts before and after a pattern. */
 static spry_ir_node anything(spry_ir *ir)
 {
     static const spry_code_range all = {0, 0x10FFFF};
     return spry_ir_repeat(ir, spry_ir_class(ir, &all, 1, false), 0, SPRY_IR_UNBOUNDED);
 }
 
-/* Takes "^" off the front and "$" off the back where they hold for the whole pattern. */
+/* Removes a "^" at the start and a "$" at the end that apply to the whole pattern. */
 static void take_outer_anchors(spry_view *pattern, bool *begin, bool *end)
 {
     spry_view inner = *pattern;

@@ -30,7 +30,7 @@ static void add_all(spry_code_set *set, const spry_code_range *ranges, size_t co
         spry_code_set_add(set, ranges[i].first, ranges[i].last);
 }
 
-/* Adds a set, or what it leaves out. */
+/* Adds a set, or its complement. */
 static void add_maybe_negated(spry_code_set *set, spry_code_set *added, bool negated)
 {
     if (negated)
@@ -58,7 +58,7 @@ bool spry_regex_add_letter(spry_code_set *set, int letter)
     return true;
 }
 
-/* Categories are runs of utf8proc's numbering: the one-letter ones hold all that begin with the letter. */
+/* Categories are ranges of utf8proc's numbering: a one-letter category covers all that begin with the letter. */
 static const struct category {
     const char *name, *long_name;
     utf8proc_category_t first, last;
