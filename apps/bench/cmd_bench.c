@@ -332,8 +332,7 @@ static spry_status check_save(const bench_flags *flags, const char *model, spry_
     const char *const files[] = {flags->judge.baseline_path, flags->judge.targets_path, model};
     for (size_t i = 0; flags->save && i < SPRY_COUNT(files); i++)
         if (files[i] && spry_path_same(flags->save, files[i]))
-            return spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with --save",
-                             flags->save);
+            return spry_fail(error, SPRY_ERR_INPUT, "%s is an input file: name another file with --save", flags->save);
     return SPRY_OK;
 }
 

@@ -1,5 +1,5 @@
-/* The chat. One session serves it all: every message hands over the whole conversation, and the session computes only
- * what it does not hold yet. Ctrl-C ends an answer, which stays in the conversation as far as it came. */
+/* The chat. One session is used throughout: every message passes the whole conversation, and the session computes only
+ * the part it does not hold yet. Ctrl-C ends an answer; the partial answer stays in the conversation. */
 #include "chat/chat.h"
 
 #include <inttypes.h>
@@ -27,14 +27,14 @@ typedef struct chat {
     spry_buffer shape;          /* its text */
     uint64_t seed;              /* of the last answer */
     size_t n_answers;
-    size_t n_before;    /* answers of earlier days, so that a seed goes on where it was */
-    spry_energy *meter; /* NULL: nobody asked */
+    size_t n_before;    /* answers in earlier sessions, so that the sequence of seeds continues */
+    spry_energy *meter; /* NULL: not measured */
     bool leave;
 } chat;
 
 /* ---- answering --------------------------------------------------------------------------------------------------- */
 
-/* A tab and a newline inside the answer are the model's; the terminal gets its own line back in any case. */
+/* A tab or newline in the answer belongs to the model; the terminal's cursor returns to a new line in any case. */
 static void end_line(const spry_answer *answer)
 {
     if (!spry_view_ends(spry_buffer_view(&answer->text), SPRY_VIEW("\n")))
@@ -66,12 +66,12 @@ static spry_status answer_conversation(chat *c, spry_error *error)
         return status;
     end_line(&c->answer);
     if (c->answer.result.finish == SPRY_FINISH_CANCELLED && c->answer.text.size == 0)
-        return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was taken back");
+        return spry_fail(error, SPRY_ERR_CANCELLED, "interrupted before the answer began; the message was removed");
     c->n_answers++;
     return spry_conversation_add(c->conversation, "assistant", spry_buffer_view(&c->answer.text), error);
 }
 
-/* A message that cannot be answered is taken back, so that the next one finds the conversation as it was. */
+/* A message that cannot be answered is removed, so that the conversation is as before. */
 static void say(chat *c, spry_view text)
 {
     spry_error error;
@@ -82,11 +82,11 @@ static void say(chat *c, spry_view text)
             spry_conversation_drop_last(c->conversation);
     }
     if (status == SPRY_ERR_CONTEXT)
-        spry_complain("%s; the message was taken back, /clear starts anew", error.message);
+        spry_complain("%s; the message was removed, /clear starts a new conversation", error.message);
     else if (status != SPRY_OK)
         spry_complain("%s", error.message);
     else
-        spry_answer_note_context(&c->answer, c->job->engine, "/clear starts anew");
+        spry_answer_warn_context(&c->answer, c->job->engine, "/clear starts a new conversation");
     if (status == SPRY_OK && c->job->flags->stats)
         spry_answer_print_stats(&c->answer, c->job->engine, c->job->model, c->seed);
     if (status == SPRY_OK)
@@ -120,7 +120,7 @@ static void do_system(chat *c, const char *argument)
     if (spry_conversation_set_system(c->conversation, spry_view_of(argument), &error) != SPRY_OK)
         report(&error);
     else
-        note(argument[0] ? "The system message is set." : "There is no system message any more.");
+        note(argument[0] ? "The system message is set." : "The system message is removed.");
     spry_chat_saver_update(c->job->saver, c->conversation);
 }
 
@@ -164,7 +164,7 @@ static void do_forget(chat *c, const char *argument)
 {
     (void)argument;
     if (spry_chat_saver_forget(c->job->saver))
-        note("The stored chat is deleted; what follows is not stored.");
+        note("The stored chat is deleted; the rest of this chat is not stored.");
     else if (!c->job->saver->store)
         note("This chat is not stored.");
 }
@@ -190,14 +190,14 @@ static const struct chat_command {
     const char *name, *arguments, *help;
     void (*run)(chat *c, const char *argument);
 } chat_commands[] = {
-    {"help", "", "Show this", do_help},
-    {"clear", "", "Forget the conversation, keep the system message", do_clear},
-    {"system", " TEXT", "Set the system message; without TEXT there is none", do_system},
+    {"help", "", "Show this help", do_help},
+    {"clear", "", "Clear the conversation, keep the system message", do_clear},
+    {"system", " TEXT", "Set the system message; without TEXT remove it", do_system},
     {"save", " FILE", "Write the conversation to a JSON file", do_save},
-    {"load", " FILE", "Go on with a saved conversation", do_load},
+    {"load", " FILE", "Continue a saved conversation", do_load},
     {"title", " TEXT", "Name the chat in the list of stored chats", do_title},
-    {"forget", "", "Delete the chat from the stored ones and store no more of it", do_forget},
-    {"stats", "", "Show what the last answer took", do_stats},
+    {"forget", "", "Delete the stored chat and stop storing it", do_forget},
+    {"stats", "", "Show time and memory use of the last answer", do_stats},
     {"quit", "", "Leave; Ctrl-D does too", do_quit},
 };
 
@@ -210,8 +210,9 @@ static void do_help(chat *c, const char *argument)
         snprintf(left, sizeof left, "/%s%s", chat_commands[i].name, chat_commands[i].arguments);
         spry_out_format("  %-14s %s\n", left, chat_commands[i].help);
     }
-    spry_out_format("A line that ends in a backslash goes on in the next. Ctrl-C ends an answer or clears the line.\n"
-                    "The arrow keys edit and recall what was typed; Ctrl-R searches it.\n");
+    spry_out_format("A line that ends in a backslash continues on the next. Ctrl-C ends an answer or clears the "
+                    "line.\n"
+                    "The arrow keys edit the line and recall earlier lines; Ctrl-R searches them.\n");
     spry_out_flush();
 }
 
@@ -226,10 +227,10 @@ static void complain_unknown(spry_view name)
     if (near)
         spry_complain("there is no /%.*s; did you mean /%s?", SPRY_VIEW_ARG(name), near);
     else
-        spry_complain("there is no /%.*s; /help lists what there is", SPRY_VIEW_ARG(name));
+        spry_complain("there is no /%.*s; /help lists the commands", SPRY_VIEW_ARG(name));
 }
 
-/* `line` stands behind the slash. The argument is the rest without the spaces around it. */
+/* `line` starts after the slash. The argument is the rest without surrounding spaces. */
 static void command(chat *c, char *line)
 {
     spry_view name = {line, strcspn(line, " \t\n")};
@@ -301,7 +302,7 @@ static void say_goodbye(const chat *c)
     if (saver->chat.id && saver->kept < c->conversation->count)
         spry_complain("the last %zu turns of chat %" PRId64 " are not stored", c->conversation->count - saver->kept,
                       saver->chat.id);
-    spry_out_format("%ssaved as chat %" PRId64 "; go on with: spry chats resume %" PRId64 "%s%s%s\n",
+    spry_out_format("%ssaved as chat %" PRId64 "; continue with: spry chats resume %" PRId64 "%s%s%s\n",
                     spry_style_begin(stdout, SPRY_STYLE_DIM), saver->last_id, saver->last_id,
                     saver->file ? " --chats " : "", saver->file ? saver->file : "", spry_style_end(stdout));
 }

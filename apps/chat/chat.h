@@ -1,4 +1,4 @@
-/* The interactive chat: what `spry run` is on a terminal without a prompt, and `spry chats resume`. */
+/* The interactive chat: `spry run` on a terminal without a prompt, and `spry chats resume`. */
 #ifndef SPRY_APPS_CHAT_H
 #define SPRY_APPS_CHAT_H
 
@@ -11,11 +11,11 @@ typedef struct spry_chat_job {
     const char *model; /* its name */
     const spry_chat_flags *flags;
     spry_chat_saver *saver;
-    spry_conversation *conversation; /* what was said before, with the system message */
+    spry_conversation *conversation; /* the conversation so far, with the system message */
     spry_speculation speculation;
 } spry_chat_job;
 
-/* Talks until the user leaves; returns the program's exit code. */
+/* Runs until the user leaves; returns the program's exit code. */
 int spry_chat_run(const spry_chat_job *job);
 
 #endif

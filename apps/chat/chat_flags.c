@@ -1,4 +1,4 @@
-/* Settings are compared with the defaults as JSON values, so one piece of code knows how each kind of option looks. */
+/* Settings are compared with the defaults as JSON values, so one function handles all kinds of options. */
 #include "chat/chat_flags.h"
 
 #include <stdlib.h>
@@ -15,12 +15,12 @@ static const spry_option chat_options[] = {
     {.name = "system",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(system),
-     .help = "The system message: who the model should be",
+     .help = "The system message",
      .group = "Prompt"},
     {.name = "history",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(history),
-     .help = "Keep what is typed in the chat for the next one",
+     .help = "Save the input history for the next chat",
      .group = "Chat"},
     {.name = "save",
      .kind = SPRY_OPTION_FLAG,
@@ -31,11 +31,11 @@ static const spry_option chat_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(chats),
      .metavar = "FILE",
-     .help = "Where chats are stored; without it, spry/chats.db in the user's data folder",
+     .help = "File of stored chats; default: spry/chats.db in the user's data folder",
      .group = "Chat"},
 };
 
-/* What tells about the moment and not about the chat. */
+/* Options of this run that are not settings of the chat. */
 static const char *const not_kept[] = {"verbose"};
 
 void spry_chat_flags_default(spry_chat_flags *flags)
@@ -85,7 +85,7 @@ static json_t *string_value(const spry_option *option, const char *text)
     char *whole = is_path(option) ? realpath(text, NULL) : NULL;
     json_t *value = json_string(whole ? whole : text);
     free(whole);
-    return value ? value : json_null(); /* a name that is no UTF-8 cannot be kept */
+    return value ? value : json_null(); /* a name that is not UTF-8 cannot be stored */
 }
 
 static json_t *list_value(const spry_option_list *list)
@@ -96,7 +96,7 @@ static json_t *list_value(const spry_option_list *list)
     return array;
 }
 
-/* The value an option has now, as spry_options_set_json takes it; NULL: no memory. */
+/* The current value of an option for spry_options_set_json; NULL: no memory. */
 static json_t *value_of(const spry_option_table *table, const spry_option *option)
 {
     const void *field = (const char *)table->target + option->offset;
@@ -175,7 +175,7 @@ void spry_chat_settings_load(spry_chat_flags *flags, const json_t *settings)
         for (size_t i = 0; i < SPRY_CHAT_SETTINGS_TABLES; i++) {
             spry_error error;
             if (spry_options_find(&tables[i], key) && spry_options_set_json(&tables[i], key, value, &error) != SPRY_OK)
-                spry_complain("a setting of the stored chat is passed over: %s", error.message);
+                spry_complain("a setting of the stored chat is ignored: %s", error.message);
         }
     }
 }

@@ -32,7 +32,7 @@ static bool is_gap(uint32_t character)
 
 void spry_chat_make_title(spry_buffer *out, spry_view message)
 {
-    size_t characters = 0, word_end = 0; /* word_end: where a title that is too long can be cut */
+    size_t characters = 0, word_end = 0; /* word_end: where a long title can be truncated */
     bool gap = false;
     spry_buffer_clear(out);
     for (size_t i = 0, n; i < message.size; i += n) {

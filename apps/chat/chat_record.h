@@ -1,4 +1,4 @@
-/* What is known of a stored chat besides its messages. */
+/* The record of a stored chat, without its messages. */
 #ifndef SPRY_APPS_CHAT_RECORD_H
 #define SPRY_APPS_CHAT_RECORD_H
 
@@ -6,15 +6,15 @@
 
 #include "base/buffer.h"
 
-/* In place of a path: the model is inside the program and is found by its name. */
+/* Replaces the path of a bundled model, which is found by name. */
 #define SPRY_CHAT_BUNDLED "bundled"
 
 enum { SPRY_CHAT_TITLE_MAX = 60 }; /* characters */
 
 /* Strings are owned. */
 typedef struct spry_chat {
-    int64_t id;       /* from 1 on; 0: not stored yet. A number is never given twice */
-    int64_t revision; /* counts the saves, by which a change from elsewhere is noticed */
+    int64_t id;       /* from 1; 0: not stored yet. Never reused */
+    int64_t revision; /* number of saves, to detect changes by other processes */
     char *title, *model;
     char *model_path;         /* absolute, or SPRY_CHAT_BUNDLED */
     char *settings;           /* a JSON object; see chat_flags.h */
@@ -22,11 +22,11 @@ typedef struct spry_chat {
     size_t turns;
 } spry_chat;
 
-/* Replaces an owned string by a copy of `text`; false, with nothing changed, when memory is short. */
+/* Replaces an owned string by a copy of `text`; on failure false, without changes. */
 bool spry_chat_set(char **field, spry_view text);
 void spry_chat_deinit(spry_chat *chat);
 
-/* Replaces what is in `out` by a title made of a message: its first words, in one line, at most SPRY_CHAT_TITLE_MAX
+/* Replaces `out` with a title made from a message: its first words, on one line, at most SPRY_CHAT_TITLE_MAX
  * characters. */
 void spry_chat_make_title(spry_buffer *out, spry_view message);
 

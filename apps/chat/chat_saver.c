@@ -1,4 +1,4 @@
-/* The record follows the conversation: turns are only ever added to it, or it is begun anew. */
+/* The record follows the conversation: turns are only appended, or a new record is begun. */
 #include "chat/chat_saver.h"
 
 #include <inttypes.h>
@@ -23,7 +23,7 @@ static void stop_saving(spry_chat_saver *saver)
     saver->store = NULL;
 }
 
-/* The user's own folder is made where it is missing; one that the user named is not. */
+/* The user's default folder is created if missing; a folder named by the user is not. */
 static spry_status open_store(spry_chat_saver *saver, const spry_chat_flags *flags, spry_error *error)
 {
     spry_directory folder = {-1};
@@ -33,7 +33,7 @@ static spry_status open_store(spry_chat_saver *saver, const spry_chat_flags *fla
     if (!flags->chats) {
         spry_path_user_data(&path, "");
         status = path.size ? spry_directory_open(&folder, path.data, error)
-                           : spry_fail(error, SPRY_ERR_FILE, "HOME is not set; --chats FILE says where to store it");
+                           : spry_fail(error, SPRY_ERR_FILE, "HOME is not set; give a file with --chats FILE");
         spry_directory_close(&folder);
     }
     spry_chat_flags_path(&path, flags);
@@ -69,10 +69,10 @@ static bool give_title(spry_chat_saver *saver, const spry_conversation *conversa
     return given;
 }
 
-/* The same chat is talked in two places: this one becomes another chat. */
-static void part_ways(spry_chat_saver *saver)
+/* The chat was also continued elsewhere: this one becomes a new chat. */
+static void fork_chat(spry_chat_saver *saver)
 {
-    spry_complain("chat %" PRId64 " was changed from elsewhere; this one goes on as a new chat", saver->chat.id);
+    spry_complain("chat %" PRId64 " was changed by another process; this chat continues as a new one", saver->chat.id);
     saver->chat.id = 0;
     saver->kept = 0;
 }
@@ -89,14 +89,14 @@ void spry_chat_saver_save(spry_chat_saver *saver, const spry_conversation *conve
     }
     do {
         if (saved == SPRY_CHAT_CHANGED)
-            part_ways(saver);
+            fork_chat(saver);
         if (spry_chat_store_save(saver->store, &saved, &saver->chat, conversation, saver->kept, &error) != SPRY_OK) {
             complain_once(saver, error.message);
             return;
         }
     } while (saved == SPRY_CHAT_CHANGED);
     if (saved == SPRY_CHAT_GONE) {
-        complain_once(saver, "it was deleted from elsewhere");
+        complain_once(saver, "it was deleted by another process");
         stop_saving(saver);
         saver->last_id = 0;
         return;
@@ -140,7 +140,7 @@ bool spry_chat_saver_forget(spry_chat_saver *saver)
         if (status != SPRY_OK) {
             spry_complain("%s", error.message);
             if (status != SPRY_ERR_INPUT)
-                return false; /* still there: a later /forget may succeed */
+                return false; /* not deleted: a later /forget may succeed */
         }
     }
     stop_saving(saver);

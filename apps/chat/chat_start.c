@@ -1,4 +1,4 @@
-/* The record gets the model and the settings of this time, so that the chat goes on with them next time. */
+/* The record gets the current model and settings, so that the chat continues with them next time. */
 #include "chat/chat_start.h"
 
 #include <stdlib.h>

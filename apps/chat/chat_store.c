@@ -1,6 +1,6 @@
-/* SQLite underneath. The file says with its application id whose it is and with its user_version which of the steps
- * below it has had. Statements are prepared when first used and kept. A failed statement leaves its reason in the
- * connection, from where fail_store makes the sentence. */
+/* Uses SQLite. The application id identifies the file, and user_version is the number of migration steps applied.
+ * Statements are prepared on first use and cached. A failed statement leaves its error in the connection, from which
+ * fail_store builds the message. */
 #include "chat/chat_store.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum { BUSY_MS = 5000, VALUE_BYTES_MAX = 256 << 20, APPLICATION_ID = 0x73707279 /* "spry" */ };
 
-/* Step i leads from version i to version i + 1. A step that was ever released stays as it is. */
+/* Step i migrates version i to version i + 1. A released step never changes. */
 static const char *const steps[] = {
     "CREATE TABLE chats ("
     " id INTEGER PRIMARY KEY AUTOINCREMENT, revision INTEGER NOT NULL, title TEXT NOT NULL, model TEXT NOT NULL,"
@@ -91,8 +91,8 @@ static spry_status fail_store(const spry_chat_store *store, spry_error *error)
         return spry_fail(error, SPRY_ERR_FILE, "%s: cannot open it, or make files beside it: %s", path, reason);
     case SQLITE_NOTADB: return spry_fail(error, SPRY_ERR_FORMAT, "%s: is not a file of stored chats", path);
     case SQLITE_CORRUPT:
-    case SQLITE_ERROR: /* a table or column that should be there is not */
-        return spry_fail(error, SPRY_ERR_FORMAT, "%s: is damaged (%s): move it away, and a new one is begun", path,
+    case SQLITE_ERROR: /* a table or column is missing */
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: is damaged (%s): move it away to start a new one", path,
                          sqlite3_errmsg(database));
     case SQLITE_TOOBIG: return spry_fail(error, SPRY_ERR_INPUT, "%s: the text is too long to be stored", path);
     default: return spry_fail(error, SPRY_ERR_FILE, "%s: cannot read or write: %s", path, reason);
@@ -120,7 +120,7 @@ static sqlite3_stmt *statement(spry_chat_store *store, statement_name name)
     return *prepared;
 }
 
-/* Binding fails only when memory is short; stepping then stores NULL, which the tables refuse. */
+/* Binding fails only when memory is short; the step then stores NULL, which the tables refuse. */
 static void bind_text(sqlite3_stmt *run, int index, const char *text)
 {
     if (text)
@@ -129,8 +129,8 @@ static void bind_text(sqlite3_stmt *run, int index, const char *text)
         sqlite3_bind_null(run, index);
 }
 
-/* Ends a statement and turns the result of its last step into a status. */
-static spry_status settle(spry_chat_store *store, sqlite3_stmt *run, int result, spry_error *error)
+/* Ends a statement and converts the result of its last step to a status. */
+static spry_status finish_statement(spry_chat_store *store, sqlite3_stmt *run, int result, spry_error *error)
 {
     spry_status status = result == SQLITE_DONE || result == SQLITE_ROW ? SPRY_OK : fail_store(store, error);
     if (run) {
@@ -140,13 +140,13 @@ static spry_status settle(spry_chat_store *store, sqlite3_stmt *run, int result,
     return status;
 }
 
-/* Runs one that gives no rows. */
+/* Runs a statement without result rows. */
 static spry_status run_once(spry_chat_store *store, sqlite3_stmt *run, spry_error *error)
 {
-    return settle(store, run, run ? sqlite3_step(run) : SQLITE_ERROR, error);
+    return finish_statement(store, run, run ? sqlite3_step(run) : SQLITE_ERROR, error);
 }
 
-/* A transaction: begin, then end with the status of what was between. */
+/* A transaction: begin, then end with the status of the work in between. */
 static spry_status begin(spry_chat_store *store, bool to_write, spry_error *error)
 {
     return execute(store, to_write ? "BEGIN IMMEDIATE" : "BEGIN", error);
@@ -168,7 +168,7 @@ static spry_status number_of(spry_chat_store *store, int64_t *out, const char *s
     if (result == SQLITE_OK)
         result = sqlite3_step(run);
     *out = result == SQLITE_ROW ? sqlite3_column_int64(run, 0) : 0;
-    spry_status status = settle(store, run, result, error);
+    spry_status status = finish_statement(store, run, result, error);
     sqlite3_finalize(run);
     return status;
 }
@@ -185,7 +185,7 @@ static spry_status check_file(const char *path, bool create, spry_error *error)
     }
     if (errno != ENOENT || !create)
         return spry_fail(error, SPRY_ERR_FILE, "%s: cannot open: %s", path, strerror(errno));
-    /* SQLite would make it readable for others. */
+    /* SQLite would create it readable by others. */
     int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
     if (descriptor < 0)
         return spry_fail(error, SPRY_ERR_FILE, "%s: cannot create: %s", path, strerror(errno));
@@ -193,13 +193,13 @@ static spry_status check_file(const char *path, bool create, spry_error *error)
     return SPRY_OK;
 }
 
-/* SQLite takes some names for something else (":memory:", "file:..."), but none that says where it is. */
+/* SQLite interprets some names (":memory:", "file:..."), but no path with a folder. */
 static char *plain_path(const char *path)
 {
     spry_buffer plain;
     spry_buffer_init(&plain, strlen(path) + sizeof "./");
     spry_buffer_format(&plain, "%s%s", path[0] == '/' ? "" : "./", path);
-    return plain.data; /* the buffer's memory is the caller's now */
+    return plain.data; /* the caller owns the buffer's memory */
 }
 
 static spry_status connect(spry_chat_store *store, spry_error *error)
@@ -219,8 +219,8 @@ static spry_status connect(spry_chat_store *store, spry_error *error)
     return execute(store, "PRAGMA trusted_schema = 0; PRAGMA foreign_keys = 1; PRAGMA secure_delete = 1;", error);
 }
 
-/* The file's version, after making sure that it is ours, or empty and free to become so. In a transaction: another
- * program may be making its tables at this moment. */
+/* The file's version, after checking that it is ours or empty. Called in a transaction: another process may be creating
+ * its tables. */
 static spry_status read_version(spry_chat_store *store, int64_t *version, spry_error *error)
 {
     int64_t owner = 0, tables = 0;
@@ -249,7 +249,7 @@ static spry_status find_version(spry_chat_store *store, int64_t *version, spry_e
     return end(store, read_version(store, version, error), true, error);
 }
 
-/* Another program may do the same at this moment, so the version is read again when nobody else can write. */
+/* Another process may do the same, so the version is read again inside the write transaction. */
 static spry_status upgrade(spry_chat_store *store, spry_error *error)
 {
     int64_t version = 0;
@@ -289,7 +289,7 @@ spry_status spry_chat_store_open(spry_chat_store **out, const char *path, bool c
         spry_chat_store_close(store);
         return status;
     }
-    /* Readers and a writer at the same time. Where that cannot be, or not now, the file works without. */
+    /* Allows readers and a writer at the same time. The file also works where that is not possible. */
     sqlite3_exec(store->database, "PRAGMA journal_mode = WAL", NULL, NULL, NULL);
     *out = store;
     return SPRY_OK;
@@ -320,7 +320,7 @@ static char *column_text(sqlite3_stmt *run, int column)
         spry_utf8_append_valid(&text, (spry_view){data, size});
     if (text.failed)
         spry_buffer_deinit(&text);
-    return text.data; /* the buffer's memory is the caller's now */
+    return text.data; /* the caller owns the buffer's memory */
 }
 
 static spry_status read_chat(const spry_chat_store *store, spry_chat *out, sqlite3_stmt *run, spry_error *error)
@@ -359,7 +359,7 @@ spry_status spry_chat_store_list(spry_chat_store *store, size_t limit, spry_chat
         more = visit(user, &chat);
         spry_chat_deinit(&chat);
     }
-    return settle(store, run, result, error);
+    return finish_statement(store, run, result, error);
 }
 
 spry_status spry_chat_store_latest(spry_chat_store *store, int64_t *id, spry_error *error)
@@ -367,7 +367,7 @@ spry_status spry_chat_store_latest(spry_chat_store *store, int64_t *id, spry_err
     sqlite3_stmt *run = statement(store, LATEST);
     int result = run ? sqlite3_step(run) : SQLITE_ERROR;
     *id = result == SQLITE_ROW ? sqlite3_column_int64(run, 0) : 0;
-    return settle(store, run, result, error);
+    return finish_statement(store, run, result, error);
 }
 
 static spry_status read_facts(spry_chat_store *store, spry_chat *chat, spry_conversation *conversation, int64_t id,
@@ -388,7 +388,7 @@ static spry_status read_facts(spry_chat_store *store, spry_chat *chat, spry_conv
                         : spry_fail_memory(error, "the system message", 0);
         free(system);
     }
-    spry_status settled = settle(store, run, result, status == SPRY_OK ? error : NULL);
+    spry_status settled = finish_statement(store, run, result, status == SPRY_OK ? error : NULL);
     return status == SPRY_OK ? settled : status;
 }
 
@@ -420,7 +420,7 @@ static spry_status read_messages(spry_chat_store *store, spry_conversation *conv
             return status;
         }
     }
-    return settle(store, run, result, error);
+    return finish_statement(store, run, result, error);
 }
 
 spry_status spry_chat_store_load(spry_chat_store *store, spry_chat *chat, spry_conversation *conversation, int64_t id,
@@ -464,10 +464,10 @@ static spry_status has_chat(spry_chat_store *store, bool *has, int64_t id, spry_
         sqlite3_bind_int64(run, 1, id);
     int result = run ? sqlite3_step(run) : SQLITE_ERROR;
     *has = result == SQLITE_ROW;
-    return settle(store, run, result, error);
+    return finish_statement(store, run, result, error);
 }
 
-/* Inserts or updates the row; *id is its number then. */
+/* Inserts or updates the row; *id becomes its number. */
 static spry_status write_chat(spry_chat_store *store, spry_chat_saved *saved, int64_t *id, const spry_chat *chat,
                               const char *system, int64_t now, spry_error *error)
 {
@@ -570,7 +570,7 @@ spry_status spry_chat_store_delete(spry_chat_store *store, size_t *deleted, cons
     status = end(store, status, true, error);
     if (status != SPRY_OK)
         *deleted = 0;
-    else /* what was logged goes too, unless another program reads just now; then it goes when that one is done */
+    else /* also truncates the log, unless another process is reading; then it is truncated later */
         sqlite3_exec(store->database, "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
     return status;
 }

@@ -1,4 +1,5 @@
-/* One buffer is filled and written at once, so that half a transcript is never taken for a whole one. */
+/* The text is built in one buffer and written at once, so that a partial transcript is never taken for a complete
+ * one. */
 #include "chat/chat_text.h"
 
 #include <inttypes.h>
@@ -17,7 +18,7 @@ const char *spry_chat_text_time(char out[SPRY_CHAT_TIME_MAX], int64_t ms)
     time_t seconds = (time_t)(ms / 1000);
     struct tm parts;
     if (!localtime_r(&seconds, &parts) || strftime(out, SPRY_CHAT_TIME_MAX, "%Y-%m-%d %H:%M", &parts) == 0)
-        snprintf(out, SPRY_CHAT_TIME_MAX, "at no known time");
+        snprintf(out, SPRY_CHAT_TIME_MAX, "at an unknown time");
     return out;
 }
 
@@ -31,7 +32,7 @@ static void append_text(spry_buffer *out, spry_view text, bool terminal)
         spry_buffer_append(out, text.data, text.size);
 }
 
-/* What the user typed, behind the prompts under which it was typed. */
+/* The user's input, with the prompts shown before it. */
 static void append_typed(spry_buffer *out, const char *text, bool terminal)
 {
     const char *prompt = "> ";
@@ -127,7 +128,7 @@ static json_t *time_json(int64_t ms)
     return text[0] ? json_string(text) : json_null();
 }
 
-/* Settings that are no JSON are none. */
+/* Settings that are not JSON are omitted. */
 static json_t *settings_json(const char *text)
 {
     json_t *settings = json_loads(text, 0, NULL);

@@ -1,5 +1,5 @@
-/* Stored chats for people and for other programs: as they looked, as Markdown, as JSON. Text goes into buffers; look at
- * out->failed once at the end. */
+/* Stored chats as a transcript, as Markdown and as JSON. Text is appended to buffers; check out->failed once at the
+ * end. */
 #ifndef SPRY_APPS_CHAT_TEXT_H
 #define SPRY_APPS_CHAT_TEXT_H
 
@@ -12,11 +12,11 @@ enum { SPRY_CHAT_TIME_MAX = 32 };
 /* "2026-11-15 08:01" in local time. */
 const char *spry_chat_text_time(char out[SPRY_CHAT_TIME_MAX], int64_t ms);
 
-/* The turns from number `first` (0: all) on as the chat shows them, for a terminal with its colours and without control
- * characters, or as they are. */
+/* The turns from number `first` (0: all) as the chat shows them, for a terminal with colours and without control
+ * characters, or unchanged. */
 void spry_chat_text_turns(spry_buffer *out, const spry_conversation *conversation, size_t first, bool terminal);
 
-/* The same to standard output. */
+/* Prints the turns to standard output. */
 void spry_chat_text_print(const spry_conversation *conversation, size_t first);
 
 /* A heading, the system message and all turns. */
@@ -24,8 +24,7 @@ void spry_chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_co
                           bool terminal);
 void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry_conversation *conversation);
 
-/* What a chat's record says; with the system message and the turns it is what the chat's /load reads. NULL: no memory.
- */
+/* The fields of a chat's record; with the system message and the turns it is the format of /load. NULL: no memory. */
 json_t *spry_chat_text_facts(const spry_chat *chat);
 json_t *spry_chat_text_json(const spry_chat *chat, const spry_conversation *conversation);
 

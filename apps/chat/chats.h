@@ -1,4 +1,4 @@
-/* The commands behind `spry chats`, and what they share. Each takes its own name first, as commands do. */
+/* The subcommands of `spry chats`. Each takes its own name first, like all commands. */
 #ifndef SPRY_APPS_CHATS_H
 #define SPRY_APPS_CHATS_H
 
@@ -11,16 +11,16 @@ int spry_chats_resume(int argc, char **argv);
 int spry_chats_delete(int argc, char **argv);
 int spry_chats_export(int argc, char **argv);
 
-/* A chat as people name it: its number, or "latest", which is 0 here. False: it is neither. */
+/* Parses the number of a chat, or "latest", which is 0 here. False: neither. */
 bool spry_chats_read_id(int64_t *id, const char *text);
 
-/* Opens the store that --chats chooses. There is nothing to open yet in the user's own folder: SPRY_ERR_INPUT. */
+/* Opens the store chosen by --chats. The user's default file does not exist yet: SPRY_ERR_INPUT. */
 spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flags, spry_error *error);
 
-/* The number of the chat that `id` means; 0 becomes the latest one's, or SPRY_ERR_INPUT when there is none. */
+/* Replaces id 0 by the latest chat, or fails with SPRY_ERR_INPUT when there is none. */
 spry_status spry_chats_resolve(int64_t *id, spry_chat_store *store, spry_error *error);
 
-/* Opens, resolves, loads and closes in one go. */
+/* Opens, resolves, loads and closes. */
 spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, int64_t id, spry_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* spry chats list: a table that fits the terminal, the newest first. */
+/* spry chats list: a table that fits the terminal, newest first. */
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +19,8 @@ static const spry_usage usage = {
     .command = "chats list",
     .arguments = "[options]",
     .about =
-        "Lists stored chats, the one changed last first: number, when it was changed, turns (messages of both sides), "
-        "model, title.",
+        "Lists stored chats, most recently changed first: number, time of the last change, turns (messages of both "
+        "sides), model, title.",
     .examples = "spry chats list\n"
                 "spry chats list --limit 0\n"
                 "spry chats list --json",
@@ -50,7 +50,7 @@ enum { ID, AGE, TURNS, MODEL, TITLE, N_COLUMNS };
 
 static const struct {
     const char *heading;
-    bool right; /* numbers */
+    bool right; /* right-aligned numbers */
 } columns[N_COLUMNS] = {{"id", true}, {"age", true}, {"turns", true}, {"model", false}, {"title", false}};
 
 typedef struct table {
@@ -58,10 +58,10 @@ typedef struct table {
     size_t count, capacity, limit;
     size_t widths[N_COLUMNS];
     int64_t now_ms;
-    bool more, failed; /* there are older ones; memory was short */
+    bool more, failed; /* there are older chats; memory was short */
 } table;
 
-/* How many columns of a terminal a text takes. */
+/* The width of a text in terminal columns. */
 static size_t columns_of(const char *text)
 {
     size_t total = 0;
@@ -89,14 +89,14 @@ static void age_of(char *out, size_t size, int64_t ms)
     }
 }
 
-/* An owned copy that is safe to show in a line. */
+/* An owned copy that is safe to print on one line. */
 static char *cell_of(const char *text)
 {
     spry_buffer safe;
     spry_buffer_init(&safe, 4 * strlen(text) + 1);
     spry_buffer_text(&safe, "");
     spry_terminal_defuse(&safe, spry_view_of(text), "");
-    return safe.data; /* the buffer's memory is the row's now */
+    return safe.data; /* the row owns the buffer's memory */
 }
 
 static bool grow(table *t)
@@ -150,7 +150,7 @@ static void cut_width(size_t *width, size_t limit)
     *width = *width < limit ? *width : limit;
 }
 
-/* Into a terminal the model and then the title are cut; elsewhere nothing is. */
+/* On a terminal the model and then the title are truncated; elsewhere nothing is. */
 static void fit(table *t)
 {
     size_t used = 0;
@@ -167,7 +167,7 @@ static void fit(table *t)
     cut_width(&t->widths[TITLE], screen > used ? screen - used : 0);
 }
 
-/* Appends a cell, cut with an ellipsis or padded to its width; the last column is not padded. */
+/* Appends a cell, truncated with an ellipsis or padded to its width; the last column is not padded. */
 static void put_cell(spry_buffer *out, const char *text, size_t column, size_t width)
 {
     size_t wide = columns_of(text), taken = 0;

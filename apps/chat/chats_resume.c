@@ -1,5 +1,4 @@
-/* spry chats resume: the arguments are read twice, first to know which chat is meant, then over that chat's settings.
- */
+/* spry chats resume: the arguments are parsed twice, first to find the chat, then on top of that chat's settings. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,10 +11,10 @@
 static const spry_usage usage = {
     .command = "chats resume",
     .arguments = "[ID] [options]",
-    .about =
-        "Goes on with a stored chat, the one changed last unless ID names another, with the model and the settings it "
-        "had. Options given here replace those settings, now and for the next time.\n"
-        "What is said is added to the same chat. If somebody else has changed it meanwhile, it goes on as a new one.",
+    .about = "Continues a stored chat, the most recently changed one unless ID is given, with its model and settings. "
+             "Options given here replace those settings, now and for the next time.\n"
+             "Messages are added to the same chat. If another process has changed it meanwhile, it continues as a new "
+             "chat.",
     .examples = "spry chats resume\n"
                 "spry chats resume 12 --temperature 0.2\n"
                 "spry chats resume 12 --model ./other.gguf",
@@ -30,7 +29,7 @@ static const spry_option output_options[] = {
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(resume_settings, chat.stats),
-     .help = "Tell on standard error what each answer took",
+     .help = "Print time and memory use of each answer to standard error",
      .group = "Output"},
 };
 
@@ -39,7 +38,7 @@ static const spry_option model_options[] = {
      .letter = 'm',
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(resume_settings, model),
-     .help = "Go on with another model, named as for `spry run`",
+     .help = "Continue with another model, named as for `spry run`",
      .group = "Model"},
 };
 
@@ -55,8 +54,8 @@ static bool parse(int *code, resume_settings *settings, const char **id, int arg
     return spry_usage_parse(code, &usage, tables, N_TABLES, &positionals, argc, argv);
 }
 
-/* The defaults, over them what the chat kept, over that what was given now. */
-static bool settle(int *code, resume_settings *settings, const json_t *stored, int argc, char **argv)
+/* The defaults, then the chat's settings, then the arguments. */
+static bool merge_settings(int *code, resume_settings *settings, const json_t *stored, int argc, char **argv)
 {
     spry_error error;
     const char *id;
@@ -73,7 +72,7 @@ static bool settle(int *code, resume_settings *settings, const json_t *stored, i
     return false;
 }
 
-/* What to open: --model, or what the chat was with. */
+/* The model to open: --model, or that of the chat. */
 static spry_status find_model(const char **model, const resume_settings *settings, const spry_chat *chat,
                               spry_error *error)
 {
@@ -82,7 +81,7 @@ static spry_status find_model(const char **model, const resume_settings *setting
     if (settings->model || bundled || spry_path_exists(chat->model_path))
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_FILE,
-                     "chat %" PRId64 " was with the model %.300s, which is not there any more; --model chooses another",
+                     "chat %" PRId64 " used the model %.300s, which no longer exists; choose another with --model",
                      chat->id, chat->model_path);
 }
 
@@ -109,7 +108,7 @@ int spry_chats_resume(int argc, char **argv)
         status = find_model(&model, &settings, &past.chat, &error);
     if (status == SPRY_OK) {
         stored = json_loads(past.chat.settings, 0, NULL);
-        if (settle(&code, &settings, stored, argc, argv))
+        if (merge_settings(&code, &settings, stored, argc, argv))
             status = spry_chat_start(&code, &past, model, &settings.chat, &error);
     }
     if (status != SPRY_OK)

@@ -46,7 +46,7 @@ static const struct format {
 
 static const char *const format_names[] = {"json", "markdown", "text", NULL};
 
-/* By name; without one, by how the file's name ends; without that, JSON. */
+/* By name; else by the file's extension; else JSON. */
 static const struct format *find_format(const char *name, const char *path)
 {
     for (size_t i = 0; i < SPRY_COUNT(formats); i++)
@@ -71,8 +71,8 @@ static spry_status write_file(const char *path, spry_view text, spry_error *erro
     return status;
 }
 
-/* Loads, formats, and writes to `path` or, when it is NULL, to standard output. With no format it is the transcript as
- * the chat looked. */
+/* Loads, formats, and writes to `path` or, when it is NULL, to standard output. Without a format it is the
+ * transcript. */
 static int write_chat(const spry_chat_flags *flags, int64_t id, const struct format *format, const char *path)
 {
     spry_error error;
@@ -105,7 +105,7 @@ static int write_chat(const spry_chat_flags *flags, int64_t id, const struct for
 static const spry_usage show_usage = {
     .command = "chats show",
     .arguments = "ID [options]",
-    .about = "Shows a stored chat as it looked: what was typed stands behind `> `. ID is its number, or `latest`.",
+    .about = "Shows a stored chat as a transcript; user messages begin with `> `. ID is its number, or `latest`.",
     .examples = "spry chats show 12\n"
                 "spry chats show latest | less\n"
                 "spry chats show 12 --json",
@@ -119,7 +119,7 @@ static const spry_option show_options[] = {
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(show_flags, json),
-     .help = "Print all that is stored of it as JSON",
+     .help = "Print the complete record as JSON",
      .group = "Output"},
 };
 
@@ -149,9 +149,9 @@ static const spry_usage export_usage = {
     .command = "chats export",
     .arguments = "ID [FILE] [options]",
     .about =
-        "Writes a stored chat to FILE, or to standard output. JSON can be read again by /load in a chat; Markdown and "
-        "text are for people. Without --format the file's name decides: .md is Markdown, .txt is text, all else is "
-        "JSON. The file appears under its name when it is whole.",
+        "Writes a stored chat to FILE, or to standard output. JSON can be read again by /load in a chat; Markdown "
+        "and text are for people. Without --format the file's name decides: .md is Markdown, .txt is text, all else "
+        "is JSON. The file appears under its name only when it is complete.",
     .examples = "spry chats export 12 tale.json\n"
                 "spry chats export latest tale.md\n"
                 "spry chats export 12 --format text",
@@ -166,7 +166,7 @@ static const spry_option export_options[] = {
      .kind = SPRY_OPTION_CHOICE,
      .offset = offsetof(export_flags, format),
      .choices = format_names,
-     .help = "How to write it",
+     .help = "Output format",
      .group = "Output"},
 };
 

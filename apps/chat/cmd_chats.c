@@ -1,4 +1,4 @@
-/* spry chats: finds the command behind it; and `delete`, the smallest of them. */
+/* spry chats: runs its subcommands; and `delete`, the smallest of them. */
 #include <inttypes.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,11 +16,11 @@ static const spry_usage usage = {
     .command = "chats",
     .arguments = "list|show|resume|delete|export [arguments]",
     .about =
-        "Chats of `spry run` on a terminal are stored after every answer. These commands list them, show one, go on "
-        "with one, delete some, and write one to a file. Each has a page of its own: spry chats list --help.\n"
-        "ID is the number that the list shows, or `latest`.\n"
-        "They are in spry/chats.db in the user's data folder, or where --chats says. Exit codes: 0 done, 1 failed, "
-        "2 wrong use.",
+        "Chats of `spry run` on a terminal are stored after every answer. These commands list them, show or continue "
+        "one, delete some, and write one to a file. Each has its own help page: spry chats list --help.\n"
+        "ID is the number shown by the list, or `latest`.\n"
+        "Chats are stored in spry/chats.db in the user's data folder, or in the file given by --chats. Exit codes: 0 "
+        "success, 1 failure, 2 wrong arguments.",
     .examples = "spry chats list\n"
                 "spry chats show latest\n"
                 "spry chats resume 12\n"
@@ -49,14 +49,14 @@ static int unknown_command(const char *name)
     return spry_usage_wrong(&usage, "there is no `spry chats %.100s`", name);
 }
 
-/* The page of `chats` itself, and in docs/OPTIONS.md those of its commands behind it. */
+/* The page of `chats` and, in docs/OPTIONS.md, those of its subcommands. */
 static int show_pages(int argc, char **argv)
 {
     const char *rest[1];
     spry_option_list positionals = {rest, 1, 0};
     int code = SPRY_EXIT_OK;
     if (spry_usage_parse(&code, &usage, NULL, 0, &positionals, argc, argv))
-        return spry_usage_wrong(&usage, "chats needs to know what to do: list, show, resume, delete or export");
+        return spry_usage_wrong(&usage, "chats needs a subcommand: list, show, resume, delete or export");
     bool markdown = argc == 2 && strcmp(argv[1], SPRY_USAGE_MARKDOWN) == 0;
     for (size_t i = 0; markdown && code == SPRY_EXIT_OK && i < SPRY_COUNT(chats_commands); i++) {
         spry_out_write("\n", 1);
@@ -129,7 +129,7 @@ static const spry_usage delete_usage = {
     .command = "chats delete",
     .arguments = "ID... [options]",
     .about =
-        "Deletes chats for good: all that are named, or none when one of them is not there. Asks first on a terminal.",
+        "Deletes the given chats permanently; deletes none when one of them does not exist. Asks first on a terminal.",
     .examples = "spry chats delete 12\n"
                 "spry chats delete 3 4 5 --yes",
 };
@@ -150,7 +150,7 @@ static const spry_option delete_options[] = {
 static bool confirmed(size_t count)
 {
     char answer[16] = "";
-    spry_out_format("Delete %zu %s for good? [y/N] ", count, count == 1 ? "chat" : "chats");
+    spry_out_format("Delete %zu %s permanently? [y/N] ", count, count == 1 ? "chat" : "chats");
     spry_out_flush();
     return fgets(answer, sizeof answer, stdin) && (answer[0] == 'y' || answer[0] == 'Y');
 }

@@ -1,4 +1,4 @@
-/* A growing array of owned strings; JSON through jansson, which refuses what is not UTF-8 and what holds a zero. */
+/* A growing array of owned strings; JSON through jansson, which refuses invalid UTF-8 and zero bytes. */
 #include "chat/conversation.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* The models inside the program: GGUF files, linked in as they are by bundled.S. */
+/* The bundled models: GGUF files linked in by bundled.S. */
 #ifndef SPRY_APPS_BUNDLED_H
 #define SPRY_APPS_BUNDLED_H
 

@@ -1,4 +1,4 @@
-/* The commands: each takes what stands behind `spry`, its own name first, and returns the exit code. */
+/* The commands: each takes the arguments after `spry`, its own name first, and returns the exit code. */
 #ifndef SPRY_APPS_COMMANDS_H
 #define SPRY_APPS_COMMANDS_H
 

@@ -1,4 +1,4 @@
-/* Tables for the engine, the model's name, and answers. */
+/* Option tables for the engine, the model's name, and answers. */
 #include "cli/common_options.h"
 
 #include <math.h>
@@ -19,41 +19,41 @@ static const spry_option engine_options[] = {
      .letter = 'c',
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(context),
-     .help = "Tokens the conversation can hold; 0 is the model's own limit, at most 8192",
+     .help = "Context size in tokens; 0: the model's limit, at most 8192",
      .group = "Engine"},
     {.name = "kv-type",
      .kind = SPRY_OPTION_CHOICE,
      .offset = ENGINE_FIELD(kv_type),
      .choices = kv_types,
      .metavar = "TYPE",
-     .help = "How keys and values are stored",
+     .help = "Type of keys and values in the KV cache",
      .group = "Engine"},
     {.name = "threads",
      .letter = 't',
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(threads),
      .max = 1024,
-     .help = "Threads to compute with; 0 uses every processor this process may use",
+     .help = "Number of threads; 0: every processor available to this process",
      .group = "Engine"},
     {.name = "chunk",
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(chunk),
      .min = 1,
      .max = 65536,
-     .help = "Tokens of the prompt computed in one step; changes speed, never the answer",
+     .help = "Prompt tokens computed in one step; affects speed, never the answer",
      .group = "Engine"},
     {.name = "cpu",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(cpu),
      .metavar = "SET",
-     .help = "Kernel set: auto takes the best this machine has, ref is plain C",
+     .help = "Kernel set: auto is the fastest this machine supports, ref is plain C",
      .group = "Engine"},
     {.name = "quantize",
      .kind = SPRY_OPTION_CHOICE,
      .offset = ENGINE_FIELD(quantize),
      .choices = spry_recipe_names,
      .metavar = "TYPE",
-     .help = "Quantise a model of floats while it is loaded, as `spry convert --type` would",
+     .help = "Quantise a float model while loading it, as `spry convert --type` does",
      .group = "Engine"},
     {.name = "chat-template",
      .kind = SPRY_OPTION_STRING,
@@ -65,35 +65,35 @@ static const spry_option engine_options[] = {
      .letter = 'v',
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_engine_flags, verbose),
-     .help = "Tell on standard error what the engine does",
+     .help = "Print the engine's log to standard error",
      .group = "Engine"},
     {.name = "kv-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(kv_bytes),
-     .help = "Memory for keys and values: what is in use, and what is kept for the next prompt; 0 is an eighth of the "
+     .help = "Memory for the KV cache: pages in use and pages cached for later prompts; 0: an eighth of the "
              "machine's memory, or what the context needs",
      .group = "Memory"},
     {.name = "cache-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(cache_bytes),
-     .help = "Of that, at most so much known to everybody, beside what is in use; 0 is all of it",
+     .help = "Limit for shared cached pages; pages in use are never evicted; 0: no limit",
      .group = "Memory"},
     {.name = "cache-ttl",
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(cache_ttl),
      .metavar = "SECONDS",
-     .help = "What was not used for so long is forgotten; 0 is never",
+     .help = "Evict cached pages that were not used for this long; 0: never",
      .group = "Memory"},
     {.name = "cache-dir",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(cache_dir),
      .metavar = "DIR",
-     .help = "Keep what was computed in this folder too, so that it outlives the program",
+     .help = "Also store cached pages in this folder, so that they survive a restart",
      .group = "Memory"},
     {.name = "cache-disk-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(cache_disk_bytes),
-     .help = "How large that folder may become; 0 is as large as it likes",
+     .help = "Size limit of that folder; 0: no limit",
      .group = "Memory"},
 };
 
@@ -108,7 +108,7 @@ void spry_engine_flags_default(spry_engine_flags *flags)
 {
     *flags = (spry_engine_flags){0};
     spry_engine_options_default(&flags->options);
-    flags->options.data_is_mapped = true; /* it is bundled models, constants of this program */
+    flags->options.data_is_mapped = true; /* the data are bundled models, constants of this program */
 }
 
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags)
@@ -123,7 +123,7 @@ static const spry_option model_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_model_flags, models_folder),
      .metavar = "DIR",
-     .help = "Where MODEL is looked for by name; without it, spry/models in the user's data folder",
+     .help = "Folder in which MODEL is looked up by name; default: spry/models in the user's data folder",
      .group = "Model"},
 };
 
@@ -152,75 +152,77 @@ static const spry_option answer_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, seed_text),
      .metavar = "N",
-     .help = "Start of the random numbers, a whole number: the same seed gives the same answer. Without it every run "
-             "draws its own, which --stats and --json show",
+     .help = "Seed of the random numbers, an integer: the same seed gives the same answer. Default: a new one per "
+             "run, shown by --stats and --json",
      .group = "Answer"},
     {.name = "max-tokens",
      .letter = 'n',
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_answer_flags, max_tokens),
-     .help = "Longest answer in tokens; 0 lets it go on until the model ends it or the context is full",
+     .help = "Maximum length of the answer in tokens; 0: until the model ends it or the context is full",
      .group = "Answer"},
     {.name = "stop",
      .kind = SPRY_OPTION_LIST,
      .offset = offsetof(spry_answer_flags, stop),
-     .help = "End the answer before this text; up to 16 of them",
+     .help = "End the answer before this text; up to 16 stop texts",
      .group = "Answer"},
     {.name = "ignore-end",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, ignore_end),
-     .help = "Go on when the model ends its answer",
+     .help = "Continue when the model ends its answer",
      .group = "Answer"},
     {.name = "slide",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, slide),
-     .help = "When the context is full let the oldest tokens go, and go on; without it a full context ends the answer",
+     .help = "When the context is full, drop the oldest tokens and continue; by default a full context ends the "
+             "answer",
      .group = "Answer"},
     {.name = "keep",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_answer_flags, keep),
-     .help = "Slide, but keep the first N tokens: the system message, say",
+     .help = "Slide, but keep the first N tokens, for example the system message",
      .group = "Answer"},
     {.name = "draft",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, draft),
      .metavar = "WHO",
-     .help =
-         "Who guesses ahead: none, lookup (what followed the last time these words were said), a smaller MODEL with "
-         "the same vocabulary, or auto. The answer is the same, only faster, and guessing ends where it does not pay",
+     .help = "Drafter for speculative decoding: none, lookup (tokens that followed an earlier occurrence of the same "
+             "text), a smaller MODEL with the same vocabulary, or auto. The answer is the same; drafting stops when it "
+             "does not pay",
      .group = "Answer"},
     {.name = "draft-most",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(spry_answer_flags, draft_most),
-     .help = "Tokens guessed at once, at most; 0 is as many as pay",
+     .help = "Maximum number of drafted tokens per step; 0: chosen automatically",
      .group = "Answer"},
     {.name = "special",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_answer_flags, special),
-     .help = "Show control tokens in the answer; with --raw, their spellings in the prompt become them",
+     .help = "Show control tokens in the answer; with --raw, their spellings in the prompt are parsed as control "
+             "tokens",
      .group = "Answer"},
     {.name = "json-schema",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, schema_file),
      .metavar = "FILE",
-     .help = "The answer is JSON that this schema accepts",
+     .help = "The answer is JSON that is valid against this schema",
      .group = "Shape of the answer"},
     {.name = "grammar",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, grammar_file),
      .metavar = "FILE",
-     .help = "The answer is what this GBNF grammar makes",
+     .help = "The answer matches this GBNF grammar",
      .group = "Shape of the answer"},
     {.name = "regex",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, regex),
-     .help = "The answer, all of it, matches this regular expression",
+     .help = "The whole answer matches this regular expression",
      .group = "Shape of the answer"},
     {.name = "choice",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, choice),
      .metavar = "A,B,C",
-     .help = "The answer is one of these",
+     .help = "The answer is one of these texts",
      .group = "Shape of the answer"},
 };
 
@@ -234,7 +236,7 @@ void spry_answer_flags_default(spry_answer_flags *flags)
     flags->stop = (spry_option_list){flags->stops, SPRY_STOPS_MAX, 0};
 }
 
-/* The sampling table without its seed, whose default is no number here. The table has it last. */
+/* The sampling table without its last entry, the seed, which has no numeric default here. */
 static spry_option_table sampling_without_seed(spry_sampling *sampling)
 {
     spry_option_table table = spry_sampling_options(sampling);
@@ -254,7 +256,7 @@ spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error
     spry_option_table table = spry_sampling_options(&flags->sampling);
     if (flags->seed_text)
         return spry_options_set(&table, "seed", flags->seed_text, error);
-    flags->sampling.seed = spry_entropy() >> 32; /* short enough to be typed again */
+    flags->sampling.seed = spry_entropy() >> 32; /* short enough to type */
     return SPRY_OK;
 }
 

@@ -1,4 +1,4 @@
-/* Options that several commands share, each group one struct and one table. */
+/* Options shared by several commands; each group is one struct and one table. */
 #ifndef SPRY_APPS_COMMON_OPTIONS_H
 #define SPRY_APPS_COMMON_OPTIONS_H
 
@@ -10,10 +10,11 @@
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
 typedef struct spry_engine_flags {
-    spry_engine_options options; /* its log prints warnings unless `quiet`, and everything when `verbose` */
-    spry_trace_flags trace;      /* a table of its own */
+    spry_engine_options options; /* its log prints warnings unless `quiet`, and all messages when `verbose` */
+    spry_trace_flags trace;      /* has its own table */
     bool verbose;
-    bool quiet; /* no option: set where what the engine warns of, a missing chat template, does not matter */
+    bool quiet; /* not an option: suppresses the engine's warnings where, for example, a missing chat template does not
+                 * matter */
 } spry_engine_flags;
 
 void spry_engine_flags_default(spry_engine_flags *flags);
@@ -22,12 +23,12 @@ spry_option_table spry_engine_flags_table(spry_engine_flags *flags);
 /* ---- which model ------------------------------------------------------------------------------------------------- */
 
 typedef struct spry_model_flags {
-    const char *models_folder; /* NULL: the user's own */
+    const char *models_folder; /* NULL: the user's folder */
 } spry_model_flags;
 
 spry_option_table spry_model_flags_table(spry_model_flags *flags);
 
-/* Finds and opens in one go; `model` NULL means the bundled one. */
+/* Finds and opens a model; `model` NULL: the bundled one. */
 spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
                             const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error);
 
@@ -37,16 +38,16 @@ enum { SPRY_STOPS_MAX = 16 };
 
 typedef struct spry_answer_flags {
     spry_sampling sampling; /* with fields unset that no option gave: see spry_answer_flags_sampling */
-    const char *seed_text;  /* NULL: nobody chose a seed */
+    const char *seed_text;  /* NULL: no seed given */
     uint32_t max_tokens;
     bool ignore_end, special;
     bool slide;        /* or `keep` is not 0: a full context slides */
-    uint32_t keep;     /* tokens of its head that stay */
+    uint32_t keep;     /* tokens kept at the start of the context */
     const char *draft; /* auto, none, lookup or a model */
     uint32_t draft_most;
-    const char *schema_file, *grammar_file, *regex, *choice; /* what the answer must look like; NULL: as it likes */
+    const char *schema_file, *grammar_file, *regex, *choice; /* constraint of the answer; at most one is not NULL */
     const char *stops[SPRY_STOPS_MAX];
-    spry_option_list stop; /* over `stops` */
+    spry_option_list stop; /* storage is `stops` */
 } spry_answer_flags;
 
 /* Everything unset or off. The struct must not move after. */
@@ -55,7 +56,7 @@ void spry_answer_flags_default(spry_answer_flags *flags);
 /* Sampling, then the rest; needs room for two tables. */
 void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *flags);
 
-/* Settles sampling.seed after parsing: what --seed says, or a number nobody chose. */
+/* Sets sampling.seed after parsing: the value of --seed, or a random number. */
 spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error);
 
 /* The settings to sample with: each is what its option gave, or else what the model recommends, or else the default of

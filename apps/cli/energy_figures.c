@@ -38,7 +38,7 @@ void spry_energy_why(char out[SPRY_ENERGY_TEXT], spry_energy *meter)
     spry_energy_facts facts;
     spry_energy_describe(meter, &facts);
     snprintf(out, SPRY_ENERGY_TEXT, "%s",
-             facts.has_cpu || facts.has_gpu ? "it was over before a counter moved" : facts.cpu);
+             facts.has_cpu || facts.has_gpu ? "it ended before a counter changed" : facts.cpu);
 }
 
 void spry_energy_words(spry_buffer *out, spry_energy *meter, const spry_joules *used, double ms, size_t tokens)
@@ -51,7 +51,7 @@ void spry_energy_words(spry_buffer *out, spry_energy *meter, const spry_joules *
         if (ms > 0)
             spry_buffer_format(out, ", %.1f W", spry_joules_whole(used) / ms * 1e3);
         if (!used->has_cpu)
-            spry_buffer_text(out, ", of the GPU alone");
+            spry_buffer_text(out, ", GPU only");
         return;
     }
     spry_energy_why(why, meter);

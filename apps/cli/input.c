@@ -1,4 +1,4 @@
-/* Reading, cleaning, and lists of ids. */
+/* Reads standard input, repairs text, and parses lists of ids. */
 #include "cli/input.h"
 
 #include <errno.h>
@@ -47,8 +47,8 @@ spry_status spry_input_clean(spry_buffer *out, spry_view bytes, const char *what
     if (out->failed)
         return spry_fail_memory(error, what, bytes.size);
     if (replaced)
-        spry_complain("%s is not valid UTF-8 text: %zu %s replaced by U+FFFD", what, replaced,
-                      replaced == 1 ? "piece of it was" : "pieces of it were");
+        spry_complain("%s is not valid UTF-8: %zu %s replaced by U+FFFD", what, replaced,
+                      replaced == 1 ? "sequence was" : "sequences were");
     return SPRY_OK;
 }
 
@@ -78,7 +78,7 @@ static spry_status push_id(spry_tokens *out, spry_view word, spry_error *error)
 {
     uint64_t value;
     if (!spry_number_u64(&value, word))
-        return spry_fail(error, SPRY_ERR_INPUT, "'%.*s' in the list of ids is not a whole number",
+        return spry_fail(error, SPRY_ERR_INPUT, "'%.*s' in the list of ids is not an integer",
                          (int)(word.size < 60 ? word.size : 60), word.data);
     if (value > INT32_MAX)
         return spry_fail(error, SPRY_ERR_INPUT, "id %.*s is larger than any vocabulary", SPRY_VIEW_ARG(word));

@@ -1,5 +1,5 @@
-/* The handler only sets a flag and cancels, both of which are safe at any moment. System calls are not restarted, so a
- * read at the prompt notices too. */
+/* The handler only sets a flag and cancels, both of which are async-signal-safe. System calls are not restarted, so a
+ * read at the prompt returns too. */
 #include "cli/interrupt.h"
 
 #include <signal.h>

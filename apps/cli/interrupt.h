@@ -1,4 +1,4 @@
-/* Ctrl-C, turned into a question that can be asked and into the end of an answer in progress. */
+/* Ctrl-C: cancels the current answer and sets a flag. */
 #ifndef SPRY_APPS_INTERRUPT_H
 #define SPRY_APPS_INTERRUPT_H
 
@@ -6,13 +6,13 @@
 
 #include "spry.h"
 
-/* From now on Ctrl-C cancels `session` instead of ending the program. `once`: a second Ctrl-C ends it after all. */
+/* From now on Ctrl-C cancels `session` instead of ending the program. `once`: a second Ctrl-C ends it. */
 void spry_interrupt_install(spry_session *session, bool once);
 
-/* Back to the system's own behaviour; call before the session goes away. */
+/* Restores the default behaviour; call before the session is destroyed. */
 void spry_interrupt_remove(void);
 
-/* Whether Ctrl-C came since the last clear. */
+/* Whether Ctrl-C was pressed since the last clear. */
 bool spry_interrupt_seen(void);
 void spry_interrupt_clear(void);
 

@@ -1,4 +1,4 @@
-/* pselect opens the door for signals only while it waits. */
+/* pselect unblocks signals only while it waits. */
 #include "cli/keyboard.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ void spry_keyboard_end(spry_keyboard *keyboard)
     sigprocmask(SIG_SETMASK, &keyboard->mask, NULL);
 }
 
-/* Takes a signal that has come, if any. */
+/* Consumes a pending signal, if any. */
 static bool take_signal(spry_keyboard *keyboard, spry_key *key)
 {
     if (killed) {
@@ -68,7 +68,7 @@ static bool take_signal(spry_keyboard *keyboard, spry_key *key)
     return true;
 }
 
-/* One byte, or the reason why none came. */
+/* One byte, or the reason why there is none. */
 static spry_key read_byte(spry_keyboard *keyboard, char *byte)
 {
     spry_key key;

@@ -1,5 +1,5 @@
-/* libedit through its own interface (histedit.h). Keys and signals come from keyboard.h. It measures characters with
- * the C library's functions, so the character type must be UTF-8 whatever the locale says. */
+/* Uses libedit's own interface (histedit.h). Keys and signals come from keyboard.h. libedit measures characters with
+ * the C library's functions, so the character type must be UTF-8 in every locale. */
 #include "cli/line_editor.h"
 
 #include <langinfo.h>
@@ -25,9 +25,9 @@ enum { INVISIBLE = '\1' };
 struct spry_line_editor {
     EditLine *edit;
     History *history;
-    char *history_path; /* NULL: not kept */
+    char *history_path; /* NULL: not stored */
     char first_prompt[PROMPT_BYTES], next_prompt[PROMPT_BYTES];
-    bool continued; /* the line being read goes on from an earlier one */
+    bool continued; /* the current line continues an earlier one */
     spry_keyboard keyboard;
     bool interrupted; /* why the last line ended without text */
 };
@@ -71,7 +71,7 @@ static void load_history(spry_line_editor *editor)
         history(editor->history, &event, H_LOAD, editor->history_path);
 }
 
-/* Makes the folders above a file; what fails shows when the file is opened. */
+/* Creates the parent folders of a file; failures show when the file is opened. */
 static void make_parents(char *path)
 {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -98,7 +98,7 @@ static void save_history(spry_line_editor *editor)
         }
     }
     if (status != SPRY_OK)
-        spry_complain("the history was not kept: %s", error.message);
+        spry_complain("the history was not saved: %s", error.message);
 }
 
 static void remember(spry_line_editor *editor, const char *line)
@@ -110,7 +110,7 @@ static void remember(spry_line_editor *editor, const char *line)
 
 /* ---- keys -------------------------------------------------------------------------------------------------------- */
 
-/* Stops the program as Ctrl-Z does elsewhere, with the terminal as it was; goes on when it is continued. */
+/* Stops the program like Ctrl-Z elsewhere, with the terminal restored; returns when it is continued. */
 static void stop(EditLine *edit)
 {
     el_set(edit, EL_PREP_TERM, 0);
@@ -119,7 +119,7 @@ static void stop(EditLine *edit)
     el_set(edit, EL_REFRESH);
 }
 
-/* Ends the program by the signal that asked for it, leaving terminal and history in order. */
+/* Ends the program by the received signal after restoring the terminal and saving the history. */
 static void end_by_signal(spry_line_editor *editor)
 {
     int number = editor->keyboard.kill_signal;
@@ -130,7 +130,7 @@ static void end_by_signal(spry_line_editor *editor)
     raise(number);
 }
 
-/* What libedit calls for a key: 1 and the key, or 0 when there will be none. */
+/* libedit's callback for a key: 1 and the key, or 0 at the end of input. */
 static int next_key(EditLine *edit, wchar_t *key)
 {
     spry_line_editor *editor = editor_of(edit);
@@ -171,7 +171,7 @@ static bool start(spry_line_editor *editor)
     history(editor->history, &event, H_SETUNIQUE, 1);
     el_set(editor->edit, EL_HIST, history, editor->history);
     el_set(editor->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
-    /* Ctrl-D typed while an answer comes reaches us as a zero: the terminal took it for an end of file then. */
+    /* Ctrl-D typed during an answer arrives as a zero byte: the terminal took it for an end of file. */
     el_set(editor->edit, EL_BIND, "^@", "em-delete-or-list", NULL);
     el_source(editor->edit, NULL);
     return true;
@@ -209,13 +209,13 @@ void spry_line_editor_destroy(spry_line_editor *editor)
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Appends one line without its newline; *more says that it ended in a backslash, which is dropped. */
+/* Appends one line without its newline; *more: it ended in a backslash, which is removed. */
 static spry_line read_line(spry_line_editor *editor, spry_buffer *text, bool *more)
 {
     int length = 0;
     editor->interrupted = false;
     spry_keyboard_begin(&editor->keyboard);
-    el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt shows, so that what is typed then is ours */
+    el_set(editor->edit, EL_PREP_TERM, 1); /* before the prompt is shown, so that typed-ahead input is not lost */
     const char *line = el_gets(editor->edit, &length);
     spry_keyboard_end(&editor->keyboard);
     if (editor->interrupted) {

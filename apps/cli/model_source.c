@@ -1,4 +1,4 @@
-/* Finding models by name. The models folder is only listed to make a good sentence. */
+/* Finds models by name. The models folder is listed only for error messages. */
 #include "cli/model_source.h"
 
 #include <dirent.h>
@@ -28,7 +28,7 @@ static bool ends_with_gguf(const char *name)
     return spry_view_ends(spry_view_of(name), SPRY_VIEW(".gguf"));
 }
 
-/* The last part of a path without ".gguf", as valid UTF-8: "models/tiny.gguf" is called "tiny". NULL: no memory. */
+/* The last part of a path without ".gguf", as valid UTF-8: "models/tiny.gguf" becomes "tiny". NULL: no memory. */
 static char *name_of_path(const char *path)
 {
     spry_buffer name;
@@ -42,7 +42,7 @@ static char *name_of_path(const char *path)
     if (end - begin > strlen(".gguf") && ends_with_gguf(path))
         end -= strlen(".gguf");
     spry_utf8_append_valid(&name, (spry_view){path + begin, end - begin});
-    return name.data; /* the buffer's memory is the caller's now */
+    return name.data; /* the caller owns the buffer's memory */
 }
 
 static spry_status take_path(spry_model_source *source, const char *path, spry_error *error)
@@ -69,7 +69,7 @@ static bool is_only_a_path(const char *model)
     return strchr(model, '/') || strcmp(model, ".") == 0 || strncmp(model, "..", 2) == 0;
 }
 
-/* Looks for NAME and NAME.gguf in a folder; *found says whether `source` was filled. */
+/* Looks for NAME and NAME.gguf in a folder; *found: whether `source` was set. */
 static spry_status find_in_folder(spry_model_source *source, bool *found, const char *folder, const char *name,
                                   spry_error *error)
 {
@@ -90,7 +90,7 @@ static int is_listed(const struct dirent *entry)
     return entry->d_name[0] != '.' && !spry_view_ends(spry_view_of(entry->d_name), SPRY_VIEW(".part"));
 }
 
-/* Appends the names of what is in the folder, as MODEL would name it, until they fill LISTED_BYTES. */
+/* Appends the names of the models in the folder, until they fill LISTED_BYTES. */
 static void list_folder(spry_buffer *out, const char *folder)
 {
     struct dirent **entries = NULL;

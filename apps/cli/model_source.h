@@ -17,11 +17,11 @@ typedef struct spry_model_source {
     size_t size;
     char *path;        /* owned; NULL for a bundled model */
     const char *alias; /* NULL, or the name a bundled model had before */
-    char *name;        /* owned: what people call it, without folders and ".gguf" */
+    char *name;        /* owned: the display name, without folders and ".gguf" */
 } spry_model_source;
 
-/* Resolves `model` (NULL: none given). `models_folder` NULL: the user's own. Touches no model file. What cannot be
- * found gets a sentence that says where it was looked for and what is there. */
+/* Resolves `model` (NULL: none given). `models_folder` NULL: the user's folder. Reads no model file. The message for an
+ * unknown model lists the places searched and their contents. */
 spry_status spry_model_source_find(spry_model_source *source, const char *model, const char *models_folder,
                                    spry_error *error);
 void spry_model_source_deinit(spry_model_source *source);

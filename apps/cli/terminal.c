@@ -1,4 +1,4 @@
-/* Standard output with a memory for failures, standard error with one sentence a line. */
+/* Standard output that remembers failures, and one-line messages on standard error. */
 #include "cli/terminal.h"
 
 #include <errno.h>
@@ -171,7 +171,7 @@ int spry_out_finish(int code)
 
 enum { PROGRESS_DELAY_NS = 1000000000, PROGRESS_STEP_NS = 100000000 };
 
-/* Pads with spaces instead of an escape sequence, so it works on every terminal. */
+/* Pads with spaces instead of an escape sequence, so that it works on every terminal. */
 static void draw_line(const char *text)
 {
     int width = (int)spry_terminal_width(stderr) - 1;
@@ -207,7 +207,7 @@ void spry_progress_end(spry_progress_line *progress)
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-/* Three digits and the largest unit that leaves a number of at least 1. */
+/* Three digits and the largest unit that gives a number of at least 1. */
 static const char *amount(char out[SPRY_AMOUNT_MAX], size_t value, const char *const *units, size_t n_units)
 {
     double scaled = (double)value;

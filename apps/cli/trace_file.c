@@ -9,12 +9,12 @@ static const spry_option trace_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_trace_flags, file),
      .metavar = "FILE",
-     .help = "Write where the time goes to FILE as Chrome trace events: ui.perfetto.dev and `spry report` open it",
+     .help = "Write a trace of the time spent to FILE as Chrome trace events, for ui.perfetto.dev and `spry report`",
      .group = "Trace"},
     {.name = "trace-ops",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_trace_flags, ops),
-     .help = "With --trace: every op of every step, with its kernel",
+     .help = "With --trace: include every op of every step, with its kernel",
      .group = "Trace"},
 };
 

@@ -110,7 +110,7 @@ static int show(const spry_usage *usage, const spry_option_table *tables, size_t
 
 /* ---- parsing ----------------------------------------------------------------------------------------------------- */
 
-/* Looked for before parsing, because the page shows what the structs hold as the defaults. */
+/* Checked before parsing, because the page shows the values in the structs as defaults. */
 static bool asks_for_help(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "-h") == 0)

@@ -1,4 +1,4 @@
-/* spry doctor: what this machine is, how fast, what holds it back, and which model to run on it. */
+/* spry doctor: reports what this machine is, its speed, its bottlenecks, and which model to run on it. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -19,12 +19,11 @@ static const spry_usage usage = {
     .command = "doctor",
     .arguments = "[MODEL] [options]",
     .about =
-        "Shows what this machine is and can do: processor, memory, GPU, energy counters, measured speeds, what holds "
-        "it back and how to mend that, how fast published models will be and which to choose. docs/DOCTOR.md explains "
-        "every line.\n"
-        "Measuring takes some seconds; its figures are kept and used again until the machine or spry changes, for 30 "
-        "days at most. With a MODEL, as for spry run, it says what speed and memory to expect of it, without "
-        "loading it.",
+        "Shows what this machine is and can do: processor, memory, GPU, energy counters, measured speeds, "
+        "bottlenecks and how to remove them, the expected speeds of published models and which to choose. "
+        "docs/DOCTOR.md explains every line.\n"
+        "Measuring takes some seconds; the results are stored and reused until the machine or spry changes, for 30 "
+        "days at most. With a MODEL, as for spry run, it predicts the model's speed and memory without loading it.",
     .examples = "spry doctor\n"
                 "spry doctor model.gguf\n"
                 "spry doctor --measure --json -o machine.json",
@@ -43,19 +42,19 @@ static const spry_option doctor_options[] = {
     {.name = "measure",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(measure),
-     .help = "Measure anew, whatever was measured before",
+     .help = "Measure again, even if a stored profile is valid",
      .group = "Doctor"},
     {.name = "models",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(models),
-     .help = "Say what to expect of published models; --no-models leaves that out",
+     .help = "Show the expected speeds of published models",
      .group = "Doctor"},
     {.name = "threads",
      .letter = 't',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(threads),
      .max = THREADS_MAX,
-     .help = "Threads to measure with; 0 uses every processor this process may use",
+     .help = "Number of threads; 0: every processor available to this process",
      .group = "Doctor"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
@@ -92,8 +91,8 @@ static spry_status measure(spry_machine_profile *profile, uint32_t threads, spry
     return status;
 }
 
-/* Nothing is lost when it cannot be kept but the time to measure again. */
-static bool keep(const spry_machine_profile *profile, const char *path)
+/* When the profile cannot be stored, only the time to measure again is lost. */
+static bool store(const spry_machine_profile *profile, const char *path)
 {
     spry_error error;
     spry_buffer text;
@@ -102,7 +101,7 @@ static bool keep(const spry_machine_profile *profile, const char *path)
     if (!status)
         status = spry_profile_write(path, spry_buffer_view(&text), &error);
     if (status)
-        spry_complain("what was measured is not kept: %s", error.message);
+        spry_complain("the measurements are not stored: %s", error.message);
     spry_buffer_deinit(&text);
     return !status;
 }
@@ -126,7 +125,7 @@ static spry_status read_facts(spry_machine_profile *profile, uint32_t threads, s
     return SPRY_OK;
 }
 
-/* What follows from facts and speeds. */
+/* Derives findings and predictions from facts and speeds. */
 static spry_status conclude(spry_machine_profile *profile, spry_error *error)
 {
     const spry_finding_facts facts = {&profile->hardware, &profile->gpus, &profile->energy, &profile->speed};
@@ -141,8 +140,7 @@ static spry_status conclude(spry_machine_profile *profile, spry_error *error)
     return status;
 }
 
-/* Takes what is stored into the profile, and what follows from it; false: there is nothing that holds. A file that is
- * damaged is said to be. */
+/* Uses a stored profile; false: there is no valid one. A damaged file is reported. */
 static bool recall(spry_machine_profile *profile, const char *path)
 {
     static spry_stored_profile stored; /* too large for some stacks */
@@ -157,11 +155,11 @@ static bool recall(spry_machine_profile *profile, const char *path)
             status = spry_fail_prefix(&error, SPRY_ERR_FORMAT, path);
     }
     if (status)
-        spry_complain("%s; measuring anew", error.message);
+        spry_complain("%s; measuring again", error.message);
     return !status;
 }
 
-/* `path` is where the profile is stored; NULL: nowhere. *kept: it is there. */
+/* `path` is the file of the stored profile; NULL: none. *kept: it is stored. */
 static spry_status examine(spry_machine_profile *profile, bool *kept, const doctor_flags *flags, const char *path,
                            spry_error *error)
 {
@@ -173,7 +171,7 @@ static spry_status examine(spry_machine_profile *profile, bool *kept, const doct
         status = measure(profile, threads, error);
     if (!status)
         status = conclude(profile, error);
-    *kept = !status && path && keep(profile, path);
+    *kept = !status && path && store(profile, path);
     return status;
 }
 
@@ -249,10 +247,10 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
     spry_buffer_init(&path, PATH_BYTES);
     bool kept = spry_profile_path(&path, &no_place) == SPRY_OK;
     if (!kept)
-        spry_complain("what is measured will not be kept: %s", no_place.message);
+        spry_complain("the measurements will not be stored: %s", no_place.message);
     spry_status status = SPRY_OK;
     if (name && flags->output && spry_path_same(name, flags->output))
-        status = spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", name);
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s is an input file: name another file with -o", name);
     if (!status && name)
         status = find_model(&source, &profile.asked, name, &flags->model, error);
     if (!status)

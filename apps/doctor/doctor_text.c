@@ -1,4 +1,5 @@
-/* Sections of a label and a value, wrapped to the page. Names come from files and drivers, so they are defused. */
+/* Sections of a label and a value, wrapped to the page. Names come from files and drivers, so control characters are
+ * replaced. */
 #include "doctor/doctor_text.h"
 
 #include <stdarg.h>
@@ -12,7 +13,7 @@ enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
 
 typedef const spry_doctor_page page;
 
-static const char shown_type[] = "q4_0"; /* of the models' table: of all types the one most people take */
+static const char shown_type[] = "q4_0"; /* the type shown in the table of models */
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
@@ -31,7 +32,7 @@ static void put_heading(page *p, const char *text)
     spry_buffer_format(p->out, "\n%s%s%s\n", begin(p, SPRY_STYLE_BOLD), text, end(p));
 }
 
-/* Words from column `at` on, wrapped to the page and indented there. */
+/* Appends words from column `at`, wrapped to the page and indented there. */
 static void put_wrapped(page *p, const char *text, size_t at)
 {
     spry_buffer safe;
@@ -92,7 +93,7 @@ static void put_processors(page *p, const spry_hardware *h)
     if (h->cgroup_cpus)
         snprintf(limit, sizeof limit, "; control groups allow %u", h->cgroup_cpus);
     put_row(p, "cores", "%s", known_count(cores, h->cores));
-    put_row(p, "processors", "%s, of which spry may use %s%s", known_count(cores, h->processors),
+    put_row(p, "processors", "%s, %s available to spry%s", known_count(cores, h->processors),
             known_count(usable, h->usable), limit);
 }
 
@@ -138,7 +139,7 @@ static void put_memory(page *p, const spry_hardware *h)
 {
     char all[SPRY_AMOUNT_MAX], usable[SPRY_AMOUNT_MAX], available[SPRY_AMOUNT_MAX], swap[SPRY_AMOUNT_MAX];
     put_heading(p, "Memory");
-    put_row(p, "size", "%s, of which spry may use %s; %s are free", known_bytes(all, h->memory_bytes),
+    put_row(p, "size", "%s, %s available to spry; %s free", known_bytes(all, h->memory_bytes),
             known_bytes(usable, h->usable_bytes), known_bytes(available, h->available_bytes));
     put_row(p, "huge pages", "%s", known(h->huge_pages));
     if (h->swap_bytes)
@@ -195,9 +196,9 @@ static void put_speeds(page *p, const spry_machine_speed *s)
 
 static void put_findings(page *p, const spry_machine_profile *m)
 {
-    put_heading(p, "What holds it back");
+    put_heading(p, "Bottlenecks");
     if (!m->n_findings)
-        put_row(p, "nothing", "that spry knows of");
+        put_row(p, "nothing", "known to spry");
     for (size_t i = 0; i < m->n_findings; i++) {
         const spry_finding *finding = &m->findings[i];
         spry_buffer_format(p->out, "%*s%s%-5s%s", INDENT, "",
@@ -224,7 +225,7 @@ static void put_model_row(page *p, const spry_candidate *c)
 static void put_models(page *p, const spry_machine_profile *m)
 {
     char heading[64];
-    snprintf(heading, sizeof heading, "Expected speeds, as %s (--json has every type)", shown_type);
+    snprintf(heading, sizeof heading, "Expected speeds as %s (--json has every type)", shown_type);
     put_heading(p, heading);
     spry_buffer_format(p->out, "%*s%s%-18s%7s%10s%11s%11s%11s%s\n", INDENT, "", begin(p, SPRY_STYLE_DIM), "model",
                        "size", "memory", "read t/s", "write t/s", "1k prompt", end(p));
@@ -235,7 +236,7 @@ static void put_models(page *p, const spry_machine_profile *m)
 
 static void put_choices(page *p, const spry_machine_profile *m)
 {
-    put_heading(p, "What to choose");
+    put_heading(p, "Recommended models");
     for (size_t i = 0; i < m->n_choices; i++) {
         const spry_model_choice *c = &m->choices[i];
         if (c->chosen)
@@ -249,7 +250,7 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
 {
     const spry_prediction *e = &asked->predicted;
     char one[SPRY_AMOUNT_MAX], two[SPRY_AMOUNT_MAX], three[SPRY_AMOUNT_MAX], four[SPRY_AMOUNT_MAX];
-    put_heading(p, "Expected of this model");
+    put_heading(p, "Prediction for this model");
     put_row(p, "model", "%s", asked->name);
     put_row(p, "architecture", "%s, %s parameters, %s of tensors", asked->architecture,
             spry_amount_count(one, (size_t)e->size.parameters), spry_amount_bytes(two, (size_t)e->size.file_bytes));
@@ -257,7 +258,7 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
             spry_amount_bytes(one, (size_t)e->memory_bytes), spry_amount_bytes(two, (size_t)e->size.weight_bytes),
             e->context, spry_amount_bytes(three, (size_t)e->size.kv_bytes),
             spry_amount_bytes(four, (size_t)e->size.scratch_bytes));
-    put_row(p, "fits", "%s: a model should need at most 70 %% of the %s that may be used", asked->fits ? "yes" : "no",
+    put_row(p, "fits", "%s: a model should need at most 70 %% of the %s available", asked->fits ? "yes" : "no",
             spry_amount_bytes(one, h->usable_bytes));
     put_row(p, "prompt", "%.1f tokens/s for 512 tokens; one of %d is read in %s", e->prefill_tps, SPRY_PREDICTED_PROMPT,
             spry_amount_time(one, e->ttft_1k_ms));
@@ -269,8 +270,8 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
 static void put_foot(page *p, const spry_machine_profile *m)
 {
     char text[SENTENCE];
-    snprintf(text, sizeof text, "Measured %s%s%s. spry doctor --measure measures anew.", m->when,
-             p->stored ? ", kept in " : ", not kept", p->stored ? p->stored : "");
+    snprintf(text, sizeof text, "Measured %s%s%s. spry doctor --measure measures again.", m->when,
+             p->stored ? ", stored in " : ", not stored", p->stored ? p->stored : "");
     spry_buffer_text(p->out, "\n");
     put_wrapped(p, text, 0);
 }

@@ -1,4 +1,4 @@
-/* The profile of a machine as a page for people. */
+/* The profile of a machine as text. */
 #ifndef SPRY_APPS_DOCTOR_TEXT_H
 #define SPRY_APPS_DOCTOR_TEXT_H
 
@@ -7,14 +7,14 @@
 enum { SPRY_DOCTOR_WIDTH = 100 };
 
 typedef struct spry_doctor_page {
-    spry_buffer *out;   /* look at out->failed once at the end */
+    spry_buffer *out;   /* check out->failed once at the end */
     size_t width;       /* columns, at most SPRY_DOCTOR_WIDTH */
-    bool coloured;      /* for standard output, which may be a terminal */
-    bool models;        /* with the models' expected speeds and the choices */
-    const char *stored; /* where what was measured is kept; NULL: nowhere */
+    bool coloured;      /* for a terminal with colours */
+    bool models;        /* with the expected speeds and recommendations */
+    const char *stored; /* the file of the stored profile; NULL: none */
 } spry_doctor_page;
 
-/* All of it; where a model was asked about, only that one's expected speed and memory, and what holds it back. */
+/* Prints the whole page; for a given model only its expected speed and memory, and the bottlenecks. */
 void spry_doctor_print(const spry_doctor_page *page, const spry_machine_profile *profile);
 
 #endif

@@ -1,5 +1,5 @@
-/* A rule is a question about the facts and two sentences. Words in braces stand for facts and are filled in. What is
- * unknown breaks no rule. */
+/* A rule is a condition on the facts and two sentences. Words in braces are replaced by facts. Unknown facts satisfy no
+ * condition. */
 #include "doctor/findings.h"
 
 #include <stdio.h>
@@ -8,7 +8,7 @@
 #include "base/buffer.h"
 #include "cli/terminal.h"
 
-typedef spry_finding_facts facts; /* what every function here looks at */
+typedef spry_finding_facts facts; /* the input of every function here */
 
 /* ---- questions --------------------------------------------------------------------------------------------------- */
 
@@ -111,38 +111,41 @@ static const struct rule {
     bool (*applies)(const facts *f);
     const char *what, *fix;
 } rules[] = {
-    {true, others_are_busy, "Other programs wanted {busy} processors in the last minute, and {usable} can be used.",
-     "Let them end, then measure again: spry doctor --measure."},
+    {true, others_are_busy, "Other programs used {busy} processors in the last minute, and {usable} are available.",
+     "Stop them, then measure again: spry doctor --measure."},
     {true, huge_pages_off, "Transparent huge pages are switched off, so weights are read through many small pages.",
      "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"},
-    {true, saves_power, "The processor's frequency governor is {governor}, which saves power at the cost of speed.",
+    {true, saves_power, "The processor's frequency governor is {governor}, which reduces speed to save power.",
      "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"},
-    {true, group_limits_processors, "A control group leaves {group} of the machine's {processors} processors to spry.",
-     "Give the container or service more of them (docker run --cpus, CPUQuota= in systemd) if they are free."},
+    {true, group_limits_processors, "A control group limits spry to {group} of the machine's {processors} processors.",
+     "Give the container or service more processors (docker run --cpus, CPUQuota= in systemd) if they are free."},
     {true, memory_is_nearly_full, "Only {available} of {usable_memory} of memory are free.",
-     "Close what takes the rest, or choose a model that needs no more than that."},
-    {true, swap_is_used, "{swap_used} of swap is in use: what was swapped out is slow when it is needed again.",
-     "Close what takes memory or choose a smaller model; sudo swapoff -a && sudo swapon -a brings the rest back."},
+     "Close other programs, or choose a model that needs less."},
+    {true, swap_is_used, "{swap_used} of swap is in use: reading it back is slow.",
+     "Close other programs or choose a smaller model; sudo swapoff -a && sudo swapon -a moves swapped data back to "
+     "memory."},
     {true, kernels_are_plain, "There are no kernels for this processor: plain C is used, which is many times slower.",
      "Use a processor with AVX2 or, on ARM, with the dot-product instructions."},
     {true, kernels_leave_avx512, "The {kernels} kernels are used although the processor has AVX-512 VNNI.",
-     "The system must have switched part of AVX-512 off: look at its kernel's command line."},
+     "The system has disabled part of AVX-512: check the kernel's command line."},
     {false, kernels_lack_vnni, "The {kernels} kernels are used: this processor has no AVX-512 VNNI.",
-     "Nothing to set; a processor that has it reads prompts faster and writes answers about as fast."},
+     "Nothing to do; a processor with it has a faster prefill and about the same decode speed."},
     {false, has_unused_tiles, "The processor has AMX, which spry does not use.",
-     "Nothing to set; the AVX-512 kernels are used."},
-    {false, mask_limits_processors, "spry may run on {usable} of the machine's {processors} processors.",
+     "Nothing to do; the AVX-512 kernels are used."},
+    {false, mask_limits_processors, "spry is limited to {usable} of the machine's {processors} processors.",
      "Start it without taskset, or give its container a larger cpuset, if the others are free."},
-    {false, memory_is_limited, "spry may use {usable_memory} of the machine's {memory} of memory.",
+    {false, memory_is_limited, "spry is limited to {usable_memory} of the machine's {memory} of memory.",
      "Raise the limit (ulimit -v, docker run --memory, MemoryMax= in systemd) if a larger model should fit."},
-    {false, threads_share_cores, "{threads} threads run on {cores} cores, and threads of a core share its multipliers.",
-     "Try --threads {cores}: often as fast, and it leaves room for everything else."},
-    {false, has_several_nodes, "Memory lies in {nodes} NUMA nodes, and reading another node's is slower.",
+    {false, threads_share_cores,
+     "{threads} threads run on {cores} cores, and the threads of a core share its "
+     "execution units.",
+     "Try --threads {cores}: often as fast, and it leaves processors free for other programs."},
+    {false, has_several_nodes, "Memory is in {nodes} NUMA nodes, and reading another node's memory is slower.",
      "numactl --interleave=all spry ... for one large model, --cpunodebind=0 --membind=0 for one that fits a node."},
-    {false, is_virtual, "This is a virtual machine: its speed may drift with what its neighbours do.",
-     "Compare figures that were measured minutes apart, not days; spry doctor --measure measures anew."},
-    {false, has_gpu, "{gpu} is there, and this version of spry computes on the processor only.",
-     "Nothing to set; every speed below is the processor's."},
+    {false, is_virtual, "This is a virtual machine: its speed may depend on other machines on the same host.",
+     "Compare measurements taken minutes apart, not days; spry doctor --measure measures again."},
+    {false, has_gpu, "{gpu} is present, but this version of spry computes on the processor only.",
+     "Nothing to do; every speed below is the processor's."},
     {false, energy_is_unknown, "The processor's energy is not measured.", "The meter says: {energy}."},
 };
 

@@ -1,4 +1,4 @@
-/* The profile as JSON. What is unknown is null. */
+/* The profile as JSON. Unknown values are null. */
 #include "doctor/machine_profile.h"
 
 #include <stdlib.h>
@@ -38,7 +38,7 @@ typedef struct member {
     json_t *value;
 } member;
 
-/* An object of members, whose values it takes over; NULL when memory is short. */
+/* An object of members, whose values it takes ownership of; NULL when memory is short. */
 static json_t *object_of(const member *members, size_t count)
 {
     json_t *object = json_object();
@@ -53,7 +53,7 @@ static json_t *object_of(const member *members, size_t count)
 
 #define OBJECT(...) object_of((const member[]){__VA_ARGS__}, SPRY_COUNT(((const member[]){__VA_ARGS__})))
 
-/* Takes the value over; false, and a list that is NULL, when memory is short. */
+/* Takes ownership of the value; when memory is short, false and a NULL list. */
 static void append(json_t **list, json_t *value)
 {
     if (*list && json_array_append_new(*list, value) == 0)
@@ -131,7 +131,7 @@ static json_t *findings_json(const spry_machine_profile *p)
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
-/* Adds what was predicted to an object, which may be NULL. */
+/* Adds a prediction to an object, which may be NULL. */
 static json_t *with_prediction(json_t *out, const spry_prediction *p, bool fits)
 {
     json_t *more = OBJECT({"parameters", json_integer((json_int_t)p->size.parameters)},

@@ -1,6 +1,6 @@
-/* All that is known of a machine, as one document: what it is, what was measured, what holds it back, how fast which
- * model will be, and which to choose. What was measured is stored and used again; everything else is found out each
- * time. docs/DOCTOR.md shows the document. */
+/* The profile of a machine as one document: properties, measured speeds, bottlenecks, expected speeds of models, and
+ * recommendations. Measurements are stored and reused; everything else is determined on each run. docs/DOCTOR.md
+ * describes the document. */
 #ifndef SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 #define SPRY_APPS_DOCTOR_MACHINE_PROFILE_H
 
@@ -12,9 +12,9 @@
 
 enum { SPRY_PROFILE_VERSION = 32, SPRY_PROFILE_DAYS = 30 };
 
-/* A model that somebody asked about. */
+/* The model given on the command line. */
 typedef struct spry_asked_model {
-    char name[128]; /* "": nobody asked */
+    char name[128]; /* "": none */
     const char *architecture;
     spry_prediction predicted;
     bool fits;
@@ -22,11 +22,11 @@ typedef struct spry_asked_model {
 
 typedef struct spry_machine_profile {
     char id[SPRY_MACHINE_ID];
-    char when[SPRY_TIME_TEXT]; /* it was measured: "2026-11-15T12:00:00Z" */
+    char when[SPRY_TIME_TEXT]; /* time of the measurement: "2026-11-15T12:00:00Z" */
     spry_hardware hardware;
     spry_gpus gpus;
     spry_energy_facts energy;
-    spry_machine_speed speed; /* its threads and kernels are known before it is measured */
+    spry_machine_speed speed; /* its threads and kernels are known before the measurement */
     spry_finding findings[SPRY_FINDINGS_MAX];
     size_t n_findings;
     spry_candidate candidates[SPRY_CANDIDATES_MAX];
@@ -36,41 +36,40 @@ typedef struct spry_machine_profile {
     spry_asked_model asked;
 } spry_machine_profile;
 
-/* Appends the document and a line break; `models`: with candidates and choices, otherwise those lists are empty. */
+/* Appends the document and a newline; `models`: with candidates and choices, otherwise those lists are empty. */
 spry_status spry_profile_json(spry_buffer *out, const spry_machine_profile *profile, bool models, spry_error *error);
 
 /* ---- what is stored ---------------------------------------------------------------------------------------------- */
 
-/* What a stored document says that a machine does not say of itself. */
+/* The parts of a stored document that cannot be read from the machine. */
 typedef struct spry_stored_profile {
     char id[SPRY_MACHINE_ID], spry[SPRY_PROFILE_VERSION], when[SPRY_TIME_TEXT];
     int64_t seconds; /* of `when`, since 1970 */
-    double load;     /* while it was measured */
+    double load;     /* during the measurement */
     spry_machine_speed speed;
     spry_gpu gpus[SPRY_GPUS_MAX]; /* name, read_gb_s and why */
     size_t n_gpus;
 } spry_stored_profile;
 
-/* Of the text of a document. A key that is not what it has to be is refused by name, wherever it stands; so is one that
- * is missing and wanted here. */
+/* Parses a document. An invalid key is refused by name, and so is a missing required one. */
 spry_status spry_profile_parse(spry_stored_profile *stored, spry_view text, spry_error *error);
 
-/* Why what is stored does not hold here and now, in a few words; NULL: it does. */
+/* Why the stored profile is not valid here and now, in a few words; NULL: it is valid. */
 const char *spry_profile_stale(const spry_stored_profile *stored, const spry_machine_profile *profile, int64_t now);
 
-/* Takes what was measured into the profile. */
+/* Copies the measurements into the profile. */
 void spry_profile_adopt(spry_machine_profile *profile, const spry_stored_profile *stored);
 
-/* Where it is stored, the folder made if need be; fails where there is no place. */
+/* The file of the stored profile; creates its folder if needed; fails when there is none. */
 spry_status spry_profile_path(spry_buffer *path, spry_error *error);
 
-/* Reads what is stored there; *found is false where there is nothing. */
+/* Reads the stored profile; *found is false when there is none. */
 spry_status spry_profile_load(spry_stored_profile *stored, bool *found, const char *path, spry_error *error);
 
-/* Writes all of the text or nothing. */
+/* Writes the text atomically. */
 spry_status spry_profile_write(const char *path, spry_view text, spry_error *error);
 
-/* Back from spry_time_text; false where it is no such time. */
+/* Parses the format of spry_time_text; false for other text. */
 bool spry_profile_time_read(int64_t *seconds, const char *text);
 
 #endif

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "spry_tools.h"
 
-/* The object "speeds" of a machine's profile (NULL when memory is short), and back: what it lacks, or has as something
- * else than numbers above 0, is refused by name. Types may be missing; they are unknown then. */
+/* The object "speeds" of a machine's profile (NULL when memory is short), and its parser: missing keys and values that
+ * are not numbers above 0 are refused by name. Missing types are unknown. */
 json_t *spry_machine_speed_to_json(const spry_machine_speed *speed);
 spry_status spry_machine_speed_from_json(spry_machine_speed *speed, const json_t *json, spry_error *error);
 

@@ -1,4 +1,4 @@
-/* A machine's speeds as JSON and back: one table names the plain figures. */
+/* A machine's speeds as JSON; one table lists the plain values. */
 #include <stdio.h>
 
 #include "doctor/machine_speed.h"

@@ -1,4 +1,4 @@
-/* Rules for each use, in one table, and the sentences about them. */
+/* The rules for each use, in one table, and their sentences. */
 #include "doctor/model_choice.h"
 
 #include <stdio.h>
@@ -6,12 +6,12 @@
 
 #include "base/compiler.h"
 
-static const double memory_share = 0.7; /* of what may be used: others want some, and so does a longer context */
+static const double memory_share = 0.7; /* of the available memory: other programs and a longer context need some */
 
-/* What a use asks for. */
+/* The requirements of a use. */
 typedef struct rule {
     const char *name;
-    double decode_tps, ttft_ms; /* at least; at most, 0: however long */
+    double decode_tps, ttft_ms; /* minimum; maximum, 0: any */
 } rule;
 
 static const rule rules[SPRY_USE_COUNT] = {
@@ -20,7 +20,7 @@ static const rule rules[SPRY_USE_COUNT] = {
     [SPRY_USE_BEST] = {"best", 3, 0},
 };
 
-/* From the finest; those left out are slower and no finer than another. */
+/* From the most precise; types that are slower and no more precise than another are omitted. */
 static const char *const types[] = {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"};
 
 const char *spry_use_name(spry_use use)
@@ -65,7 +65,7 @@ static size_t rank_of(const char *type)
     return rank;
 }
 
-/* More parameters, then the finer type. */
+/* More parameters, then the more precise type. */
 static bool better(const spry_candidate *a, const spry_candidate *b)
 {
     if (!b || a->predicted.size.parameters != b->predicted.size.parameters)
@@ -101,11 +101,11 @@ void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candid
         const spry_prediction *p = &choice->chosen->predicted;
         snprintf(
             choice->why, sizeof choice->why,
-            "the largest model, in its finest type, that gives %s: about %.0f tokens/s, the first one after %.1f s, "
-            "in %.1f of %.1f GB of memory",
+            "the largest model, in its most precise type, with %s: about %.0f tokens/s, the first after %.1f s, in "
+            "%.1f of %.1f GB of memory",
             asked, p->decode_tps, p->ttft_1k_ms / 1e3, p->memory_bytes / gb, (double)memory / gb);
     } else if (any_fits) {
-        snprintf(choice->why, sizeof choice->why, "no known model gives %s on this machine", asked);
+        snprintf(choice->why, sizeof choice->why, "no known model reaches %s on this machine", asked);
     } else {
         snprintf(choice->why, sizeof choice->why, "no known model fits %.0f %% of the %.1f GB of memory",
                  memory_share * 100, (double)memory / gb);

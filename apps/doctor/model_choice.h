@@ -1,4 +1,4 @@
-/* Which model to take, of all published shapes and types, for three ways to use a machine. */
+/* Recommends a model, among all published shapes and types, for three kinds of use. */
 #ifndef SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 #define SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 
@@ -11,13 +11,13 @@ typedef struct spry_candidate {
     bool fits; /* spry_prediction_fits */
 } spry_candidate;
 
-/* Whether what it takes is at most 70 % of the bytes that may be used. */
+/* Whether it needs at most 70 % of the available bytes. */
 bool spry_prediction_fits(const spry_prediction *prediction, size_t memory);
 
 enum { SPRY_CANDIDATES_MAX = 512 };
 
-/* Predicts every published shape in every type worth having, shape after shape, types from the finest. `memory` is how
- * many bytes may be used (spry_memory_total). */
+/* Predicts every published shape in every useful type, shape after shape, types from the most precise. `memory` is the
+ * available memory (spry_memory_total). */
 spry_status spry_candidates_predict(spry_candidate candidates[SPRY_CANDIDATES_MAX], size_t *count,
                                     const spry_machine_speed *speed, size_t memory, spry_error *error);
 
@@ -27,11 +27,11 @@ const char *spry_use_name(spry_use use); /* "fast" */
 
 typedef struct spry_model_choice {
     spry_use use;
-    const spry_candidate *chosen; /* NULL: none is good enough, and `why` says what is missing */
+    const spry_candidate *chosen; /* NULL: none is fast enough; `why` gives the reason */
     char why[320];                /* a sentence with figures */
 } spry_model_choice;
 
-/* The best of the candidates (more parameters, then the finer type) that fits and is fast enough for the use. */
+/* The best candidate (more parameters, then the more precise type) that fits and is fast enough for the use. */
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
                       size_t memory);
 

@@ -1,4 +1,4 @@
-/* The profile that is kept: read with suspicion, since anybody may have written there, and replaced whole. */
+/* The stored profile: validated when read, since other programs may have written it, and replaced atomically. */
 #include <string.h>
 #include <time.h>
 
@@ -12,7 +12,7 @@ enum { DOCUMENT_BYTES_MAX = 1 << 22, DAY = 86400 };
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
-/* Copies a text of the document, which must be there and fit. */
+/* Copies a text of the document, which must exist and fit. */
 static spry_status take_text(char *out, size_t size, const json_t *object, const char *key, spry_error *error)
 {
     const json_t *value = json_object_get(object, key);
@@ -20,7 +20,7 @@ static spry_status take_text(char *out, size_t size, const json_t *object, const
         return spry_fail(error, SPRY_ERR_FORMAT, "\"%s\" is missing", key);
     size_t length = json_string_length(value);
     if (length >= size || strlen(json_string_value(value)) != length)
-        return spry_fail(error, SPRY_ERR_FORMAT, "\"%s\" is no text of at most %zu characters", key, size - 1);
+        return spry_fail(error, SPRY_ERR_FORMAT, "\"%s\" is not a text of at most %zu characters", key, size - 1);
     memcpy(out, json_string_value(value), length + 1);
     return SPRY_OK;
 }
@@ -46,7 +46,7 @@ static spry_status take_document(spry_stored_profile *stored, const json_t *docu
 {
     char format[sizeof SPRY_PROFILE_FORMAT];
     if (take_text(format, sizeof format, document, "format", error) || strcmp(format, SPRY_PROFILE_FORMAT) != 0)
-        return spry_fail(error, SPRY_ERR_FORMAT, "no machine's profile of the format %s", SPRY_PROFILE_FORMAT);
+        return spry_fail(error, SPRY_ERR_FORMAT, "not a machine profile of the format %s", SPRY_PROFILE_FORMAT);
     spry_status status = spry_report_check(document, SPRY_REPORT_MACHINE, error);
     if (!status)
         status = take_text(stored->id, sizeof stored->id, document, "id", error);
@@ -55,7 +55,7 @@ static spry_status take_document(spry_stored_profile *stored, const json_t *docu
     if (!status)
         status = take_text(stored->when, sizeof stored->when, document, "when", error);
     if (!status && !spry_profile_time_read(&stored->seconds, stored->when))
-        status = spry_fail(error, SPRY_ERR_FORMAT, "\"when\" is no time such as 2026-11-15T12:00:00Z");
+        status = spry_fail(error, SPRY_ERR_FORMAT, "\"when\" is not a time such as 2026-11-15T12:00:00Z");
     const json_t *load = json_object_get(json_object_get(document, "cpu"), "load");
     stored->load = json_is_number(load) ? json_number_value(load) : -1;
     if (!status)
@@ -81,7 +81,7 @@ spry_status spry_profile_load(spry_stored_profile *stored, bool *found, const ch
     *found = spry_path_exists(path);
     if (!*found)
         return SPRY_OK;
-    spry_mapping mapping; /* refuses what is no regular file: a pipe would never end */
+    spry_mapping mapping; /* refuses files that are not regular: a pipe would never end */
     spry_status status = spry_mapping_open(&mapping, path, error);
     if (!status && mapping.size > DOCUMENT_BYTES_MAX)
         status = spry_fail(error, SPRY_ERR_FORMAT, "%s: has %zu bytes, more than any profile", path, mapping.size);
@@ -116,11 +116,11 @@ const char *spry_profile_stale(const spry_stored_profile *stored, const spry_mac
     if (now - stored->seconds > (int64_t)SPRY_PROFILE_DAYS * DAY)
         return "too old";
     if (stored->seconds - now > DAY)
-        return "of a time to come";
+        return "from the future";
     uint32_t usable = profile->hardware.usable;
     bool was_busy = spry_findings_busy(stored->load, usable),
          is_busy = spry_findings_busy(profile->hardware.load, usable);
-    return was_busy && !is_busy ? "of a busier time" : NULL;
+    return was_busy && !is_busy ? "measured under load" : NULL;
 }
 
 void spry_profile_adopt(spry_machine_profile *profile, const spry_stored_profile *stored)
@@ -163,7 +163,7 @@ spry_status spry_profile_write(const char *path, spry_view text, spry_error *err
 
 /* ---- times ------------------------------------------------------------------------------------------------------- */
 
-/* Printing what was read must give the same text: that refuses every 31st of February, and every odd spelling. */
+/* Printing the parsed time must give the same text: this refuses invalid dates and other spellings. */
 bool spry_profile_time_read(int64_t *seconds, const char *text)
 {
     struct tm utc = {0};

@@ -1,4 +1,4 @@
-/* `spry pull`: a model comes into the models folder. */
+/* `spry pull`: adds a model to the models folder. */
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/interrupt.h"
@@ -14,11 +14,11 @@ static const spry_usage usage = {
     .command = "pull",
     .arguments = "SOURCE [NAME] [options]",
     .about =
-        "Brings a model into the models folder, where every command finds it by name. SOURCE is a .gguf file or a "
-        "Hugging Face folder of this machine, or an http:// or https:// address of a .gguf file; without NAME the "
-        "model is called as SOURCE is.\n"
-        "The model appears when it is whole. A download that was cut off goes on where it was when it is asked for "
-        "again. A model that is there is not replaced.",
+        "Adds a model to the models folder, where every command finds it by name. SOURCE is a local .gguf file or "
+        "Hugging Face folder, or an http:// or https:// URL of a .gguf file; without NAME the model has the name of "
+        "SOURCE.\n"
+        "The model appears under its name only when it is complete. An interrupted download is resumed by the next "
+        "pull. An existing model is never replaced.",
     .examples = "spry pull https://example.org/models/tales-q8.gguf\n"
                 "spry pull ./Qwen3-0.6B qwen",
 };

@@ -1,4 +1,4 @@
-/* What every pull begins and ends with: names, the lock, room on the disk, the rename. */
+/* The common parts of every pull: names, the lock, disk space, the final rename. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static spry_view last_part(spry_view path)
     return (spry_view){path.data + begin, path.size - begin};
 }
 
-/* What the pool takes as a name; and, as it is made here, one that can be shown. */
+/* A name that the pool accepts and that is printable. */
 static bool is_name(spry_view name)
 {
     if (!name.size || name.size > SPRY_MODEL_NAME_MAX || name.data[0] == '.' || !spry_utf8_valid(name))
@@ -50,8 +50,8 @@ static spry_status take_name(spry_model_pull *pull, spry_view name, const char *
         name.size -= suffix.size;
     if (!is_name(name))
         return spry_fail(error, SPRY_ERR_INPUT,
-                         "'%.*s' cannot be a model's name: it has no slash, does not begin with a dot, and has 1 to %d "
-                         "bytes that can be shown",
+                         "'%.*s' is not a valid model name: a name has 1 to %d printable bytes, no slash and no "
+                         "leading dot",
                          SPRY_VIEW_ARG(name), SPRY_MODEL_NAME_MAX);
     snprintf(pull->name, sizeof pull->name, "%.*s", (int)name.size, name.data);
     snprintf(pull->target, sizeof pull->target, "%s%s", pull->name, end);
@@ -59,7 +59,7 @@ static spry_status take_name(spry_model_pull *pull, spry_view name, const char *
     if (spry_model_name_find(called, path, folder, pull->name, NULL) == SPRY_OK ||
         fstatat(pull->folder.descriptor, pull->target, &facts, AT_SYMLINK_NOFOLLOW) == 0)
         return spry_fail(error, SPRY_ERR_INPUT,
-                         "the models folder %s has a '%s' already; remove it, or give another name", folder,
+                         "the models folder %s already contains '%s'; remove it, or give another name", folder,
                          pull->name);
     return SPRY_OK;
 }
@@ -71,7 +71,7 @@ static bool has_scheme(const char *source, const char *scheme)
     return strncasecmp(source, scheme, strlen(scheme)) == 0;
 }
 
-/* Fills kind and source; `path` is what the name is taken from. */
+/* Sets kind and source; `path` is the source of the name. */
 static spry_status take_source(spry_model_pull *pull, spry_buffer *path, const char *source, spry_error *error)
 {
     spry_status status = SPRY_OK;
@@ -79,8 +79,7 @@ static spry_status take_source(spry_model_pull *pull, spry_buffer *path, const c
     if (web || has_scheme(source, "file://"))
         status = spry_pull_url_path(path, source, error);
     else if (strstr(source, "://"))
-        status =
-            spry_fail(error, SPRY_ERR_INPUT, "%.200s: models come from paths, file://, http:// and https://", source);
+        status = spry_fail(error, SPRY_ERR_INPUT, "%.200s: a source is a path, file://, http:// or https://", source);
     else
         spry_buffer_text(path, source);
     if (status != SPRY_OK)
@@ -90,7 +89,7 @@ static spry_status take_source(spry_model_pull *pull, spry_buffer *path, const c
     else if (spry_path_is_folder(spry_buffer_view(path).data))
         pull->kind = SPRY_PULL_FOLDER;
     else if (!spry_path_exists(spry_buffer_view(path).data))
-        return spry_fail(error, SPRY_ERR_FILE, "%.200s: there is no such file or folder", source);
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s: no such file or folder", source);
     pull->source = path->failed ? NULL : strdup(web ? source : path->data);
     return pull->source ? SPRY_OK : spry_fail_memory(error, "the model's path", strlen(source));
 }
@@ -110,7 +109,7 @@ spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request 
     if (status == SPRY_OK)
         status = spry_directory_open(&pull->folder, request->folder, error);
     if (status == SPRY_OK) {
-        bool real_name = pull->kind == SPRY_PULL_FOLDER && spry_path_real(&real, path.data); /* "." has one too */
+        bool real_name = pull->kind == SPRY_PULL_FOLDER && spry_path_real(&real, path.data); /* also for "." */
         spry_view given =
             request->name ? spry_view_of(request->name) : last_part(spry_buffer_view(real_name ? &real : &path));
         status = take_name(pull, given, request->folder, error);
@@ -148,27 +147,27 @@ spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error)
 
 /* ---- what the kinds share ---------------------------------------------------------------------------------------- */
 
-spry_status spry_pull_tell(const spry_model_pull *pull, spry_error *error)
+spry_status spry_pull_report(const spry_model_pull *pull, spry_error *error)
 {
     if (!pull->progress || pull->progress(pull->user, pull->done, pull->total))
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_CANCELLED, "pulling '%s' was stopped", pull->name);
+    return spry_fail(error, SPRY_ERR_CANCELLED, "pulling '%s' was cancelled", pull->name);
 }
 
 spry_status spry_pull_check_room(const spry_model_pull *pull, uint64_t more, spry_error *error)
 {
     struct statvfs disk;
     if (fstatvfs(pull->folder.descriptor, &disk) != 0)
-        return SPRY_OK; /* then the write that fails will say so */
+        return SPRY_OK; /* a failing write will report it */
     uint64_t room = (uint64_t)disk.f_bavail * disk.f_frsize;
     if (room >= ROOM_LEFT && more <= room - ROOM_LEFT)
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_FILE,
-                     "'%s' needs %.3f GB more, and the disk of the models folder has %.3f GB left", pull->name,
+                     "'%s' needs %.3f GB more, but the disk of the models folder has %.3f GB left", pull->name,
                      (double)more / 1e9, (double)room / 1e9);
 }
 
-/* Whoever had the lock may have finished, and renamed the very file that was opened here. */
+/* The previous holder of the lock may have renamed the file that was opened here. */
 static bool is_still_called(const spry_model_pull *pull, int descriptor)
 {
     struct stat held, named;
@@ -182,7 +181,7 @@ spry_status spry_pull_lock(const spry_model_pull *pull, int *descriptor, spry_er
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     if (pull->kind == SPRY_PULL_FOLDER) {
         flags |= O_RDONLY | O_DIRECTORY;
-        mkdirat(pull->folder.descriptor, pull->part, 0777); /* if it cannot be made, it cannot be opened */
+        mkdirat(pull->folder.descriptor, pull->part, 0777); /* a failure shows when it is opened */
     } else {
         flags |= O_RDWR | O_CREAT;
     }
@@ -193,7 +192,7 @@ spry_status spry_pull_lock(const spry_model_pull *pull, int *descriptor, spry_er
         return SPRY_OK;
     close(*descriptor);
     *descriptor = -1;
-    return spry_fail(error, SPRY_ERR_BUSY, "'%s' is being pulled already", pull->name);
+    return spry_fail(error, SPRY_ERR_BUSY, "'%s' is already being pulled", pull->name);
 }
 
 spry_status spry_pull_write(spry_model_pull *pull, int descriptor, const char *data, size_t size, spry_error *error)
@@ -217,7 +216,7 @@ spry_status spry_pull_check_gguf(const spry_model_pull *pull, int descriptor, sp
     char magic[4];
     if (pread(descriptor, magic, sizeof magic, 0) == sizeof magic && memcmp(magic, "GGUF", sizeof magic) == 0)
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_FORMAT, "%.200s: is not a GGUF file", pull->source);
+    return spry_fail(error, SPRY_ERR_FORMAT, "%.200s: not a GGUF file", pull->source);
 }
 
 spry_status spry_pull_publish(const spry_model_pull *pull, int descriptor, spry_error *error)
@@ -226,7 +225,7 @@ spry_status spry_pull_publish(const spry_model_pull *pull, int descriptor, spry_
     if (fsync(descriptor) != 0)
         return spry_fail(error, SPRY_ERR_FILE, "cannot write '%s': %s", pull->part, strerror(errno));
     if (fstatat(pull->folder.descriptor, pull->target, &facts, AT_SYMLINK_NOFOLLOW) == 0)
-        return spry_fail(error, SPRY_ERR_INPUT, "meanwhile the models folder got another '%s'", pull->target);
+        return spry_fail(error, SPRY_ERR_INPUT, "another '%s' appeared in the models folder meanwhile", pull->target);
     if (renameat(pull->folder.descriptor, pull->part, pull->folder.descriptor, pull->target) != 0)
         return spry_fail(error, SPRY_ERR_FILE, "cannot rename '%s' to '%s': %s", pull->part, pull->target,
                          strerror(errno));

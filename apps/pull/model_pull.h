@@ -1,36 +1,36 @@
-/* Bringing a model into the models folder: a file or folder of this machine, or a file behind an http(s) address.
+/* Adds a model to the models folder: a local file or folder, or a file behind an http(s) URL.
  *
- * What comes is written under a name that begins with a dot, as no model's does, and gets its own when it is whole: a
- * GGUF file, or a folder with config.json and weights. Whoever is at work holds a lock on the unfinished one. A
- * download that was cut off leaves what it had, and goes on from there the next time, if the server can tell that it
- * still has the same file; copies begin anew. Nothing is ever replaced. */
+ * Data is written under a name that begins with a dot, which no model has, and is renamed when it is complete: a GGUF
+ * file, or a folder with config.json and weights. The running pull holds a lock on the unfinished file. An interrupted
+ * download is kept and resumed by the next pull if the server confirms that the file is unchanged; copies start again.
+ * Nothing is ever replaced. */
 #ifndef SPRY_APPS_MODEL_PULL_H
 #define SPRY_APPS_MODEL_PULL_H
 
 #include "base/error.h"
 #include "platform/model_names.h"
 
-/* Called again and again, with how many bytes of how many are there; false stops. */
+/* Called repeatedly with the bytes done and the total; false cancels. */
 typedef bool (*spry_pull_progress)(void *user, uint64_t done, uint64_t total);
 
 typedef struct spry_pull_request {
     const char *source; /* a path, file://PATH, http://... or https://... */
-    const char *name;   /* NULL: as the source is called, without ".gguf" */
-    const char *folder; /* the models folder; made where it is not there */
+    const char *name;   /* NULL: the name of the source, without ".gguf" */
+    const char *folder; /* the models folder; created if missing */
     spry_pull_progress progress;
     void *user; /* for `progress` */
 } spry_pull_request;
 
 typedef struct spry_model_pull spry_model_pull;
 
-/* Whatever can be refused at once: names that are none or taken, sources that are not there. Nothing is written. */
+/* Checks everything that can be refused at once: invalid or existing names, missing sources. Writes nothing. */
 spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request *request, spry_error *error);
 void spry_model_pull_close(spry_model_pull *pull);
 
-/* What the model will be called. */
+/* The name of the model. */
 const char *spry_model_pull_name(const spry_model_pull *pull);
 
-/* Does it; SPRY_ERR_CANCELLED when `progress` said so. */
+/* Runs the pull; SPRY_ERR_CANCELLED when `progress` returned false. */
 spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error);
 
 #endif

@@ -1,4 +1,4 @@
-/* The speed is that of the whole pull, without what an earlier one had brought. */
+/* The speed is that of this pull, without bytes that an earlier one had downloaded. */
 #include "pull/pull_bar.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 enum { STEP_NS = 100000000, MARKS = 24, LINE_BYTES = 256 };
 
-/* Pads with spaces instead of an escape sequence, so it works on every terminal. */
+/* Pads with spaces instead of an escape sequence, so that it works on every terminal. */
 static void draw(const char *line)
 {
     int width = (int)spry_terminal_width(stderr) - 1;

@@ -1,4 +1,4 @@
-/* How far a pull is, on a terminal: one line on standard error, redrawn in place; elsewhere nothing. */
+/* Progress of a pull: one line on standard error, redrawn in place; only on a terminal. */
 #ifndef SPRY_APPS_PULL_BAR_H
 #define SPRY_APPS_PULL_BAR_H
 
@@ -8,12 +8,12 @@
 typedef struct spry_pull_bar {
     const char *name;
     uint64_t began_ns, drawn_ns;
-    uint64_t first; /* bytes that were there at the first update */
+    uint64_t first; /* bytes present at the first update */
     bool begun, shown;
 } spry_pull_bar;
 
 void spry_pull_bar_begin(spry_pull_bar *bar, const char *name);
 void spry_pull_bar_update(spry_pull_bar *bar, uint64_t done, uint64_t total);
-void spry_pull_bar_end(spry_pull_bar *bar); /* wipes the line */
+void spry_pull_bar_end(spry_pull_bar *bar); /* clears the line */
 
 #endif

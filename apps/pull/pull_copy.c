@@ -1,5 +1,5 @@
-/* Models of this machine: a GGUF file, or what a Hugging Face folder has that is needed to run it. Links are followed,
- * as the folders of Hugging Face's own programs are full of them. What fails or is stopped leaves nothing behind. */
+/* Local models: a GGUF file, or the files of a Hugging Face folder that are needed to run it. Links are followed,
+ * because Hugging Face caches use them. A failed or cancelled copy is removed. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ static spry_status copy(spry_model_pull *pull, int to, int from, const char *pat
 {
     char *block = malloc(BLOCK_BYTES);
     spry_status status = block ? SPRY_OK : spry_fail_memory(error, "copying", BLOCK_BYTES);
-    while (status == SPRY_OK && (status = spry_pull_tell(pull, error)) == SPRY_OK) {
+    while (status == SPRY_OK && (status = spry_pull_report(pull, error)) == SPRY_OK) {
         ssize_t got = read(from, block, BLOCK_BYTES);
         if (got == 0)
             break;
@@ -82,7 +82,7 @@ spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error)
 
 typedef struct folder_copy {
     spry_model_pull *pull;
-    int part; /* the folder that is written; -1: files are only counted */
+    int part; /* the destination folder; -1: files are only counted */
     bool has_config, has_weights;
     spry_status status;
     spry_error *error;
@@ -155,7 +155,7 @@ spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error)
     folder_copy c = {.pull = pull, .part = -1, .error = error};
     spry_status status = visit_files(&c);
     if (status == SPRY_OK && !(c.has_config && c.has_weights))
-        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: is no model's folder: %s", pull->source,
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: not a model folder: %s", pull->source,
                            c.has_config ? "it has no .safetensors file" : "it has no config.json");
     if (status == SPRY_OK)
         status = spry_pull_check_room(pull, pull->total, error);

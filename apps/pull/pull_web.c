@@ -1,9 +1,8 @@
-/* A GGUF file from an http(s) address, by libcurl.
+/* Downloads a GGUF file from an http(s) URL with libcurl.
  *
- * Beside the unfinished file lies a note: which address it is from, and what the server said of that version of it (its
- * ETag, or when it was last changed). With both the rest is asked for under If-Range: a server whose file is another by
- * now sends it from the beginning. A connection that breaks is made again, as long as every few tries bring something
- * new. */
+ * A record beside the unfinished file stores its URL and the server's version of the file (its ETag or last
+ * modification). The rest is requested with If-Range: if the file has changed, the server sends it from the beginning.
+ * A broken connection is retried as long as every few tries make progress. */
 #include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -21,11 +20,11 @@
 
 enum {
     VERSION_BYTES = 256,
-    NOTE_BYTES = VERSION_BYTES + 32,
+    RECORD_BYTES = VERSION_BYTES + 32,
     REDIRECTS = 10,
     CONNECT_S = 30,
     SILENT_S = 60,
-    TRIES = 4, /* in a row that bring nothing */
+    TRIES = 4, /* consecutive tries without progress */
     TRIES_TOGETHER = 100,
     NAP_MS = 100,
     NAPS_A_TRY = 5,
@@ -35,11 +34,11 @@ typedef struct web {
     spry_model_pull *pull;
     CURL *curl;
     int part;
-    char version[VERSION_BYTES]; /* for If-Range; empty: the server does not say */
+    char version[VERSION_BYTES]; /* for If-Range; empty: not given by the server */
     char reason[CURL_ERROR_SIZE];
-    uint64_t furthest; /* bytes that were there at any time */
-    bool begun;        /* this answer's head was looked at */
-    bool again;        /* what went wrong may go right the next time */
+    uint64_t furthest; /* largest number of bytes reached */
+    bool begun;        /* the response header was processed */
+    bool again;        /* the failure may be temporary */
     spry_status status;
     spry_error *error;
 } web;
@@ -71,7 +70,7 @@ spry_status spry_pull_url_path(spry_buffer *path, const char *url, spry_error *e
     curl_url_cleanup(parsed);
     return code == CURLUE_OK
                ? SPRY_OK
-               : spry_fail(error, SPRY_ERR_INPUT, "%.200s: is no address: %s", url, curl_url_strerror(code));
+               : spry_fail(error, SPRY_ERR_INPUT, "%.200s: not a valid URL: %s", url, curl_url_strerror(code));
 }
 
 /* ---- the note ---------------------------------------------------------------------------------------------------- */
@@ -81,33 +80,33 @@ static void note_name(char out[SPRY_PULL_NAME_BYTES], const spry_model_pull *pul
     snprintf(out, SPRY_PULL_NAME_BYTES, ".%s.gguf.from", pull->name);
 }
 
-/* Addresses may hold passwords, so only their hash is kept. */
-static int print_note(char out[NOTE_BYTES], const web *w)
+/* URLs may contain passwords, so only a hash is stored. */
+static int print_record(char out[RECORD_BYTES], const web *w)
 {
     uint64_t hash = spry_hash_bytes(w->pull->source, strlen(w->pull->source), 0);
-    return snprintf(out, NOTE_BYTES, "%016" PRIx64 " %s", hash, w->version);
+    return snprintf(out, RECORD_BYTES, "%016" PRIx64 " %s", hash, w->version);
 }
 
-/* Without a note the next pull begins anew, so a failure is none. */
-static void write_note(const web *w)
+/* Without a record the next pull starts again, so a failure is ignored. */
+static void write_record(const web *w)
 {
-    char name[SPRY_PULL_NAME_BYTES], note[NOTE_BYTES];
+    char name[SPRY_PULL_NAME_BYTES], note[RECORD_BYTES];
     note_name(name, w->pull);
-    struct iovec piece = {note, (size_t)print_note(note, w)};
+    struct iovec piece = {note, (size_t)print_record(note, w)};
     spry_directory_write(&w->pull->folder, name, &piece, 1);
 }
 
-/* What is known about the unfinished file, if it is from the same address. */
-static void read_note(web *w)
+/* Reads the record of the unfinished file if it has the same URL. */
+static void read_record(web *w)
 {
-    char name[SPRY_PULL_NAME_BYTES], note[NOTE_BYTES], same[NOTE_BYTES];
+    char name[SPRY_PULL_NAME_BYTES], note[RECORD_BYTES], same[RECORD_BYTES];
     spry_opened file;
     note_name(name, w->pull);
-    size_t start = (size_t)print_note(same, w); /* with no version yet: the hash and a space */
+    size_t start = (size_t)print_record(same, w); /* without a version yet: the hash and a space */
     if (spry_opened_open(&file, &w->pull->folder, name) != 0)
         return;
     struct iovec piece = {note, (size_t)file.size};
-    if (file.size > start && file.size < NOTE_BYTES && spry_opened_read(&file, &piece, 1, 0) == 0 &&
+    if (file.size > start && file.size < RECORD_BYTES && spry_opened_read(&file, &piece, 1, 0) == 0 &&
         memcmp(note, same, start) == 0)
         snprintf(w->version, sizeof w->version, "%.*s", (int)(file.size - start), note + start);
     spry_opened_close(&file);
@@ -128,7 +127,7 @@ static const char *header(const web *w, const char *name)
     return curl_easy_header(w->curl, name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK ? found->value : NULL;
 }
 
-/* If-Range takes no weak tags. */
+/* If-Range accepts no weak tags. */
 static void take_version(web *w)
 {
     const char *version = header(w, "ETag");
@@ -151,16 +150,16 @@ static spry_status take_whole(web *w)
     curl_off_t length = -1;
     curl_easy_getinfo(w->curl, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &length);
     if (length < 0)
-        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server does not say how large the file is",
+        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server does not report the size of the file",
                          w->pull->source);
     w->pull->total = (uint64_t)length;
     spry_status status = start_over(w);
     take_version(w);
-    write_note(w);
+    write_record(w);
     return status;
 }
 
-/* "bytes 100-199/200" must go on where the unfinished file ends, to the end. */
+/* "bytes 100-199/200" must continue where the unfinished file ends, up to the end. */
 static spry_status take_rest(web *w)
 {
     const char *range = header(w, "Content-Range");
@@ -177,7 +176,7 @@ static spry_status take_rest(web *w)
     remove_note(w);
     w->version[0] = '\0';
     w->again = true;
-    return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sent another part than was asked for",
+    return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sent another range than requested",
                      w->pull->source);
 }
 
@@ -195,7 +194,8 @@ static spry_status look_at_head(web *w)
         if (code == 416)
             w->version[0] = '\0';
         w->again = code == 416 || (w->pull->done && (code == 429 || code >= 500));
-        return spry_fail(w->error, SPRY_ERR_FILE, "%.200s: the server answers with status %ld", w->pull->source, code);
+        return spry_fail(w->error, SPRY_ERR_FILE, "%.200s: the server responded with status %ld", w->pull->source,
+                         code);
     }
     return status == SPRY_OK ? spry_pull_check_room(w->pull, w->pull->total - w->pull->done, w->error) : status;
 }
@@ -209,7 +209,8 @@ static size_t on_data(char *data, size_t one, size_t size, void *user)
     if (!w->begun)
         w->status = look_at_head(w);
     if (w->status == SPRY_OK && size > w->pull->total - w->pull->done)
-        w->status = spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sends more than it said", w->pull->source);
+        w->status =
+            spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the server sent more bytes than announced", w->pull->source);
     bool checked = w->pull->done >= 4;
     if (w->status == SPRY_OK)
         w->status = spry_pull_write(w->pull, w->part, data, size, w->error);
@@ -223,7 +224,7 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
     web *w = user;
     (void)total, (void)now, (void)up_total, (void)up_now;
     if (w->status == SPRY_OK)
-        w->status = spry_pull_tell(w->pull, w->error);
+        w->status = spry_pull_report(w->pull, w->error);
     return w->status != SPRY_OK;
 }
 
@@ -264,7 +265,7 @@ static spry_status judge(web *w, CURLcode code)
     if (w->status != SPRY_OK)
         return w->status;
     if (empty)
-        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: is empty", w->pull->source);
+        return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the file is empty", w->pull->source);
     if (code == CURLE_OK && w->pull->done == w->pull->total)
         return SPRY_OK;
     w->again = (w->furthest || w->pull->done) && (code == CURLE_OK || is_passing(code));
@@ -272,7 +273,7 @@ static spry_status judge(web *w, CURLcode code)
                      w->reason[0] ? w->reason : curl_easy_strerror(code));
 }
 
-/* One request. What is there already is not asked for again, if the server can tell that it is still the same. */
+/* One request. Bytes already present are not requested again if the server confirms that the file is unchanged. */
 static spry_status ask(web *w)
 {
     char range[32], condition[VERSION_BYTES + 16];
@@ -305,7 +306,7 @@ static spry_status wait_before(web *w, int tries)
     spry_status status = SPRY_OK;
     for (int i = 0; i < tries * NAPS_A_TRY && status == SPRY_OK; i++) {
         nanosleep(&nap, NULL);
-        status = spry_pull_tell(w->pull, w->error);
+        status = spry_pull_report(w->pull, w->error);
     }
     return status;
 }
@@ -334,7 +335,7 @@ spry_status spry_pull_download(spry_model_pull *pull, spry_error *error)
     spry_status status = spry_pull_lock(pull, &w.part, error);
     if (status != SPRY_OK)
         return status;
-    read_note(&w);
+    read_record(&w);
     off_t there = lseek(w.part, 0, SEEK_END);
     pull->done = there > 0 ? (uint64_t)there : 0;
     w.furthest = pull->done;
@@ -343,7 +344,7 @@ spry_status spry_pull_download(spry_model_pull *pull, spry_error *error)
         status = spry_pull_check_gguf(pull, w.part, error);
     if (status == SPRY_OK)
         status = spry_pull_publish(pull, w.part, error);
-    /* What is of no use to the next pull does not stay. */
+    /* Remove data that the next pull cannot use. */
     if (status != SPRY_OK && (!pull->done || !w.version[0] || status == SPRY_ERR_FORMAT)) {
         spry_directory_remove(&pull->folder, pull->part);
         remove_note(&w);

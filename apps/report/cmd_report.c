@@ -50,7 +50,7 @@ static spry_status check_output(const char *path, const char *const *inputs, siz
 {
     for (size_t i = 0; i < count; i++)
         if (spry_path_same(path, inputs[i]))
-            return spry_fail(error, SPRY_ERR_INPUT, "%s is to be read, not written: name another file with -o", path);
+            return spry_fail(error, SPRY_ERR_INPUT, "%s is an input file: name another file with -o", path);
     return SPRY_OK;
 }
 

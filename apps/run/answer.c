@@ -1,4 +1,4 @@
-/* Runs a session's generation and keeps what it gave. */
+/* Runs a session's generation and stores the result. */
 #include "run/answer.h"
 
 #include <inttypes.h>
@@ -89,8 +89,7 @@ void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_ener
     spry_laps_begin(&answer->laps, trace, lane, spry_clock_ns());
 }
 
-/* The session's own parts, and those before them, are the request's; what is left of its time is the last of writing.
- */
+/* The parts of the session and those before it make up the request; the remainder of its time is writing. */
 static void sum_up(spry_answer *answer)
 {
     spry_laps *laps = &answer->laps;
@@ -200,7 +199,7 @@ spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const sp
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,
                                  spry_error *error)
 {
-    /* A token is at least a byte of text, except for the few that stand before and behind it. */
+    /* A token is at least one byte of text, except for the few added before and after it. */
     spry_status status = make_room(out, text.size + 8, error);
     if (status == SPRY_OK)
         status =
@@ -223,24 +222,24 @@ static double per_second(size_t count, double ms)
 static const char *finish_words(spry_finish finish)
 {
     static const char *const words[] = {
-        [SPRY_FINISH_END] = "the model ended it",    [SPRY_FINISH_STOP] = "ended by a stop text",
-        [SPRY_FINISH_LENGTH] = "as long as allowed", [SPRY_FINISH_CONTEXT] = "the context is full",
+        [SPRY_FINISH_END] = "the model ended it",      [SPRY_FINISH_STOP] = "ended by a stop text",
+        [SPRY_FINISH_LENGTH] = "length limit reached", [SPRY_FINISH_CONTEXT] = "the context is full",
         [SPRY_FINISH_CANCELLED] = "interrupted",
     };
     return words[finish];
 }
 
-/* What KV memory holds, and what it saved so far. */
+/* KV cache usage and savings so far. */
 static void print_kv(spry_engine *engine)
 {
     char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
     spry_kv_figures f;
     spry_engine_kv_figures(engine, &f);
-    fprintf(stderr, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens found",
+    fprintf(stderr, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens reused",
             spry_amount_bytes(kept, (f.pages - f.free_pages) * f.page_bytes),
             spry_amount_bytes(all, f.pages * f.page_bytes), f.hit_tokens, f.hit_tokens + f.miss_tokens);
     if (f.evicted_pages + f.expired_pages)
-        fprintf(stderr, "; %" PRIu64 " pages went", f.evicted_pages + f.expired_pages);
+        fprintf(stderr, "; %" PRIu64 " pages evicted", f.evicted_pages + f.expired_pages);
     if (f.disk_files || f.disk_stored_pages)
         fprintf(stderr, "; %s on disk", spry_amount_bytes(disk, f.disk_bytes));
     fputs("\n", stderr);
@@ -263,7 +262,7 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     fprintf(stderr, "prompt   %zu tokens in %s (%.1f tokens/s)", computed, spry_amount_time(time, r->prefill_ms),
             per_second(computed, r->prefill_ms));
     if (r->reused_tokens)
-        fprintf(stderr, ", %zu more were there already", r->reused_tokens);
+        fprintf(stderr, ", %zu more were cached", r->reused_tokens);
     if (r->restored_tokens)
         fprintf(stderr, ", %zu of them on disk (%s)", r->restored_tokens, spry_amount_time(time, r->restore_ms));
     if (r->span_tokens)
@@ -273,19 +272,18 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     fputs("\n", stderr);
     print_kv(engine);
     fprintf(stderr, "answer   %zu tokens in %s", r->generated_tokens, spry_amount_time(time, r->decode_ms));
-    /* The first token comes out of the prompt's own step, so only the others are decoding. */
+    /* The first token comes from the prompt's last step, so only the others are decoding. */
     if (r->generated_tokens > 1)
         fprintf(stderr, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
     fprintf(stderr, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
     if (r->drafts.drafted)
-        fprintf(stderr,
-                "drafts   %zu of %zu guessed tokens were right, %.2f tokens a step, by estimate %.2fx as fast\n",
+        fprintf(stderr, "drafts   %zu of %zu drafted tokens accepted, %.2f tokens per step, estimated %.2fx as fast\n",
                 r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);
     spry_answer_print_parts(answer);
     fputs(spry_style_end(stderr), stderr);
 }
 
-void spry_answer_note_context(const spry_answer *answer, const spry_engine *engine, const char *hint)
+void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engine, const char *hint)
 {
     spry_engine_info info;
     if (answer->result.finish != SPRY_FINISH_CONTEXT)

@@ -1,4 +1,4 @@
-/* One answer of a session, from prompt ids to text on standard output: what `spry run` and the chat share. */
+/* One answer of a session, from prompt ids to text on standard output; used by `spry run` and the chat. */
 #ifndef SPRY_APPS_ANSWER_H
 #define SPRY_APPS_ANSWER_H
 
@@ -20,9 +20,9 @@ typedef struct spry_answer {
     spry_buffer text; /* whole, valid UTF-8 */
     spry_answer_token *tokens;
     size_t n_tokens, capacity;
-    spry_result result; /* its parts are of the whole request, from spry_answer_begin on */
+    spry_result result; /* its parts cover the whole request, from spry_answer_begin on */
     spry_laps laps;
-    spry_energy *meter; /* NULL: nobody asked */
+    spry_energy *meter; /* NULL: not measured */
     spry_joules before, energy;
 } spry_answer;
 
@@ -37,7 +37,7 @@ typedef struct spry_answer_job {
     spry_constraint constraint;
     const char *constraint_text;
     uint64_t seed;
-    bool stream;       /* to standard output as it comes */
+    bool stream;       /* to standard output as it is generated */
     bool keep_tokens;  /* fill answer->tokens */
     uint32_t logprobs; /* alternatives in answer->tokens */
 } spry_answer_job;
@@ -45,35 +45,35 @@ typedef struct spry_answer_job {
 void spry_answer_init(spry_answer *answer);
 void spry_answer_deinit(spry_answer *answer);
 
-/* Time counts from now on, and energy where there is a meter. */
+/* Starts the clock, and the energy measurement if there is a meter. */
 void spry_answer_begin(spry_answer *answer, const spry_engine *engine, spry_energy *meter);
 
-/* Generates into an answer that was begun. Ctrl-C (see interrupt.h) and a standard output that fails both end it with
- * SPRY_FINISH_CANCELLED. A prompt that takes long shows its progress. */
+/* Generates into an answer that was begun. Ctrl-C (see interrupt.h) and a failing standard output end it with
+ * SPRY_FINISH_CANCELLED. A long prompt shows its progress. */
 spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job, spry_error *error);
 
-/* The ids of a conversation as the model's template writes it, for an answer that was begun. */
+/* The ids of a conversation in the model's template, for an answer that was begun. */
 spry_status spry_answer_chat_ids(spry_answer *answer, spry_tokens *out, const spry_engine *engine,
                                  const spry_message *messages, size_t n_messages, spry_error *error);
 
-/* The ids of plain text, with what the model's tokenizer puts before it. */
+/* The ids of plain text, with the tokens that the tokenizer adds. */
 spry_status spry_answer_text_ids(spry_tokens *out, const spry_engine *engine, spry_view text, bool special,
                                  spry_error *error);
 
-/* {"prefill": 12.3, ...} of all parts that took any time. */
+/* {"prefill": 12.3, ...} of all parts with a time above 0. */
 json_t *spry_parts_json(const double ms[SPRY_PART_COUNT]);
 
-/* The whole request, with the prompt's making. */
+/* Time of the whole request, including the prompt's template and tokenizer. */
 double spry_answer_ms(const spry_answer *answer);
 
-/* What the request's time went to, and its energy, in lines on standard error. */
+/* Prints the time of each part and the energy to standard error. */
 void spry_answer_print_parts(const spry_answer *answer);
 
-/* A readable summary on standard error. */
+/* Prints a summary to standard error. */
 void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed);
 
-/* A sentence on standard error when the context ended the answer. */
-void spry_answer_note_context(const spry_answer *answer, const spry_engine *engine, const char *hint);
+/* Prints a message to standard error when the context ended the answer. */
+void spry_answer_warn_context(const spry_answer *answer, const spry_engine *engine, const char *hint);
 
 /* Everything about an answer as a JSON object; NULL when memory is short. */
 json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, const char *model, uint64_t seed,

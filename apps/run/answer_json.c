@@ -1,4 +1,4 @@
-/* An answer for programs. Token texts that are no UTF-8 by themselves are given as bytes. */
+/* An answer as JSON. Token texts that are not valid UTF-8 are given as bytes. */
 #include <math.h>
 
 #include "base/utf8.h"
@@ -7,8 +7,7 @@
 
 enum { TOKEN_TEXT_MAX = 1024 };
 
-/* The bytes a token has in the middle of a text: what it adds behind itself. (At the beginning of a text some
- * tokenizers take a space off.) */
+/* The bytes of a token in the middle of a text. (At the beginning of a text some tokenizers remove a space.) */
 static spry_view token_bytes(char *room, size_t capacity, const spry_engine *engine, int32_t id)
 {
     const int32_t twice[] = {id, id};
@@ -56,7 +55,7 @@ static json_t *logprobs_to_json(const spry_answer *answer, const spry_engine *en
     return array;
 }
 
-/* JSON numbers reach 2^63 here; larger seeds are written as text, which every spry reads too. */
+/* JSON integers reach 2^63 here; larger seeds are written as strings, which spry also reads. */
 static json_t *seed_to_json(uint64_t seed)
 {
     if (seed <= INT64_MAX)
@@ -64,7 +63,7 @@ static json_t *seed_to_json(uint64_t seed)
     return json_sprintf("%llu", (unsigned long long)seed);
 }
 
-/* What was reused and how, of this answer and since the model was opened. */
+/* Reuse by this answer, and since the model was opened. */
 static void add_cache(json_t *object, spry_engine *engine, const spry_result *r)
 {
     spry_kv_figures f;
@@ -120,7 +119,7 @@ static json_t *drafts_to_json(const spry_draft_report *d)
                      (int)d->refused_p95, "tokens_per_step", d->tokens_per_step, "speedup", d->speedup);
 }
 
-/* What the time went to, and the energy. */
+/* Time and energy by part. */
 static void add_parts(json_t *object, const spry_answer *answer)
 {
     char why[SPRY_ENERGY_TEXT];

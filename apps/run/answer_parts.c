@@ -1,4 +1,4 @@
-/* What a request's time and energy went to, for people and for programs. */
+/* Time and energy of a request by part, as text and as JSON. */
 #include "base/compiler.h"
 #include "cli/energy_figures.h"
 #include "cli/terminal.h"
@@ -18,7 +18,7 @@ json_t *spry_parts_json(const double ms[SPRY_PART_COUNT])
     return object;
 }
 
-/* Parts can be shorter than anything else that is told of. */
+/* Parts can be shorter than the smallest unit used elsewhere. */
 static const char *small_time(char out[SPRY_AMOUNT_MAX], double ms)
 {
     if (ms >= 1)
@@ -27,7 +27,7 @@ static const char *small_time(char out[SPRY_AMOUNT_MAX], double ms)
     return out;
 }
 
-/* Parts that are worth a word, in the order they come. */
+/* Parts with a significant time, in order. */
 static void print_parts(const char *heading, const double ms[SPRY_PART_COUNT])
 {
     const double worth = 0.005;

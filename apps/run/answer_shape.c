@@ -1,4 +1,4 @@
-/* One of four flags becomes a constraint and its text. */
+/* Converts one of four flags to a constraint and its text. */
 #include "run/answer_shape.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* spry run: one answer, or the chat when there is a terminal and no prompt. */
+/* spry run: one answer, or a chat when there is a terminal and no prompt. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,14 +22,38 @@ static const spry_usage usage = {
     .command = "run",
     .arguments = "[MODEL] [options]",
     .about =
-        "Answers one prompt, streamed to standard output. The prompt is what -p says, or all of standard input when "
-        "that "
-        "is not a terminal. On a terminal without a prompt a chat begins, which is stored after every answer; "
-        "`spry chats` lists what is stored, --no-save stores nothing.\n"
-        "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled "
-        "model: " SPRY_BUNDLED_MODEL " (the default), " SPRY_BUNDLED_DRAFTER ".\n"
-        "The answer is followed by one newline. Exit codes: 0 done, 1 failed, 2 wrong use, 130 interrupted by Ctrl-C, "
-        "141 the reader of standard output left.",
+        "Answers one prompt, streamed to standard output. The prompt is the argument of -p, or all of standard input "
+        "when that is not a terminal. On a terminal without a prompt it starts a chat, which is stored after every "
+        "answer; `spry chats` lists stored chats, --no-save disables storing.\n"
+        "MODEL is a .gguf file, a Hugging Face folder, the name of either in the models folder, or a bundled model: " SPRY_BUNDLED_MODEL " (the default), " SPRY_BUNDLED_DRAFTER ".\n"
+                                                                                                                                                                                 "The "
+                                                                                                                                                                                 "answer "
+                                                                                                                                                                                 "is "
+                                                                                                                                                                                 "followed "
+                                                                                                                                                                                 "by "
+                                                                                                                                                                                 "one "
+                                                                                                                                                                                 "newline. "
+                                                                                                                                                                                 "Exit "
+                                                                                                                                                                                 "codes: "
+                                                                                                                                                                                 "0 "
+                                                                                                                                                                                 "success, "
+                                                                                                                                                                                 "1 "
+                                                                                                                                                                                 "failure, "
+                                                                                                                                                                                 "2 "
+                                                                                                                                                                                 "wrong "
+                                                                                                                                                                                 "arguments, "
+                                                                                                                                                                                 "130 "
+                                                                                                                                                                                 "interrupted "
+                                                                                                                                                                                 "by "
+                                                                                                                                                                                 "Ctrl-C, "
+                                                                                                                                                                                 "141 "
+                                                                                                                                                                                 "standard "
+                                                                                                                                                                                 "output "
+                                                                                                                                                                                 "was "
+                                                                                                                                                                                 "closed "
+                                                                                                                                                                                 "by "
+                                                                                                                                                                                 "its "
+                                                                                                                                                                                 "reader.",
     .examples = "spry run\n"
                 "spry run -p 'Tell me a tale about a small boat.'\n"
                 "spry run tiny.gguf -p 'Once upon a time' --raw -n 50 --temperature 0\n"
@@ -45,7 +69,7 @@ typedef struct run_settings {
     bool raw, json;
     uint32_t logprobs;
     const char *span_files[SPRY_FRAGMENTS_MAX];
-    spry_option_list spans;  /* over `span_files` */
+    spry_option_list spans;  /* storage is `span_files` */
     const char *span_repair; /* tokens, or "all" */
     spry_chat_flags chat;
 } run_settings;
@@ -57,26 +81,27 @@ static const spry_option prompt_options[] = {
      .letter = 'p',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(prompt),
-     .help = "What to answer",
+     .help = "The prompt",
      .group = "Prompt"},
     {.name = "raw",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(raw),
-     .help = "Continue the prompt as it is, without the chat template",
+     .help = "Continue the prompt without the chat template",
      .group = "Prompt"},
     {.name = "span",
      .kind = SPRY_OPTION_LIST,
      .offset = FIELD(spans),
      .metavar = "FILE",
-     .help = "Put this file before the prompt as a fragment: computed once, reused in any place and order; up to 64",
+     .help = "Put this file before the prompt as a fragment: computed once, reused at any position and in any order; "
+             "up to 64",
      .group = "Prompt"},
     {.name = "span-repair",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(span_repair),
      .metavar = "N",
      .help =
-         "Tokens at the beginning of each fragment that are computed in place, in whole pages of 32; 0 is none, all "
-         "is as if it were no fragment",
+         "Tokens at the beginning of each fragment that are recomputed in place, in whole pages of 32; 0: none; all: "
+         "as if it were no fragment",
      .group = "Prompt"},
 };
 
@@ -90,12 +115,12 @@ static const spry_option output_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(logprobs),
      .max = SPRY_TOP_LOGPROBS_MAX,
-     .help = "With --json: the log probability of each token and of the N most probable ones; 0 is off",
+     .help = "With --json: the log probability of each token and of the N most probable ones; 0: off",
      .group = "Output"},
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(chat.stats),
-     .help = "Tell on standard error what the answer took",
+     .help = "Print time and memory use of the answer to standard error",
      .group = "Output"},
 };
 
@@ -109,7 +134,7 @@ static spry_status prompt_text(spry_buffer *out, const run_settings *settings, s
     spry_buffer_init(&bytes, PROMPT_BYTES_MAX);
     spry_status status = spry_input_read(&bytes, error);
     spry_view text = spry_buffer_view(&bytes);
-    /* The newline that ends every text file is no part of a message; raw text is left alone. */
+    /* The final newline of a text file is not part of a message; raw text is unchanged. */
     if (!settings->raw && spry_view_ends(text, SPRY_VIEW("\n")))
         text.size--;
     if (status == SPRY_OK)
@@ -192,7 +217,7 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
     return status;
 }
 
-/* People give the prompt where the model's name is expected. */
+/* Users may give the prompt in place of the model's name. */
 static void hint_at_prompt(spry_error *error, spry_status status, const char *model)
 {
     size_t used = strlen(error->message);
@@ -267,7 +292,7 @@ static int check(const run_settings *settings, bool to_chat)
     if (settings->logprobs && !settings->json)
         return spry_usage_wrong(&usage, "--logprobs needs --json");
     if (settings->raw && settings->chat.system)
-        return spry_usage_wrong(&usage, "--system has no place in a --raw prompt");
+        return spry_usage_wrong(&usage, "--system cannot be used with --raw");
     if (settings->spans.count && (settings->raw || to_chat))
         return spry_usage_wrong(&usage, "--span needs a prompt that is not --raw");
     if (to_chat && (settings->raw || settings->json))

@@ -1,4 +1,4 @@
-/* A drafter holds as much context as its own limit allows and needs no memory beyond that. */
+/* A drafter's context is as large as its own limit allows; it needs no memory beyond that. */
 #include "run/drafter.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const 
     spry_engine_options options = engine_flags->options;
     options.context = 0;
     options.sessions = 1;
-    options.threads = 1; /* it works with the engine's */
+    options.threads = 1; /* it uses the engine's threads */
     options.kv_bytes = 0;
     options.cache_dir = NULL;
     options.chat_template = NULL;

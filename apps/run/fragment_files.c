@@ -1,4 +1,4 @@
-/* The conversation is written as the JSON that an OpenAI client would send. */
+/* The conversation is built as JSON in OpenAI's format. */
 #include "run/fragment_files.h"
 
 #include <stdint.h>
@@ -13,7 +13,7 @@
 
 enum { FILE_BYTES_MAX = 64 << 20 };
 
-/* A file as one part; whatever it ends with, what follows begins a line. */
+/* A file as one part; the following text always begins on a new line. */
 static spry_status add_file(json_t *parts, const char *path, spry_error *error)
 {
     spry_buffer bytes, text;

@@ -1,4 +1,4 @@
-/* Files put before a prompt as fragments of it. */
+/* Files put before a prompt as fragments. */
 #ifndef SPRY_APPS_FRAGMENT_FILES_H
 #define SPRY_APPS_FRAGMENT_FILES_H
 
@@ -12,11 +12,12 @@ typedef struct spry_fragments {
     size_t count;
 } spry_fragments;
 
-/* The ids of a conversation whose user says the files, each a fragment, and then `text`. `system` may be NULL. */
+/* The ids of a conversation whose user message is the files, each a fragment, followed by `text`. `system` may be
+ * NULL. */
 spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, const spry_engine *engine,
                                   const spry_option_list *files, const char *system, spry_view text, spry_error *error);
 
-/* Tokens of --span-repair: a number, or "all". */
+/* Parses --span-repair: a number of tokens, or "all". */
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error);
 
 #endif

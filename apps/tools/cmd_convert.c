@@ -1,4 +1,4 @@
-/* `spry convert`: a Hugging Face folder or a GGUF file becomes a GGUF file of another type. */
+/* `spry convert`: converts a Hugging Face folder or a GGUF file to a GGUF file of another type. */
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
@@ -8,12 +8,12 @@ static const spry_usage usage = {
     .command = "convert",
     .arguments = "MODEL FILE.gguf [options]",
     .about =
-        "Writes MODEL as a GGUF file, its matrices in the given type. Embedding and output of a 4- or 5-bit model are "
-        "kept in 8 bits.\n"
-        "q4_k_m and q5_k_m give value and down projections of about half of the layers, the embedding and the output 6 "
-        "bits (Q6_K); at the same size they lose less than q4_0 and q5_0. Rows that are not whole blocks of 256 take "
-        "the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
-        "The file appears under its name when it is whole. llama.cpp reads it too.",
+        "Writes MODEL as a GGUF file, its matrices in the given type. Embedding and output of a 4- or 5-bit model "
+        "have 8 bits.\n"
+        "q4_k_m and q5_k_m use 6 bits (Q6_K) for the value and down projections of about half of the layers, the "
+        "embedding and the output; at the same size they lose less than q4_0 and q5_0. Rows that are not a multiple "
+        "of 256 use the next larger type with blocks of 32, others f16. Norms, biases and routers stay f32.\n"
+        "The file appears under its name only when it is complete. llama.cpp can read it.",
     .examples = "spry convert ./Qwen3-0.6B qwen3.gguf --type q4_k_m\n"
                 "spry convert model-f16.gguf model-q8.gguf --type q8_0",
 };
@@ -34,12 +34,12 @@ static const spry_option options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(convert_flags, title),
      .metavar = "NAME",
-     .help = "What the file calls the model; without it, the name it has"},
+     .help = "Name of the model in the file; default: its current name"},
     {.name = "threads",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(convert_flags, threads),
      .max = 1024,
-     .help = "Threads; 0: as many as this process may use"},
+     .help = "Number of threads; 0: every processor available to this process"},
 };
 
 static bool show_progress(void *user, size_t done, size_t total)

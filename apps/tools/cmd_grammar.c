@@ -1,4 +1,4 @@
-/* spry grammar: does a text fit a grammar, where does it stop to, and what does asking that of every token cost? */
+/* spry grammar: checks a text against a grammar and measures the cost of token masks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,12 +16,12 @@ static const spry_usage usage = {
     .command = "grammar",
     .arguments = "check|mask [FILE] [options]",
     .about =
-        "`check` reads a text from standard input and says whether it fits: exit code 0, or 1 with the place where it "
-        "stops to fit and what could have come there.\n"
-        "`mask` says how many tokens of a model's vocabulary may come next behind --text, and how long finding "
-        "that out took. With --bench it goes through a whole text (--text, or standard input) token by token.\n"
-        "FILE is a grammar (.gbnf) or a JSON schema (.json); docs/GRAMMARS.md tells what is understood. MODEL is "
-        "what `spry tokenize` takes.",
+        "`check` reads a text from standard input and reports whether it matches: exit code 0, or 1 with the "
+        "position where it stops matching and what was expected there.\n"
+        "`mask` reports how many tokens of a model's vocabulary are allowed after --text, and the time to compute "
+        "that. With --bench it processes a whole text (--text, or standard input) token by token.\n"
+        "FILE is a grammar (.gbnf) or a JSON schema (.json); docs/GRAMMARS.md lists the supported features. MODEL is "
+        "as for `spry tokenize`.",
     .examples = "echo '{\"a\": 1}' | spry grammar check schema.json\n"
                 "echo 2024-05-17 | spry grammar check --regex '\\d{4}-\\d\\d-\\d\\d\\n'\n"
                 "spry grammar mask json.gbnf --text '{\"name\": '\n"
@@ -44,13 +44,13 @@ static const spry_option grammar_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(grammar),
      .metavar = "FILE",
-     .help = "The grammar or schema, when it is not given as FILE",
+     .help = "The grammar or schema, instead of FILE",
      .group = "Grammar"},
     {.name = "kind",
      .kind = SPRY_OPTION_CHOICE,
      .offset = FIELD(kind),
      .choices = kind_names,
-     .help = "What the file is; auto: a schema when it ends in .json, else a grammar; json-object needs no file",
+     .help = "Kind of the file; auto: a schema when its name ends in .json, else a grammar; json-object needs no file",
      .group = "Grammar"},
     {.name = "regex",
      .kind = SPRY_OPTION_STRING,
@@ -67,24 +67,24 @@ static const spry_option grammar_options[] = {
     {.name = "trim",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(trim),
-     .help = "Leave line ends at the end of standard input out",
+     .help = "Ignore newlines at the end of standard input",
      .group = "Text"},
     {.name = "text",
      .letter = 't',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(text),
-     .help = "mask: what stands already",
+     .help = "mask: the text so far",
      .group = "Text"},
     {.name = "model",
      .letter = 'm',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(model),
-     .help = "mask: whose vocabulary; without it the bundled model's",
+     .help = "mask: model with the vocabulary; default: the bundled model",
      .group = "Mask"},
     {.name = "bench",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(bench),
-     .help = "mask: go through the whole text and show the times",
+     .help = "mask: process the whole text and show times",
      .group = "Mask"},
     {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "mask: print JSON", .group = "Mask"},
 };
@@ -159,7 +159,8 @@ static void name_byte(spry_buffer *out, unsigned byte)
         spry_buffer_format(out, "byte 0x%02X", byte);
 }
 
-/* The bytes that could come, as words: runs of letters and digits, and one word for whatever is not ASCII. */
+/* Describes the bytes that may come next: runs of letters and digits, and one phrase for everything that is not
+ * ASCII. */
 static void name_next(spry_buffer *out, const spry_matching *matching)
 {
     uint64_t bytes[4];
@@ -199,7 +200,7 @@ static int say_place(const spry_matching *matching, spry_view text, size_t at)
     spry_buffer_init(&words, 1 << 16);
     name_next(&words, matching);
     spry_complain("%s at byte %zu (line %zu, column %zu); expected %s",
-                  at < text.size ? "the text stops fitting" : "the text is not complete", at, line, column,
+                  at < text.size ? "the text stops matching" : "the text is not complete", at, line, column,
                   words.size ? words.data : "nothing more");
     spry_buffer_deinit(&words);
     return SPRY_EXIT_FAILURE;
@@ -277,7 +278,7 @@ static spry_status show_mask(const mask_work *work, const grammar_settings *sett
     double microseconds;
     spry_status status = spry_matching_take(work->matching, &taken, text.data, text.size, error);
     if (!status && taken < text.size)
-        return spry_fail(error, SPRY_ERR_INPUT, "the text stops fitting at byte %zu", taken);
+        return spry_fail(error, SPRY_ERR_INPUT, "the text stops matching at byte %zu", taken);
     if (!status)
         status = timed_mask(work, &microseconds, &allowed, error);
     if (status)
@@ -290,7 +291,7 @@ static spry_status show_mask(const mask_work *work, const grammar_settings *sett
                         allowed, size, may_end ? "true" : "false", microseconds, work->times.compile_ms,
                         work->times.prepare_ms);
     else
-        spry_out_format("%zu of %zu tokens may come next%s; %.1f us\n", allowed, size,
+        spry_out_format("%zu of %zu tokens are allowed next%s; %.1f us\n", allowed, size,
                         may_end ? ", and the text may end" : "", microseconds);
     return SPRY_OK;
 }
@@ -317,7 +318,7 @@ static void show_bench(const mask_work *work, double *times, size_t count, bool 
                         most);
 }
 
-/* Goes through the text by the tokens that the model's own tokenizer makes of it. */
+/* Processes the text with the tokens of the model's tokenizer. */
 static spry_status bench(const mask_work *work, spry_view text, const grammar_settings *settings, spry_error *error)
 {
     spry_tokens ids = {0};
@@ -333,7 +334,7 @@ static spry_status bench(const mask_work *work, spry_view text, const grammar_se
             status = spry_matching_token(work->matching, ids.ids[i], error);
     }
     if (!status && !count)
-        status = spry_fail(error, SPRY_ERR_INPUT, "there is no text to go through");
+        status = spry_fail(error, SPRY_ERR_INPUT, "there is no text");
     if (!status)
         show_bench(work, times, count, settings->json);
     free(times);
@@ -372,10 +373,10 @@ int spry_cmd_grammar(int argc, char **argv)
         return code;
     bool checks = words[0] && strcmp(words[0], "check") == 0;
     if (!words[0] || (!checks && strcmp(words[0], "mask") != 0))
-        return spry_usage_wrong(&usage, "say what to do: check or mask");
+        return spry_usage_wrong(&usage, "give a subcommand: check or mask");
     if (words[1])
         settings.grammar = words[1];
     if (!settings.grammar && !settings.regex && !settings.choice && strcmp(settings.kind, "json-object") != 0)
-        return spry_usage_wrong(&usage, "say which grammar: a file, --regex, --choice or --kind json-object");
+        return spry_usage_wrong(&usage, "give a grammar: a file, --regex, --choice or --kind json-object");
     return spry_out_finish(checks ? check(&settings) : mask(&settings));
 }

@@ -12,9 +12,9 @@ static const spry_usage usage = {
     .command = "inspect",
     .arguments = "[MODEL] [options]",
     .about =
-        "Shows what is in a model's files: metadata, tensors, tokenizer, sizes, and the memory it needs to run. Files "
-        "of an architecture that spry does not know are shown as far as they can be read.\n"
-        "MODEL is what `spry run` takes; without it the bundled model is shown.",
+        "Shows the contents of a model's files: metadata, tensors, tokenizer, sizes, and the memory it needs to run. "
+        "Files of an unknown architecture are shown as far as they can be read.\n"
+        "MODEL is as for `spry run`; without it the bundled model is shown.",
     .examples = "spry inspect\n"
                 "spry inspect model.gguf --tensors\n"
                 "spry inspect model-folder --context 4096 --json",
@@ -32,13 +32,13 @@ static const spry_option inspect_options[] = {
     {.name = "tensors",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(tensors),
-     .help = "List every tensor: name, type, shape, bytes, offset in its file and its alignment, what becomes of it",
+     .help = "List every tensor: name, type, shape, bytes, offset in its file and its alignment, layout in memory",
      .group = "Inspect"},
     {.name = "context",
      .letter = 'c',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(context),
-     .help = "Tokens to compute memory for; 0 is the model's own limit, at most 8192",
+     .help = "Context size for the memory estimate; 0: the model's limit, at most 8192",
      .group = "Inspect"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,

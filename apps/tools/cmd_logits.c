@@ -1,4 +1,4 @@
-/* spry logits: what a model thinks of given ids, as raw numbers, for comparing engines. */
+/* spry logits: writes raw logits for given ids, for comparing engines. */
 #include <string.h>
 
 #include "cli/commands.h"
@@ -13,10 +13,9 @@ enum { IDS_BYTES_MAX = 64 << 20, FLOATS_AT_ONCE = 1024 };
 static const spry_usage usage = {
     .command = "logits",
     .arguments = "[MODEL] --ids LIST -o FILE [options]",
-    .about =
-        "Runs the model over token ids and writes the logits behind the last one, or behind each of them, as rows of "
-        "little-endian 32-bit floats, a row as long as the vocabulary. Nothing is added to the ids.\n"
-        "MODEL is what `spry run` takes; without it the bundled model is used.",
+    .about = "Runs the model over token ids and writes the logits after the last id, or after each id, as rows of "
+             "little-endian 32-bit floats, one float per vocabulary entry. No ids are added.\n"
+             "MODEL is as for `spry run`; without it the bundled model is used.",
     .examples = "spry logits --ids 1,2,3 -o last.f32\n"
                 "spry logits model.gguf --ids-file ids.json --rows all --kv-type f32 -o all.f32\n"
                 "echo -n 'Once upon' | spry tokenize | spry logits --ids-file /dev/stdin -o - | xxd | head",
@@ -50,14 +49,14 @@ static const spry_option logits_options[] = {
      .offset = FIELD(rows),
      .choices = row_choices,
      .metavar = "WHICH",
-     .help = "Logits behind the last id or behind all",
+     .help = "Logits after the last id or after all",
      .group = "Logits"},
     {.name = "output",
      .letter = 'o',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(output),
      .metavar = "FILE",
-     .help = "Where to; - is standard output",
+     .help = "Output file; - is standard output",
      .group = "Logits"},
 };
 
@@ -66,7 +65,7 @@ static const spry_option logits_options[] = {
 typedef struct row_sink {
     spry_file_writer writer; /* unused for standard output */
     bool to_stdout;
-    size_t n_floats; /* of a row */
+    size_t n_floats; /* per row */
     size_t n_rows;   /* expected */
     spry_progress_line progress;
     spry_status status;
@@ -112,7 +111,7 @@ static spry_status evaluate(spry_session *session, row_sink *sink, const spry_to
     return status;
 }
 
-/* Everything but opening the model. A row that could not be written is why the evaluation says it was cancelled. */
+/* Everything except opening the model. When a row cannot be written, the evaluation reports that it was cancelled. */
 static spry_status write_logits(spry_engine *engine, const logits_settings *settings, const spry_tokens *ids,
                                 spry_error *error)
 {
@@ -134,7 +133,7 @@ static spry_status write_logits(spry_engine *engine, const logits_settings *sett
     if (sink.status != SPRY_OK)
         status = sink.status;
     else if (status == SPRY_ERR_CANCELLED)
-        status = SPRY_OK; /* standard output failed, and its own sentence comes at the end */
+        status = SPRY_OK; /* standard output failed; its message is printed at the end */
     if (sink.to_stdout)
         goto done;
     if (status == SPRY_OK)
@@ -194,7 +193,7 @@ int spry_cmd_logits(int argc, char **argv)
     if (!settings.ids == !settings.ids_file)
         return spry_usage_wrong(&usage, "give the ids with one of --ids and --ids-file");
     if (!settings.output)
-        return spry_usage_wrong(&usage, "-o says where the logits go; - is standard output");
+        return spry_usage_wrong(&usage, "give the output file with -o; - is standard output");
     settings.engine.quiet = true;
     spry_error error;
     if (logits(&settings, model, &error) != SPRY_OK)

@@ -1,4 +1,4 @@
-/* spry sample: what sampling settings do to given logits, without a model. */
+/* spry sample: applies sampling settings to given logits, without a model. */
 #include <float.h>
 #include <jansson.h>
 #include <math.h>
@@ -18,13 +18,11 @@ static const spry_usage usage = {
     .command = "sample",
     .arguments = "[options] < INPUT",
     .about = "Reads {\"logits\": [..], \"history\": [..], \"settings\": {..}} from standard input and shows the "
-             "probabilities "
-             "from which a token would be drawn, or draws tokens. A logit may be null or \"-Infinity\" for a token "
-             "that cannot "
-             "be drawn. The history and the settings may be left out; settings have the JSON keys of the sampling "
-             "options, and "
-             "\"logit_bias\": {\"id\": number}. What the settings leave out is taken from the command line.\n"
-             "Exit codes: 0 done, 1 failed, 2 wrong use.",
+             "probabilities from which a token would be sampled, or samples tokens. A logit may be null or "
+             "\"-Infinity\" for a token that cannot be sampled. The history and the settings are optional; settings "
+             "have the JSON keys of the sampling options, and \"logit_bias\": {\"id\": number}. Missing settings are "
+             "taken from the command line.\n"
+             "Exit codes: 0 success, 1 failure, 2 wrong arguments.",
     .examples = "echo '{\"logits\": [1, 2, 0.5], \"settings\": {\"top_k\": 2}}' | spry sample\n"
                 "echo '{\"logits\": [1, 2, 0.5], \"history\": [1]}' | spry sample --json --repeat-penalty 1.3\n"
                 "spry sample --draw 10 --seed 7 --temperature 0.7 < logits.json",
@@ -48,7 +46,7 @@ static const spry_option sample_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(draw),
      .max = DRAW_MAX,
-     .help = "Draw N tokens, one after the other and all with the same history, instead of showing probabilities",
+     .help = "Sample N tokens, all with the same history, instead of showing probabilities",
      .group = "Output"},
     {.name = "top",
      .letter = 'n',
@@ -56,11 +54,11 @@ static const spry_option sample_options[] = {
      .offset = FIELD(top),
      .min = 1,
      .max = 1000000,
-     .help = "How many of the most probable tokens to list",
+     .help = "Number of most probable tokens to list",
      .group = "Output"},
 };
 
-/* What standard input says. */
+/* The contents of standard input. */
 typedef struct sample_input {
     spry_sampling sampling;
     spry_logit_bias bias[BIAS_MAX];
@@ -123,8 +121,8 @@ static spry_status read_history(sample_input *input, const json_t *array, spry_e
     return SPRY_OK;
 }
 
-/* Keys that mean nothing are named, because a misspelt one would change the result. */
-static void note_other_keys(const json_t *root)
+/* Unknown keys are reported, because a misspelt one would change the result. */
+static void report_unknown_keys(const json_t *root)
 {
     const char *key;
     json_t *value;
@@ -137,7 +135,7 @@ static spry_status read_root(sample_input *input, const json_t *root, spry_error
 {
     if (!json_is_object(root))
         return spry_fail(error, SPRY_ERR_INPUT, "standard input must be a JSON object with \"logits\"");
-    note_other_keys(root);
+    report_unknown_keys(root);
     spry_status status = read_logits(input, json_object_get(root, "logits"), error);
     if (status == SPRY_OK)
         status = read_history(input, json_object_get(root, "history"), error);
@@ -173,7 +171,7 @@ static void print_json_probabilities(const float *probabilities, size_t n)
 {
     spry_out_format("{\"probabilities\": [");
     for (size_t i = 0; i < n; i++)
-        spry_out_format("%s%.9g", i == 0 ? "" : ", ", (double)probabilities[i]); /* 9 digits name a float32 */
+        spry_out_format("%s%.9g", i == 0 ? "" : ", ", (double)probabilities[i]); /* 9 digits identify a float32 */
     spry_out_format("]}\n");
 }
 
@@ -212,7 +210,7 @@ static spry_status print_table(const sample_input *input, const float *probabili
     }
     if (shown < kept)
         spry_out_format("%zu more tokens share %.6g\n", kept - shown, rest);
-    spry_out_format("%zu of %zu tokens can be drawn\n", kept, input->n_logits);
+    spry_out_format("%zu of %zu tokens can be sampled\n", kept, input->n_logits);
     free(ranked);
     return SPRY_OK;
 }

@@ -13,10 +13,10 @@ static const spry_usage usage = {
     .command = "tokenize",
     .arguments = "[MODEL] [options]",
     .about =
-        "Reads all of standard input, byte for byte, and prints its token ids on one line. With --decode it reads ids "
-        "(separated by spaces, newlines or commas, or a JSON array) and writes exactly their text.\n"
-        "MODEL is what `spry run` takes, or a bare tokenizer.json or tokenizer.model, or a GGUF file with nothing "
-        "but a vocabulary. Without it the bundled model's tokenizer is used.",
+        "Reads all of standard input, byte for byte, and prints its token ids on one line. With --decode it reads "
+        "ids (separated by spaces, newlines or commas, or a JSON array) and writes exactly their text.\n"
+        "MODEL is as for `spry run`, or a tokenizer.json or tokenizer.model, or a GGUF file with only a vocabulary. "
+        "Without it the bundled model's tokenizer is used.",
     .examples = "echo -n 'Once upon a time' | spry tokenize\n"
                 "spry tokenize model.gguf --json < book.txt\n"
                 "echo '[1, 2, 3]' | spry tokenize tokenizer.json --decode --special",
@@ -34,7 +34,7 @@ static const spry_option tokenize_options[] = {
      .letter = 'd',
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(decode),
-     .help = "From ids to text",
+     .help = "Convert ids to text",
      .group = "Tokens"},
     {.name = "special",
      .kind = SPRY_OPTION_FLAG,
@@ -44,7 +44,7 @@ static const spry_option tokenize_options[] = {
     {.name = "bos",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(bos),
-     .help = "Add what the model's own tokenizer adds before and behind a text",
+     .help = "Add the tokens that the model's tokenizer adds before and after a text",
      .group = "Tokens"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
@@ -123,7 +123,7 @@ int spry_cmd_tokenize(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
     if (settings.decode && (settings.json || settings.bos))
-        return spry_usage_wrong(&usage, "--%s has no meaning with --decode", settings.json ? "json" : "bos");
+        return spry_usage_wrong(&usage, "--%s cannot be used with --decode", settings.json ? "json" : "bos");
     spry_error error;
     if (tokenize(&settings, model, &error) != SPRY_OK)
         code = spry_complain_error(&error);

@@ -1,4 +1,5 @@
-/* Rows of a label and a value under headings. Names and values come from files, so they are cut and defused. */
+/* Rows of a label and a value under headings. Names and values come from files, so they are truncated and control
+ * characters are replaced. */
 #include "tools/inspect_text.h"
 
 #include <stdarg.h>
@@ -42,7 +43,8 @@ static const char *text_at(const json_t *object, const char *key)
     return text ? text : "?";
 }
 
-/* Appends a value on one line, cut to SHOWN_CHARACTERS. JSON escapes most control characters; the rest become '?'. */
+/* Appends a value on one line, truncated to SHOWN_CHARACTERS. JSON escapes most control characters; others become
+ * '?'. */
 static void append_short(spry_buffer *out, const json_t *value)
 {
     char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(7));
@@ -142,7 +144,7 @@ static void print_tokenizer(const json_t *tokenizer)
     spry_buffer_deinit(&text);
 }
 
-/* A row of the table of estimates: one column each, as far as they could be told. */
+/* A row of the table of estimates: one column each. */
 static void print_estimates(const json_t *estimates, const char *label, const char *key)
 {
     const json_t *estimate;

@@ -1,4 +1,4 @@
-/* A model's description for people, made of the JSON object that inspect_model.h describes. */
+/* A model's description as text, generated from the JSON object of inspect_model.h. */
 #ifndef SPRY_APPS_INSPECT_TEXT_H
 #define SPRY_APPS_INSPECT_TEXT_H
 

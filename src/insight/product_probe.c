@@ -1,5 +1,5 @@
-/* Products: the probes that the most depends on. Matrices are as tall as takes about a millisecond, so that the
- * plainest kernels, too, are known soon. */
+/* Products: the most important probes. Matrix heights are chosen for about a millisecond, so that slow kernels are
+ * measured quickly too. */
 #include <string.h>
 
 #include "insight/speed_probe.h"
@@ -14,8 +14,9 @@ typedef struct product_job {
     const spry_matmul_kernel *kernel;
     spry_matmul product;
     size_t n_out;
-    size_t worker_bytes; /* 0: workers share the outputs of a matrix; or how far each one's own copy of all is */
-    size_t calls;        /* of the kernel, in one run of all workers */
+    size_t worker_bytes; /* 0: workers share the outputs of a matrix; otherwise the distance between the workers'
+                          * copies */
+    size_t calls;        /* kernel calls per run of all workers */
 } product_job;
 
 static size_t matrix_bytes(const product_job *job)
@@ -67,7 +68,7 @@ static product_job job_on(spry_probe_bed *bed, spry_dtype type, size_t n_out, si
     return job;
 }
 
-/* The next matrix: none that was used not long ago. */
+/* Moves to the next matrix, which was not used recently. */
 static void move_on(product_job *job, spry_probe_bed *bed)
 {
     size_t bytes = (matrix_bytes(job) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -87,8 +88,8 @@ static void encode_part(void *context, size_t worker, size_t n_workers)
         bed->ops->encode_act(bed->act + row * blocks, bed->rows + row * N_IN, N_IN);
 }
 
-/* Nanoseconds of the next matrix. Its rows come from all threads' caches, and its results go to other places than the
- * last one's, as in a pass. */
+/* Nanoseconds for the next matrix. Its rows come from all threads' caches, and its results go to new addresses, as in a
+ * forward pass. */
 static double run_next(product_job *job, spry_probe_bed *bed)
 {
     move_on(job, bed);
@@ -102,7 +103,7 @@ static double run_next(product_job *job, spry_probe_bed *bed)
     return (double)(spry_clock_ns() - start);
 }
 
-/* As tall as takes a millisecond. */
+/* The height that takes a millisecond. */
 static size_t choose_height(spry_probe_bed *bed, spry_dtype type, size_t n_rows, size_t most)
 {
     size_t n_out = LEAST_OUT;
@@ -150,7 +151,7 @@ double spry_probe_cached(spry_probe_bed *bed, spry_dtype type)
 
 /* ---- the limit --------------------------------------------------------------------------------------------------- */
 
-/* A tile that fits any second-level cache, whatever the type. */
+/* A tile that fits any second-level cache, for every type. */
 enum { TILE_IN = 1024, TILE_OUT = 64, TILE_ROWS = 64, PEAK_TRIES = 5, PEAK_NS = 40000000, FILLING = 0x11 };
 
 typedef struct tile_filling {
@@ -159,7 +160,7 @@ typedef struct tile_filling {
     unsigned char *memory;
 } tile_filling;
 
-/* The bits do not matter to the kernels' speed as long as they are ordinary numbers. */
+/* The kernels' speed does not depend on the bits as long as they are ordinary numbers. */
 static void fill_tile(void *context, size_t worker, size_t n_workers)
 {
     const tile_filling *filling = context;

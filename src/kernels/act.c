@@ -1,4 +1,4 @@
-/* Plain C; instruction sets bring their own encoder, with the same results bit for bit. */
+/* Plain C; instruction sets have their own encoders with bit-identical results. */
 #include "kernels/act.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ void spry_act_encode(spry_act_block *out, const float *in, size_t n)
         float largest = 0, check = 0;
         for (size_t i = 0; i < SPRY_ACT_BLOCK; i++) {
             largest = fabsf(in[i]) > largest ? fabsf(in[i]) : largest;
-            check += in[i] * 0; /* NaN when any is not finite */
+            check += in[i] * 0; /* NaN when any value is not finite */
         }
         bool finite = check == 0;
         largest = largest < SPRY_ACT_SMALLEST ? 0 : largest;

@@ -1,5 +1,5 @@
-/* Activations as integer kernels want them: 32 values in 8 bits with one scale, and what zero points and minima of
- * weights need, worked out once per row instead of once per output. */
+/* Activations for integer kernels: 32 values in 8 bits with one scale, and the sums needed for zero points and minima
+ * of weights, computed once per row instead of once per output. */
 #ifndef SPRY_KERNELS_ACT_H
 #define SPRY_KERNELS_ACT_H
 
@@ -17,12 +17,12 @@ typedef struct spry_act_block {
     int8_t values[SPRY_ACT_BLOCK];
 } spry_act_block;
 
-/* n floats, whole blocks. scale = largest magnitude / 127; values round to nearest, ties to even. A block of nothing as
- * large as SPRY_ACT_SMALLEST becomes zeros: the inverse of its scale might not be a float. A block with a NaN or an
- * infinity gets a NaN for its scale, so that the result shows it. */
+/* Encodes n floats (whole blocks). scale = largest magnitude / 127; values round to nearest, ties to even. A block
+ * whose values are all below SPRY_ACT_SMALLEST becomes zeros: the inverse of its scale might overflow. A block with a
+ * NaN or an infinity gets a NaN scale, so that the result is NaN. */
 void spry_act_encode(spry_act_block *out, const float *in, size_t n);
 
-/* Back to floats: what an integer kernel really multiplies by. */
+/* Decodes to floats: the values that an integer kernel actually multiplies by. */
 void spry_act_decode(float *out, const spry_act_block *in, size_t n);
 
 #endif

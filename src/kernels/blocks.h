@@ -1,9 +1,9 @@
-/* The quantised blocks as they lie in a file, defined once for C and for CUDA. Little-endian, no padding; the sizes are
- * those of base/dtype.c. A block may lie at any address, so C code copies it out before reading its fields.
+/* The quantised blocks of model files, defined once for C and CUDA. Little-endian, without padding; sizes as in
+ * base/dtype.c. A block may be at any address, so C code copies it before reading its fields.
  *
  * A half is the bits of an IEEE binary16 number (kernels/half.h). "Low bits" of quants are packed so that one byte
- * holds values that stand a half or a quarter of the block (or of a 64 or 128 value chunk) apart; each struct says
- * which. */
+ * holds values half or a quarter of the block (or of a chunk of 64 or 128 values) apart; each struct documents its
+ * layout. */
 #ifndef SPRY_KERNELS_BLOCKS_H
 #define SPRY_KERNELS_BLOCKS_H
 

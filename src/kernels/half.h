@@ -1,8 +1,8 @@
 /* The two 16-bit floats: IEEE binary16 (f16) and the upper half of a float (bf16). Every function is exact or rounds to
- * nearest, ties to even, in plain integer and float arithmetic, so that all compilers and machines agree.
+ * nearest, ties to even, in plain integer and float arithmetic, so that results are the same on all machines.
  *
- * Subnormals, infinities and both zeros are kept; what is too large becomes infinity; a NaN stays one (encoding makes
- * it quiet). */
+ * Subnormals, infinities and both zeros are preserved; overflow becomes infinity; a NaN stays NaN (encoding makes it
+ * quiet). */
 #ifndef SPRY_KERNELS_HALF_H
 #define SPRY_KERNELS_HALF_H
 

@@ -1,4 +1,4 @@
-/* Storing and loading one key. The only place that knows the transposed layout, apart from the attention kernels. */
+/* Stores and loads one key. Only this file and the attention kernels depend on the transposed layout. */
 #include "kernels/kv_layout.h"
 
 #include <string.h>

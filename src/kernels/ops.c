@@ -1,6 +1,6 @@
-/* The tables, from the plainest to the fastest, and the choice of one. Every table is a constant: an instruction set
- * takes the initialiser of what lies below it and overwrites the entries it has something better for, so nothing is
- * filled in at run time and any number of threads may ask. */
+/* The op tables, from plain C to the fastest, and the selection of one. Every table is a constant: an instruction set
+ * starts with the initialiser of the level below and overrides entries, so nothing is filled in at run time and any
+ * thread may read it. */
 #include "kernels/ops.h"
 
 #include <string.h>
@@ -17,10 +17,10 @@
 
 static const spry_ops ref = {.name = "ref", SPRY_REF_OPS};
 
-/* Ascending: a machine that has a level has all before it. */
+/* Ascending: a machine with one level has all levels before it. */
 static const struct {
     const spry_ops *ops;
-    const char *names; /* of the levels up to this one */
+    const char *names; /* names up to this level */
 } levels[] = {
     {&ref, "ref"},
 #if defined(__x86_64__)
@@ -32,7 +32,7 @@ static const struct {
 };
 
 #if defined(__x86_64__)
-/* Clang's builtin does not know this one's name. */
+/* Clang's builtin does not support this feature name. */
 static bool has_f16c(void)
 {
     unsigned eax, ebx, ecx, edx;
@@ -40,7 +40,7 @@ static bool has_f16c(void)
 }
 #endif
 
-/* The number of levels this machine has. */
+/* The number of levels this machine supports. */
 static size_t usable_levels(void)
 {
 #if defined(__x86_64__)

@@ -1,4 +1,5 @@
-/* Packing, one group at a time, and a row of it back. What `put_` lays down `take_` picks up, in the same order. */
+/* Packs one group at a time and unpacks one row. `take_` functions read what `put_` functions write, in the same
+ * order. */
 #include "kernels/packed.h"
 
 #include <stdbool.h>
@@ -6,8 +7,7 @@
 
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* Where one row's next quad or number goes: parts are laid down one after another, `rows` times as large as in the
- * file. */
+/* The write position of one row: parts follow each other, `rows` times as large as in the file. */
 typedef struct part {
     unsigned char *out;
     size_t rows, row;
@@ -111,7 +111,7 @@ static void put_block(part *p, spry_dtype type, const unsigned char *block)
     }
 }
 
-/* Whole chunks, of a size that the compiler knows. */
+/* Copies chunks of a size known at compile time. */
 static void move_chunks(unsigned char *out, size_t out_step, const unsigned char *in, size_t in_step, size_t n_chunks,
                         size_t bytes)
 {

@@ -1,10 +1,9 @@
-/* Weights as kernels want them: rows in groups. Packing changes no value, and the bytes stay (almost) as many as in the
- * file.
+/* Packed weights: rows in groups. Packing changes no value and (almost) no size.
  *
- * Quantised weights are for integer kernels: one vector holds four neighbouring values of every row of the group and is
- * multiplied by four activations broadcast to all, so whole groups of four bytes are moved.
+ * Quantised weights are for integer kernels: one vector holds four adjacent values of every row of the group and is
+ * multiplied by four activations broadcast to all lanes, so whole groups of four bytes are moved.
  *
- * For a group of R rows a block becomes, each part R times what one row has, row after row:
+ * For a group of R rows a block becomes, each part R times that of one row, row after row:
  *   Q4_0  scale f16 | 4 quads of low, of 4 bytes a row: low nibbles are values 4q.., high nibbles 16 + 4q..
  *   Q4_1  scale f16 | min f16 | low as above
  *   Q5_0  scale f16 | 8 masks of R * 4 bits: fifth bits of values 4q.. | low
@@ -14,11 +13,11 @@
  *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
  *   Q5_K  the same, with 8 quads of high before the chunks: bit b is the fifth bit of block b
  *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 8 quads of high, 16 quads of low, each as in the file
- * Of floats, chunks of SPRY_PACK_FLOATS values stand row after row; the last may be shorter. A product then reads one
- * stream, not one for each row that it takes at a time.
+ * Floats are stored in chunks of SPRY_PACK_FLOATS values, row after row; the last may be shorter. A product then reads
+ * one stream instead of one per row of its tile.
  *
- * Rows a last group lacks are zeros. Parts stand in the order in which kernels first touch them: a processor fetches
- * ahead of a stream that only goes up. */
+ * Missing rows of the last group are zeros. Parts are in the order in which kernels first read them: hardware
+ * prefetchers follow ascending streams. */
 #ifndef SPRY_KERNELS_PACKED_H
 #define SPRY_KERNELS_PACKED_H
 
@@ -27,7 +26,7 @@
 
 enum { SPRY_PACK_MAX_ROWS = 16, SPRY_PACK_FLOATS = 16 };
 
-/* Bytes a block takes per row of the group; 0 for types that are not packed. */
+/* Bytes of a block per row of the group; 0 for types that are not packed. */
 static inline size_t spry_packed_row_bytes(spry_dtype type)
 {
     switch (type) {
@@ -39,7 +38,7 @@ static inline size_t spry_packed_row_bytes(spry_dtype type)
     case SPRY_Q5_0: return 22;
     case SPRY_Q5_1: return 24;
     case SPRY_Q8_0: return 34;
-    case SPRY_Q4_K: return 148; /* 6-bit scales and minima get a byte each: 4 more than in the file */
+    case SPRY_Q4_K: return 148; /* 6-bit scales and minima become bytes: 4 more than in the file */
     case SPRY_Q5_K: return 180;
     case SPRY_Q6_K: return 210;
     default: return 0;
@@ -50,7 +49,7 @@ static inline size_t spry_packed_row_bytes(spry_dtype type)
 void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
                      size_t rows);
 
-/* One row of a group, as it was in the file, byte for byte. */
+/* Unpacks one row of a group to its file layout, byte for byte. */
 void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, size_t n_in, size_t rows);
 
 #endif

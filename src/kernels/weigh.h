@@ -1,5 +1,5 @@
-/* Exponentials of a softmax, the same bits on every platform: additions and multiplications in one written order, no
- * call into a math library, no contraction. Each table compiles this loop with its own instructions.
+/* Exponentials of a softmax with the same bits on every platform: additions and multiplications in one fixed order, no
+ * math library, no contraction. Each table compiles this loop with its own instructions.
  *
  * exp by the usual reduction: x = k ln 2 + r with |r| <= ln 2 / 2, a Taylor polynomial for exp(r), and k added to the
  * exponent bits. Twelve terms leave a relative error of 0.347^12 / 12! = 6e-15. */
@@ -10,7 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Below this the result would leave the normal numbers, where adding to the exponent bits is wrong. */
+/* Below this the result would be subnormal, where adding to the exponent bits is wrong. */
 #define SPRY_EXP_LOWEST (-700.0)
 
 static inline uint64_t spry_weigh_bits(double x)
@@ -38,7 +38,7 @@ static inline double spry_weigh_exp(double x)
     double shifted = inside * log2_e + round_shift;
     double k = shifted - round_shift;
     double r = inside - k * ln2_high - k * ln2_low;
-    double square = r * r; /* even and odd terms apart: two short chains instead of a long one */
+    double square = r * r; /* even and odd terms separately: two short chains instead of a long one */
     double odd = 1.0 / 39916800, even = 1.0 / 3628800;
     odd = odd * square + 1.0 / 362880;
     even = even * square + 1.0 / 40320;

@@ -1,4 +1,4 @@
-/* Changing messages copies what is changed and shares the rest. */
+/* Changed messages are copied; unchanged parts are shared. */
 #include "template/chat_messages.h"
 
 #include "base/buffer.h"
@@ -8,7 +8,7 @@ enum { MAX_CONTENT_BYTES = 256 << 20, VALUE_BYTES = 4 };
 
 static json_t *mutable(const json_t *json)
 {
-    return (json_t *)(uintptr_t)json; /* for counting references: jansson takes no const there */
+    return (json_t *)(uintptr_t)json; /* for reference counting: jansson's functions are not const */
 }
 
 static bool is_text_part(const json_t *part)
@@ -51,7 +51,7 @@ static bool make_content_plain(json_t *message, bool *changed)
     return json_object_set_new(message, "content", parts ? joined_parts(content) : json_string("")) == 0;
 }
 
-/* The object that a text of arguments is; NULL when it is none. */
+/* The object that a JSON text of arguments contains; NULL when it is not an object. */
 static json_t *parsed_arguments(const json_t *call)
 {
     const json_t *function = json_object_get(call, "function");
@@ -95,7 +95,7 @@ spry_status spry_chat_messages_form(json_t **out, bool *differs, const json_t *m
         made = copy;
         if (json_is_object(copy)) {
             made = made && (form == SPRY_CHAT_AS_GIVEN || make_content_plain(copy, &contents));
-            /* The last form leaves them, but must know that there are some. */
+            /* The last form keeps the arguments as text, but must detect that there are some. */
             json_t *target = form == SPRY_CHAT_TEXT_ARGUMENTS ? json_copy(copy) : json_incref(copy);
             made = made && target && parse_arguments(target, &arguments);
             json_decref(target);

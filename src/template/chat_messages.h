@@ -1,4 +1,4 @@
-/* Messages in the forms that templates take, and as values of a rendering. */
+/* Messages in the forms that templates accept, and as values for rendering. */
 #ifndef SPRY_TEMPLATE_CHAT_MESSAGES_H
 #define SPRY_TEMPLATE_CHAT_MESSAGES_H
 
@@ -8,23 +8,23 @@
 
 /* In the order in which they are tried. */
 typedef enum spry_chat_form {
-    SPRY_CHAT_AS_GIVEN,       /* but arguments of tool calls that are JSON text become objects */
-    SPRY_CHAT_PLAIN_CONTENT,  /* and lists of text parts become text, a content of null an empty one */
-    SPRY_CHAT_TEXT_ARGUMENTS, /* contents as before, arguments untouched */
+    SPRY_CHAT_AS_GIVEN,       /* JSON text in tool-call arguments becomes an object */
+    SPRY_CHAT_PLAIN_CONTENT,  /* in addition, lists of text parts become one text, and null content an empty text */
+    SPRY_CHAT_TEXT_ARGUMENTS, /* contents as above, arguments unchanged */
     SPRY_CHAT_FORMS
 } spry_chat_form;
 
-/* *out is the caller's, to json_decref. *differs: not the same as the form before. */
+/* The caller releases *out with json_decref. *differs: whether it differs from the previous form. */
 spry_status spry_chat_messages_form(json_t **out, bool *differs, const json_t *messages, spry_chat_form form,
                                     spry_error *error);
 
 /* Whether a message's content is a list of text parts. */
 bool spry_chat_messages_have_parts(const json_t *messages);
 
-/* Marked throughout, except roles that everybody knows: templates make control tokens of those, "<|user|>". */
+/* All strings are marked as literal, except well-known roles: templates build control tokens from those, "<|user|>". */
 spry_jinja_value spry_chat_messages_value(spry_jinja_run *run, const json_t *messages);
 
-/* About how many bytes of JSON; 0 for NULL. */
+/* Approximate size of the JSON text; 0 for NULL. */
 size_t spry_chat_json_bytes(const json_t *json);
 
 #endif

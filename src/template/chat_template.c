@@ -1,4 +1,4 @@
-/* Templates and their stand-in. */
+/* Templates and the ChatML fallback. */
 #include "template/chat_template.h"
 
 #include <stdlib.h>
@@ -11,13 +11,13 @@
 enum { MAX_SOURCE_BYTES = 1 << 20 };
 
 struct spry_chat_template {
-    spry_buffer source; /* the model's own */
-    spry_view used;     /* what was parsed */
+    spry_buffer source; /* the model's own template */
+    spry_view used;     /* the template that was parsed */
     spry_arena arena;
     const spry_jinja_node *nodes;
     bool own;
     char problem[SPRY_ERROR_MAX];
-    spry_chat_template *tool_use; /* NULL: this one serves */
+    spry_chat_template *tool_use; /* NULL: this template is also used with tools */
 };
 
 static const char chatml[] = "{%- for message in messages %}"
@@ -37,7 +37,7 @@ void spry_chat_text_deinit(spry_chat_text *text)
     spry_buffer_deinit(&text->literal);
 }
 
-/* The model's own, or ChatML where that is empty or wrong. */
+/* Parses the model's template, or ChatML when that is empty or invalid. */
 static spry_status parse(spry_chat_template *chat, spry_error *error)
 {
     spry_error why = {0};
@@ -152,7 +152,7 @@ static spry_status hand_over(spry_chat_text *out, const spry_jinja_builder *from
     return SPRY_OK;
 }
 
-/* One attempt; *parts_missed says that lists of text parts did not get through, though nothing failed. */
+/* One attempt; *parts_missed: nothing failed, but the template did not output the lists of text parts. */
 static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                            const json_t *messages, bool *parts_missed, spry_error *error)
 {
@@ -180,7 +180,7 @@ static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, 
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                       spry_error *error)
 {
-    spry_status status = SPRY_OK, first = SPRY_OK; /* what the first attempt says is what helps */
+    spry_status status = SPRY_OK, first = SPRY_OK; /* the error of the first attempt is the most useful */
     spry_error later;
     bool missed = true;
     if (!json_is_array(input->messages))

@@ -1,5 +1,5 @@
-/* From messages to the text a model was trained on. Rendering also says which parts of the text are the messages' own
- * words: those are literal and can never become control tokens.
+/* Converts messages to the text format a model was trained on. Rendering also reports which ranges of the text come
+ * from the messages: those are literal and never become control tokens.
  *
  * A template is parsed once and then immutable, so many threads may render with it. */
 #ifndef SPRY_TEMPLATE_CHAT_TEMPLATE_H
@@ -12,7 +12,7 @@
 
 typedef struct spry_chat_text {
     spry_buffer text;
-    spry_buffer literal; /* spry_text_range after spry_text_range, ascending */
+    spry_buffer literal; /* array of spry_text_range, ascending */
 } spry_chat_text;
 
 void spry_chat_text_init(spry_chat_text *text, size_t max);
@@ -20,39 +20,38 @@ void spry_chat_text_deinit(spry_chat_text *text);
 
 typedef struct spry_chat_template spry_chat_template;
 
-/* `source`: the model's own template, empty when it has none. One that cannot be parsed is no error: ChatML stands in
- * for it, and spry_chat_template_problem says why. */
+/* `source`: the model's own template, empty when it has none. An invalid template is not an error: ChatML is used
+ * instead, and spry_chat_template_problem gives the reason. */
 spry_status spry_chat_template_create(spry_chat_template **out, spry_view source, spry_error *error);
 void spry_chat_template_destroy(spry_chat_template *chat);
 
-/* A second template, which takes the place of the first in conversations with tools. One that cannot be parsed is
- * passed over. */
+/* Adds a second template, which is used instead of the first in conversations with tools. An invalid one is ignored. */
 spry_status spry_chat_template_add_tool_use(spry_chat_template *chat, spry_view source, spry_error *error);
 
-/* The model's own template as it was given; empty when it had none. */
+/* The model's own template; empty when it has none. */
 spry_view spry_chat_template_source(const spry_chat_template *chat);
 
-/* The source of what renders: that of the stand-in, or of the template for tools where one is there. */
+/* The source of the template in use: the fallback's, or with `tools` that of the template for tools if there is one. */
 spry_view spry_chat_template_used_source(const spry_chat_template *chat, bool tools);
 
-/* Whether the template is the model's own; if not, ChatML stands in for it and people should be told. */
+/* Whether the model's own template is used; if not, ChatML is, and users should be told. */
 bool spry_chat_template_is_own(const spry_chat_template *chat);
 
-/* What is wrong with the model's own template and in which line; empty when nothing is. */
+/* The error in the model's own template, with its line; empty when there is none. */
 const char *spry_chat_template_problem(const spry_chat_template *chat);
 
 typedef struct spry_chat_input {
-    const json_t *messages; /* an array as OpenAI's interface has it; a content may be text, null, or a list of parts */
+    const json_t *messages; /* an array in OpenAI's format; content may be text, null, or a list of parts */
     const json_t *tools;    /* an array, or NULL */
     const json_t *extra;    /* an object of further variables ("enable_thinking"), or NULL */
     bool add_generation_prompt;
     spry_view bos_token, eos_token; /* data NULL: the model has none */
-    int64_t now;                    /* for dates: seconds since 1970 on the clock on the wall */
+    int64_t now;                    /* for dates: seconds since 1970, local time */
 } spry_chat_input;
 
-/* Appends the conversation and, when asked for, the opening of the assistant's next message. Templates differ in what
- * they take: arguments of tool calls are handed over as objects where they are JSON text; when a template cannot take
- * lists of text parts, or a content of null, it gets plain text, and then arguments as they were. */
+/* Appends the conversation and, if requested, the start of the assistant's next message. Templates differ in the input
+ * they accept: tool-call arguments that are JSON text are passed as objects; if a template does not accept lists of
+ * text parts or null content, it gets plain text, and then unchanged arguments. */
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                       spry_error *error);
 

@@ -1,4 +1,4 @@
-/* Growing strings with marks. A mark that touches the one before it is joined to it. */
+/* Growing strings with marks. Adjacent marks are merged. */
 #include "template/jinja_builder.h"
 
 #include "base/checked.h"
@@ -10,7 +10,7 @@ void spry_jinja_builder_init(spry_jinja_builder *b, spry_jinja_run *run)
     *b = (spry_jinja_builder){.run = run};
 }
 
-/* Room for `more` things of `size` bytes behind `count`; the old memory stays with the run. */
+/* Room for `more` items of `size` bytes after `count`; the old memory stays allocated until the run ends. */
 static void *grow(spry_jinja_run *run, void *old, size_t *capacity, size_t count, size_t more, size_t size,
                   size_t first)
 {

@@ -1,4 +1,4 @@
-/* Strings in the making. What is appended brings its marks along; finished strings live in the run. */
+/* Builds strings. Appended strings keep their marks; finished strings live in the run. */
 #ifndef SPRY_TEMPLATE_JINJA_BUILDER_H
 #define SPRY_TEMPLATE_JINJA_BUILDER_H
 
@@ -12,7 +12,7 @@ typedef struct spry_jinja_builder {
     size_t n_marks, marks_capacity;
 } spry_jinja_builder;
 
-/* Nothing to undo: memory is the run's. Appending does nothing once the run has failed. */
+/* Needs no deinit: memory belongs to the run. Appending has no effect once the run has failed. */
 void spry_jinja_builder_init(spry_jinja_builder *builder, spry_jinja_run *run);
 
 void spry_jinja_append(spry_jinja_builder *builder, spry_view text, bool marked);
@@ -20,33 +20,33 @@ void spry_jinja_append_text(spry_jinja_builder *builder, const char *zero_termin
 /* Bytes [begin, end) of a string. */
 void spry_jinja_append_part(spry_jinja_builder *builder, const spry_jinja_string *string, size_t begin, size_t end);
 void spry_jinja_append_string(spry_jinja_builder *builder, const spry_jinja_string *string);
-/* The same with & < > " ' written for HTML. */
+/* Appends a string with & < > " ' escaped for HTML. */
 void spry_jinja_append_escaped(spry_jinja_builder *builder, const spry_jinja_string *string);
-/* The value as str() gives it; undefined is empty. */
+/* Appends the value as str() prints it; undefined is empty. */
 void spry_jinja_append_value(spry_jinja_builder *builder, spry_jinja_value v);
-/* The value as repr() gives it. */
+/* Appends the value as repr() prints it. */
 void spry_jinja_append_repr(spry_jinja_builder *builder, spry_jinja_value v);
 
 spry_jinja_value spry_jinja_builder_string(spry_jinja_builder *builder);
 
 /* ---- strings ----------------------------------------------------------------------------------------------------- */
 
-/* A string as it is; any other value as str() gives it. */
+/* A string unchanged; any other value as str() prints it. */
 spry_jinja_value spry_jinja_to_string(spry_jinja_run *run, spry_jinja_value v);
 
 spry_jinja_value spry_jinja_substring(spry_jinja_run *run, spry_jinja_value string, size_t begin, size_t end);
 bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at);
 
-/* Length of the character at `at`: one for bytes that are not UTF-8. *character is U+FFFD for those. */
+/* Length of the character at `at`: 1 for invalid UTF-8, with *character set to U+FFFD. */
 size_t spry_jinja_character(uint32_t *character, spry_view text, size_t at);
 size_t spry_jinja_count_characters(spry_view text);
 bool spry_jinja_is_space(uint32_t character); /* as str.isspace() */
 
-/* Where `part` begins in text[from..]; text.size when it does not. An empty part is found at once. */
+/* The index of `part` in text[from..]; text.size when it is not found. An empty part is found at `from`. */
 size_t spry_jinja_find(spry_jinja_run *run, spry_view text, spry_view part, size_t from);
 
 enum { SPRY_JINJA_LEFT = 1, SPRY_JINJA_RIGHT = 2 };
-/* Without white space, or without the characters of `set` (not NULL), at its ends. */
+/* Removes whitespace, or the characters of `set` if not NULL, at the ends. */
 spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, const spry_view *set, int sides);
 
 spry_jinja_value spry_jinja_replace(spry_jinja_run *run, spry_jinja_value string, spry_jinja_value old,
@@ -55,9 +55,9 @@ spry_jinja_value spry_jinja_replace(spry_jinja_run *run, spry_jinja_value string
 typedef enum spry_jinja_case {
     SPRY_JINJA_UPPER,
     SPRY_JINJA_LOWER,
-    SPRY_JINJA_CAPITALIZE, /* the first letter large, the others small */
-    SPRY_JINJA_TITLE,      /* the same for every word: letters after something that is none */
-    SPRY_JINJA_WORDS,      /* the same for words after a space, hyphen or bracket: the filter "title" */
+    SPRY_JINJA_CAPITALIZE, /* the first letter upper case, the others lower case */
+    SPRY_JINJA_TITLE,      /* every word capitalised: letters after a non-letter */
+    SPRY_JINJA_WORDS,      /* words after a space, hyphen or bracket capitalised: the filter "title" */
 } spry_jinja_case;
 spry_jinja_value spry_jinja_change_case(spry_jinja_run *run, spry_jinja_value string, spry_jinja_case how);
 

@@ -1,4 +1,4 @@
-/* Running a parsed template: expressions to values, statements to text. */
+/* Runs a parsed template: evaluates expressions and executes statements. */
 #ifndef SPRY_TEMPLATE_JINJA_EVAL_H
 #define SPRY_TEMPLATE_JINJA_EVAL_H
 
@@ -11,7 +11,7 @@ typedef struct spry_jinja_binding {
     struct spry_jinja_binding *next;
 } spry_jinja_binding;
 
-/* Variables. A name is looked for here, then in the scopes around. */
+/* Variables. A name is looked up here, then in the enclosing scopes. */
 typedef struct spry_jinja_scope {
     struct spry_jinja_scope *parent;
     spry_jinja_binding *first;
@@ -23,7 +23,7 @@ spry_jinja_scope *spry_jinja_scope_create(spry_jinja_run *run, spry_jinja_scope 
 void spry_jinja_bind(spry_jinja_run *run, spry_view name, spry_jinja_value value);
 
 spry_jinja_value spry_jinja_eval(spry_jinja_run *run, const spry_jinja_node *node);
-/* Runs a list of statements; what they write goes to run->out. */
+/* Runs a list of statements; their output goes to run->out. */
 void spry_jinja_exec(spry_jinja_run *run, const spry_jinja_node *list);
 
 /* ---- the parts --------------------------------------------------------------------------------------------------- */
@@ -32,11 +32,11 @@ spry_jinja_value spry_jinja_arithmetic(spry_jinja_run *run, spry_jinja_sign sign
                                        spry_jinja_value b);
 bool spry_jinja_compare(spry_jinja_run *run, spry_jinja_sign sign, spry_jinja_value a, spry_jinja_value b);
 
-/* a[b]: undefined when there is no such thing. */
+/* a[b]: undefined when there is no such item. */
 spry_jinja_value spry_jinja_index(spry_jinja_run *run, spry_jinja_value a, spry_jinja_value b);
-/* a.name: what Python would find as an attribute, else a["name"]. */
+/* a.name: a Python attribute if there is one, else a["name"]. */
 spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, const spry_view *name);
-/* Each bound is NULL or evaluates to None or a whole number. */
+/* Each bound is NULL or evaluates to None or an integer. */
 spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const spry_jinja_value bounds[3]);
 
 spry_jinja_value spry_jinja_call(spry_jinja_run *run, spry_jinja_value callee, const spry_jinja_args *args);
@@ -51,7 +51,7 @@ bool spry_jinja_test(spry_jinja_run *run, spry_view name, spry_jinja_value v, co
 bool spry_jinja_has_filter(spry_view name);
 bool spry_jinja_has_test(spry_view name);
 
-/* A function that every template can call; undefined when there is none of that name. */
+/* A global function; undefined for unknown names. */
 spry_jinja_value spry_jinja_global(spry_view name);
 /* A method of a string, list, dict or loop; undefined when there is none. */
 spry_jinja_value spry_jinja_method(spry_jinja_run *run, spry_jinja_value self, spry_view name);

@@ -1,4 +1,4 @@
-/* Statements and macros. A loop's body and a macro's have variables of their own; branches of an `if` have not. */
+/* Statements and macros. The body of a loop or macro has its own scope; the branches of an `if` do not. */
 #include "template/jinja_eval.h"
 
 typedef enum flow { GO_ON, BREAK_LOOP, CONTINUE_LOOP } flow;
@@ -47,7 +47,7 @@ static void assign(spry_jinja_run *run, const spry_jinja_node *target, spry_jinj
 
 /* ---- text of blocks ---------------------------------------------------------------------------------------------- */
 
-/* What the statements write, as a string. */
+/* The output of the statements as a string. */
 static spry_jinja_value capture(spry_jinja_run *run, const spry_jinja_node *list, flow *then)
 {
     spry_jinja_builder b, *outer = run->out;
@@ -58,7 +58,7 @@ static spry_jinja_value capture(spry_jinja_run *run, const spry_jinja_node *list
     return spry_jinja_builder_string(&b);
 }
 
-/* Filters of a block: the innermost has no operand of its own. */
+/* Filters of a block: the innermost has no operand. */
 static spry_jinja_value filter_block(spry_jinja_run *run, const spry_jinja_node *filters, spry_jinja_value text)
 {
     spry_jinja_args args;
@@ -73,7 +73,7 @@ static spry_jinja_value filter_block(spry_jinja_run *run, const spry_jinja_node 
 
 /* ---- loops ------------------------------------------------------------------------------------------------------- */
 
-/* The items the loop's condition lets through, each tried in a scope of its own. */
+/* The items that pass the loop's condition, each evaluated in its own scope. */
 static const spry_jinja_list *loop_items(spry_jinja_run *run, const spry_jinja_node *node)
 {
     const spry_jinja_list *all = spry_jinja_items(run, spry_jinja_eval(run, node->b));
@@ -99,7 +99,7 @@ static flow exec_for(spry_jinja_run *run, const spry_jinja_node *node)
     spry_jinja_scope *outer = run->scope;
     const spry_jinja_list *items = loop_items(run, node);
     spry_jinja_loop *loop = spry_jinja_alloc(run, 1, sizeof *loop);
-    size_t count = items->count; /* a list that grows meanwhile is not followed */
+    size_t count = items->count; /* items appended during the loop are ignored */
     flow then = GO_ON;
     if (!loop)
         return GO_ON;
@@ -129,7 +129,7 @@ static spry_jinja_value macro_value(spry_jinja_run *run, const spry_jinja_node *
     return (spry_jinja_value){.kind = SPRY_JINJA_CALLABLE, .callable = macro};
 }
 
-/* Arguments a macro has no parameter for, under the names Jinja2 has for them. */
+/* Arguments without a parameter, under Jinja2's names for them. */
 static void bind_rest(spry_jinja_run *run, const spry_jinja_node *macro, const spry_jinja_args *args, size_t n_params)
 {
     spry_jinja_list *more = spry_jinja_list_create(run, 0);

@@ -1,5 +1,5 @@
-/* Expressions, one function for each level of precedence, loosest first: conditional, or, and, not, comparison, + -, ~,
- * * / // %, **, sign, then what follows a value: attributes, calls, filters and tests. */
+/* Expressions, one function per precedence level, lowest first: conditional, or, and, not, comparison, + -, ~, * / //
+ * %, **, sign, then postfix operators: attributes, calls, filters and tests. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -35,7 +35,7 @@ static int hex_digit(char c)
     return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-/* The character named by \xhh, \uhhhh or \Uhhhhhhhh at text.data[at], the letter; 0 for no such form. */
+/* The character of \xhh, \uhhhh or \Uhhhhhhhh; text.data[at] is the letter. 0 for other forms. */
 static size_t unescape_hex(uint32_t *character, spry_view text, size_t at)
 {
     size_t digits = text.data[at] == 'x' ? 2 : text.data[at] == 'u' ? 4 : 8;
@@ -60,8 +60,8 @@ static size_t unescape_octal(uint32_t *character, spry_view text, size_t at)
     return n;
 }
 
-/* One escape, `at` behind its backslash; writes at *out and returns how much of the text it was. What is no escape
- * stands for itself, backslash and all. */
+/* One escape, `at` after its backslash; writes at *out and returns its length. An unknown escape is kept with its
+ * backslash. */
 static size_t unescape(char **out, spry_view text, size_t at)
 {
     static const char letters[] = "nrt\\'\"abfv", meanings[] = "\n\r\t\\'\"\a\b\f\v";
@@ -86,7 +86,7 @@ static size_t unescape(char **out, spry_view text, size_t at)
     return used;
 }
 
-/* Adjacent strings are one. */
+/* Adjacent strings are concatenated. */
 static spry_jinja_node *parse_string(spry_jinja_parser *p)
 {
     size_t room = 1;
@@ -316,7 +316,7 @@ spry_jinja_node *spry_jinja_parse_filters(spry_jinja_parser *p, spry_jinja_node 
     return inner;
 }
 
-/* A test's one argument may stand without parentheses; words that go on with the expression are no argument. */
+/* A test's single argument may have no parentheses; keywords that continue the expression are not an argument. */
 static bool begins_argument(const spry_jinja_parser *p)
 {
     static const char *const words[] = {"else", "or", "and", "if", "is", "in", "not", "recursive"};
@@ -379,7 +379,7 @@ typedef struct sign_name {
     spry_jinja_sign sign;
 } sign_name;
 
-/* Takes one of the signs; false when none stands here. */
+/* Accepts one of the operators; false when the current token is none of them. */
 static bool take_one_of(spry_jinja_parser *p, spry_jinja_sign *sign, const sign_name *names, size_t count)
 {
     for (size_t i = 0; i < count; i++)

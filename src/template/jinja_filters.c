@@ -1,4 +1,4 @@
-/* Filters of texts, numbers and single values. */
+/* Filters for texts, numbers and single values. */
 #include "template/jinja_filters.h"
 
 #include <math.h>
@@ -74,7 +74,7 @@ static void append_many(spry_jinja_builder *b, char c, int64_t count)
         spry_jinja_append(b, (spry_view){&c, 1}, false);
 }
 
-/* Lines but the first, and blank ones only when asked for, move to the right. */
+/* Indents all lines except the first; the first and blank lines only on request. */
 static spry_jinja_value filter_indent(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
 {
     spry_jinja_value width = spry_jinja_arg(args, 0, "width", SPRY_JINJA_INTEGER(4));
@@ -175,7 +175,7 @@ static spry_jinja_value filter_tojson(spry_jinja_run *run, spry_jinja_value v, c
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Numbers are made of anything but nothing. */
+/* Conversion to a number fails only for undefined values. */
 static bool need_defined(spry_jinja_run *run, spry_jinja_value v)
 {
     if (v.kind == SPRY_JINJA_UNDEFINED)
@@ -248,7 +248,7 @@ static spry_jinja_value filter_round(spry_jinja_run *run, spry_jinja_value v, co
         return SPRY_JINJA_NOTHING;
     }
     if (v.kind != SPRY_JINJA_FLOAT && method.kind != SPRY_JINJA_STRING && digits >= 0)
-        return v; /* a whole number stays one */
+        return v; /* an integer stays one */
     double scale = pow(10, (double)(digits > 300 ? 300 : digits < -300 ? -300 : digits));
     double scaled = spry_jinja_to_real(v) * scale;
     if (method.kind == SPRY_JINJA_STRING && spry_view_is(spry_jinja_view(method), "ceil"))
@@ -256,7 +256,7 @@ static spry_jinja_value filter_round(spry_jinja_run *run, spry_jinja_value v, co
     else if (method.kind == SPRY_JINJA_STRING && spry_view_is(spry_jinja_view(method), "floor"))
         scaled = floor(scaled);
     else
-        scaled = nearbyint(scaled); /* to even, as Python */
+        scaled = nearbyint(scaled); /* to even, like Python */
     return SPRY_JINJA_REAL(scaled / scale);
 }
 

@@ -1,4 +1,4 @@
-/* Filters, in two files: those of texts and numbers, and those of sequences. */
+/* Filters, in two files: for texts and numbers, and for sequences. */
 #ifndef SPRY_TEMPLATE_JINJA_FILTERS_H
 #define SPRY_TEMPLATE_JINJA_FILTERS_H
 
@@ -11,10 +11,10 @@ typedef struct spry_jinja_filter_entry {
     spry_jinja_filter_call *call;
 } spry_jinja_filter_entry;
 
-/* NULL: none of that name among the filters of sequences. */
+/* NULL: not a sequence filter. */
 spry_jinja_filter_call *spry_jinja_find_sequence_filter(spry_view name);
 
-/* "a.b.0" as attributes of attributes; a whole number is an index. */
+/* "a.b.0": attributes of attributes; an integer is an index. */
 spry_jinja_value spry_jinja_attribute_path(spry_jinja_run *run, spry_jinja_value v, spry_jinja_value path);
 
 #endif

@@ -1,4 +1,4 @@
-/* Filters of sequences. Where Jinja2 gives a generator, the list is marked lazy, so that it is as true as one. */
+/* Sequence filters. Where Jinja2 returns a generator, the list is marked lazy, so that its truth value is the same. */
 #include "base/number.h"
 #include "template/jinja_filters.h"
 
@@ -36,7 +36,7 @@ typedef struct sort_key {
     spry_jinja_value key, item;
 } sort_key;
 
-/* A stable merge sort, which asks for the fewest comparisons. */
+/* A stable merge sort, for few comparisons. */
 static void merge_sort(spry_jinja_run *run, sort_key *items, sort_key *spare, size_t count, bool fold, bool descending)
 {
     if (count < 2 || !spry_jinja_enter(run))
@@ -233,7 +233,7 @@ static spry_jinja_value filter_sum(spry_jinja_run *run, spry_jinja_value v, cons
     return sum;
 }
 
-/* What map and the choosing filters go through: anything that is not true is empty to them. */
+/* The input of map and select filters: a false value counts as empty. */
 static const spry_jinja_list *items_if_true(spry_jinja_run *run, spry_jinja_value v)
 {
     return spry_jinja_items(run, spry_jinja_truth(v) ? v : SPRY_JINJA_NOTHING);
@@ -262,7 +262,7 @@ static spry_jinja_value filter_map(spry_jinja_run *run, spry_jinja_value v, cons
     return lazy(run, list);
 }
 
-/* The items for which a test, or their truth, is `wanted`; of the items' attribute when `by_attribute`. */
+/* The items for which a test (or their truth value) is `wanted`; with `by_attribute`, of the items' attribute. */
 static spry_jinja_value choose(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args, bool by_attribute,
                                bool wanted)
 {
@@ -304,7 +304,7 @@ static spry_jinja_value filter_rejectattr(spry_jinja_run *run, spry_jinja_value 
     return choose(run, v, args, true, false);
 }
 
-/* Lists of `n` items each; the last is filled up when there is something to fill it with. */
+/* Lists of `n` items each; the last is padded if a fill value is given. */
 static spry_jinja_value filter_batch(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
 {
     const spry_jinja_list *items = spry_jinja_items(run, v);

@@ -1,4 +1,4 @@
-/* Functions that every template can call. */
+/* Global functions. */
 #include <stdio.h>
 #include <time.h>
 
@@ -31,7 +31,7 @@ static spry_jinja_value call_range(spry_jinja_run *run, const spry_jinja_callabl
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* The pairs of a dict, or of a list of pairs, and then the named arguments. */
+/* The pairs of a dict, or of a list of pairs, then the named arguments. */
 static spry_jinja_dict *gather(spry_jinja_run *run, const spry_jinja_args *args)
 {
     spry_jinja_dict *dict = spry_jinja_dict_create(run, args->named->count);
@@ -78,7 +78,7 @@ static spry_jinja_value call_raise(spry_jinja_run *run, const spry_jinja_callabl
 
 /* ---- time -------------------------------------------------------------------------------------------------------- */
 
-/* One conversion of strftime, in English whatever the locale; false when it is not known. */
+/* One conversion of strftime, always in English; false when it is unknown. */
 static bool format_time(char *out, size_t size, char letter, const struct tm *t)
 {
     static const char *const days[] = {"Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"};

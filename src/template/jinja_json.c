@@ -1,4 +1,4 @@
-/* JSON as json.dumps writes it: ", " and ": " between things, keys in their order, floats as repr() has them. */
+/* JSON as json.dumps writes it: ", " and ": " as separators, keys in insertion order, floats as repr() prints them. */
 #include "template/jinja_json.h"
 
 #include <inttypes.h>
@@ -19,11 +19,11 @@ static spry_jinja_value from_array(spry_jinja_run *run, const json_t *json)
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* Keys differ from each other, so they need not be looked for. */
+/* Keys are unique, so entries are appended without a lookup. */
 static spry_jinja_value from_object(spry_jinja_run *run, const json_t *json)
 {
     spry_jinja_dict *dict = spry_jinja_dict_create(run, json_object_size(json));
-    json_t *object = (json_t *)(uintptr_t)json; /* jansson's iterator takes no const */
+    json_t *object = (json_t *)(uintptr_t)json; /* jansson's iterator is not const */
     for (void *at = json_object_iter(object); at && dict->count < dict->capacity && !run->status;
          at = json_object_iter_next(object, at)) {
         const char *key = json_object_iter_key(at);
@@ -131,7 +131,7 @@ static void write_list(writer *w, const spry_jinja_list *list, int64_t level)
     spry_jinja_append_text(&w->b, "]");
 }
 
-/* Keys that are no strings become such, as JSON writes them. */
+/* Keys that are not strings are converted as json.dumps does. */
 static void write_key(writer *w, spry_jinja_value key)
 {
     bool quoted = key.kind != SPRY_JINJA_STRING;
@@ -143,7 +143,7 @@ static void write_key(writer *w, spry_jinja_value key)
     spry_jinja_append(&w->b, w->style->key.data ? w->style->key : SPRY_VIEW(": "), false);
 }
 
-/* The entries by key, in memory of the run. */
+/* The entries sorted by key, in memory of the run. */
 static const spry_jinja_entry *sorted(spry_jinja_run *run, const spry_jinja_dict *dict)
 {
     spry_jinja_entry *out = spry_jinja_alloc(run, dict->count ? dict->count : 1, sizeof *out);

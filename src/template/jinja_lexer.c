@@ -2,10 +2,10 @@
 #include "template/jinja_lexer.h"
 
 typedef struct lexer {
-    spry_view source; /* newlines are \n, the last one is gone */
+    spry_view source; /* newlines are \n, the last one is removed */
     size_t at;
     uint32_t line;
-    bool at_line_start; /* nothing but what tags took away stands between here and the start of the line */
+    bool at_line_start; /* only whitespace removed by tags is between here and the start of the line */
     spry_buffer *tokens;
     spry_status status;
     spry_error *error;
@@ -58,7 +58,7 @@ static void complain(lexer *l, const char *sentence)
 
 /* ---- between tags ------------------------------------------------------------------------------------------------ */
 
-/* Where the text [begin, end) ends once the tag at `end`, of kind '%', '#' or '{', has taken its share. */
+/* The end of the text [begin, end) after whitespace control by the tag at `end` of kind '%', '#' or '{'. */
 static size_t trimmed_end(const lexer *l, size_t begin, size_t end, char kind)
 {
     char sign = peek(l, end + 2);
@@ -76,7 +76,7 @@ static size_t trimmed_end(const lexer *l, size_t begin, size_t end, char kind)
     return line_start ? at : end;
 }
 
-/* Behind a tag's last bytes; `sign` stood before them. */
+/* Continues after the end of a tag; `sign` is the character before the closing delimiter. */
 static void leave_tag(lexer *l, size_t at, char sign, bool takes_newline)
 {
     if (sign == '-')
@@ -102,7 +102,7 @@ static void skip_comment(lexer *l)
     leave_tag(l, at + 2, at > begin ? l->source.data[at - 1] : 0, true);
 }
 
-/* Whether {% word %} stands at `at`; *end is behind it, *sign what stood before its last bytes. */
+/* Whether {% word %} is at `at`; *end is after it, *sign is the character before the closing delimiter. */
 static bool is_word_tag(const lexer *l, size_t at, const char *word, size_t *end, char *sign)
 {
     if (!stands(l, at, "{%"))
@@ -187,7 +187,7 @@ static void lex_name(lexer *l)
     move_to(l, end);
 }
 
-/* Signs of two characters first. */
+/* Operators of two characters first. */
 static size_t sign_size(const lexer *l)
 {
     static const char *const signs[] = {"//", "**", "==", "!=", ">=", "<="};
@@ -212,7 +212,7 @@ static void lex_sign(lexer *l, int *nesting)
     move_to(l, l->at + size);
 }
 
-/* Whether the tag ends here: perhaps a sign, then `close`. */
+/* Whether the tag ends here: an optional sign, then `close`. */
 static bool ends_tag(lexer *l, const char *close, bool block)
 {
     char sign = peek(l, l->at);
@@ -280,7 +280,7 @@ static void lex_piece(lexer *l)
         lex_tag(l, kind == '%');
 }
 
-/* A copy with one kind of newline and without the last one. */
+/* Copies the text with uniform newlines and without the last one. */
 static bool normalize(spry_view *out, spry_view source, spry_arena *arena)
 {
     char *copy = spry_arena_copy(arena, source);

@@ -1,7 +1,6 @@
-/* A template as a list of tokens, with white space around tags taken away as the tags ask. The rules are those of
- * Jinja2 with trim_blocks and lstrip_blocks, which is how chat templates are written: a newline right behind a block or
- * comment goes, so does white space between the start of a line and a block or comment, `-` takes all white space on
- * its side, `+` none. */
+/* Splits a template into tokens and applies whitespace control. The rules are those of Jinja2 with trim_blocks and
+ * lstrip_blocks, which chat templates expect: a newline directly after a block or comment is removed, and so is
+ * whitespace between the start of a line and a block or comment; `-` removes all whitespace on its side, `+` none. */
 #ifndef SPRY_TEMPLATE_JINJA_LEXER_H
 #define SPRY_TEMPLATE_JINJA_LEXER_H
 
@@ -12,14 +11,14 @@
 #include "base/error.h"
 
 typedef enum spry_jinja_token_kind {
-    SPRY_JINJA_TOKEN_END, /* of the template */
+    SPRY_JINJA_TOKEN_END, /* end of the template */
     SPRY_JINJA_TOKEN_TEXT,
     SPRY_JINJA_TOKEN_PRINT,     /* {{ */
     SPRY_JINJA_TOKEN_PRINT_END, /* }} */
     SPRY_JINJA_TOKEN_BLOCK,     /* {% */
     SPRY_JINJA_TOKEN_BLOCK_END, /* %} */
     SPRY_JINJA_TOKEN_NAME,
-    SPRY_JINJA_TOKEN_STRING, /* what stands between the quotes, escapes and all */
+    SPRY_JINJA_TOKEN_STRING, /* the text between the quotes, with escapes */
     SPRY_JINJA_TOKEN_INT,
     SPRY_JINJA_TOKEN_FLOAT,
     SPRY_JINJA_TOKEN_SIGN, /* an operator or a bracket */
@@ -31,7 +30,7 @@ typedef struct spry_jinja_token {
     spry_jinja_token_kind kind;
 } spry_jinja_token;
 
-/* Appends tokens, the last one END, to `tokens`. Their text lies in `arena`. The sentence names the line. */
+/* Appends tokens, the last one END, to `tokens`. Their text is in `arena`. Error messages contain the line. */
 spry_status spry_jinja_lex(spry_buffer *tokens, spry_view source, spry_arena *arena, spry_error *error);
 
 #endif

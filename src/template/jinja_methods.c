@@ -3,7 +3,7 @@
 
 typedef spry_jinja_value method(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args);
 
-/* A string argument; NULL, and the run failed, when there is none. */
+/* A string argument; if there is none, the run fails and NULL is returned. */
 static const spry_jinja_string *string_arg(spry_jinja_run *run, const spry_jinja_callable *callee,
                                            const spry_jinja_args *args, size_t index)
 {
@@ -61,7 +61,7 @@ static spry_jinja_value str_rstrip(spry_jinja_run *run, const spry_jinja_callabl
 
 static spry_jinja_value change_case(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
 {
-    static const char *const names[] = {"upper", "lower", "capitalize", "title"}; /* as spry_jinja_case has them */
+    static const char *const names[] = {"upper", "lower", "capitalize", "title"}; /* in the order of spry_jinja_case */
     size_t how = 0;
     (void)args;
     while (how + 1 < SPRY_COUNT(names) && strcmp(callee->name, names[how]) != 0)
@@ -69,7 +69,7 @@ static spry_jinja_value change_case(spry_jinja_run *run, const spry_jinja_callab
     return spry_jinja_change_case(run, callee->self, (spry_jinja_case)how);
 }
 
-/* Python takes a tuple of them too. */
+/* Also accepts a tuple, like Python. */
 static spry_jinja_value affix(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args,
                               bool (*has)(spry_view, spry_view))
 {
@@ -115,7 +115,7 @@ static spry_jinja_value str_replace(spry_jinja_run *run, const spry_jinja_callab
     return spry_jinja_replace(run, callee->self, args->items[0], args->items[1], int_arg(run, args, 2, "count", -1));
 }
 
-/* Words between white space. */
+/* Words separated by whitespace. */
 static void split_words(spry_jinja_run *run, spry_jinja_list *out, spry_jinja_value string, int64_t limit)
 {
     spry_view text = spry_jinja_view(string);
@@ -161,7 +161,7 @@ static void split_at(spry_jinja_run *run, spry_jinja_list *out, spry_jinja_value
     spry_jinja_list_push(run, out, spry_jinja_substring(run, string, at, text.size));
 }
 
-/* From the right: all separators are found as split() does, and those in front of the last `limit` are put back. */
+/* rsplit: splits at all separators like split(), then joins those before the last `limit`. */
 static spry_jinja_list *join_front(spry_jinja_run *run, const spry_jinja_list *all, spry_jinja_value string,
                                    int64_t limit, size_t separator)
 {
@@ -238,7 +238,7 @@ static spry_jinja_value str_splitlines(spry_jinja_run *run, const spry_jinja_cal
     return SPRY_JINJA_SEQUENCE(list);
 }
 
-/* Counted in characters; -1 when it is not there. */
+/* In characters; -1 when it is not found. */
 static spry_jinja_value str_find(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
 {
     const spry_jinja_string *part = string_arg(run, callee, args, 0);
@@ -297,7 +297,7 @@ static spry_jinja_value str_format(spry_jinja_run *run, const spry_jinja_callabl
     return spry_jinja_format_braces(run, callee->self, args);
 }
 
-/* isdigit and the like, of ASCII: all characters are of the class, and there is one. */
+/* isdigit and similar methods, for ASCII: true for non-empty strings of this class. */
 static spry_jinja_value str_is(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
 {
     spry_view text = spry_jinja_view(callee->self);
@@ -330,7 +330,7 @@ static spry_jinja_value list_append(spry_jinja_run *run, const spry_jinja_callab
 static spry_jinja_value list_extend(spry_jinja_run *run, const spry_jinja_callable *callee, const spry_jinja_args *args)
 {
     const spry_jinja_list *more = spry_jinja_items(run, spry_jinja_arg(args, 0, NULL, SPRY_JINJA_NOTHING));
-    size_t count = more->count; /* it may be the list itself */
+    size_t count = more->count; /* it may be the same list */
     for (size_t i = 0; i < count; i++)
         spry_jinja_list_push(run, callee->self.list, more->items[i]);
     return SPRY_JINJA_NULL;
@@ -474,7 +474,7 @@ static spry_jinja_value loop_cycle(spry_jinja_run *run, const spry_jinja_callabl
 static spry_jinja_value loop_changed(spry_jinja_run *run, const spry_jinja_callable *callee,
                                      const spry_jinja_args *args)
 {
-    spry_jinja_loop *loop = (spry_jinja_loop *)(uintptr_t)callee->self.loop; /* the run's own memory */
+    spry_jinja_loop *loop = (spry_jinja_loop *)(uintptr_t)callee->self.loop; /* memory of the run */
     spry_jinja_list *now = spry_jinja_list_create(run, args->count);
     for (size_t i = 0; i < args->count; i++)
         spry_jinja_list_push(run, now, args->items[i]);

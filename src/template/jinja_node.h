@@ -1,5 +1,5 @@
-/* A parsed template: a tree of nodes in an arena. Which fields a kind uses stands beside it; a list of nodes hangs
- * together by `next`. */
+/* A parsed template: a tree of nodes in an arena. The comment of each kind lists its fields; node lists are linked by
+ * `next`. */
 #ifndef SPRY_TEMPLATE_JINJA_NODE_H
 #define SPRY_TEMPLATE_JINJA_NODE_H
 
@@ -16,7 +16,7 @@ typedef enum spry_jinja_node_kind {
     SPRY_JINJA_INDEX,     /* a[b] */
     SPRY_JINJA_SLICE,     /* a[b:c:d]; each of b, c, d may be NULL */
     SPRY_JINJA_CALL,      /* a(list): NAMED for keywords, SPREAD for *x and **x (by sign) */
-    SPRY_JINJA_FILTER,    /* a | name(list); a is NULL where a block is filtered */
+    SPRY_JINJA_FILTER,    /* a | name(list); a is NULL for a filter block */
     SPRY_JINJA_TEST,      /* a is name(list) */
     SPRY_JINJA_NOT,       /* a */
     SPRY_JINJA_AND,       /* a, b */
@@ -34,7 +34,7 @@ typedef enum spry_jinja_node_kind {
     SPRY_JINJA_WRITE,        /* value: text between tags */
     SPRY_JINJA_PRINT,        /* a */
     SPRY_JINJA_IF,           /* a, list, other */
-    SPRY_JINJA_FOR,          /* a target, b what, c condition or NULL, list, other */
+    SPRY_JINJA_FOR,          /* a target, b iterable, c condition or NULL, list, other */
     SPRY_JINJA_SET,          /* a target, b value */
     SPRY_JINJA_SET_BLOCK,    /* a target, b filters or NULL, list */
     SPRY_JINJA_MACRO,        /* name, params: NAMED with a default or NULL; list */
@@ -47,7 +47,7 @@ typedef enum spry_jinja_node_kind {
     SPRY_JINJA_NODE_KINDS
 } spry_jinja_node_kind;
 
-/* What stands between operands, and which comparison is meant. */
+/* Arithmetic and comparison operators. */
 typedef enum spry_jinja_sign {
     SPRY_JINJA_ADD,
     SPRY_JINJA_SUB,

@@ -1,5 +1,4 @@
-/* Arithmetic, comparisons, indexes and slices, as Python has them. Whole numbers are 64 bits; what does not fit is an
- * error. */
+/* Arithmetic, comparisons, indexes and slices with Python's semantics. Integers have 64 bits; overflow is an error. */
 #include <math.h>
 
 #include "template/jinja_eval.h"
@@ -102,7 +101,7 @@ static spry_jinja_value add_strings(spry_jinja_run *run, spry_jinja_value a, spr
     append(&out, b.string);
     spry_jinja_value v = spry_jinja_builder_string(&out);
     if (escaped && v.kind == SPRY_JINJA_STRING)
-        ((spry_jinja_string *)(uintptr_t)v.string)->escaped = true; /* made just now */
+        ((spry_jinja_string *)(uintptr_t)v.string)->escaped = true; /* created above */
     return v;
 }
 
@@ -201,7 +200,7 @@ static spry_jinja_value no_parts(spry_jinja_run *run, spry_jinja_value of)
     return SPRY_JINJA_NOTHING;
 }
 
-/* The character at an index that counts from the end when negative. */
+/* The character at an index; negative indexes count from the end. */
 static spry_jinja_value character_at(spry_jinja_run *run, spry_jinja_value string, int64_t index)
 {
     spry_view text = spry_jinja_view(string);
@@ -292,7 +291,7 @@ spry_jinja_value spry_jinja_attribute(spry_jinja_run *run, spry_jinja_value a, c
 
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
-/* A bound inside [low, high]; negative ones count from the end. */
+/* A bound clamped to [low, high]; negative ones count from the end. */
 static bool slice_bound(spry_jinja_run *run, int64_t *out, spry_jinja_value v, int64_t missing, int64_t count,
                         int64_t low, int64_t high)
 {
@@ -310,7 +309,7 @@ static bool slice_bound(spry_jinja_run *run, int64_t *out, spry_jinja_value v, i
     return true;
 }
 
-/* Strings are sliced by characters: into the places where they begin. */
+/* Byte offsets of all characters, for slicing by characters. */
 static size_t *character_places(spry_jinja_run *run, spry_view text, size_t *count)
 {
     size_t *places = spry_jinja_alloc(run, text.size + 1, sizeof *places);
@@ -361,7 +360,10 @@ spry_jinja_value spry_jinja_slice(spry_jinja_run *run, spry_jinja_value a, const
     if (bounds[2].kind != SPRY_JINJA_NONE && (!spry_jinja_to_int(bounds[2], &step) || step == 0))
         spry_jinja_fail(run, "the step of a slice must be a whole number other than 0");
     int64_t count = (int64_t)size, limit = count + 1;
-    step = step > limit ? limit : step < -limit ? -limit : step; /* no step goes further, and sums stay small */
+    step = step > limit    ? limit
+           : step < -limit ? -limit
+                           : step; /* larger steps have the same effect; prevents
+                                    * overflow */
     int64_t low = step < 0 ? -1 : 0, high = step < 0 ? count - 1 : count;
     if (run->status || !slice_bound(run, &start, bounds[0], step < 0 ? high : low, count, low, high) ||
         !slice_bound(run, &stop, bounds[1], step < 0 ? low : high, count, low, high))

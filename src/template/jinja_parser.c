@@ -1,4 +1,4 @@
-/* Statements. Each has a function, found by its word in a table. */
+/* Statements. Each has a function, found by keyword in a table. */
 #include "template/jinja_parser.h"
 
 #include <stdarg.h>
@@ -75,7 +75,7 @@ bool spry_jinja_take_word(spry_jinja_parser *p, const char *word)
     return here;
 }
 
-/* How the current token is called in messages. */
+/* The name of the current token in messages. */
 static spry_view token_name(const spry_jinja_parser *p)
 {
     switch (p->token->kind) {
@@ -120,7 +120,7 @@ static void expect_end(spry_jinja_parser *p, spry_jinja_token_kind kind)
         spry_jinja_parse_fail(p, "the end of the tag is expected, not '%.*s'", SPRY_VIEW_ARG(name));
 }
 
-/* The rest of a tag, the statements under it, and the word that ends them, which is taken. */
+/* Parses the rest of a tag, the statements under it, and the keyword that ends them. */
 static spry_jinja_node *parse_block(spry_jinja_parser *p, const char *end)
 {
     const char *const ends[MAX_ENDS] = {end};
@@ -181,7 +181,7 @@ static spry_jinja_node *parse_for(spry_jinja_parser *p)
     return node;
 }
 
-/* `elif` is an `if` that stands alone in the other branch. */
+/* `elif` becomes an `if` in the else branch. */
 static spry_jinja_node *parse_if(spry_jinja_parser *p)
 {
     static const char *const ends[MAX_ENDS] = {"elif", "else", "endif"};
@@ -282,7 +282,7 @@ static spry_jinja_node *parse_with(spry_jinja_parser *p)
     return node;
 }
 
-/* Marks what the assistant wrote, for training; here its text counts as any other. */
+/* Marks the assistant's text for training; has no effect here. */
 static spry_jinja_node *parse_generation(spry_jinja_parser *p)
 {
     spry_jinja_node *node = spry_jinja_node_create(p, SPRY_JINJA_GROUP);
@@ -345,8 +345,8 @@ static spry_jinja_node *parse_print(spry_jinja_parser *p)
     return node;
 }
 
-/* Statements up to a block that begins with one of `ends` (the current token then), or to the end of the template when
- * there are none. */
+/* Statements up to a block that begins with one of `ends` (then the current token), or to the end of the template when
+ * `ends` is empty. */
 static spry_jinja_node *parse_body(spry_jinja_parser *p, const char *const ends[MAX_ENDS])
 {
     spry_jinja_node *list = NULL, **tail = &list;

@@ -1,4 +1,4 @@
-/* Values as Python's str() and repr() write them. */
+/* Prints values like Python's str() and repr(). */
 #include "template/jinja_print.h"
 
 #include <inttypes.h>
@@ -13,8 +13,8 @@
 
 enum { MAX_DIGITS = 17, SCIENTIFIC_FROM = 16, SCIENTIFIC_BELOW = -4 };
 
-/* The fewest digits that name the number, without the point, and its decimal exponent. The text around the digits
- * follows the locale, so only digits are read from it. */
+/* The fewest digits that identify the number, without the point, and its decimal exponent. printf depends on the
+ * locale, so only digits are read from its output. */
 static int shortest_digits(char digits[MAX_DIGITS + 1], double value)
 {
     char text[64];

@@ -1,4 +1,4 @@
-/* Strings from strings. Python counts characters, these count bytes of UTF-8 and never cut a character. */
+/* String operations. Python counts characters; these functions count bytes of UTF-8 and never split a character. */
 #include <utf8proc.h>
 
 #include "base/utf8.h"
@@ -39,7 +39,7 @@ spry_jinja_value spry_jinja_substring(spry_jinja_run *run, spry_jinja_value stri
 
 bool spry_jinja_is_marked(const spry_jinja_string *string, size_t at)
 {
-    size_t low = 0, high = string->n_marks; /* the first mark that ends behind `at` */
+    size_t low = 0, high = string->n_marks; /* the first mark that ends after `at` */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (string->marks[middle].end <= at)
@@ -120,7 +120,7 @@ spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, 
         while (last > begin && end - last < 4 && (text.data[last] & 0xc0) == 0x80)
             last--;
         if (last + spry_jinja_character(&character, text, last) != end) {
-            last = end - 1; /* bytes that are no character */
+            last = end - 1; /* invalid UTF-8 */
             character = 0xfffd;
         }
         if (!is_stripped(character, set))
@@ -130,7 +130,7 @@ spry_jinja_value spry_jinja_strip(spry_jinja_run *run, spry_jinja_value string, 
     return spry_jinja_substring(run, string, begin, end);
 }
 
-/* Python puts `with` between all characters, and at both ends, when there is nothing to look for. */
+/* For an empty pattern Python inserts `with` between all characters and at both ends. */
 static void replace_nothing(spry_jinja_builder *b, const spry_jinja_string *from, const spry_jinja_string *with,
                             int64_t limit)
 {

@@ -1,4 +1,4 @@
-/* Tests: what may stand behind `is`. */
+/* Tests: the names after `is`. */
 #include "template/jinja_eval.h"
 
 typedef bool test(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args);
@@ -91,7 +91,7 @@ static bool is_callable(spry_jinja_run *run, spry_jinja_value v, const spry_jinj
     return v.kind == SPRY_JINJA_CALLABLE;
 }
 
-/* v % divisor == rest, for whole numbers. */
+/* v % divisor == rest, for integers. */
 static bool leaves(spry_jinja_run *run, spry_jinja_value v, spry_jinja_value divisor, int64_t rest)
 {
     spry_jinja_value left = spry_jinja_arithmetic(run, SPRY_JINJA_MOD, v, divisor);
@@ -150,7 +150,7 @@ static bool is_in(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args
     return spry_jinja_compare(run, SPRY_JINJA_IN, v, operand(args));
 }
 
-/* The same object: for values without identity here, an equal one of the same kind. */
+/* The same object; for values without identity: an equal value of the same kind. */
 static bool is_same(spry_jinja_run *run, spry_jinja_value v, const spry_jinja_args *args)
 {
     spry_jinja_value other = operand(args);

@@ -1,4 +1,4 @@
-/* Lists and dicts, and what can be asked of any value. */
+/* Lists and dicts, and operations on all values. */
 #include "template/jinja_value.h"
 
 #include <math.h>
@@ -19,7 +19,7 @@ spry_jinja_value spry_jinja_text(spry_jinja_run *run, spry_view text, bool marke
 
 spry_jinja_list *spry_jinja_list_create(spry_jinja_run *run, size_t capacity)
 {
-    static spry_jinja_list nowhere; /* what a failed run writes into: its count stays zero */
+    static spry_jinja_list nowhere; /* target of writes after a failure: its count stays zero */
     spry_jinja_list *list = spry_jinja_alloc(run, 1, sizeof *list);
     if (list && capacity) {
         list->items = spry_jinja_alloc(run, capacity, sizeof *list->items);
@@ -55,7 +55,7 @@ spry_jinja_value spry_jinja_pair(spry_jinja_run *run, spry_jinja_value a, spry_j
 
 spry_jinja_dict *spry_jinja_dict_create(spry_jinja_run *run, size_t capacity)
 {
-    static spry_jinja_dict nowhere; /* as above */
+    static spry_jinja_dict nowhere; /* see above */
     spry_jinja_dict *dict = spry_jinja_alloc(run, 1, sizeof *dict);
     if (dict && capacity) {
         dict->entries = spry_jinja_alloc(run, capacity, sizeof *dict->entries);
@@ -225,7 +225,7 @@ static int order_strings(spry_jinja_run *run, spry_jinja_value a, spry_jinja_val
     size_t n = a.string->size < b.string->size ? a.string->size : b.string->size;
     if (!spry_jinja_spend(run, n))
         return 0;
-    int order = n ? memcmp(a.string->data, b.string->data, n) : 0; /* UTF-8 keeps the order of code points */
+    int order = n ? memcmp(a.string->data, b.string->data, n) : 0; /* byte order of UTF-8 is code point order */
     return order ? sign(order<0, order> 0) : sign(a.string->size<b.string->size, a.string->size> b.string->size);
 }
 

@@ -1,5 +1,5 @@
-/* Bodies are JSON, or a name and JSON, or tags. JSON is checked by jansson and then cut by a scanner, so that arguments
- * come out letter by letter as the model wrote them. */
+/* A body is JSON, or a name and JSON, or tags. JSON is validated by jansson and then split by a scanner, so that
+ * arguments are returned exactly as the model wrote them. */
 #include "template/tool_call_body.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ static bool stands(spry_view text, size_t at, const char *part)
     return at <= text.size && spry_view_starts((spry_view){text.data + at, text.size - at}, spry_view_of(part));
 }
 
-/* Whether text[at..] is a beginning of `part`, and the text ends before it does. */
+/* Whether text[at..] is a proper prefix of `part`. */
 static bool may_become(spry_view text, size_t at, const char *part)
 {
     size_t left = text.size - at;
@@ -35,7 +35,7 @@ static size_t find(spry_view text, size_t from, const char *part)
 
 /* ---- where it ends ----------------------------------------------------------------------------------------------- */
 
-/* Goes on through a JSON object or list; true once it is closed. */
+/* Continues scanning a JSON object or list; true once it is closed. */
 static bool scan_json(spry_call_scan *scan, spry_view text)
 {
     for (; scan->at < text.size && !scan->json_end; scan->at++) {
@@ -57,7 +57,7 @@ static bool scan_json(spry_call_scan *scan, spry_view text)
     return scan->json_end != 0;
 }
 
-/* Without a mark before it, JSON is a call only when its first key is one of a call's. */
+/* Without an opening mark, JSON is a call only if its first key is one of a call's keys. */
 static spry_call_state first_key(spry_view text, size_t at)
 {
     static const char *const keys[] = {"name", "function", "type", "arguments", "parameters", "id", "tool_calls"};
@@ -83,7 +83,7 @@ static spry_call_state first_key(spry_view text, size_t at)
     return SPRY_CALL_WRONG;
 }
 
-/* NAME[ARGS] or NAME[CALL_ID]ID[ARGS]; *at is behind it. */
+/* NAME[ARGS] or NAME[CALL_ID]ID[ARGS]; moves *at past it. */
 static spry_call_state read_name(spry_view text, size_t *at)
 {
     size_t args = find(text, *at, "[ARGS]");
@@ -94,7 +94,7 @@ static spry_call_state read_name(spry_view text, size_t *at)
     return args == text.size && text.size - *at <= MAX_NAME_BYTES ? SPRY_CALL_MORE : SPRY_CALL_WRONG;
 }
 
-/* Behind the JSON: the closing mark, where the style has one. */
+/* After the JSON: the closing mark, if the style has one. */
 static spry_call_state find_close(size_t *end, spry_view text, size_t at, const char *close, bool final)
 {
     size_t next = skip_space(text, at);
@@ -127,7 +127,7 @@ static spry_call_state find_tags(spry_call_scan *scan, spry_view *body, size_t *
     return last < text.size ? SPRY_CALL_WHOLE : SPRY_CALL_WRONG;
 }
 
-/* Where the JSON begins; what stands before it is right. */
+/* Finds the start of the JSON and checks the text before it. */
 static spry_call_state find_json(size_t *at, spry_view text, spry_tool_style style, bool marked)
 {
     spry_call_state state = SPRY_CALL_WHOLE;
@@ -183,11 +183,11 @@ spry_call_state spry_call_body_find(spry_call_scan *scan, spry_view *body, size_
 typedef struct reader {
     bool marked;
     const json_t *tools;
-    void (*on_call)(void *user, const spry_call *call); /* NULL: only look whether all is well */
+    void (*on_call)(void *user, const spry_call *call); /* NULL: only validate */
     void *user;
 } reader;
 
-/* Behind the value at `at`; the JSON is known to be valid. */
+/* The position after the value at `at`; the JSON is valid. */
 static size_t skip_value(spry_view text, size_t at)
 {
     spry_call_scan scan = {.at = at};
@@ -205,7 +205,7 @@ static size_t skip_value(spry_view text, size_t at)
     return at;
 }
 
-/* A member of an object as it is written; false when it has none of that name. */
+/* The text of an object's member; false when there is none of that name. */
 static bool member(spry_view object, const char *name, spry_view *value)
 {
     for (size_t at = skip_space(object, 1); at < object.size && object.data[at] == '"';) {
@@ -222,7 +222,7 @@ static bool member(spry_view object, const char *name, spry_view *value)
     return false;
 }
 
-/* The string that a JSON value is; NULL when it is none. The caller's to json_decref. */
+/* The string in a JSON value; NULL when it is not a string. The caller releases it with json_decref. */
 static json_t *string_of(spry_view value)
 {
     json_t *json = json_loadb(value.data, value.size, JSON_DECODE_ANY, NULL);
@@ -262,7 +262,7 @@ static const json_t *find_tool(const json_t *tools, spry_view name)
     return NULL;
 }
 
-/* {"name": ..., "arguments": ...} in its varieties. */
+/* {"name": ..., "arguments": ...} and its variants. */
 static bool read_call(const reader *r, spry_view object)
 {
     spry_view value, function = object, arguments = SPRY_VIEW("{}");
@@ -278,7 +278,7 @@ static bool read_call(const reader *r, spry_view object)
     if (member(object, "id", &value))
         id = string_of(value);
     bool given = member(function, "arguments", &arguments) || member(function, "parameters", &arguments);
-    if (given && arguments.data[0] == '"') { /* JSON as text: once more */
+    if (given && arguments.data[0] == '"') { /* JSON encoded as a string: decode it */
         text = string_of(arguments);
         arguments = string_view(text);
     }
@@ -331,7 +331,7 @@ static bool read_named(const reader *r, spry_view body)
 
 /* ---- tags -------------------------------------------------------------------------------------------------------- */
 
-/* Whether the tools say that an argument is a string. */
+/* Whether the tool's declaration says that an argument is a string. */
 static bool is_string_argument(const json_t *tools, spry_view function, spry_view argument)
 {
     const json_t *parameters = json_object_get(find_tool(tools, function), "parameters");
@@ -339,7 +339,7 @@ static bool is_string_argument(const json_t *tools, spry_view function, spry_vie
     return spry_view_is(string_view(json_object_get(property, "type")), "string");
 }
 
-/* A value between tags is JSON where it can be, else a string; a newline at each end belongs to the tags. */
+/* A value between tags is JSON if valid, else a string; a newline at each end belongs to the tags. */
 static bool append_value(spry_buffer *out, spry_view value, bool string)
 {
     if (value.size && value.data[0] == '\n')
@@ -359,7 +359,7 @@ static bool append_value(spry_buffer *out, spry_view value, bool string)
     return done;
 }
 
-/* One <parameter=KEY>value</parameter>; *at moves behind it. */
+/* One <parameter=KEY>value</parameter>; moves *at past it. */
 static bool read_parameter(spry_buffer *out, const reader *r, spry_view function, spry_view body, size_t *at)
 {
     static const char open[] = "<parameter=", close[] = "</parameter>";

@@ -1,4 +1,4 @@
-/* A state machine over the text that is not decided yet. Each state either settles a part of it or waits for more. */
+/* A state machine over the undecided text. Each state either decides a part of it or waits for more. */
 #include "template/tool_calls.h"
 
 #include <stdio.h>
@@ -10,11 +10,11 @@
 enum { MAX_HELD_BYTES = 64 << 20, ID_LETTERS = 9 };
 
 typedef enum state {
-    AT_START, /* nothing but white space so far, which belongs to whatever comes */
+    AT_START, /* only whitespace so far, which belongs to the following part */
     IN_THOUGHT,
     IN_CONTENT,
-    IN_CALL,      /* the undecided text begins with white space, then the opening mark or JSON */
-    BETWEEN_CALLS /* behind a call: white space, and then perhaps another one */
+    IN_CALL,      /* the undecided text begins with whitespace, then the opening mark or JSON */
+    BETWEEN_CALLS /* after a call: whitespace, possibly followed by another call */
 } state;
 
 typedef struct thought_marks {
@@ -29,7 +29,7 @@ struct spry_answer_parser {
     spry_buffer held; /* undecided */
     state state;
     bool final;
-    bool drop_space; /* white space at the start is not wanted */
+    bool drop_space; /* drop leading whitespace */
     const thought_marks *thought;
     size_t lead; /* bytes before the call that are dropped with it */
     bool marked; /* the call has an opening mark */
@@ -58,7 +58,7 @@ static void say(spry_answer_parser *p, spry_answer_event_kind kind, spry_view te
         p->options.on_event(p->options.user, &(spry_answer_event){.kind = kind, .text = text});
 }
 
-/* Tells the first `size` bytes of what is held and lets go of them. */
+/* Reports the first `size` held bytes and removes them. */
 static void release(spry_answer_parser *p, spry_answer_event_kind kind, size_t size)
 {
     say(p, kind, (spry_view){p->held.data, size});
@@ -99,7 +99,7 @@ static void tell_call(void *user, const spry_call *call)
 
 typedef enum match { NO, PERHAPS, YES } match;
 
-/* Whether a mark stands at `at`; perhaps, when the text ends too soon to know. */
+/* Whether a mark is at `at`; undecided when the text ends inside it. */
 static match match_at(const spry_answer_parser *p, size_t at, const char *mark)
 {
     spry_view rest = {p->held.data + at, p->held.size - at};
@@ -111,7 +111,7 @@ static match match_at(const spry_answer_parser *p, size_t at, const char *mark)
     return !p->final && memcmp(rest.data, mark, rest.size) == 0 ? PERHAPS : NO;
 }
 
-/* The first place where a mark stands or perhaps begins; the end when there is none. */
+/* The first place where a mark is or may begin; the end when there is none. */
 static size_t find_mark(const spry_answer_parser *p, const char *mark, match *how)
 {
     size_t at = 0;
@@ -129,7 +129,7 @@ static size_t find_mark(const spry_answer_parser *p, const char *mark, match *ho
 
 /* ---- states: each says whether it got anywhere ------------------------------------------------------------------- */
 
-/* `lead` bytes of white space stand before it. */
+/* `lead` bytes of whitespace precede it. */
 static void begin_call(spry_answer_parser *p, size_t lead, bool marked)
 {
     p->state = IN_CALL;
@@ -144,7 +144,7 @@ static bool takes_bare_json(const spry_answer_parser *p)
     return p->options.tools && (p->options.style == SPRY_TOOLS_LLAMA || p->options.style == SPRY_TOOLS_JSON);
 }
 
-/* A thought begins here; a call begins here; otherwise content does. */
+/* Reasoning begins here, or a call; otherwise content. */
 static bool step_start(spry_answer_parser *p)
 {
     size_t at = skip_space(spry_buffer_view(&p->held), 0);

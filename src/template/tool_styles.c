@@ -1,4 +1,4 @@
-/* One table of styles; what a call must look like follows from it. */
+/* One table of styles; the form of a call follows from it. */
 #include "template/tool_styles.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 enum { MAX_TEXT_BYTES = 16 << 20 };
 
-/* Templates are tried from the top: what is more particular stands first. */
+/* Templates are compared from the top: more specific styles first. */
 static const spry_tool_marks styles[SPRY_TOOL_STYLES] = {
     [SPRY_TOOLS_XML] = {"<tool_call>", "</tool_call>", "", "<function=", "arguments", false},
     [SPRY_TOOLS_HERMES] = {"<tool_call>", "</tool_call>", "", "<tool_call>", "arguments", false},
@@ -56,7 +56,7 @@ static const json_t *function_of(const json_t *tool)
     return json_is_object(function) ? function : tool;
 }
 
-/* References such as "#/$defs/x" are from the root, so what they name moves there. */
+/* References such as "#/$defs/x" start at the root, so the definitions move there. */
 static void hoist_definitions(json_t *schema, json_t *parameters)
 {
     static const char *const keys[] = {"$defs", "definitions"};
@@ -110,7 +110,7 @@ static bool make_form(spry_tool_form *out, spry_tool_style style, const char *na
     return made;
 }
 
-/* What `choice` asks for. *only is the one function it names, or NULL. */
+/* Parses `choice`. *only is the function it names, or NULL. */
 static spry_status read_choice(bool *required, bool *none, const char **only, const json_t *choice, spry_error *error)
 {
     const char *word = json_string_value(choice);

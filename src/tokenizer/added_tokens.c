@@ -1,8 +1,8 @@
-/* From every byte that may start a token the trie is walked as far as the text goes along. */
+/* From every byte that may start a token, the trie is followed along the text. */
 #include "tokenizer/added_tokens.h"
 
 struct spry_added_node {
-    uint32_t child, sibling; /* 0: none; node 0 is not used */
+    uint32_t child, sibling; /* 0: none; node 0 is unused */
     uint32_t token;          /* 1 + index, 0: no token ends here */
     unsigned char byte;
 };
@@ -14,7 +14,7 @@ static uint32_t find_sibling(const spry_added_tokens *added, uint32_t node, unsi
     return node;
 }
 
-/* The node for `byte` in the list at *list; made when it is not there. */
+/* The node for `byte` in the list at *list; created if missing. */
 static uint32_t grow(spry_added_tokens *added, uint32_t *list, unsigned char byte)
 {
     uint32_t node = find_sibling(added, *list, byte);
@@ -33,7 +33,7 @@ static void insert(spry_added_tokens *added, size_t index)
     uint32_t node = grow(added, &added->roots[first], first);
     for (size_t i = 1; i < text.size; i++)
         node = grow(added, &added->nodes[node].child, (unsigned char)text.data[i]);
-    added->nodes[node].token = (uint32_t)index + 1; /* the last of equal spellings counts */
+    added->nodes[node].token = (uint32_t)index + 1; /* the last of equal spellings wins */
     added->starts[1][first] = true;
     if (!added->tokens[index].special)
         added->starts[0][first] = true;
@@ -65,7 +65,7 @@ spry_status spry_added_tokens_init(spry_added_tokens *added, spry_arena *arena, 
 
 static bool touches_literal(const spry_added_filter *filter, size_t begin, size_t end)
 {
-    size_t low = 0, high = filter->n_literal; /* the first range that ends behind `begin` */
+    size_t low = 0, high = filter->n_literal; /* the first range that ends after `begin` */
     while (low < high) {
         size_t middle = low + (high - low) / 2;
         if (filter->literal[middle].end > begin)

@@ -1,4 +1,4 @@
-/* A heap entry is (rank << 32 | position): the order of merging. Entries are never removed; one is stale when the pair
+/* A heap entry is (rank << 32 | position), the order of merging. Entries are never removed; one is stale when the pair
  * at its position no longer has that rank. */
 #include "tokenizer/bpe.h"
 
@@ -12,7 +12,7 @@ enum { SHORT_WORD = 32 };
 #define NO_RANK UINT32_MAX
 #define NO_LINK UINT32_MAX
 
-/* A symbol of a long word, in a list. `rank` and `merged` are those of the pair it forms with the next one. */
+/* A symbol of a long word, in a linked list. `rank` and `merged` belong to the pair it forms with the next one. */
 struct spry_merge_link {
     int32_t symbol, merged;
     uint32_t rank, previous, next;
@@ -145,7 +145,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *count)
     return top;
 }
 
-/* Looks up the pair at `at` anew and enters it into the heap. */
+/* Looks up the pair at `at` again and adds it to the heap. */
 static void renew_pair(const spry_merges *merges, struct spry_merge_link *links, uint32_t at, uint64_t *heap,
                        size_t *n_heap)
 {
@@ -174,7 +174,7 @@ static bool reserve_long(spry_merge_scratch *scratch)
     return scratch->long_capacity != 0;
 }
 
-/* Each merge enters at most two pairs, and there are fewer than `count` merges, so 3 * count entries suffice. */
+/* Each merge adds at most two pairs, and there are fewer than `count` merges, so 3 * count entries suffice. */
 static bool merge_long(const spry_merges *merges, spry_merge_scratch *scratch)
 {
     if (!reserve_long(scratch))

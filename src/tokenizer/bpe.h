@@ -1,8 +1,8 @@
-/* The merge engine under every tokenizer here: which two neighbours become one symbol, and in which order.
+/* The merge algorithm of all tokenizers: which two adjacent symbols become one, and in which order.
  *
- * Symbols are numbers; vocabulary ids first, then symbols that only occur on the way (see symbols.h). A word is merged
- * by always taking the pair of lowest rank, the leftmost of equals, until no pair is in the table. Short words do that
- * by scanning, long ones with a heap, so a word of n symbols never takes more than n log n steps. */
+ * Symbols are numbers: vocabulary ids first, then intermediate symbols (see symbols.h). A word is merged by repeatedly
+ * merging the pair of lowest rank, the leftmost of equals, until no pair is in the table. Short words use a scan, long
+ * ones a heap, so a word of n symbols never takes more than n log n steps. */
 #ifndef SPRY_TOKENIZER_BPE_H
 #define SPRY_TOKENIZER_BPE_H
 
@@ -23,21 +23,21 @@ typedef struct spry_merges {
     uint64_t seed;
 } spry_merges;
 
-/* Room for `count` merges; false when memory is short. */
+/* Allocates room for `count` merges; false when memory is short. */
 bool spry_merges_init(spry_merges *merges, spry_arena *arena, size_t count);
 
-/* Adds a merge, at most `count` in all; a pair that is there already keeps its rank. */
+/* Adds a merge, at most `count` in total; an existing pair keeps its rank. */
 void spry_merges_add(spry_merges *merges, spry_merge merge);
 
 /* NULL: the two do not merge. */
 const spry_merge *spry_merges_find(const spry_merges *merges, int32_t left, int32_t right);
 
-/* What merging needs: one for each thread. Starts zeroed. */
+/* Scratch memory for merging, one per thread. Starts zeroed. */
 typedef struct spry_merge_scratch {
     int32_t *symbols; /* the word: filled by the caller, merged in place */
     size_t count, capacity;
-    struct spry_merge_link *links; /* [capacity], of long words */
-    uint64_t *heap;                /* [3 * capacity], of long words */
+    struct spry_merge_link *links; /* [capacity], for long words */
+    uint64_t *heap;                /* [3 * capacity], for long words */
     size_t long_capacity;
 } spry_merge_scratch;
 

@@ -1,8 +1,8 @@
-/* Ids to text. What an id decodes to never depends on its neighbours, except that the first token may lose the space
- * the encoder had put before the text. */
+/* Ids to text. The text of an id does not depend on its neighbours, except that the first token may lose the space that
+ * the encoder had added. */
 #include "tokenizer/tokenizer_impl.h"
 
-/* What an id decodes to; *skipped when it is left out. */
+/* The text of an id; *skipped when it is omitted. */
 static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool special, spry_view *bytes,
                                bool *skipped, spry_error *error)
 {
@@ -17,7 +17,7 @@ static spry_status token_bytes(const spry_tokenizer *tokenizer, int32_t id, bool
     return SPRY_OK;
 }
 
-/* Takes the next run of bytes to emit off the first token; an empty one at its end. */
+/* The next run of bytes to emit from the first token; empty at its end. */
 static spry_view take_first(const spry_tokenizer *tokenizer, spry_view *rest)
 {
     bool every = tokenizer->lead == SPRY_LEAD_STRIP_ALL, strip = tokenizer->lead != SPRY_LEAD_KEEP;
@@ -64,8 +64,8 @@ void spry_decoder_continue(spry_decoder *decoder)
     decoder->started = true;
 }
 
-/* Completes the character that is pending with the first bytes of `text`, or finds that none comes of it. */
-static void settle_pending(spry_decoder *decoder, spry_buffer *out, spry_view *text)
+/* Completes the pending character with the first bytes of `text`, or replaces it when it is invalid. */
+static void complete_pending(spry_decoder *decoder, spry_buffer *out, spry_view *text)
 {
     while (decoder->n_pending && text->size) {
         size_t size = decoder->n_pending + 1;
@@ -78,7 +78,7 @@ static void settle_pending(spry_decoder *decoder, spry_buffer *out, spry_view *t
             decoder->n_pending = 0;
         } else {
             spry_decoder_finish(decoder, out);
-            return; /* the byte may start something else */
+            return; /* the byte may start another character */
         }
         text->data++;
         text->size--;
@@ -87,7 +87,7 @@ static void settle_pending(spry_decoder *decoder, spry_buffer *out, spry_view *t
 
 static void emit(spry_decoder *decoder, spry_buffer *out, spry_view text)
 {
-    settle_pending(decoder, out, &text);
+    complete_pending(decoder, out, &text);
     size_t tail = text.size ? spry_utf8_incomplete_tail(text.data, text.size) : 0;
     spry_utf8_append_valid(out, (spry_view){text.data, text.size - tail});
     if (tail) {

@@ -1,8 +1,7 @@
-/* Text to ids. The path of a text is told in tokenizer_impl.h; this file is that path, outermost step last.
+/* Text to ids: the stages described in tokenizer_impl.h, outermost last.
  *
- * Two shortcuts keep merging away from most words: the cache of this text's words, and `whole`, in which the tokenizer
- * remembers of each token whether merging its text gives that token. Every thread that finds out writes the same
- * answer, so relaxed atomics suffice. */
+ * Two caches avoid merging for most words: the words of the current text, and `whole`, which stores for each token
+ * whether merging its text gives that token. Every thread computes the same value, so relaxed atomics suffice. */
 #include <stdlib.h>
 
 #include "tokenizer/tokenizer_impl.h"
@@ -10,11 +9,11 @@
 
 enum { WHOLE_UNKNOWN, WHOLE_YES, WHOLE_NO };
 
-/* One call's state. */
+/* The state of one call. */
 typedef struct encoder {
     const spry_tokenizer *tokenizer;
     spry_tokens *out;
-    const char *limit; /* the end of the text at hand */
+    const char *limit; /* end of the current text */
     spry_word_cache cache;
     spry_merge_scratch merge;
     spry_split_scratch split;
@@ -30,7 +29,7 @@ static bool merge_word(encoder *state, spry_view word)
            spry_merge_word(&state->tokenizer->merges, &state->merge);
 }
 
-/* The id of a token spelled like the word; -1: none. Control and added tokens do not count. */
+/* The id of a token spelled like the word; -1: none. Control and added tokens are excluded. */
 static int32_t find_word(const spry_tokenizer *tokenizer, spry_view word)
 {
     uint32_t id;
@@ -96,7 +95,7 @@ static bool encode_piece(encoder *state, spry_view piece)
     return true;
 }
 
-/* One scanner and nothing else: no list of pieces is needed. */
+/* A single scanner needs no list of pieces. */
 static bool encode_scanned(encoder *state, const spry_scan *scan, spry_view text)
 {
     size_t end;
@@ -142,7 +141,7 @@ static spry_status encode_plain(encoder *state, spry_view text, bool first)
 
 typedef spry_status (*part_encoder)(encoder *state, spry_view text, bool first);
 
-/* Cuts the tokens of `added` out of `text` and hands what lies between to `encode_part`. */
+/* Splits `text` at the tokens of `added` and passes the parts between them to `encode_part`. */
 static spry_status encode_between(encoder *state, const spry_added_tokens *added, spry_view text, bool first,
                                   part_encoder encode_part)
 {

@@ -1,4 +1,4 @@
-/* The metadata keys under which a GGUF file keeps a tokenizer. */
+/* The metadata keys of a tokenizer in a GGUF file. */
 #ifndef SPRY_TOKENIZER_GGUF_KEYS_H
 #define SPRY_TOKENIZER_GGUF_KEYS_H
 

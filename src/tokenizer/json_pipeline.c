@@ -1,5 +1,5 @@
-/* The four pipelines of tokenizer.json. Each is one object with a "type", or a "Sequence" of such objects; a table
- * names the types we know, and any other type is refused by name. */
+/* The four pipelines of tokenizer.json. Each is an object with a "type", or a "Sequence" of such objects; a table lists
+ * the supported types, and other types are refused by name. */
 #include <stdlib.h>
 
 #include "tokenizer/pattern_names.h"
@@ -7,13 +7,13 @@
 
 enum { DEPTH_MAX = 4 };
 
-/* What reading a file gathers on the way. */
+/* State while reading a file. */
 typedef struct reader {
     spry_tokenizer *tokenizer;
-    spry_view regexes[SPRY_SPLIT_STEPS_MAX]; /* the isolating splits, for naming the pattern */
+    spry_view regexes[SPRY_SPLIT_STEPS_MAX]; /* the isolating splits, for identifying the pattern */
     size_t n_regexes;
-    bool nameless;   /* some step is not of that kind */
-    bool byte_level; /* the ByteLevel step was read: it must be the last */
+    bool nameless;   /* there is a step of another kind */
+    bool byte_level; /* the ByteLevel step has been read: it must be the last */
     spry_error *error;
 } reader;
 
@@ -24,7 +24,7 @@ typedef struct step_type {
     read_step read;
 } step_type;
 
-/* Reads an object by its type; sequences under `list_key` are walked. */
+/* Reads an object by its type, or each object of the sequence under `list_key`. */
 static spry_status read_pipeline(reader *state, const char *what, const json_t *value, const char *list_key,
                                  const step_type *types, size_t n_types, unsigned depth)
 {
@@ -192,7 +192,7 @@ static spry_status pre_byte_level(reader *state, const json_t *step)
     return status;
 }
 
-/* "always", "first" or "never"; older files say add_prefix_space instead. */
+/* "always", "first" or "never"; older files use add_prefix_space instead. */
 static spry_view prepend_scheme(const json_t *step)
 {
     spry_view scheme = spry_json_view(json_object_get(step, "prepend_scheme"));
@@ -268,7 +268,7 @@ static spry_status post_template(reader *state, const json_t *step)
     return status;
 }
 
-/* BertProcessing and RobertaProcessing: "cls" before, "sep" behind, each [spelling, id]. */
+/* BertProcessing and RobertaProcessing: "cls" before, "sep" after, each [spelling, id]. */
 static spry_status post_pair(reader *state, const json_t *step)
 {
     spry_status status =

@@ -1,6 +1,5 @@
 /* Word k of a length is the number k written with its first symbol changing fastest, so that every first letter occurs
- * however far the count goes. All words of one length stand before those of the next: what a word is merged from is
- * always there. */
+ * at any count. All words of one length precede those of the next: the parts of a word always exist. */
 #include "tokenizer/made_vocab.h"
 
 #include <stdio.h>
@@ -14,7 +13,7 @@ enum {
     LETTERS = 26,
     FIRST_SYMBOLS = LETTERS + 1, /* a word may begin with a space */
     SPELLING_MAX = 24,
-    WORD_MAX = 12, /* symbols; far more words than any vocabulary has */
+    WORD_MAX = 12, /* symbols; enough for any vocabulary size */
 };
 
 static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
@@ -34,7 +33,7 @@ static void spell_bytes(vocab_text *text)
     }
 }
 
-/* Spells word `index` of `n_symbols`; returns how many bytes come before the last symbol. */
+/* Spells word `index` of `n_symbols`; returns the number of bytes before the last symbol. */
 static size_t spell_word(char out[SPELLING_MAX], size_t index, size_t n_symbols)
 {
     size_t first = index % FIRST_SYMBOLS, used = 1;

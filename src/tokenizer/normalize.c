@@ -1,4 +1,4 @@
-/* Each step reads one view and writes one buffer; steps that change nothing hand the view on. */
+/* Each step reads a view and writes a buffer; steps without effect pass the view on. */
 #include "tokenizer/normalize.h"
 
 bool spry_changes_add(spry_changes *changes, spry_change_step step)
@@ -44,7 +44,7 @@ static spry_view strip(const spry_unicode *unicode, spry_view text, bool left, b
 
 static bool squeeze(spry_buffer *out, spry_view text)
 {
-    bool space = true; /* spaces at the begin go too */
+    bool space = true; /* also removes spaces at the beginning */
     for (size_t i = 0; i < text.size; i++) {
         bool previous = space;
         space = text.data[i] == ' ';
@@ -61,7 +61,7 @@ static bool prepend(spry_buffer *out, spry_view text, spry_view prefix)
     return spry_buffer_append(out, prefix.data, prefix.size) && spry_buffer_append(out, text.data, text.size);
 }
 
-/* Whether the step would leave `text` as it is. */
+/* Whether the step would leave `text` unchanged. */
 static bool is_idle(const spry_change_step *step, const spry_unicode *unicode, spry_view text, bool first)
 {
     switch (step->change) {
@@ -87,7 +87,7 @@ static bool apply_step(spry_buffer *out, const spry_change_step *step, const spr
 bool spry_changes_apply(spry_view *result, const spry_changes *changes, const spry_unicode *unicode,
                         spry_buffer scratch[2], spry_view text, bool first)
 {
-    size_t next = 0; /* the buffer that does not hold the text */
+    size_t next = 0; /* the buffer that does not contain the text */
     for (size_t i = 0; i < changes->count; i++) {
         const spry_change_step *step = &changes->steps[i];
         if (is_idle(step, unicode, text, first))

@@ -1,5 +1,5 @@
-/* Changes made to text before it is split: a list of steps, as tokenizer.json's normalizers, SentencePiece's own rules
- * and the text-changing parts of pre-tokenizers ask for. */
+/* Text changes before splitting: a list of steps from tokenizer.json's normalizers, SentencePiece's rules and the
+ * text-changing pre-tokenizers. */
 #ifndef SPRY_TOKENIZER_NORMALIZE_H
 #define SPRY_TOKENIZER_NORMALIZE_H
 
@@ -7,11 +7,12 @@
 
 typedef enum spry_change {
     SPRY_CHANGE_FORM,    /* to a normal form */
-    SPRY_CHANGE_PREPEND, /* `to` before text that is not empty */
-    SPRY_CHANGE_PREFIX,  /* the same unless the text starts with `to` already */
-    SPRY_CHANGE_REPLACE, /* every `from` by `to` */
-    SPRY_CHANGE_STRIP,   /* white space off the ends */
-    SPRY_CHANGE_SQUEEZE, /* spaces off the ends, several spaces to one (SentencePiece's remove_extra_whitespaces) */
+    SPRY_CHANGE_PREPEND, /* `to` before non-empty text */
+    SPRY_CHANGE_PREFIX,  /* like PREPEND, unless the text already starts with `to` */
+    SPRY_CHANGE_REPLACE, /* every `from` becomes `to` */
+    SPRY_CHANGE_STRIP,   /* removes whitespace at the ends */
+    SPRY_CHANGE_SQUEEZE, /* removes spaces at the ends and joins runs of spaces (SentencePiece's
+                          * remove_extra_whitespaces) */
 } spry_change;
 
 typedef struct spry_change_step {
@@ -19,7 +20,7 @@ typedef struct spry_change_step {
     spry_normal_form form;
     spry_view from, to;
     bool left, right; /* STRIP: which ends */
-    bool only_first;  /* PREFIX: only where the whole text begins */
+    bool only_first;  /* PREFIX: only at the beginning of the whole text */
 } spry_change_step;
 
 enum { SPRY_CHANGE_STEPS_MAX = 16 };
@@ -32,8 +33,8 @@ typedef struct spry_changes {
 /* Adds a step; false when there are too many. */
 bool spry_changes_add(spry_changes *changes, spry_change_step step);
 
-/* Applies the steps. The result is `text` itself or lies in one of the two buffers, which the caller owns and which
- * hold nothing else. `first` tells whether the whole text begins here. False when memory is short. */
+/* Applies the steps. The result is `text` itself or is in one of the two buffers, which the caller owns and which have
+ * no other contents. `first`: `text` is at the beginning of the whole text. False when memory is short. */
 bool spry_changes_apply(spry_view *result, const spry_changes *changes, const spry_unicode *unicode,
                         spry_buffer scratch[2], spry_view text, bool first);
 

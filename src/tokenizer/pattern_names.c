@@ -1,4 +1,4 @@
-/* Facts about published tokenizers, in one table. */
+/* A table of published tokenizers. */
 #include "tokenizer/pattern_names.h"
 
 #include "tokenizer/pattern_scan.h"
@@ -58,8 +58,8 @@ const spry_named_pattern *spry_named_pattern_find(spry_view name)
     return NULL;
 }
 
-/* Whether two expressions cut any text alike: the same text, or spellings of one scanner. Whether 's may have a long s
- * is not told apart: GGUF has one name for both. */
+/* Whether two expressions split every text the same way: the same source, or spellings of one scanner. The spelling of
+ * 's with a long s is ignored: GGUF has one name for both. */
 static bool same_regex(spry_view a, spry_view b)
 {
     spry_scan x, y;

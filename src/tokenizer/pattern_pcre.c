@@ -1,5 +1,5 @@
-/* Oniguruma and PCRE2 differ in three places that occur in published patterns: \s (PCRE2 adds U+180E to White_Space),
- * a bracket inside a character class (a nested set there, a plain character here), and && inside a class (intersection,
+/* Oniguruma and PCRE2 differ in three features used by published patterns: \s (PCRE2 adds U+180E to White_Space), a
+ * bracket inside a character class (a nested set there, a plain character here), and && inside a class (intersection,
  * which PCRE2 10.42 lacks). */
 #define PCRE2_CODE_UNIT_WIDTH 8
 
@@ -19,7 +19,7 @@ struct spry_pattern {
     pcre2_code *code;
 };
 
-/* What a translation remembers between characters. */
+/* The state of a translation between characters. */
 typedef struct translation {
     spry_buffer *out;
     size_t depth; /* of brackets */
@@ -37,7 +37,7 @@ static void translate_escape(translation *state, char escaped)
         spry_buffer_append(state->out, text, 2);
 }
 
-/* Takes what stands at `rest` inside a class; returns how many bytes that was. */
+/* Translates the next part inside a class; returns its length in bytes. */
 static size_t translate_in_class(translation *state, spry_view rest)
 {
     if (rest.data[0] == ']') {
@@ -50,7 +50,7 @@ static size_t translate_in_class(translation *state, spry_view rest)
         spry_buffer_append(state->out, rest.data, length);
         return length;
     } else if (rest.data[0] == '[') {
-        state->depth++; /* the nested set's characters join the outer set */
+        state->depth++; /* the nested set's characters are added to the outer set */
         if (rest.size > 1 && rest.data[1] == '^')
             state->problem = "a negated set inside a character class";
     } else if (rest.size > 1 && rest.data[0] == '&' && rest.data[1] == '&') {
@@ -61,7 +61,7 @@ static size_t translate_in_class(translation *state, spry_view rest)
     return 1;
 }
 
-/* Takes a '[' outside any class, with the '^' and the ']' that may follow and do not close it. */
+/* Translates a '[' outside any class, including a '^' and a literal ']' that may follow. */
 static size_t translate_class_start(translation *state, spry_view rest)
 {
     size_t length = 1;
@@ -134,7 +134,7 @@ spry_status spry_pattern_create(spry_pattern **out, spry_view regex, bool litera
                            reason);
         goto fail;
     }
-    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter serves */
+    pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE); /* without JIT the interpreter is used */
     spry_buffer_deinit(&translated);
     *out = pattern;
     return SPRY_OK;

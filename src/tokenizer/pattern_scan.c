@@ -19,7 +19,7 @@ static const struct {
     spry_scan scan;
 } known_spellings[] = {
     {GPT2 "|\\s+", {SPRY_SCAN_GPT2, 0, false}},
-    {GPT2, {SPRY_SCAN_GPT2, 0, false}}, /* what no alternative matches becomes a piece all the same */
+    {GPT2, {SPRY_SCAN_GPT2, 0, false}}, /* unmatched text also becomes a piece */
     {ANY_CASE AFTER_CONTRACTION("{1,3}"), {SPRY_SCAN_LLAMA3, 3, true}},
     {GPT4("{1,3}"), {SPRY_SCAN_LLAMA3, 3, true}},
     {SPELLED_OUT AFTER_CONTRACTION("{1,3}"), {SPRY_SCAN_LLAMA3, 3, false}},
@@ -40,7 +40,7 @@ bool spry_scan_find(spry_scan *scan, spry_view regex)
 }
 
 /* Class and length of the character at `at`; no class and length 0 at the end. */
-static unsigned look(const spry_unicode *unicode, spry_view text, size_t at, size_t *length)
+static unsigned classify(const spry_unicode *unicode, spry_view text, size_t at, size_t *length)
 {
     if (at >= text.size) {
         *length = 0;
@@ -53,7 +53,7 @@ static unsigned look(const spry_unicode *unicode, spry_view text, size_t at, siz
 static size_t run_end(const spry_unicode *unicode, spry_view text, size_t at, unsigned class, size_t most)
 {
     size_t length;
-    while (most-- && at < text.size && look(unicode, text, at, &length) == class)
+    while (most-- && at < text.size && classify(unicode, text, at, &length) == class)
         at += length;
     return at;
 }
@@ -63,7 +63,7 @@ static bool is_newline(spry_view text, size_t at)
     return at < text.size && (text.data[at] == '\n' || text.data[at] == '\r');
 }
 
-/* Length of a contraction ('s 't 're 've 'm 'll 'd) at `at`, which holds an apostrophe; 0: none. */
+/* Length of a contraction ('s 't 're 've 'm 'll 'd) at the apostrophe at `at`; 0: none. */
 static size_t contraction(spry_view text, size_t at, bool any_case, bool long_s)
 {
     char next[2] = {0, 0};
@@ -84,11 +84,11 @@ static size_t contraction(spry_view text, size_t at, bool any_case, bool long_s)
     }
 }
 
-/* \s*[\r\n]+ where `newlines`, else \s+(?!\S), else \s+: `at` holds white space. */
+/* \s*[\r\n]+ with `newlines`, else \s+(?!\S), else \s+: `at` is at whitespace. */
 static size_t space_end(const spry_unicode *unicode, spry_view text, size_t at, bool newlines)
 {
     size_t length = 0, last = at, end = at, after_newline = 0;
-    while (end < text.size && look(unicode, text, end, &length) == SPRY_CHAR_SPACE) {
+    while (end < text.size && classify(unicode, text, end, &length) == SPRY_CHAR_SPACE) {
         last = end;
         end += length;
         if (is_newline(text, last))
@@ -102,14 +102,14 @@ static size_t space_end(const spry_unicode *unicode, spry_view text, size_t at, 
 static size_t next_gpt2(const spry_unicode *unicode, spry_view text, size_t at)
 {
     size_t length, next_length;
-    unsigned class = look(unicode, text, at, &length);
+    unsigned class = classify(unicode, text, at, &length);
     if (text.data[at] == '\'') {
         size_t found = contraction(text, at, false, false);
         if (found)
             return at + found;
     }
     if (text.data[at] == ' ') {
-        unsigned next = look(unicode, text, at + 1, &next_length);
+        unsigned next = classify(unicode, text, at + 1, &next_length);
         if (next_length && next != SPRY_CHAR_SPACE)
             return run_end(unicode, text, at + 1 + next_length, next, SIZE_MAX);
     }
@@ -121,7 +121,7 @@ static size_t next_gpt2(const spry_unicode *unicode, spry_view text, size_t at)
 static size_t next_llama3(const spry_scan *scan, const spry_unicode *unicode, spry_view text, size_t at)
 {
     size_t length, next_length;
-    unsigned class = look(unicode, text, at, &length);
+    unsigned class = classify(unicode, text, at, &length);
     if (class == SPRY_CHAR_LETTER)
         return run_end(unicode, text, at + length, SPRY_CHAR_LETTER, SIZE_MAX);
     if (class == SPRY_CHAR_NUMBER)
@@ -131,7 +131,7 @@ static size_t next_llama3(const spry_scan *scan, const spry_unicode *unicode, sp
         if (found)
             return at + found;
     }
-    unsigned next = look(unicode, text, at + length, &next_length);
+    unsigned next = classify(unicode, text, at + length, &next_length);
     if (next == SPRY_CHAR_LETTER && !is_newline(text, at))
         return run_end(unicode, text, at + length + next_length, SPRY_CHAR_LETTER, SIZE_MAX);
     if (class == 0 || (text.data[at] == ' ' && next == 0 && next_length)) {

@@ -1,5 +1,5 @@
-/* Hand-written scanners for the patterns nearly every byte-level BPE uses: GPT-2's, Llama 3's and Qwen2's. Each takes
- * one look at each character and is proven equal to the regular expression by tests. */
+/* Hand-written scanners for the patterns of most byte-level BPE tokenizers: GPT-2's, Llama 3's and Qwen2's. Each reads
+ * every character once; tests compare them with the regular expressions. */
 #ifndef SPRY_TOKENIZER_PATTERN_SCAN_H
 #define SPRY_TOKENIZER_PATTERN_SCAN_H
 
@@ -18,11 +18,11 @@ typedef struct spry_scan {
     bool long_s;         /* LLAMA3: the contraction 's may be spelled with U+017F, as (?i:...) allows */
 } spry_scan;
 
-/* Recognises a pattern by its exact text. */
+/* Recognises a pattern by its exact source. */
 bool spry_scan_find(spry_scan *scan, spry_view regex);
 
-/* The end of the piece that starts at `begin` (< text.size). Pieces tile any text; a byte that is not UTF-8 counts as
- * a character that is neither letter, number nor space. */
+/* The end of the piece that starts at `begin` (< text.size). Pieces cover every text; an invalid UTF-8 byte counts as a
+ * character that is neither letter, number nor space. */
 size_t spry_scan_next(const spry_scan *scan, const spry_unicode *unicode, spry_view text, size_t begin);
 
 #endif

@@ -1,5 +1,5 @@
-/* A step first cuts a piece into matches and gaps, in order, then the behavior says which of them stand alone, stick
- * together or vanish. */
+/* A step first divides a piece into matches and gaps, in order; then the behavior determines which of them are kept
+ * separate, merged or removed. */
 #include "tokenizer/split.h"
 
 #include <stdlib.h>
@@ -17,7 +17,7 @@ spry_status spry_splitter_add(spry_splitter *splitter, spry_view regex, bool lit
     if (splitter->count == SPRY_SPLIT_STEPS_MAX)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "the pre-tokenizer has more than %d steps", SPRY_SPLIT_STEPS_MAX);
     spry_split_step step = {.behavior = behavior, .invert = invert};
-    /* Every character matches those patterns, so without gaps inverting changes nothing, but removing would. */
+    /* Every character matches those patterns: without gaps, inverting changes nothing, but removing would. */
     step.scanned = !literal && behavior == SPRY_SPLIT_ISOLATED && spry_scan_find(&step.scan, regex);
     if (!step.scanned) {
         spry_status status = spry_pattern_create(&step.pattern, regex, literal, error);
@@ -52,15 +52,15 @@ static bool push(struct spry_ranges *ranges, size_t begin, size_t end)
     return true;
 }
 
-/* Where a step's pieces go, and what the behaviors need to know of the piece before. */
+/* Output of a step, and the state of the previous piece that behaviors need. */
 typedef struct cutter {
     struct spry_ranges *out;
     const spry_split_step *step;
-    size_t first;      /* pieces of the range at hand start here in `out` */
-    bool last_matched; /* the piece before, in this range, was a match */
+    size_t first;      /* pieces of the current range start here in `out` */
+    bool last_matched; /* the previous piece of this range was a match */
 } cutter;
 
-/* Takes the next part of a range: a match or a gap. */
+/* Adds the next part of a range: a match or a gap. */
 static bool cut(cutter *state, size_t begin, size_t end, bool match)
 {
     if (begin == end)
@@ -99,7 +99,7 @@ static bool scan_range(cutter *state, const spry_unicode *unicode, spry_view tex
     return true;
 }
 
-/* Matches as Oniguruma's iterator finds them: an empty match counts, but not right behind the match before. */
+/* Matches as Oniguruma's iterator finds them: an empty match counts unless it directly follows the previous match. */
 static spry_status match_range(cutter *state, spry_pattern_scratch *scratch, spry_view text, spry_text_range range,
                                spry_error *error)
 {

@@ -1,11 +1,11 @@
-/* The splits are listed first, because the table must know how many merges it will hold. */
+/* The splits are listed first, because the table needs the number of merges. */
 #include "tokenizer/spm.h"
 
 #include <stdlib.h>
 
 #include "base/utf8.h"
 
-enum { TOKEN_BYTES_MAX = 1024 }; /* each split is looked up, so cost grows with the square of a token's length */
+enum { TOKEN_BYTES_MAX = 1024 }; /* each split is looked up, so the cost is quadratic in a token's length */
 
 typedef struct scored_token {
     float score;
@@ -18,7 +18,7 @@ static int by_score(const void *a, const void *b)
     return (x < y) - (x > y); /* highest first */
 }
 
-/* ranks[id]: how many distinct higher scores there are. */
+/* ranks[id]: the number of distinct higher scores. */
 static bool rank_tokens(uint32_t *ranks, const spry_vocab *vocab)
 {
     scored_token *tokens = malloc(vocab->size * sizeof *tokens);
@@ -36,7 +36,7 @@ static bool rank_tokens(uint32_t *ranks, const spry_vocab *vocab)
     return true;
 }
 
-/* The symbol that `part` of a token is; -1: none. */
+/* The symbol of a `part` of a token; -1: none. */
 static int32_t symbol_of(const spry_vocab *vocab, const spry_symbols *symbols, spry_view part)
 {
     uint32_t character;
@@ -46,7 +46,7 @@ static int32_t symbol_of(const spry_vocab *vocab, const spry_symbols *symbols, s
     return id >= 0 && vocab->kinds[id] == SPRY_TOKEN_NORMAL ? id : -1;
 }
 
-/* Appends the merges that make one token. */
+/* Appends the merges that produce one token. */
 static bool list_splits(spry_buffer *out, const spry_vocab *vocab, const spry_symbols *symbols, size_t id,
                         uint32_t rank)
 {

@@ -3,7 +3,8 @@
 
 #include "base/utf8.h"
 
-/* The byte-level alphabet moves the bytes 00-20 to U+0100, 7F-A0 to U+0121 and AD to U+0143; the rest stay. */
+/* The byte-level alphabet maps the bytes 00-20 to U+0100, 7F-A0 to U+0121 and AD to U+0143; the others are
+ * unchanged. */
 size_t spry_byte_spelling(char out[4], unsigned char byte)
 {
     uint32_t character = byte;
@@ -16,7 +17,7 @@ size_t spry_byte_spelling(char out[4], unsigned char byte)
     return spry_utf8_encode(out, character);
 }
 
-/* The byte that a character of the alphabet stands for; -1: none. */
+/* The byte of a character of the alphabet; -1: none. */
 static int character_byte(uint32_t c)
 {
     if (c <= 0x20 || (c >= 0x7F && c <= 0xA0) || c == 0xAD || c > 0x143)
@@ -65,7 +66,7 @@ static void find_fallback_bytes(spry_symbols *symbols, const spry_vocab *vocab)
     }
 }
 
-/* Length of the character at `at`; 1 where none starts. */
+/* Length of the character at `at`; 1 for invalid UTF-8. */
 static size_t character_length(spry_view text, size_t at)
 {
     uint32_t character;
@@ -73,8 +74,8 @@ static size_t character_length(spry_view text, size_t at)
     return length ? length : 1;
 }
 
-/* Notes the characters of a token that stand before a space mark. */
-static void note_joins(spry_symbols *symbols, spry_view name)
+/* Records the characters of a token that precede a space mark. */
+static void record_joins(spry_symbols *symbols, spry_view name)
 {
     static const spry_view mark = {SPRY_SPACE_MARK, 3};
     for (size_t i = 1; i + mark.size <= name.size; i++) {
@@ -88,7 +89,7 @@ static void note_joins(spry_symbols *symbols, spry_view name)
     }
 }
 
-/* Enters every character that is a token. */
+/* Adds every character that is a token. */
 static bool enter_single_characters(spry_symbols *symbols, const spry_vocab *vocab)
 {
     for (size_t id = 0; id < vocab->size; id++) {
@@ -101,7 +102,7 @@ static bool enter_single_characters(spry_symbols *symbols, const spry_vocab *voc
     return true;
 }
 
-/* Enters the characters that only occur inside tokens. */
+/* Adds the characters that occur only inside tokens. */
 static bool enter_inner_characters(spry_symbols *symbols, const spry_vocab *vocab)
 {
     for (size_t id = 0; id < vocab->size; id++) {
@@ -117,7 +118,7 @@ static bool enter_inner_characters(spry_symbols *symbols, const spry_vocab *voca
                 return false;
             symbols->n_extra += added;
         }
-        note_joins(symbols, name);
+        record_joins(symbols, name);
     }
     return true;
 }
@@ -170,8 +171,8 @@ int32_t spry_symbols_find(const spry_symbols *symbols, spry_view character)
     return spry_map_find(&symbols->characters, character, &symbol) ? (int32_t)symbol : -1;
 }
 
-/* What stands for text that has no symbol: its bytes if each has a token, else the unknown token, else nothing. Fills
- * `out` (4 of room); returns how many. */
+/* The replacement for text without a symbol: its bytes if each has a token, else the unknown token, else nothing. Fills
+ * `out` (room for 4); returns the count. */
 static size_t fall_back(const spry_symbols *symbols, int32_t out[4], spry_view text)
 {
     size_t count = 0;
@@ -195,7 +196,7 @@ static bool push_fallback(const spry_symbols *symbols, spry_merge_scratch *scrat
     return true;
 }
 
-/* A byte that is not UTF-8 and has no token of its own is read as U+FFFD. */
+/* An invalid UTF-8 byte without a token is read as U+FFFD. */
 static bool push_character(const spry_symbols *symbols, spry_merge_scratch *scratch, spry_view character)
 {
     uint32_t decoded;
@@ -245,7 +246,7 @@ size_t spry_symbols_word_end(const spry_symbols *symbols, spry_view text, size_t
     static const char mark[] = SPRY_SPACE_MARK;
     if (symbols->by_byte)
         return text.size;
-    bool after_mark = true; /* at the begin there is nothing to part */
+    bool after_mark = true; /* the beginning needs no separation */
     size_t i = begin;
     while (i < text.size) {
         if (text.data[i] == mark[0] && text.size - i >= 3 && memcmp(text.data + i, mark, 3) == 0) {

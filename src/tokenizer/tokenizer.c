@@ -34,7 +34,7 @@ void spry_tokenizer_destroy(spry_tokenizer *tokenizer)
 
 bool spry_tokenizer_split_merge(spry_view text, spry_view *left, spry_view *right)
 {
-    /* A token may itself start with a space, so the first byte parts nothing. */
+    /* A token may start with a space, so the first byte is not a separator. */
     const char *space = text.size > 1 ? memchr(text.data + 1, ' ', text.size - 1) : NULL;
     if (!space)
         return false;
@@ -59,7 +59,7 @@ spry_status spry_tokenizer_add_merge(spry_tokenizer *tokenizer, spry_buffer *scr
     if (merge.merged < 0)
         return spry_fail(error, SPRY_ERR_FORMAT, "merge %zu makes \"%.*s\", which is no token", rank,
                          SPRY_VIEW_ARG(spry_buffer_view(scratch)));
-    /* Text must never become a control token by merging. */
+    /* Merging must never produce a control token from text. */
     if (vocab->kinds[merge.merged] != SPRY_TOKEN_CONTROL && vocab->kinds[merge.merged] != SPRY_TOKEN_UNKNOWN)
         spry_merges_add(&tokenizer->merges, merge);
     return SPRY_OK;
@@ -70,7 +70,7 @@ void spry_tokenizer_mark_added(spry_tokenizer *tokenizer, spry_added_token token
     unsigned char *kind = &tokenizer->vocab.kinds[token.id];
     if (*kind != SPRY_TOKEN_UNKNOWN)
         *kind = token.special ? SPRY_TOKEN_CONTROL : SPRY_TOKEN_ADDED;
-    token.normalized = token.normalized && !token.special; /* literal ranges count bytes of the text as given */
+    token.normalized = token.normalized && !token.special; /* literal ranges refer to the original text */
     tokenizer->added[tokenizer->n_added++] = token;
 }
 
@@ -133,7 +133,7 @@ void spry_tokenizer_set_spm_rules(spry_tokenizer *tokenizer, bool add_prefix, bo
     tokenizer->lead = add_prefix ? SPRY_LEAD_STRIP_ONE : SPRY_LEAD_KEEP;
 }
 
-/* Appends what a token decodes to in mid-text. */
+/* Appends the text of a token in the middle of a text. */
 static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size_t id)
 {
     static const char mark[] = SPRY_SPACE_MARK;
@@ -154,7 +154,7 @@ static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size
     return true;
 }
 
-/* Fills `bytes`: one block that holds what every token decodes to. */
+/* Fills `bytes`: one block with the text of every token. */
 static bool decode_vocabulary(spry_tokenizer *tokenizer)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
@@ -223,7 +223,7 @@ static void name_algorithm(spry_tokenizer *tokenizer)
                  (int)(name.size < 32 ? name.size : 32), name.data);
 }
 
-/* Ids that settings speak of must exist. */
+/* Ids in the settings must exist. */
 static spry_status check_ids(const spry_tokenizer *tokenizer, spry_error *error)
 {
     const struct {
@@ -248,7 +248,7 @@ static spry_status check_ids(const spry_tokenizer *tokenizer, spry_error *error)
     return SPRY_OK;
 }
 
-/* Derives everything behind `settings` from what stands before it. */
+/* Derives everything after `settings` from the fields before it. */
 static spry_status finish(spry_tokenizer *tokenizer, spry_error *error)
 {
     spry_status status = check_ids(tokenizer, error);

@@ -1,7 +1,6 @@
-/* Text to token ids and back. A tokenizer is immutable once made and may be used by many threads.
- *
- * Special tokens: `encode` turns their spelling into their id only where SPRY_ENCODE_SPECIAL is set and the spelling
- * lies outside every literal range. What users typed is passed as literal, so it can never become a control token. */
+/* Text to token ids and back. A tokenizer is immutable once created and may be used by many threads.
+ * Special tokens: `encode` converts their spelling to their id only where SPRY_ENCODE_SPECIAL is set and the spelling
+ * is outside every literal range. User input is passed as literal, so it never becomes a control token. */
 #ifndef SPRY_TOKENIZER_TOKENIZER_H
 #define SPRY_TOKENIZER_TOKENIZER_H
 
@@ -18,7 +17,7 @@ typedef struct spry_tokenizer spry_tokenizer;
 typedef enum spry_token_kind {
     SPRY_TOKEN_NORMAL, /* ordinary text */
     SPRY_TOKEN_UNKNOWN,
-    SPRY_TOKEN_CONTROL, /* special: decodes to nothing unless asked */
+    SPRY_TOKEN_CONTROL, /* special: decodes to nothing unless requested */
     SPRY_TOKEN_ADDED,   /* user-defined: matched before the pattern, decodes to its text */
     SPRY_TOKEN_UNUSED,
     SPRY_TOKEN_BYTE, /* one byte, <0xNN> */
@@ -26,10 +25,10 @@ typedef enum spry_token_kind {
 
 enum {
     SPRY_ENCODE_SPECIAL = 1, /* spellings of control tokens become those tokens */
-    SPRY_ENCODE_BOS_EOS = 2, /* add what the model's own post-processor adds at begin and end */
+    SPRY_ENCODE_BOS_EOS = 2, /* add the tokens of the model's post-processor at beginning and end */
 };
 
-/* Making one. `name` stands before messages (a path). The text and file may go away afterwards. */
+/* Create a tokenizer. `name` (a path) is prepended to messages. The input may be freed afterwards. */
 spry_status spry_tokenizer_from_json(spry_tokenizer **out, spry_view tokenizer_json, const char *name,
                                      spry_error *error);
 spry_status spry_tokenizer_from_spm(spry_tokenizer **out, spry_view tokenizer_model, const char *name,
@@ -39,37 +38,36 @@ spry_status spry_tokenizer_from_gguf(spry_tokenizer **out, const spry_gguf *gguf
 spry_status spry_tokenizer_open(spry_tokenizer **out, const char *path, spry_error *error);
 void spry_tokenizer_destroy(spry_tokenizer *tokenizer);
 
-/* Appends the ids of `text` (any bytes; bytes that are not UTF-8 are encoded as bytes where the vocabulary can, as
- * U+FFFD otherwise). `literal` ranges, ascending, never become control tokens. Time is linear in text.size (times log).
- */
+/* Appends the ids of `text` (any bytes; invalid UTF-8 is encoded as bytes if the vocabulary has them, otherwise as
+ * U+FFFD). `literal` ranges, ascending, never become control tokens. Takes O(n log n) time. */
 spry_status spry_tokenizer_encode(const spry_tokenizer *tokenizer, spry_tokens *out, spry_view text,
                                   const spry_text_range *literal, size_t n_literal, unsigned flags, spry_error *error);
 
-/* The whole text of ids, as the tokenizer's own decoder gives it (a leading space the encoder added is taken off).
- * Control tokens are left out unless `special`. An id out of range is an error that names it. */
+/* The whole text of ids, as the tokenizer's own decoder gives it (without a leading space that the encoder added).
+ * Control tokens are omitted unless `special`. An id out of range is an error. */
 spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *out, const int32_t *ids, size_t count,
                                   bool special, spry_error *error);
 
 size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
 spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
-spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* the bytes it decodes to, in mid-text */
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* its text in the middle of a text */
 spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
 int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling); /* -1: none */
 int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                      /* -1: none */
 int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                      /* -1: none */
-/* Whether the id ends an answer: eos, and the ends of turn known by their spelling (<|im_end|>, <|eot_id|>,
+/* Whether the id ends an answer: eos, and end-of-turn tokens known by their spelling (<|im_end|>, <|eot_id|>,
  * <end_of_turn>, ...). */
 bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);
 const char *spry_tokenizer_algorithm(const spry_tokenizer *tokenizer); /* "BPE (qwen2 pattern)", "SentencePiece BPE" */
 
-/* What a GGUF file must hold so that spry_tokenizer_from_gguf makes the same tokenizer again. Other programs want one
- * token for each of the embedding's `n_rows`, which may be more than the tokenizer has: the rest become unused ones.
- * False when memory is short; what the writer itself cannot take it reports when the file is begun. */
+/* Writes the metadata from which spry_tokenizer_from_gguf creates an equal tokenizer. Other programs expect one token
+ * per embedding row (`n_rows`), which may be more than the tokenizer has: the rest become unused tokens. False when
+ * memory is short; the writer reports other failures when the file is begun. */
 struct spry_gguf_writer;
 bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_writer *writer, size_t n_rows);
 
-/* Streaming: push ids, take text. Never emits half a UTF-8 character; bytes that can become none come out as U+FFFD.
- * What comes out in all equals spry_tokenizer_decode with ill-formed bytes replaced. */
+/* Streaming: push ids, get text. Never emits an incomplete UTF-8 character; invalid bytes become U+FFFD. The total
+ * output equals spry_tokenizer_decode with ill-formed bytes replaced. */
 typedef struct spry_decoder {
     const spry_tokenizer *tokenizer;
     bool special, started;
@@ -78,7 +76,7 @@ typedef struct spry_decoder {
 } spry_decoder;
 
 void spry_decoder_init(spry_decoder *decoder, const spry_tokenizer *tokenizer, bool special);
-/* For text that goes on from earlier tokens: no leading space is taken off. */
+/* For text that continues earlier tokens: a leading space is kept. */
 void spry_decoder_continue(spry_decoder *decoder);
 spry_status spry_decoder_push(spry_decoder *decoder, spry_buffer *out, int32_t id, spry_error *error);
 void spry_decoder_finish(spry_decoder *decoder, spry_buffer *out);

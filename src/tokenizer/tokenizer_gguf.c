@@ -1,5 +1,5 @@
-/* A tokenizer from GGUF metadata. Files we wrote carry the settings of the tokenizer.json they came from; for others
- * the pattern's name stands for them. */
+/* Reads a tokenizer from GGUF metadata. Files written by spry contain the settings of the original tokenizer.json; for
+ * others they follow from the pattern's name. */
 #include <math.h>
 
 #include "tokenizer/gguf_keys.h"
@@ -18,7 +18,7 @@ static spry_status read_model(spry_tokenizer *tokenizer, const spry_gguf *gguf, 
     return SPRY_OK;
 }
 
-/* An array that, where it is there, has one element a token; *has_it tells. */
+/* An optional array with one element per token; *has_it: whether it exists. */
 static spry_status find_parallel(const spry_gguf *gguf, const char *key, size_t count, spry_gguf_array *array,
                                  bool *has_it, spry_error *error)
 {
@@ -69,7 +69,7 @@ static spry_status read_tokens(spry_tokenizer *tokenizer, const spry_gguf *gguf,
     return status;
 }
 
-/* Merges as "left right". SentencePiece needs none, but takes them where a file lists them. */
+/* Merges as "left right". SentencePiece does not need them, but uses them if listed. */
 static spry_status read_merges(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
     spry_gguf_array merges;
@@ -105,7 +105,7 @@ static int32_t read_id(const spry_gguf *gguf, const char *key)
     return spry_gguf_get_u64(gguf, key, &id) && id < SPRY_VOCAB_MAX ? (int32_t)id : -1;
 }
 
-/* Byte-level BPE: everything follows from the pattern's name. */
+/* Byte-level BPE: all settings follow from the pattern's name. */
 static spry_status set_named_pattern(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
     spry_view name = SPRY_VIEW("default");
@@ -149,7 +149,7 @@ static void set_sentence_piece(spry_tokenizer *tokenizer, const spry_gguf *gguf)
         tokenizer->before = (spry_frame){{tokenizer->bos}, 1};
 }
 
-/* The added tokens as tokenizer.json listed them, which is more than their types tell. */
+/* The added tokens as listed in tokenizer.json, which has more detail than token types. */
 static spry_status read_settings_added(spry_tokenizer *tokenizer, const json_t *root, spry_error *error)
 {
     const json_t *added = json_object_get(root, "added_tokens");
@@ -187,7 +187,7 @@ static spry_status read_settings(spry_tokenizer *tokenizer, spry_view settings, 
     return status || copy ? status : spry_fail_memory(error, "a tokenizer's settings", settings.size);
 }
 
-/* add_bos_token and add_eos_token, where they are said, decide. */
+/* add_bos_token and add_eos_token take precedence if present. */
 static void set_frame(spry_frame *frame, const spry_gguf *gguf, const char *key, int32_t id)
 {
     bool add;

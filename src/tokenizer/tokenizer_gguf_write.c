@@ -1,5 +1,5 @@
-/* A tokenizer into GGUF metadata, so that other programs can use the file and spry_tokenizer_from_gguf makes the same
- * tokenizer again. */
+/* Writes a tokenizer to GGUF metadata, for other programs and for spry_tokenizer_from_gguf, which creates an equal
+ * tokenizer. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "tokenizer/gguf_keys.h"
 #include "tokenizer/tokenizer_impl.h"
 
-/* Texts put together here, and views of them. */
+/* Owned texts, and views of them. */
 typedef struct text_list {
     spry_buffer text;
     size_t *ends;
@@ -31,7 +31,7 @@ static void text_list_deinit(text_list *list)
     free(list->views);
 }
 
-/* Ends the text that was appended since the last call. */
+/* Ends the text appended since the last call. */
 static void text_list_next(text_list *list)
 {
     list->ends[list->count++] = list->text.size;
@@ -51,7 +51,7 @@ static bool text_list_write(text_list *list, spry_gguf_writer *writer, const cha
     return true;
 }
 
-/* Ids without a spelling get one, because llama.cpp wants every token spelled, and differently. */
+/* Ids without a spelling get a unique one, because llama.cpp requires it. */
 static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer, size_t count)
 {
     text_list list;
@@ -91,7 +91,7 @@ static int by_rank(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The merges in the order of their ranks; the caller frees them. NULL when memory is short. */
+/* The merges sorted by rank; the caller frees them. NULL when memory is short. */
 static spry_merge *sorted_merges(const spry_merges *merges)
 {
     spry_merge *list = malloc((merges->count ? merges->count : 1) * sizeof *list);
@@ -120,8 +120,8 @@ static bool write_merges(const spry_tokenizer *tokenizer, spry_gguf_writer *writ
     return ok;
 }
 
-/* The tokenizer's own scores; with `merges`, scores that make a reader without our merges prefer the same tokens: the
- * sooner a token is merged, the higher. */
+/* The tokenizer's scores; or with `merges`, scores that make readers without merges prefer the same tokens: the earlier
+ * a token is merged, the higher. */
 static bool write_scores(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, const spry_merge *merges,
                          size_t count)
 {
@@ -160,7 +160,7 @@ static void write_id(spry_gguf_writer *writer, const char *key, int32_t id)
         spry_gguf_writer_u32(writer, key, (uint32_t)id);
 }
 
-/* Says whether `id` is put at an end, unless more than that is. */
+/* Writes whether `id` is added at an end, unless more tokens are. */
 static void write_frame(spry_gguf_writer *writer, const char *key, const spry_frame *frame, int32_t id)
 {
     if (frame->count == 0 || (frame->count == 1 && frame->ids[0] == id))

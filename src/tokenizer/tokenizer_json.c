@@ -1,4 +1,4 @@
-/* tokenizer.json: vocabulary, merges, added tokens. The rest of the file is read by json_pipeline.c. */
+/* tokenizer.json: vocabulary, merges, added tokens. json_pipeline.c reads the rest. */
 #include "tokenizer/tokenizer_json.h"
 
 #include <stdlib.h>
@@ -40,7 +40,7 @@ spry_added_token spry_json_added_token(const json_t *entry)
     };
 }
 
-/* Counts an id for the vocabulary's size; false when it is no sane id. */
+/* Extends the vocabulary's size to include an id; false for an invalid id. */
 static bool count_id(const json_t *value, size_t *size)
 {
     json_int_t id = json_is_integer(value) ? json_integer_value(value) : -1;
@@ -51,7 +51,7 @@ static bool count_id(const json_t *value, size_t *size)
     return true;
 }
 
-/* How large the vocabulary is, in ids and bytes. */
+/* The size of the vocabulary in ids and bytes. */
 static spry_status measure(json_t *vocab, const json_t *added, size_t *size, size_t *bytes, spry_error *error)
 {
     *size = *bytes = 0;
@@ -91,7 +91,7 @@ static spry_status read_vocab(spry_tokenizer *tokenizer, json_t *vocab, const js
     return SPRY_OK;
 }
 
-/* An added token's id may be one of the model's vocabulary or lie beyond it. */
+/* An added token's id may be in the model's vocabulary or beyond it. */
 static spry_status read_added(spry_tokenizer *tokenizer, const json_t *added, spry_error *error)
 {
     size_t count = json_array_size(added);
@@ -157,7 +157,7 @@ static spry_status check_model(const json_t *model, spry_error *error)
     return SPRY_OK;
 }
 
-/* Everything but the vocabulary, as text: what a GGUF file keeps so that nothing is lost. */
+/* Stores everything except the vocabulary as text, so that a GGUF file can preserve it. */
 static spry_status keep_settings(spry_tokenizer *tokenizer, const json_t *root, spry_error *error)
 {
     static const char *const parts[] = {"added_tokens", "normalizer", "pre_tokenizer", "post_processor", "decoder"};

@@ -1,4 +1,4 @@
-/* SentencePiece's tokenizer.model: a protocol buffer, read by hand because only a dozen of its fields matter.
+/* SentencePiece's tokenizer.model: a protocol buffer, parsed here because only a dozen of its fields are needed.
  *
  * ModelProto: 1 pieces {1 piece, 2 score, 3 type}, 2 trainer {3 model_type, 24 whitespace as suffix, 35 byte_fallback,
  * 40-43 ids of unk, bos, eos, pad}, 3 normalizer {1 name, 2 charsmap, 3 add_dummy_prefix, 4 remove_extra_whitespaces,
@@ -21,7 +21,7 @@ typedef struct field {
 enum piece_type { PIECE_NORMAL = 1, PIECE_UNKNOWN, PIECE_CONTROL, PIECE_USER, PIECE_UNUSED, PIECE_BYTE };
 enum model_type { MODEL_UNIGRAM = 1, MODEL_BPE = 2 };
 
-/* What the file says besides its pieces; SentencePiece's defaults first. */
+/* The file's settings, initialised with SentencePiece's defaults. */
 typedef struct model_spec {
     uint64_t model_type;
     bool suffix_space, byte_fallback;
@@ -65,7 +65,7 @@ static bool take_fixed(spry_view *in, size_t size, uint64_t *value)
     return true;
 }
 
-/* Takes the next field off a message; false when it is not well formed. */
+/* Removes the next field from a message; false when it is malformed. */
 static bool take_field(spry_view *in, field *out)
 {
     uint64_t key, length;
@@ -87,7 +87,7 @@ static bool take_field(spry_view *in, field *out)
     }
 }
 
-/* Ids are written as 32-bit two's complement in 64 bits; anything negative means none. */
+/* Ids are 32-bit two's complement in 64 bits; negative values mean none. */
 static int32_t id_of(uint64_t value)
 {
     return value < SPRY_VOCAB_MAX ? (int32_t)value : -1;
@@ -157,7 +157,7 @@ static bool read_piece(piece *out, spry_view message)
     return true;
 }
 
-/* First pass: everything but the pieces themselves, which are counted. */
+/* First pass: all settings, and the number of pieces. */
 static spry_status read_spec(model_spec *spec, spry_view model, spry_error *error)
 {
     *spec = default_spec;
@@ -221,7 +221,7 @@ static spry_status read_pieces(spry_tokenizer *tokenizer, spry_view model, spry_
     return SPRY_OK;
 }
 
-/* The id that a key of "added_tokens_decoder" spells; SPRY_VOCAB_MAX when it spells none. */
+/* The id in a key of "added_tokens_decoder"; SPRY_VOCAB_MAX when it is not a number. */
 static size_t added_id(const char *key)
 {
     char *end;
@@ -229,7 +229,7 @@ static size_t added_id(const char *key)
     return key[0] >= '0' && key[0] <= '9' && !*end && id < SPRY_VOCAB_MAX ? id : SPRY_VOCAB_MAX;
 }
 
-/* Makes the vocabulary large enough for the pieces and for the tokens that tokenizer_config.json adds. */
+/* Allocates a vocabulary for the pieces and for the tokens that tokenizer_config.json adds. */
 static spry_status make_room(spry_tokenizer *tokenizer, const model_spec *spec, json_t *added, spry_error *error)
 {
     size_t size = spec->n_pieces, bytes = spec->piece_bytes;

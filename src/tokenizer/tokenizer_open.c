@@ -1,11 +1,11 @@
-/* Tokenizers on disk: a Hugging Face folder or one file. What tokenizer_config.json says about begin and end goes
- * before what tokenizer.json's post-processor says, as in transformers. */
+/* Opens tokenizers on disk: a Hugging Face folder or one file. As in transformers, tokenizer_config.json takes
+ * precedence over tokenizer.json's post-processor for begin and end tokens. */
 #include "platform/file.h"
 #include "tokenizer/tokenizer_json.h"
 
 enum { TOKENIZER_BYTES_MAX = 256 << 20, CONFIG_BYTES_MAX = 16 << 20 };
 
-/* Spellings in the configuration are strings or objects with a "content". */
+/* Tokens in the configuration are strings or objects with a "content". */
 static int32_t configured_token(const spry_tokenizer *tokenizer, const json_t *config, const char *key,
                                 int32_t otherwise)
 {
@@ -15,7 +15,7 @@ static int32_t configured_token(const spry_tokenizer *tokenizer, const json_t *c
     return id >= 0 ? id : otherwise;
 }
 
-/* add_bos_token and add_eos_token, where they are said, decide. */
+/* add_bos_token and add_eos_token take precedence if present. */
 static void configure_frame(spry_frame *frame, const json_t *config, const char *key, int32_t id)
 {
     const json_t *value = spry_json_member(config, key);
@@ -43,7 +43,7 @@ static bool looks_like_json(spry_view text)
     return i < text.size && text.data[i] == '{';
 }
 
-/* `config` may be NULL. Errors carry no path yet. */
+/* `config` may be NULL. Errors have no path yet. */
 static spry_status load(spry_tokenizer *tokenizer, spry_view text, json_t *config, spry_error *error)
 {
     spry_status status =
@@ -59,7 +59,7 @@ static spry_status open_file(spry_tokenizer **out, const char *path, json_t *con
 {
     spry_buffer text;
     spry_buffer_init(&text, TOKENIZER_BYTES_MAX);
-    spry_status status = spry_file_read(&text, path, error); /* its messages name the path */
+    spry_status status = spry_file_read(&text, path, error); /* its messages contain the path */
     if (!status) {
         spry_tokenizer *tokenizer = spry_tokenizer_create();
         status = tokenizer ? load(tokenizer, spry_buffer_view(&text), config, error)
@@ -70,7 +70,7 @@ static spry_status open_file(spry_tokenizer **out, const char *path, json_t *con
     return status;
 }
 
-/* Reads a configuration that need not be there. */
+/* Reads an optional configuration file. */
 static spry_status read_config(json_t **out, const char *path, spry_error *error)
 {
     *out = NULL;

@@ -1,6 +1,6 @@
-/* Normalising goes span by span. A span starts at a character that cannot join what stands before it and runs to the
- * next such one, so spans are normalised alone; most are one settled character and are copied. Inside a span marks are
- * put in canonical order by a stable counting sort: utf8proc's own ordering takes quadratic time on long runs of
+/* Normalisation works on spans. A span starts at a character that cannot combine with preceding text and extends to the
+ * next such one, so spans are normalised separately; most are one unchanged character and are copied. Inside a span
+ * marks are sorted into canonical order by a stable counting sort: utf8proc's sort takes quadratic time on long runs of
  * marks. */
 #include "tokenizer/unicode.h"
 
@@ -10,8 +10,8 @@
 #include "base/checked.h"
 
 enum {
-    MAX_EXPANSION = 18, /* characters one character decomposes to at most (U+FDFA, compatibility) */
-    MAX_PER_BYTE = 6,   /* the same by byte of UTF-8 */
+    MAX_EXPANSION = 18, /* maximum decomposition length of a character (U+FDFA, compatibility) */
+    MAX_PER_BYTE = 6,   /* the same per byte of UTF-8 */
 };
 
 static bool is_white_space(uint32_t c)
@@ -25,7 +25,7 @@ static bool is_conjoining_jamo(uint32_t c)
     return (c >= 0x1160 && c <= 0x11FF) || (c >= 0xD7B0 && c <= 0xD7FF);
 }
 
-/* Whether the NFC of the character alone is another one. */
+/* Whether NFC changes the character by itself. */
 static bool changes_alone(uint32_t c, const utf8proc_property_t *property)
 {
     if (property->decomp_seqindex == UINT16_MAX || property->decomp_type != 0)
@@ -105,7 +105,7 @@ static unsigned combining_class(utf8proc_int32_t character)
     return (unsigned)utf8proc_get_property(character)->combining_class;
 }
 
-/* Sorts a run of marks by combining class, equal ones staying in order. `spare` is as large. */
+/* Stable sort of a run of marks by combining class. `spare` has the same size. */
 static void sort_marks(utf8proc_int32_t *marks, utf8proc_int32_t *spare, size_t count)
 {
     size_t starts[257] = {0};
@@ -181,7 +181,7 @@ static bool normalize_span(spry_buffer *out, spry_view span, spry_normal_form fo
     return ok;
 }
 
-/* The end of the span at `begin`: its first character and every unsettled one behind it. */
+/* The end of the span at `begin`: its first character and the unsettled ones after it. */
 static size_t span_end(const spry_unicode *unicode, spry_view text, size_t begin, bool *alone)
 {
     size_t length, end = begin;

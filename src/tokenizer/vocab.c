@@ -1,4 +1,4 @@
-/* Spellings lie one after another in one block: a vocabulary has 10^5 of them. */
+/* Spellings are stored in one block: a vocabulary has about 10^5 of them. */
 #include "tokenizer/vocab.h"
 
 enum { HOLES_ALLOWED = 1 << 16 };

@@ -1,5 +1,5 @@
-/* The vocabulary: what each id is spelled like, of what kind it is, and its score where the file has one. Ids run from
- * 0 to size - 1; ids the file leaves out are of kind UNUSED, with an empty spelling. */
+/* The vocabulary: spelling, kind and score (if any) of each id. Ids run from 0 to size - 1; ids that the file omits
+ * have kind UNUSED and an empty spelling. */
 #ifndef SPRY_TOKENIZER_VOCAB_H
 #define SPRY_TOKENIZER_VOCAB_H
 
@@ -15,22 +15,22 @@ typedef struct spry_vocab {
     float *scores;        /* [size], zero where the file has none */
     size_t size;
     spry_map by_name;
-    char *text; /* where the spellings lie */
+    char *text; /* memory of the spellings */
     size_t text_used, text_size;
 } spry_vocab;
 
-/* Room for ids below `size` whose spellings take `text_size` bytes in all. `named` is how many ids will be set: a size
- * far beyond it is refused as nonsense. */
+/* Allocates room for ids below `size` with `text_size` bytes of spellings. `named` is the number of ids that will be
+ * set: a much larger size is refused. */
 spry_status spry_vocab_init(spry_vocab *vocab, spry_arena *arena, size_t size, size_t named, size_t text_size,
                             spry_error *error);
 void spry_vocab_deinit(spry_vocab *vocab);
 
-/* Spells an id below size. The first id of a spelling is the one that is found by it. False when memory is short. */
+/* Sets an id below size. If several ids have one spelling, lookups return the first. False when memory is short. */
 bool spry_vocab_set(spry_vocab *vocab, size_t id, spry_view name, spry_token_kind kind);
 
 int32_t spry_vocab_find(const spry_vocab *vocab, spry_view name); /* -1: none */
 
-/* The byte that `<0xNN>` spells; false when `name` is not of that form. */
+/* The byte in `<0xNN>`; false when `name` has another form. */
 bool spry_vocab_byte(spry_view name, unsigned char *byte);
 
 #endif

@@ -1,6 +1,5 @@
-/* Words seen before in the same text, with their ids. Most words of most texts are short and come again; a look here
- * costs less than one in the vocabulary. Direct-mapped: a newer word takes an older one's place. Bytes are compared as
- * little-endian numbers. */
+/* Words of the current text with their ids. Most words are short and repeated; a lookup here is cheaper than in the
+ * vocabulary. Direct-mapped: a new word replaces an older one. Bytes are compared as little-endian numbers. */
 #ifndef SPRY_TOKENIZER_WORD_CACHE_H
 #define SPRY_TOKENIZER_WORD_CACHE_H
 
@@ -14,7 +13,7 @@
 enum { SPRY_CACHED_BYTES = 16, SPRY_CACHED_IDS = 3 };
 
 typedef struct spry_cached_word {
-    uint64_t low, high; /* the bytes, zero behind the end */
+    uint64_t low, high; /* the bytes, padded with zeros */
     uint8_t size, count;
     int32_t ids[SPRY_CACHED_IDS];
 } spry_cached_word;
@@ -24,7 +23,7 @@ typedef struct spry_word_cache {
     unsigned shift;          /* 64 - log2 of the number of slots */
 } spry_word_cache;
 
-/* A cache that fits a text of this size; none for short texts or when memory is short. */
+/* A cache for a text of this size; none for short texts or when memory is short. */
 static inline void spry_word_cache_init(spry_word_cache *cache, size_t text_size)
 {
     *cache = (spry_word_cache){0};
@@ -42,8 +41,8 @@ static inline void spry_word_cache_deinit(spry_word_cache *cache)
     free(cache->slots);
 }
 
-/* The slot for a word of 1 to SPRY_CACHED_BYTES bytes; *key is what the slot holds if the word is in it. `limit` is the
- * end of the memory that may be read. */
+/* The slot for a word of 1 to SPRY_CACHED_BYTES bytes; *key is the slot's contents if it holds the word. `limit` is the
+ * end of readable memory. */
 static inline spry_cached_word *spry_word_cache_slot(const spry_word_cache *cache, spry_view word, const char *limit,
                                                      spry_cached_word *key)
 {

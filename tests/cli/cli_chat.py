@@ -338,7 +338,7 @@ class ChatTest(cli_support.CliTest):
         chat = self.chat("--stats")
         chat.say("Hello there")
         chat.say("And again")
-        reused = re.search(r"(\d+) more were there already", chat.shown)
+        reused = re.search(r"(\d+) more were cached", chat.shown)
         self.assertGreater(int(reused.group(1)), 10)
         self.assertEqual(chat.leave(), OK)
 

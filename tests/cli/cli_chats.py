@@ -13,7 +13,7 @@ import cli_support
 from cli_chat import Chat
 from cli_support import FAILURE, HOME, OK, TIMEOUT, USAGE, spry, tiny
 
-GOODBYE = "saved as chat %d; go on with: spry chats resume %d"
+GOODBYE = "saved as chat %d; continue with: spry chats resume %d"
 
 
 class ChatsTest(cli_support.CliTest):
@@ -231,7 +231,7 @@ class StoringFails(ChatsTest):
         self.succeeds(self.chats("delete", "1"))
         chat.say("More")
         chat.say("And more")
-        self.assertEqual(chat.shown.count("it was deleted from elsewhere"), 1)
+        self.assertEqual(chat.shown.count("it was deleted by another process"), 1)
         self.assertEqual(chat.leave(), OK)
         self.assertNotIn("saved as", chat.shown)
         self.assertEqual(self.listed(), [])
@@ -372,7 +372,7 @@ class Resuming(ChatsTest):
         chat = self.resume("--stats")
         chat.say("And then?")
         chat.leave()
-        self.assertRegex(chat.shown, r"more were there already, \d+ of them on disk")
+        self.assertRegex(chat.shown, r"more were cached, \d+ of them on disk")
 
     def test_settings_come_back_and_flags_replace_them(self):
         options = ["--temperature", "0.25", "--top-k", "7", "--stop", "xyz", "--stop", "abc", "--kv-type", "f32",
@@ -400,7 +400,7 @@ class Resuming(ChatsTest):
         self.change(("UPDATE chats SET settings = ?",
                      ('{"top_p": 17, "kv_type": "q99", "flux_capacitor": true, "max_tokens": 8}',)))
         chat = self.resume()
-        self.assertIn("a setting of the stored chat is passed over: top_p is '17'", chat.shown)
+        self.assertIn("a setting of the stored chat is ignored: top_p is '17'", chat.shown)
         self.assertIn("kv_type is 'q99'", chat.shown)
         self.assertNotIn("flux", chat.shown)
         chat.say("More")
@@ -424,7 +424,7 @@ class Resuming(ChatsTest):
         os.unlink(path)
         chat = self.begin(command=("chats", "resume"))
         self.assertEqual(chat.drain(), FAILURE)
-        self.assertIn("chat 1 was with the model %s, which is not there any more; --model" % path, chat.shown)
+        self.assertIn("chat 1 used the model %s, which no longer exists; choose another with --model" % path, chat.shown)
         chat = self.resume("--model", tiny("llama"))
         chat.say("More")
         self.assertEqual(chat.leave(), OK)
@@ -448,7 +448,7 @@ class Resuming(ChatsTest):
         one, two = self.resume(), self.resume("1")
         one.say("One")
         two.say("Two")
-        self.assertIn("chat 1 was changed from elsewhere; this one goes on as a new chat", two.shown)
+        self.assertIn("chat 1 was changed by another process; this chat continues as a new one", two.shown)
         two.say("Two more")
         one.say("One more")
         self.assertEqual((one.leave(), two.leave()), (OK, OK))
@@ -477,7 +477,7 @@ class Deleting(ChatsTest):
         for answer, words, left in (("n\r", "Nothing was deleted.", 1), ("\r", "Nothing was deleted.", 1),
                                     ("y\r", "Deleted 1 chat.", 0)):
             page = self.begin(command=("chats", "delete", "1"))
-            page.wait_for("Delete 1 chat for good? [y/N] ")
+            page.wait_for("Delete 1 chat permanently? [y/N] ")
             page.type(answer)
             page.wait_for(words)
             self.assertEqual(page.drain(), OK)

@@ -109,7 +109,7 @@ class Doctor(CliTest):
             self.assertTrue(profile["why_no_gpu"])
 
     def test_damaged_store_is_said_and_replaced(self):
-        self.one_sentence(first, STORED, "not valid JSON", "measuring anew")
+        self.one_sentence(first, STORED, "not valid JSON", "measuring again")
         self.assertEqual(stored, first.json)
         self.assertEqual(os.listdir(os.path.dirname(STORED)), ["machine.json"])
 
@@ -122,8 +122,8 @@ class Doctor(CliTest):
 
     def test_page(self):
         page = self.succeeds(spry("doctor")).text
-        for words in ("Processor", "Memory", "GPU", "Energy", "What holds it back", "Expected speeds",
-                      "What to choose", "balanced", first.json["cpu"]["name"], first.json["when"], STORED):
+        for words in ("Processor", "Memory", "GPU", "Energy", "Bottlenecks", "Expected speeds",
+                      "Recommended models", "balanced", first.json["cpu"]["name"], first.json["when"], STORED):
             self.assertIn(words, page)
         self.assertNotIn("\x1b", page)
         for line in page.splitlines():
@@ -131,8 +131,8 @@ class Doctor(CliTest):
 
     def test_no_models(self):
         page = self.succeeds(spry("doctor", "--no-models")).text
-        self.assertIn("What holds it back", page)
-        self.assertNotIn("What to choose", page)
+        self.assertIn("Bottlenecks", page)
+        self.assertNotIn("Recommended models", page)
         profile = self.profile(spry("doctor", "--no-models", "--json"))
         self.assertEqual((profile["models"], profile["choices"]), ([], []))
 
@@ -144,7 +144,7 @@ class Doctor(CliTest):
                 self.assertEqual(json.load(file)["id"], first.json["id"])
             self.succeeds(spry("doctor", "-o", path))
             with open(path) as file:
-                self.assertIn("What to choose", file.read())
+                self.assertIn("Recommended models", file.read())
             self.fails(spry("doctor", "-o", folder), FAILURE, folder, "folder")
             self.fails(spry("doctor", "-o", os.path.join(folder, "no", "where")), FAILURE, "no/where")
 
@@ -157,8 +157,8 @@ class Doctor(CliTest):
         self.assertAlmostEqual(model["parameters"] / 29e6, 1, delta=0.1)
         for asked in ("Spry-Tales-29M", tiny("qwen3"), tiny("llama", "")):
             page = self.succeeds(spry("doctor", asked)).text
-            self.assertIn("Expected of this model", page)
-            self.assertNotIn("What to choose", page)
+            self.assertIn("Prediction for this model", page)
+            self.assertNotIn("Recommended models", page)
 
     def test_models_that_are_none(self):
         self.fails(spry("doctor", "no-such-model"), FAILURE, "no-such-model")
@@ -176,7 +176,7 @@ class Doctor(CliTest):
     def test_no_place_to_keep_it(self):
         """Without a home folder, and with one thread only: measured all the same, and not kept."""
         result = spry("doctor", "--json", "--threads", "1", HOME=None, XDG_DATA_HOME=None)
-        self.one_sentence(result, "not be kept", "HOME")
+        self.one_sentence(result, "not be stored", "HOME")
         profile = self.profile(result)
         self.assertEqual(profile["speeds"]["threads"], 1)
         if first.json["speeds"]["threads"] != 1:
@@ -186,9 +186,9 @@ class Doctor(CliTest):
         with tempfile.TemporaryDirectory() as folder:
             os.makedirs(os.path.join(folder, "spry", "machine.json"))
             result = spry("doctor", "--no-models", "--threads", "1", XDG_DATA_HOME=folder)
-        self.assertIn("is not kept", result.errors)
-        self.assertIn(", not kept.", result.text)
-        self.assertNotIn("kept in", result.text)
+        self.assertIn("are not stored", result.errors)
+        self.assertIn(", not stored.", result.text)
+        self.assertNotIn("stored in", result.text)
 
     def test_interrupt(self):
         process = start("doctor", "--measure")

@@ -33,7 +33,7 @@ class Grammar(cli_support.CliTest):
     def test_where_it_stops(self):
         grammar = self.file("list.gbnf", LIST)
         result = spry("grammar", "check", grammar, stdin=b"- one\n- Two\n")
-        self.fails(result, FAILURE, "stops fitting at byte 8 (line 2, column 3)", "space, 'a' to 'z'")
+        self.fails(result, FAILURE, "stops matching at byte 8 (line 2, column 3)", "space, 'a' to 'z'")
         result = spry("grammar", "check", grammar, stdin=b"- one\n- two")
         self.fails(result, FAILURE, "not complete at byte 11 (line 2, column 6)", "line end")
         result = spry("grammar", "check", "--regex", "ab?", stdin=b"abc")
@@ -59,7 +59,7 @@ class Grammar(cli_support.CliTest):
         self.assertFalse(answer["may_end"])
         whole = self.succeeds(spry("grammar", "mask", grammar, "--text", '{"a": 1}'))
         self.assertIn("the text may end", whole.text)
-        self.fails(spry("grammar", "mask", grammar, "--text", '{x'), FAILURE, "stops fitting at byte 1")
+        self.fails(spry("grammar", "mask", grammar, "--text", '{x'), FAILURE, "stops matching at byte 1")
 
     def test_bench(self):
         answer = self.succeeds(spry("grammar", "mask", "--bench", "--json", "--regex", "[ a-z]+",
@@ -82,7 +82,7 @@ class Grammar(cli_support.CliTest):
     def test_wrong_use(self):
         self.fails(spry("grammar"), USAGE, "check or mask")
         self.fails(spry("grammar", "polish"), USAGE, "check or mask")
-        self.fails(spry("grammar", "check"), USAGE, "say which grammar")
+        self.fails(spry("grammar", "check"), USAGE, "give a grammar")
         self.fails(spry("grammar", "check", "nowhere.gbnf"), FAILURE, "nowhere.gbnf")
         self.fails(spry("grammar", "check", "--regex", "a(b"), FAILURE, "not closed")
         bad = self.file("bad.gbnf", "root ::= \"a\" missing\n")

@@ -163,7 +163,7 @@ class Prompts(cli_support.CliTest):
                 self.one_sentence(result, "the prompt is not valid UTF-8", "U+FFFD")
         result = spry("run", TINY, "-n", "3", stdin=b"a\0b")
         self.assertEqual(result.code, OK)
-        self.one_sentence(result, "1 piece")
+        self.one_sentence(result, "1 sequence")
         result = spry("run", TINY, "-p", "x", "--system", b"\xff", "-n", "3")
         self.one_sentence(result, "the system message")
 

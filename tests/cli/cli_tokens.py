@@ -99,10 +99,10 @@ class Tokenize(cli_support.CliTest):
             self.assertEqual(self.succeeds(spry("tokenize", tiny("qwen3"), "--decode", stdin=ids)).out, wanted)
 
     def test_ids_that_are_none(self):
-        for ids, words in ((b"1 x 2", "'x'"), (b"-1", "'-1'"), (b"1.5", "'1.5'"), (b"1,,2", "whole number"),
+        for ids, words in ((b"1 x 2", "'x'"), (b"-1", "'-1'"), (b"1.5", "'1.5'"), (b"1,,2", "integer"),
                            (b"1,", "comma"), (b"[1, 2", "']'"), (b"512", "512"),
                            (b"99999999999", "99999999999"), (b"1e3", "'1e3'"),
-                           (b"99999999999999999999999", "whole number"), (b"\xff\x1b", "whole number")):
+                           (b"99999999999999999999999", "integer"), (b"\xff\x1b", "integer")):
             self.fails(spry("tokenize", tiny("qwen3"), "--decode", stdin=ids), FAILURE, words)
 
     def test_full_disk_and_closed_pipe(self):

@@ -120,8 +120,8 @@ class Trace(cli_support.CliTest):
         shutil.copy(tiny("llama"), model)
         size = os.path.getsize(model)
         self.fails(spry("run", model, "-p", "x", "--trace", model), FAILURE, "is no trace")
-        self.fails(spry("bench", model, "--save", model), FAILURE, "is to be read, not written")
-        self.fails(spry("doctor", model, "-o", model), FAILURE, "is to be read, not written")
+        self.fails(spry("bench", model, "--save", model), FAILURE, "is an input file")
+        self.fails(spry("doctor", model, "-o", model), FAILURE, "is an input file")
         self.assertEqual(os.path.getsize(model), size)
 
     def test_a_model_that_is_not_there_leaves_a_whole_file(self):

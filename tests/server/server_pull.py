@@ -139,7 +139,7 @@ class Local(PullTest):
         self.refused("config.json", empty)
         self.refused("no such", "/nowhere")
         self.refused("no such", "file:///nowhere")
-        self.refused("paths, file", "ftp://127.0.0.1/x.gguf")
+        self.refused("a path, file", "ftp://127.0.0.1/x.gguf")
         self.refused("not a regular", "/dev/zero", "x")
         for name in ("../x", "a/b", ".hidden", "", "..", "x" * 128, "a\nb", "a\x7fb"):
             self.refused("name", SMALL, name)
@@ -226,13 +226,13 @@ class Web(PullTest):
         self.refused("500", self.url + "/x.gguf")
         self.refused("ile", self.url + "/to-file")
         self.refused("name", self.url + "/")
-        self.refused("address", "http://")
+        self.refused("valid URL", "http://")
         self.habits.body = b"<html>"
         self.refused("not a GGUF", self.url + "/x.gguf")
         self.habits.body = b""
         self.refused("empty", self.url + "/x.gguf")
         self.habits.body, self.habits.no_length = b"GGUF", True
-        self.refused("how large", self.url + "/x.gguf")
+        self.refused("the size", self.url + "/x.gguf")
         self.web.server_close()
         self.refused("onnect", "http://127.0.0.1:1/x.gguf")
 

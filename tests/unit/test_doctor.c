@@ -92,7 +92,7 @@ static void what_is_unknown_is_no_finding(void **state)
 static void a_laptop_has_many(void **state)
 {
     static const char *const expected[] = {
-        "wanted 2.5 processors",    "huge pages are switched off",
+        "used 2.5 processors",      "huge pages are switched off",
         "governor is powersave",    "Only 2.05 GB of 16.4 GB",
         "3.07 GB of swap",          "no AVX-512 VNNI",
         "4 threads run on 2 cores", "energy is not measured",
@@ -102,14 +102,14 @@ static void a_laptop_has_many(void **state)
     spry_hardware_read(&s.hardware, TEST_DATA "/hardware-laptop");
     s.speed.threads = 4;
     snprintf(s.speed.kernels, sizeof s.speed.kernels, "avx2");
-    snprintf(s.energy.cpu, sizeof s.energy.cpu, "only root may read the counter; let everybody");
+    snprintf(s.energy.cpu, sizeof s.energy.cpu, "only root may read the counter; let all users");
     look(&s);
     assert_int_equal(s.count, sizeof expected / sizeof *expected);
     for (size_t i = 0; i < s.count; i++) {
         assert_non_null(strstr(s.findings[i].what, expected[i]));
         assert_int_equal(s.findings[i].warns, i < 5);
     }
-    assert_string_equal(s.findings[7].fix, "The meter says: only root may read the counter; let everybody.");
+    assert_string_equal(s.findings[7].fix, "The meter says: only root may read the counter; let all users.");
     assert_non_null(strstr(s.findings[1].fix, "madvise"));
     assert_non_null(strstr(s.findings[6].fix, "--threads 2"));
 }
@@ -126,11 +126,11 @@ static void a_part_of_a_server_has_others(void **state)
     snprintf(s.gpus.list[0].name, SPRY_GPU_NAME, "Example GPU");
     look(&s);
     assert_int_equal(s.count, 5);
-    assert_true(find(&s, "leaves 3 of the machine's 8 processors")->warns);
+    assert_true(find(&s, "limits spry to 3 of the machine's 8 processors")->warns);
     assert_false(find(&s, "AMX")->warns);
-    assert_non_null(find(&s, "may use 8.59 GB of the machine's 275 GB"));
+    assert_non_null(find(&s, "limited to 8.59 GB of the machine's 275 GB"));
     assert_non_null(find(&s, "2 NUMA nodes"));
-    assert_non_null(find(&s, "Example GPU is there, and this version of spry computes on the processor only"));
+    assert_non_null(find(&s, "Example GPU is present, but this version of spry computes on the processor only"));
 }
 
 static void each_of_the_rest_is_found(void **state)
@@ -139,7 +139,7 @@ static void each_of_the_rest_is_found(void **state)
     setting *s = good();
     s->hardware.usable = 3;
     look(s);
-    assert_non_null(find(s, "on 3 of the machine's 8"));
+    assert_non_null(find(s, "to 3 of the machine's 8"));
     s = good();
     s->hardware.virtual_machine = SPRY_YES;
     look(s);
@@ -381,9 +381,9 @@ static void what_holds_is_used_again(void **state)
     assert_null(spry_profile_stale(&stored, p, now));
     assert_null(spry_profile_stale(&stored, p, now + 29 * DAY));
     assert_string_equal(spry_profile_stale(&stored, p, now + 31 * DAY), "too old");
-    assert_string_equal(spry_profile_stale(&stored, p, now - 2 * DAY), "of a time to come");
+    assert_string_equal(spry_profile_stale(&stored, p, now - 2 * DAY), "from the future");
     stored.load = 2; /* of three processors, when it was measured */
-    assert_string_equal(spry_profile_stale(&stored, p, now), "of a busier time");
+    assert_string_equal(spry_profile_stale(&stored, p, now), "measured under load");
     p->hardware.load = 2;
     assert_null(spry_profile_stale(&stored, p, now)); /* no better now */
     stored.load = -1;
@@ -451,7 +451,7 @@ static void the_page_keeps_to_its_width(void **state)
     assert_non_null(strstr(text.data, "Example Server CPU 8000"));
     assert_non_null(strstr(text.data, "105M shared by 4"));
     assert_non_null(strstr(text.data, "reads 900 GB/s"));
-    assert_non_null(strstr(text.data, "kept in /some/where"));
+    assert_non_null(strstr(text.data, "stored in /some/where"));
     spry_buffer_deinit(&text);
 }
 

@@ -1,5 +1,5 @@
-/* The table for 64-bit ARM. NEON itself is part of every such machine; the table means with the dot-product
- * instructions (ARMv8.2 and later), because integer products without them are not worth a table. */
+/* The table for 64-bit ARM with the dot-product instructions (ARMv8.2 and later). All 64-bit ARM machines have NEON,
+ * but integer products without dot products are too slow to be useful. */
 #ifndef SPRY_KERNELS_ARM_H
 #define SPRY_KERNELS_ARM_H
 

@@ -1,11 +1,10 @@
 /* Integer matrix products for NEON with dot products: groups of 8 outputs (packed.h), two vectors; a tile of up to 4
- * rows. One sdot multiplies four neighbouring weights of 4 outputs by four of the 16 activations that one load brought.
- * Levels of 4, 5 and 6 bits are small enough to pass as signed; their zero points come in as the number a dot starts
- * with. All exact; the only rounding is one conversion and one fused addition per block, in the order of blocks, the
- * same for any tile.
+ * rows. One sdot multiplies four adjacent weights of 4 outputs by four of 16 loaded activations. Levels of 4, 5 and 6
+ * bits fit in signed bytes; their zero points are the initial value of a dot. All exact; the only rounding is one
+ * conversion and one fused addition per block, in block order, the same for any tile.
  *
- * A block of 32 is taken in two halves of 16, because 16 weights of 8 outputs and the dots and sums of 4 rows are what
- * 32 registers hold. */
+ * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs and the dots and sums of 4 rows fill 32
+ * registers. */
 #include <arm_neon.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 
 enum { GROUP = 8, INT_TILE_ROWS = 4, INT_ROW_BLOCK = 32, QUAD_BYTES = 4 * GROUP };
 
-/* One number of each output of a group. */
+/* One value per output of a group. */
 typedef struct eight {
     float32x4_t half[2];
 } eight;
@@ -96,7 +95,7 @@ static inline int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t
     return vdotq_laneq_s32(dot, w[3][h], values, 3);
 }
 
-/* Adds the products with half a block of every row's activations, the first or the second. */
+/* Adds the products with the first or second half of a block of every row's activations. */
 SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], const quads w, const spry_act_block *const act[], size_t b,
                           int second, int n_rows)
 {
@@ -107,7 +106,7 @@ SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], const quads w, const spr
     }
 }
 
-/* Dots begin with the zero point, 8 * eights, of types that have one. */
+/* For types with a zero point, dots start with it: 8 * eights. */
 SPRY_INLINE void start_dots(eight_int dot[INT_TILE_ROWS], const spry_act_block *const act[], size_t b, int n_rows,
                             int eights)
 {

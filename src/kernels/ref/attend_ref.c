@@ -1,9 +1,9 @@
-/* Attention over a table of pages, with an online softmax. A tile is one table entry, so a query meets its keys in
- * tiles that depend on the table alone: its bits do not depend on the other rows of the call. A tile in which a query
- * sees no key leaves its state untouched, so whether such a tile is walked or skipped makes no difference either.
+/* Attention over a table of pages with an online softmax. A tile is one table entry, so the tiles of a query depend on
+ * the table alone: its bits do not depend on the other rows of the call. A tile without a visible key does not change
+ * a query's state, so it may be processed or skipped.
  *
- * Queries (a row's heads of the group, row after row) are taken a few at a time, so that a key or value is decoded once
- * for all of them. Their state lives on the stack: about 40 KiB. */
+ * Queries (a row's heads of the group, row after row) are processed a few at a time, so that a key or value is decoded
+ * once for all of them. Their state is on the stack: about 40 KiB. */
 #include <math.h>
 #include <string.h>
 
@@ -14,14 +14,14 @@
 enum { BATCH = 8 };
 
 typedef struct query_state {
-    const float *own, *query; /* [head_dim]: as given, and turned for the page at hand */
+    const float *own, *query; /* [head_dim]: as given, and rotated for the current page */
     float turned[SPRY_ATTEND_HEAD_DIM_MAX];
     float *out;                               /* [head_dim] */
-    uint64_t first, end;                      /* positions it sees */
+    uint64_t first, end;                      /* visible positions */
     float max, sum;                           /* of the scores so far, and of exp(score - max) */
     float weighted[SPRY_ATTEND_HEAD_DIM_MAX]; /* sum of exp(score - max) * value */
     float scores[SPRY_PAGE_TOKENS];           /* of the tile; then exp(score - max) */
-    size_t tile_begin, tile_end;              /* the tile's tokens it sees */
+    size_t tile_begin, tile_end;              /* visible tokens of the tile */
 } query_state;
 
 static size_t min_size(size_t a, size_t b)
@@ -58,7 +58,7 @@ static void turn_query(query_state *q, const spry_attend *a, const spry_turn *tu
     q->query = q->turned;
 }
 
-/* Sets each query's part of the tile; false when nobody sees any of it. [*begin, *end) covers all parts. */
+/* Sets each query's part of the tile; false when no query sees any of it. [*begin, *end) covers all parts. */
 static bool place_tile(query_state *queries, size_t n, const spry_kv_entry *entry, size_t *begin, size_t *end)
 {
     *begin = entry->count;
@@ -104,7 +104,7 @@ static void score_tile(query_state *queries, size_t n, const spry_attend *a, con
     }
 }
 
-/* Turns the tile's scores into weights under the new maximum, and brings what was summed so far to it. */
+/* Converts the tile's scores to weights under the new maximum, and rescales the sums so far. */
 static void weigh_tile(query_state *q, size_t head_dim)
 {
     if (q->tile_begin == q->tile_end)

@@ -1,4 +1,4 @@
-/* What the decoders of blocked types share. */
+/* Shared parts of the decoders of blocked types. */
 #ifndef SPRY_KERNELS_DECODE_BLOCKS_H
 #define SPRY_KERNELS_DECODE_BLOCKS_H
 
@@ -20,7 +20,7 @@
         }                                                                                                              \
     }
 
-/* iq4_nl and iq4_xs: quants are numbers of a level. */
+/* iq4_nl and iq4_xs: quants are indexes of levels. */
 static const int8_t spry_levels_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 #endif

@@ -1,8 +1,8 @@
-/* Floats from blocks of 256, whose parts have scales of their own. As in decode_ref.c the order of the float operations
+/* Floats from blocks of 256, whose parts have their own scales. As in decode_ref.c, the order of the float operations
  * is part of each format. */
 #include "kernels/ref/decode_blocks.h"
 
-/* Of the two-bit layouts: part p of 16 values lies in these bytes, at this shift. */
+/* Two-bit layouts: the bytes and shift of part p of 16 values. */
 static const uint8_t *two_bit_part(int *shift, const uint8_t low[64], int part)
 {
     *shift = 2 * (part / 2 % 4);

@@ -1,4 +1,4 @@
-/* What the encoders of blocked types share. */
+/* Shared parts of the encoders of blocked types. */
 #ifndef SPRY_KERNELS_ENCODE_BLOCKS_H
 #define SPRY_KERNELS_ENCODE_BLOCKS_H
 
@@ -8,8 +8,8 @@
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
-/* A block's input with what no block can hold taken out: a NaN becomes 0, and nothing lies beyond 2^23, further than
- * the blocks of 32 reach (127 * 65504) and than any weight that means something. */
+/* Loads a block's input and replaces values that no block can represent: a NaN becomes 0, and magnitudes are limited to
+ * 2^23, beyond the range of the blocks of 32 (127 * 65504) and of any meaningful weight. */
 static inline void spry_encode_load(float *values, const float *in, size_t n)
 {
     const float limit = 0x1p23f;
@@ -29,8 +29,8 @@ static inline spry_half spry_finite_half(float value)
     return spry_f16_encode(value > -spry_largest_half ? value : -spry_largest_half);
 }
 
-/* The half nearest to extreme / highest, neither below zero, or the next larger one where a subnormal was rounded down
- * so far that the extreme value would be cut by more than half a level. Past the largest half there is none. */
+/* The half nearest to extreme / highest (both not negative), or the next larger one if rounding a subnormal down would
+ * clip the extreme value by more than half a level. Limited to the largest half. */
 static inline spry_half spry_reaching_half(float extreme, float highest)
 {
     spry_half scale = spry_finite_half(extreme / highest);
@@ -43,15 +43,15 @@ static inline float spry_inverse_or_zero(float scale)
     return scale != 0 ? 1 / scale : 0;
 }
 
-/* To the nearest whole number, ties to even, for anything within 2^22: there a float with this number added has no
- * place for a fraction. */
+/* Rounds to the nearest integer, ties to even, for magnitudes up to 2^22: with this number added, a float has no
+ * fraction bits. */
 static inline float spry_round_even(float value)
 {
     const float shift = 0x1.8p23f;
     return value + shift - shift;
 }
 
-/* The levels a quant may have. */
+/* The levels of a quant. */
 typedef struct spry_level_range {
     float lowest, highest;
 } spry_level_range;

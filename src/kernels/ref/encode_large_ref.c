@@ -1,14 +1,15 @@
-/* Floats into the blocks of 256 that we write: q4_k, q5_k, q6_k. Their parts have scales of their own (and minima,
- * which are subtracted), whole multiples of the block's. They are found in three steps, each by least squares:
+/* Encodes floats to the blocks of 256 that spry writes: q4_k, q5_k, q6_k. Their parts have their own scales (and
+ * minima, which are subtracted), integer multiples of the block's. They are found in three steps, each by least
+ * squares:
  *
- *   1. each part alone: a few ranges for its levels, and for the levels a range gives the best scale and minimum;
+ *   1. each part alone: several ranges for its levels, and for the levels of a range the best scale and minimum;
  *   2. the parts' scales and minima as multiples of the block's, the nearest ones and their neighbours;
- *   3. the block's scale and minimum once more, for the multiples and levels there are now, and step 2 again.
+ *   3. the block's scale and minimum again, for the current multiples and levels, and step 2 again.
  *
- * Value i of part p lies at [i * parts + p], so that the parts are fitted side by side: every inner loop runs over
- * parts, compilers vectorise it without reordering any sum, and the same input always gives the same bytes.
+ * Value i of part p is at [i * parts + p], so that the parts are fitted in parallel: every inner loop runs over parts,
+ * compilers vectorise it without reordering sums, and the same input always gives the same bytes.
  *
- * As in encode_ref.c a NaN becomes 0, and what is too large the nearest value the type can hold. */
+ * As in encode_ref.c, a NaN becomes 0, and overflow the nearest value of the type. */
 #include <math.h>
 
 #include "base/compiler.h"
@@ -20,7 +21,7 @@ enum { VALUES = SPRY_BLOCK_LARGE, PARTS_MAX = 16 };
 typedef struct large_type {
     size_t parts;
     spry_level_range levels;
-    spry_level_range scales; /* the multiples a part's scale may be; minima take them too */
+    spry_level_range scales; /* the allowed multiples for a part's scale and minimum */
     bool has_min;
 } large_type;
 
@@ -31,13 +32,13 @@ typedef struct part_fits {
     part_floats scale, min, error;
 } part_fits;
 
-/* What least squares need to know of a part's values and of the levels they were given. */
+/* The sums of a part's values and levels for least squares. */
 typedef struct value_sums {
     part_floats values, squares;
 } value_sums;
 
 typedef struct level_sums {
-    part_floats levels, squares, products; /* of level and value */
+    part_floats levels, squares, products; /* of level times value */
 } level_sums;
 
 /* Steps 2 and 3: a value is scale * scales * level - min * mins. */
@@ -53,7 +54,7 @@ SPRY_INLINE float within(float value, spry_level_range range)
     return value > range.lowest ? value : range.lowest;
 }
 
-/* Levels, not yet rounded: that is left to the loop that uses them. */
+/* Levels before rounding, which is done by the loop that uses them. */
 SPRY_INLINE void clamp_levels(float levels[VALUES], const float values[VALUES], const part_floats inverse_scale,
                               const part_floats min, const large_type *type)
 {
@@ -90,8 +91,8 @@ SPRY_INLINE void sum_levels(level_sums *sums, const float values[VALUES], const 
 
 /* ---- step 1 ----------------------------------------------------------------------------------------------------- */
 
-/* The best scale and minimum for given levels. A minimum is never below zero; where all levels are zero the minimum is
- * all there is. The error of a least-squares solution follows from the sums. */
+/* The best scale and minimum for given levels. A minimum is never negative; if all levels are zero, only the minimum
+ * remains. The error of a least-squares solution follows from the sums. */
 SPRY_INLINE void solve_parts(part_fits *fits, const value_sums *v, const level_sums *l, const large_type *type)
 {
     const float n = (float)(VALUES / type->parts);
@@ -111,8 +112,8 @@ SPRY_INLINE void solve_parts(part_fits *fits, const value_sums *v, const level_s
     }
 }
 
-/* The plain choice: with a minimum, levels from the lowest value (or zero) to the highest; without, the value furthest
- * from zero, whichever its sign, on the lowest level, the one that reaches further. */
+/* The default range: with a minimum, levels from the lowest value (or zero) to the highest; without, the value with the
+ * largest magnitude is on the lowest level, which has the largest magnitude. */
 SPRY_INLINE void plain_range(part_floats inverse_range, part_floats min, const float values[VALUES],
                              const large_type *type)
 {
@@ -130,7 +131,7 @@ SPRY_INLINE void plain_range(part_floats inverse_range, part_floats min, const f
     }
 }
 
-/* Fits the parts to the levels that `inverse_scale` and `min` give, where that is better. */
+/* Fits the parts to the levels of `inverse_scale` and `min`, and keeps the result if it is better. */
 SPRY_INLINE void try_parts(part_fits *best, const float values[VALUES], const value_sums *v,
                            const part_floats inverse_scale, const part_floats min, const large_type *type)
 {
@@ -146,7 +147,7 @@ SPRY_INLINE void try_parts(part_fits *best, const float values[VALUES], const va
     }
 }
 
-/* Tries scales from a little finer than the plain one to a good deal coarser, then the levels of the best fit. */
+/* Tries scales from slightly finer to much coarser than the default, then the levels of the best fit. */
 SPRY_INLINE void fit_parts(part_fits *best, const float values[VALUES], const value_sums *v, const large_type *type)
 {
     const float top = type->has_min ? type->levels.highest : -type->levels.lowest;
@@ -185,7 +186,7 @@ SPRY_INLINE void part_errors(part_floats errors, const float values[VALUES], con
     memcpy(errors, sums, sizeof sums);
 }
 
-/* Takes the best multiples for each part among those given and their neighbours, and sums up the errors. */
+/* Chooses the best multiples for each part among those given and their neighbours, and sums up the errors. */
 SPRY_INLINE void choose_multiples(block_fit *fit, const float values[VALUES], const large_type *type)
 {
     const float block_scale = spry_f16_decode(fit->scale), block_min = spry_f16_decode(fit->min);
@@ -215,7 +216,7 @@ SPRY_INLINE void choose_multiples(block_fit *fit, const float values[VALUES], co
         fit->error += best[p];
 }
 
-/* The largest scale is the largest multiple of the block's: on the longer side, where there are two. */
+/* The largest scale becomes the largest multiple of the block's; if both signs are possible, on the longer side. */
 SPRY_INLINE block_fit first_fit(const part_fits *parts, const large_type *type)
 {
     block_fit fit = {0};
@@ -237,7 +238,7 @@ SPRY_INLINE block_fit first_fit(const part_fits *parts, const large_type *type)
     return fit;
 }
 
-/* A fit's scales, inverted, and minima, as clamp_levels wants them. */
+/* A fit's inverted scales, and minima, for clamp_levels. */
 SPRY_INLINE void level_factors(part_floats inverse_scale, part_floats min, const block_fit *fit, const large_type *type)
 {
     const float block_scale = spry_f16_decode(fit->scale), block_min = spry_f16_decode(fit->min);
@@ -287,7 +288,7 @@ SPRY_INLINE block_fit fit_block(const float values[VALUES], const large_type *ty
     return again.error < fit.error ? again : fit;
 }
 
-/* Fits the block and gives its quants, counted from the lowest level, in the order of the values. */
+/* Fits the block and returns its quants, relative to the lowest level, in the order of the values. */
 SPRY_INLINE block_fit encode_block(uint8_t quants[VALUES], const float in[VALUES], const large_type *type)
 {
     const size_t n = VALUES / type->parts;

@@ -1,8 +1,8 @@
-/* Floats into the types we write. Blocks take the scale (and minimum) with the least squared error among a few
- * candidates around the plain choice, so the same input always gives the same bytes.
+/* Encodes floats to the types that spry writes. Blocks use the scale (and minimum) with the least squared error among
+ * several candidates near the default, so the same input always gives the same bytes.
  *
- * Plain types keep NaN and infinities. A block has no place for them: there a NaN becomes 0, and infinities, like all
- * that exceeds what the type's half-precision scale can express, become the nearest value it can. */
+ * Plain types preserve NaN and infinities. Blocks cannot represent them: a NaN becomes 0, and infinities, like all
+ * values beyond the range of the type's half-precision scale, become the nearest representable value. */
 #include <math.h>
 
 #include "kernels/ref/encode_blocks.h"
@@ -36,8 +36,8 @@ void spry_ref_encode_bf16(void *out, const float *in, size_t n)
 
 /* ---- what the blocks share -------------------------------------------------------------------------------------- */
 
-/* The nearest levels to values that are level * scale + min. Two loops, because compilers vectorise each but turn the
- * clamping into branches where more follows it. */
+/* The nearest levels for values that are level * scale + min. Two loops, because compilers vectorise each of them but
+ * use branches for clamping in a combined loop. */
 static void nearest_levels(float levels[VALUES], const float values[VALUES], float inverse_scale, float min,
                            spry_level_range range)
 {
@@ -70,7 +70,7 @@ static void try_fit(block_fit *best, const float values[VALUES], float scale, fl
         *best = fit;
 }
 
-/* The quants of a fit, counted from the lowest level. */
+/* The quants of a fit, relative to the lowest level. */
 static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const block_fit *fit, spry_level_range range)
 {
     float levels[VALUES];
@@ -79,8 +79,8 @@ static void fit_quants(uint8_t quants[VALUES], const float values[VALUES], const
         quants[i] = (uint8_t)(levels[i] - range.lowest);
 }
 
-/* Levels -half .. half - 1: the value furthest from zero, whichever its sign, goes near the lowest level, the one that
- * reaches further. */
+/* Levels -half .. half - 1: the value with the largest magnitude is near the lowest level, which has the largest
+ * magnitude. */
 static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], float half)
 {
     float extreme = 0;
@@ -94,7 +94,7 @@ static block_fit fit_scale(uint8_t quants[VALUES], const float values[VALUES], f
     return best;
 }
 
-/* Levels 0 .. top, each end of the block's range moved in or out by fifths of a level. */
+/* Levels 0 .. top; each end of the block's range is varied by fifths of a level. */
 static block_fit fit_scale_and_min(uint8_t quants[VALUES], const float values[VALUES], float top)
 {
     float min = values[0], max = values[0];
@@ -163,7 +163,7 @@ static void block_q5_1(spry_block_q5_1 *block, const float values[VALUES])
     pack_high(block->high, quants);
 }
 
-/* No search here: this also encodes activations and KV, and eight bits leave little to gain. */
+/* No search: this also encodes activations and KV, and at eight bits it would gain little. */
 static void block_q8_0(spry_block_q8_0 *block, const float values[VALUES])
 {
     const spry_level_range range = {-127, 127};

@@ -9,7 +9,7 @@ void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n
         out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
-/* The form with tanh, as models trained with gelu_pytorch_tanh expect, not the one with erf. */
+/* The tanh approximation, as in gelu_pytorch_tanh, not the erf form. */
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n)
 {
     const float sqrt_2_over_pi = 0.79788456080286535588f;

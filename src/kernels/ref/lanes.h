@@ -1,6 +1,6 @@
-/* The one order in which reference kernels add: 16 lanes, lane j taking the terms j, j + 16, j + 32, ... in turn, and
- * one tree that folds the lanes at the end. It has no dependence between lanes, so compilers vectorise it without being
- * allowed to reorder anything, and a sum may stop and go on at any multiple of 16. */
+/* The summation order of the reference kernels: 16 lanes, lane j sums the terms j, j + 16, j + 32, ..., and one tree
+ * adds the lanes at the end. Lanes are independent, so compilers vectorise it without reordering, and a sum may be
+ * interrupted at any multiple of 16. */
 #ifndef SPRY_KERNELS_LANES_H
 #define SPRY_KERNELS_LANES_H
 

@@ -1,5 +1,5 @@
-/* Matrix product: a tile of a weight row is decoded into a small buffer and used for a group of rows at once. Each
- * output is one sum in the order of lanes.h, whatever the group, the tile and the range are. */
+/* Matrix product: a tile of a weight row is decoded into a small buffer and used for a group of rows. Each output is
+ * one sum in the order of lanes.h, for any group, tile and range. */
 #include <stdalign.h>
 
 #include "kernels/ref/lanes.h"
@@ -46,7 +46,7 @@ static void multiply_floats(const spry_matmul *m, size_t out_begin, size_t out_e
 
 static void multiply(const spry_matmul *m, spry_dtype type, spry_decode_fn decode, size_t out_begin, size_t out_end)
 {
-    /* Floats are used where they lie, unless a file put them where no float may be read. */
+    /* Floats are used in place if they are aligned. */
     if (type == SPRY_F32 && ((uintptr_t)m->weight | m->weight_stride) % alignof(float) == 0) {
         multiply_floats(m, out_begin, out_end);
         return;

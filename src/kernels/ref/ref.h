@@ -1,5 +1,5 @@
-/* The plain C kernels behind ops.h: what every other table starts from and is measured against. Contracts are those of
- * the table's entries. */
+/* The plain C kernels of ops.h: the base of every other table and the reference in tests. Contracts are those of the
+ * table's entries. */
 #ifndef SPRY_KERNELS_REF_H
 #define SPRY_KERNELS_REF_H
 
@@ -7,7 +7,7 @@
 
 typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 
-/* The types that can be read: X(NAME, name). */
+/* The readable types: X(NAME, name). */
 #define SPRY_REF_TYPES(X)                                                                                              \
     X(F32, f32)                                                                                                        \
     X(F16, f16)                                                                                                        \
@@ -28,7 +28,7 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
     X(TQ1_0, tq1_0)                                                                                                    \
     X(TQ2_0, tq2_0)
 
-/* Those that can be written, too. */
+/* The types that can also be written. */
 #define SPRY_REF_ENCODED_TYPES(X)                                                                                      \
     X(F32, f32)                                                                                                        \
     X(F16, f16)                                                                                                        \
@@ -52,7 +52,7 @@ SPRY_REF_TYPES(SPRY_REF_DECLARE)
 SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
-/* spry_ref_matmul_f32 and so on; matmul_ref.c. All take float activations and weights as they lie. */
+/* spry_ref_matmul_f32 and so on; matmul_ref.c. All take float activations and weights in file layout. */
 #define SPRY_REF_DECLARE(NAME, name)                                                                                   \
     void spry_ref_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end);
 SPRY_REF_TYPES(SPRY_REF_DECLARE)
@@ -80,8 +80,8 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
 #define SPRY_REF_ENCODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_encode_##name,
 #define SPRY_REF_MATMUL_ENTRY(NAME, name) [SPRY_##NAME] = {.run = spry_ref_matmul_##name},
 
-/* Everything but the name. A table for an instruction set is an initialiser that begins with these and goes on with its
- * own entries: of two initialisers for one entry C takes the later. */
+/* Everything except the name. A table for an instruction set is an initialiser that starts with these entries and adds
+ * its own: C uses the later of two initialisers for one entry. */
 #define SPRY_REF_OPS                                                                                                   \
     .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
     .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm, .rope = spry_ref_rope,           \

@@ -1,10 +1,9 @@
-/* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of them
- * shares each load of a key or value. Keys lie transposed (kv_layout.h), so a score is one chain of fused additions
- * over the head and needs no folding.
+/* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of queries
+ * shares each load of a key or value. Keys are transposed (kv_layout.h), so a score is one chain of fused additions
+ * over the head without horizontal sums.
  *
- * Invariance: scores are independent of each other; a page's maximum and sum are taken over all its slots, with slots a
- * query does not see counting as nothing; values are added in the order of tokens. So a query's bits depend on its
- * table alone.
+ * Invariance: scores are independent of each other; a page's maximum and sum cover all its slots, where invisible slots
+ * contribute nothing; values are added in token order. So a query's bits depend on its table alone.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <math.h>
@@ -20,12 +19,12 @@ enum { ATTEND_QUERIES = 8, KEY_VECTORS = SPRY_PAGE_TOKENS / LANES, SCALE_BLOCK =
 typedef struct attend_tile {
     const spry_attend *a;
     size_t n;                                                 /* queries */
-    const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the page at hand */
-    const float *turn;                                        /* the cosines the queries are turned by, or NULL */
+    const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the current page */
+    const float *turn;                                        /* cosines of the current rotation, or NULL */
     float turned[ATTEND_QUERIES][SPRY_ATTEND_HEAD_DIM_MAX];
     float *out[ATTEND_QUERIES];                          /* [head_dim]: sums of weighted values until the end */
-    uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES]; /* positions a query sees */
-    int from[ATTEND_QUERIES], to[ATTEND_QUERIES];        /* slots of the page at hand it sees */
+    uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES]; /* visible positions */
+    int from[ATTEND_QUERIES], to[ATTEND_QUERIES];        /* visible slots of the current page */
     float max[ATTEND_QUERIES], sum[ATTEND_QUERIES];
     float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
 } attend_tile;
@@ -65,7 +64,7 @@ static void turn_query(float *out, const float *own, const spry_attend *a, const
         out[i] = own[i];
 }
 
-/* Turns the queries for a page; pages in a row mostly share their turn. */
+/* Rotates the queries for a page; consecutive pages mostly share their rotation. */
 static void turn_queries(attend_tile *t, const spry_turn *turn)
 {
     if (t->turn == turn->cosine)
@@ -78,7 +77,7 @@ static void turn_queries(attend_tile *t, const spry_turn *turn)
     }
 }
 
-/* Which slots of a page each query sees. False: none of them any. *same: all of them the same. */
+/* Which slots of a page each query sees. False: none. *same: all queries see the same slots. */
 static bool place_page(attend_tile *t, const spry_kv_entry *entry, bool *same)
 {
     bool any = false;
@@ -148,7 +147,7 @@ SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char
         score_queries(t, type, keys, i, 1);
 }
 
-/* Scores become weights under the new maximum; what was summed before is brought to it. */
+/* Converts scores to weights under the new maximum and rescales the previous sums. */
 static void weigh_query(attend_tile *t, size_t i)
 {
     float cap = t->a->softcap, *score = t->score[i];
@@ -162,7 +161,7 @@ static void weigh_query(attend_tile *t, size_t i)
     }
     float largest = v_largest(top), max = largest > t->max[i] ? largest : t->max[i], keep[LANES];
     for (int v = 0; v < KEY_VECTORS; v++) {
-        vec weight = v_exp(v_sub(s[v], v_set(max))); /* exp(-infinity), of slots it does not see, is 0 */
+        vec weight = v_exp(v_sub(s[v], v_set(max))); /* exp(-infinity), of invisible slots, is 0 */
         v_store(score + v * LANES, weight);
         total = v_add(total, weight);
     }
@@ -248,7 +247,7 @@ SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype ty
     }
 }
 
-/* Heads that are not whole vectors go the plain way; which way depends on the model alone. */
+/* Heads that are not a multiple of the vector size use the plain version; the choice depends on the model alone. */
 static void OP(attend)(const spry_attend *a, size_t kv_head)
 {
     if (a->head_dim % LANES)

@@ -1,4 +1,4 @@
-/* Sixteen floats at a time: AVX-512 (F, BW, DQ, VL). The names are those of every simd_*.h, so what is built on them is
+/* Sixteen floats at a time: AVX-512 (F, BW, DQ, VL). All simd_*.h define the same names, so that code over them is
  * written once for all instruction sets. */
 #ifndef SPRY_KERNELS_SIMD_AVX512_H
 #define SPRY_KERNELS_SIMD_AVX512_H
@@ -11,7 +11,7 @@ enum {
     /* register tiles: outputs x rows of a float product, queries of a score tile, queries x vectors of a value tile */
     TILE_OUTPUTS = 4,
     TILE_ROWS = 6,
-    FLOAT_GROUP = 4, /* rows of float weights that are packed together; 1: they are not packed */
+    FLOAT_GROUP = 4, /* rows of float weights packed together; 1: not packed */
     SCORE_QUERIES = 8,
     VALUE_QUERIES = 4,
     VALUE_VECTORS = 4
@@ -32,7 +32,7 @@ static inline vec v_load(const float *p)
 {
     return _mm512_loadu_ps(p);
 }
-/* The first n lanes, zeros behind; n < LANES. */
+/* The first n lanes, zeros after them; n < LANES. */
 static inline vec v_load_part(const float *p, size_t n)
 {
     return _mm512_maskz_loadu_ps(first_lanes(n), p);
@@ -123,7 +123,7 @@ static inline float v_largest(vec a)
 {
     return _mm512_reduce_max_ps(a);
 }
-/* y where x is not below the limit (a NaN is not), else 0 */
+/* y where x >= limit or x is NaN, else 0 */
 static inline vec v_zero_below(vec y, vec x, vec limit)
 {
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), y);

@@ -1,6 +1,6 @@
-/* Matrix products with float weights (F32, F16, BF16), packed or as they lie, written once over simd_*.h. A vector
- * runs along the sum; a register tile of outputs x rows keeps its sums in registers. Every output of every row is the
- * same chain of fused additions and the same folding at the end, whatever tile it was in.
+/* Matrix products with float weights (F32, F16, BF16), packed or in file layout, written once over simd_*.h. A vector
+ * runs along the sum; the sums of a tile of outputs x rows stay in registers. Every output of every row is the same
+ * chain of fused additions with the same final reduction, in any tile.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <assert.h>
@@ -8,7 +8,7 @@
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
-/* Rows are taken in blocks that stay in the second-level cache while the weights pass by. */
+/* Rows are processed in blocks that stay in the second-level cache while the weights are streamed. */
 enum { FLOAT_ROW_BLOCK = 48 };
 
 typedef enum float_kind { KIND_F32, KIND_F16, KIND_BF16 } float_kind;
@@ -20,7 +20,7 @@ static inline size_t kind_bytes(float_kind kind)
 
 static_assert(FLOAT_GROUP == 1 || (int)LANES == (int)SPRY_PACK_FLOATS, "a packed chunk is a vector");
 
-/* The vector that begins with value i of an output's row (packed.h). Groups of one row are rows as they lie. */
+/* The vector that begins with value i of an output's row (packed.h). A group of one row is in file layout. */
 static inline const unsigned char *weight_at(const spry_matmul *m, float_kind kind, size_t output, size_t i)
 {
     size_t n = m->n_in - i < LANES ? m->n_in - i : LANES;
@@ -55,7 +55,7 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         size_t at = i * FLOAT_GROUP * kind_bytes(kind);
         for (int o = 0; o < n_outputs; o++) {
             w[o] = load_weights(kind, weight[o] + at);
-            if (n_rows == 1) /* weights pass by once: call for those of the next tile */
+            if (n_rows == 1) /* weights are read once: prefetch those of the next tile */
                 SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS / FLOAT_GROUP * m->weight_stride + at);
         }
         for (int r = 0; r < n_rows; r++) {

@@ -1,6 +1,6 @@
 /* The loops around integer products, written once: blocks of rows that stay in the cache, groups of outputs, tiles of
- * rows. Include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum and its functions
- * first, and define OP(name). */
+ * rows. First include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum and functions,
+ * and define OP(name). */
 #include <math.h>
 
 #include "kernels/packed.h"
@@ -46,7 +46,7 @@ SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_b
     }
 INTEGER_TYPES(INTEGER_DEFINE)
 
-/* The encoder of act.c, with its bits. */
+/* The encoder of act.c, with the same bits. */
 static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
 {
     enum { VECTORS = SPRY_ACT_BLOCK / LANES };

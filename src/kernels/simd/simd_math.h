@@ -1,8 +1,8 @@
-/* exp and tanh on vectors: exp is good to 2^-23 of the result, tanh to 2^-22. Include a simd_*.h first. */
+/* exp and tanh on vectors: the relative error of exp is at most 2^-23, of tanh 2^-22. Include a simd_*.h first. */
 #ifndef SPRY_KERNELS_SIMD_MATH_H
 #define SPRY_KERNELS_SIMD_MATH_H
 
-/* x = n ln2 + r with whole n and |r| <= ln2 / 2. Returns exp(r) - 1, a polynomial. */
+/* x = n ln2 + r with integer n and |r| <= ln2 / 2. Returns exp(r) - 1, a polynomial. */
 static inline vec exp_less_1(vec *n, vec x)
 {
     *n = v_round(v_mul(x, v_set(1.44269504088896341f)));
@@ -17,21 +17,21 @@ static inline vec exp_less_1(vec *n, vec x)
     return v_fma(v_mul(p, r), r, r);
 }
 
-/* A NaN, being the second operand of both, passes. */
+/* Preserves NaN, because x is the second operand of both. */
 static inline vec v_clamp(vec low, vec high, vec x)
 {
     return v_min(high, v_max(low, x));
 }
 
-/* Below -87.3 the result is 0 (no subnormals); above 88.7 it stays at the largest power. exp(0) is exactly 1; a NaN
- * stays one. */
+/* Below -87.3 the result is 0 (no subnormals); above 88.7 it is the largest power. exp(0) is exactly 1; NaN stays
+ * NaN. */
 static inline vec v_exp(vec x)
 {
     vec low = v_set(-87.33654f), high = v_set(88.72283f), n, p = exp_less_1(&n, v_clamp(low, high, x));
     return v_zero_below(v_scale2(v_add(p, v_set(1)), n), x, low);
 }
 
-/* m / (m + 2) with m = exp(2x) - 1, which loses nothing where x is near 0. From 10 on it is exactly 1. */
+/* m / (m + 2) with m = exp(2x) - 1, which is accurate near 0. Exactly 1 from 10 on. */
 static inline vec v_tanh(vec x)
 {
     vec n, p = exp_less_1(&n, v_clamp(v_set(-20), v_set(20), v_add(x, x))), power = v_scale2(v_set(1), n);

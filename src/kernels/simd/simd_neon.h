@@ -1,5 +1,4 @@
-/* Four floats at a time: NEON as every 64-bit ARM has it. Memory is read and written as bytes, which need no alignment.
- */
+/* Four floats at a time: NEON of 64-bit ARM. Memory is accessed as bytes, which need no alignment. */
 #ifndef SPRY_KERNELS_SIMD_NEON_H
 #define SPRY_KERNELS_SIMD_NEON_H
 
@@ -22,8 +21,7 @@ enum {
 
 typedef float32x4_t vec;
 
-/* Copies the first n elements, n < LANES. Not a call of memcpy with n: around a call, sums would not stay in registers.
- */
+/* Copies the first n elements, n < LANES. Not a memcpy of n bytes: a call would spill the sums from registers. */
 SPRY_INLINE void copy_part(void *out, const void *in, size_t size, size_t n)
 {
     for (size_t i = 0; i < LANES - 1; i++)

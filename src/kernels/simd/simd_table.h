@@ -1,4 +1,4 @@
-/* The entries that simd_vector.h, simd_floats.h, simd_integers.h and simd_attend.h fill, for initialisers. Comes right
+/* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_integers.h and simd_attend.h. Included directly
  * before the table: from here on an entry may be initialised twice, the plain one first. */
 #define SIMD_INTEGER(isa, NAME) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = isa##_matmul_##NAME}
 #define SIMD_FLOAT(isa, NAME)                                                                                          \

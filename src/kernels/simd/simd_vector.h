@@ -1,12 +1,12 @@
-/* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name) first: it makes the
- * names that this instruction set's functions get. */
+/* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name), which makes the
+ * function names of this instruction set, first. */
 #include <math.h>
 
 #include "kernels/ops.h"
 #include "kernels/simd/simd_math.h"
 #include "kernels/weigh.h"
 
-/* Calls body(i) for every whole vector, then tail(i, n) for what is left. */
+/* Calls body(i) for every whole vector, then tail(i, n) for the rest. */
 #define EACH(n, body, tail)                                                                                            \
     do {                                                                                                               \
         size_t i = 0;                                                                                                  \

@@ -1,10 +1,10 @@
 /* Integer matrix products for AVX2: groups of 8 outputs (packed.h), a tile of up to 4 rows. maddubs multiplies four
- * neighbouring weights of 8 outputs, unsigned, by four activations and adds pairs in 16 bits; as many of them are added
- * there as cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. All exact; the only rounding is
- * one conversion and one fused addition per block, in the order of blocks, the same for any tile.
+ * adjacent weights of 8 outputs, unsigned, by four activations and adds pairs in 16 bits; as many of them are added as
+ * cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. All exact; the only rounding is one
+ * conversion and one fused addition per block, in block order, the same for any tile.
  *
- * A block of 32 is taken in two halves of 16: 16 weights of 8 outputs, and the dots and sums of 4 rows, are what 16
- * registers hold. */
+ * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs, and the dots and sums of 4 rows, fill 16
+ * registers. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -41,7 +41,7 @@ static inline __m256i high_nibbles(__m256i x)
     return _mm256_and_si256(_mm256_srli_epi16(x, 4), _mm256_set1_epi8(15));
 }
 
-/* Pairs of bytes, to the right when n is below zero. Bits of one byte that get into the other must be masked out. */
+/* Shifts pairs of bytes left, or right if n is negative. Bits that move between the bytes must be masked out. */
 static inline __m256i shift_left(__m256i x, int n)
 {
     return n < 0 ? _mm256_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm256_sll_epi16(x, _mm_cvtsi32_si128(n));
@@ -75,8 +75,8 @@ static inline __m256i widen(__m256i pairs)
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
 }
 
-/* Adds the dot of half a block, `fit` quads of which can be added in 16 bits. When that is a whole block, the dot stays
- * in 16 bits. */
+/* Adds the dot of half a block; `fit` quads can be added in 16 bits. If that is a whole block, the dot stays in 16
+ * bits. */
 SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, int fit)
 {
     for (int q = 0; q < 4; q += fit) {
@@ -88,7 +88,7 @@ SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, in
     return dot;
 }
 
-/* The same for signed weights: their magnitude times activations that carry their sign. */
+/* add_dot for signed weights: their magnitude times activations with their sign. */
 SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *values)
 {
     for (int q = 0; q < 4; q++) {
@@ -104,8 +104,8 @@ SPRY_INLINE void start_dots(__m256i dot[INT_TILE_ROWS], int n_rows)
         dot[r] = _mm256_setzero_si256();
 }
 
-/* Calls for the weights that lie ahead of a block of this many bytes: while it multiplies, a processor does not look
- * that far by itself. With a single row it does, and this would be in the way. */
+/* Prefetches weights ahead of a block of this many bytes: while multiplying, the hardware does not prefetch that far.
+ * With a single row it does, and this would slow it down. */
 SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
 {
     for (size_t i = 0; n_rows > 1 && i < bytes; i += 64)

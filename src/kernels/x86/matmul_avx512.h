@@ -1,7 +1,7 @@
 /* Integer matrix products for AVX-512 with VNNI: groups of 16 outputs (packed.h), a tile of up to 8 rows. One dpbusd
- * multiplies four neighbouring weights of 16 outputs by four activations; eight of them are a block of 32, exact in
- * integers. Then one conversion and one fused addition per block: the only rounding, in the order of blocks, the same
- * for any tile. */
+ * multiplies four adjacent weights of 16 outputs by four activations; eight of them are a block of 32, exact in
+ * integers. Then one conversion and one fused addition per block: the only rounding, in block order, the same for any
+ * tile. */
 #include <immintrin.h>
 #include <string.h>
 
@@ -9,10 +9,10 @@
 #include "kernels/packed.h"
 
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
-enum { FETCH_AHEAD_ONE = 2048, FETCH_AHEAD = 8192 }; /* with one row, and with more: measured */
+enum { FETCH_AHEAD_ONE = 2048, FETCH_AHEAD = 8192 }; /* bytes, with one row and with more: measured */
 
-/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend on the activations' sums
- * alone. */
+/* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend only on the activations'
+ * sums. */
 typedef struct wblock {
     __m512i quad[8];
     __m512 scale, min;
@@ -49,7 +49,7 @@ static inline __m512i or_chosen(__m512i x, __m512i y, __m512i mask)
     return _mm512_ternarylogic_epi32(x, y, mask, 0xf8);
 }
 
-/* Pairs of bytes, to the right when n is below zero. Bits of one byte that get into the other must be masked out. */
+/* Shifts pairs of bytes left, or right if n is negative. Bits that move between the bytes must be masked out. */
 static inline __m512i shift_left(__m512i x, int n)
 {
     return n < 0 ? _mm512_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm512_sll_epi16(x, _mm_cvtsi32_si128(n));
@@ -95,8 +95,8 @@ SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const 
     }
 }
 
-/* Calls for the weights that lie ahead of a block of this many bytes: while it multiplies, a processor does not look
- * that far by itself. */
+/* Prefetches weights ahead of a block of this many bytes: while multiplying, the hardware does not prefetch that
+ * far. */
 SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
 {
     uintptr_t ahead = (uintptr_t)p + (n_rows > 1 ? FETCH_AHEAD : FETCH_AHEAD_ONE);

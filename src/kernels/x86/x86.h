@@ -1,5 +1,5 @@
-/* The tables for x86-64. AVX2 means with FMA and F16C; AVX-512 means F, BW, DQ, VL and VNNI: machines without VNNI are
- * served better by AVX2. */
+/* The tables for x86-64. AVX2 requires FMA and F16C; AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are
+ * faster with AVX2. */
 #ifndef SPRY_KERNELS_X86_H
 #define SPRY_KERNELS_X86_H
 
