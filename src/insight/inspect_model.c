@@ -22,7 +22,7 @@
 
 enum { ARRAY_WHOLE_MAX = 16, ARRAY_SHOWN = 5, CONTEXT_DEFAULT = 8192, CONFIG_BYTES_MAX = 64 << 20 };
 
-/* Bytes from a file as a JSON string, made valid first. */
+/* Bytes from a file as a JSON string, converted to valid UTF-8. */
 static json_t *text_to_json(spry_view bytes)
 {
     spry_buffer valid;
@@ -64,7 +64,7 @@ static json_t *element_to_json(const spry_gguf_array *array, size_t index, size_
     return number_to_json(whole, natural, real);
 }
 
-/* Short arrays whole; of long ones the kind, the count and the first few. */
+/* Short arrays in full; long ones as kind, count and first elements. */
 static json_t *array_to_json(const spry_gguf_array *array)
 {
     bool whole = array->count <= ARRAY_WHOLE_MAX && array->kind != SPRY_GGUF_ARRAY;
@@ -110,7 +110,7 @@ static json_t *gguf_metadata(const spry_gguf *gguf)
     return metadata;
 }
 
-/* config.json as it is; NULL when there is none or it is broken, which the model's own reader reports. */
+/* config.json; NULL when it is missing or invalid, which the model reader reports. */
 static json_t *folder_metadata(const char *folder)
 {
     json_t *metadata = NULL;
@@ -127,9 +127,9 @@ static json_t *folder_metadata(const char *folder)
 
 /* ---- tensors ----------------------------------------------------------------------------------------------------- */
 
-/* Sums over all tensors, and the list of them when it is wanted. */
+/* Sums over all tensors, and the list of them if requested. */
 typedef struct tensor_sums {
-    json_t *list; /* NULL: not wanted */
+    json_t *list; /* NULL: not requested */
     spry_placement placement;
     size_t count[SPRY_DTYPE_COUNT], bytes[SPRY_DTYPE_COUNT];
     size_t parameters, all_bytes;
@@ -169,7 +169,7 @@ static json_t *types_to_json(const tensor_sums *sums)
     return types;
 }
 
-/* Without what becomes of them, which only a model that can run tells. */
+/* Without the placement, which only a model that can be opened has. */
 static json_t *layout_to_json(const spry_placement *p)
 {
     char text[256];
@@ -273,7 +273,7 @@ static json_t *shape_to_json(const spry_config *c)
     return shape;
 }
 
-/* Keys and values of a whole context, in whole pages as the engine takes them; null where the type does not fit. */
+/* Keys and values of a whole context, in whole pages like the engine's; null if the type is not possible. */
 static json_t *kv_to_json(const spry_model *model, uint32_t context)
 {
     static const spry_dtype types[] = {SPRY_F16, SPRY_Q8_0, SPRY_F32};
@@ -302,7 +302,7 @@ static json_t *memory_to_json(const spry_model *model, uint32_t asked)
                      kv_to_json(model, context), "scratch", fits ? size_to_json(scratch) : json_null());
 }
 
-/* What becomes of the tensors, each and together. */
+/* The placement of tensors, each and in total. */
 static void put_placings(json_t *out, const spry_model *model)
 {
     const spry_ops *ops;
@@ -329,7 +329,7 @@ static void put_placings(json_t *out, const spry_model *model)
     }
 }
 
-/* What only a model that can run tells. A model that cannot is described without it, and with the reason. */
+/* Properties that only a model that can be opened has; otherwise the reason. */
 static void describe_model(json_t *out, const spry_model_file *file, uint32_t context)
 {
     spry_error error;
@@ -350,7 +350,7 @@ static void describe_model(json_t *out, const spry_model_file *file, uint32_t co
 
 /* ---- memory in use ----------------------------------------------------------------------------------------------- */
 
-/* One session that has filled a context; 0: the default one. */
+/* One session with a full context; 0: the default one. */
 static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
 {
     spry_error error;
@@ -358,7 +358,7 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
     spry_memory_parts p;
     spry_engine_options options;
     spry_engine_options_default(&options);
-    options.data_is_mapped = true; /* that of a bundled model */
+    options.data_is_mapped = true; /* as for a bundled model */
     options.context = context;
     const char *name = file->data ? file->name : file->path;
     spry_status status = spry_engine_plan(&plan, name, file->data, file->size, &options, &error);
@@ -374,8 +374,8 @@ static json_t *parts_to_json(const spry_model_file *file, uint32_t context)
                      size_to_json(p.scratch), "program", size_to_json(p.program), "whole", size_to_json(p.whole));
 }
 
-/* At the default context and, where that is another, at the one asked for. Comes first of all: it counts what the
- * program itself holds before it does anything. */
+/* At the default context and, if different, at the given one. Runs first: it counts the memory of the program
+ * itself. */
 static json_t *estimates_to_json(const spry_model_file *file, uint32_t asked)
 {
     json_t *estimates = json_array();
@@ -404,7 +404,7 @@ static spry_status describe(json_t **out, const spry_model_file *file, uint32_t 
     }
     json_object_set_new(json, "tokenizer", tokenizer_to_json(file));
     describe_model(json, file, context);
-    json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* where there is such an object */
+    json_object_set(json_object_get(json, "memory"), "estimates", estimates); /* if there is such an object */
     json_decref(estimates);
     *out = json;
     return SPRY_OK;

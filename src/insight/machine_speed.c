@@ -1,5 +1,5 @@
-/* Rounds over all probes, and the upper quartile of each: what other programs do meanwhile only ever makes tries
- * slower, but the fastest of all may be luck that a model's run of seconds does not have. */
+/* Runs rounds over all probes and takes the upper quartile of each: other programs only make tries slower, but the
+ * fastest try may be an outlier that a longer run does not reach. */
 #include "spry_tools.h"
 
 #include <stdio.h>
@@ -16,9 +16,9 @@ enum {
     PEAK_TRIES = 8,
     PROBES_MAX = SPRY_READ_SPEEDS + SPRY_SMALL_COUNT + 3 + 3 * SPRY_DTYPE_COUNT
 };
-static const uint64_t enough_ns = 5000000000u; /* no round begins later, once the least are done */
+static const uint64_t enough_ns = 5000000000u; /* no round starts later than this, once the minimum is done */
 
-/* One figure: `run` gives a try of it, with `which` for whatever the figure is about. */
+/* One measured value: `run` makes one try; `which` selects its subject. */
 typedef struct probe {
     double *figure;
     double (*run)(spry_probe_bed *bed, size_t which);
@@ -38,7 +38,7 @@ static void add(probes *p, double *figure, double (*run)(spry_probe_bed *, size_
 
 /* ---- the probes behind one kind of function ---------------------------------------------------------------------- */
 
-enum { READ_LEAST_SHIFT = 9 }; /* the smallest part that is read: a 512th of what no cache holds */
+enum { READ_LEAST_SHIFT = 9 }; /* the smallest range that is read: a 512th of the memory beyond all caches */
 
 static size_t read_bytes(const spry_probe_bed *bed, size_t step)
 {
@@ -153,7 +153,7 @@ spry_status spry_machine_speed_measure(spry_machine_speed *speed, const char *cp
         list_probes(&list, speed, &bed);
         status = run_rounds(&list, &bed, progress, error);
         speed->read_gb_s = speed->reads[SPRY_READ_SPEEDS - 1].gb_s;
-        speed->sync_us = 1e-3 / speed->sync_us; /* from billions a second */
+        speed->sync_us = 1e-3 / speed->sync_us; /* from billions per second */
     }
     spry_probe_bed_deinit(&bed);
     spry_threads_destroy(threads);

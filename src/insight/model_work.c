@@ -1,4 +1,4 @@
-/* One walk over a model's matrices serves all counts. */
+/* One iteration over a model's matrices computes all counts. */
 #include "insight/model_work.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static double file_bytes(const spry_weight *w)
     return (double)w->n_out * (double)w->row_bytes;
 }
 
-/* As the kernels read it. */
+/* In the kernels' layout. */
 static double read_bytes(const spry_weight *w, const spry_ops *ops)
 {
     size_t group = ops->matmul[w->type].group;
@@ -28,7 +28,7 @@ static double weight_products(const spry_weight *w)
     return (double)w->n_out * (double)w->n_in;
 }
 
-/* Calls `visit` for every matrix of a layer there is; experts, which are alike, as one with their number. */
+/* Calls `visit` for every matrix of a layer; equal experts as one, with their number. */
 typedef void (*visit_fn)(void *context, const spry_weight *w, bool expert);
 
 static void visit_layer(const spry_layer *l, visit_fn visit, void *context)
@@ -50,10 +50,10 @@ typedef struct tally {
     spry_step_work *work;
     const spry_ops *ops;
     double rows;
-    double experts, expert_rows; /* that are chosen by any row; rows that meet each of them */
+    double experts, expert_rows; /* experts chosen by any row; rows per expert */
 } tally;
 
-/* So many matrices alike that meet so many rows each. */
+/* Counts `alike` equal matrices with `rows` rows each. */
 static void count_matrix(tally *t, const spry_weight *w, double alike, double rows)
 {
     spry_type_work *sum = rows < 2 ? &t->work->one[w->type] : &t->work->many[w->type];
@@ -67,7 +67,7 @@ static void count_any(void *context, const spry_weight *w, bool expert)
     count_matrix(t, w, expert ? t->experts : 1, expert ? t->expert_rows : t->rows);
 }
 
-/* Numbers gone through. Threads share them when there are enough to be worth waking them (block.c). */
+/* Counts values processed. They are split among threads when there are enough of them (see the device's block). */
 static bool count_numbers(tally *t, spry_small_op op, double rows, double width, double times)
 {
     const double worth_waking = 8192;
@@ -82,7 +82,7 @@ static void count_small(tally *t, spry_small_op op, double rows, double width, d
         t->work->syncs += times;
 }
 
-/* Products of the same rows, which integer kernels want encoded. */
+/* Counts the encoding of rows for integer kernels. */
 static void count_input(tally *t, const spry_weight *w, double rows, double times)
 {
     t->work->syncs += times;
@@ -98,16 +98,16 @@ static void count_gated(tally *t, const spry_weight *gate, const spry_weight *do
     count_input(t, down, rows, times);
 }
 
-/* What a layer does besides multiplying. A norm without a residual is half of a norm with one. */
+/* Counts the operations of a layer besides products. A norm without a residual is half of a norm with one. */
 static void count_between(tally *t, const spry_layer *l, const spry_config *c)
 {
     double n_q = (double)c->n_heads * c->head_dim, n_kv = (double)c->n_kv_heads * c->head_dim;
     count_small(t, SPRY_SMALL_NORM, t->rows, c->n_embd, 2);
-    t->work->syncs += t->rows < 2 ? 0 : 2; /* norm and residual are apart */
+    t->work->syncs += t->rows < 2 ? 0 : 2; /* norm and residual are separate */
     if (l->attn_post_norm)
         count_small(t, SPRY_SMALL_NORM, t->rows, c->n_embd / 2.0, 2);
     if (l->q_norm)
-        count_numbers(t, SPRY_SMALL_NORM, t->rows, n_q + n_kv, 1); /* short ones: no faster without a residual */
+        count_numbers(t, SPRY_SMALL_NORM, t->rows, n_q + n_kv, 1); /* short rows: no faster without a residual */
     count_input(t, &l->q, t->rows, 1);
     count_small(t, SPRY_SMALL_ROPE, t->rows, n_q + 2 * n_kv, 1);
     t->work->syncs++; /* attention */
@@ -120,7 +120,7 @@ static void count_between(tally *t, const spry_layer *l, const spry_config *c)
         count_gated(t, l->expert_gate, l->expert_down, t->expert_rows, t->experts);
 }
 
-/* A step of `rows` rows, `logits` of which meet the output matrix; without attention itself. */
+/* Counts a step of `rows` rows, `logits` of which are multiplied by the output matrix; without attention. */
 static void count_step(spry_step_work *work, const spry_work_setting *s, double rows, double logits)
 {
     const spry_config *c = &s->model->config;
@@ -142,7 +142,7 @@ static void count_step(spry_step_work *work, const spry_work_setting *s, double 
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Keys that a row of `keys` sees, over all layers. */
+/* Keys that a row with `keys` keys attends to, over all layers. */
 static double seen(const spry_config *c, size_t keys)
 {
     double sum = 0;
@@ -151,7 +151,7 @@ static double seen(const spry_config *c, size_t keys)
     return sum;
 }
 
-/* Attention of the row at a position: scores and the weighted sum, each a product a key and value. */
+/* Attention of the row at a position: scores and weighted sum, one product per key and value each. */
 static double attention_products(const spry_config *c, size_t position)
 {
     return seen(c, position + 1) * c->n_heads * c->head_dim * 2;
@@ -215,7 +215,7 @@ double spry_work_products(const spry_step_work *work)
 
 typedef struct type_products {
     double by_type[SPRY_DTYPE_COUNT];
-    double experts; /* that a row meets */
+    double experts; /* per row */
 } type_products;
 
 static void add_products(void *context, const spry_weight *w, bool expert)
@@ -250,7 +250,7 @@ static void add_size(void *context, const spry_weight *w, bool expert)
     t->size->weight_bytes += alike * read_bytes(w, t->setting->ops);
 }
 
-/* Norms and biases; in files they are mostly F32. */
+/* Norms and biases; mostly F32 in files. */
 static double vector_values(const spry_model *model)
 {
     const spry_config *c = &model->config;

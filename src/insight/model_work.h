@@ -1,6 +1,6 @@
-/* How much a model has to do: bytes read, products made, numbers gone through, by the type of the matrices. Counted
- * from the shapes of the weights, so the model need not be loaded: a shape, or a file opened for its sizes, will do.
- * Experts are counted as if every row chose its own at random. */
+/* The work of a model: bytes read, products and values processed, by the type of the matrices. Counted from the shapes
+ * of the weights, so the model need not be loaded: a shape, or a file opened for its sizes, is enough. Experts are
+ * counted as if every row chose its own at random. */
 #ifndef SPRY_INSIGHT_MODEL_WORK_H
 #define SPRY_INSIGHT_MODEL_WORK_H
 
@@ -9,22 +9,22 @@
 
 /* Products with matrices of one type. */
 typedef struct spry_type_work {
-    double bytes;    /* as the kernels read them */
+    double bytes;    /* in the kernels' layout */
     double products; /* multiplications */
 } spry_type_work;
 
-/* Of one step, or of several. */
+/* Of one step or several. */
 typedef struct spry_step_work {
-    spry_type_work one[SPRY_DTYPE_COUNT];  /* where a matrix meets a single row */
-    spry_type_work many[SPRY_DTYPE_COUNT]; /* where it meets more */
+    spry_type_work one[SPRY_DTYPE_COUNT];  /* products with a single row */
+    spry_type_work many[SPRY_DTYPE_COUNT]; /* products with several rows */
     double kv_bytes;                       /* keys and values read */
     double attend_products;                /* multiplications by keys and values */
-    double one_small[SPRY_SMALL_COUNT];    /* numbers that one thread goes through, others waiting */
-    double many_small[SPRY_SMALL_COUNT];   /* and that all threads share */
-    double syncs;                          /* times that all threads are woken and waited for */
+    double one_small[SPRY_SMALL_COUNT];    /* values processed by one thread while the others wait */
+    double many_small[SPRY_SMALL_COUNT];   /* values split among all threads */
+    double syncs;                          /* number of times that all threads are woken and waited for */
 } spry_step_work;
 
-/* What is needed to count. */
+/* The inputs of the count. */
 typedef struct spry_work_setting {
     const spry_model *model;
     const spry_ops *ops;
@@ -32,8 +32,8 @@ typedef struct spry_work_setting {
     uint32_t chunk; /* rows of a step */
 } spry_work_setting;
 
-/* Of a prefill of `tokens` from nothing, with the logits of the last; of one decode step of `batch` sequences of
- * `depth` tokens each. */
+/* Of a prefill of `tokens` from an empty context, with the logits of the last; of one decode step of `batch` sequences
+ * of `depth` tokens each. */
 spry_step_work spry_work_of_prefill(const spry_work_setting *setting, size_t tokens);
 spry_step_work spry_work_of_decode(const spry_work_setting *setting, size_t depth, size_t batch);
 
@@ -41,7 +41,7 @@ spry_step_work spry_work_of_decode(const spry_work_setting *setting, size_t dept
 double spry_work_bytes(const spry_step_work *work);
 double spry_work_products(const spry_step_work *work);
 
-/* The type that most products of a row are made with. */
+/* The type of most products of a row. */
 spry_dtype spry_work_main_type(const spry_model *model);
 
 /* What a model is and takes with these kernels, opened from a file. */

@@ -1,6 +1,6 @@
-/* A step's time is the sum of its parts' times. Products of one row take as long as their weights take to come, from
- * memory or from the cache that holds the whole model, but not less than the kernel takes with weights at hand;
- * products of many rows as long as multiplying takes, but not less than the weights take to come. */
+/* A step's time is the sum of the times of its parts. Products of one row take as long as reading the weights, from
+ * memory or from the cache that holds the whole model, but at least as long as the kernel with cached weights; products
+ * of many rows take as long as multiplying, but at least as long as reading the weights. */
 #include "insight/prediction.h"
 
 #include <math.h>
@@ -27,8 +27,8 @@ static double larger(double a, double b)
     return a > b ? a : b;
 }
 
-/* Seconds that come to a step, which reads what it reads again in the next: `nearer` is how much faster than from
- * memory it comes. */
+/* Seconds of a step whose data is read again in the next step: `nearer` is the speed of its source relative to
+ * memory. */
 static double seconds_of(const spry_machine_speed *m, const spry_step_work *work, double nearer)
 {
     const double giga = 1e9;
@@ -55,7 +55,7 @@ double spry_predict_prefill(const spry_machine_speed *speed, const spry_work_set
 double spry_predict_decode(const spry_machine_speed *speed, const spry_work_setting *setting, size_t depth,
                            size_t batch)
 {
-    size_t keys = depth / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS + SPRY_PAGE_TOKENS; /* attention does whole pages */
+    size_t keys = depth / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS + SPRY_PAGE_TOKENS; /* attention processes whole pages */
     spry_step_work work = spry_work_of_decode(setting, keys - 1, batch);
     return seconds_of(speed, &work, spry_predict_read(speed, spry_work_bytes(&work)) / speed->read_gb_s);
 }
@@ -68,7 +68,7 @@ static spry_status check_types(const spry_machine_speed *speed, const spry_work_
     for (uint32_t type = 0; type < SPRY_DTYPE_COUNT; type++) {
         const spry_type_speed *t = &speed->types[type];
         if (work.one[type].bytes > 0 && !(t->multiply_g_s > 0 && t->decode_gb_s > 0 && t->cached_gb_s > 0))
-            return spry_fail(error, SPRY_ERR_INPUT, "%s: how fast this machine is with %s was not measured",
+            return spry_fail(error, SPRY_ERR_INPUT, "%s: the speed of this machine with %s was not measured",
                              setting->model->name, spry_dtype_name((spry_dtype)type));
     }
     return SPRY_OK;
@@ -113,7 +113,7 @@ spry_status spry_predict_shape(spry_prediction *prediction, const spry_machine_s
     const spry_recipe *recipe;
     spry_model *model = NULL;
     if (!shape)
-        return spry_fail(error, SPRY_ERR_INPUT, "shape '%.40s' is not known", shape_name);
+        return spry_fail(error, SPRY_ERR_INPUT, "unknown shape '%.40s'", shape_name);
     spry_status status = spry_recipe_find(&recipe, type, error);
     if (!status)
         status = spry_shape_model(&model, shape, shape_name, error);

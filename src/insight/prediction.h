@@ -1,4 +1,4 @@
-/* How fast a model will run, from how fast the machine is and how much the model has to do. */
+/* Predicts the speed of a model from the speed of the machine and the work of the model. */
 #ifndef SPRY_INSIGHT_PREDICTION_H
 #define SPRY_INSIGHT_PREDICTION_H
 
@@ -10,12 +10,12 @@
 spry_status spry_predict_model(spry_prediction *prediction, const spry_machine_speed *speed, const spry_model *model,
                                spry_error *error);
 
-/* Seconds that a prefill, or a decode step of `batch` sequences of `depth` tokens each, will take. */
+/* Seconds of a prefill, or of a decode step of `batch` sequences of `depth` tokens each. */
 double spry_predict_prefill(const spry_machine_speed *speed, const spry_work_setting *setting, size_t tokens);
 double spry_predict_decode(const spry_machine_speed *speed, const spry_work_setting *setting, size_t depth,
                            size_t batch);
 
-/* How fast all threads read, over and over, so many bytes: from a cache that holds them, or from memory. */
+/* The speed at which all threads read `bytes` repeatedly: from a cache that holds them, or from memory. */
 double spry_predict_read(const spry_machine_speed *speed, double bytes);
 
 #endif

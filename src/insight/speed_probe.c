@@ -1,4 +1,4 @@
-/* The memory probes work on, and those that are not products. */
+/* The memory for probes, and the probes that are not products. */
 #include "insight/speed_probe.h"
 
 #include <stdlib.h>
@@ -8,7 +8,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-enum { TRY_NS = 6000000, FILLING = 0x11 }; /* bytes that make an ordinary number of every type */
+enum { TRY_NS = 6000000, FILLING = 0x11 }; /* a byte that gives an ordinary number in every type */
 
 double spry_probe_time(spry_threads *threads, spry_threads_fn fn, void *job, double amount)
 {
@@ -31,7 +31,7 @@ enum { LINE_WORDS = 8 };
 typedef struct read_job {
     uint64_t *memory;
     size_t words, times;
-    uint64_t sums[1024]; /* of each worker, so that no compiler leaves the reading out */
+    uint64_t sums[1024]; /* per worker, so that the compiler cannot remove the reads */
 } read_job;
 
 static void fill_part(void *context, size_t worker, size_t n_workers)
@@ -70,7 +70,7 @@ static void read_part(void *context, size_t worker, size_t n_workers)
     spry_threads_part(&begin, &end, job->words, LINE_WORDS, worker, n_workers);
     uint64_t sum = 0;
     for (size_t t = 0; t < job->times; t++) {
-        for (size_t i = begin; i < end; i++) /* compilers read this in vectors, as fast as memory goes */
+        for (size_t i = begin; i < end; i++) /* compilers vectorise this to memory speed */
             sum += job->memory[i];
         job->sums[worker] = sum;
     }
@@ -86,7 +86,7 @@ double spry_probe_read(const unsigned char *memory, size_t bytes, size_t times, 
 
 /* ---- the bed ----------------------------------------------------------------------------------------------------- */
 
-/* Keys and values as most models have them. */
+/* The shape of keys and values in most models. */
 enum {
     HEAD_DIM = 128,
     KV_HEADS = 8,
@@ -133,7 +133,7 @@ void spry_probe_bed_deinit(spry_probe_bed *bed)
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* The whole memory is pages of so many layers, and the sequence has all of them. */
+/* The memory is pages of several layers, and the sequence uses all of them. */
 enum { PAGES = 16, KEYS = PAGES * SPRY_PAGE_TOKENS, ROWS_AT_ONCE = 16 };
 
 typedef struct attend_job {
@@ -143,7 +143,7 @@ typedef struct attend_job {
     size_t n_rows, layer;
 } attend_job;
 
-/* Rows in parts and heads are dealt round, as block.c does it. */
+/* Rows and heads are distributed as in a forward pass. */
 static void attend_part(void *context, size_t worker, size_t n_workers)
 {
     const attend_job *job = context;
@@ -162,8 +162,7 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* The last rows of a sequence of `n_keys`, in one layer after another, so that nothing is in the caches. Calls a
- * second. */
+/* The last rows of a sequence of `n_keys`, in one layer after another, so that nothing is cached. Calls per second. */
 static double attend_calls(spry_probe_bed *bed, size_t n_rows, size_t n_keys)
 {
     size_t n_layers = bed->bytes / PAGES / LAYER_BYTES;
@@ -197,8 +196,8 @@ static double attend_calls(spry_probe_bed *bed, size_t n_rows, size_t n_keys)
 
 double spry_probe_attend_many(spry_probe_bed *bed)
 {
-    const size_t n_keys = KEYS / 2; /* as in the middle of a prompt of so many tokens */
-    const double keys = (double)n_keys - (SPRY_PROBE_ROWS - 1) / 2.0; /* that a row sees on average */
+    const size_t n_keys = KEYS / 2;                                   /* as in the middle of a prompt */
+    const double keys = (double)n_keys - (SPRY_PROBE_ROWS - 1) / 2.0; /* average keys per row */
     return attend_calls(bed, SPRY_PROBE_ROWS, n_keys) * SPRY_PROBE_ROWS * keys * HEADS * HEAD_DIM * 2;
 }
 
@@ -217,7 +216,7 @@ static void norm_row(const spry_probe_bed *bed, size_t row)
     bed->ops->add(x, h, SPRY_PROBE_WIDTH);
 }
 
-/* Queries, keys and values of a row stand side by side. */
+/* Queries, keys and values of a row are adjacent. */
 enum { QUERY_HEADS = SPRY_PROBE_WIDTH / HEAD_DIM - 2 * KV_HEADS };
 
 static void rope_row(const spry_probe_bed *bed, size_t row)

@@ -1,6 +1,6 @@
-/* What is timed to know a machine's speed. Each probe does over and over, for some milliseconds, one thing that a
- * forward pass does, the way it does it: the same kernels, split over the same threads, matrices one after another that
- * are not in any cache. Probes give billions a second: of products, bytes or numbers. */
+/* The timed operations behind a machine's speed. Each probe repeats one operation of a forward pass for some
+ * milliseconds, in the same way: the same kernels, split over the same threads, on successive matrices that are not
+ * cached. Results are billions per second of products, bytes or values. */
 #ifndef SPRY_INSIGHT_SPEED_PROBE_H
 #define SPRY_INSIGHT_SPEED_PROBE_H
 
@@ -9,22 +9,22 @@
 #include "spry_tools.h"
 
 enum {
-    SPRY_PROBE_ROWS = 128,   /* of a step that is a part of a prefill, as engines have it unless told otherwise */
-    SPRY_PROBE_WIDTH = 4096, /* numbers in a row, at most */
+    SPRY_PROBE_ROWS = 128,   /* rows of a prefill step, the default of engines */
+    SPRY_PROBE_WIDTH = 4096, /* maximum length of a row */
 };
 
-/* What probes work on. */
+/* The memory for probes. */
 typedef struct spry_probe_bed {
     const spry_ops *ops;
     spry_threads *threads;
-    unsigned char *memory; /* stands for packed weights, keys and values: more than the caches hold, in huge pages */
-    unsigned char *plain;  /* as large, stands for weights that stay in their file: in pages as everybody has them */
+    unsigned char *memory; /* for packed weights, keys and values: larger than the caches, in huge pages */
+    unsigned char *plain;  /* same size, for weights that stay in their file: in ordinary pages */
     size_t bytes;
-    size_t at;               /* where the next weights are taken from */
+    size_t at;               /* position of the next weights */
     float *rows, *more_rows; /* [SPRY_PROBE_ROWS, SPRY_PROBE_WIDTH] */
     float *results;          /* the same */
     spry_act_block *act;     /* of the first rows */
-    unsigned char *pages;    /* that keys and values of the rows go to */
+    unsigned char *pages;    /* for keys and values of the rows */
     size_t working_bytes;
     size_t many_out[SPRY_DTYPE_COUNT], one_out[SPRY_DTYPE_COUNT]; /* outputs of a matrix; 0: not chosen yet */
 } spry_probe_bed;
@@ -32,8 +32,8 @@ typedef struct spry_probe_bed {
 spry_status spry_probe_bed_init(spry_probe_bed *bed, const spry_ops *ops, spry_threads *threads, spry_error *error);
 void spry_probe_bed_deinit(spry_probe_bed *bed);
 
-/* Memory for reading, filled with ordinary numbers: more than the caches of so many threads. NULL when there is none;
- * *bytes is then how much was asked for. */
+/* Memory for reading, filled with ordinary numbers: larger than the caches of the threads. On failure NULL, with the
+ * requested size in *bytes. */
 unsigned char *spry_probe_memory(size_t *bytes, spry_threads *threads);
 
 /* One try each. product_probe.c: many rows by a matrix, one row by matrices from memory, and by one from the caches. */
@@ -51,11 +51,10 @@ double spry_probe_attend_one(spry_probe_bed *bed);
 double spry_probe_small(spry_probe_bed *bed, spry_small_op op);
 double spry_probe_sync(spry_probe_bed *bed);
 
-/* All threads read the first `bytes` of memory once; `times` over. */
+/* All threads read the first `bytes` of memory, `times` times. */
 double spry_probe_read(const unsigned char *memory, size_t bytes, size_t times, spry_threads *threads);
 
-/* Calls `fn` on all threads until some milliseconds have gone by; billions a second of what one call does `amount` of.
- */
+/* Calls `fn` on all threads for some milliseconds; billions per second, where one call processes `amount`. */
 double spry_probe_time(spry_threads *threads, spry_threads_fn fn, void *job, double amount);
 
 #endif

@@ -50,8 +50,8 @@ spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *
 
 size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
 spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
-spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* its text in the middle of a text */
-spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id);      /* its text in the middle of a text */
+spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);       /* its spelling in the vocabulary */
 int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling); /* -1: none */
 int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                      /* -1: none */
 int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                      /* -1: none */
