@@ -1,4 +1,4 @@
-/* Greedy answers to a few prompts; the tokens of both ways are compared, as they must be the same. */
+/* Greedy answers to a few prompts; the tokens with and without drafts are compared, since they must be equal. */
 #include "bench/bench_draft.h"
 
 #include <stdlib.h>
@@ -84,7 +84,7 @@ static void add_drafts(spry_draft_report *sum, const spry_draft_report *d)
     sum->refused_p95 = d->refused_p95 > sum->refused_p95 ? d->refused_p95 : sum->refused_p95;
 }
 
-/* All prompts of a task, both ways, one after the other. */
+/* All prompts of a task, with and without drafts, alternating. */
 static spry_status measure_once(bench *b, const task *t, double *plain, double *drafted, spry_bench_draft_task *out)
 {
     double ms[2] = {0, 0};
@@ -102,7 +102,7 @@ static spry_status measure_once(bench *b, const task *t, double *plain, double *
                 add_drafts(&out->drafts, &result.drafts);
         }
         if (status == SPRY_OK && (count[0] != count[1] || memcmp(got[0], got[1], count[0] * sizeof **got)))
-            return spry_fail(b->error, SPRY_ERR_FORMAT, "guesses changed an answer: this must never happen");
+            return spry_fail(b->error, SPRY_ERR_FORMAT, "drafting changed an answer: this must never happen");
         tokens += count[0];
     }
     *plain = ms[0] > 0 ? (double)tokens * 1000 / ms[0] : 0;
@@ -132,7 +132,7 @@ spry_status spry_bench_draft_run(spry_bench_drafts *out, spry_bench_settings *se
 {
     bench b = {.settings = settings, .whole = (settings->repeat + 1) * 16, .error = error};
     spry_drafter_model drafter = {0};
-    spry_progress_begin(&b.line, "measuring guesses");
+    spry_progress_begin(&b.line, "measuring drafts");
     spry_status status = spry_model_source_engine(&b.engine, source, &settings->engine.options, error);
     if (status == SPRY_OK)
         status = spry_drafter_open(&drafter, b.engine, source, who, &settings->model, &settings->engine, error);
@@ -153,7 +153,9 @@ spry_status spry_bench_draft_run(spry_bench_drafts *out, spry_bench_settings *se
 void spry_bench_draft_print_table(const spry_bench_drafts *d)
 {
     const char *bold = spry_style_begin(stdout, SPRY_STYLE_BOLD), *plain = spry_style_end(stdout);
-    spry_out_format("%s%s%s, guesses by %s\n\n", bold, d->model, plain, d->who);
+    spry_out_format("%s%s%s, drafts by %s\n"
+                    "\n",
+                    bold, d->model, plain, d->who);
     spry_out_format("%s%-10s %7s %14s %14s %7s %9s %9s %8s%s\n", bold, "Decode", "tokens", "without", "with", "ratio",
                     "guessed", "right", "a step", plain);
     for (size_t i = 0; i < SPRY_BENCH_DRAFT_TASKS; i++) {

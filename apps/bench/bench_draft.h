@@ -1,4 +1,4 @@
-/* `spry bench --draft WHO`: the same answers without guesses and with them, alternating. */
+/* `spry bench --draft WHO`: the same answers with and without drafts, alternating. */
 #ifndef SPRY_APPS_BENCH_DRAFT_H
 #define SPRY_APPS_BENCH_DRAFT_H
 
@@ -10,12 +10,12 @@ typedef struct spry_bench_draft_task {
     const char *what;
     size_t tokens;                  /* of all its answers */
     spry_bench_stat plain, drafted; /* tokens/s */
-    spry_draft_report drafts;       /* of the last repeat, all answers together */
+    spry_draft_report drafts;       /* of the last repeat, over all answers */
 } spry_bench_draft_task;
 
 typedef struct spry_bench_drafts {
     const char *model, *who;
-    spry_bench_draft_task tasks[SPRY_BENCH_DRAFT_TASKS]; /* tales; a text that repeats itself */
+    spry_bench_draft_task tasks[SPRY_BENCH_DRAFT_TASKS]; /* tales; a text with repetitions */
 } spry_bench_drafts;
 
 spry_status spry_bench_draft_run(spry_bench_drafts *out, spry_bench_settings *settings, const spry_model_source *source,

@@ -29,11 +29,11 @@ static void add(spry_bench_figures *figures, const spry_bench_figure *figure)
 /* ---- ops -----------------------------------------------------------------------------------------------------------
  */
 
-/* The op classes whose time goes to kernels written for the machine: what is left is bookkeeping. */
+/* The op classes with kernels for the machine: the rest is bookkeeping. */
 static const spry_op kernels[] = {SPRY_OP_QKV,     SPRY_OP_ATTEND, SPRY_OP_OUT,
                                   SPRY_OP_GATE_UP, SPRY_OP_DOWN,   SPRY_OP_LOGITS};
 
-/* An op class of a point, over all types of matrices. */
+/* An op class of a point, over all matrix types. */
 typedef struct op_class {
     double ms, share, work; /* work: gigabytes, or billions of products, times 1000 */
 } op_class;

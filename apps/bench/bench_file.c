@@ -1,4 +1,4 @@
-/* Reports from files, which anybody may have edited: a table says what every key must be. */
+/* Reads reports from files, which may have been edited: a table defines the type of every key. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@ enum { WHERE_MAX = 96 };
 /* ---- checking ------------------------------------------------------------------------------------------------------
  */
 
-/* What a key must be. Numbers have limits: what cannot have been measured, or asked for, is refused. */
+/* The type of a key. Numbers have limits: implausible values are refused. */
 typedef enum value_kind {
     TEXT,
-    TEXT_OR_NOTHING, /* a string, null or no such key */
+    TEXT_OR_NOTHING, /* a string, null or missing */
     WHOLE,
     TOKENS, /* of a prefill */
     DEPTH,
@@ -30,7 +30,7 @@ typedef enum value_kind {
 static const struct {
     const char *words;
     double least, most;
-    bool text, whole, zero; /* zero: 0 will do too */
+    bool text, whole, zero; /* zero: 0 is allowed too */
 } kinds[] = {
     [TEXT] = {.words = "a string", .text = true},
     [TEXT_OR_NOTHING] = {.words = "a string", .text = true},
@@ -95,7 +95,7 @@ static const rule memory_rules[] = {{"whole", ABOVE_ZERO}};
 static const rule energy_rules[] = {
     {"joules", ZERO_AND_MORE}, {"joules_per_100_tokens", ABOVE_ZERO}, {"watts", ABOVE_ZERO}};
 
-/* An object under a key; `optional`: null and no such key will do. */
+/* An object under a key; `optional`: null or missing is allowed. */
 static spry_status check_object(const json_t *parent, const char *where, const char *key, bool optional,
                                 const rule *rules, size_t count, spry_error *error)
 {
@@ -286,7 +286,7 @@ bool spry_bench_identity_differs(char out[SPRY_BENCH_DIFFERENCES], const spry_be
     note_text(&all, "the processor", there->cpu, here->cpu);
     note_number(&all, "threads", there->threads, here->threads);
     note_text(&all, "the kernel set", there->kernels, here->kernels);
-    if (!all.size) /* it is made of these and of the memory */
+    if (!all.size) /* it consists of these and the memory */
         note_text(&all, "the machine's id, with its memory,", there->machine, here->machine);
     if (strcmp(there->model, here->model) != 0)
         note_text(&all, "the model", there->model_name, here->model_name);
@@ -307,6 +307,6 @@ spry_status spry_bench_identity_check(const spry_bench_identity *there, const ch
     char differences[SPRY_BENCH_DIFFERENCES];
     if (!spry_bench_identity_differs(differences, there, here))
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_INPUT, "%s: cannot be compared, because %s; --force does so all the same", file,
+    return spry_fail(error, SPRY_ERR_INPUT, "%s: not comparable, because %s; use --force to compare anyway", file,
                      differences);
 }

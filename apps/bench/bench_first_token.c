@@ -1,5 +1,5 @@
-/* The first token as a person waits for it: a new process of this very program, its model opened, a short prompt read,
- * one token computed and written. Nothing of the measuring process helps it but the system's file cache. */
+/* The first token as a user waits for it: a new process of this program opens the model, reads a short prompt and
+ * writes one token. It shares nothing with the measuring process except the system's file cache. */
 #include <errno.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -25,10 +25,10 @@ typedef struct arguments {
 static void add(arguments *a, const char *text)
 {
     if (a->count + 1 < ARGUMENTS_MAX)
-        a->list[a->count++] = (char *)text; /* exec takes them as they are and changes nothing */
+        a->list[a->count++] = (char *)text; /* exec does not modify them */
 }
 
-/* `--name=value` for every engine option that has a value, so that the new process works as this one does. */
+/* `--name=value` for every engine option with a value, so that the new process has the same settings. */
 static void add_engine_options(arguments *a, spry_engine_flags *flags)
 {
     spry_option_table table = spry_engine_flags_table(flags);
@@ -41,7 +41,7 @@ static void add_engine_options(arguments *a, spry_engine_flags *flags)
     }
 }
 
-/* Starts `spry run` with its standard output at the pipe's end `output`; 0 or what errno says. */
+/* Starts `spry run` with its standard output connected to `output`; 0 or an errno value. */
 static int start(pid_t *child, spry_bench_settings *settings, const spry_model_source *source, int output)
 {
     arguments a = {0};
@@ -66,7 +66,7 @@ static int start(pid_t *child, spry_bench_settings *settings, const spry_model_s
     return problem;
 }
 
-/* Reads to the end; the time of the first byte, 0 when there is none. */
+/* Reads to the end; returns the time of the first byte, 0 when there is none. */
 static uint64_t drain(int input)
 {
     char bytes[4096];

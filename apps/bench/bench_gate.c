@@ -1,4 +1,4 @@
-/* Joining two lists of figures by name, and judging what changed. */
+/* Joins two lists of figures by name and judges the changes. */
 #include "bench/bench_gate.h"
 
 #include <math.h>
@@ -6,11 +6,10 @@
 
 #include "cli/terminal.h"
 
-/* An op that took less of a point's time before is told, not judged: its share is smaller than the limits people set,
- * and a few microseconds are a machine's own noise. */
+/* An op with a smaller share of a point's time is reported but not judged: a few microseconds are within noise. */
 static const double op_share_min = 0.05;
 
-/* Figures come from files in six digits: exactly the limit must be within it. */
+/* Figures in files have six digits: exactly the limit must pass. */
 static const double rounding = 1e-5;
 
 /* ---- comparing -----------------------------------------------------------------------------------------------------
@@ -52,7 +51,7 @@ static void judge(spry_bench_gate *gate, spry_bench_compared *c, bool alike)
     gate->n_dropped += dropped;
 }
 
-/* The smaller of both speeds that were measured of the machine, as a share of what it was. */
+/* The smaller ratio of the two machine speeds, now to before. */
 static double machine_speed(const json_t *before, const json_t *now)
 {
     static const char *const keys[] = {"read_gb_s", "multiply_g_s"};
@@ -155,16 +154,16 @@ void spry_bench_gate_print(const spry_bench_gate *gate, const char *file, const 
         "each of them: GB/s read in decodes, G products/s in prefills. Of these only those count that took\n"
         "at least 5 %% of the time before.\n");
     if (machine_slower(gate))
-        spry_out_format("The machine itself came to %.0f %% of what it did before: look what else runs on it.\n",
+        spry_out_format("The machine itself had %.0f %% of its earlier speed: check for other programs.\n",
                         100 * gate->machine);
-    spry_out_quote("%s: %zu of %zu figures dropped by more than %g %% of what they were in %s",
+    spry_out_quote("%s: %zu of %zu figures are worse by more than %g %% than in %s",
                    spry_bench_gate_passed(gate) ? "Passed" : "Failed", gate->n_dropped, gate->n_compared,
                    100 * gate->rules.max_drop, file);
     if (gate->n_missing)
         spry_out_format("; %zu others of the baseline are missing", gate->n_missing);
     spry_out_format("\n");
     if (differences[0])
-        spry_out_quote("Compared all the same, because of --force: %s\n", differences);
+        spry_out_quote("Compared because of --force: %s\n", differences);
 }
 
 static json_t *side_json(const spry_bench_figure *figure)

@@ -1,10 +1,9 @@
-/* `spry bench` as a gate: reports kept as files, compared figure by figure with what was measured now, and targets that
- * people wrote down for a machine.
+/* `spry bench` as a regression gate: compares saved reports with new measurements figure by figure, and checks targets
+ * for a machine.
  *
- * A figure is one number with a name. Two reports give two lists of figures; those of the same name are compared, the
- * others are told. A figure dropped when it is worse by more than the limit: less of what is good (tokens a second,
- * speed of kernels, share of time in them), more of what is not (times, memory). One that was there and is no more is
- * missing, which is as bad, unless nobody asked for its point this time. */
+ * A figure is a number with a name. Figures of the same name in two reports are compared, others are listed. A figure
+ * fails when it is worse by more than the limit: lower for speeds and shares, higher for times and memory. A figure of
+ * the baseline that is missing fails too, unless its point was not requested this time. */
 #ifndef SPRY_APPS_BENCH_GATE_H
 #define SPRY_APPS_BENCH_GATE_H
 
@@ -13,38 +12,37 @@
 #define SPRY_BENCH_FORMAT   "spry-bench-1"
 #define SPRY_TARGETS_FORMAT "spry-targets-1"
 
-/* What no report passes: a number that can have been measured, and the bytes of a file. */
+/* Limits of reports: the largest plausible number, and the bytes of a file. */
 #define SPRY_BENCH_LARGEST 1e15
 enum { SPRY_BENCH_FILE_MAX = 16 << 20 };
 
 /* ---- bench_file.c: reports as files --------------------------------------------------------------------------------
  */
 
-/* Reads a file as a JSON object that `check` has nothing against; *out is the caller's, to json_decref. Sentences name
- * the file. */
+/* Reads a file as a JSON object that `check` accepts; the caller releases *out with json_decref. Messages contain the
+ * file name. */
 typedef spry_status (*spry_bench_file_check)(const json_t *file, spry_error *error);
 spry_status spry_bench_file_open(json_t **out, const char *path, spry_bench_file_check check, spry_error *error);
 
-/* A report; *out is the caller's, to json_decref. Every key that is used later has been checked: there, of its type,
- * and a number that can have been measured. */
+/* Reads a report; the caller releases *out with json_decref. Every key used later is validated. */
 spry_status spry_bench_file_read(json_t **out, const char *path, spry_error *error);
 
-/* A new file takes the place of an old one only when it is whole. */
+/* Replaces an old file atomically. */
 spry_status spry_bench_file_save(const json_t *report, const char *path, spry_error *error);
 
 /* Of a report that was read or measured. */
 void spry_bench_file_identity(spry_bench_identity *identity, const json_t *report);
 
-/* What it measured: adds the report's own numbers to each list that is not NULL, as far as there is room. */
+/* Adds the report's measured points to each list that is not NULL, as far as there is room. */
 void spry_bench_file_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                            const json_t *report);
 
-/* Whether two reports must not be compared; then `out` names every difference: "threads is 1 there and 2 here". */
+/* Whether two reports are not comparable; then `out` lists the differences: "threads is 1 there and 2 here". */
 enum { SPRY_BENCH_DIFFERENCES = 400 };
 bool spry_bench_identity_differs(char out[SPRY_BENCH_DIFFERENCES], const spry_bench_identity *there,
                                  const spry_bench_identity *here);
 
-/* Fails with a sentence that says so; `file` is where `expected` comes from. */
+/* Fails with those differences; `file` is the file of `expected`. */
 spry_status spry_bench_identity_check(const spry_bench_identity *expected, const char *file,
                                       const spry_bench_identity *found, spry_error *error);
 
@@ -68,9 +66,9 @@ typedef struct spry_bench_figure {
     spry_bench_unit unit;
     bool less_is_better;
     spry_bench_of of;
-    bool of_point;   /* it is a point's own speed, which tells that the point was measured */
-    bool of_points;  /* it depends on which points were measured */
-    double prompt;   /* of a first token: the tokens before it; figures of others cannot be compared. 0 otherwise */
+    bool of_point;   /* a point's own speed, which shows that the point was measured */
+    bool of_points;  /* depends on which points were measured */
+    double prompt;   /* of a first token: the tokens before it; only equal ones are comparable. 0 otherwise */
     double op_share; /* of an op: its share of the point's time; 1 otherwise */
     double value;
 } spry_bench_figure;
@@ -81,8 +79,8 @@ typedef struct spry_bench_figures {
     bool failed; /* memory was short */
 } spry_bench_figures;
 
-/* TTFT cold and warm; tokens/s of each point; p95 of each decode; memory; of each point the share of time that goes to
- * the kernels people write by hand (products and attention), and the speed of every op that is one of them. */
+/* TTFT cold and warm; tokens/s of each point; p95 of each decode; memory; for each point the share of time in optimised
+ * kernels (products and attention), and the speed of each such op. */
 void spry_bench_figures_init(spry_bench_figures *figures, const json_t *report);
 void spry_bench_figures_deinit(spry_bench_figures *figures);
 
@@ -105,15 +103,15 @@ typedef enum spry_bench_verdict {
 } spry_bench_verdict;
 
 typedef struct spry_bench_compared {
-    const spry_bench_figure *before, *now; /* NULL: on the other side only */
-    double change;                         /* 0.1: a tenth more */
+    const spry_bench_figure *before, *now; /* NULL: only in the other report */
+    double change;                         /* 0.1: 10 % more */
     spry_bench_verdict verdict;
     bool missing;
 } spry_bench_compared;
 
 typedef struct spry_bench_gate_rules {
-    double max_drop;                                 /* 0.1: a tenth */
-    bool may_lack_prefills, may_lack_decodes, force; /* force: figures of any kind may be missing */
+    double max_drop;                                 /* 0.1: 10 % */
+    bool may_lack_prefills, may_lack_decodes, force; /* force: any figure may be missing */
 } spry_bench_gate_rules;
 
 typedef struct spry_bench_gate {
@@ -121,35 +119,35 @@ typedef struct spry_bench_gate {
     spry_bench_figures before, now;
     spry_bench_compared *list;
     size_t count, n_compared, n_dropped, n_missing;
-    double machine; /* how fast the machine itself was, reading or multiplying, of what it was before; 0: unknown */
+    double machine; /* the machine's own speed relative to the baseline's; 0: unknown */
 } spry_bench_gate;
 
-/* Compares two checked reports. Fails when they have nothing in common. Deinit whatever happens. */
+/* Compares two validated reports. Fails when they have nothing in common. Deinitialise also on failure. */
 spry_status spry_bench_gate_init(spry_bench_gate *gate, const json_t *before, const json_t *now,
                                  const spry_bench_gate_rules *rules, spry_error *error);
 bool spry_bench_gate_passed(const spry_bench_gate *gate);
 void spry_bench_gate_deinit(spry_bench_gate *gate);
 
-/* A table of every figure; the same as JSON (NULL: memory is short). `differences` are those that --force passed over,
- * or "". */
+/* Prints a table of every figure; or as JSON (NULL: memory is short). `differences`: those that --force ignored, or
+ * "". */
 void spry_bench_gate_print(const spry_bench_gate *gate, const char *file, const char *differences);
 json_t *spry_bench_gate_json(const spry_bench_gate *gate, const char *file, const char *differences);
 
 /* ---- bench_targets.c: now against what is wanted -------------------------------------------------------------------
  */
 
-/* Reads and checks a file of targets; *out is the caller's. Unknown keys are refused. */
+/* Reads and validates a file of targets; the caller releases *out. Unknown keys are refused. */
 spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *error);
 
-/* Adds the points that this machine's targets are about to each list that is not NULL. Fails when the file has none for
- * it, and when there are more than can be measured. */
+/* Adds the points of this machine's targets to each list that is not NULL. Fails when the file has none for it, or more
+ * than can be measured. */
 spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch,
                                      const json_t *targets, const char *path, const spry_bench_machine *machine,
                                      spry_error *error);
 
 typedef struct spry_bench_target {
     spry_bench_figure wanted;
-    double measured; /* 0: was not, and so is not met */
+    double measured; /* 0: not measured, and therefore not met */
     bool met;
 } spry_bench_target;
 
@@ -161,8 +159,8 @@ typedef struct spry_bench_targets {
     size_t count, n_missed;
 } spry_bench_targets;
 
-/* Holds a checked report against the targets for its machine: by its id, else by the longest part of the processor's
- * name, else "*". Fails when none of these is there. */
+/* Checks a validated report against the targets for its machine: by its id, else by the longest part of the processor's
+ * name, else "*". Fails when there are none. */
 spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *targets, const char *path,
                                      const json_t *report, spry_error *error);
 void spry_bench_targets_print(const spry_bench_targets *targets, const char *path);

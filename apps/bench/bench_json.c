@@ -1,5 +1,6 @@
-/* The report as one JSON object, which `spry bench` saves and compares and `spry report` draws. Times in milliseconds,
- * sizes in bytes, shares from 0 to 1. What was not measured is null, and a key beside it says why. */
+/* The report as one JSON object, which `spry bench` saves and compares and `spry report` draws. Times are in
+ * milliseconds, sizes in bytes, shares from 0 to 1. Values that were not measured are null, with the reason in another
+ * key. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,7 +34,7 @@ static json_t *op_json(const spry_bench_report *r, const spry_bench_op *op)
                      spry_bench_ratio(op->products, op->ms * 1e6));
 }
 
-/* Both objects as one; NULL: one of them is, or memory is short. */
+/* Merges two objects; NULL when one of them is NULL or memory is short. */
 static json_t *merged(json_t *first, json_t *second)
 {
     bool whole = second && json_object_update(first, second) == 0;
@@ -44,7 +45,7 @@ static json_t *merged(json_t *first, json_t *second)
     return NULL;
 }
 
-/* The list, or NULL where `whole` is false. */
+/* The list, or NULL if `whole` is false. */
 static json_t *list_or_nothing(json_t *list, bool whole)
 {
     if (whole)

@@ -55,7 +55,7 @@ static void take_text(const char **out, bool given, const json_t *object, const 
         *out = json_string_value(json_object_get(object, key));
 }
 
-/* What the baseline was measured with. */
+/* Applies the settings of the baseline. */
 static void take_baseline(spry_bench_settings *s, const spry_bench_judge *j)
 {
     const json_t *settings = json_object_get(j->baseline, "settings");

@@ -1,4 +1,4 @@
-/* The machine's name, and its two limits for the threads and kernels that are measured with. */
+/* The machine's name, and its two speed limits for the measured threads and kernels. */
 #include "bench/bench.h"
 #include "platform/memory.h"
 #include "platform/threads.h"

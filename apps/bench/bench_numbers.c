@@ -1,4 +1,4 @@
-/* Medians and percentiles of what was measured. */
+/* Medians and percentiles of measurements. */
 #include <math.h>
 #include <stdlib.h>
 

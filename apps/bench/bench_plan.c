@@ -1,4 +1,4 @@
-/* Lists of numbers, and the points they make together. */
+/* Lists of numbers, and the points they form. */
 #include <stdio.h>
 
 #include "base/number.h"
@@ -77,7 +77,7 @@ static void add(spry_bench_report *report, const planner *p, spry_bench_point po
     report->points[report->n_points++] = point;
 }
 
-/* What a point needs, where it can be run. */
+/* Adds the needs of a point that can be run. */
 static void need(spry_bench_needs *needs, const planner *p, const spry_bench_point *point)
 {
     if (point->skipped[0])
@@ -91,7 +91,7 @@ static void need(spry_bench_needs *needs, const planner *p, const spry_bench_poi
     needs->rows = point->tokens > needs->rows ? point->tokens : needs->rows;
 }
 
-/* The sizes of the policy's list at the first depth. */
+/* The policy's batch sizes at the first depth. */
 static void plan_policy(spry_bench_policy *policy, spry_bench_needs *needs, const planner *all)
 {
     const spry_bench_settings *s = all->settings;

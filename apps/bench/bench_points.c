@@ -1,6 +1,6 @@
-/* Measuring points. Each is first done once without counting, so that pages are there and caches warm; then as often as
- * asked for, timed, with the joules of all repeats together; then twice more under a watch that sees every op, of which
- * the quicker one is told, because what disturbs a machine only ever adds to the time of ops. */
+/* Measures points. Each is run once without counting, to map pages and warm caches; then as often as requested, timed,
+ * with the energy of all repeats together; then twice with per-op timing, of which the faster is reported, because
+ * disturbances only add to the times of ops. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,7 +18,7 @@ static double seconds_since(uint64_t start)
 /* ---- what is repeated ----------------------------------------------------------------------------------------------
  */
 
-/* Appends tokens to the first sequence until it has `tokens`. */
+/* Appends tokens to the first sequence up to `tokens`. */
 static spry_status fill(spry_bench_runner *r, size_t tokens)
 {
     spry_status status = SPRY_OK;
@@ -52,7 +52,7 @@ spry_status spry_bench_generate(spry_bench_runner *r, size_t n_tokens, size_t ba
     return status;
 }
 
-/* One prefill, or one round of decoding; the sequences hold as much afterwards as before. */
+/* One prefill, or one round of decoding; the sequences have the same length afterwards. */
 static spry_status once(spry_bench_runner *r, const spry_bench_point *point, double *seconds)
 {
     size_t held = point->decode ? point->tokens : 0;
@@ -80,7 +80,7 @@ static void note_energy(spry_bench_runner *r, spry_bench_point *point, const spr
     spry_joules used = spry_joules_between(before, &after);
     used.cpu /= r->settings->repeat;
     used.gpu /= r->settings->repeat;
-    if (spry_joules_whole(&used) > 0) /* counters move once a millisecond */
+    if (spry_joules_whole(&used) > 0) /* counters change once per millisecond */
         point->energy = (spry_bench_energy){used, seconds * 1e3 / r->settings->repeat, (size_t)point_tokens(r, point)};
 }
 
@@ -125,7 +125,7 @@ static spry_status watch_ops(spry_bench_runner *r, spry_bench_point *point)
 {
     op_sums *watched = calloc(WATCHED, sizeof *watched), *best = watched;
     if (!watched)
-        return spry_fail_memory(r->error, "watching ops", WATCHED * sizeof *watched);
+        return spry_fail_memory(r->error, "timing ops", WATCHED * sizeof *watched);
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < WATCHED; i++) {
         double seconds;

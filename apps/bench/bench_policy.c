@@ -34,7 +34,7 @@ static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spr
     return SPRY_OK;
 }
 
-/* Each against the next smaller one that offline mode tries. */
+/* Compares each size with the next smaller one. */
 static void compare_sizes(spry_bench_policy *policy)
 {
     const spry_bench_batch *before = NULL;

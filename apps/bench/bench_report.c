@@ -1,4 +1,4 @@
-/* The report for people, in 100 columns. */
+/* The report as text in 100 columns. */
 #include <stdarg.h>
 #include <string.h>
 
@@ -79,7 +79,7 @@ static void print_points(const spry_bench_report *r, bool decode)
 /* ---- where the time goes -------------------------------------------------------------------------------------------
  */
 
-/* The largest prefill, or the decode of one sequence at the smallest depth (of several, where none is of one). */
+/* The largest prefill, or the decode of one sequence at the smallest depth (of several if there is none of one). */
 static const spry_bench_point *typical(const spry_bench_report *r, bool decode)
 {
     const spry_bench_point *best = NULL;
@@ -117,7 +117,7 @@ static void print_ops(const spry_bench_point *p, const char *what)
 /* ---- single figures ------------------------------------------------------------------------------------------------
  */
 
-/* A name, a value and a sentence about it, which goes on in the third column of the next lines. */
+/* A name, a value and a sentence, which continues in the third column of the next lines. */
 static void print_figure(const char *what, const char *value, const char *format, ...) SPRY_PRINTF(3, 4);
 
 static void print_figure(const char *what, const char *value, const char *format, ...)
@@ -148,7 +148,7 @@ static void print_time(const char *what, const spry_bench_stat *stat, const char
         print_figure(what, spry_amount_time(median, stat->median), "%s to %s: %s", spry_amount_time(least, stat->least),
                      spry_amount_time(most, stat->most), means);
     else
-        print_figure(what, "-", "spry run gives no answer with this model");
+        print_figure(what, "-", "spry run cannot answer with this model");
 }
 
 static void print_request(const spry_bench_ttft *t)
@@ -158,7 +158,7 @@ static void print_request(const spry_bench_ttft *t)
         print_figure("Request", "-", "not measured: %s", t->why_not);
     else
         print_figure("Request", spry_amount_time(cold, t->cold.ms),
-                     "to the first token behind %zu; %s where %zu of them are known", t->cold.prompt_tokens,
+                     "to the first token after %zu; %s with %zu of them cached", t->cold.prompt_tokens,
                      spry_amount_time(warm, t->warm.ms), t->warm.hit_tokens);
 }
 
@@ -196,7 +196,7 @@ static void print_energy(const spry_bench_report *r)
     const spry_bench_point *p = spry_bench_energy_point(r);
     char joules[SPRY_AMOUNT_MAX];
     if (!p && (facts->has_cpu || facts->has_gpu)) {
-        print_figure("Energy", "-", "not measured: what was run is too short for the counters");
+        print_figure("Energy", "-", "not measured: too short for the counters");
         return;
     }
     if (!p) {
@@ -231,6 +231,7 @@ void spry_bench_print_table(const spry_bench_report *r)
     print_energy(r);
     if (r->n_points)
         spry_out_format(
-            "\nSpread is the range of the repeats; p95 is what 95 %% of the steps stay within. Read and multiply\n"
-            "are shares of what the machine can do; a model that fits the caches is read faster than memory.\n");
+            "\n"
+            "Spread is the range of the repeats; 95 %% of the steps are at most p95. Read and multiply are shares\n"
+            "of the machine's limits; a model that fits the caches is read faster than memory.\n");
 }

@@ -1,5 +1,5 @@
-/* Cold and warm alternate, so that a machine whose speed drifts treats both alike. Every cold run has a salt of its
- * own, under which nothing is known. */
+/* Cold and warm runs alternate, so that changes of the machine's speed affect both alike. Every cold run has its own
+ * salt, under which nothing is cached. */
 #include "bench/bench_reuse.h"
 
 #include <stdio.h>
@@ -18,7 +18,8 @@ enum {
     N_SPANS = 4,
     SPAN = 512,
     QUESTION = 32,
-    MOVED_SPANS = 8, /* distances in the table whose decode is measured; the same number of pages either way */
+    MOVED_SPANS = 8, /* position differences in the table whose decode is measured; the same number of pages either
+                      * way */
     MOVED_SPAN = 2 * SPRY_PAGE_TOKENS,
     MOVED_FIRST = SPRY_PAGE_TOKENS,
     DECODED = 64,
@@ -31,7 +32,7 @@ typedef struct bench {
     const spry_model_source *source;
     spry_engine *engine;
     spry_session *session;
-    int32_t *ids; /* [n_ids]: made-up text */
+    int32_t *ids; /* [n_ids]: synthetic text */
     size_t n_ids;
     uint64_t salt;
     spry_progress_line line;
@@ -87,14 +88,14 @@ static spry_status measure_prefix(bench *b, spry_bench_pair *pair)
             status = time_plain(b, &warm[i], b->ids, count);
     }
     if (!status)
-        *pair = (spry_bench_pair){"known prefix", count, PREFIX, spry_bench_stat_of(cold, b->settings->repeat),
+        *pair = (spry_bench_pair){"cached prefix", count, PREFIX, spry_bench_stat_of(cold, b->settings->repeat),
                                   spry_bench_stat_of(warm, b->settings->repeat)};
     return status;
 }
 
 /* ---- fragments in another order ---------------------------------------------------------------------------------- */
 
-/* The made-up documents `order` says, then a question. */
+/* The synthetic documents in `order`, then a question. */
 static void put_documents(bench *b, int32_t *out, spry_span *spans, size_t length, const size_t *order)
 {
     for (size_t i = 0; i < N_SPANS; i++) {
@@ -170,7 +171,7 @@ static spry_status measure_moved(bench *b, spry_bench_pair *pair)
     }
     if (!status)
         *pair =
-            (spry_bench_pair){"decode over 8 moved runs", DECODED, 0, spry_bench_stat_of(plain, b->settings->repeat),
+            (spry_bench_pair){"decode over 8 moved spans", DECODED, 0, spry_bench_stat_of(plain, b->settings->repeat),
                               spry_bench_stat_of(moved, b->settings->repeat)};
     return status;
 }
@@ -231,7 +232,7 @@ static spry_status measure_restart(bench *b, spry_bench_pair *pair)
     }
     spry_temporary_deinit(&folder);
     if (!status)
-        *pair = (spry_bench_pair){"known prefix, restarted", PREFIX + NEW, PREFIX,
+        *pair = (spry_bench_pair){"cached prefix, restarted", PREFIX + NEW, PREFIX,
                                   spry_bench_stat_of(cold, b->settings->repeat),
                                   spry_bench_stat_of(warm, b->settings->repeat)};
     return status;
@@ -261,7 +262,7 @@ static spry_status make_up_text(bench *b)
     b->n_ids = N_SPANS * SPAN + QUESTION;
     b->ids = malloc(b->n_ids * sizeof *b->ids);
     if (!b->ids)
-        return spry_fail_memory(b->error, "made-up text", b->n_ids * sizeof *b->ids);
+        return spry_fail_memory(b->error, "synthetic text", b->n_ids * sizeof *b->ids);
     for (size_t i = 0; i < b->n_ids; i++)
         b->ids[i] = (int32_t)((i * i * 7 + i * 131 + i / 9) % info.vocabulary);
     return info.context < PREFIX + NEW + DECODED

@@ -1,15 +1,15 @@
-/* `spry bench --reuse`: what KV memory saves. Times to the first token with known text, against the same computed anew.
- */
+/* `spry bench --reuse`: the savings of the KV cache. Times to the first token with cached text, compared with computing
+ * it. */
 #ifndef SPRY_APPS_BENCH_REUSE_H
 #define SPRY_APPS_BENCH_REUSE_H
 
 #include "bench/bench.h"
 
-/* Two ways to do the same: anew, and with what is known. */
+/* The same work computed, and with cached pages. */
 typedef struct spry_bench_pair {
     const char *what;
     size_t tokens, known;
-    spry_bench_stat cold, warm; /* ms; tokens/s of decode for the last one */
+    spry_bench_stat cold, warm; /* ms; tokens/s of decode for the last pair */
 } spry_bench_pair;
 
 enum { SPRY_BENCH_REUSE_PAIRS = 4 };

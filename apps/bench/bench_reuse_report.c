@@ -1,4 +1,4 @@
-/* What reuse saves, for people and for programs. */
+/* The savings of reuse, as text and as JSON. */
 #include <stdio.h>
 #include <stdlib.h>
 

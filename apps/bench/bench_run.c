@@ -1,6 +1,6 @@
-/* Measuring one model: the first token of a new process, load, prefill, decode of one sequence, decode of batches, what
- * offline mode would take, a request through a session, and memory. Nothing is measured when the machine or the model
- * is not what it will be compared with. */
+/* Measures one model: the first token of a new process, load, prefill, decode of one sequence, decode of batches, the
+ * batch size of offline mode, a request through a session, and memory. Nothing is measured when the machine or the
+ * model differs from the one it would be compared with. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -19,7 +19,7 @@ spry_status spry_bench_go_on(spry_bench_runner *r)
     return SPRY_OK;
 }
 
-/* A model that cannot answer by itself (it has no tokenizer) can be measured all the same. */
+/* A model without a tokenizer cannot answer by itself; the rest is measured. */
 static spry_status measure_first_token(spry_bench_runner *r)
 {
     double ms[SPRY_BENCH_REPEAT_MAX], warm;
@@ -36,7 +36,7 @@ static spry_status measure_first_token(spry_bench_runner *r)
     return spry_interrupt_seen() ? spry_bench_go_on(r) : SPRY_OK;
 }
 
-/* Opens and closes; the last one stays. */
+/* Opens and closes; the last one stays open. */
 static spry_status measure_load(spry_bench_runner *r)
 {
     double ms[SPRY_BENCH_REPEAT_MAX];
@@ -60,13 +60,13 @@ static spry_status measure_load(spry_bench_runner *r)
     return status;
 }
 
-/* Ids that look like text to the memory: hardly ever the same twice. */
+/* Ids that rarely repeat, like text. */
 static spry_status make_text(spry_bench_runner *r, size_t n_vocab)
 {
     r->n_ids = r->context > SPRY_STEPS_MAX ? r->context : SPRY_STEPS_MAX;
     r->ids = malloc(r->n_ids * sizeof *r->ids);
     if (!r->ids)
-        return spry_fail_memory(r->error, "made-up text", r->n_ids * sizeof *r->ids);
+        return spry_fail_memory(r->error, "synthetic text", r->n_ids * sizeof *r->ids);
     uint64_t state = 1;
     for (size_t i = 0; i < r->n_ids; i++) {
         state = state * 6364136223846793005u + 1442695040888963407u;
@@ -78,7 +78,7 @@ static spry_status make_text(spry_bench_runner *r, size_t n_vocab)
 /* ---- what and where ------------------------------------------------------------------------------------------------
  */
 
-/* What will be measured, and where. */
+/* Identifies model and machine. */
 static spry_status identify(spry_bench_runner *r)
 {
     const spry_bench_machine *machine = &r->report->machine;
@@ -99,7 +99,7 @@ static spry_status identify(spry_bench_runner *r)
     return SPRY_OK;
 }
 
-/* What an open engine says of itself. */
+/* The properties of the open engine. */
 static void describe(spry_bench_runner *r)
 {
     spry_bench_report *report = r->report;
@@ -116,7 +116,7 @@ static void describe(spry_bench_runner *r)
     spry_time_text(report->when, (int64_t)time(NULL));
 }
 
-/* Reads once: what a GPU's library takes of memory is the program's, whatever the model. */
+/* Reads once: the memory of a GPU's library counts as the program's, for every model. */
 static spry_status open_meter(spry_bench_runner *r)
 {
     spry_joules none;

@@ -1,5 +1,4 @@
-/* What the files that measure share: an engine, sequences on it, made-up text, and the line that people see meanwhile.
- */
+/* Shared state of the measuring files: an engine, sequences on it, synthetic text, and the progress line. */
 #ifndef SPRY_APPS_BENCH_RUNNER_H
 #define SPRY_APPS_BENCH_RUNNER_H
 
@@ -9,15 +8,15 @@
 typedef struct spry_bench_runner {
     spry_bench_report *report;
     spry_bench_settings *settings;
-    const char *model;               /* as the command was given it; NULL: the bundled one */
+    const char *model;               /* the argument; NULL: the bundled model */
     const spry_model_source *source; /* what that is */
     spry_engine *engine;
     spry_steps *steps;
     uint32_t context, chunk; /* of the engine */
-    int32_t *ids;            /* [n_ids]: made-up text */
+    int32_t *ids;            /* [n_ids]: synthetic text */
     size_t n_ids;
     spry_energy *energy;
-    double *step_ms; /* [tokens x repeat, at least a policy's steps]: of the decode under way */
+    double *step_ms; /* [tokens x repeat, at least the policy's steps]: of the current decode */
     size_t n_steps;
     spry_progress_line line;
     char doing[96];
@@ -25,24 +24,24 @@ typedef struct spry_bench_runner {
     spry_error *error;
 } spry_bench_runner;
 
-/* Between steps: redraws the line; fails when somebody pressed Ctrl-C. */
+/* Call between steps: redraws the line; fails after Ctrl-C. */
 spry_status spry_bench_go_on(spry_bench_runner *runner);
 
 /* ---- bench_points.c ---------------------------------------------------------------------------------------------- */
 
-/* The points of one kind in the order to run them: one sequence from the smallest depth to the largest, so that it only
- * ever grows; batches backwards, so that it only shrinks. */
+/* The points of one kind in running order: one sequence from the smallest depth to the largest, so that it only grows;
+ * batches backwards, so that it only shrinks. */
 typedef enum spry_bench_stage { SPRY_BENCH_PREFILL, SPRY_BENCH_ONE, SPRY_BENCH_BATCHES } spry_bench_stage;
 
 spry_status spry_bench_measure_stage(spry_bench_runner *runner, spry_bench_stage stage);
 
-/* Makes `batch` sequences hold `depth` tokens each; then takes steps of one token each, timed into step_ms. */
+/* Brings `batch` sequences to `depth` tokens each; then runs steps of one token each, timed into step_ms. */
 spry_status spry_bench_reach(spry_bench_runner *runner, size_t depth, size_t batch);
 spry_status spry_bench_generate(spry_bench_runner *runner, size_t n_tokens, size_t batch);
 
 /* ---- the rest, each in its file ---------------------------------------------------------------------------------- */
 
-/* A request of about a thousand tokens, with nothing known and with all of it known. No sequence may hold pages. */
+/* A request of about a thousand tokens, uncached and cached. No sequence may hold pages. */
 spry_status spry_bench_measure_ttft(spry_bench_runner *runner);
 
 /* Steps of every size of the policy's list. */

@@ -25,7 +25,7 @@ spry_status spry_bench_shape_write(const spry_bench_shape *shape, const char *pa
     options.threads = shape->threads;
     options.progress = show_progress;
     options.user = &progress;
-    spry_progress_begin(&progress, "making random weights:");
+    spry_progress_begin(&progress, "writing random weights:");
     spry_status status = spry_convert_random(path, shape->shape, &options, error);
     spry_progress_end(&progress);
     return status;

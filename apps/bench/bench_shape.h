@@ -1,4 +1,4 @@
-/* Models with random weights for `spry bench`: written to a file people keep, or to one that vanishes. */
+/* Models with random weights for `spry bench`: written to a given file, or to a temporary one. */
 #ifndef SPRY_APPS_BENCH_SHAPE_H
 #define SPRY_APPS_BENCH_SHAPE_H
 
@@ -10,10 +10,10 @@ typedef struct spry_bench_shape {
     uint32_t threads;
 } spry_bench_shape;
 
-/* Writes the model to `path`, with a progress line; Ctrl-C leaves nothing behind. */
+/* Writes the model to `path`, with a progress line; after Ctrl-C no file remains. */
 spry_status spry_bench_shape_write(const spry_bench_shape *shape, const char *path, spry_error *error);
 
-/* The same into a temporary file, to be read by its path and then deinited by the caller. */
+/* Writes to a temporary file, which the caller reads by its path and deinitialises. */
 spry_status spry_bench_shape_make(spry_temporary *file, const spry_bench_shape *shape, spry_error *error);
 
 #endif

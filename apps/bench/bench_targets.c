@@ -1,4 +1,4 @@
-/* Targets that people wrote down for their machines:
+/* Targets for machines:
  *
  *   {"format": "spry-targets-1",
  *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
@@ -14,7 +14,7 @@
 
 typedef struct target_key {
     const char *key;
-    const char *figure; /* of a point: what follows its name; otherwise all of it */
+    const char *figure; /* of a point: the text after its name; otherwise the whole name */
     const char *points; /* "prefill", "decode"; NULL: one number */
     spry_bench_unit unit;
     bool less_is_better;
@@ -104,8 +104,7 @@ static spry_status check_target(const json_t *value, const char *machine, const 
     return status;
 }
 
-/* Adds the points that targets are about; false: there are more than can be measured. Joules are those of one sequence
- * with nothing before it. */
+/* Adds the points of the targets; false: more than can be measured. Joules are those of one sequence at depth 0. */
 static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_bench_list *batch, const json_t *targets)
 {
     const char *name, *point;
@@ -183,7 +182,7 @@ spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *
 /* ---- which of them, and what to measure ----------------------------------------------------------------------------
  */
 
-/* The targets for a machine, and the key they stand under. */
+/* The targets for a machine, and their key. */
 static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path, const char *id,
                           const char *cpu, spry_error *error)
 {

@@ -1,7 +1,7 @@
-/* The time to the first token of a request of about a thousand tokens, through a session as people have them: a
- * conversation in the model's template, tokenised, looked up, computed. A cold request has a salt of its own, under
- * which nothing is known; the warm one follows it in a new session with the same salt. Cold and warm alternate, so that
- * a machine whose speed drifts treats both alike. */
+/* The time to the first token of a request of about a thousand tokens, through a session: a conversation is rendered,
+ * tokenised, looked up and computed. A cold request has its own salt, under which nothing is cached; the warm one
+ * follows in a new session with the same salt. Cold and warm alternate, so that changes of the machine's speed affect
+ * both alike. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static const char sentence[] = "The miller had three sons, a mill, a donkey and 
 /* ---- what is asked -------------------------------------------------------------------------------------------------
  */
 
-/* A conversation of so many sentences: its messages. */
+/* The messages of a conversation of `n_sentences`. */
 static spry_status write_messages(json_t **messages, size_t n_sentences, spry_error *error)
 {
     spry_buffer text;
@@ -53,7 +53,7 @@ static spry_status write_prompt(spry_tokens *ids, const spry_bench_runner *r, js
     return status;
 }
 
-/* Messages of as many sentences as fit into `limit` tokens. */
+/* Messages with as many sentences as fit into `limit` tokens. */
 static spry_status find_messages(json_t **messages, const spry_bench_runner *r, size_t limit)
 {
     spry_tokens ids = {0};
@@ -143,7 +143,7 @@ static spry_status ask_often(spry_bench_runner *r, json_t *messages)
     return SPRY_OK;
 }
 
-/* A model that cannot be asked (it has no tokenizer, or too short a context) can be measured all the same. */
+/* A model without a tokenizer, or with too short a context, is measured without this. */
 spry_status spry_bench_measure_ttft(spry_bench_runner *r)
 {
     json_t *messages = NULL;

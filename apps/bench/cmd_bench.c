@@ -1,4 +1,4 @@
-/* spry bench: how fast a model runs here, and how near that is to what the machine can do. */
+/* spry bench: measures the speed of a model on this machine, relative to the machine's limits. */
 #include <stdio.h>
 
 #include "bench/bench_draft.h"
@@ -16,16 +16,14 @@ static const spry_usage usage = {
     .arguments = "[MODEL] [options]",
     .about =
         "Measures a model on this machine: prefill, decode at several depths and with several sequences together, "
-        "loading, the first token of a new process and of a request, memory, energy, what share of the machine's own "
-        "read "
-        "bandwidth and multiply speed each came to, and which ops the time went to. docs/SPEED.md explains the "
-        "numbers. "
-        "MODEL is as for spry run.\n"
-        "--save keeps the report; --baseline measures the same again, and fails when a figure is worse by more than "
-        "--max-drop or is not there any more; --targets fails when a machine misses what a file wants of it. The exit "
-        "code is 1 then, as for any other failure; with --json gate.passed and targets.passed tell them apart.\n"
-        "--shape makes random weights of a known model's shape instead, so that nothing has to be downloaded; with "
-        "--write they go to a file, which spry and llama.cpp can load, and nothing is measured.",
+        "loading, the first token of a new process and of a request, memory, energy, the share of the machine's read "
+        "bandwidth and multiply speed that each reaches, and the time of each op. docs/SPEED.md explains the "
+        "numbers. MODEL is as for spry run.\n"
+        "--save stores the report; --baseline measures the same points again, and fails when a figure is worse by "
+        "more than --max-drop or is missing; --targets fails when a target in a file is not met. The exit code is "
+        "then 1, as for any other failure; with --json gate.passed and targets.passed distinguish them.\n"
+        "--shape uses random weights of a known model's shape, so that no download is needed; with --write they are "
+        "written to a file, which spry and llama.cpp can load, and nothing is measured.",
     .examples = "spry bench\n"
                 "spry bench model.gguf --prefill 512 --decode-depth 0,1024 --batch 1 --json\n"
                 "spry bench --shape qwen3-0.6b --type q4_0\n"
@@ -58,19 +56,19 @@ static const spry_option bench_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(prefill),
      .metavar = "LIST",
-     .help = "Lengths of prompts to read, separated by commas, or none",
+     .help = "Prompt lengths to prefill, separated by commas, or none",
      .group = "What to measure"},
     {.name = "decode-depth",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(depth),
      .metavar = "LIST",
-     .help = "How many tokens stand before those that are generated, or none",
+     .help = "Depths: context lengths at which decoding starts, or none",
      .group = "What to measure"},
     {.name = "batch",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(batch),
      .metavar = "LIST",
-     .help = "How many sequences decode together, at each depth, or none",
+     .help = "Batch sizes: sequences decoded together at each depth, or none",
      .group = "What to measure"},
     {.name = "tokens",
      .letter = 'n',
@@ -86,25 +84,24 @@ static const spry_option bench_options[] = {
      .offset = FIELD(settings.repeat),
      .min = 1,
      .max = SPRY_BENCH_REPEAT_MAX,
-     .help = "How often each is measured; the median is shown",
+     .help = "Number of repeats; the median is shown",
      .group = "What to measure"},
     {.name = "reuse",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(reuse),
-     .help = "Measure instead what known text saves: a prefix, fragments in another order, a restart, finding, decode "
-             "over moved pages",
+     .help = "Measure instead the savings of cached text: a prefix, fragments in another order, a restart, lookup, "
+             "decode over moved pages",
      .group = "What to measure"},
     {.name = "draft",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(draft),
      .metavar = "WHO",
-     .help = "Measure instead what guessing ahead wins: auto, lookup or a MODEL, as for spry run",
+     .help = "Measure instead the gain of drafting: auto, lookup or a MODEL, as for spry run",
      .group = "What to measure"},
     {.name = "policy",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(policy),
-     .help = "Measure how many answers offline mode would take together here, and why; of the lists above only those "
-             "that are given",
+     .help = "Measure the batch size that offline mode would choose; of the lists above only those that are given",
      .group = "What to measure"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
@@ -115,7 +112,7 @@ static const spry_option bench_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(save),
      .metavar = "FILE",
-     .help = "Keep the report as JSON, for --baseline and spry report",
+     .help = "Save the report as JSON, for --baseline and spry report",
      .group = "Output"},
     {.name = "baseline",
      .kind = SPRY_OPTION_STRING,
@@ -127,24 +124,24 @@ static const spry_option bench_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(max_drop),
      .metavar = "PERCENT",
-     .help = "How much worse than the baseline a figure may be",
+     .help = "Maximum decline of a figure relative to the baseline",
      .group = "Gate"},
     {.name = "targets",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(judge.targets_path),
      .metavar = "FILE",
-     .help = "What machines shall reach, as JSON (docs/INSIGHT.md)",
+     .help = "Targets for machines, as JSON (docs/INSIGHT.md)",
      .group = "Gate"},
     {.name = "measured",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(judge.measured_path),
      .metavar = "FILE",
-     .help = "Measure nothing: take this saved report",
+     .help = "Measure nothing: use this saved report",
      .group = "Gate"},
     {.name = "force",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(judge.force),
-     .help = "Compare also what another machine, model or setting gave",
+     .help = "Compare reports of different machines, models or settings",
      .group = "Gate"},
     {.name = "shape",
      .kind = SPRY_OPTION_CHOICE,
@@ -157,7 +154,7 @@ static const spry_option bench_options[] = {
      .offset = FIELD(type),
      .choices = spry_recipe_names,
      .metavar = "TYPE",
-     .help = "Type of the random matrices; without it, q4_0",
+     .help = "Type of the random matrices; default: q4_0",
      .group = "Random weights"},
     {.name = "write",
      .letter = 'o',
@@ -222,8 +219,8 @@ static spry_status bench_draft(bench_flags *flags, const char *name, const spry_
     return status;
 }
 
-/* Prints a report, or keeps it, and holds it against what was given; *passed says what came of that. */
-static spry_status tell(bool *passed, const bench_flags *flags, const spry_bench_report *report, spry_error *error)
+/* Prints or saves a report and checks it against baseline and targets; *passed is the verdict. */
+static spry_status publish(bool *passed, const bench_flags *flags, const spry_bench_report *report, spry_error *error)
 {
     json_t *json = spry_bench_report_json(report);
     spry_status status = json ? SPRY_OK : spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the report as JSON");
@@ -246,12 +243,12 @@ static spry_status bench_speed(bool *passed, bench_flags *flags, const char *nam
     report.model = name;
     spry_status status = measure(&report, flags, model, source, error);
     if (!status)
-        status = tell(passed, flags, &report, error);
+        status = publish(passed, flags, &report, error);
     spry_bench_report_deinit(&report);
     return status;
 }
 
-/* Nothing is measured: a saved report takes the place of that. */
+/* Uses a saved report instead of measuring. */
 static spry_status bench_measured(bool *passed, const bench_flags *flags, spry_error *error)
 {
     json_t *json = flags->json ? json_object() : NULL;
@@ -300,7 +297,7 @@ static void add_policy(spry_bench_list *list, uint32_t size)
     list->count++;
 }
 
-/* What was not given comes from the files. */
+/* Settings that were not given come from the files. */
 static spry_status take_settings(bench_flags *flags, spry_error *error)
 {
     spry_bench_settings *s = &flags->settings;
@@ -326,7 +323,7 @@ static spry_status take_settings(bench_flags *flags, spry_error *error)
     return SPRY_OK;
 }
 
-/* A report must not take the place of the model, nor one that may fail its gate that of what it is held against. */
+/* A report must not overwrite the model, nor the files it is compared with. */
 static spry_status check_save(const bench_flags *flags, const char *model, spry_error *error)
 {
     const char *const files[] = {flags->judge.baseline_path, flags->judge.targets_path, model};
@@ -336,7 +333,7 @@ static spry_status check_save(const bench_flags *flags, const char *model, spry_
     return SPRY_OK;
 }
 
-/* Opens the files first: nobody waits for minutes to hear that one of them is no good. */
+/* Opens the files first, so that an invalid one is reported before minutes of measuring. */
 static int bench_with_files(bench_flags *flags, const char *model)
 {
     spry_error error;
@@ -379,13 +376,15 @@ static spry_status read_lists(bench_flags *flags, spry_error *error)
     return status;
 }
 
-/* Options of which only one can be given, or none without another. */
+/* Checks options that exclude or require each other. */
 static int check_gate(const bench_flags *flags, const char *model)
 {
     const spry_bench_judge *j = &flags->judge;
     bool gate = j->baseline_path || j->targets_path;
     if ((gate || flags->save || flags->policy || j->measured_path) && (flags->reuse || flags->draft || flags->write))
-        return spry_usage_wrong(&usage, "--%s does not go with --save, --baseline, --targets, --measured and --policy",
+        return spry_usage_wrong(&usage,
+                                "--%s cannot be used with --save, --baseline, --targets, --measured and "
+                                "--policy",
                                 flags->reuse   ? "reuse"
                                 : flags->draft ? "draft"
                                                : "write");
@@ -407,7 +406,7 @@ static int check_gate(const bench_flags *flags, const char *model)
                   {"--repeat", j->given.repeat}};
     for (size_t i = 0; j->measured_path && i < SPRY_COUNT(unused); i++)
         if (unused[i].given)
-            return spry_usage_wrong(&usage, "--measured takes a saved report, and measures no model: leave out %s",
+            return spry_usage_wrong(&usage, "--measured uses a saved report and measures no model: omit %s",
                                     unused[i].name);
     return SPRY_EXIT_OK;
 }
@@ -438,7 +437,7 @@ static bench_flags default_flags(void)
     return flags;
 }
 
-/* What stays nothing when the arguments, which were found right before, are read once more into nothing. */
+/* Parses the arguments again into empty settings to see which were given. */
 static spry_bench_given find_given(const bench_flags *flags, int argc, char **argv)
 {
     bench_flags said = {0};

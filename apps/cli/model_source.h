@@ -1,4 +1,4 @@
-/* Which model a command's MODEL argument means, and opening it.
+/* Resolves a command's MODEL argument and opens the model.
  *
  *   nothing                      the bundled Spry-Tales-29M
  *   Spry-Tales-29M, ...          a bundled model, in any case; Llama-Tales-29M, ... until the release after this one

@@ -1,4 +1,4 @@
-/* spry eval: how well a model predicts a text, how far it lies from another, and what reusing spans costs. */
+/* spry eval: perplexity of a model on a text, divergence from another model, and the cost of reusing spans. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,19 +21,19 @@ static const spry_usage usage = {
     .command = "eval",
     .arguments = "ppl|kl|span [MODEL] -f TEXT | --docs DIR --questions FILE",
     .about =
-        "`ppl` computes the perplexity of a text: how many tokens, on average, the model hesitates between. `kl` "
-        "compares MODEL with --base on the same text: the KL divergence of its predictions, how often both hold the "
-        "same token most probable, and how far the probability of the token that follows moved. Less is closer.\n"
-        "The text is gone through in windows of the context, --stride tokens apart. The first window counts all of its "
+        "`ppl` computes the perplexity of a text. `kl` compares MODEL with --base on the same text: the KL "
+        "divergence of its predictions, how often both have the same most probable token, and the mean change of the "
+        "probability of the next token. Lower is closer.\n"
+        "The text is processed in windows of the context, --stride tokens apart. The first window counts all of its "
         "tokens but the first; each later one counts its last --stride tokens, so every token counts once and, in "
-        "later windows, with at least context - stride tokens before it. A token the tokenizer puts before a text "
-        "stands before every window.\n"
-        "MODEL and --base are what `spry run` takes and must have the same tokenizer. --quantize is for MODEL alone: "
-        "`spry eval kl X --base X --quantize q4_0` tells what a type costs without writing a file.\n"
-        "`span` measures what reusing fragments of a prompt costs. Every file in --docs is a document and a span: "
-        "computed once, alone, and used wherever it stands. Prompts are all documents and one question. Their answers, "
-        "with none, some or all of each span computed again in place, are compared with those of prompts computed "
-        "whole: KL divergence, same top token, and the time to the first token. docs/SPANS.md explains.",
+        "later windows, has at least context - stride tokens before it. If the tokenizer adds a token before a text, "
+        "every window starts with it.\n"
+        "MODEL and --base are as for `spry run` and must have the same tokenizer. --quantize applies to MODEL only: "
+        "`spry eval kl X --base X --quantize q4_0` measures the cost of a type without writing a file.\n"
+        "`span` measures the cost of reusing fragments of a prompt. Every file in --docs is a document and a span: "
+        "computed once, alone, and reused at any position. Prompts are all documents and one question. Their "
+        "answers, with none, some or all of each span recomputed in place, are compared with those of fully computed "
+        "prompts: KL divergence, same top token, and the time to the first token. See docs/SPANS.md.",
     .examples =
         "spry eval ppl -f book.txt\n"
         "spry eval ppl model.gguf -f book.txt --context 1024 --stride 256 --json\n"
@@ -70,7 +70,7 @@ static const spry_option eval_options[] = {
     {.name = "stride",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(stride),
-     .help = "Tokens from window to window; 0 is half of the context",
+     .help = "Distance of windows in tokens; 0: half of the context",
      .group = "Evaluation"},
     {.name = "special",
      .kind = SPRY_OPTION_FLAG,
@@ -86,7 +86,7 @@ static const spry_option eval_options[] = {
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
 
-/* What both kinds of evaluation say. */
+/* The results of both kinds of evaluation. */
 typedef struct eval_report {
     const char *model, *base; /* base NULL: perplexity alone */
     const spry_eval_windows *windows;
@@ -172,7 +172,7 @@ static spry_status read_text(spry_buffer *out, const char *file, spry_error *err
     return status;
 }
 
-/* Models can be compared only when the same text is the same tokens to both. */
+/* Models are comparable only when both tokenise the text identically. */
 static spry_status check_same_tokens(const spry_eval_windows *windows, const spry_engine *engine,
                                      const spry_engine *base, const eval_report *names, spry_view text,
                                      spry_error *error)
@@ -188,13 +188,13 @@ static spry_status check_same_tokens(const spry_eval_windows *windows, const spr
         spry_eval_windows_init(&other, base, text.data, text.size, windows->stride, windows->special, error);
     if (status == SPRY_OK &&
         (other.n_ids != windows->n_ids || memcmp(other.ids, windows->ids, other.n_ids * sizeof *other.ids) != 0))
-        status = spry_fail(error, SPRY_ERR_INPUT, "%.100s and %.100s make different tokens of the text: not comparable",
+        status = spry_fail(error, SPRY_ERR_INPUT, "%.100s and %.100s tokenise the text differently: not comparable",
                            names->model, names->base);
     spry_eval_windows_deinit(&other);
     return status;
 }
 
-/* The base has the same settings but its own type, and the same context as the model. */
+/* The base has the same settings except the type, and the same context as the model. */
 static spry_status open_base(spry_engine **base, spry_model_source *source, eval_settings *settings,
                              const spry_engine *engine, spry_error *error)
 {
@@ -251,26 +251,26 @@ static spry_status eval(eval_settings *settings, const char *model, bool compare
     return status;
 }
 
-/* What each kind needs and what it has no use for; NULL: all is well. */
+/* Checks the options of each kind; NULL: correct. */
 static const char *wrong_use(const eval_settings *s, const char *kind)
 {
     bool perplexity = kind && strcmp(kind, "ppl") == 0, divergence = kind && strcmp(kind, "kl") == 0;
     bool span = kind && strcmp(kind, "span") == 0;
     if (!perplexity && !divergence && !span)
-        return "the first argument must say what to evaluate: ppl or kl, or span";
+        return "the first argument must be ppl, kl or span";
     if (span && (s->file || s->base || s->stride))
         return "-f, --base and --stride are for ppl and kl; span takes --docs DIR and --questions FILE";
     if (span && (!s->span.docs || !s->span.questions))
         return "span needs documents and questions: --docs DIR --questions FILE";
     if (span && s->engine.options.cache_dir)
-        return "span computes everything anew, so it has no use for --cache-dir";
+        return "span computes everything itself and cannot be used with --cache-dir";
     if (!span && (s->span.docs || s->span.questions || s->span.plot))
         return "--docs, --questions and --plot are for span";
     if (!span && !s->file)
         return "eval needs a text: -f FILE, or -f - for standard input";
     if (divergence && !s->base)
         return "kl needs a model to compare with: --base MODEL";
-    return perplexity && s->base ? "--base is for kl; ppl looks at one model" : NULL;
+    return perplexity && s->base ? "--base is for kl; ppl evaluates one model" : NULL;
 }
 
 int spry_cmd_eval(int argc, char **argv)

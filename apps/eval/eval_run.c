@@ -1,4 +1,4 @@
-/* Rows come out of a session in order. Two sessions take turns, a few rows each, so that only these rows' logits are
+/* A session gives rows in order. Two sessions alternate, a few rows each, so that only the logits of these rows are
  * held at once. */
 #include "eval/eval_run.h"
 

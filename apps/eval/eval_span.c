@@ -1,4 +1,4 @@
-/* The options of spry eval span, and its steps: read, open, measure, say. */
+/* The options of spry eval span, and its steps: read, open, measure, print. */
 #include "eval/eval_span.h"
 
 #include "cli/terminal.h"
@@ -25,25 +25,25 @@ static const spry_option span_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(shuffles),
      .max = SHUFFLES_MAX,
-     .help = "How many other orders of the documents to try as well",
+     .help = "Number of additional random orders of the documents",
      .group = "Spans"},
     {.name = "seed",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(seed),
-     .help = "Which orders those are",
+     .help = "Seed of the random orders",
      .group = "Spans"},
     {.name = "tokens",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(tokens),
      .min = 1,
      .max = TOKENS_MAX,
-     .help = "Tokens of each answer whose predictions are compared",
+     .help = "Tokens per answer whose predictions are compared",
      .group = "Spans"},
     {.name = "plot",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(plot),
      .metavar = "FILE",
-     .help = "Write the result as a page of HTML with plots, too",
+     .help = "Also write the result as an HTML page with plots",
      .group = "Spans"},
 };
 
@@ -57,7 +57,7 @@ spry_option_table spry_eval_span_flags_table(spry_eval_span_flags *flags)
     return (spry_option_table){span_options, SPRY_COUNT(span_options), flags};
 }
 
-/* Before the work, so that it is not lost on a folder that is not there. */
+/* Checked first, so that the work is not lost when the folder does not exist. */
 static spry_status check_plot(const char *path, spry_error *error)
 {
     spry_file_writer writer;

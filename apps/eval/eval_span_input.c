@@ -1,5 +1,5 @@
-/* Documents from a folder, questions from a file. Both must be text: what a model cannot read would be measured as if
- * it could. */
+/* Documents from a folder, questions from a file. Both must be valid text, because results for other data would be
+ * meaningless. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ enum {
 
 /* ---- lists of texts ---------------------------------------------------------------------------------------------- */
 
-/* The new last one, with an empty text; NULL when memory is short. */
+/* Appends an entry with an empty text; NULL when memory is short. */
 static spry_eval_text *add_text(spry_eval_texts *texts, size_t max_bytes)
 {
     size_t bytes;
@@ -83,7 +83,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const spry_eval_text *)a)->name, ((const spry_eval_text *)b)->name);
 }
 
-/* Folders inside the folder are no documents and go from the list. */
+/* Subfolders are not documents and are skipped. */
 static spry_status read_document(spry_eval_text *text, bool *is_document, const char *folder, spry_error *error)
 {
     spry_buffer path;
@@ -93,9 +93,9 @@ static spry_status read_document(spry_eval_text *text, bool *is_document, const 
     if (!status && *is_document)
         status = spry_file_read(&text->text, path.data, error);
     if (!status && *is_document && !is_text(&text->text))
-        status = spry_fail(error, SPRY_ERR_FORMAT, "%s is not text in UTF-8; take it out of the folder", path.data);
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s is not UTF-8 text; remove it from the folder", path.data);
     if (!status && *is_document && !text->text.size)
-        status = spry_fail(error, SPRY_ERR_INPUT, "%s is empty; take it out of the folder", path.data);
+        status = spry_fail(error, SPRY_ERR_INPUT, "%s is empty; remove it from the folder", path.data);
     spry_buffer_deinit(&path);
     return status;
 }
@@ -124,7 +124,7 @@ static spry_status read_documents(spry_eval_texts *documents, const char *folder
     for (; documents->count > kept; documents->count--)
         text_deinit(&documents->items[documents->count - 1]);
     if (!documents->count)
-        return spry_fail(error, SPRY_ERR_INPUT, "%s holds no files; put a document in each", folder);
+        return spry_fail(error, SPRY_ERR_INPUT, "%s contains no files; put one document in each file", folder);
     return SPRY_OK;
 }
 
@@ -167,7 +167,7 @@ static spry_status add_question(spry_eval_texts *questions, spry_view line, spry
     if (!status && text->text.failed)
         status = spry_fail(error, SPRY_ERR_INPUT, "the question is longer than %d bytes", QUESTION_BYTES_MAX);
     if (!status && (!text->text.size || !is_text(&text->text)))
-        status = spry_fail(error, SPRY_ERR_FORMAT, "the question is empty or not text in UTF-8");
+        status = spry_fail(error, SPRY_ERR_FORMAT, "the question is empty or not UTF-8 text");
     return status;
 }
 
@@ -188,7 +188,7 @@ static spry_status split_questions(spry_eval_texts *questions, spry_view all, co
         }
     }
     if (!questions->count)
-        return spry_fail(error, SPRY_ERR_INPUT, "%s holds no questions; write one on each line", file);
+        return spry_fail(error, SPRY_ERR_INPUT, "%s contains no questions; write one on each line", file);
     return SPRY_OK;
 }
 
@@ -198,8 +198,7 @@ static spry_status read_questions(spry_eval_texts *questions, const char *file, 
     spry_buffer_init(&bytes, QUESTIONS_BYTES_MAX);
     spry_status status = spry_file_read(&bytes, file, error);
     if (!status && !is_text(&bytes))
-        status =
-            spry_fail(error, SPRY_ERR_FORMAT, "%s is not text in UTF-8; it should hold a question on each line", file);
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s is not UTF-8 text; it must have one question per line", file);
     if (!status)
         status = split_questions(questions, spry_buffer_view(&bytes), file, error);
     spry_buffer_deinit(&bytes);
@@ -220,7 +219,7 @@ spry_status spry_eval_corpus_read(spry_eval_corpus *corpus, const char *folder, 
 static spry_status tokenize_whole(spry_eval_text *text, const spry_engine *engine, spry_error *error)
 {
     spry_view view = spry_buffer_view(&text->text);
-    size_t capacity = view.size + 16; /* a guess that is nearly always enough */
+    size_t capacity = view.size + 16; /* an estimate that is nearly always enough */
     for (;;) {
         free(text->ids);
         text->ids = calloc(capacity, sizeof *text->ids);
@@ -234,7 +233,7 @@ static spry_status tokenize_whole(spry_eval_text *text, const spry_engine *engin
     }
 }
 
-/* Without what the tokenizer puts before every text: that stands once, before the prompt. */
+/* Without the tokens that the tokenizer adds before every text: those occur once, before the prompt. */
 static spry_status tokenize(spry_eval_text *text, const spry_eval_text *start, const spry_engine *engine,
                             spry_error *error)
 {

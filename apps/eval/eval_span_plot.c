@@ -1,4 +1,4 @@
-/* The result as a page of HTML: two plots, and the table. */
+/* The result as an HTML page: two plots and the table. */
 #include <math.h>
 #include <stdio.h>
 
@@ -7,12 +7,12 @@
 #include "report/report_doc.h"
 #include "report/svg_plot.h"
 
-/* What a plot shows of a result, upwards. */
+/* The value of a result on a plot's vertical axis. */
 typedef struct measure {
     const char *caption, *unit;
     double (*value)(const spry_eval_span_result *result);
     double scale;
-    double least, most; /* shown in any case */
+    double least, most; /* always included in the range */
 } measure;
 
 static double mean_divergence(const spry_eval_span_result *result)
@@ -38,13 +38,13 @@ typedef struct point {
     const char *repair;
 } point;
 
-/* Of one order, from left to right. */
+/* Points of one order, from left to right. */
 typedef struct points {
     point items[SPRY_EVAL_REPAIRS];
     size_t count;
 } points;
 
-/* Whether an earlier repair is the same number of tokens. */
+/* Whether an earlier repair has the same number of tokens. */
 static bool is_repeated(const spry_eval_span_report *r, size_t repair)
 {
     for (size_t i = 0; i < repair; i++)

@@ -1,7 +1,7 @@
-/* Measuring: for every order of the documents and every question the reference once, then every repair.
+/* Measures, for every order of the documents and every question, the reference once, then every repair.
  *
- * A run is one prompt with one repair under a new salt. It first answers, which is timed, and then gives the logits
- * behind the prompt and behind each of the reference's tokens, finding again what the answer computed. */
+ * A run is one prompt with one repair under a new salt. It first generates an answer, which is timed, and then computes
+ * the logits after the prompt and after each of the reference's tokens, reusing the pages of the answer. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,11 +13,11 @@
 #include "eval/eval_span.h"
 #include "platform/clock.h"
 
-/* What one kind of order and one repair add up to. */
+/* Totals for one kind of order and one repair. */
 typedef struct tally {
     double *divergence; /* [runs, tokens] */
     double *ttft;       /* [runs] */
-    double *ratio;      /* [runs]: to the reference's */
+    double *ratio;      /* [runs]: relative to the reference */
     size_t n_rows, n_runs, same, identical;
     double repaired, computed;
 } tally;
@@ -29,7 +29,7 @@ typedef struct span_run {
     size_t vocabulary;
     uint64_t salt;
 
-    int32_t *ids; /* the prompt and, behind it, the reference's answer */
+    int32_t *ids; /* the prompt followed by the reference's answer */
     size_t n_prompt, n_answer;
     spry_span *spans; /* [documents] */
     size_t *order;    /* [documents] */
@@ -72,7 +72,7 @@ static bool in_order(const size_t *order, size_t count)
     return true;
 }
 
-/* A drawn order, never the documents' own; there are at least two. */
+/* A random order, never the original one; there are at least two documents. */
 static void shuffle(size_t *order, size_t count, spry_random *random)
 {
     do {
@@ -124,7 +124,7 @@ static void forget_everything(span_run *run)
     spry_session_set_salt(run->session, &run->salt, sizeof run->salt);
 }
 
-/* The reference, timed; its answer comes with it. */
+/* Runs the timed reference and stores its answer. */
 static spry_status answer_reference(span_run *run, spry_result *result, spry_error *error)
 {
     size_t tokens = run->report->tokens;
@@ -137,7 +137,7 @@ static spry_status answer_reference(span_run *run, spry_result *result, spry_err
     return status;
 }
 
-/* Computes each span as a request would that had it and nothing else before one token. */
+/* Computes each span like a request that contains only the span and one token. */
 static spry_status warm_spans(span_run *run, spry_error *error)
 {
     const spry_eval_texts *documents = &run->corpus->documents;
@@ -145,7 +145,7 @@ static spry_status warm_spans(span_run *run, spry_error *error)
     for (size_t i = 0; !status && i < documents->count; i++) {
         const spry_span *span = &run->spans[i], alone = {0, span->end - span->begin};
         const float *logits;
-        int32_t *ids = run->ids + span->begin; /* whatever follows the span is the one token */
+        int32_t *ids = run->ids + span->begin; /* the token after the span serves as that token */
         status = spry_session_eval_spans(run->session, &logits, ids, alone.end + 1, &alone, 1, 0, error);
         spry_progress_update(&run->progress, run->done, run->total);
     }
@@ -157,7 +157,7 @@ static spry_status answer_with_spans(span_run *run, spry_result *result, size_t 
     spry_request request = request_of(run, repair, 1);
     forget_everything(run);
     spry_status status =
-        repair == SPRY_REPAIR_ALL ? SPRY_OK : warm_spans(run, error); /* all of it makes no use of them */
+        repair == SPRY_REPAIR_ALL ? SPRY_OK : warm_spans(run, error); /* with full repair they are not used */
     if (!status)
         status = spry_session_generate(run->session, result, &request, error);
     if (!status && result->reused_tokens < result->span_tokens)
@@ -211,7 +211,7 @@ static spry_status compare(span_run *run, tally *t, size_t repair, spry_error *e
     return SPRY_OK;
 }
 
-/* The times of a prompt are taken within seconds of each other, so whatever else the machine does cancels out. */
+/* The times of a prompt are measured within seconds of each other, so that other load on the machine cancels out. */
 static void add_time(tally *t, const spry_result *result, double full_ms)
 {
     double ms = result->prefill_ms + result->first_step_ms;
@@ -239,7 +239,7 @@ static spry_status measure_prompt(span_run *run, size_t kind, spry_error *error)
         t->repaired += (double)(run->corpus->document_tokens - result.span_tokens);
         status = compare(run, t, repair, error);
     }
-    /* Answers that ended early have fewer predictions than were expected. */
+    /* Answers that ended early have fewer predictions than expected. */
     run->total -= (run->report->tokens - run->n_rows) * (SPRY_EVAL_REPAIRS + 1);
     return status;
 }
@@ -255,7 +255,7 @@ static spry_status measure_questions(span_run *run, size_t kind, spry_error *err
     return status;
 }
 
-/* The first run of all touches the weights for the first time and is not measured. */
+/* The very first run touches the weights for the first time and is not measured. */
 static spry_status measure(span_run *run, const spry_eval_span_flags *flags, spry_error *error)
 {
     const size_t n_documents = run->corpus->documents.count;

@@ -60,7 +60,7 @@ spry_eval_pair spry_eval_compare(const float *logits, const float *base_logits, 
         if (p > 0)
             divergence += p * (base - ((double)logits[i] - total));
     }
-    /* Of equal predictions rounding may leave a little less than nothing; a NaN stays. */
+    /* Rounding may give slightly less than 0 for equal predictions; a NaN is preserved. */
     return (spry_eval_pair){.divergence = divergence < 0 ? 0 : divergence,
                             .same_top = top_of(logits, n) == top_of(base_logits, n),
                             .log_probability = (double)logits[next] - total,

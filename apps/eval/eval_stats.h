@@ -1,11 +1,11 @@
-/* What evaluations add up: log probabilities of a text's tokens, and how far one model's predictions lie from
- * another's. Sums are in double precision and in the order of the text. */
+/* Statistics of evaluations: log probabilities of a text's tokens, and divergence between two models' predictions. Sums
+ * are in double precision and in text order. */
 #ifndef SPRY_APPS_EVAL_STATS_H
 #define SPRY_APPS_EVAL_STATS_H
 
 #include "spry.h"
 
-/* log of the sum of exp over n logits: a logit less this is a log probability. NaN when a logit is. */
+/* log of the sum of exp over n logits: a logit minus this is a log probability. NaN when a logit is NaN. */
 double spry_eval_log_total(const float *logits, size_t n);
 
 /* Mean negative log likelihood, and its standard error. */
@@ -22,18 +22,18 @@ double spry_eval_perplexity(const spry_eval_nll *nll);
 /* Two predictions of the same token. */
 typedef struct spry_eval_pair {
     double divergence;                            /* sum of p_base * log(p_base / p_model), in nats; never below 0 */
-    bool same_top;                                /* both hold the same token most probable */
-    double log_probability, base_log_probability; /* of the token that follows */
+    bool same_top;                                /* both have the same most probable token */
+    double log_probability, base_log_probability; /* of the next token */
 } spry_eval_pair;
 
 spry_eval_pair spry_eval_compare(const float *logits, const float *base_logits, size_t n, int32_t next);
 
-/* A list of numbers, and what is said of it. */
+/* A list of numbers and its statistics. */
 typedef struct spry_eval_summary {
     double mean, median, p99, max;
 } spry_eval_summary;
 
-/* Sorts `values`, at least one; the median and the 99th percentile are the nearest of them at or above that rank. */
+/* Sorts `values`, at least one; the median and the 99th percentile are the nearest values at or above that rank. */
 spry_eval_summary spry_eval_summarize(double *values, size_t count);
 
 #endif

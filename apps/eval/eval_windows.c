@@ -16,7 +16,7 @@ static size_t body_size(const spry_eval_windows *w)
     return w->n_ids - (w->has_start ? 1 : 0);
 }
 
-/* Whether the text begins with a token that an empty text has, too. */
+/* Finds the token that the tokenizer adds before every text, if any. */
 static spry_status find_start(spry_eval_windows *w, const spry_engine *engine, spry_error *error)
 {
     int32_t id = -1;
@@ -29,7 +29,7 @@ static spry_status find_start(spry_eval_windows *w, const spry_engine *engine, s
 static spry_status tokenize(spry_eval_windows *w, const spry_engine *engine, const char *text, size_t size,
                             spry_error *error)
 {
-    size_t capacity = size + 16; /* a guess that is nearly always enough */
+    size_t capacity = size + 16; /* an estimate that is nearly always enough */
     for (;;) {
         free(w->ids);
         w->ids = calloc(capacity, sizeof *w->ids);

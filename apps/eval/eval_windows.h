@@ -1,9 +1,8 @@
-/* A text cut into windows that a model can hold, so that every token is counted once and with enough text before it.
+/* Divides a text into windows of the context size, so that every token is counted once and with enough text before it.
  *
- * Windows hold `context` tokens and begin `stride` tokens apart. The first counts all of its tokens that follow
- * another; each later one counts those the windows before it did not reach, its last `stride` tokens, which therefore
- * have at least context - stride tokens before them. When the tokenizer puts a token before every text, it stands
- * before every window too. */
+ * Windows have `context` tokens and begin `stride` tokens apart. The first counts all of its tokens but the first; each
+ * later one counts its last `stride` tokens, which therefore have at least context - stride tokens before them. If the
+ * tokenizer adds a token before every text, every window begins with it. */
 #ifndef SPRY_APPS_EVAL_WINDOWS_H
 #define SPRY_APPS_EVAL_WINDOWS_H
 
@@ -12,7 +11,7 @@
 typedef struct spry_eval_windows {
     int32_t *ids; /* owned: the whole text */
     size_t n_ids;
-    bool has_start;  /* ids[0] is what the tokenizer puts before every text */
+    bool has_start;  /* ids[0] is added by the tokenizer before every text */
     int32_t *window; /* owned: [context] */
     size_t context, stride;
     bool special;     /* spellings of control tokens became those tokens */

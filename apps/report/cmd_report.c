@@ -1,4 +1,4 @@
-/* spry report: files of measurements in, one page out. */
+/* spry report: makes one page from files of measurements. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,11 +13,11 @@ enum { PAGE_BYTES_MAX = 64 << 20 };
 static const spry_usage usage = {
     .command = "report",
     .arguments = "FILE... [options]",
-    .about = "Writes one page about what was measured: where the time to the first token goes, speed against depth and "
-             "number of sequences, how near each op comes to the machine's limits, cache, memory, energy. Several "
-             "files are put side by side; ratios are to the first.\n"
-             "FILEs are those of `spry bench --save`, of --trace, and of `spry doctor --json`. The page needs nothing "
-             "from outside and can be sent to anybody.",
+    .about = "Writes one page about measurements: the parts of the time to the first token, speed by depth and "
+             "number of sequences, each op relative to the machine's limits, cache, memory, energy. Several files "
+             "are shown side by side; ratios are relative to the first.\n"
+             "FILEs are those of `spry bench --save`, of --trace, and of `spry doctor --json`. The page is "
+             "self-contained.",
     .examples = "spry bench --save now.json && spry report now.json\n"
                 "spry report before.json after.json -o change.html\n"
                 "spry report trace.json machine.json --markdown -o -",
@@ -36,7 +36,7 @@ static const spry_option report_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(output),
      .metavar = "FILE",
-     .help = "Where to write it; - is standard output. Without it report.html, or report.md, in the current folder",
+     .help = "Output file; - is standard output. Default: report.html, or report.md, in the current folder",
      .group = "Report"},
     {.name = "markdown",
      .kind = SPRY_OPTION_FLAG,
@@ -45,7 +45,7 @@ static const spry_option report_options[] = {
      .group = "Report"},
 };
 
-/* A report must not take the place of what it is made from. */
+/* A report must not overwrite its inputs. */
 static spry_status check_output(const char *path, const char *const *inputs, size_t count, spry_error *error)
 {
     for (size_t i = 0; i < count; i++)

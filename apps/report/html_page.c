@@ -66,7 +66,7 @@ static const char style[] =
     ".cards "
     "b{display:block;font-size:1.35rem;line-height:1.3;letter-spacing:-.01em;font-variant-numeric:tabular-nums}\n"
     ".cards span{display:block;font-size:.8125rem;color:var(--soft);line-height:1.35}\n"
-    /* Shades where a table goes on, covered where it ends. */
+    /* Shadows show that a table continues. */
     ".scroll{overflow-x:auto;margin:.7rem 0;background:"
     "linear-gradient(90deg,var(--back) 40%,transparent) 0/2rem 100% no-repeat local,"
     "linear-gradient(-90deg,var(--back) 40%,transparent) 100%/2rem 100% no-repeat local,"

@@ -1,5 +1,5 @@
-/* spry report: what was measured, as a page. Inputs are loaded and checked whole before anything is written; sections
- * then trust every type and range, and leave out what an input does not have. */
+/* spry report: measurements as a page. Inputs are loaded and validated before anything is written; sections rely on
+ * every type and range, and omit what an input does not have. */
 #ifndef SPRY_REPORT_H
 #define SPRY_REPORT_H
 
@@ -18,11 +18,11 @@ typedef enum spry_report_kind { SPRY_REPORT_BENCH, SPRY_REPORT_TRACE, SPRY_REPOR
 
 typedef struct spry_report_input {
     const char *path;            /* borrowed */
-    char name[SPRY_REPORT_NAME]; /* for people: the file's name without its ending; differs from all others */
+    char name[SPRY_REPORT_NAME]; /* display name: the file name without extension; unique */
     spry_report_kind kind;
     json_t *json;             /* of a bench or a machine */
     spry_report_trace *trace; /* of a trace */
-    size_t series;            /* its number among those of its kind */
+    size_t series;            /* its index among inputs of its kind */
 } spry_report_input;
 
 typedef struct spry_report {
@@ -32,27 +32,27 @@ typedef struct spry_report {
 
 /* ---- loading ----------------------------------------------------------------------------------------------------- */
 
-/* Recognises each file and checks it. Deinitialise whatever happens. */
+/* Recognises and validates each file. Deinitialise also on failure. */
 spry_status spry_report_load(spry_report *report, const char *const *paths, size_t count, spry_error *error);
 void spry_report_deinit(spry_report *report);
 
-/* Whether every key that a file of this kind may have is what it has to be; keys nobody knows are passed over. */
+/* Validates every known key of a file of this kind; unknown keys are ignored. */
 spry_status spry_report_check(const json_t *json, spry_report_kind kind, spry_error *error);
 
 /* ---- looking at JSON that was checked ---------------------------------------------------------------------------- */
 
-/* By a path of keys: "machine.read_gb_s". NULL or NAN: it is not there, or null. */
+/* By a path of keys: "machine.read_gb_s". NULL or NAN: missing or null. */
 const json_t *spry_report_at(const json_t *json, const char *path);
 const char *spry_report_text(const json_t *json, const char *path);
 double spry_report_number(const json_t *json, const char *path);
 
-/* The next input of a kind, from *at on, which moves behind it; NULL when there is none. */
+/* The next input of a kind from *at, which is moved past it; NULL when there is none. */
 const spry_report_input *spry_report_next(const spry_report *report, spry_report_kind kind, size_t *at);
 size_t spry_report_count(const spry_report *report, spry_report_kind kind);
 
 /* ---- what points are compared ------------------------------------------------------------------------------------ */
 
-/* Which point of a bench: a prefill of so many tokens, or a decode at a depth with a batch. */
+/* Identifies a point of a bench: a prefill length, or the depth and batch of a decode. */
 typedef struct spry_report_key {
     double tokens; /* NAN: a decode */
     double depth, batch;
@@ -62,46 +62,46 @@ spry_report_key spry_report_key_of(const json_t *point);
 
 enum { SPRY_REPORT_KEYS = SPRY_BENCH_POINTS_MAX };
 
-/* All that any bench has, each once: prefills, then decodes, in the order of the files, as far as there is room. */
+/* All distinct points of all benches: prefills, then decodes, in file order, as far as there is room. */
 size_t spry_report_keys(spry_report_key keys[SPRY_REPORT_KEYS], const spry_report *report);
 
-/* How many points of all benches found no room. */
+/* Number of points without room. */
 size_t spry_report_keys_left_out(const spry_report *report);
 
-/* NULL: that bench has no such point. */
+/* NULL: the bench has no such point. */
 const json_t *spry_report_point(const json_t *bench, const spry_report_key *key);
 const json_t *spry_report_prefill(const json_t *bench, double tokens);
 const json_t *spry_report_decode(const json_t *bench, double depth, double batch);
 
-/* Those that stand for a bench: the longest prefill; the shallowest decode of one sequence, and of most at once. NAN
- * where it has none. */
+/* The representative points of a bench: the longest prefill; the shallowest decode of one sequence, and of the largest
+ * batch. NAN if there is none. */
 double spry_report_main_prefill(const json_t *bench);
 double spry_report_main_depth(const json_t *bench);
 double spry_report_main_batch(const json_t *bench);
 
-/* As much of a text as `size` bytes hold, in whole characters; to `out`, which is returned. */
+/* As much of a text as fits in `size` bytes, in whole characters; written to `out`, which is returned. */
 const char *spry_report_cut(char *out, size_t size, const char *text);
 
 /* "prefill of 512 tokens" */
 const char *spry_report_point_name(char out[SPRY_REPORT_ROW], const json_t *point);
 
-/* What a row shows, with its input's name where the report has several of that kind. */
+/* The name of a row, with its input's name if there are several of that kind. */
 const char *spry_report_row_name(char out[SPRY_REPORT_ROW], const spry_report *report, const spry_report_input *input,
                                  const char *what);
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
-/* The whole document. Look at out->failed. */
+/* The whole document. Check out->failed. */
 void spry_report_write(spry_buffer *out, const spry_report *report, bool markdown);
 
-/* Rows of one table or drawing; how many more there are is said, if any. */
+/* Maximum rows of one table or drawing; the number of omitted rows is reported. */
 enum { SPRY_REPORT_ROWS = SPRY_REPORT_KEYS };
 void spry_report_say_left_out(spry_doc *doc, size_t count);
 
-/* A list of the inputs of a kind, with their markers; nothing where there is one only. */
+/* A legend of the inputs of a kind; nothing for a single one. */
 void spry_report_legend(spry_doc *doc, const spry_report *report, spry_report_kind kind);
 
-/* Each writes nothing where no input has what it shows. */
+/* Each writes nothing when no input has its data. */
 typedef void spry_report_section(spry_doc *doc, const spry_report *report);
 
 spry_report_section spry_report_summary;
@@ -117,14 +117,14 @@ spry_report_section spry_report_energy;
 spry_report_section spry_report_policy;
 spry_report_section spry_report_machine;
 
-/* A bar of the parts of a request, one behind the other, and the legend for such bars: parts that are above 0. */
+/* A bar with the parts of a request, and the legend for such bars: parts above 0. */
 void spry_report_draw_parts(spry_rows *rows, const char *name, const char *sum, const double ms[SPRY_PART_COUNT]);
 void spry_report_draw_part_names(spry_buffer *out, const double most[SPRY_PART_COUNT]);
 
-/* Colours (c0 to c13) of the parts of a request and of ops; an op nobody knows has the last. */
+/* Colours (c0 to c13) of the parts of a request and of ops; an unknown op has the last. */
 size_t spry_report_part_colour(size_t part);
 size_t spry_report_op_colour(const char *op);
-/* Its place in a step; an op nobody knows has the last, SPRY_OP_COUNT. */
+/* Its position in a step; an unknown op has the last, SPRY_OP_COUNT. */
 size_t spry_report_op_rank(const char *op);
 
 #endif

@@ -1,4 +1,4 @@
-/* The two ways to write a document. */
+/* The two output formats of a document. */
 #include "report/report_doc.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@ enum { SENTENCE_MAX = 4096 };
 
 /* ---- numbers ----------------------------------------------------------------------------------------------------- */
 
-/* Whole, with commas. */
+/* An integer with commas. */
 static void print_whole(char out[SPRY_DOC_VALUE], double value)
 {
     char digits[SPRY_DOC_VALUE];
@@ -36,7 +36,7 @@ static void print_speed(char out[SPRY_DOC_VALUE], double value)
         snprintf(out, SPRY_DOC_VALUE, "%.*f", size >= 9.995 ? 1 : size >= 0.9995 ? 2 : 3, value);
 }
 
-/* The largest of the units, each a thousand of the one before, that leaves at least 1. */
+/* The largest unit, each a thousand of the one before, that gives at least 1. */
 static void print_scaled(char out[SPRY_DOC_VALUE], double value, const char *const *units, size_t n_units)
 {
     size_t unit = 0;
@@ -99,13 +99,13 @@ static void escape(spry_doc *doc, const char *text)
         spry_page_escape(doc->out, text);
 }
 
-/* `before` and `behind` go around the escaped sentence, as they are. */
+/* `before` and `behind` are written around the escaped text, unescaped. */
 static void write_words(spry_doc *doc, const char *before, const char *behind, const char *format, va_list args)
 {
     char text[SENTENCE_MAX];
     const int length = vsnprintf(text, sizeof text, format, args);
     for (size_t end = sizeof text - 1; length >= (int)sizeof text && end > 0 && (text[end - 1] & 0x80); end--)
-        text[end - 1] = '\0'; /* no half of a character at a cut */
+        text[end - 1] = '\0'; /* no partial character at the end */
     spry_buffer_text(doc->out, before);
     escape(doc, text);
     spry_buffer_text(doc->out, behind);

@@ -1,7 +1,7 @@
-/* A document that is written once and comes out as HTML or as Markdown: sections, sentences, tables. Drawings are in
- * HTML only; whatever they show is in a table beside them.
+/* A document that is written once and output as HTML or Markdown: sections, sentences, tables. Drawings are in HTML
+ * only; their data is also in a table.
  *
- * Text handed over here may come from anywhere: it is escaped. Look at out->failed once, at the end. */
+ * Text passed here may come from untrusted files: it is escaped. Check out->failed once at the end. */
 #ifndef SPRY_REPORT_DOC_H
 #define SPRY_REPORT_DOC_H
 
@@ -12,7 +12,7 @@
 
 enum { SPRY_DOC_COLUMNS = 40, SPRY_DOC_VALUE = 40 };
 
-/* How a number is written. All: "–" for what is not a number. */
+/* The format of a number. All: "–" for NAN. */
 typedef enum spry_doc_unit {
     SPRY_DOC_COUNT, /* 1,024 */
     SPRY_DOC_SPEED, /* 1,234 or 12.3: three digits */
@@ -34,14 +34,14 @@ const char *spry_doc_plural(char out[SPRY_DOC_VALUE], double count, const char *
 typedef struct spry_doc_column {
     const char *title;
     bool is_text; /* left, not right */
-    bool wraps;   /* a sentence rather than a word */
+    bool wraps;   /* a sentence instead of a word */
 } spry_doc_column;
 
 typedef struct spry_doc {
     spry_buffer *out;
     bool markdown;
-    spry_doc_column columns[SPRY_DOC_COLUMNS]; /* of the table that is open */
-    size_t n_columns, at;                      /* the cell that comes next */
+    spry_doc_column columns[SPRY_DOC_COLUMNS]; /* of the open table */
+    size_t n_columns, at;                      /* the next cell */
     bool in_section, is_beside;
 } spry_doc;
 
@@ -51,22 +51,22 @@ void spry_doc_end(spry_doc *doc, const char *footer);
 void spry_doc_section(spry_doc *doc, const char *title);
 void spry_doc_heading(spry_doc *doc, const char *format, ...) SPRY_PRINTF(2, 3);
 void spry_doc_say(spry_doc *doc, const char *format, ...) SPRY_PRINTF(2, 3);
-/* A sentence that must not be overlooked. */
+/* A highlighted sentence. */
 void spry_doc_warn(spry_doc *doc, const char *format, ...) SPRY_PRINTF(2, 3);
 
-/* At most SPRY_DOC_COLUMNS; cells follow, row by row. A row is ended by its last cell. */
+/* At most SPRY_DOC_COLUMNS columns; cells follow, row by row. The last cell ends a row. */
 void spry_doc_table(spry_doc *doc, const spry_doc_column *columns, size_t count);
 void spry_doc_cell(spry_doc *doc, const char *format, ...) SPRY_PRINTF(2, 3);
 void spry_doc_value(spry_doc *doc, spry_doc_unit unit, double value);
-/* With the ratio to `first` where there is one; `better` is above 0 where more is better, below 0 where less is. */
+/* With the ratio to `first` if there is one; `better`: above 0 when more is better, below 0 when less is. */
 void spry_doc_compared(spry_doc *doc, spry_doc_unit unit, double value, double first, int better);
 void spry_doc_table_end(spry_doc *doc);
 
-/* What follows, until the next call or the end, stands beside the rest where there is room for several. */
+/* Places the following content beside the rest where there is room. */
 void spry_doc_beside(spry_doc *doc);
 void spry_doc_beside_end(spry_doc *doc);
 
-/* Where to draw; NULL where nothing can be drawn. */
+/* The target of drawings; NULL when drawings are not supported. */
 spry_buffer *spry_doc_drawing(spry_doc *doc);
 
 #endif

@@ -1,4 +1,4 @@
-/* Until the first token: the parts of its time, cold and warm, and what the cache spared. */
+/* The time to the first token by part, cold and warm, and the savings of the cache. */
 #include <math.h>
 #include <stdio.h>
 
@@ -13,7 +13,7 @@ static double part_of(const json_t *bench, size_t kind, size_t part)
     return spry_report_number(spry_report_at(bench, kinds[kind].parts), spry_part_name((spry_part)part));
 }
 
-/* The next bench that measured its first token. */
+/* The next bench with a measured first token. */
 static const spry_report_input *next_measured(const spry_report *report, size_t *at)
 {
     const spry_report_input *input = spry_report_next(report, SPRY_REPORT_BENCH, at);
@@ -64,7 +64,7 @@ void spry_report_draw_part_names(spry_buffer *out, const double most[SPRY_PART_C
     spry_buffer_text(out, "</ul>\n");
 }
 
-/* Where its parts were not measured, all of it is others. */
+/* If its parts were not measured, everything is "other". */
 static void draw_row(spry_rows *rows, const spry_report *report, const spry_report_input *input, size_t kind)
 {
     const double whole = spry_report_number(input->json, kinds[kind].ms);
@@ -103,7 +103,7 @@ static void draw(spry_buffer *out, const spry_report *report, const char *captio
     spry_rows_end(&rows);
 }
 
-/* Warm ones again where they are too short to be seen beside cold ones. */
+/* Warm requests again, enlarged, if they are too short to see beside cold ones. */
 static void draw_all(spry_buffer *out, const spry_report *report)
 {
     const double cold = longest(report, 0), warm = longest(report, 1);
@@ -172,8 +172,7 @@ void spry_report_first_token(spry_doc *doc, const spry_report *report)
         const char *why = spry_report_text(input->json, "why_no_ttft");
         char tokens[SPRY_DOC_VALUE];
         if (spry_report_at(input->json, "ttft"))
-            spry_doc_say(doc, "%s: a prompt of %s tokens, first with nothing known (cold), then again (warm).",
-                         input->name,
+            spry_doc_say(doc, "%s: a prompt of %s tokens, first uncached (cold), then again (warm).", input->name,
                          spry_doc_print(tokens, SPRY_DOC_COUNT, spry_report_number(input->json, "ttft.prompt_tokens")));
         else if (why)
             spry_doc_say(doc, "%s: not measured: %s", input->name, why);
@@ -199,7 +198,7 @@ static void draw_hits(spry_buffer *out, const spry_report *report)
             continue;
         const double share = hits / (hits + misses);
         char titles[2][80], sum[SPRY_DOC_VALUE];
-        snprintf(titles[0], sizeof titles[0], "found: %.0f tokens", hits);
+        snprintf(titles[0], sizeof titles[0], "cached: %.0f tokens", hits);
         snprintf(titles[1], sizeof titles[1], "computed: %.0f tokens", misses);
         const spry_rows_piece pieces[] = {{"found", titles[0], 2, 0, share}, {"computed", titles[1], 0, share, 1}};
         spry_rows_add(&rows, input->name, spry_doc_print(sum, SPRY_DOC_SHARE, share), pieces, SPRY_COUNT(pieces));
@@ -210,8 +209,8 @@ static void draw_hits(spry_buffer *out, const spry_report *report)
 void spry_report_cache(spry_doc *doc, const spry_report *report)
 {
     static const spry_doc_column columns[] = {
-        {"File", true, false},  {"Found", false, false}, {"Computed", false, false}, {"Found, share", false, false},
-        {"Cold", false, false}, {"Warm", false, false},  {"Sooner by", false, false}};
+        {"File", true, false},  {"Found", false, false}, {"Computed", false, false}, {"Cached, share", false, false},
+        {"Cold", false, false}, {"Warm", false, false},  {"Saved", false, false}};
     const spry_report_input *input;
     bool any = false;
     for (size_t at = 0; (input = next_measured(report, &at));)

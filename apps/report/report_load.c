@@ -1,5 +1,5 @@
-/* Recognising files. The first character says whether a file is a list of events, which is read line by line, or one
- * object, which says its format. */
+/* Recognises files. The first character shows whether a file is a list of events, which is read line by line, or one
+ * object, which has a format. */
 #include <ctype.h>
 #include <errno.h>
 #include <stdio.h>
@@ -90,7 +90,7 @@ static spry_status load_input(spry_report_input *input, const char *path, spry_e
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
 
-/* The file's own name without ".json" and what it cannot be shown with, cut to whole characters. */
+/* The file name without ".json" and unprintable bytes, truncated to whole characters. */
 static void name_input(spry_report_input *input)
 {
     const char *slash = strrchr(input->path, '/');
@@ -100,7 +100,7 @@ static void name_input(spry_report_input *input)
     spry_buffer clean;
     spry_buffer_init(&clean, 1 << 16);
     spry_utf8_append_valid(&clean, name);
-    spry_report_cut(input->name, sizeof input->name - 7, spry_buffer_view(&clean).data); /* " (16)" goes behind it */
+    spry_report_cut(input->name, sizeof input->name - 7, spry_buffer_view(&clean).data); /* " (16)" is appended */
     spry_buffer_deinit(&clean);
 }
 
@@ -112,7 +112,7 @@ static bool is_taken(const spry_report *report, size_t count, const char *name)
     return false;
 }
 
-/* Two files of the same name are told apart by a number. */
+/* Files of the same name are distinguished by a number. */
 static void name_all(spry_report *report)
 {
     for (size_t i = 0; i < report->count; i++) {

@@ -1,4 +1,4 @@
-/* What `spry doctor` found out about a machine. */
+/* The results of `spry doctor`. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

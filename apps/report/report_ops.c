@@ -1,4 +1,4 @@
-/* Where a step's time goes, op by op, and how near each op comes to what the machine can do. */
+/* The time of a step by op, and the speed of each op relative to the machine's limits. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,7 @@ static bool has_ops(const json_t *point)
 
 /* ---- residency --------------------------------------------------------------------------------------------------- */
 
-/* The ops that any bar has, for the legend. */
+/* The ops in any bar, for the legend. */
 typedef struct op_names {
     const char *items[NAMES_MAX];
     size_t count;
@@ -37,7 +37,7 @@ typedef struct part {
     double share;
 } part;
 
-/* In the order in which a step runs them, so that bars can be compared. */
+/* In execution order, so that bars are comparable. */
 static void draw_bar(spry_rows *rows, op_names *names, const char *name, double ms, const part *parts, size_t n_parts)
 {
     spry_rows_piece pieces[PIECES_MAX];
@@ -107,7 +107,7 @@ static void draw_legend(spry_buffer *out, const op_names *names)
     spry_buffer_text(out, "</ul>\n");
 }
 
-/* Gives how many points there is no room for. */
+/* Returns the number of points without room. */
 static size_t draw_residency(spry_buffer *out, const spry_report *report)
 {
     const spry_axis x = {.unit = " %", .scale = 100, .least = 0, .most = 1, .step = 0.25};
@@ -163,7 +163,7 @@ static void write_ops(spry_doc *doc, const json_t *point)
     spry_doc_table_end(doc);
 }
 
-/* Milliseconds of all ops of a rank; NAN where there are none. */
+/* Milliseconds of all ops of a rank; NAN if there are none. */
 static double ms_of(const json_t *point, size_t rank)
 {
     const json_t *ops = spry_report_at(point, "ops");
@@ -177,7 +177,7 @@ static double ms_of(const json_t *point, size_t rank)
     return sum;
 }
 
-/* One point of all benches, op by op; ratios are to the first bench. */
+/* One point of all benches, op by op; ratios are relative to the first bench. */
 static void compare_ops(spry_doc *doc, const spry_report *report, const json_t *first)
 {
     const json_t *points[SPRY_REPORT_INPUTS];
@@ -234,7 +234,7 @@ static void write_trace_ops(spry_doc *doc, const spry_report_input *input)
     spry_doc_table_end(doc);
 }
 
-/* The points that stand for a bench, where they have ops. */
+/* The representative points of a bench that have ops. */
 static size_t main_points(const json_t *points[2], const json_t *bench)
 {
     const json_t *prefill = spry_report_prefill(bench, spry_report_main_prefill(bench));
@@ -292,7 +292,7 @@ void spry_report_residency(spry_doc *doc, const spry_report *report)
 
 /* ---- roofline ---------------------------------------------------------------------------------------------------- */
 
-/* Products for each byte that something real can have. */
+/* Whether the number of products per byte is plausible. */
 static bool can_be_placed(double intensity)
 {
     return intensity > 1e-6 && intensity < 1e9;
@@ -308,13 +308,13 @@ static bool place_op(spry_plot_point *at, const json_t *op)
     return can_be_placed(at->x);
 }
 
-/* Prefill and decode have their own markers. */
+/* Prefill and decode have different markers. */
 static size_t series_of(const json_t *point)
 {
     return spry_report_at(point, "depth") ? 1 : 0;
 }
 
-/* Each op of each point, or NULL behind the last; `which` is the number of its point. */
+/* Each op of each point, NULL after the last; `which` is the index of its point. */
 static const json_t *next_op(const json_t *const *points, size_t n_points, size_t *which, size_t *at,
                              spry_plot_point *place)
 {
@@ -329,7 +329,7 @@ static const json_t *next_op(const json_t *const *points, size_t n_points, size_
     return NULL;
 }
 
-/* What the machine can do: up to the ridge as much as it reads, from there on as much as it multiplies. */
+/* The machine's limits: bandwidth up to the ridge, then multiply speed. */
 static void draw_roof(spry_plot *plot, double read, double multiply)
 {
     const double left = plot->x.least, right = plot->x.most, ridge = fmin(fmax(multiply / read, left), right);

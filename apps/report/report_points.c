@@ -1,4 +1,4 @@
-/* Looking at what was loaded: values by their path, inputs of a kind, the points that are compared, and names. */
+/* Access to loaded data: values by path, inputs of a kind, compared points, and names. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Traces: the first requests one by one, until their first token, and what all of them spent on what. */
+/* Traces: the first requests in detail, until their first token, and the time of all requests by part. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,5 @@
-/* What the keys of each kind of file have to be, as tables, and one function that holds a file against them. What was
- * not measured is null or missing; only what a report cannot do without is required. */
+/* The types of the keys of each kind of file, as tables, and one function that validates a file. Values that were not
+ * measured are null or missing; only indispensable ones are required. */
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -208,7 +208,7 @@ static const field machine_fields[] = {
 
 /* ---- holding a file against them --------------------------------------------------------------------------------- */
 
-/* Where in the file one is, for sentences: "prefill[2].ops[0].share". */
+/* The position in the file, for messages: "prefill[2].ops[0].share". */
 typedef struct place {
     char path[PATH_MAX_BYTES];
     size_t size;
@@ -263,7 +263,7 @@ static spry_status check_parts(const json_t *json, const place *at, spry_error *
     {
         const place there = go(at, ".%.60s", key);
         if (spry_report_part(key) == SPRY_PART_COUNT)
-            return wrong(&there, "is no part of a request that this spry knows", error);
+            return wrong(&there, "is not a known part of a request", error);
         spry_status status = check_number(value, &there, error);
         if (status)
             return status;
@@ -288,7 +288,7 @@ static spry_status check_list(const json_t *json, const field *item, const place
     return status;
 }
 
-/* An object whose keys are free and whose values are alike. */
+/* An object with arbitrary keys and values of one type. */
 static spry_status check_values(const json_t *json, const field *fields, const place *at, spry_error *error)
 {
     const char *key;

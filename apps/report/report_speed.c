@@ -1,4 +1,4 @@
-/* Tokens a second against length, depth and number of sequences; and how even the steps are. */
+/* Tokens per second by length, depth and number of sequences; and the distribution of step times. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 typedef struct against {
     const char *caption, *axis, *column, *list, *key;
     const char *fixed;  /* key of the other number, or NULL */
-    double fixed_value; /* and what it has to be */
+    double fixed_value; /* and its value */
 } against;
 
 static double speed_at(const json_t *bench, const against *a, double value)
@@ -30,7 +30,7 @@ static int by_value(const void *a, const void *b)
     return (*first > *second) - (*first < *second);
 }
 
-/* The values any bench was measured at, from the smallest, each once. */
+/* The distinct values of all benches, ascending. */
 static size_t collect_values(double values[SPRY_REPORT_KEYS], const spry_report *report, const against *a)
 {
     const spry_report_input *input;
@@ -157,7 +157,7 @@ typedef struct evenness {
     double ms[LEVELS];
 } evenness;
 
-/* Adds a row where there is room; `more` counts those that find none. */
+/* Adds a row if there is room; `more` counts the others. */
 static void add_row(evenness rows[SPRY_REPORT_ROWS], size_t *count, size_t *more, const evenness *row)
 {
     if (*count < SPRY_REPORT_ROWS)

@@ -1,4 +1,4 @@
-/* What there is, and the figures that matter most, side by side. */
+/* The inputs and their most important figures, side by side. */
 #include <math.h>
 #include <stdio.h>
 
@@ -51,7 +51,7 @@ typedef struct figure {
     char title[80];
     spry_doc_unit unit;
     int better;
-    double values[SPRY_REPORT_INPUTS]; /* bench by bench */
+    double values[SPRY_REPORT_INPUTS]; /* per bench */
 } figure;
 
 enum { FIGURES = 16 };
@@ -81,7 +81,7 @@ static void add_plain(figures *f, const spry_report *report, const char *title, 
         added->values[i++] = spry_report_number(input->json, path);
 }
 
-/* Points are those that stand for the first bench; others have the same one or none. */
+/* Points are the representative ones of the first bench; others have the same one or none. */
 static void add_points(figures *f, const spry_report *report)
 {
     size_t at = 0, i = 0;
@@ -169,7 +169,7 @@ static void write_figures(spry_doc *doc, const spry_report *report, const figure
         spry_doc_say(doc, "Ratios are to %s, the first.", columns[1].title);
 }
 
-/* What the figures of a single bench are of. */
+/* The subject of the figures of a single bench. */
 static void introduce(spry_doc *doc, const json_t *bench)
 {
     char parameters[SPRY_DOC_VALUE], bytes[SPRY_DOC_VALUE], threads[SPRY_DOC_VALUE];
@@ -183,7 +183,7 @@ static void introduce(spry_doc *doc, const json_t *bench)
                  spry_report_text(bench, "machine.kernels"), when ? "; measured at " : "", when ? when : "");
 }
 
-/* The figures of a single bench, large. */
+/* The figures of a single bench as cards. */
 static void draw_cards(spry_buffer *out, const figures *f)
 {
     spry_buffer_text(out, "<ul class=\"cards\">\n");

@@ -1,5 +1,5 @@
-/* One event a line. Each lane keeps what happened in it since its last request ended; a request's own event, which
- * comes behind its parts, takes it. */
+/* One event per line. Each lane collects the events since its last request ended; a request's own event, which comes
+ * after its parts, consumes them. */
 #include "report/report_trace.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ enum {
 static const uint64_t file_bytes_max = UINT64_C(512) << 20;
 static const double longest_us = 1e15;
 
-/* What happened in a lane since its last request ended. Times as the file has them. */
+/* The events in a lane since its last request ended. Times as in the file. */
 typedef struct lane {
     double part_us[SPRY_PART_COUNT];
     double began_us;                      /* NAN: no part yet */
@@ -74,7 +74,7 @@ static spry_status take_part(reader *r, const event *e, spry_error *error)
 {
     const size_t part = spry_report_part(e->name);
     if (part == SPRY_PART_COUNT)
-        return spry_fail(error, SPRY_ERR_FORMAT, "line %llu: \"%.40s\" is no part of a request that this spry knows",
+        return spry_fail(error, SPRY_ERR_FORMAT, "line %llu: \"%.40s\" is not a known part of a request",
                          (unsigned long long)r->line, e->name);
     lane *l = lane_of(r, e->lane);
     if (!l)
@@ -141,8 +141,8 @@ static spry_status take_request(reader *r, const event *e, spry_error *error)
     return SPRY_OK;
 }
 
-/* An answer inside a request is told of with it. One that has its lane to itself, the second one of a request or a
- * program's that uses the library, counts like a request. */
+/* An answer inside a request is reported with it. An answer alone in a lane (the second one of a request, or one of a
+ * program that uses the library) counts as a request. */
 static spry_status take_answer(reader *r, const event *e, spry_error *error)
 {
     const double rounding_us = 0.01;
@@ -161,7 +161,7 @@ static void take_step(spry_report_trace *trace, const event *e)
 
 static spry_status wrong_line(const reader *r, const char *why, spry_error *error)
 {
-    return spry_fail(error, SPRY_ERR_FORMAT, "line %llu is no event of a trace: %.100s", (unsigned long long)r->line,
+    return spry_fail(error, SPRY_ERR_FORMAT, "line %llu is not a trace event: %.100s", (unsigned long long)r->line,
                      why);
 }
 
@@ -242,7 +242,7 @@ static spry_view trim(spry_view text)
     return text;
 }
 
-/* The event in a line, without what makes the lines a list; empty where there is none. */
+/* The event in a line, without list syntax; empty if there is none. */
 static spry_view event_text(const reader *r, spry_view line, bool *ended)
 {
     line = trim(line);
@@ -257,7 +257,7 @@ static spry_view event_text(const reader *r, spry_view line, bool *ended)
     return line;
 }
 
-/* A last line without its end is what a process leaves that was killed. */
+/* An incomplete last line is left by a process that was killed. */
 static spry_status take_line(reader *r, const char *line, size_t size, bool *ended, spry_error *error)
 {
     const bool whole = size && line[size - 1] == '\n';

@@ -1,7 +1,7 @@
-/* A trace file, read line by line: however long it is, what is kept of it is bounded.
+/* A trace file, read line by line in bounded memory.
  *
- * Kept are sums and spreads over all requests, steps and ops, and the first requests in detail. A request's parts are
- * those in its lane since the request before it. Its first token is out when the first sampling ends. */
+ * It keeps sums and distributions over all requests, steps and ops, and the first requests in detail. A request's parts
+ * are those in its lane since the previous request. Its first token is out when the first sampling ends. */
 #ifndef SPRY_REPORT_TRACE_H
 #define SPRY_REPORT_TRACE_H
 
@@ -18,9 +18,9 @@ enum {
 };
 
 typedef struct spry_report_request {
-    double number, prompt_tokens, generated_tokens; /* NAN: not said */
-    double first_ms, whole_ms;                      /* first_ms: NAN where no token came */
-    double parts_ms[SPRY_PART_COUNT];               /* until the first token, or all where none came */
+    double number, prompt_tokens, generated_tokens; /* NAN: not given */
+    double first_ms, whole_ms;                      /* first_ms: NAN when there was no token */
+    double parts_ms[SPRY_PART_COUNT];               /* until the first token, or all when there was none */
 } spry_report_request;
 
 typedef struct spry_report_op {
@@ -30,23 +30,23 @@ typedef struct spry_report_op {
 
 typedef struct spry_report_trace {
     uint64_t events, requests, steps;
-    bool is_cut;                        /* the last line is not whole, and was left out */
-    double covered_ms, whole_ms;        /* of all requests: their parts, and all of them */
-    spry_spread parts[SPRY_PART_COUNT]; /* ms a request; requests without the part are not in it */
+    bool is_cut;                        /* the last line is incomplete and was ignored */
+    double covered_ms, whole_ms;        /* over all requests: the sum of the parts, and of the requests */
+    spry_spread parts[SPRY_PART_COUNT]; /* ms per request with the part */
     spry_spread first_ms;               /* of requests */
-    spry_spread between_ms;             /* from the tokens of one step to those of the next, in an answer */
+    spry_spread between_ms;             /* between the tokens of two consecutive steps of an answer */
     double generated_tokens;            /* of all requests */
     double rows;                        /* of all steps */
     spry_report_request shown[SPRY_REPORT_SHOWN];
     size_t n_shown;
-    spry_report_op ops[SPRY_REPORT_OPS]; /* the longest first; the last one is all others where there are too many */
+    spry_report_op ops[SPRY_REPORT_OPS]; /* longest first; the last one collects the rest when there are too many */
     size_t n_ops;
 } spry_report_trace;
 
-/* A part of a request by its name; SPRY_PART_COUNT: there is none of that name. */
+/* A part of a request by name; SPRY_PART_COUNT: unknown. */
 size_t spry_report_part(const char *name);
 
-/* From a file that was opened, up to its end. The sentence names no file. Destroy what is given. */
+/* Reads an open file to its end. Messages contain no file name. The caller destroys the result. */
 spry_status spry_report_trace_read(spry_report_trace **out, FILE *file, spry_error *error);
 void spry_report_trace_destroy(spry_report_trace *trace);
 

@@ -1,4 +1,4 @@
-/* What an engine uses: memory, energy, and what answering several at once brings. */
+/* The resources of an engine: memory, energy, and the gain of batching. */
 #include <math.h>
 #include <stdio.h>
 
@@ -139,7 +139,7 @@ typedef struct energy_row {
     char name[SPRY_REPORT_ROW];
     const spry_report_input *input;
     bool is_prefill;
-    double joules, watts, speed; /* joules: of 100 tokens */
+    double joules, watts, speed; /* joules: per 100 tokens */
 } energy_row;
 
 static size_t collect_energy(energy_row rows[SPRY_REPORT_ROWS], size_t *more, const spry_report *report)
@@ -167,7 +167,7 @@ static size_t collect_energy(energy_row rows[SPRY_REPORT_ROWS], size_t *more, co
     return count;
 }
 
-/* What was read, or why nothing was, device by device. */
+/* The sources of energy values, or why there are none, per device. */
 static bool say_meters(spry_doc *doc, const spry_report_input *input, bool write)
 {
     static const char *const devices[][3] = {{"Processor", "energy.cpu", "energy.why_no_cpu"},
@@ -245,7 +245,7 @@ void spry_report_energy(spry_doc *doc, const spry_report *report)
 
 enum { BATCHES_MAX = 64 };
 
-/* Of one bench: `key` of every batch, the one that is taken in a ring. */
+/* For one bench: `key` of every batch size, the chosen one in a ring. */
 static void draw_batches(spry_buffer *out, const spry_report_input *input, const char *caption, const char *key)
 {
     const json_t *list = spry_report_at(input->json, "policy.batches");

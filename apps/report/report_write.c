@@ -1,4 +1,4 @@
-/* The document as a whole: its title, what has to be known before anything is compared, the order of its sections. */
+/* The whole document: title, warnings about comparability, order of sections. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -63,7 +63,7 @@ void spry_report_legend(spry_doc *doc, const spry_report *report, spry_report_ki
 
 /* ---- what is compared with what ---------------------------------------------------------------------------------- */
 
-/* What makes an input differ from others, and how people call it. Empty where it has none. */
+/* A property that distinguishes inputs, and its display name. Empty if it has none. */
 typedef struct trait {
     char id[160], name[120];
 } trait;
@@ -87,7 +87,7 @@ static void model_of(trait *t, const spry_report_input *input)
     set_trait(t, spry_report_text(input->json, "model_id"), spry_report_text(input->json, "model"));
 }
 
-/* Those that change speeds. */
+/* Settings that affect speed. */
 static void settings_of(trait *t, const spry_report_input *input)
 {
     const json_t *settings = input->kind == SPRY_REPORT_BENCH ? spry_report_at(input->json, "settings") : NULL;
@@ -102,7 +102,7 @@ static void settings_of(trait *t, const spry_report_input *input)
     spry_report_cut(t->id, sizeof t->id, t->name);
 }
 
-/* Says so where not all inputs are of one `what`. */
+/* Warns when the inputs have different values of `what`. */
 static void warn_of_mixture(spry_doc *doc, const spry_report *report, const char *what,
                             void (*of)(trait *t, const spry_report_input *input))
 {

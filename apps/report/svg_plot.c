@@ -18,9 +18,9 @@ enum {
     GAP = 4, /* between a marker and its label */
     LETTER_WIDTH = 8,
     LETTER_HEIGHT = 13,
-    DISTANCES = 6, /* at which a label is tried */
-    AWAY = 7,      /* from one to the next */
-    STEPS = 5,     /* the most an axis is divided into */
+    DISTANCES = 6, /* at which a label position is tried */
+    AWAY = 7,      /* distance of positions */
+    STEPS = 5,     /* maximum number of intervals of an axis */
 };
 
 /* ---- axes -------------------------------------------------------------------------------------------------------- */
@@ -97,7 +97,7 @@ double spry_axis_share(const spry_axis *axis, double value)
     return (value - axis->least) / (axis->most - axis->least);
 }
 
-/* Powers of ten, with 2 and 5 times them where that is not too many. */
+/* Powers of ten, with 2 and 5 times them if there is room. */
 static size_t log_ticks(const spry_axis *axis, double ticks[SPRY_AXIS_TICKS])
 {
     static const double factors[] = {1, 2, 5};
@@ -130,7 +130,7 @@ size_t spry_axis_ticks(const spry_axis *axis, double ticks[SPRY_AXIS_TICKS])
     return count;
 }
 
-/* Thousands and millions are shortened, alike on the whole of a linear axis. */
+/* Thousands and millions are abbreviated, uniformly on a linear axis. */
 void spry_axis_print(char out[SPRY_AXIS_TEXT], const spry_axis *axis, double value)
 {
     static const char *const letters[] = {"", "k", "M", "G"};
@@ -177,7 +177,7 @@ static void draw_rows(const spry_plot *plot)
     }
 }
 
-/* Every tick has a line; words only where they do not touch the last ones. */
+/* Every tick has a line; text only where it does not overlap the previous one. */
 static void draw_columns(const spry_plot *plot)
 {
     double ticks[SPRY_AXIS_TICKS], end = 0;
@@ -299,7 +299,7 @@ static bool is_free(const spry_plot *plot, const spry_plot_box *b)
     return true;
 }
 
-/* From the marker's side to the label's; neither is covered. */
+/* A line from the marker's edge to the label's. */
 static void draw_lead(const spry_plot *plot, double x, double y, const spry_plot_box *box)
 {
     const double to_x = fmin(fmax(x, box->left), box->right), to_y = fmin(fmax(y, box->top), box->bottom);
@@ -308,7 +308,7 @@ static void draw_lead(const spry_plot *plot, double x, double y, const spry_plot
                        x + part * (to_x - x), y + part * (to_y - y), to_x, to_y);
 }
 
-/* Around a marker: right, left, above, below, then corner by corner; then the same further away. */
+/* Tries positions around a marker: right, left, above, below, then the corners; then the same further away. */
 bool spry_plot_label(spry_plot *plot, size_t series, spry_plot_point at, const char *text)
 {
     static const double sides[][2] = {{1, 0}, {-1, 0}, {0, -1}, {0, 1}, {1, -1}, {1, 1}, {-1, -1}, {-1, 1}};

@@ -5,7 +5,7 @@
 
 #include "report/html_page.h"
 
-/* Widths of a letter, of a bar on a phone, and of one where the rule "wide" of the style holds; in pixels. */
+/* Widths of a letter, of a bar on a phone, and of one where the style rule "wide" applies; in pixels. */
 enum { LETTER_WIDTH = 7, NARROW = 320, WIDE = 520, HEIGHT = 26 };
 
 void spry_rows_begin(spry_rows *rows, spry_buffer *out, const char *caption, const spry_axis *x)
@@ -86,8 +86,8 @@ void spry_rows_add_marks(spry_rows *rows, const char *name, const char *sum, con
     spry_buffer_text(rows->out, "</svg>\n");
 }
 
-/* The first tick's words begin at it and the last one's end there, so that none stands over; only the last has the
- * unit, and on a phone no neighbour. */
+/* The first tick's text starts at it and the last one's ends there, so that none overflows; only the last has the unit,
+ * and on a phone its neighbour is hidden. */
 void spry_rows_end(spry_rows *rows)
 {
     double ticks[SPRY_AXIS_TICKS];

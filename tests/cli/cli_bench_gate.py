@@ -120,7 +120,7 @@ class Comparing(GateTest):
         rows = {line[:34].strip(): line for line in result.text.splitlines()}
         self.assertRegex(rows["decode 0 x 1"], r"tok/s +[\d.]+ tok/s +-50.0 %  dropped$")
         self.assertRegex(rows["prefill 40"], r"\+0.0 %  ok$")
-        self.assertRegex(result.text, r"\nFailed: 1 of \d+ figures dropped by more than 10 %")
+        self.assertRegex(result.text, r"\nFailed: 1 of \d+ figures are worse by more than 10 %")
         self.assertLessEqual(max(map(len, result.text.splitlines()[:-1])), 100)  # the last one has the file's name
         self.assertNotIn("\x1b", result.text)
 
@@ -215,7 +215,7 @@ class Comparing(GateTest):
             def slower(report):
                 report["machine"][key] *= 0.6
             self.verdicts(slower, OK)
-            self.assertIn("The machine itself came to 60 % of what it did before", self.compare(slower).text)
+            self.assertIn("The machine itself had 60 % of its earlier speed", self.compare(slower).text)
             self.assertTrue(self.compare(slower, "--json").json["gate"]["machine_slower"])
         same = self.compare(lambda r: None)
         self.assertNotIn("The machine itself", same.text)
@@ -235,7 +235,7 @@ class Comparing(GateTest):
         verdicts = self.verdicts(fewer, FAILURE)
         self.assertEqual((verdicts["prefill 40"], verdicts["prefill 64"]), ("missing", "ok"))
         self.assertEqual((verdicts["memory"], verdicts["memory, peak"]), ("other points", "other points"))
-        self.assertRegex(self.compare(fewer).text, r"\nFailed: 0 of \d+ figures dropped by more than 10 % .*; \d+ others of the baseline are missing\n$")
+        self.assertRegex(self.compare(fewer).text, r"\nFailed: 0 of \d+ figures are worse by more than 10 % .*; \d+ others of the baseline are missing\n$")
         self.assertEqual(self.verdicts(fewer, OK, "--force")["prefill 40"], "only before")
 
         def policy(report):
@@ -525,8 +525,8 @@ class WrongUse(cli_support.CliTest):
                       ["--batch", "1"], ["--tokens", "3"], ["--repeat", "2"]):
             self.fails(spry("bench", "--baseline", "b.json", "--measured", "m.json", *other), USAGE, "--measured")
         for option in (["--save", "x"], ["--baseline", "x"], ["--targets", "x"], ["--policy"]):
-            self.fails(spry("bench", "--reuse", *option), USAGE, "--reuse does not go with")
-            self.fails(spry("bench", "--draft", "auto", *option), USAGE, "--draft does not go with")
+            self.fails(spry("bench", "--reuse", *option), USAGE, "--reuse cannot be used with")
+            self.fails(spry("bench", "--draft", "auto", *option), USAGE, "--draft cannot be used with")
 
 
 if __name__ == "__main__":

@@ -210,8 +210,8 @@ class Eval(cli_support.CliTest):
 
     def test_wrong_use(self):
         model = tiny("llama")
-        self.fails(spry("eval"), USAGE, "ppl or kl")
-        self.fails(spry("eval", "speed", model, "-f", self.text), USAGE, "ppl or kl")
+        self.fails(spry("eval"), USAGE, "ppl, kl or span")
+        self.fails(spry("eval", "speed", model, "-f", self.text), USAGE, "ppl, kl or span")
         self.fails(spry("eval", "ppl", model), USAGE, "-f FILE")
         self.fails(spry("eval", "kl", model, "-f", self.text), USAGE, "--base")
         self.fails(spry("eval", "ppl", model, "--base", model, "-f", self.text), USAGE, "--base")

@@ -432,8 +432,8 @@ class Traces(ReportTest):
         good = '{"name":"step","cat":"step","ph":"X","ts":0,"dur":9,"pid":1,"tid":1},\n'
         for text, words in (("[]", "without a single event"), ("[1, 2]", "line 1 is no event"),
                             ('[\n' + good + '{"name":\n' + good, "line 3 is no event"),
-                            ('[\n' + good + "]\n" + good, "line 4 is no event of a trace: the list of events ended"),
-                            ("[\n" + good + "{}", 'line 3 is no event of a trace: it has no "ph"'),
+                            ('[\n' + good + "]\n" + good, "line 4 is not a trace event: the list of events ended"),
+                            ("[\n" + good + "{}", 'line 3 is not a trace event: it has no "ph"'),
                             ('[\n{"name":"a","ph":"X","cat":"x","ts":-1,"dur":1,"tid":1}\n', '"ts" or "dur"'),
                             ('[\n{"name":"a","ph":"X","cat":"x","ts":1e300,"dur":1,"tid":1}\n', '"ts" or "dur"'),
                             ('[\n{"name":"a","ph":"X","cat":"x","ts":1,"dur":"1","tid":1}\n', '"ts" or "dur"'),

@@ -145,13 +145,26 @@ plant "file not in the tour" 'src/kv/spans.c:1: is not named in docs/ARCHITECTUR
 plant "script not in the tour" 'scripts/other:1: is not named' "echo 'the other way' >>docs/ARCHITECTURE.md; echo >scripts/other"
 plant "no tour" 'docs/ARCHITECTURE.md:1: is missing' "rm docs/ARCHITECTURE.md"
 
-plant "somebody's home" 'README.md:1: path of' "echo 'see /ho''me/somebody/x' >README.md"
-plant "somebody's workplace" 'src/base/one.c:8: path of' "echo '/* /wo''rk/main */' >>src/base/one.c"
+plant "home folder" 'README.md:1: path of' "echo 'see /ho''me/user/x' >README.md"
+plant "work folder" 'src/base/one.c:8: path of' "echo '/* /wo''rk/main */' >>src/base/one.c"
 plant "trailing whitespace" 'src/base/one.c:8: trailing whitespace' "echo 'extern int spry_x; ' >>src/base/one.c"
 plant "tab" 'src/base/one.c:8: tab' "printf 'extern\\tint spry_x;\\n' >>src/base/one.c"
 for word in TO'DO' FIX'ME' X'XX'; do
     plant "word $word" 'docs/plan.md:1: unfinished work' "echo 'a $word here' >docs/plan.md"
 done
+
+people='a word for people, not for program parts'
+for word in who'ever' some'body' no'body' every'body' any'body' h'e' hi's' hi'm'; do
+    plant "$word in a comment" "src/base/one.c:8: $people" "echo '/* what $word asks */' >>src/base/one.c"
+done
+plant "a word for people in a document" "docs/plan.md:2: $people" "printf 'A plan.\\nFor no''body.\\n' >docs/plan.md"
+plant "a pronoun in a script's comment" "scripts/check:[0-9]+: $people" "echo '# h''e comes' >>scripts/check"
+plant "capitals in a comment of several lines" "src/base/one.c:9: $people" \
+    "printf '/* One.\\n * No''body asks. */\\n' >>src/base/one.c"
+plant "a word for people in a message" "src/base/one.c:8: $people" \
+    "echo 'const char *spry_m = \"every''body\";' >>src/base/one.c"
+pass "a pronoun in an example text" "scripts/check:1: warning" "echo 'const char *spry_m = \"h''e said hi''s name\";' >>src/base/one.c"
+pass "longer words with the same letters" "scripts/check:1: warning" "echo '/* the history helps */' >>src/base/one.c"
 
 echo "$passed passed, $failed failed, 0 skipped"
 [ "$failed" = 0 ]
