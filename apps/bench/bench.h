@@ -1,5 +1,5 @@
 /* The settings and results of `spry bench`.
- * 
+ *
  * A point is one measurement: a prefill of some length, or a decode at some depth with some number of sequences. Points
  * that cannot be run stay in the list with the reason. */
 #ifndef SPRY_APPS_BENCH_H

@@ -1,6 +1,6 @@
 /* The op table: all arithmetic of the forward pass. Each op exists first as plain C (ref/); instruction sets override
  * entries. No op allocates or uses threads: callers pass ranges.
- * 
+ *
  * Invariance: a row's result never depends on the other rows of the call or on how ranges were split. Each sum has one
  * fixed order. */
 #ifndef SPRY_KERNELS_OPS_H
