@@ -20,8 +20,8 @@ void spry_op_watch_flush(spry_op_watch *watch)
     watch->n_spans = 0;
 }
 
-void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
-                        double products)
+void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
+                       double products)
 {
     uint64_t now = spry_clock_ns();
     spry_op_figures *figures = &watch->ops[op][type];

@@ -30,7 +30,7 @@ typedef struct spry_op_watch {
 void spry_op_watch_flush(spry_op_watch *watch);
 
 /* The time since the last op was this op's. */
-void spry_op_watch_took(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
-                        double products);
+void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
+                       double products);
 
 #endif

@@ -131,7 +131,7 @@ static spry_status open_device(spry_engine *e, const char *name, spry_error *err
 }
 
 /* Everything but the model. */
-static spry_status furnish(spry_engine *e, const spry_engine_options *o, spry_error *error)
+static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
     spry_kv_shape shape;
     spry_status status = spry_engine_set_sizes(e, &shape, o, error);
@@ -178,7 +178,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status)
-        status = furnish(e, &options, error);
+        status = open_parts(e, &options, error);
     if (status)
         spry_engine_close(e);
     else

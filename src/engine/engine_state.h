@@ -132,8 +132,8 @@ spry_status spry_engine_check_request(const spry_engine *engine, const spry_requ
 spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher, const spry_request *request,
                                      spry_error *error);
 
-/* Makes a session ready for a generation whose request was checked: its sampler, and whoever guesses for it. `alone`:
- * the engine's drafter may do so, who follows one answer at a time; otherwise a lookup takes its place. */
+/* Makes a session ready for a generation whose request was checked: its sampler and its drafter. `alone`: the
+ * engine's draft model, which serves one answer at a time; otherwise prompt lookup. */
 spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 

@@ -313,7 +313,7 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     return status ? status : spry_generation_force(g, error);
 }
 
-spry_status spry_generation_took(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
+spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
 {
     spry_lap(g->laps, SPRY_PART_OTHERS);
     spry_sequence_computed(g->sequence, n_rows);

@@ -1,5 +1,6 @@
-/* One answer in the making: a request on a sequence, told in steps. Whoever runs steps asks for the next rows, alone or
- * beside other generations', and hands back their logits; in between tokens are drawn, judged, decoded and handed out.
+/* One answer: a request on a sequence, run in steps. The caller that runs steps gets the next rows, alone or together
+ * with those of other generations, and passes back their logits; then tokens are sampled, verified, decoded and
+ * emitted.
  *
  *   begin -> { next -> (a step) -> took } until done -> end
  *
@@ -70,7 +71,8 @@ spry_status spry_generation_next(spry_generation *generation, spry_segment *segm
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
 
 /* The rows have been computed; `logits` are those that were wanted, in a row. */
-spry_status spry_generation_took(spry_generation *generation, size_t n_rows, const float *logits, spry_error *error);
+spry_status spry_generation_on_step_done(spry_generation *generation, size_t n_rows, const float *logits,
+                                         spry_error *error);
 
 bool spry_generation_done(const spry_generation *generation);
 
@@ -81,8 +83,7 @@ bool spry_generation_decodes(const spry_generation *generation);
  * next or resume can be called again. */
 bool spry_generation_starved(const spry_generation *generation);
 
-/* Gives up its pages, and the rows that next gave last. What was computed is kept for as long as nobody needs the room.
- */
+/* Releases its pages and the rows of the last _next. Computed pages stay cached until they are evicted. */
 void spry_generation_suspend(spry_generation *generation);
 /* Looks up what it held; the rest is computed again, as the next rows. A failure leaves it suspended. */
 spry_status spry_generation_resume(spry_generation *generation, spry_error *error);

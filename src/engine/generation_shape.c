@@ -55,7 +55,7 @@ static spry_status fits(spry_generation *g, bool *fit, spry_tokens *completion, 
     return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* too long to be written fits nowhere */
 }
 
-/* Hands out tokens that nobody asked the model about. `kept`: they are part of what is computed next. */
+/* Emits tokens that are not sampled. `kept`: they are part of the rows computed next. */
 static spry_status hand_out(spry_generation *g, const spry_tokens *tokens, bool kept, spry_error *error)
 {
     spry_status status = SPRY_OK;
@@ -99,7 +99,7 @@ spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held
     return status;
 }
 
-/* Whoever wants log probabilities gets them from the model, also of tokens that must come. */
+/* With log probabilities, forced tokens go through the model too. */
 spry_status spry_generation_force(spry_generation *g, spry_error *error)
 {
     if (!g->matcher || g->ended)

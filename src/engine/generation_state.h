@@ -7,7 +7,7 @@
 /* The answer is done; the first reason counts. */
 void spry_generation_finish(spry_generation *generation, spry_finish why);
 
-/* Hands out a decided token. `logits`: of its row; NULL when nobody asked the model. */
+/* Emits a token. `logits`: of its row; NULL: it was not sampled. */
 spry_status spry_generation_emit(spry_generation *generation, int32_t id, const float *logits, spry_error *error);
 
 /* Tokens the grammar allows next; NULL: any. */

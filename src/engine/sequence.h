@@ -1,8 +1,8 @@
 /* A sequence: its tokens, the table of pages that hold them, and what of it is still to be computed.
  *
- * Beginning a prompt lays out its whole table: pages that were computed before, by anybody, are shared; for the rest
- * pages are taken and *work* is noted: ranges of rows. Whoever runs steps asks for the next rows as segments, alone or
- * among other sequences' rows, and says when they are done. Computed pages become known to the cache at once.
+ * Beginning a prompt lays out its whole table: cached pages are shared; for the rest pages are
+ * allocated and *work* is recorded: ranges of rows. The caller that runs steps gets the next rows as segments, alone or
+ * with those of other sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
  * Spans are computed as if nothing stood before them, in tables of their own, and then linked in where they stand; the
  * first rows of each are computed again in place. The same prompt with the same spans therefore gives the same bits

@@ -1,4 +1,4 @@
-/* Two chained hash tables (by key, by parent) and a list by last use, all threaded through one node per pool page. */
+/* Two chained hash tables (by key, by parent) and an LRU list, all threaded through one node per pool page. */
 #include "kv/kv_cache.h"
 
 #include <stdlib.h>
@@ -9,16 +9,16 @@
 #define NO_PAGE UINT32_MAX
 
 enum {
-    SCAN_MAX = 1024,  /* pages behind one parent that a search for the longest beginning looks at */
-    COLLECT = 64,     /* tickets taken back from the disk tier at a time */
-    SMOOTHING = 8,    /* weight of what was measured before */
-    FORGETTING = 256, /* how slowly a bad restore is forgotten */
+    SCAN_MAX = 1024,  /* pages after one parent that a search for the longest prefix examines */
+    COLLECT = 64,     /* tickets collected from the disk tier at a time */
+    SMOOTHING = 8,    /* weight of earlier measurements */
+    FORGETTING = 256, /* decay of a slow restore */
 };
 
 struct spry_kv_node {
     spry_kv_key key, parent;
     int32_t tokens[SPRY_PAGE_TOKENS];
-    uint32_t count; /* of tokens; 0: the page is not in the index */
+    uint32_t count; /* tokens; 0: the page is not in the index */
     uint32_t pins;
     uint32_t next_by_key, next_by_parent;
     uint32_t newer, older;
@@ -114,7 +114,7 @@ static void insert(spry_kv_cache *c, uint32_t page, spry_kv_key key, spry_kv_key
     c->figures.inserted++;
 }
 
-/* Takes back pages that reached the disk; false when there were none. */
+/* Collects pages that reached the disk; false when there were none. */
 static bool collect(spry_kv_cache *c, bool wait)
 {
     uint32_t tickets[COLLECT];
@@ -138,7 +138,7 @@ void spry_kv_cache_deinit(spry_kv_cache *c)
 
 /* ---- letting pages go -------------------------------------------------------------------------------------------- */
 
-/* Whether only the cache holds the page and nobody wants it kept. */
+/* Whether only the cache references the page and it is not pinned. */
 static bool idle(const spry_kv_cache *c, uint32_t page)
 {
     return c->pool->references[page] == 1 && !c->nodes[page].pins;
@@ -149,7 +149,7 @@ bool spry_kv_cache_make_room(spry_kv_cache *c, size_t n_pages)
     uint32_t page = c->oldest;
     while (c->pool->n_free < n_pages) {
         if (page == NO_PAGE) {
-            if (!collect(c, true)) /* what waits for the disk may be idle afterwards */
+            if (!collect(c, true)) /* pages waiting for the disk may be idle afterwards */
                 return false;
             page = c->oldest;
             continue;
@@ -201,14 +201,14 @@ static uint32_t lookup(const spry_kv_cache *c, spry_kv_key key, spry_kv_key pare
     return page;
 }
 
-/* Reads a page back when it is there and computing it would take longer. */
+/* Restores a page if it is on disk and computing it would take longer. */
 static uint32_t restore(spry_kv_cache *c, const spry_kv_disk_page *wanted, uint64_t now_ns)
 {
     uint32_t page;
     if (!c->options.disk || !spry_kv_disk_has(c->options.disk, wanted->key))
         return NO_PAGE;
     if (c->compute_ns > 0 && c->restore_ns > c->compute_ns) {
-        c->restore_ns -= c->restore_ns / FORGETTING; /* and one day it is tried again */
+        c->restore_ns -= c->restore_ns / FORGETTING; /* decays, so restoring is retried later */
         return NO_PAGE;
     }
     if (!spry_kv_cache_make_room(c, 1) || !spry_kv_page_take(c->pool, &page))
@@ -273,7 +273,7 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
         spry_kv_page_ref(c->pool, page); /* until it is collected */
 }
 
-/* A page whose tokens are only the beginning of these, behind the same parent, is of no more use. */
+/* Removes a page whose tokens are a proper prefix of these, after the same parent: it is no longer needed. */
 static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count)
 {
     size_t left = SCAN_MAX;
@@ -291,7 +291,7 @@ static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *
                           const int32_t *tokens, uint64_t now_ns)
 {
     uint32_t known = lookup(c, mark->key, parent, tokens, entry->count);
-    if (known == NO_PAGE && c->nodes[entry->page].count) /* the beginning of a page known with more tokens */
+    if (known == NO_PAGE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
         return;
     if (known == NO_PAGE) {
         insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
@@ -334,7 +334,7 @@ void spry_kv_cache_release(spry_kv_cache *c, spry_kv_table *table, spry_kv_key r
                            uint64_t now_ns)
 {
     publish(c, table, root, tokens, table->n_tokens, true, now_ns);
-    for (size_t i = table->n_entries; i-- > 0;) /* what others build on was used last */
+    for (size_t i = table->n_entries; i-- > 0;) /* pages that others depend on count as used last */
         if (c->nodes[table->entries[i].page].count)
             touch(c, table->entries[i].page, now_ns);
     spry_kv_table_truncate(table, c->pool, 0);

@@ -1,4 +1,4 @@
-/* The owner's side: opening, handing pages over, restoring them. */
+/* The owner's side: opening, storing pages, restoring them. */
 #include "kv/kv_disk.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ void spry_kv_disk_raise(spry_kv_disk *disk, spry_kv_disk_trouble kind, const cha
     va_end(args);
 }
 
-/* Only the owner's thread talks: whoever listens need not be prepared for another one. */
-static void speak(spry_kv_disk *disk)
+/* Only the owner's thread logs, so that the log callback need not be thread-safe. */
+static void log_troubles(spry_kv_disk *disk)
 {
     bool speaks[SPRY_KV_DISK_TROUBLES];
     pthread_mutex_lock(&disk->lock);
@@ -37,7 +37,7 @@ static void speak(spry_kv_disk *disk)
     }
     pthread_mutex_unlock(&disk->lock);
     for (int kind = 0; kind < SPRY_KV_DISK_TROUBLES; kind++)
-        if (speaks[kind]) /* a sentence once raised never changes, so it can be read without the lock */
+        if (speaks[kind]) /* a message once raised never changes, so it can be read without the lock */
             spry_log_write(&disk->log, SPRY_LOG_WARN, "%s: %s", disk->folder, disk->sentences[kind]);
 }
 
@@ -67,7 +67,7 @@ static spry_status copy_settings(spry_kv_disk *disk, const spry_kv_disk_options 
     return SPRY_OK;
 }
 
-/* A folder that can only be read is nobody's to clean up. */
+/* A read-only folder is not cleaned up. */
 static void find_limits(spry_kv_disk *disk, const spry_kv_disk_options *options)
 {
     disk->writable = spry_directory_writable(&disk->directory);
@@ -87,10 +87,10 @@ static bool learn_key(void *context, const spry_kv_file_id *id, uint64_t bytes)
 {
     (void)bytes;
     spry_kv_disk *disk = context;
-    return spry_kv_keys_put(&disk->keys, id->key, SPRY_KV_DISK_THERE); /* without memory for it, it is a miss */
+    return spry_kv_keys_put(&disk->keys, id->key, SPRY_KV_DISK_THERE); /* without memory for the key, it is a miss */
 }
 
-/* What the index does not tell is a miss. */
+/* Keys missing in the index are misses. */
 static void learn_keys(spry_kv_disk *disk)
 {
     spry_error trouble = {0};
@@ -147,7 +147,7 @@ spry_status spry_kv_disk_open(spry_kv_disk **out, const spry_kv_disk_options *op
         release(disk);
         return status;
     }
-    speak(disk);
+    log_troubles(disk);
     *out = disk;
     return SPRY_OK;
 }
@@ -161,7 +161,7 @@ void spry_kv_disk_close(spry_kv_disk *disk)
     pthread_cond_signal(&disk->work);
     pthread_mutex_unlock(&disk->lock);
     pthread_join(disk->writer.thread, NULL);
-    speak(disk);
+    log_troubles(disk);
     release(disk);
 }
 
@@ -176,7 +176,7 @@ bool spry_kv_disk_has(const spry_kv_disk *disk, spry_kv_key key)
     return has;
 }
 
-/* Under the lock. */
+/* Called with the lock held. */
 static bool enqueue(spry_kv_disk *disk, const spry_kv_disk_page *page, const void *bytes, uint32_t ticket)
 {
     if (spry_kv_keys_find(&disk->keys, page->key))
@@ -201,7 +201,7 @@ bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const
     pthread_mutex_lock(&disk->lock);
     bool taken = enqueue(disk, page, bytes, ticket);
     pthread_mutex_unlock(&disk->lock);
-    speak(disk);
+    log_troubles(disk);
     return taken;
 }
 
@@ -214,14 +214,15 @@ size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capaci
     while (count < capacity && disk->n_finished)
         tickets[count++] = disk->finished[--disk->n_finished];
     pthread_mutex_unlock(&disk->lock);
-    speak(disk);
+    log_troubles(disk);
     return count;
 }
 
 /* ---- restoring -------------------------------------------------------------------------------------------------- */
 
-/* Under the lock. A note that finds no room is lost: the page only looks older than it is, or is missed once more. */
-static void note(spry_kv_disk *disk, spry_kv_key key, bool used)
+/* Called with the lock held. A record without room is dropped: the page then looks older than it is, or is missed
+ * again. */
+static void record(spry_kv_disk *disk, spry_kv_key key, bool used)
 {
     if (disk->n_notes == SPRY_KV_DISK_NOTES)
         return;
@@ -238,7 +239,7 @@ static void count_load(spry_kv_disk *disk, spry_kv_key key, const spry_kv_file_c
     spry_kv_pace_read(&disk->pace, cost->stored_bytes, cost->read_ns);
     if (cost->stored_bytes < disk->page_bytes)
         spry_kv_pace_unpack(&disk->pace, disk->page_bytes, cost->stored_bytes, cost->unpack_ns);
-    note(disk, key, true);
+    record(disk, key, true);
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -255,7 +256,7 @@ static void drop(spry_kv_disk *disk, spry_kv_key key, spry_kv_file_result why)
     spry_kv_keys_remove(&disk->keys, key);
     disk->figures.load_failures += why == SPRY_KV_FILE_WRONG;
     if (why != SPRY_KV_FILE_REFUSED)
-        note(disk, key, false);
+        record(disk, key, false);
     pthread_mutex_unlock(&disk->lock);
 }
 
@@ -271,7 +272,7 @@ bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *
         count_load(disk, page->key, &cost, spry_clock_ns() - start);
     else
         drop(disk, page->key, result);
-    speak(disk);
+    log_troubles(disk);
     return result == SPRY_KV_FILE_OK;
 }
 
@@ -280,5 +281,5 @@ void spry_kv_disk_describe(spry_kv_disk *disk, spry_kv_disk_figures *figures)
     pthread_mutex_lock(&disk->lock);
     *figures = disk->figures;
     pthread_mutex_unlock(&disk->lock);
-    speak(disk);
+    log_troubles(disk);
 }

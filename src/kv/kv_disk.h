@@ -1,12 +1,13 @@
-/* The disk tier: full pages in a folder, so that a restart finds what was computed before it.
+/* The disk tier: full pages in a folder, so that they can be restored after a restart.
  *
- * One file a page, named by fingerprint and key, holding everything needed to verify it: format version, fingerprint,
- * key, parent key, tokens, codec, sizes and checksums. Files are written aside and renamed, by one background thread;
- * the index (SQLite) only says what is there, how large and when last used, and can be rebuilt from the files. Whatever
- * does not verify is removed, counted and is a miss: never an error, and one warning a process at most for each kind of
- * trouble. Several processes may use one folder, and several fingerprints (models, KV types) share its byte budget.
+ * There is one file per page, named by fingerprint and key, with everything needed to verify it: format version,
+ * fingerprint, key, parent key, tokens, codec, sizes and checksums. Files are written to a temporary name and renamed,
+ * by one background thread; the index (SQLite) stores sizes and times of last use, and can be rebuilt from the files.
+ * A file that fails verification is removed, counted and treated as a miss: never an error, with at most one warning
+ * per process and kind of failure. Several processes may use one folder, and several fingerprints (models, KV types)
+ * share its byte budget.
  *
- * All functions are for the thread that owns the pool; the background thread is inside. */
+ * All functions are for the thread that owns the pool; the background thread is internal. */
 #ifndef SPRY_KV_KV_DISK_H
 #define SPRY_KV_KV_DISK_H
 
@@ -19,52 +20,53 @@
 typedef struct spry_kv_disk spry_kv_disk;
 
 typedef struct spry_kv_disk_options {
-    const char *folder;      /* made when it is not there */
-    uint64_t max_bytes;      /* of all files in it, least recently used go first; 0: no limit */
-    uint64_t ttl_seconds;    /* files not used for so long go; 0: never. Clocks may jump in either direction. */
+    const char *folder;      /* created if missing */
+    uint64_t max_bytes;      /* limit for all files in it, evicted least recently used first; 0: no limit */
+    uint64_t ttl_seconds;    /* files not used for this long are removed; 0: never. Clocks may jump in either
+                              * direction. */
     spry_kv_key fingerprint; /* of model, kernels, KV type and layout */
     size_t page_bytes;
-    const spry_kv_mover *mover; /* reads pages that are stored by their number; NULL: none are */
+    const spry_kv_mover *mover; /* reads stored pages by number; NULL: pages are passed as bytes */
     spry_log log;               /* borrowed pointers inside */
 } spry_kv_disk_options;
 
-/* A page to be stored or restored. */
+/* A page to store or restore. */
 typedef struct spry_kv_disk_page {
     spry_kv_key key, parent;
     const int32_t *tokens; /* [SPRY_PAGE_TOKENS] */
 } spry_kv_disk_page;
 
-/* Fails only when the folder can neither be read nor made, or memory is short. A folder that can only be read is used
- * for reading, with a warning. */
+/* Fails only when the folder can neither be read nor created, or memory is short. A read-only folder is used for
+ * reading, with a warning. */
 spry_status spry_kv_disk_open(spry_kv_disk **out, const spry_kv_disk_options *options, spry_error *error);
 
-/* Waits until everything handed over is on disk. */
+/* Waits until every stored page is on disk. */
 void spry_kv_disk_close(spry_kv_disk *disk);
 
-/* Whether a page of this key is believed to be there. Costs no system call. */
+/* Whether a page with this key is expected to exist. Makes no system call. */
 bool spry_kv_disk_has(const spry_kv_disk *disk, spry_kv_key key);
 
-/* Hands a page over for writing. `bytes` (page_bytes of them) and nothing else is borrowed, until spry_kv_disk_collect
- * returns `ticket`; NULL: they are those of page number `ticket`, which the background thread reads through the mover,
- * and the caller holds a reference until then. False, and nothing borrowed, when the page is there already, the folder
- * cannot be written, or too much is waiting. Never blocks on the disk. */
+/* Queues a page for writing. `bytes` (page_bytes of them) is borrowed until spry_kv_disk_collect returns `ticket`;
+ * NULL: the background thread reads page number `ticket` through the mover, and the caller holds a reference until
+ * then. False, with nothing borrowed, when the page already exists, the folder is not writable, or the queue is full.
+ * Never blocks on the disk. */
 bool spry_kv_disk_store(spry_kv_disk *disk, const spry_kv_disk_page *page, const void *bytes, uint32_t ticket);
 
-/* Tickets whose bytes are no longer needed, at most `capacity`; with `wait` blocks until there is one, unless nothing
- * is under way. Returns how many. */
+/* Tickets whose bytes are no longer needed, at most `capacity`; with `wait` blocks until there is one, unless the queue
+ * is empty. Returns their number. */
 size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capacity, bool wait);
 
-/* Reads a page into `bytes` and checks all of it: fingerprint, key, parent, tokens, checksum. False: it was not there
- * or not right (then it is gone); `bytes` may have changed. */
+/* Restores a page into `bytes` and verifies it: fingerprint, key, parent, tokens, checksum. False: it does not exist or
+ * failed verification (then it is removed); `bytes` may have changed. */
 bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes);
 
 typedef struct spry_kv_disk_figures {
-    uint64_t files, bytes;          /* in the folder, all fingerprints, as the index knows them */
+    uint64_t files, bytes;          /* in the folder, all fingerprints, according to the index */
     uint64_t stored, stored_bytes;  /* written by this process; bytes on disk */
     uint64_t packed;                /* of those, compressed */
-    uint64_t loaded, load_failures; /* pages restored; files found wrong and removed */
-    uint64_t skipped;               /* not stored: too much was waiting, or the disk was full */
-    uint64_t removed;               /* by age or budget */
+    uint64_t loaded, load_failures; /* pages restored; files that failed verification */
+    uint64_t skipped;               /* not stored: the queue or the disk was full */
+    uint64_t removed;               /* evicted by age or budget */
     double load_seconds;            /* spent in successful loads */
 } spry_kv_disk_figures;
 

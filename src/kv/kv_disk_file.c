@@ -1,5 +1,5 @@
-/* Reading trusts nothing: the head is only believed once its own checksum, the file's size and the page asked for all
- * agree with it, and the page only by its checksum. */
+/* Nothing in a file is trusted: the head is accepted only if its checksum, the file's size and the requested page
+ * agree, and the page only if its checksum does. */
 #include "kv/kv_disk_file.h"
 
 #include <errno.h>
@@ -96,7 +96,7 @@ static uint64_t get_u64(const unsigned char *at)
     return value;
 }
 
-/* The whole head: writing stores it, reading compares with it, so that no field can be forgotten on either side. */
+/* The complete head: writing stores it and reading compares with it, so that no field is forgotten on either side. */
 static void make_head(head_bytes head, spry_kv_key fingerprint, const spry_kv_disk_page *page, size_t page_bytes,
                       uint64_t stored_bytes, spry_kv_key page_sum)
 {
@@ -161,7 +161,7 @@ static spry_kv_file_result result_of(int failure)
     switch (failure) {
     case 0: return SPRY_KV_FILE_OK;
     case ENOENT: return SPRY_KV_FILE_ABSENT;
-    case ENODATA: /* it ends too early */
+    case ENODATA: /* the file is too short */
     case EINVAL:  /* a folder, a pipe */
     case ELOOP:   /* a link */
     case EIO: return SPRY_KV_FILE_WRONG;
@@ -169,7 +169,7 @@ static spry_kv_file_result result_of(int failure)
     }
 }
 
-/* Fills the head, and the stored bytes behind it into `stored`. */
+/* Reads the head and the bytes after it into `stored`. */
 static spry_kv_file_result read_stored(const spry_opened *opened, head_bytes head, void *stored, size_t stored_bytes,
                                        spry_kv_file_cost *cost)
 {

@@ -21,17 +21,17 @@ enum {
     SPRY_KV_FILE_NAME = 80, /* room for a name: two keys in hexadecimal, and ".page" */
 };
 
-/* What a file is named by. Pages of different fingerprints never share a name. */
+/* Identifies a file. Pages of different fingerprints never share a name. */
 typedef struct spry_kv_file_id {
     spry_kv_key fingerprint, key;
 } spry_kv_file_id;
 
 void spry_kv_file_name(char name[SPRY_KV_FILE_NAME], const spry_kv_file_id *id);
 
-/* False when no page is named like that. */
+/* False when `name` is not the name of a page file. */
 bool spry_kv_file_parse(spry_kv_file_id *id, const char *name);
 
-/* Bytes that stand for a page on disk: `packed`, or where that is NULL the page itself. */
+/* The stored bytes of a page: `packed`, or the page itself if that is NULL. */
 typedef struct spry_kv_file_body {
     const void *page;
     size_t page_bytes;
@@ -39,11 +39,11 @@ typedef struct spry_kv_file_body {
     size_t packed_bytes;
 } spry_kv_file_body;
 
-/* 0 or an error number, and then no file. */
+/* 0, or an error number without a file. */
 int spry_kv_file_write(const spry_directory *directory, spry_kv_key fingerprint, const spry_kv_disk_page *page,
                        const spry_kv_file_body *body);
 
-/* Memory for frames, kept from one read to the next. */
+/* Memory for frames, reused between reads. */
 typedef struct spry_kv_file_scratch {
     void *frame; /* [capacity] */
     size_t capacity;
@@ -55,16 +55,16 @@ void spry_kv_file_scratch_deinit(spry_kv_file_scratch *scratch);
 typedef enum spry_kv_file_result {
     SPRY_KV_FILE_OK,
     SPRY_KV_FILE_ABSENT,
-    SPRY_KV_FILE_REFUSED, /* it may be right, but memory, descriptors or permissions do not let us see */
+    SPRY_KV_FILE_REFUSED, /* it may be valid, but memory, descriptors or permissions prevent reading it */
     SPRY_KV_FILE_WRONG,   /* not this page, or damaged */
 } spry_kv_file_result;
 
-/* What a read cost, for choosing how to store. */
+/* The cost of a read, for choosing the codec. */
 typedef struct spry_kv_file_cost {
     uint64_t stored_bytes, read_ns, unpack_ns;
 } spry_kv_file_cost;
 
-/* Reads a page into `bytes` [page_bytes] and checks everything the head says. */
+/* Reads a page into `bytes` [page_bytes] and verifies every field of the head. */
 spry_kv_file_result spry_kv_file_read(const spry_directory *directory, spry_kv_key fingerprint,
                                       const spry_kv_disk_page *page, void *bytes, size_t page_bytes,
                                       spry_kv_file_scratch *scratch, spry_kv_file_cost *cost);

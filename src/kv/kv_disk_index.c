@@ -1,6 +1,6 @@
-/* Every statement is a row of one table and prepared when the index is opened; parameters are bound by what they mean,
- * the same numbers in all of them. The total is kept by triggers, so that it is right whoever changes the rows and need
- * not be summed for every batch. */
+/* Every statement is a row of one table and is prepared when the index is opened; parameters are bound by meaning, with
+ * the same numbers in all of them. Triggers maintain the total, so that it is correct for every writer and need not be
+ * summed for every batch. */
 #include "kv/kv_disk_index.h"
 
 #include <sqlite3.h>
@@ -74,8 +74,8 @@ static bool execute(spry_kv_index *index, const char *text)
     return sqlite3_exec(index->db, text, NULL, NULL, NULL) == SQLITE_OK;
 }
 
-/* Two processes may come to a new folder at once, so the schema is made under the lock of a transaction. Settings only
- * make things faster; where the file system does not know them (WAL over a network) the index works without. */
+/* Two processes may open a new folder at once, so the schema is created inside a transaction. The settings only affect
+ * speed; where the file system does not support them (WAL over a network) the index works without. */
 static bool set_up(spry_kv_index *index)
 {
     sqlite3_busy_timeout(index->db, BUSY_MS);
@@ -127,7 +127,7 @@ static spry_kv_key get_key(const unsigned char blob[KEY_BYTES])
     return key;
 }
 
-/* Binds what the statement takes; the number of its highest parameter says what that is. */
+/* Binds the statement's parameters; the number of its highest one determines which. */
 static bool bind(sqlite3_stmt *statement, const parameters *given)
 {
     unsigned char blob[KEY_BYTES];
@@ -146,7 +146,7 @@ static bool bind(sqlite3_stmt *statement, const parameters *given)
            (highest < 4 || sqlite3_bind_int64(statement, 4, given->time) == SQLITE_OK);
 }
 
-/* Runs a statement; of its first row the first two numbers go to `numbers`, when that is not NULL. */
+/* Runs a statement; the first two numbers of its first row go to `numbers` unless that is NULL. */
 static spry_status run(spry_kv_index *index, int which, const parameters *given, int64_t numbers[2], spry_error *error)
 {
     sqlite3_stmt *statement = index->statements[which];
@@ -167,7 +167,7 @@ static bool visit_row(sqlite3_stmt *statement, spry_kv_index_visit visit, void *
     int64_t bytes = sqlite3_column_int64(statement, 2);
     if (!fingerprint || !key || sqlite3_column_bytes(statement, 0) != KEY_BYTES ||
         sqlite3_column_bytes(statement, 1) != KEY_BYTES || bytes < 0)
-        return true; /* somebody else's row */
+        return true; /* a row of another program */
     spry_kv_file_id id = {get_key(fingerprint), get_key(key)};
     return visit(context, &id, (uint64_t)bytes);
 }

@@ -1,4 +1,4 @@
-/* Linear probing. Every key lies in the run of taken slots that begins at its own place: removal moves later keys of
+/* Linear probing. Every key is in the run of occupied slots that begins at its home slot: removal moves later keys of
  * the run back where that keeps this true. */
 #include "kv/kv_disk_keys.h"
 
@@ -33,8 +33,8 @@ static size_t home_of(const spry_kv_keys *keys, spry_kv_key key)
     return (size_t)spry_hash_bytes(&key, sizeof key, keys->seed) & (keys->capacity - 1);
 }
 
-/* Where the key is, or the free slot where it would go. */
-static slot *look(const spry_kv_keys *keys, spry_kv_key key)
+/* The slot of the key, or the free slot for it. */
+static slot *find_slot(const spry_kv_keys *keys, spry_kv_key key)
 {
     size_t at = home_of(keys, key);
     while (keys->slots[at].mark && !spry_kv_key_equal(keys->slots[at].key, key))
@@ -53,7 +53,7 @@ static bool grow(spry_kv_keys *keys)
         return false;
     for (size_t i = 0; i < keys->capacity; i++)
         if (keys->slots[i].mark)
-            *look(&larger, keys->slots[i].key) = keys->slots[i];
+            *find_slot(&larger, keys->slots[i].key) = keys->slots[i];
     free(keys->slots);
     *keys = larger;
     return true;
@@ -61,31 +61,31 @@ static bool grow(spry_kv_keys *keys)
 
 bool spry_kv_keys_put(spry_kv_keys *keys, spry_kv_key key, uint8_t mark)
 {
-    slot *found = keys->slots ? look(keys, key) : NULL;
+    slot *found = keys->slots ? find_slot(keys, key) : NULL;
     if (found && found->mark) {
         found->mark = mark;
         return true;
     }
     if (keys->count >= keys->capacity / 2 && !grow(keys))
         return false;
-    *look(keys, key) = (slot){key, mark};
+    *find_slot(keys, key) = (slot){key, mark};
     keys->count++;
     return true;
 }
 
 uint8_t spry_kv_keys_find(const spry_kv_keys *keys, spry_kv_key key)
 {
-    return keys->slots ? look(keys, key)->mark : 0;
+    return keys->slots ? find_slot(keys, key)->mark : 0;
 }
 
 void spry_kv_keys_remove(spry_kv_keys *keys, spry_kv_key key)
 {
-    slot *found = keys->slots ? look(keys, key) : NULL;
+    slot *found = keys->slots ? find_slot(keys, key) : NULL;
     if (!found || !found->mark)
         return;
     size_t mask = keys->capacity - 1, gap = (size_t)(found - keys->slots);
     for (size_t at = (gap + 1) & mask; keys->slots[at].mark; at = (at + 1) & mask) {
-        /* It may move back unless its home lies behind the gap, counted round the end. */
+        /* It may move back unless its home is after the gap, cyclically. */
         if (((at - home_of(keys, keys->slots[at].key)) & mask) >= ((at - gap) & mask)) {
             keys->slots[gap] = keys->slots[at];
             gap = at;

@@ -1,6 +1,6 @@
-/* What the two sides of the disk tier share: the owner (kv_disk.c), who hands pages over and reads them, and the writer
- * (kv_disk_writer.c), one thread that alone writes files and uses the index. Whatever both touch is under `lock`, which
- * nobody holds while a file or the index is touched; the folder and the settings never change. */
+/* The shared state of the disk tier: the owner (kv_disk.c), which queues pages and restores them, and the writer
+ * (kv_disk_writer.c), the only thread that writes files and uses the index. Shared members are protected by `lock`,
+ * which is never held during file or index operations; the folder and the settings never change. */
 #ifndef SPRY_KV_KV_DISK_STATE_H
 #define SPRY_KV_KV_DISK_STATE_H
 
@@ -11,15 +11,15 @@
 #include "kv/kv_disk_pace.h"
 
 enum {
-    SPRY_KV_DISK_WAITING = 64, /* pages handed over and not collected, at most */
+    SPRY_KV_DISK_WAITING = 64, /* maximum of queued and uncollected pages */
     SPRY_KV_DISK_NOTES = 512,
     SPRY_KV_DISK_SENTENCE = 256,
 };
 
-/* What is believed of a key. */
+/* The state of a key. */
 enum { SPRY_KV_DISK_COMING = 1, SPRY_KV_DISK_THERE };
 
-/* Kinds of trouble. Each is said once. */
+/* Kinds of failures. Each is logged once. */
 typedef enum spry_kv_disk_trouble {
     SPRY_KV_DISK_READ_ONLY,
     SPRY_KV_DISK_SMALL,
@@ -36,13 +36,13 @@ typedef struct spry_kv_disk_job {
     uint32_t ticket;
 } spry_kv_disk_job;
 
-/* What the owner found out and the index should know. */
+/* An event for the index, recorded by the owner. */
 typedef struct spry_kv_disk_note {
     spry_kv_key key;
-    bool used; /* restored; otherwise it is no longer there */
+    bool used; /* restored; otherwise the file no longer exists */
 } spry_kv_disk_note;
 
-/* The writer's own. */
+/* State of the writer thread. */
 typedef struct spry_kv_disk_writer {
     pthread_t thread;
     spry_kv_index index;
@@ -61,15 +61,15 @@ struct spry_kv_disk {
     spry_kv_key fingerprint;
     size_t page_bytes;
     const spry_kv_mover *mover;
-    uint64_t file_bytes; /* a page as it is */
+    uint64_t file_bytes; /* of a raw page */
     uint64_t max_bytes;  /* 0: no limit */
     uint64_t ttl_seconds;
     bool writable;
-    int64_t opened_at; /* seconds since 1970, when the monotonic clock said opened_ns */
+    int64_t opened_at; /* seconds since 1970 at the monotonic time opened_ns */
     uint64_t opened_ns;
     spry_log log;
 
-    spry_kv_file_scratch scratch; /* the owner's */
+    spry_kv_file_scratch scratch; /* used by the owner */
     spry_kv_disk_writer writer;
 
     pthread_mutex_t lock;
@@ -82,21 +82,21 @@ struct spry_kv_disk {
     size_t n_finished;
     spry_kv_disk_note notes[SPRY_KV_DISK_NOTES];
     size_t n_notes;
-    uint64_t paused_until, pause_ns; /* after a failure nothing is taken until then; 0: all is well */
+    uint64_t paused_until, pause_ns; /* after a failure nothing is accepted until then; 0: no failure */
     spry_kv_pace pace;
     spry_kv_disk_figures figures;
     bool raised[SPRY_KV_DISK_TROUBLES], said[SPRY_KV_DISK_TROUBLES];
     char sentences[SPRY_KV_DISK_TROUBLES][SPRY_KV_DISK_SENTENCE];
 };
 
-/* Opens the index, or makes a new one in place of one that is damaged, or one in memory; then sweeps the folder. Fails
- * only when memory is short. */
+/* Opens the index, or creates a new one in place of a damaged one, or one in memory; then sweeps the folder. Fails only
+ * when memory is short. */
 spry_status spry_kv_disk_open_index(spry_kv_disk *disk, spry_error *error);
 
-/* Seconds since 1970. Inside a process only the monotonic clock counts, whatever happens to the other. */
+/* Seconds since 1970. After opening, only the monotonic clock is used. */
 int64_t spry_kv_disk_now(const spry_kv_disk *disk);
 
-/* Keeps a sentence for the owner to say, unless this kind was raised before. Takes the lock. */
+/* Stores a message for the owner to log, unless this kind was raised before. Takes the lock. */
 void spry_kv_disk_raise(spry_kv_disk *disk, spry_kv_disk_trouble kind, const char *format, ...) SPRY_PRINTF(3, 4);
 
 /* The writer's thread; returns when the queue is empty and `stopping` set. */

@@ -1,5 +1,5 @@
-/* The transaction is begun before the folder is listed. Whoever stores a page renames its file first and writes its row
- * afterwards, so every row seen here has a file that the listing, which is later, shows; a row without one is dead. */
+/* The transaction is begun before the folder is listed. A writer renames its file first and writes its row afterwards,
+ * so every row seen here has a file that the later listing shows; a row without one is stale. */
 #include "kv/kv_disk_sweep.h"
 
 #include <errno.h>
@@ -33,7 +33,7 @@ static void remove_leftover(const sweep *s, const char *name)
         spry_directory_remove(s->directory, name);
 }
 
-/* Fingerprint and key together, short. */
+/* A short digest of fingerprint and key. */
 static spry_kv_key digest(const spry_kv_file_id *id)
 {
     XXH128_hash_t hash = XXH3_128bits(id, sizeof *id);

@@ -1,9 +1,9 @@
-/* The background thread. It takes what is waiting in batches: room is made within the byte budget, the files are
- * written, then one transaction tells the index. A page's bytes are given back as soon as its file is there.
+/* The background thread. It processes the queue in batches: space is freed within the byte budget, the files are
+ * written, then one transaction updates the index. A page's bytes are released as soon as its file exists.
  *
- * Order is what makes a kill harmless: a file is renamed before its row is written and a row is deleted before its file
- * is, so at worst a file is left that no row knows, and the next opening finds it. When anything cannot be written
- * nothing is tried again for a second, then two, four and so on; the pages that come meanwhile are not taken. */
+ * The order makes a kill harmless: a file is renamed before its row is written, and a row is deleted before its file,
+ * so at worst a file without a row remains, which the next opening finds. After a failed write nothing is tried for a
+ * second, then two, four and so on; pages queued meanwhile are refused. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +30,7 @@ typedef struct batch {
 
 /* ---- the index -------------------------------------------------------------------------------------------------- */
 
-/* Where the system's clock was never set the newest page tells a better time. */
+/* If the system's clock was never set, the newest page gives a better time. */
 static spry_status set_clock(spry_kv_disk *disk, spry_error *error)
 {
     int64_t newest, now = (int64_t)time(NULL);
@@ -126,7 +126,7 @@ static void end_pause(spry_kv_disk *disk)
     pthread_mutex_unlock(&disk->lock);
 }
 
-/* A transaction failed. A damaged index is replaced at once, so that it fails once only. */
+/* Handles a failed transaction. A damaged index is replaced at once, so that it fails only once. */
 static void lose_transaction(spry_kv_disk *disk, const spry_error *trouble)
 {
     spry_kv_index_rollback(&disk->writer.index);
@@ -155,7 +155,7 @@ static bool choose(void *context, const spry_kv_file_id *id, uint64_t bytes)
     return v->count < VICTIMS && v->bytes < v->wanted;
 }
 
-/* Deletes rows last used before `before` until the total is within `limit`, or as many as one transaction should. */
+/* Deletes rows last used before `before` until the total is within `limit`, or up to the limit of one transaction. */
 static spry_status take_rows(spry_kv_index *index, victims *v, int64_t before, uint64_t limit, spry_error *error)
 {
     uint64_t files, total;
@@ -187,7 +187,7 @@ static void remove_files(spry_kv_disk *disk, const victims *v)
     }
 }
 
-/* Removes pages last used before `before`, least recently used first, until all together have at most `limit` bytes. */
+/* Removes pages last used before `before`, least recently used first, until the total is at most `limit` bytes. */
 static bool remove_pages(spry_kv_disk *disk, int64_t before, uint64_t limit)
 {
     victims v;
@@ -210,7 +210,7 @@ static bool make_room(spry_kv_disk *disk, uint64_t bytes)
     return !disk->max_bytes || remove_pages(disk, INT64_MAX, disk->max_bytes - bytes);
 }
 
-/* Times are kept to the minute, so a page may live a minute longer than it should. */
+/* Times have a resolution of one minute, so a page may live a minute longer. */
 static void expire(spry_kv_disk *disk)
 {
     int64_t now = spry_kv_disk_now(disk);
@@ -235,7 +235,7 @@ static bool writer_reserve(spry_kv_disk *disk)
     return writer->packer && writer->packed && writer->probed;
 }
 
-/* A page that does not get smaller is left as it is. */
+/* A page that does not shrink stays raw. */
 static void pack(spry_kv_disk *disk, spry_kv_file_body *body)
 {
     spry_kv_disk_writer *writer = &disk->writer;
@@ -284,11 +284,11 @@ static const void *page_of(spry_kv_disk *disk, const spry_kv_disk_job *job)
     if (job->bytes)
         return job->bytes;
     if (!writer->room)
-        writer->room = malloc(disk->page_bytes); /* stays untouched where pages are lent */
+        writer->room = malloc(disk->page_bytes); /* not touched when the mover lends its memory */
     return writer->room ? disk->mover->read(disk->mover->self, job->ticket, writer->room) : NULL;
 }
 
-/* Returns an error number; *file_bytes is what the page takes. */
+/* Returns an error number; *file_bytes is the size of the file. */
 static int write_page(spry_kv_disk *disk, const spry_kv_disk_job *job, uint64_t *file_bytes)
 {
     pthread_mutex_lock(&disk->lock);
@@ -315,7 +315,7 @@ static int write_page(spry_kv_disk *disk, const spry_kv_disk_job *job, uint64_t 
 
 /* ---- batches ---------------------------------------------------------------------------------------------------- */
 
-/* Gives a page back to the owner; `bytes` is 0 when it was not written. */
+/* Returns a page to the owner; `bytes` is 0 when it was not written. */
 static void finish_job(spry_kv_disk *disk, const spry_kv_disk_job *job, uint64_t bytes)
 {
     pthread_mutex_lock(&disk->lock);
@@ -349,7 +349,7 @@ static void write_files(spry_kv_disk *disk, batch *b)
     }
 }
 
-/* Pages the index could not be told of would never be counted: they go again. */
+/* Removes files that the index could not record: they would never be counted. */
 static void take_back(spry_kv_disk *disk, const batch *b)
 {
     for (size_t i = 0; i < b->count; i++) {
@@ -368,7 +368,7 @@ static void take_back(spry_kv_disk *disk, const batch *b)
     }
 }
 
-/* The notes are older than the pages: a page that was found damaged may have been stored again since. */
+/* The records are older than the pages: a page that was found damaged may have been stored again since. */
 static spry_status record_rows(spry_kv_disk *disk, const batch *b, const spry_kv_disk_note *notes, size_t n_notes,
                                spry_error *error)
 {
@@ -413,7 +413,7 @@ static void record(spry_kv_disk *disk, const batch *b)
 
 /* ---- the thread ------------------------------------------------------------------------------------------------- */
 
-/* Under the lock. */
+/* Called with the lock held. */
 static void take_jobs(spry_kv_disk *disk, batch *b)
 {
     size_t most = BATCH;
@@ -427,15 +427,15 @@ static void take_jobs(spry_kv_disk *disk, batch *b)
     }
 }
 
-/* When to look up although nothing came; 0: never. */
-static uint64_t next_look(const spry_kv_disk *disk, uint64_t notes_since)
+/* The next time to wake up without new work; 0: never. */
+static uint64_t next_wake(const spry_kv_disk *disk, uint64_t notes_since)
 {
     if (disk->n_notes)
         return notes_since + notes_wait_ns;
     return disk->ttl_seconds ? disk->writer.last_expiry_ns + expiry_ns : 0;
 }
 
-/* Waits for pages, for notes that have waited long enough, or for the next look at ages. False: it is time to leave. */
+/* Waits for pages, for old records, or for the next check of ages. False: the thread should exit. */
 static bool wait_for_work(spry_kv_disk *disk, batch *b)
 {
     uint64_t notes_since = spry_clock_ns();
@@ -446,7 +446,7 @@ static bool wait_for_work(spry_kv_disk *disk, batch *b)
         uint64_t now = spry_clock_ns();
         if (!disk->n_notes)
             notes_since = now;
-        uint64_t look = next_look(disk, notes_since);
+        uint64_t look = next_wake(disk, notes_since);
         leaves = disk->stopping;
         if (leaves || (look && now >= look))
             break;
@@ -474,7 +474,7 @@ void *spry_kv_disk_writer_main(void *argument)
     spry_kv_disk *disk = argument;
     batch b = {.count = 0};
     expire(disk);
-    make_room(disk, 0); /* the budget may be smaller than it was */
+    make_room(disk, 0); /* the budget may be smaller than before */
     while (wait_for_work(disk, &b)) {
         write_files(disk, &b);
         record(disk, &b);

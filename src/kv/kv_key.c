@@ -1,4 +1,4 @@
-/* Keys by XXH3, 128 bits. Every kind of key is hashed under a seed of its own, so that none can pass for another. */
+/* 128-bit keys by XXH3. Every kind of key has its own seed, so that kinds cannot collide by construction. */
 #include "kv/kv_key.h"
 
 #include <string.h>

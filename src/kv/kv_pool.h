@@ -1,7 +1,7 @@
 /* The pool of KV pages: numbers, layout and reference counts. A page holds the keys and values of SPRY_PAGE_TOKENS
- * tokens for every layer. The bytes lie on a device, which allocates all of them up front; this folder knows pages by
- * number and moves bytes only through the pool's mover. Each table entry holds one reference to its page. One thread
- * owns a pool. */
+ * tokens for every layer. The bytes are on a device, which allocates all of them when it is opened; this folder refers
+ * to pages by number and moves bytes only through the pool's mover. Each table entry holds one reference to its page.
+ * One thread owns a pool. */
 #ifndef SPRY_KV_KV_POOL_H
 #define SPRY_KV_KV_POOL_H
 
@@ -20,13 +20,13 @@ typedef struct spry_kv_mover {
     void *self;
     /* Copies a page. Steps submitted later see the copy. */
     void (*copy)(void *self, uint32_t to, uint32_t from);
-    /* The bytes of a page that is referenced and that no step writes to any more; from any thread. They are in `room`
-     * (page_bytes) or in memory that is lent for as long as the reference is held. NULL: the hardware failed. */
+    /* The bytes of a page that is referenced and no longer written by any step; from any thread. They are in `room`
+     * (page_bytes) or in memory that is valid while the reference is held. NULL: the hardware failed. */
     const void *(*read)(void *self, uint32_t page, void *room);
-    /* Host memory of page_bytes where the new bytes of a page are to be put; one page at a time. NULL: none is left. */
+    /* Host memory of page_bytes for the new bytes of a page; one page at a time. NULL: none available. */
     void *(*write_begin)(void *self, uint32_t page);
-    /* They are there and become the page's, or, not `whole`, the page is given up. Steps submitted later see them.
-     * False: the hardware failed. */
+    /* Makes them the bytes of the page, or with `whole` false abandons the page. Steps submitted later see them. False:
+     * the hardware failed. */
     bool (*write_end)(void *self, uint32_t page, bool whole);
 } spry_kv_mover;
 
@@ -41,21 +41,21 @@ typedef struct spry_kv_pool {
     uint32_t *references; /* [n_pages]; 0: free */
     uint32_t *free;       /* the last n_free are free pages */
     spry_kv_turns turns;  /* of the tables' entries */
-    spry_kv_mover mover;  /* set when the device is there; before that no bytes move */
+    spry_kv_mover mover;  /* set when the device is open; before that no bytes move */
 } spry_kv_pool;
 
-/* Bytes one token costs in all layers; false when the shape does not fit the type's blocks or overflows. */
+/* Bytes per token in all layers; false when the shape does not fit the type's blocks or overflows. */
 bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape);
 
 spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error);
 void spry_kv_pool_deinit(spry_kv_pool *pool);
 
-/* A page with one reference; false when none is free. */
+/* Allocates a page with one reference; false when none is free. */
 bool spry_kv_page_take(spry_kv_pool *pool, uint32_t *page);
 void spry_kv_page_ref(spry_kv_pool *pool, uint32_t page);
 void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page);
 
-/* Where keys (side 0) or values (side 1) of a layer begin in a page. */
+/* The offset of keys (side 0) or values (side 1) of a layer in a page. */
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)
 {
     return (layer * 2 + side) * pool->side_bytes;

@@ -1,9 +1,9 @@
-/* Edits of tables. The only copy of keys and values is copy-on-write of a last page that is shared. */
+/* Edits of tables. Keys and values are copied only on writes to a shared last page. */
 #include "kv/kv_table.h"
 
 #include <stdlib.h>
 
-/* Room for so many entries. */
+/* Allocates room for entries. */
 static bool reserve(spry_kv_table *table, size_t n_entries)
 {
     if (n_entries <= table->capacity)
@@ -24,7 +24,7 @@ static bool reserve(spry_kv_table *table, size_t n_entries)
 spry_status spry_kv_table_init(spry_kv_table *table, size_t max_tokens, spry_error *error)
 {
     *table = (spry_kv_table){.max_tokens = max_tokens};
-    if (max_tokens > INT32_MAX) /* what an entry's start and a distance can say */
+    if (max_tokens > INT32_MAX) /* the range of an entry's start and of an offset */
         return spry_fail(error, SPRY_ERR_MEMORY, "a KV table of %zu tokens is larger than any memory", max_tokens);
     if (reserve(table, max_tokens / SPRY_PAGE_TOKENS + 1))
         return SPRY_OK;
@@ -43,7 +43,7 @@ void spry_kv_table_deinit(spry_kv_table *table, spry_kv_pool *pool)
     *table = (spry_kv_table){0};
 }
 
-/* Tokens that still fit the last page. */
+/* Free tokens in the last page. */
 static size_t room_in_last(const spry_kv_table *table)
 {
     if (!table->n_entries || table->marks[table->n_entries - 1].closed)
@@ -51,7 +51,7 @@ static size_t room_in_last(const spry_kv_table *table)
     return SPRY_PAGE_TOKENS - table->entries[table->n_entries - 1].count;
 }
 
-/* Whether the last page is somebody else's too, so that writing to it takes a copy. */
+/* Whether the last page is shared, so that a write requires a copy. */
 static bool last_is_shared(const spry_kv_table *table, const spry_kv_pool *pool)
 {
     return pool->references[table->entries[table->n_entries - 1].page] > 1;
@@ -66,7 +66,7 @@ size_t spry_kv_table_pages_needed(const spry_kv_table *table, const spry_kv_pool
 static uint32_t take(spry_kv_pool *pool)
 {
     uint32_t page = 0;
-    spry_kv_page_take(pool, &page); /* extend has seen that there are enough */
+    spry_kv_page_take(pool, &page); /* extend has checked that there are enough */
     return page;
 }
 
@@ -161,7 +161,8 @@ void spry_kv_table_truncate(spry_kv_table *table, spry_kv_pool *pool, size_t n_t
     spry_kv_entry *last = &table->entries[table->n_entries - 1];
     spry_kv_mark *mark = &table->marks[table->n_entries - 1];
     if (last->count != n_tokens - last->start)
-        *mark = (spry_kv_mark){.closed = mark->foreign, .foreign = mark->foreign}; /* no longer what its key says */
+        *mark = (spry_kv_mark){.closed = mark->foreign, .foreign = mark->foreign}; /* its contents no longer match its
+                                                                                    * key */
     last->count = (uint32_t)(n_tokens - last->start);
 }
 

@@ -1,4 +1,4 @@
-/* A small counted set, searched from its beginning: tables are edited rarely. */
+/* A small reference-counted set with linear search: tables are edited rarely. */
 #include "kv/kv_turns.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* The distances by which pages are used away from where they were computed. Few differ at a time: a table entry names
- * one by its number, and the pass keeps cos and sin of each. Number 0 is distance 0, always, and not counted. */
+/* The position offsets of pages that are used at other positions than computed. Few differ at a time: a table entry
+ * refers to one by number, and the device holds cos and sin of each. Number 0 is always offset 0 and is not counted. */
 #ifndef SPRY_KV_KV_TURNS_H
 #define SPRY_KV_KV_TURNS_H
 
@@ -11,12 +11,12 @@ enum { SPRY_KV_TURNS_MAX = 1024 };
 typedef struct spry_kv_turns {
     int32_t deltas[SPRY_KV_TURNS_MAX];
     uint32_t references[SPRY_KV_TURNS_MAX];
-    uint32_t end; /* no number from here on was ever used */
+    uint32_t end; /* numbers from here on were never used */
 } spry_kv_turns;
 
 void spry_kv_turns_init(spry_kv_turns *turns);
 
-/* The number of a distance, with one more reference; false when too many differ at once. */
+/* The number of an offset, with one more reference; false when there are too many. */
 bool spry_kv_turn_take(spry_kv_turns *turns, uint32_t *number, int32_t delta);
 void spry_kv_turn_release(spry_kv_turns *turns, uint32_t number);
 

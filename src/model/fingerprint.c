@@ -57,7 +57,7 @@ static XXH128_hash_t hash_factors(const float *factors, size_t count)
     return XXH3_128bits(factors ? (const void *)factors : "", factors ? count * sizeof *factors : 0);
 }
 
-/* Settings that are not in any tensor, field by field: padding between fields is nobody's. */
+/* Settings that are not in any tensor, field by field, because padding between fields is undefined. */
 static XXH128_hash_t hash_config(const spry_config *c)
 {
     double settings[SETTINGS], *at = settings;

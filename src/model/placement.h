@@ -41,8 +41,8 @@ typedef struct spry_placement {
 void spry_placement_add(spry_placement *placement, const spry_tensor *tensor);
 void spry_model_placement(spry_placement *placement, const spry_model *model, const spry_ops *ops);
 
-/* "291 tensors, all contiguous, smallest alignment 32; 197 packed, ..., 0 copied"; without what became of them where
- * nobody has counted that. */
+/* "291 tensors, all contiguous, smallest alignment 32; 197 packed, ..., 0 copied"; without the second part where
+ * it was not counted. */
 void spry_placement_tell(char *out, size_t size, const spry_placement *placement);
 
 #endif

@@ -52,7 +52,7 @@ static const spry_shape shapes[] = {
      .config = {LLAMA3(32), SIZES(28, 3072, 8192, 24, 8, 128, 128256, 131072), .tied = true}},
     {NAMED("llama3.1-8b", "llama-bpe"), .config = {LLAMA3(8), SIZES(32, 4096, 14336, 32, 8, 128, 128256, 131072)}},
     {NAMED("llama3.1-70b", "llama-bpe"), .config = {LLAMA3(8), SIZES(80, 8192, 28672, 64, 8, 128, 128256, 131072)}},
-    /* Nobody's model: Qwen3-30B-A3B's make, shrunk until it fits a small machine. */
+    /* Not a published model: a small version of Qwen3-30B-A3B for small machines. */
     {NAMED("qwen3-moe-small", "qwen2"),
      .config = {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true},
      .invented = true},

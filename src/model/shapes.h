@@ -1,5 +1,5 @@
 /* Shapes of published models (and of a few small ones made for tests), so that speed can be measured, and files be
- * made, without anybody's weights. Sizes and switches are those of the models' own config.json. */
+ * written, without published weights. Sizes and switches are those of the models' own config.json. */
 #ifndef SPRY_MODEL_SHAPES_H
 #define SPRY_MODEL_SHAPES_H
 
@@ -11,7 +11,7 @@ typedef struct spry_shape {
     const char *pattern; /* how its tokenizer cuts text: tokenizer.ggml.pre */
     bool biased;         /* q, k and v have biases */
     spry_config config;  /* as config.json says it; `sliding` and the sliding layers' rope are not filled */
-    bool invented;       /* nobody has published weights of it */
+    bool invented;       /* there are no published weights */
 } spry_shape;
 
 /* NULL: unknown. */

@@ -6,7 +6,7 @@
 
 enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
 
-/* A drafter holds as much context as its own limit allows, follows one answer at a time, and needs no memory beyond
+/* A drafter's context is as large as its own limit allows; it serves one answer at a time and needs no memory beyond
  * that. */
 static spry_status drafter_options(spry_engine_options *options, const spry_model_place *drafter,
                                    const spry_engine_options *engine, spry_error *error)
@@ -15,7 +15,7 @@ static spry_status drafter_options(spry_engine_options *options, const spry_mode
     *options = *engine;
     options->context = 0;
     options->sessions = 1;
-    options->threads = 1; /* it works with the engine's */
+    options->threads = 1; /* it uses the engine's threads */
     options->kv_bytes = 0;
     options->cache_dir = NULL;
     options->quantize = NULL;
@@ -41,7 +41,7 @@ static spry_status warm_up(spry_engine *e, spry_error *error)
     spry_batch batch;
     int32_t ids[WARM_ROWS];
     size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
-    rows = rows < e->context ? rows : e->context - 1; /* one is for a token behind them */
+    rows = rows < e->context ? rows : e->context - 1; /* one row is left for a token after them */
     for (size_t i = 0; i < WARM_ROWS; i++)
         ids[i] = (int32_t)(i % e->model->config.n_vocab);
     spry_status status = spry_batch_init(&batch, e, 1, error);
@@ -114,7 +114,7 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
 
 void spry_loaded_model_close(spry_loaded_model *loaded)
 {
-    spry_engine_close(loaded->engine); /* the drafter works with its threads */
+    spry_engine_close(loaded->engine); /* the drafter uses its threads */
     spry_engine_close(loaded->drafter);
     *loaded = (spry_loaded_model){0};
 }

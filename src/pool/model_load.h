@@ -5,18 +5,18 @@
 
 #include "spry.h"
 
-/* Where a model lies. */
+/* The location of a model. */
 typedef struct spry_model_place {
-    const char *path; /* or, with `data`, what it is called in messages */
+    const char *path; /* with `data`: its name in messages */
     const void *data;
     size_t size;
 } spry_model_place;
 
 typedef struct spry_loaded_model {
-    spry_engine *engine, *drafter; /* NULL: none drafts */
+    spry_engine *engine, *drafter; /* NULL: no draft model */
 } spry_loaded_model;
 
-/* Bytes it will need; `drafter` may be NULL. */
+/* Estimates the bytes it will need; `drafter` may be NULL. */
 spry_status spry_loaded_model_estimate(size_t *bytes, const spry_model_place *model, const spry_model_place *drafter,
                                        const spry_engine_options *engine, spry_error *error);
 
@@ -25,7 +25,7 @@ spry_status spry_loaded_model_open(spry_loaded_model *loaded, const spry_model_p
                                    const spry_jobs_options *sched, spry_error *error);
 void spry_loaded_model_close(spry_loaded_model *loaded);
 
-/* Bytes it does need. */
+/* Measures the bytes it needs. */
 spry_status spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error);
 
 #endif

@@ -1,6 +1,6 @@
-/* Slots: one for each model that was ever asked for. A slot's state changes under the lock; what takes time (opening,
- * closing) happens without it, while the state says so and whoever needs the slot waits. Bytes are reserved before a
- * model is opened, so that two who load at once cannot pass the limit together. */
+/* There is one slot for each model ever requested. A slot's state changes under the lock; slow operations (opening,
+ * closing) run without it, in a state for which other threads wait. Bytes are reserved before a model is opened, so
+ * that two concurrent loads cannot exceed the limit. */
 #include "pool/model_pool.h"
 
 #include <pthread.h>
@@ -19,31 +19,31 @@
 typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_LOADED, SLOT_LEAVING } slot_state;
 
 typedef struct slot {
-    spry_pooled pooled; /* what others hold */
+    spry_pooled pooled; /* the public part */
     struct slot *next;
     char name[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
-    const spry_pool_entry *entry; /* NULL: of the folder */
+    const spry_pool_entry *entry; /* NULL: from the folder */
     spry_loaded_model loaded;
     slot_state state;
     bool pinned;
     uint32_t users;
     size_t reserved; /* bytes it counts for */
     size_t estimated, measured;
-    double keep_s;    /* without users; negative: for good */
-    uint64_t used_ns; /* when it was last let go of */
+    double keep_s;    /* seconds without users before it is unloaded; negative: never */
+    uint64_t used_ns; /* time of the last release */
     double load_ms;
-    uint64_t n_loads;   /* ended, well or not */
-    spry_error failure; /* of the last one; status SPRY_OK: there was none */
+    uint64_t n_loads;   /* finished loads, successful or not */
+    spry_error failure; /* of the last load; status SPRY_OK: none */
 } slot;
 
 struct spry_model_pool {
     spry_pool_options options;
-    spry_pool_entry *entries; /* a copy of its own, with the strings they point to borrowed */
+    spry_pool_entry *entries; /* a copy; the strings are borrowed */
     char models_dir[SPRY_MODEL_PATH_MAX + 1];
     size_t max_bytes;
     pthread_mutex_t lock;
-    pthread_cond_t changed; /* some slot's state */
-    pthread_cond_t wake;    /* the sweeper */
+    pthread_cond_t changed; /* signalled when a slot's state changes */
+    pthread_cond_t wake;    /* wakes the sweeper */
     pthread_t sweeper;
     slot *slots;
     bool stopping;
@@ -94,7 +94,7 @@ static slot *find_slot(const spry_model_pool *pool, const char *name)
     return s;
 }
 
-/* The slot of a name, made when it is new. What the folder has under a name is looked up unless it is loaded. */
+/* The slot of a name, created if new. The folder is searched unless the model is loaded. */
 static spry_status find_model(spry_model_pool *pool, slot **out, const char *name, spry_error *error)
 {
     char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1] = "";
@@ -133,8 +133,8 @@ static void set_state(spry_model_pool *pool, slot *s, slot_state state)
 
 /* ---- letting go ------------------------------------------------------------------------------------------------- */
 
-/* The lock is held, and let go while the model is closed. */
-static void let_go(spry_model_pool *pool, slot *s, const char *why)
+/* Unloads a model. Called with the lock held, which is released while the model is closed. */
+static void unload(spry_model_pool *pool, slot *s, const char *why)
 {
     set_state(pool, s, SLOT_LEAVING);
     pthread_mutex_unlock(&pool->lock);
@@ -159,14 +159,14 @@ static size_t reserved_bytes(const spry_model_pool *pool)
     return bytes;
 }
 
-/* A model may take more than was estimated, so more may be reserved than the limit. */
+/* A model may need more than estimated, so more than the limit may be reserved. */
 static bool has_room(const spry_model_pool *pool, size_t bytes)
 {
     size_t reserved = reserved_bytes(pool);
     return reserved <= pool->max_bytes && bytes <= pool->max_bytes - reserved;
 }
 
-/* The one that nobody has used for the longest time; NULL: all are in use. */
+/* The least recently used model without users; NULL: all are in use. */
 static slot *least_recent(const spry_model_pool *pool)
 {
     slot *oldest = NULL;
@@ -184,7 +184,7 @@ static bool any_leaving(const spry_model_pool *pool)
     return false;
 }
 
-/* Reserves bytes for a model, letting others go for it. The lock is held, and let go meanwhile. */
+/* Reserves bytes for a model and unloads others if needed. Called with the lock held, which is released meanwhile. */
 static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_error *error)
 {
     if (bytes > pool->max_bytes)
@@ -193,7 +193,7 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
     while (!has_room(pool, bytes)) {
         slot *oldest = least_recent(pool);
         if (oldest)
-            let_go(pool, oldest, "to make room");
+            unload(pool, oldest, "to make room");
         else if (any_leaving(pool))
             pthread_cond_wait(&pool->changed, &pool->lock);
         else
@@ -208,7 +208,7 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
 
 /* ---- loading ---------------------------------------------------------------------------------------------------- */
 
-/* Where the drafter of a model lies; false: it has none. */
+/* The location of a model's drafter; false: it has none. */
 static bool drafter_of(const spry_model_pool *pool, const slot *s, spry_model_place *place)
 {
     const spry_pool_entry *entry = s->entry && s->entry->drafter ? find_entry(pool, s->entry->drafter) : NULL;
@@ -217,7 +217,7 @@ static bool drafter_of(const spry_model_pool *pool, const slot *s, spry_model_pl
     return entry;
 }
 
-/* Everything from the estimate to the measurement. The lock is held, and let go where that takes time. */
+/* Estimates, opens and measures. Called with the lock held, which is released during slow operations. */
 static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
 {
     const spry_model_place model = place_of(s);
@@ -246,7 +246,7 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     return status;
 }
 
-/* Makes an empty slot a loaded one. The lock is held. */
+/* Loads the model of an empty slot. Called with the lock held. */
 static spry_status fill_slot(spry_model_pool *pool, slot *s)
 {
     set_state(pool, s, SLOT_LOADING);
@@ -278,7 +278,7 @@ spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **o
         else
             pthread_cond_wait(&pool->changed, &pool->lock);
         if (s->state == SLOT_EMPTY && s->n_loads != n_loads && s->failure.status) {
-            status = s->failure.status; /* of whoever tried it, for all who waited */
+            status = s->failure.status; /* the failure of the loading thread is reported to all waiting ones */
             if (error)
                 *error = s->failure;
         }
@@ -309,9 +309,9 @@ spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry
     pthread_mutex_lock(&pool->lock);
     spry_status status = find_model(pool, &s, name, error);
     if (!status && s->state == SLOT_LOADED)
-        s->keep_s = 0; /* if it cannot go now, the sweeper sees to it */
+        s->keep_s = 0; /* if it cannot be unloaded now, the sweeper does it later */
     if (!status && can_go(s))
-        let_go(pool, s, "as asked");
+        unload(pool, s, "as asked");
     else if (!status && s->state == SLOT_LOADED)
         status = spry_fail(error, SPRY_ERR_BUSY, "%s: %s", s->name, s->users ? "it is in use" : "it is pinned");
     else if (!status && s->state == SLOT_LOADING)
@@ -347,14 +347,14 @@ static bool can_expire(const slot *s)
     return can_go(s) && s->keep_s >= 0;
 }
 
-/* Nanoseconds until nobody has used it for long enough. */
+/* Nanoseconds until the idle time is over. */
 static int64_t time_left(const slot *s)
 {
     double keep = s->keep_s < 1e9 ? s->keep_s : 1e9;
     return (int64_t)(keep * 1e9) - (int64_t)(spry_clock_ns() - s->used_ns);
 }
 
-/* The one whose time is up first; NULL: none's ever is, as things stand. */
+/* The model that expires first; NULL: none. */
 static slot *first_to_expire(const spry_model_pool *pool)
 {
     slot *first = NULL;
@@ -364,7 +364,7 @@ static slot *first_to_expire(const spry_model_pool *pool)
     return first;
 }
 
-/* Sleeps until the first model's time is up; for good when there is none. */
+/* Sleeps until the first model expires; without limit when there is none. */
 static void *sweep(void *argument)
 {
     spry_model_pool *pool = argument;
@@ -377,7 +377,7 @@ static void *sweep(void *argument)
         } else if (left > 0) {
             spry_background_wait(&pool->wake, &pool->lock, (uint64_t)left);
         } else {
-            let_go(pool, first, "as nobody used it");
+            unload(pool, first, "because it was idle");
         }
     }
     pthread_mutex_unlock(&pool->lock);
@@ -425,8 +425,8 @@ static void tell_state(spry_pool_info *info, const slot *s)
     spry_engine_jobs_figures(s->pooled.engine, &info->work);
 }
 
-/* A model that is not an entry; those are told already. */
-static void tell_file(void *context, const char *called, const char *path)
+/* Reports a model that is not an entry; those were reported before. */
+static void visit_file(void *context, const char *called, const char *path)
 {
     telling *t = context;
     spry_pool_info *info = find_entry(t->pool, called) ? NULL : add_info(t);
@@ -453,7 +453,7 @@ void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, co
     telling t = {.pool = pool};
     for (size_t i = 0; i < pool->options.n_entries; i++)
         tell_entry(&t, &pool->entries[i]);
-    spry_model_names_each(pool->models_dir[0] ? pool->models_dir : NULL, tell_file, &t);
+    spry_model_names_each(pool->models_dir[0] ? pool->models_dir : NULL, visit_file, &t);
     for (size_t i = 0; i < t.count; i++)
         if (t.infos[i].path[0])
             spry_model_file_facts(t.infos[i].path, &t.infos[i].file_bytes, &t.infos[i].modified);

@@ -35,7 +35,7 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
     const float *logits;
     spry_status status = spry_device_logits(job->engine->device, &logits, rows->first_logits, rows->n_logits, error);
     if (!status)
-        status = spry_generation_took(g, rows->n_rows, logits, error);
+        status = spry_generation_on_step_done(g, rows->n_rows, logits, error);
     job->past_prompt = g->first_ns != 0;
     return status;
 }

@@ -365,7 +365,7 @@ class Measuring(GateTest):
         self.assertEqual([p["tokens"] for p in result.json["prefill"]], [64, 96])
         verdicts = {f["what"]: f["verdict"] for f in result.json["gate"]["figures"]}
         self.assertEqual((verdicts["prefill 40"], verdicts["prefill 96"], verdicts["decode 32 x 2"]), ("only before", "only now", "only before"))
-        self.assertEqual(result.json["gate"]["missing"], 0)  # nobody asked for them
+        self.assertEqual(result.json["gate"]["missing"], 0)  # they were not requested
         result = spry("bench", "--shape", "tiny", "--baseline", self.base, "--context", "200", "--max-drop", "100", "--json")
         verdicts = {f["what"]: f["verdict"] for f in result.json["gate"]["figures"]}
         self.assertEqual((result.code, verdicts["first token, cold"]), (FAILURE, "other points"))

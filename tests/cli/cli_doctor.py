@@ -28,7 +28,7 @@ KINDS = {
     FLAG: lambda value: type(value) is bool,
 }
 
-# What is promised to whoever reads the document.
+# The documented contents.
 CPU = {"name": TEXT, "cores": count_or_null, "processors": COUNT, "usable": COUNT, "cgroup_cpus": count_or_null,
        "kernels": TEXT, "governor": text_or_null, "numa_nodes": count_or_null}
 MEMORY = {"bytes": COUNT, "usable_bytes": COUNT, "huge_pages": text_or_null, "swap_bytes": COUNT}

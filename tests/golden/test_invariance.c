@@ -99,7 +99,7 @@ static bool cold(const setting *s, prompts *p)
     return engine != NULL;
 }
 
-/* In chunks, by several threads; then all again, warm, by somebody else. */
+/* In chunks, by several threads; then all again, warm, in another session. */
 static void chunks_threads_and_cache(const setting *s, prompts *p)
 {
     static const struct {

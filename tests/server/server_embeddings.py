@@ -12,7 +12,7 @@ from server_support import MODEL, Server, ServerTest, eventually
 
 TALES = ["Once upon a time there was a little girl named Lily.", "There once was a small girl, and her name was Lily.",
          "The truck is red."]
-MANY = ["Once upon a time. " * 60] * 2000  # more than anybody waits for
+MANY = ["Once upon a time. " * 60] * 2000  # takes longer than any test waits
 
 
 def dot(a, b):
@@ -108,7 +108,7 @@ class Embeddings(ServerTest):
         self.alive()
 
     def test_company(self):
-        """Beside each other, answers and probabilities of prompts nobody gets anything else, and nobody is refused."""
+        """Next to answers and log probabilities of prompts: the same embeddings, and no request is refused."""
         wanted = self.vectors(TALES)
         answer = self.server.chat(max_tokens=30).json["choices"]
         scores = {"prompt": "Once upon a time. " * 20, "echo": True, "logprobs": 1, "max_tokens": 0}
@@ -135,7 +135,7 @@ class Embeddings(ServerTest):
         self.assertEqual(self.server.metric("spry_prompt_tokens_total"), before + used)
 
     def test_a_client_that_leaves(self):
-        """The model is not kept busy for somebody who does not wait any more."""
+        """A client that disconnects does not keep the model busy."""
         body = json.dumps({"input": MANY})
         connection = self.server.connect()
         connection.request("POST", "/v1/embeddings", body)

@@ -1,4 +1,4 @@
-"""Requests that are broken, wrong, too large, too slow or too deep: each gets its own clear answer, nobody else notices."""
+"""Requests that are broken, wrong, too large, too slow or too deep: each gets its own clear answer; other clients are not affected."""
 
 import json
 import os

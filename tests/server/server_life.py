@@ -235,7 +235,7 @@ class NoFiles(ServerTest):
         self.assertEqual(self.server.metric("spry_requests_failed_total"), 3)
 
 
-# The probabilities of more prompts than anybody waits for.
+# Log probabilities of more prompts than any test waits for.
 ECHO = {"prompt": ["Tale %d. " % number + "Once upon a time. " * 300 for number in range(128)], "echo": True, "logprobs": 1,
         "max_tokens": 0}
 

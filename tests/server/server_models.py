@@ -91,7 +91,7 @@ class Staying(ServerTest):
         self.assertEqual(self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0, "images": ["x"]}).status, 400)
 
     def test_let_go_while_in_use(self):
-        """As soon as nobody uses it."""
+        """As soon as it has no users."""
         connection = self.server.connect()
         connection.request("POST", "/api/generate", json.dumps({"model": MODEL, "prompt": "Hi", "raw": True, "keep_alive": -1}))
         response = connection.getresponse()

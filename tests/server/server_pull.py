@@ -1,5 +1,5 @@
 """Models that come into the models folder: copied or downloaded, by `spry pull` and by /api/pull, also when the connection
-breaks, the server lies, or somebody leaves."""
+breaks, the server lies, or the client disconnects."""
 
 import http.server
 import json

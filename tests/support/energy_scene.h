@@ -265,7 +265,7 @@ static inline void scene_deinit(energy_scene *scene)
     spry_energy_close(scene->meter);
     assert_int_equal(gpus.running, 0);
     for (size_t i = 0; i < perf_counters.opened; i++) {
-        assert_int_equal(write(perf_counters.writer[i], "x", 1), -1); /* nobody holds the other end any more */
+        assert_int_equal(write(perf_counters.writer[i], "x", 1), -1); /* the other end is closed */
         close(perf_counters.writer[i]);
     }
     assert_int_equal(nftw(scene->files.folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS), 0);

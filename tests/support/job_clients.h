@@ -267,7 +267,7 @@ static inline void expect_as_alone(const char *model, const client *c)
 
 /* ---- the gate --------------------------------------------------------------------------------------------------- */
 
-/* Holds the thread until everybody has been submitted. */
+/* Blocks the thread until all jobs have been submitted. */
 static atomic_bool gate, held;
 
 static inline void *hold_thread(void *argument)

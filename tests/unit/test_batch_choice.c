@@ -164,7 +164,7 @@ static void test_budget(void **state)
     (void)state;
     spry_step_cost cost;
     spry_step_cost_init(&cost);
-    assert_int_equal(spry_prefill_budget(&cost, 0, 100, 0), 100); /* nobody waits */
+    assert_int_equal(spry_prefill_budget(&cost, 0, 100, 0), 100); /* the queue is empty */
     assert_int_equal(spry_prefill_budget(&cost, 3, 0, 1e9), 0);
     assert_int_equal(spry_prefill_budget(&cost, 3, 100, 1e9), 1); /* nothing is known */
     for (size_t round = 0; round < 8; round++)

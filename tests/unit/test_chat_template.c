@@ -36,7 +36,7 @@ static void render(spry_chat_text *out, const char *source, const spry_message *
     spry_chat_template_destroy(chat);
 }
 
-/* Exactly the contents, in order, are literal; empty ones leave no range, and roles that everybody knows are not. */
+/* Exactly the contents, in order, are literal; empty ones leave no range, and well-known roles are not. */
 static void check_ranges(const spry_chat_text *text, const spry_message *messages, size_t n)
 {
     size_t behind = 0, index = 0;

@@ -321,7 +321,7 @@ static void test_step_cost(void **state)
         spry_step_cost_measure(&steps, 5, 14000); /* a change */
     assert_true(fabs(spry_step_cost_ns(&steps, 5) - 14000) < 140);
 
-    for (int i = 0; i < 1000; i++) { /* what nobody visits moves with its neighbours */
+    for (int i = 0; i < 1000; i++) { /* points without measurements follow their neighbours */
         spry_step_cost_measure(&steps, 4, 3000);
         spry_step_cost_measure(&steps, 6, 3000);
     }

@@ -1,4 +1,4 @@
-/* Guessing ahead through the engine: the same tokens whoever guesses, at any temperature, cached or cold; and
+/* Drafting through the engine: the same tokens with any drafter, at any temperature, cached or cold; and
  * everything that can go wrong in the middle of a guess. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -174,7 +174,7 @@ static void test_most(void **state)
     }
 }
 
-/* The context ends, a stop string comes, somebody says no: each in the middle of guesses. */
+/* The context ends, a stop string comes, a callback returns false: each in the middle of a draft. */
 static void test_ends(void **state)
 {
     (void)state;

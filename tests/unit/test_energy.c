@@ -303,7 +303,7 @@ static void ranges_that_cannot_be_are_refused(void **state)
 
 enum { NOBODY = 65534 };
 
-/* Files as many systems have them: for root only. Root tests it as somebody else. */
+/* Files as many systems have them: for root only. Root tests it as another user. */
 static void permission_is_explained(void **state)
 {
     (void)state;
@@ -314,7 +314,7 @@ static void permission_is_explained(void **state)
     assert_int_equal(chmod(scratch_path(&scene.files, zone_file("intel-rapl:1", "energy_uj")), mode), 0);
     perf_counters.failure = EACCES;
     if (root && seteuid(NOBODY) != 0) {
-        print_message("SKIPPED permission_is_explained: this root cannot become anybody else\n");
+        print_message("SKIPPED permission_is_explained: this root cannot become another user\n");
     } else {
         spry_energy_facts facts;
         scene_open(&scene);
@@ -347,7 +347,7 @@ static void shares_are_equal_parts(void **state)
     scene_init(&scene, "sysfs-amd");
     gpus = (scene_nvml){.count = 1};
     scene_open(&scene);
-    use(&scene, 1000); /* nobody's */
+    use(&scene, 1000); /* unowned */
     spry_energy_begin(scene.meter, &a);
     use(&scene, 10);
     spry_energy_begin(scene.meter, &b);
@@ -359,7 +359,7 @@ static void shares_are_equal_parts(void **state)
     spry_energy_end(scene.meter, &c, &of_c);
     use(&scene, 50);
     spry_energy_end(scene.meter, &b, &of_b);
-    use(&scene, 2000); /* nobody's */
+    use(&scene, 2000); /* unowned */
     assert_true(of_a.has_cpu && of_b.has_cpu && of_c.has_cpu && of_a.has_gpu && of_b.has_gpu && of_c.has_gpu);
     assert_joules(of_a.cpu, 10 + 10 + 10);
     assert_joules(of_b.cpu, 10 + 10 + 20 + 50);
@@ -500,7 +500,7 @@ static void shares_of_threads_add_up(void **state)
     scene_deinit(&scene);
 }
 
-/* Nobody asks, and yet what a counter did for a while is known: the thread looks every second. */
+/* Without reads, the counters are still followed: the thread samples every second. */
 static void the_thread_samples_by_itself(void **state)
 {
     (void)state;
@@ -521,7 +521,7 @@ static void the_thread_samples_by_itself(void **state)
     scene_deinit(&scene);
 }
 
-/* Whoever asks for the whole has a GPU looked at there and then; a share is content with what the thread has seen. */
+/* Reading the total samples the GPU at once; a share uses the samples of the thread. */
 static void the_thread_samples_gpus_for_shares(void **state)
 {
     (void)state;

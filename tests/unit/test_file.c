@@ -66,7 +66,7 @@ static void only_regular_files_are_mapped(void **state)
     char missing[SCRATCH_PATH], pipe_path[SCRATCH_PATH];
     snprintf(missing, sizeof missing, "%s", scratch_path(&place, "missing"));
     snprintf(pipe_path, sizeof pipe_path, "%s", scratch_path(&place, "pipe"));
-    assert_int_equal(mkfifo(pipe_path, 0600), 0); /* nobody writes to it: opening must not wait */
+    assert_int_equal(mkfifo(pipe_path, 0600), 0); /* it has no writer: opening must not block */
     const struct {
         const char *path, *words;
     } cases[] = {
@@ -329,7 +329,7 @@ static void a_failed_rename_leaves_nothing(void **state)
     spry_file_writer writer;
     spry_error error = {0};
     assert_int_equal(spry_file_writer_open(&writer, scratch_path(&place, "f"), &error), SPRY_OK);
-    assert_int_equal(mkdir(scratch_path(&place, "f"), 0755), 0); /* somebody was quicker */
+    assert_int_equal(mkdir(scratch_path(&place, "f"), 0755), 0); /* another process was faster */
     spry_status status = spry_file_writer_commit(&writer, &error);
     hostile_expect(status, &error, SPRY_ERR_FILE, "/f: cannot rename");
     assert_null(writer.file);

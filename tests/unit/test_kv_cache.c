@@ -167,7 +167,7 @@ static void the_same_computed_twice_is_kept_once(void **state)
     scene_close(&s);
 }
 
-/* A shorter page that somebody wants kept is not taken from them. */
+/* A shorter page that is pinned is not replaced. */
 static void a_shorter_page_in_use_stays(void **state)
 {
     (void)state;
@@ -281,7 +281,7 @@ static void moved_pages_are_not_made_known(void **state)
 
 /* ---- what goes, and when ----------------------------------------------------------------------------------------- */
 
-/* Leaves go first: a page whose beginning is gone is found by nobody. */
+/* Leaves go first: a page whose parent is gone cannot be found. */
 static void what_others_build_on_goes_last(void **state)
 {
     (void)state;

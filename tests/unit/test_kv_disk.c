@@ -70,7 +70,7 @@ static void tickets_come_back_once(void **state)
         for (size_t i = 0; i < got; i++) {
             assert_true(tickets[i] < PAGES);
             assert_int_equal(seen[tickets[i]]++, 0);
-            memset(pages[tickets[i]].bytes, 0xff, DISK_PAGE_BYTES); /* ours again: nobody reads it any more */
+            memset(pages[tickets[i]].bytes, 0xff, DISK_PAGE_BYTES); /* ours again: it is no longer read */
         }
     assert_int_equal(back, taken);
     assert_int_equal(spry_kv_disk_collect(disk, tickets, 8, true), 0); /* nothing under way: no waiting */
@@ -215,7 +215,7 @@ static void the_budget_is_never_passed(void **state)
     assert_int_equal(bytes_of_pages(), 2 * DISK_FILE_BYTES);
 }
 
-/* The least recently used go, whoever's they are; of pages used in the same minute the last stored. */
+/* The least recently used are evicted, of any model; of pages used in the same minute the last stored. */
 static void old_pages_make_room(void **state)
 {
     (void)state;

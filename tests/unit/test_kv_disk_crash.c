@@ -42,7 +42,7 @@ enum { CHILD_CANNOT = 77 };
         }                                                                                                              \
     } while (0)
 
-/* Everybody but root is stopped by permissions. */
+/* Permissions stop every user except root. */
 static void use_read_only(void)
 {
     if (geteuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))

@@ -215,7 +215,7 @@ static void a_lost_index_is_made_again(void **state)
     expect_all(PAGES, 1);
     remove_index();
     disk_sql(&place, "CREATE TABLE pages(a, b); CREATE TABLE total(c); INSERT INTO pages VALUES(1, 2)");
-    expect_all(PAGES, 1); /* a database, but somebody else's */
+    expect_all(PAGES, 1); /* a database of another program */
     scratch_write(&place, "index.db-wal", noise, sizeof noise);
     expect_all(PAGES, 0); /* SQLite ignores a log that does not verify */
 }

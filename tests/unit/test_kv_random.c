@@ -73,7 +73,7 @@ static int32_t distance_at(const world *w, const spry_kv_table *t, size_t positi
     return w->pool.turns.deltas[spry_kv_table_find(t, position)->turn];
 }
 
-/* What a step does. Only pages that nobody can find may be written to. */
+/* What a step does. Only pages that are not in the cache may be written to. */
 static void compute(world *w, const spry_segment *g)
 {
     for (uint32_t i = 0; i < g->n_rows; i++) {
@@ -449,7 +449,7 @@ static void close_world(world *w)
             spry_kv_cache_pin(&w->cache, &w->pins[k].table, false);
     for (size_t i = 0; i < N_SEQUENCES; i++)
         spry_sequence_deinit(&w->sequences[i]);
-    assert_true(spry_kv_cache_make_room(&w->cache, N_PAGES)); /* nobody holds anything */
+    assert_true(spry_kv_cache_make_room(&w->cache, N_PAGES)); /* nothing is referenced */
     assert_int_equal(w->cache.figures.pages, 0);
     for (uint32_t i = 0; i < w->pool.turns.end; i++)
         assert_int_equal(w->pool.turns.references[i], 0);

@@ -318,7 +318,7 @@ static void estimates_are_within_five_percent(void **state)
 
 #endif
 
-/* Bytes that nobody says are a file's must outlive being packed; pages of a file go, and read as before. */
+/* Bytes that are not declared as a mapped file stay after packing; pages of a file go, and read as before. */
 static void only_pages_of_mapped_files_are_given_back(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Models by name, loaded once, let go when others need the room or nobody wants them. Real models, small ones. */
+/* Models by name, loaded once, unloaded when memory is needed or when idle. Real models, small ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -132,7 +132,7 @@ static void smallest_on_the_way_up_counts(void **state)
     assert_limits(t, 3, 1073741824);
     put(t, "sys/fs/cgroup/memory.max", "536870912\n");
     assert_limits(t, 3, 536870912);
-    put(t, "sys/fs/cgroup/other.slice/cpu.max", "100000 100000\n"); /* somebody else's */
+    put(t, "sys/fs/cgroup/other.slice/cpu.max", "100000 100000\n"); /* of another process */
     assert_limits(t, 3, 536870912);
 }
 

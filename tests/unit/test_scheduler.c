@@ -132,7 +132,7 @@ static void test_preemption(void **state)
     assert_true(preempted >= 3);
 }
 
-/* What cannot fit even alone fails, and nobody else does. */
+/* A job that does not fit even alone fails, and no other job does. */
 static void pin_all(const client *c, spry_engine *engine)
 {
     spry_session *session = fixture_session(engine);
@@ -176,7 +176,7 @@ static void note_reader(client *self, size_t done)
         reader_at_first = reader->progress[reader->n_progress - 1];
 }
 
-/* Who comes while his text is being computed for another waits for it, and computes nothing twice. */
+/* A job whose text is being computed for another job waits for it, and nothing is computed twice. */
 static void test_nothing_twice(void **state)
 {
     (void)state;
@@ -188,7 +188,7 @@ static void test_nothing_twice(void **state)
     for (uint32_t i = 0; i < 8; i++) {
         ask(&all[i], 300 + i, 5, 10);
         all[i].prompt[200 + i] = 7;            /* then they differ */
-        all[i].job.salt = i == 7 ? "x" : NULL; /* he may share nothing */
+        all[i].job.salt = i == 7 ? "x" : NULL; /* it may share nothing */
         all[i].job.salt_size = i == 7;
         all[i].job.request.on_prefill = hear_progress;
         submit(s, &all[i]);
@@ -197,7 +197,7 @@ static void test_nothing_twice(void **state)
     all[7].at_progress = note_reader;
     open_gate(thread);
     wait_for(8);
-    assert_true(reader_at_first < 192); /* nor does he wait for what he may not share */
+    assert_true(reader_at_first < 192); /* nor does it wait for text that it may not share */
     for (uint32_t i = 0; i < 8; i++) {
         assert_int_equal(all[i].job.result.reused_tokens >= 192, i > 0 && i < 7);
         expect_as_alone("llama", &all[i]);
@@ -251,7 +251,7 @@ static void say_and_wait(spry_engine *s, client *all, size_t i, const char *salt
         assert_memory_equal(all[i].ids, all[1].ids, sizeof all[1].ids);
 }
 
-/* A conversation that has slid goes on where it stood, as long as nobody needs its pages. */
+/* A conversation that has slid goes on where it stood, as long as its pages are not needed. */
 static void test_slid_conversation(void **state)
 {
     (void)state;

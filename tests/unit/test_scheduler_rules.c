@@ -217,7 +217,7 @@ static void cancel_waiting(client *self)
         spry_job_cancel(reader->job.handle);
 }
 
-/* Who waits is gone at once, not when his turn comes. */
+/* A waiting job ends at once, not when its turn comes. */
 static void test_cancel_waiting(void **state)
 {
     (void)state;

@@ -254,7 +254,7 @@ static int remove_one(const char *path, const struct stat *info, int kind, struc
     return remove(path);
 }
 
-/* The same with a disk behind it: pages on their way there are in nobody's way for long. */
+/* The same with a disk behind it: pages that are being written do not block others for long. */
 static void pages_on_their_way_to_disk_make_room(void **state)
 {
     (void)state;
@@ -388,7 +388,7 @@ static void gaps_are_filled(void **state)
     free(warm);
 }
 
-/* One row, as whoever runs steps would do it. */
+/* One row, as the scheduler would run it. */
 static void step(spry_session *s, int32_t id)
 {
     spry_segment segments[4];

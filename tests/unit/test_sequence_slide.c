@@ -125,7 +125,7 @@ static void test_the_head_is_kept(void **state)
         for (size_t i = 0; i < t->n_entries; i++)
             assert_true((t->entries[i].turn == 0) == (i < kept || !t->marks[i].foreign));
         assert_true(t->entries[kept].turn != 0);
-        /* What slid is nobody else's: only pages from before that are known, each at its own place. */
+        /* Slid pages are not shared: only pages from before that are known, each at its own place. */
         for (size_t i = kept; i < t->n_entries; i++)
             assert_false(t->marks[i].cached);
         spry_session_destroy(s);

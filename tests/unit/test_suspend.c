@@ -105,7 +105,7 @@ static size_t run(spry_engine *e, client *c, plan *p)
         if (!rows)
             continue;
         assert_int_equal(spry_device_run(e->device, segments, n, &error), SPRY_OK);
-        assert_int_equal(spry_generation_took(&g, rows, step_logits(e->device, 0, 0), &error), SPRY_OK);
+        assert_int_equal(spry_generation_on_step_done(&g, rows, step_logits(e->device, 0, 0), &error), SPRY_OK);
     }
     spry_generation_end(&g);
     spry_matcher_destroy(g.matcher);

@@ -179,7 +179,7 @@ static void a_file_that_cannot_be_made_is_refused(void **state)
     assert_null(trace);
 }
 
-/* A model named by mistake stays what it is, and so does a trace that somebody is writing. */
+/* A model named by mistake stays what it is, and so does a trace that is being written. */
 static void other_files_are_left_alone(void **state)
 {
     (void)state;

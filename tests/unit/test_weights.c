@@ -248,7 +248,7 @@ static char *name_in(spry_buffer *file, const char *name)
     return at + 1;
 }
 
-/* Each tensor of each fixture is needed. A name with another first letter is nobody's. */
+/* Each tensor of each fixture is needed. A name with another first letter is unknown. */
 static void test_missing_tensors(void **state)
 {
     (void)state;

@@ -13,7 +13,7 @@ const PAPER = { width: 687, height: 1017 }; // A4 within its margins
 const WIDTHS = [360, 768, 1280];
 const REPORTS = [["after"], ["before", "after", "laptop", "trace", "machine"]];
 
-// Makes the report, opens it, lets `work` look at it. The page must stay without faults and ask nobody for anything.
+// Makes the report, opens it, lets `work` look at it. The page must stay without faults and make no requests.
 async function withReport(world, names, context, work) {
     const folder = fs.mkdtempSync(path.join(os.tmpdir(), "spry-report-"));
     const file = path.join(folder, "report.html");

@@ -107,7 +107,7 @@ void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weig
 {
     norm_job job = {p, out, in, weight, n_rows, n};
     run_rows(p, norm_part, &job, n_rows, n);
-    spry_pass_took(p, SPRY_OP_NORM);
+    spry_pass_charge(p, SPRY_OP_NORM);
 }
 
 typedef struct layer_job {
@@ -183,8 +183,8 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .interleaved = c->interleaved};
 }
 
-/* Items are a few rows and a key/value head, dealt round: later rows see more keys, and so everybody gets some of them.
- */
+/* Items are a few rows and one key/value head, distributed round-robin: later rows have more keys, so this balances
+ * the workers. */
 static void attend_part(void *context, size_t worker, size_t n_workers)
 {
     const layer_job *job = context;
@@ -208,7 +208,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
     spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
-    spry_pass_took(p, SPRY_OP_ROPE);
+    spry_pass_charge(p, SPRY_OP_ROPE);
     spry_threads_run(p->threads, attend_part, &job);
     spry_pass_took_attention(p, index);
     spry_pass_linear(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
@@ -238,7 +238,7 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     const spry_product both[] = {{p->gate, gate->n_out, gate}, {p->up, gate->n_out, up}};
     spry_pass_products(p, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), in, n_rows);
     run_rows(p, gate_part, &job, n_rows, gate->n_out);
-    spry_pass_took(p, SPRY_OP_GATE);
+    spry_pass_charge(p, SPRY_OP_GATE);
     spry_pass_linear(p, SPRY_OP_DOWN, out, p->config->n_embd, down, p->gate, n_rows);
 }
 
@@ -256,7 +256,7 @@ static void add_residual(spry_pass *p, const float *post_norm)
     if (post_norm)
         spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, p->config->n_embd);
     run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
-    spry_pass_took(p, SPRY_OP_ADD);
+    spry_pass_charge(p, SPRY_OP_ADD);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)

@@ -78,12 +78,12 @@ void spry_pass_experts(spry_pass *p, const spry_layer *l)
         size_t count = gather(p, e);
         if (!count)
             continue;
-        spry_pass_took(p, SPRY_OP_ROUTE);
+        spry_pass_charge(p, SPRY_OP_ROUTE);
         spry_pass_gated(p, p->expert_out, &l->expert_gate[e], &l->expert_up[e], &l->expert_down[e], p->expert_in,
                         count);
         scatter(p, count);
     }
     if (l->shared_router.data)
         add_shared(p, l);
-    spry_pass_took(p, SPRY_OP_ROUTE);
+    spry_pass_charge(p, SPRY_OP_ROUTE);
 }

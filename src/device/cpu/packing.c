@@ -48,8 +48,8 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-/* Rows that have been packed are not read again by this engine; others may read the same file, where they come back,
- * and what was quantised is nobody else's. */
+/* Packed rows are not read again by this engine. Other readers of the same file get the pages from disk again, and
+ * quantised rows belong to this engine alone. */
 static bool can_drop(const packer *p)
 {
     return p->weights->quantized_bytes || (p->mapped && !p->weights->copied_bytes);

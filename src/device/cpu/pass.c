@@ -250,14 +250,14 @@ static void unembed(spry_pass *p)
     const spry_config *c = p->config;
     p->n_logits = gather(p, 0, false);
     size_t wanted = gather(p, p->n_logits, true);
-    spry_pass_took(p, SPRY_OP_LAYOUT);
+    spry_pass_charge(p, SPRY_OP_LAYOUT);
     if (wanted)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, wanted, c->n_embd);
     if (p->n_logits)
         spry_pass_linear(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
     if (p->n_logits && c->final_softcap > 0) {
         p->ops->softcap(p->logits, c->final_softcap, p->n_logits * c->n_vocab);
-        spry_pass_took(p, SPRY_OP_LOGITS);
+        spry_pass_charge(p, SPRY_OP_LOGITS);
     }
 }
 
@@ -265,9 +265,9 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
 {
     lay_out(p, segments, n_segments);
     make_turns(p);
-    spry_pass_took(p, SPRY_OP_LAYOUT);
+    spry_pass_charge(p, SPRY_OP_LAYOUT);
     embed(p);
-    spry_pass_took(p, SPRY_OP_EMBED);
+    spry_pass_charge(p, SPRY_OP_EMBED);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
         spry_pass_block(p, layer);
     unembed(p);

@@ -65,9 +65,9 @@ typedef struct spry_product {
     const spry_weight *w;
 } spry_product;
 
-/* pass_watch.c: what was done since the last op was this one; nothing happens where nobody watches. Products of several
+/* pass_watch.c: charges the time since the last op to this one; no effect without a watch. Products of several
  * matrices count as the first one's type. */
-void spry_pass_took(spry_pass *pass, spry_op op);
+void spry_pass_charge(spry_pass *pass, spry_op op);
 void spry_pass_took_products(spry_pass *pass, spry_op op, const spry_product *products, size_t n_products,
                              size_t n_rows);
 void spry_pass_took_attention(spry_pass *pass, uint32_t layer);

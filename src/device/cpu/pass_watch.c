@@ -1,10 +1,10 @@
-/* How much work an op was, for whoever watches a pass. */
+/* The work of each op, for the op watch. */
 #include "device/cpu/pass_state.h"
 
-void spry_pass_took(spry_pass *p, spry_op op)
+void spry_pass_charge(spry_pass *p, spry_op op)
 {
     if (p->watch)
-        spry_op_watch_took(p->watch, op, SPRY_F32, p->ops->name, 0, 0);
+        spry_op_watch_add(p->watch, op, SPRY_F32, p->ops->name, 0, 0);
 }
 
 void spry_pass_took_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, size_t n_rows)
@@ -17,7 +17,7 @@ void spry_pass_took_products(spry_pass *p, spry_op op, const spry_product *produ
         bytes += spry_weight_read_bytes(w, p->ops->matmul[w->type].group);
         multiplied += (double)w->n_out * (double)w->n_in * (double)n_rows;
     }
-    spry_op_watch_took(p->watch, op, products[0].w->type, p->ops->name, bytes, multiplied);
+    spry_op_watch_add(p->watch, op, products[0].w->type, p->ops->name, bytes, multiplied);
 }
 
 /* Keys that the rows of a segment see, one row after the other. */
@@ -45,5 +45,5 @@ void spry_pass_took_attention(spry_pass *p, uint32_t layer)
         tokens += end < most ? end : most;
     }
     double token_bytes = (double)p->pool->page_bytes / SPRY_PAGE_TOKENS / c->n_layers;
-    spry_op_watch_took(p->watch, SPRY_OP_ATTEND, p->pool->shape.type, p->ops->name, tokens * token_bytes, products);
+    spry_op_watch_add(p->watch, SPRY_OP_ATTEND, p->pool->shape.type, p->ops->name, tokens * token_bytes, products);
 }

@@ -157,7 +157,7 @@ static void add_residual(spry_cuda_device *d, spry_cuda_memory post_norm)
     const spry_residual_args args = {
         .x = d->scratch.x, .y = d->scratch.y, .weight = post_norm, .n = d->config->n_embd, .eps = d->config->norm_eps};
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_residual"), d->n_rows, 1, 1, ROW_THREADS, &args);
-    spry_cuda_took(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
 static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
@@ -169,13 +169,13 @@ static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     const spry_cuda_product o = {s->x, c->n_embd, &l->o};
     spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv, SPRY_COUNT(qkv),
                      d->n_rows);
-    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     spry_cuda_products(d, qkv, SPRY_COUNT(qkv), d->n_rows, false, no_groups);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
     prepare(d, l, layer);
-    spry_cuda_took(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
     attend(d, layer);
-    spry_cuda_took(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
     if (!attend_encodes(d))
         spry_cuda_encode(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows);
     add_product(d, SPRY_OP_OUT, &l->o, l->attn_post_norm);
@@ -192,12 +192,12 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
     const spry_cuda_product down = {s->x, c->n_embd, &l->down};
     spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, both, SPRY_COUNT(both),
                      d->n_rows);
-    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     spry_cuda_products(d, both, SPRY_COUNT(both), d->n_rows, false, no_groups);
     spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
     spry_cuda_encode(d, (spry_encode_args){.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate}, &down,
                      1, d->n_rows);
-    spry_cuda_took(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
     add_product(d, SPRY_OP_DOWN, &l->down, l->ffn_post_norm);
 }
 
@@ -228,7 +228,7 @@ static void unembed(spry_cuda_device *d)
                                    .source = d->upload.memory + d->upload.source,
                                    .n = c->n_embd};
     spry_cuda_encode(d, norm, &logits, 1, d->n_wanted);
-    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     if (!d->n_logits)
         return;
     spry_cuda_products(d, &logits, 1, d->n_logits, false, no_groups);
@@ -241,10 +241,10 @@ static void unembed(spry_cuda_device *d)
 
 void spry_cuda_run(spry_cuda_device *d)
 {
-    spry_cuda_took(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
     embed(d);
     make_angles(d);
-    spry_cuda_took(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
         run_layer(d, layer);
     unembed(d);

@@ -1,5 +1,5 @@
 /* A GPU in use: its context, kernels, stream and memory. Calls that fail are remembered, the first of them, and from
- * then on nothing more is asked of the driver; whoever needs to know asks spry_cuda_fault once, at the end. */
+ * then on nothing more is asked of the driver; the caller checks spry_cuda_fault once, at the end. */
 #ifndef SPRY_DEVICE_CUDA_CUDA_CONTEXT_H
 #define SPRY_DEVICE_CUDA_CUDA_CONTEXT_H
 

@@ -45,12 +45,12 @@ static void gated(spry_cuda_device *d, spry_cuda_memory out, const spry_cuda_mat
     const spry_cuda_product last = {out, c->n_embd, down};
     spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = norm, .source = source, .n = c->n_embd}, both,
                      SPRY_COUNT(both), n_rows);
-    spry_cuda_took(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     spry_cuda_products(d, both, SPRY_COUNT(both), n_rows, false, groups);
     spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), n_rows);
     spry_cuda_encode(d, (spry_encode_args){.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate}, &last,
                      1, n_rows);
-    spry_cuda_took(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
     spry_cuda_products(d, &last, 1, n_rows, false, groups);
     spry_cuda_took_products(d, SPRY_OP_DOWN, &last, 1, n_rows);
 }
@@ -69,7 +69,7 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
                      d->n_rows);
     spry_cuda_products(d, routers, n_routers, d->n_rows, false, none);
     size_t slots = route(d, align);
-    spry_cuda_took(d, SPRY_OP_ROUTE, l->router.type, l->router.read_bytes, 0);
+    spry_cuda_charge(d, SPRY_OP_ROUTE, l->router.type, l->router.read_bytes, 0);
     gated(d, s->expert_out, &l->gate, &l->up, &l->down, l->ffn_norm, slots, (spry_cuda_groups){s->experts, align});
     if (shared)
         gated(d, s->shared_out, &l->shared_gate, &l->shared_up, &l->shared_down, l->ffn_norm, d->n_rows, none);
@@ -83,5 +83,5 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
                                        .n_used = c->n_experts_used};
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_combine"), d->n_rows, 1, 1, ROW_THREADS,
                      &combine);
-    spry_cuda_took(d, SPRY_OP_ROUTE, SPRY_F32, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_ROUTE, SPRY_F32, 0, 0);
 }

@@ -61,12 +61,12 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
     }
 }
 
-void spry_cuda_took(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
+void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
 {
     if (!d->watch)
         return;
     spry_cuda_finish(&d->context);
-    spry_op_watch_took(d->watch, op, type, "cuda", bytes, products);
+    spry_op_watch_add(d->watch, op, type, "cuda", bytes, products);
 }
 
 void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_product *products, size_t n_products,
@@ -78,5 +78,5 @@ void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_pr
         bytes += products[i].w->read_bytes;
         count += (double)t->n_out * t->n_in * (double)n_rows;
     }
-    spry_cuda_took(d, op, products[0].w->type, bytes, count);
+    spry_cuda_charge(d, op, products[0].w->type, bytes, count);
 }

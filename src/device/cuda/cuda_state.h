@@ -149,7 +149,7 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);
 
 /* The time since the last op was this op's: waits for the GPU, and only where there is a watch. */
-void spry_cuda_took(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);
+void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);
 void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_product *products, size_t n_products,
                              size_t n_rows);
 

@@ -35,7 +35,7 @@ typedef struct search {
 
 /* ---- what depends on what ---------------------------------------------------------------------------------------- */
 
-static void note(search *s, uint32_t of, uint32_t node, uint32_t how)
+static void add_dependent(search *s, uint32_t of, uint32_t node, uint32_t how)
 {
     if (s->dependents)
         s->dependents[s->first[of + 1]++] = (dependent){node, how};
@@ -48,13 +48,13 @@ static void note_state(search *s, uint32_t number)
     const spry_grammar *grammar = s->grammar;
     const spry_state *state = &grammar->states[number];
     for (uint32_t i = state->first_edge; i < state[1].first_edge; i++)
-        note(s, grammar->edges[i].target, number, NO_CALL);
+        add_dependent(s, grammar->edges[i].target, number, NO_CALL);
     for (uint32_t i = state->first_call; i < state[1].first_call; i++) {
         spry_call call = grammar->calls[i];
         if (grammar->machines[call.callee].nullable)
             continue;
-        note(s, call.target, number, i);
-        note(s, grammar->n_states + call.callee, number, i);
+        add_dependent(s, call.target, number, i);
+        add_dependent(s, grammar->n_states + call.callee, number, i);
     }
 }
 
@@ -65,14 +65,14 @@ static void note_object(search *s, const spry_object *object, uint32_t node)
     for (uint32_t i = 0; i < object->n_declared; i++) {
         bool required = object->required[i / 64] >> i % 64 & 1;
         if (required || any)
-            note(s, grammar->n_states + object->values[i], node, required);
+            add_dependent(s, grammar->n_states + object->values[i], node, required);
     }
     for (uint32_t i = 0; any && i < object->n_many; i++) {
-        note(s, grammar->n_states + grammar->many[object->first_many + i].key, node, 0);
-        note(s, grammar->n_states + grammar->many[object->first_many + i].value, node, 0);
+        add_dependent(s, grammar->n_states + grammar->many[object->first_many + i].key, node, 0);
+        add_dependent(s, grammar->n_states + grammar->many[object->first_many + i].value, node, 0);
     }
     if (object->comma != SPRY_NO_STATE)
-        note(s, grammar->n_states + object->comma, node, 0);
+        add_dependent(s, grammar->n_states + object->comma, node, 0);
 }
 
 static void note_all(search *s)
@@ -85,9 +85,9 @@ static void note_all(search *s)
         const spry_machine *machine = &grammar->machines[i];
         uint32_t node = grammar->n_states + i;
         if (machine->kind == SPRY_MACHINE_PLAIN)
-            note(s, machine->index, node, 0);
+            add_dependent(s, machine->index, node, 0);
         else if (machine->kind == SPRY_MACHINE_COUNTER)
-            note(s, grammar->n_states + grammar->counters[machine->index].body, node, 0);
+            add_dependent(s, grammar->n_states + grammar->counters[machine->index].body, node, 0);
         else
             note_object(s, &grammar->objects[machine->index], node);
     }
@@ -192,7 +192,7 @@ static void look_at_machine(search *s, uint32_t node, uint32_t how, uint32_t len
     }
 }
 
-static void settle(search *s, uint32_t node, uint32_t length)
+static void finalize(search *s, uint32_t node, uint32_t length)
 {
     const spry_grammar *grammar = s->grammar;
     for (size_t i = s->first[node]; i < s->first[node + 1] && !s->failed; i++) {
@@ -226,7 +226,7 @@ static void run(search *s)
             s->heads[length] = first.next;
             s->n_taken++;
             if (s->lengths[first.node] == length)
-                settle(s, first.node, length);
+                finalize(s, first.node, length);
         }
     }
 }

@@ -255,7 +255,7 @@ static void return_to(spry_places *places, const spry_state *state, spry_return 
     }
 }
 
-static void look(spry_places *places, spry_return item)
+static void process(spry_places *places, spry_return item)
 {
     const spry_state *state = &places->grammar->states[item.state];
     if (state->kind > SPRY_STATE_KEY) {
@@ -383,7 +383,7 @@ static uint32_t close_step(spry_places *places)
 {
     spry_closing *closing = places->closing;
     for (size_t i = 0; i < closing->n_pending && !places->failed; i++)
-        look(places, closing->pending[i]);
+        process(places, closing->pending[i]);
     join_positions(places);
     for (size_t i = 0, n = closing->n_found; i < n && !places->failed; i++)
         call_from(places, closing->found[i].state, closing->found[i].stack);
