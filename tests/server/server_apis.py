@@ -136,7 +136,7 @@ class Llama(ServerTest):
         self.assertEqual(self.server.metric("spry_batch_limit"), 8)
         self.assertGreater(self.server.metric("spry_step_rows_total"), self.server.metric("spry_step_decode_rows_total"))
         self.assertGreater(self.server.metric("spry_kv_bytes"), 0)
-        self.assertRegex(text, "(?m)^# HELP spry_steps_total .*not of embeddings")
+        self.assertRegex(text, "(?m)^# HELP spry_steps_total .*of all its jobs")
         for line in text.splitlines():
             self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_0-9]+(\{[^}]*\})? [-+.\deE]+)$')
 

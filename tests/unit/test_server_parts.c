@@ -134,6 +134,38 @@ static void test_fragments_are_rendered_once(void **state)
     spry_engine_close(engine);
 }
 
+/* ---- the registry ------------------------------------------------------------------------------------------------ */
+
+static spry_registry registry;
+static bool sampling;
+
+void __real_spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
+void __wrap_spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
+
+void __wrap_spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures)
+{
+    if (sampling) {
+        assert_int_equal(pthread_mutex_trylock(&registry.lock), 0);
+        pthread_mutex_unlock(&registry.lock);
+    }
+    __real_spry_engine_kv_figures(engine, figures);
+}
+
+/* Sampling waits for the engine, and the engine's callbacks for the registry: one must not hold its lock. */
+static void test_sampling_holds_no_lock(void **state)
+{
+    (void)state;
+    spry_engine *engine = fixture_open("llama", NULL);
+    spry_registry_init(&registry);
+    sampling = true;
+    spry_registry_sample(&registry, "llama", engine, 1, false);
+    sampling = false;
+    assert_int_equal(registry.n_models, 1);
+    assert_true(registry.models[0].kv.pages > 0);
+    spry_registry_deinit(&registry);
+    spry_engine_close(engine);
+}
+
 /* ---- arguments of tool calls ------------------------------------------------------------------------------------- */
 
 static size_t json_bytes; /* that jansson asked for */
@@ -210,6 +242,7 @@ int main(void)
         cmocka_unit_test(test_fragments_are_rendered_once),
         cmocka_unit_test(test_arguments_in_linear_time),
         cmocka_unit_test(test_channel),
+        cmocka_unit_test(test_sampling_holds_no_lock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static const struct {
     {"kv_disk_bytes", "Cached pages on disk", "gauge"},
     {"model_pinned", "1 if the model is pinned in memory", "gauge"},
     {"batch_limit", "Most answers decoded in one step at present", "gauge"},
-    {"steps_total", "Steps since the model was loaded, not of embeddings or echoed log probabilities", "counter"},
+    {"steps_total", "Steps since the model was loaded, of all its jobs", "counter"},
     {"step_rows_total", "Rows of those steps", "counter"},
     {"step_decode_rows_total", "Rows of those steps that decode answers", "counter"},
     {"preempted_total", "Answers returned to the queue because KV memory was short", "counter"},

@@ -148,15 +148,23 @@ static double pieces_per_second(const spry_model_record *record, uint64_t now_ns
 
 void spry_registry_sample(spry_registry *r, const char *model, spry_engine *engine, uint32_t pieces, bool force)
 {
+    spry_kv_figures kv;
     uint64_t now = spry_clock_ns();
     pthread_mutex_lock(&r->lock);
     spry_model_record *record = get_record(r, model);
     if (record)
         add_pieces(record, pieces, now);
-    if (record && (force || now - record->kv_ns >= KV_SAMPLE_NS)) {
-        spry_engine_kv_figures(engine, &record->kv);
+    bool due = record && (force || now - record->kv_ns >= KV_SAMPLE_NS);
+    if (due)
         record->kv_ns = now;
-    }
+    pthread_mutex_unlock(&r->lock);
+    if (!due)
+        return;
+    /* Waits for the engine, whose callbacks wait for the registry: the lock must not be held. */
+    spry_engine_kv_figures(engine, &kv);
+    pthread_mutex_lock(&r->lock);
+    if (now >= record->kv_ns) /* no later sample */
+        record->kv = kv;
     pthread_mutex_unlock(&r->lock);
 }
 

@@ -96,7 +96,7 @@ void spry_registry_end(spry_registry *registry, spry_request_status *request, sp
 void spry_registry_add_counts(spry_registry *registry, const char *model, const spry_model_counts *counts);
 
 /* The model has made progress: adds pieces of text, and samples KV memory unless that was done less than a quarter of a
- * second ago; `force`: in any case. Only on the thread that owns the engine. */
+ * second ago; `force`: in any case. Any thread. */
 void spry_registry_sample(spry_registry *registry, const char *model, spry_engine *engine, uint32_t pieces, bool force);
 
 /* Calls `visit` for each request of one key, those that ended at or after `since_ns` first. The lock is held. */
