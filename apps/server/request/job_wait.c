@@ -2,7 +2,7 @@
 
 #include "server/http/http_server.h"
 
-enum { LOOK_MS = 20 }; /* between two looks at the client */
+enum { CHECK_MS = 20 }; /* between two checks of the connection */
 
 void spry_job_options_of(spry_job_options *options, const spry_exchange *x)
 {
@@ -18,7 +18,7 @@ spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error)
     spry_status status = spry_http_check_reader(costs->exchange, error);
     if (status == SPRY_OK)
         status = spry_job_submit(job, error);
-    while (status == SPRY_OK && spry_job_wait(job, LOOK_MS, NULL) != SPRY_OK)
+    while (status == SPRY_OK && spry_job_wait(job, CHECK_MS, NULL) != SPRY_OK)
         status = spry_http_check_reader(costs->exchange, error);
     if (status != SPRY_OK)
         return status;

@@ -7,7 +7,7 @@
 /* The options of an exchange's jobs: its key's pages, its client's turn. */
 void spry_job_options_of(spry_job_options *options, const spry_exchange *exchange);
 
-/* Submits a job and waits for it. SPRY_ERR_CANCELLED: the client has left, or the answer takes longer than allowed. The
+/* Submits a job and waits for it. SPRY_ERR_CANCELLED: the client has disconnected, or --answer-timeout has passed. The
  * time is charged to the request. */
 spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error);
 
