@@ -166,7 +166,7 @@ static inline spry_engine *start(spry_engine *engine, const spry_jobs_options *o
 }
 
 static spry_job *handles[1024]; /* to be freed by stop() */
-static size_t n_handles;
+static atomic_size_t n_handles;
 
 static inline spry_status try_submit(spry_engine *engine, client *c, spry_error *error)
 {
@@ -181,7 +181,7 @@ static inline spry_status try_submit(spry_engine *engine, client *c, spry_error 
     options.user = c;
     spry_status status = spry_job_create_answer(&c->job.handle, engine, &c->job.request, &options, error);
     if (!status) {
-        handles[n_handles++ % SPRY_COUNT(handles)] = c->job.handle;
+        handles[atomic_fetch_add(&n_handles, 1) % SPRY_COUNT(handles)] = c->job.handle;
         status = spry_job_submit(c->job.handle, error);
     }
     return status;
