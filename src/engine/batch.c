@@ -18,7 +18,7 @@ static bool list_is_done(const spry_job *job)
     return job->list.n_done == job->list.count;
 }
 
-/* As many of the segments as there is room for. */
+/* As many of the segments as fit. */
 static spry_status list_next(spry_job *job, size_t *n, const spry_room *room, spry_error *error)
 {
     const spry_segment_list *l = &job->list;

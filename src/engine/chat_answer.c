@@ -1,4 +1,4 @@
-/* Answers of chats, split into content, thoughts and calls of tools as the engine's chat template has them. */
+/* Answers of chats, split into content, reasoning and tool calls according to the engine's chat template. */
 #include <stdlib.h>
 
 #include "base/sized.h"
@@ -39,7 +39,7 @@ static void pass_on(void *user, const spry_answer_event *event)
     p->on_event(p->user, &out);
 }
 
-/* Whether a prompt leaves the model in the middle of a thought. */
+/* Whether a prompt ends inside reasoning. */
 static bool opens_thought(const spry_engine *e, const spry_chat_prompt *prompt)
 {
     char text[OPENING_BYTES];

@@ -1,11 +1,11 @@
-/* Calls of tools that a conversation requires: the prompt begins the call, and a schema describes the rest of it. */
+/* Tool calls that a conversation requires: the prompt begins the call, and a schema describes the rest of it. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/engine_state.h"
 #include "template/tool_styles.h"
 
-/* One schema of several: any of them, their definitions together. */
+/* Joins several schemas to one: any of them, with their definitions. */
 static json_t *join_schemas(const spry_tool_forms *forms)
 {
     static const char *const shared[] = {"$defs", "definitions"};
@@ -24,7 +24,7 @@ static json_t *join_schemas(const spry_tool_forms *forms)
     return all;
 }
 
-/* Whether all forms begin and end alike, and all have a schema. */
+/* Whether all forms begin and end with the same text, and all have a schema. */
 static bool forms_agree(const spry_tool_forms *forms)
 {
     for (size_t i = 0; i < forms->count; i++) {

@@ -1,4 +1,4 @@
-/* Grammars of requests: compiled once for each text, walked by a matcher for each answer. */
+/* Grammars of requests: compiled once per text, with a matcher for each answer. */
 #include "engine/engine_state.h"
 
 spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size, spry_error *error)

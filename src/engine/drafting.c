@@ -1,5 +1,5 @@
-/* Who guesses ahead: a smaller model on a session of its own, or a lookup in what was said before. Both name one token
- * without chance, so that an answer has the same tokens with them as without. */
+/* Drafters: a smaller model on its own session, or prompt lookup. Both are deterministic, so that an answer has the
+ * same tokens as without drafts. */
 #include <string.h>
 
 #include "engine/engine_state.h"
@@ -16,7 +16,7 @@ static size_t propose_lookup(void *self, int32_t *draft, size_t most, const int3
     spry_session *s = self;
     uint32_t match;
     *sync_ns = 0;
-    if (spry_prompt_lookup_follow(s->lookup, tokens, n_tokens, NULL)) /* longer than a context: it slid */
+    if (spry_prompt_lookup_follow(s->lookup, tokens, n_tokens, NULL)) /* longer than the context: it slid */
         return 0;
     return spry_prompt_lookup_propose(s->lookup, draft, &match, most);
 }
@@ -40,7 +40,7 @@ static int32_t likeliest(const float *logits, size_t n)
     return (int32_t)best;
 }
 
-/* Makes the drafter hold the tokens, as far as it does not; its logits are those after the last one. */
+/* Brings the drafter's session up to these tokens; its logits are those after the last one. */
 static spry_status read_along(spry_session *d, const int32_t *tokens, size_t n_tokens)
 {
     spry_sequence *s = &d->sequence;
@@ -48,7 +48,7 @@ static spry_status read_along(spry_session *d, const int32_t *tokens, size_t n_t
     size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
     while (same < most && s->tokens[same] == tokens[same])
         same++;
-    if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be known */
+    if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be cached */
         return spry_session_eval(d, &logits, tokens, n_tokens, NULL);
     spry_sequence_truncate(s, same);
     return spry_session_extend(d, tokens + same, n_tokens - same, NULL);
@@ -75,7 +75,7 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     }
 }
 
-/* Tokens are exchanged as numbers: both must mean the same by each. */
+/* Tokens are exchanged as ids: both vocabularies must be equal. */
 static spry_status check_vocabulary(const spry_model *model, const spry_model *drafter, spry_error *error)
 {
     const spry_tokenizer *a = model->tokenizer, *b = drafter->tokenizer;
@@ -143,7 +143,7 @@ spry_status spry_session_draft(spry_session *s, spry_generation *g, bool alone, 
         status = use_lookup(s, error);
     if (s->cost_of != s->propose.propose)
         spry_draft_cost_init(&s->cost, &s->engine->steps);
-    s->cost_of = s->propose.propose; /* what was learned serves the next answer too */
+    s->cost_of = s->propose.propose; /* the measured costs also serve the next answer */
     s->cost.figures = (spry_draft_figures){0};
     g->drafter = &s->propose;
     g->cost = &s->cost;

@@ -1,4 +1,4 @@
-/* Opening and closing: a model, its KV pool, its workers, its working memory. */
+/* Opens and closes an engine: a model, its KV pool, its threads, its device. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,7 +30,8 @@ static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t 
     return status;
 }
 
-/* What decides the bits of a page besides its tokens: the model, kernels, the type, long rope's list, the layout. */
+/* Everything that determines the bits of a page besides its tokens: model, kernels, KV type, long rope's factors,
+ * layout. */
 static spry_kv_key page_fingerprint(const spry_engine *e, const char *quantize)
 {
     spry_buffer text;
@@ -79,7 +80,7 @@ static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
     return status;
 }
 
-/* Says so when the model's own template does not serve. */
+/* Warns when the model's own template cannot be used. */
 static void warn_of_template(const spry_engine *e)
 {
     const char *problem = spry_chat_template_problem(e->model->chat);
@@ -96,11 +97,11 @@ static void tell_placement(const spry_engine *e)
     char text[256];
     spry_placement placement;
     spry_model_placement(&placement, e->model, e->ops);
-    spry_placement_tell(text, sizeof text, &placement);
+    spry_placement_describe(text, sizeof text, &placement);
     spry_log_write(&e->log, SPRY_LOG_DEBUG, "%s: %s", e->model->name, text);
 }
 
-/* Steps have a lane of their own; so do ops, where the trace wants them: each step contains its ops. */
+/* Steps have their own lane; so do ops, if traced: each step contains its ops. */
 static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *error)
 {
     char name[96];
@@ -130,7 +131,7 @@ static spry_status open_device(spry_engine *e, const char *name, spry_error *err
     return status;
 }
 
-/* Everything but the model. */
+/* Opens everything except the model. */
 static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
     spry_kv_shape shape;
@@ -158,7 +159,7 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     return status ? status : start_tracing(e, o->trace, error);
 }
 
-/* The model comes from a file or, when `data` is given, from memory. */
+/* The model comes from a file or, if `data` is not NULL, from memory. */
 static spry_status open_any(spry_engine **out, const char *name, const void *data, size_t size,
                             const spry_engine_options *theirs, spry_error *error)
 {
@@ -220,7 +221,7 @@ spry_status spry_engine_close(spry_engine *e)
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
     spry_kv_cache_deinit(&e->cache);
-    spry_kv_disk_close(e->disk); /* reads pages until then */
+    spry_kv_disk_close(e->disk); /* it reads pages until then */
     spry_device_close(e->device);
     free(e->watch);
     if (!e->borrows_threads)
@@ -243,7 +244,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
     spry_device_memory reserved;
     const spry_device_setup setup = spry_engine_setup(e);
-    spry_device_estimate(e->kind, &reserved, &setup, NULL); /* it is open, so this fits */
+    spry_device_estimate(e->kind, &reserved, &setup, NULL); /* it is open, so this does not overflow */
     *info = (spry_engine_info){.size = offsetof(spry_engine_info, reserved),
                                .architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,

@@ -1,5 +1,5 @@
-/* Sizes that follow from a model and options: of the context, of steps, of the KV pool; and what all that needs of
- * memory, also for a model that is not loaded. */
+/* Sizes that follow from a model and options: context, steps, KV pool; and the memory they need, also for a model that
+ * is not loaded. */
 #include "base/checked.h"
 #include "engine/engine_state.h"
 #include "model/quantize.h"
@@ -40,13 +40,13 @@ static spry_status choose_context(spry_engine *e, uint32_t asked, spry_error *er
         return spry_fail(error, SPRY_ERR_CONTEXT, "%s: a context of %u was asked for, the model's limit is %u",
                          e->model->name, asked, c->n_context);
     e->context = asked ? asked : c->n_context < DEFAULT_CONTEXT ? c->n_context : DEFAULT_CONTEXT;
-    /* Long rope turns other angles beyond its original context: go there only when asked to. */
+    /* Long rope uses other angles beyond its original context: use that only on request. */
     if (!asked && c->rope.long_factors && c->rope.original_context < e->context)
         e->context = c->rope.original_context;
     return SPRY_OK;
 }
 
-/* One for each session, and some for what they guess ahead. */
+/* One for each session, and some for drafts. */
 static uint32_t logit_rows(uint32_t sessions)
 {
     uint32_t rows = SPRY_MAX_LOGIT_ROWS + DRAFT_ROWS * (sessions - 1);
@@ -95,7 +95,7 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     return SPRY_OK;
 }
 
-/* Refuses what cannot fit before any of it is touched. */
+/* Refuses sizes that cannot fit before any memory is touched. */
 static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
 {
     const spry_device_setup setup = spry_engine_setup(e); /* the pool has no pages yet */
@@ -115,8 +115,8 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
     return SPRY_OK;
 }
 
-/* Pages that sessions can fill at once, and beside them room for what is kept: an eighth of the machine's memory or a
- * million tokens, where that is more. Pages cost memory only once they are written to, but the lists of them do. */
+/* Pages for full sessions plus room for cached pages: an eighth of the machine's memory or a million tokens, if that is
+ * more. Pages use memory only when written, but the lists of them use it at once. */
 static size_t default_pages(const spry_engine *e, size_t page_bytes)
 {
     size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
@@ -125,7 +125,7 @@ static size_t default_pages(const spry_engine *e, size_t page_bytes)
     return share > full ? share : full;
 }
 
-/* As many as were asked for, or as fit the machine; 0 for a shape that the pool would refuse. */
+/* As many as requested, or as fit the machine; 0 for a shape that the pool would refuse. */
 static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_kv_shape *shape, size_t kv_bytes)
 {
     size_t token;

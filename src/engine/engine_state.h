@@ -1,4 +1,4 @@
-/* What the files behind spry.h share. */
+/* Shared state of the files that implement spry.h. */
 #ifndef SPRY_ENGINE_ENGINE_STATE_H
 #define SPRY_ENGINE_ENGINE_STATE_H
 
@@ -18,26 +18,26 @@ struct spry_engine {
     spry_kv_pool pool;
     spry_kv_cache cache;
     spry_kv_disk *disk;      /* NULL: none */
-    spry_kv_key fingerprint; /* of everything that decides what a page holds */
+    spry_kv_key fingerprint; /* of everything that determines the contents of a page */
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
-    size_t device_bytes;          /* of memory that it has in all; 0: not known */
+    size_t device_bytes;          /* total memory of the device; 0: unknown */
     spry_device *device;          /* weights, pages and steps */
-    spry_step_cost steps;         /* what steps cost as their rows grow */
-    spry_vocabulary *vocabulary;  /* for grammars; NULL until the first */
-    spry_grammar_cache *grammars; /* the same */
-    pthread_mutex_t making;       /* of these two: any thread may bring the first grammar */
-    spry_session *drafter;        /* of the engine that guesses ahead; NULL: none */
+    spry_step_cost steps;         /* cost of steps by rows */
+    spry_vocabulary *vocabulary;  /* for grammars; NULL until the first request with one */
+    spry_grammar_cache *grammars; /* NULL until the first request with a grammar */
+    pthread_mutex_t making;       /* protects these two: any thread may bring the first grammar */
+    spry_session *drafter;        /* session of the draft engine; NULL: none */
     struct spry_driver *driver;   /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
-    uint32_t logit_rows;  /* a step can give */
-    uint32_t n_sessions;  /* alive, and reserved for jobs; under the driver's lock */
-    bool mapped;          /* the model lies in mapped files: its pages come back when they were given up */
-    bool borrows_threads; /* it is a drafter, and uses those of its target */
+    uint32_t logit_rows;  /* maximum per step */
+    uint32_t n_sessions;  /* existing, and reserved for jobs; protected by the driver's lock */
+    bool mapped;          /* the model is in mapped files: released pages can be read again */
+    bool borrows_threads; /* it is a drafter and uses the threads of its target */
 };
 
 struct spry_session {
@@ -45,90 +45,91 @@ struct spry_session {
     spry_sequence sequence;
     spry_sampler *sampler;
     spry_verifier verifier;
-    spry_prompt_lookup *lookup; /* NULL until it is first used */
-    spry_drafter propose;       /* who guesses for the answer under way */
+    spry_prompt_lookup *lookup; /* NULL until first use */
+    spry_drafter propose;       /* drafter of the current answer */
     spry_draft_cost cost;
-    size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, uint64_t *); /* whose costs these are */
+    size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, uint64_t *); /* the drafter that the costs
+                                                                                        * belong to */
     float *logits; /* [n_vocab] after the last id, of an evaluation; NULL until the first */
     atomic_bool cancelled;
 
-    /* under the driver's lock */
-    spry_job *job; /* that uses it */
+    /* protected by the driver's lock */
+    spry_job *job; /* the job that uses it */
     bool in_use;   /* by a job or a call */
-    bool orphan;   /* destroyed in a callback: it goes when it is no longer in use */
+    bool orphan;   /* destroyed in a callback: freed when it is no longer in use */
 };
 
-/* Rows of logits a step of any engine can give: verification of drafts and small batches fit; longer lists go in parts.
- * An engine of several sessions has more, at least one for each. */
+/* Rows of logits per step of any engine: enough for verification of drafts and small batches; longer lists are split.
+ * An engine with several sessions has more, at least one for each. */
 enum { SPRY_MAX_LOGIT_ROWS = 16 };
 
-/* Segments a sequence gives to a step. */
+/* Segments of a sequence per step. */
 enum { SPRY_STEP_SEGMENTS = 64 };
 
-/* A conversation in JSON; *request is the caller's, and `input` points into it. Then its text. */
+/* Parses a conversation in JSON; the caller owns *request, and `input` points into it. Then its text. */
 spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, const char *json, size_t size,
                                    spry_error *error);
 spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
                                spry_error *error);
 
-/* Where `choice` requires a call of one of the tools: its beginning, at the end of `ids` and in the prompt, and what
- * follows. */
+/* If `choice` requires a tool call: appends its beginning to `ids` and the prompt, and sets the constraint for the
+ * rest. */
 spry_status spry_engine_require_call(spry_chat_prompt *prompt, spry_tokens *ids, const spry_engine *engine,
                                      const json_t *tools, const json_t *choice, spry_error *error);
 
-/* spry_engine_chat_prompt into arrays of the caller's; *count and *n_spans say how many there are. */
+/* spry_engine_chat_prompt with arrays of the caller; *count and *n_spans are set to the required sizes. */
 spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                    spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,
                                    size_t size, spry_error *error);
 
-/* Sizes an engine gets from its model and options, and the KV pool's shape; then how many pages that has, which must
- * fit the machine. Nothing is allocated. */
+/* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit
+ * the machine. Allocates nothing. */
 spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,
                                   spry_error *error);
 spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
                                     size_t kv_bytes, spry_error *error);
 spry_step_limits spry_engine_limits(const spry_engine *engine);
 
-/* The device's name, and what it is opened with. */
+/* The device's name, and its setup. */
 const char *spry_engine_device(const spry_engine_options *options);
 spry_device_setup spry_engine_setup(const spry_engine *engine);
 
 /* Bytes of memory. */
 typedef struct spry_engine_needs {
-    size_t weights; /* as they lie, and packed */
+    size_t weights; /* unpacked and packed */
     size_t kv;      /* the whole pool, used or not */
     size_t kv_full; /* as much as its sessions can fill */
     size_t scratch;
     size_t whole;
 } spry_engine_needs;
 
-/* An engine as it would be opened, as far as its sizes go, whether or not they fit this machine. The caller closes
+/* Plans the sizes of an engine without opening it, whether or not they fit this machine. The caller closes
  * engine->model, also after a failure. */
 spry_status spry_engine_plan(spry_engine *engine, const char *name, const void *data, size_t size,
                              const spry_engine_options *options, spry_error *error);
 
-/* Of an engine that is open; and of one that would be opened. `data` NULL: `name` is a path. */
+/* For an open engine; and for one to be opened. `data` NULL: `name` is a path. */
 spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *engine, spry_error *error);
 spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
                                  const spry_engine_options *options, spry_error *error);
 
-/* A step took so long. */
+/* Records the time of a step. */
 void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
 
-/* A request as this version knows it, from one of any version; checked as far as its size goes. */
+/* Converts a request of any version to this version; checks only its size. */
 spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error);
 
-/* An empty result of a prompt. */
+/* Initialises a result for a prompt of `n_prompt` tokens. */
 void spry_result_init(spry_result *result, size_t n_prompt);
 
 spry_status spry_engine_check_ids(const spry_engine *engine, const int32_t *ids, size_t count, bool slides,
                                   spry_error *error);
 
-/* Whether the engine can take a request, on a session that slides or not. From any thread. */
+/* Checks a request, for a session that slides or not. Thread-safe. */
 spry_status spry_engine_check_request(const spry_engine *engine, const spry_request *request, bool slides,
                                       spry_error *error);
 
-/* A new matcher for a request's constraint; NULL when it has none. From any thread. */
+/* Creates a matcher for a request's constraint; NULL when it has none. Thread-safe. */
 spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher, const spry_request *request,
                                      spry_error *error);
 
@@ -137,17 +138,17 @@ spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher
 spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 
-/* Takes a chat template in the place of the model's own: a file, or a text that has a tag in it. */
+/* Uses a chat template instead of the model's own: a file, or a text that contains a tag. */
 spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_text, spry_error *error);
 
-/* A session that is not counted among those the engine was opened for; the caller owns the engine to unmake it. */
+/* Creates a session beyond those the engine was opened for; only the owner of the engine may destroy it. */
 spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error);
 void spry_session_unmake(spry_session *session);
 
-/* Empties a session and sets which pages it shares and how it slides. The caller owns the engine. */
+/* Empties a session and sets the root of its pages and how it slides. The caller owns the engine. */
 void spry_session_restart(spry_session *session, spry_kv_key root, bool slide, size_t keep);
 
-/* A job uses the session until it leaves; SPRY_ERR_BUSY: another one does. */
+/* Assigns the session to a job until the job leaves; SPRY_ERR_BUSY: another job uses it. */
 spry_status spry_session_join(spry_session *session, spry_job *job, spry_error *error);
 void spry_session_leave(spry_session *session);
 

@@ -1,6 +1,6 @@
-/* Fragments of messages as spans of a prompt. In the conversation each fragment is replaced by a mark that no user can
- * guess; the template renders the marks as it would any text; then the marks are cut out and the fragments' own tokens
- * put in. So a fragment's border is a token's border, and its tokens are the same wherever it stands. */
+/* Fragments of messages as spans of a prompt. Each fragment is replaced by an unpredictable mark; the template renders
+ * the marks like any text; then the marks are replaced by the fragments' tokens. So a fragment begins and ends at token
+ * borders, and its tokens are the same at any position. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static void print_mark(char out[MARK_BYTES], const fragments *f, size_t number)
     snprintf(out, MARK_BYTES, "\xee\x80\x80%016" PRIx64 ":%zu\xee\x80\x81", f->nonce, number);
 }
 
-/* Takes the text out of a part that asks for it. */
+/* Moves the text out of a part that is a fragment. */
 static spry_status mark_part(fragments *f, json_t *part, spry_error *error)
 {
     char mark[MARK_BYTES];
@@ -105,7 +105,7 @@ static spry_status add_fragment(pieces *p, const json_t *text)
     return status;
 }
 
-/* The first mark at or behind `from`; false: there is none. */
+/* The first mark at or after `from`; false: there is none. */
 static bool find_mark(spry_view text, size_t from, const fragments *f, size_t *at, size_t *size, size_t *number)
 {
     char head[MARK_BYTES], mark[MARK_BYTES];
@@ -175,7 +175,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
         spry_tokens_deinit(&p.ids);
         spry_buffer_deinit(&p.spans);
     }
-    prompt->ids = p.ids.ids; /* the caller's now */
+    prompt->ids = p.ids.ids; /* owned by the caller now */
     prompt->count = p.ids.count;
     prompt->spans = (spry_span *)(void *)p.spans.data;
     prompt->n_spans = p.spans.size / sizeof *prompt->spans;

@@ -1,4 +1,4 @@
-/* Requests: their defaults, what can be wrong with them, and what a session prepares for them. */
+/* Requests: defaults, checks, and the preparation of a session for them. */
 #include "base/sized.h"
 #include "base/utf8.h"
 #include "engine/engine_state.h"

@@ -23,8 +23,8 @@ bool spry_generation_done(const spry_generation *g)
 
 /* ---- text out ---------------------------------------------------------------------------------------------------- */
 
-/* Gives out what no stop string can claim any more. At the end of the text nothing is held back. */
-static void give_out(spry_generation *g, bool end_of_text)
+/* Emits text that can no longer be part of a stop string. At the end of the text nothing is held back. */
+static void emit_text(spry_generation *g, bool end_of_text)
 {
     const spry_request *r = g->request;
     bool found;
@@ -36,7 +36,7 @@ static void give_out(spry_generation *g, bool end_of_text)
     }
     spry_lap(g->laps, SPRY_PART_WRITE);
     if (found) {
-        if (g->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended while this was not decided yet */
+        if (g->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended before this was decided */
             g->result->finish = SPRY_FINISH_STOP;
         g->ended = true;
         spry_buffer_clear(&g->held);
@@ -59,13 +59,13 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *lo
     spry_lap(g->laps, SPRY_PART_SAMPLING);
     if (g->ended)
         return SPRY_OK;
-    /* Rows that only pad the embedding say nothing. */
+    /* Ids beyond the vocabulary only pad the embedding and have no text. */
     if ((size_t)id < spry_tokenizer_size(g->model->tokenizer))
         status = spry_decoder_push(&g->decoder, &g->held, id, error);
     if (!status && g->held.failed)
         status = spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the answer's text");
     if (!status)
-        give_out(g, false);
+        emit_text(g, false);
     if (!status && !g->ended && r->max_tokens && g->result->generated_tokens >= r->max_tokens)
         spry_generation_finish(g, SPRY_FINISH_LENGTH);
     return status;
@@ -73,7 +73,7 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *lo
 
 /* ---- drafts ------------------------------------------------------------------------------------------------------ */
 
-/* How many guesses the next step has use for, behind the decided tokens, which are in the sequence already. */
+/* The number of drafts useful for the next step, after the decided tokens, which are already in the sequence. */
 static size_t draft_limit(const spry_generation *g, size_t max_rows, size_t max_wanted)
 {
     const spry_sequence *s = g->sequence;
@@ -105,7 +105,7 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
 
 static void learn(spry_generation *g, size_t accepted)
 {
-    if (!g->drafter || !g->first_ns) /* the prompt's own step had no drafts */
+    if (!g->drafter || !g->first_ns) /* the prompt's last step had no drafts */
         return;
     const spry_draft_outcome outcome = {.other_rows = g->other_rows,
                                         .drafted = (uint32_t)g->n_drafts,
@@ -127,7 +127,7 @@ static spry_prompt prompt_of(const spry_request *r)
                          .repair = r->span_repair};
 }
 
-/* The last of it was reading from disk, if any was. */
+/* The last part of the lookup was restoring from disk, if any. */
 static void lap_lookup(spry_generation *g, const spry_found *found)
 {
     uint64_t now = spry_clock_ns();
@@ -160,7 +160,7 @@ spry_status spry_generation_begin(spry_generation *g, spry_error *error)
     return SPRY_OK;
 }
 
-/* Puts the decided tokens, and drafts behind them, into the sequence. */
+/* Appends the decided tokens and drafts to the sequence. */
 static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted, spry_error *error)
 {
     spry_sequence *s = g->sequence;
@@ -169,17 +169,17 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
         spry_generation_finish(g, SPRY_FINISH_CONTEXT);
         return SPRY_OK;
     }
-    n = !room ? 1 : n > room ? room : n; /* how much sliding makes room for is not known yet */
+    n = !room ? 1 : n > room ? room : n; /* the room after sliding is not known yet */
     n = n < max_rows ? n : max_rows;
     spry_status status = spry_sequence_append(s, g->pending, n, error);
     if (status)
         return status;
     g->n_appended = n;
     if (n < g->n_pending)
-        return SPRY_OK; /* the rest comes with the next step, which slides first */
+        return SPRY_OK; /* the rest follows with the next step, which slides first */
     draft(g, max_rows, max_wanted);
     if (g->n_drafts && spry_sequence_append(s, g->drafts, g->n_drafts, NULL))
-        g->n_drafts = 0; /* no page for guesses */
+        g->n_drafts = 0; /* no page for drafts */
     g->n_appended += g->n_drafts;
     return SPRY_OK;
 }
@@ -243,8 +243,8 @@ spry_status spry_generation_resume(spry_generation *g, spry_error *error)
     spry_found found;
     spry_prompt held = prompt_of(g->request);
     if (g->n_held) {
-        /* Pages of an answer are found again only without fragments: with them its tokens are appended as they were
-         * before, as the last fragment's end is computed differently where a prompt ends. */
+        /* Pages of an answer are looked up only without fragments: with them its tokens are appended as before, because
+         * the end of the last fragment is computed differently at the end of a prompt. */
         bool plain = !held.n_spans || held.repair == SPRY_REPAIR_ALL;
         held.ids = g->sequence->tokens;
         held.count = held.compute_from = plain ? g->n_held : held.count;
@@ -258,8 +258,8 @@ spry_status spry_generation_resume(spry_generation *g, spry_error *error)
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */
 
-/* Behind an accepted draft, what the grammar forces is decided as it is without drafts; those that say the same are
- * right, too. */
+/* After an accepted draft, tokens forced by the grammar are decided as without drafts; drafts equal to them are
+ * accepted too. */
 static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted, spry_error *error)
 {
     size_t same = 0;
@@ -273,7 +273,7 @@ static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted,
     return status;
 }
 
-/* Judges the rows from the last decided one on. What they decide is handed out; what was refused is taken back. */
+/* Verifies the rows from the last decided one on. Decided tokens are emitted; refused drafts are removed. */
 static spry_status judge(spry_generation *g, const float *logits, spry_error *error)
 {
     spry_sequence *s = g->sequence;
@@ -321,7 +321,7 @@ spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, cons
         return SPRY_OK;
     if (!g->first_ns) {
         g->prefilled_ns = spry_clock_ns();
-    } else if (g->n_appended - g->n_drafts < g->n_pending) { /* some of the decided ones are still to come */
+    } else if (g->n_appended - g->n_drafts < g->n_pending) { /* some of the decided tokens are not computed yet */
         g->n_pending -= g->n_appended;
         memmove(g->pending, g->pending + g->n_appended, g->n_pending * sizeof *g->pending);
         return SPRY_OK;
@@ -362,7 +362,7 @@ void spry_generation_end(spry_generation *g)
     spry_sequence_stop(g->sequence);
     if (g->ended && r->finish != SPRY_FINISH_STOP) {
         spry_decoder_finish(&g->decoder, &g->held);
-        give_out(g, true);
+        emit_text(g, true);
     }
     spry_buffer_deinit(&g->held);
     spry_lap(g->laps, SPRY_PART_WRITE);

@@ -2,13 +2,13 @@
  * with those of other generations, and passes back their logits; then tokens are sampled, verified, decoded and
  * emitted.
  *
- *   begin -> { next -> (a step) -> took } until done -> end
+ *   begin -> { next -> (a step) -> on_step_done } until done -> end
  *
- * In between it can be suspended, which gives its pages to others, and resumed: that changes no token of the answer.
+ * In between it can be suspended, which releases its pages, and resumed: that changes no token of the answer.
  *
- * Rows of a step: tokens that are decided but not computed yet (the last one drawn, and what a grammar forces behind
- * it), then drafted ones. The logits from the last decided row on are judged one after the other; what is refused is
- * taken back. With or without drafts the tokens are the same. */
+ * The rows of a step are tokens that are decided but not computed yet (the last sampled one, and those forced by a
+ * grammar), then drafts. The logits from the last decided row on are verified one after the other; refused drafts are
+ * removed. The tokens are the same with and without drafts. */
 #ifndef SPRY_ENGINE_GENERATION_H
 #define SPRY_ENGINE_GENERATION_H
 
@@ -23,10 +23,10 @@
 
 enum { SPRY_PENDING_MOST = 64 };
 
-/* Who guesses what comes next. */
+/* A source of drafts. */
 typedef struct spry_drafter {
-    /* Up to `most` tokens that may follow these; returns how many. *sync_ns: what it took before that to read what was
-     * not known yet. */
+    /* Writes up to `most` tokens that may follow these; returns their number. *sync_ns: the time spent before that on
+     * tokens the drafter had not seen. */
     size_t (*propose)(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
                       uint64_t *sync_ns);
     void *self;
@@ -50,45 +50,45 @@ typedef struct spry_generation {
     size_t n_pending;
     int32_t drafts[SPRY_DRAFT_MOST];
     size_t n_drafts;
-    size_t other_rows; /* of the step under way */
-    size_t n_appended; /* rows of the step under way that are the sequence's newest */
+    size_t other_rows; /* of the current step */
+    size_t n_appended; /* newest rows of the sequence in the current step */
     uint64_t draft_ns, sync_ns;
     uint64_t start_ns, prefilled_ns, first_ns;
     spry_decoder decoder;
-    spry_buffer held; /* decoded, not given out yet */
-    bool unheard;     /* on_text said no: it hears nothing more */
+    spry_buffer held; /* decoded, not emitted yet */
+    bool unheard;     /* on_text returned false; never call it again */
     bool ended, begun;
-    bool resuming; /* what it held is not all computed again */
-    size_t n_held; /* tokens it held when it was suspended */
+    bool resuming; /* its earlier tokens are not all computed again */
+    size_t n_held; /* tokens it had when it was suspended */
 } spry_generation;
 
-/* Looks the prompt up. Nothing is computed yet. */
+/* Looks up the prompt. Computes nothing. */
 spry_status spry_generation_begin(spry_generation *generation, spry_error *error);
 
-/* The next rows, as spry_sequence_fill gives them; none when the answer is done. `other_rows`: of the step, that are
- * not this generation's. */
+/* The next rows, as in spry_sequence_fill; none when the answer is done. `other_rows`: rows of the step that belong to
+ * other generations. */
 spry_status spry_generation_next(spry_generation *generation, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
 
-/* The rows have been computed; `logits` are those that were wanted, in a row. */
+/* The rows have been computed; `logits` are the wanted ones, contiguous. */
 spry_status spry_generation_on_step_done(spry_generation *generation, size_t n_rows, const float *logits,
                                          spry_error *error);
 
 bool spry_generation_done(const spry_generation *generation);
 
-/* Whether its next rows are of the answer, not of what stands before it. */
+/* Whether its next rows belong to the answer, not to the prompt. */
 bool spry_generation_decodes(const spry_generation *generation);
 
-/* Whether the last failure of begin, next or resume came from a want of KV pages: others may have some later, and then
- * next or resume can be called again. */
+/* Whether the last failure of begin, next or resume was a lack of KV pages: then next or resume can be called again
+ * later. */
 bool spry_generation_starved(const spry_generation *generation);
 
 /* Releases its pages and the rows of the last _next. Computed pages stay cached until they are evicted. */
 void spry_generation_suspend(spry_generation *generation);
-/* Looks up what it held; the rest is computed again, as the next rows. A failure leaves it suspended. */
+/* Looks up its tokens; the rest is recomputed as the next rows. A failure leaves it suspended. */
 spry_status spry_generation_resume(spry_generation *generation, spry_error *error);
 
-/* Gives out what is still held back and completes the result. Also after a failure. */
+/* Emits the text still held back and completes the result. Also called after a failure. */
 void spry_generation_end(spry_generation *generation);
 
 #endif

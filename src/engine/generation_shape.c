@@ -1,4 +1,4 @@
-/* The shape of an answer: which tokens may come, which must, and how it becomes whole before there is no room left. */
+/* Constraints of an answer: allowed tokens, forced tokens, and completion before there is no room left. */
 #include "engine/generation_state.h"
 
 spry_status spry_generation_mask(spry_generation *g, const uint32_t **mask, spry_error *error)
@@ -34,7 +34,7 @@ size_t spry_generation_allowed(spry_generation *g, const int32_t *ids, size_t co
     return fits;
 }
 
-/* Tokens the answer can still have, when the sequence holds so many. */
+/* Tokens the answer can still have, when the sequence has `held` tokens. */
 static size_t tokens_left(const spry_generation *g, size_t held)
 {
     const spry_sequence *s = g->sequence;
@@ -43,20 +43,20 @@ static size_t tokens_left(const spry_generation *g, size_t held)
     return left < room ? left : room;
 }
 
-/* Whether what the grammar still wants fits so many tokens; `completion` gets them when they had to be made. */
+/* Whether the grammar's completion fits in `left` tokens; `completion` gets the tokens if they had to be built. */
 static spry_status fits(spry_generation *g, bool *fit, spry_tokens *completion, size_t left, spry_error *error)
 {
-    *fit = spry_matcher_completion_bound(g->matcher) <= left; /* a token is a byte at least */
+    *fit = spry_matcher_completion_bound(g->matcher) <= left; /* a token is at least one byte */
     if (*fit)
         return SPRY_OK;
     completion->count = 0;
     spry_status status = spry_matcher_completion_tokens(g->matcher, completion, error);
     *fit = !status && completion->count <= left;
-    return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* too long to be written fits nowhere */
+    return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* a completion that is too long never fits */
 }
 
 /* Emits tokens that are not sampled. `kept`: they are part of the rows computed next. */
-static spry_status hand_out(spry_generation *g, const spry_tokens *tokens, bool kept, spry_error *error)
+static spry_status emit_all(spry_generation *g, const spry_tokens *tokens, bool kept, spry_error *error)
 {
     spry_status status = SPRY_OK;
     for (size_t i = 0; !status && i < tokens->count && !g->ended; i++) {
@@ -71,8 +71,8 @@ static spry_status hand_out(spry_generation *g, const spry_tokens *tokens, bool 
     return status;
 }
 
-/* Completes the answer where it stands, if behind `id` there would be too little room for that. It ends whole, if not
- * as the model would have liked. Where there never was room enough nothing is done. */
+/* Completes the answer now, if there would be too little room for that after `id`. The answer is then complete but
+ * shorter than the model's. Has no effect if there never was enough room. */
 spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held, spry_error *error)
 {
     size_t left = g->matcher ? tokens_left(g, held) : SIZE_MAX;
@@ -87,12 +87,12 @@ spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held
     }
     if (!status && !after)
         status = fits(g, &now, &completion, left, error);
-    if (!status && now && !completion.count) /* it was short enough to be sure without making it */
+    if (!status && now && !completion.count) /* it was short enough without building it */
         status = spry_matcher_completion_tokens(g->matcher, &completion, error);
     if (!status && now) {
-        status = hand_out(g, &completion, false, error);
+        status = emit_all(g, &completion, false, error);
         spry_generation_finish(g, SPRY_FINISH_END);
-        g->result->finish = SPRY_FINISH_END; /* even with the last token there was room for */
+        g->result->finish = SPRY_FINISH_END; /* even with the last token that fits */
     }
     spry_tokens_deinit(&completion);
     spry_lap(g->laps, SPRY_PART_GRAMMAR);
@@ -110,7 +110,7 @@ spry_status spry_generation_force(spry_generation *g, spry_error *error)
         status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
     spry_lap(g->laps, SPRY_PART_GRAMMAR);
     if (!status)
-        status = hand_out(g, &forced, true, error);
+        status = emit_all(g, &forced, true, error);
     spry_tokens_deinit(&forced);
     return status;
 }

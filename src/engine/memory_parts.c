@@ -1,5 +1,5 @@
-/* Counting: the exact regions of weights, pages and working memory are known, the rest of the process is the program.
- * Estimating: the same regions, as far as they would be touched. */
+/* Measuring: the regions of weights, pages and working memory are known exactly; the rest of the process is the
+ * program. Estimating: the same regions, as far as they would be touched. */
 #include <stdlib.h>
 
 #include "base/checked.h"
@@ -32,7 +32,7 @@ static void count_file(counter *c, const spry_model *model)
         count(c, t->data, t->bytes);
 }
 
-/* Bytes of pages that only the cache holds. */
+/* Bytes of cached pages that are not in use. */
 static spry_status count_idle(size_t *bytes, const spry_engine *e, bool *unknown, spry_error *error)
 {
     size_t n = 0;
@@ -77,9 +77,9 @@ spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, 
 /* ---- estimating -------------------------------------------------------------------------------------------------- */
 
 enum {
-    STACK_BYTES = 16 << 10, /* of a worker's stack, that it touches */
-    CODE_BYTES = 7 << 18,   /* of the program and its libraries, that loading and running a model brings in */
-    NAME_BYTES = 8,         /* of a token's spelling, where it is not known yet */
+    STACK_BYTES = 16 << 10, /* touched part of a worker's stack */
+    CODE_BYTES = 7 << 18,   /* touched part of the program and its libraries */
+    NAME_BYTES = 8,         /* of a token's spelling, where it is unknown */
     MAP_SLOT_BYTES = 24,    /* of base/map.h */
 };
 
@@ -96,8 +96,8 @@ static size_t power_of_two(size_t least)
     return power;
 }
 
-/* A tokenizer's heap: views, kinds, scores and marks of its tokens, their spellings as they stand in the file and as
- * bytes, two maps of them, a table of merges that is at most half full. */
+/* A tokenizer's heap: views, kinds, scores and flags of its tokens, their spellings as in the file and as bytes, two
+ * maps of them, and a table of merges that is at most half full. */
 static size_t tokenizer_bytes(const spry_model *model)
 {
     const size_t token_bytes = 2 * sizeof(spry_view) + sizeof(float) + 3;
@@ -115,7 +115,7 @@ static size_t tokenizer_bytes(const spry_model *model)
            sizeof(spry_merge) * power_of_two(2 * merges);
 }
 
-/* Of the file, what stands before the tensors: it is read from end to end. */
+/* The part of the file before the tensors, which is read completely. */
 static size_t directory_bytes(const spry_model *model)
 {
     size_t least = SIZE_MAX;
@@ -125,7 +125,7 @@ static size_t directory_bytes(const spry_model *model)
     return least == SIZE_MAX ? 0 : least;
 }
 
-/* What the engine adds to the process beside the other parts. */
+/* The memory that the engine adds to the process besides the other parts. */
 static size_t program_bytes(const spry_engine *e, size_t threads)
 {
     const spry_model *m = e->model;
@@ -134,7 +134,7 @@ static size_t program_bytes(const spry_engine *e, size_t threads)
     return heap + tokenizer_bytes(m) + directory_bytes(m) + index + threads * STACK_BYTES + CODE_BYTES;
 }
 
-/* What the process holds already, without the file, if that is in its memory. */
+/* The memory of the process so far, without the file if that is in its memory. */
 static size_t program_before(const void *data, size_t size)
 {
     size_t now = spry_memory_now(), there = 0;
@@ -143,7 +143,7 @@ static size_t program_before(const void *data, size_t size)
     return now > there ? now - there : 0;
 }
 
-/* Copies stay beside what they are copies of, and so does a file in memory whatever was made of it. */
+/* Copies exist in addition to their originals, and so does a file in memory. */
 static size_t copied_bytes(const spry_engine *e)
 {
     const spry_weights *w = &e->model->weights;

@@ -1,4 +1,4 @@
-/* Running a sequence: rows out, pages known, tokens appended and taken back, the window sliding. */
+/* Runs a sequence: next rows, computed pages, appended and removed tokens, the sliding window. */
 #include "engine/sequence.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "engine/sequence_state.h"
 #include "platform/clock.h"
 
-enum { SLIDE_PARTS = 8 }; /* a window slides by this part of it, so no more distances differ at a time */
+enum { SLIDE_PARTS = 8 }; /* a window slides by this part of it, which limits the number of different offsets */
 
 spry_status spry_sequence_init(spry_sequence *s, spry_kv_cache *cache, spry_kv_key root, size_t max_tokens,
                                spry_error *error)
@@ -78,7 +78,7 @@ spry_status spry_sequence_add_work(spry_sequence *s, const spry_work *work, spry
 spry_status spry_sequence_take_pages(spry_sequence *s, spry_kv_table *table, size_t count, spry_error *error)
 {
     s->starved = !spry_kv_cache_make_room(s->cache, spry_kv_table_pages_needed(table, s->cache->pool, count));
-    return spry_kv_table_extend(table, s->cache->pool, count, error); /* says so when there is no room */
+    return spry_kv_table_extend(table, s->cache->pool, count, error); /* fails when there is no room */
 }
 
 size_t spry_sequence_pending(const spry_sequence *s)
@@ -146,12 +146,12 @@ spry_status spry_sequence_append(spry_sequence *s, const int32_t *ids, size_t co
     return SPRY_OK;
 }
 
-/* Of a prompt that is longer than the table, as much as there is room for. */
+/* For a prompt that is longer than the table: as much as fits. */
 static spry_status append_rest(spry_sequence *s, size_t max_rows, spry_error *error)
 {
     size_t room = s->table.max_tokens - s->table.n_tokens, part = s->n_rest < max_rows ? s->n_rest : max_rows;
     part = room && part > room ? room : part;
-    if (!room) { /* it slides first; how far says how much fits */
+    if (!room) { /* it slides first; the distance determines how much fits */
         spry_status status = slide(s, error);
         if (status)
             return status;

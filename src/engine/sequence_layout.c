@@ -1,23 +1,23 @@
-/* Laying out a prompt: page by page, shared where it was computed before, taken and noted as work where not. */
+/* Lays out a prompt page by page: cached pages are shared, others allocated and recorded as work. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine/sequence_state.h"
 #include "platform/clock.h"
 
-/* One table in the making: the sequence's own, or a span's. */
+/* A table being laid out: the sequence's own, or a span's. */
 typedef struct lane {
     spry_sequence *sequence;
     spry_kv_table *table;
     const int32_t *tokens;
-    spry_kv_key root, parent; /* parent: of everything the table holds so far */
-    size_t compute_from;      /* what was computed before serves up to here */
+    spry_kv_key root, parent; /* parent: key of everything in the table so far */
+    size_t compute_from;      /* cached pages are used up to here */
     size_t needed_at;
     uint64_t now_ns;
     spry_error *error;
 } lane;
 
-/* How many of the page's tokens were computed before; they are appended. */
+/* The number of the page's tokens that are cached; they are appended. */
 static spry_status reuse(lane *l, size_t *reused, size_t count, bool closes)
 {
     size_t position = l->table->n_tokens, usable = l->compute_from > position ? l->compute_from - position : 0;
@@ -38,7 +38,7 @@ static spry_status reuse(lane *l, size_t *reused, size_t count, bool closes)
     return *reused ? spry_kv_table_append(l->table, cache->pool, page, *reused, position, &mark, l->error) : SPRY_OK;
 }
 
-/* The next page, of up to SPRY_PAGE_TOKENS tokens. `closes`: what follows begins a page of its own. */
+/* The next page, of up to SPRY_PAGE_TOKENS tokens. `closes`: the following text begins a new page. */
 static spry_status lay_page(lane *l, size_t count, bool closes)
 {
     size_t position = l->table->n_tokens, reused;
@@ -46,7 +46,8 @@ static spry_status lay_page(lane *l, size_t count, bool closes)
     spry_status status = reuse(l, &reused, count, closes);
     if (!status && reused && reused < count &&
         !spry_kv_cache_make_room(cache, spry_kv_table_pages_needed(l->table, cache->pool, count - reused))) {
-        spry_kv_table_truncate(l->table, cache->pool, position); /* no page for a copy: what was to be copied is one */
+        spry_kv_table_truncate(l->table, cache->pool, position); /* no page for a copy: the page to be copied is free
+                                                                  * now */
         reused = 0;
     }
     if (!status && reused < count)
@@ -72,7 +73,7 @@ static spry_status lay_text(lane *l, size_t end, bool closes)
     return status;
 }
 
-/* Puts the last page of a span's table behind what stands already. */
+/* Appends the last page of a span's table. */
 static spry_status link_page(lane *l, const lane *span)
 {
     const spry_kv_entry *entry = &span->table->entries[span->table->n_entries - 1];
@@ -82,7 +83,7 @@ static spry_status link_page(lane *l, const lane *span)
                                 l->error);
 }
 
-/* Pages [from, to) of a span, in tokens of it, as they were or will be computed on their own. */
+/* Pages [from, to) of a span, in tokens of it, computed separately. */
 static spry_status lay_links(lane *l, const int32_t *tokens, size_t count, size_t from, size_t to)
 {
     spry_sequence *s = l->sequence;
@@ -101,7 +102,7 @@ static spry_status lay_links(lane *l, const int32_t *tokens, size_t count, size_
         if (!status && start >= from)
             status = link_page(l, &span);
     }
-    if (n_work == s->n_work) /* nothing to compute: the links hold what they need */
+    if (n_work == s->n_work) /* nothing to compute: the links reference what they need */
         spry_kv_table_deinit(&s->spans[--s->n_spans], s->cache->pool);
     return status;
 }
@@ -163,7 +164,7 @@ static spry_status check_prompt(const spry_sequence *s, const spry_prompt *p, sp
     return SPRY_OK;
 }
 
-/* Whether a sequence that has slid goes on with this prompt as if it had been given it from the beginning. */
+/* Whether a sequence that has slid can continue with this prompt with the same result as from the beginning. */
 static bool goes_on(spry_sequence *s, const spry_prompt *p)
 {
     size_t same = 0, most = p->compute_from < s->n_tokens ? p->compute_from : s->n_tokens;
@@ -197,7 +198,7 @@ static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_promp
         status = lay_prompt(&own, found, p, count);
     if (status)
         return status;
-    memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may be its own */
+    memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may overlap */
     s->n_tokens = count;
     s->fragments = has_fragments(p);
     s->rest = p->ids + count;
@@ -213,10 +214,10 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     s->starved = false;
     spry_status status = check_prompt(s, p, error);
     if (status)
-        return status; /* the sequence stays as it is */
+        return status; /* the sequence is unchanged */
     spry_sequence_stop(s);
     if (!goes_on(s, p)) {
-        spry_sequence_release(s); /* what it holds is found again, as far as it serves; the rest makes room */
+        spry_sequence_release(s); /* its usable pages are found again in the cache; the rest is evicted when needed */
         status = lay_out(s, found, p, error);
     }
     if (status) {

@@ -191,7 +191,7 @@ spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
     return status;
 }
 
-/* Runs a reading that gives the last row's logits. */
+/* Runs a reading that returns the last row's logits. */
 static spry_status run_for_logits(spry_session *s, const float **logits, spry_job *job, spry_error *error)
 {
     size_t n_vocab = s->engine->model->config.n_vocab;

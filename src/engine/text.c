@@ -54,7 +54,7 @@ spry_status spry_engine_detokenize(const spry_engine *e, char *text, size_t capa
 
 /* ---- chat -------------------------------------------------------------------------------------------------------- */
 
-/* What the clock on the wall says, as seconds since 1970. */
+/* Seconds since 1970. */
 static int64_t wall_clock(void)
 {
     time_t now = time(NULL);

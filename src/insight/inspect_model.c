@@ -173,7 +173,7 @@ static json_t *types_to_json(const tensor_sums *sums)
 static json_t *layout_to_json(const spry_placement *p)
 {
     char text[256];
-    spry_placement_tell(text, sizeof text, p);
+    spry_placement_describe(text, sizeof text, p);
     return json_pack("{s:o, s:o, s:o, s:s}", "tensors", size_to_json(p->tensors), "contiguous",
                      size_to_json(p->contiguous), "smallest_alignment", size_to_json(p->smallest_alignment), "text",
                      text);

@@ -1,5 +1,5 @@
-/* An architecture is data: one const descriptor, one file in arch/, one line in arch_table.c. The block that all of
- * them run is block.c; what differs between them is here, in the weights that are present, or in the config. */
+/* An architecture is data: one const descriptor, one file in arch/, one line in arch_table.c. All of them run the block
+ * of the device; they differ in this descriptor, in the weights that are present, and in the config. */
 #ifndef SPRY_MODEL_ARCH_H
 #define SPRY_MODEL_ARCH_H
 
@@ -7,7 +7,7 @@
 #include "model/config.h"
 
 typedef struct spry_arch {
-    const char *name;    /* what people call it */
+    const char *name;    /* display name */
     const char *gguf;    /* general.architecture */
     const char *hf_type; /* config.json's model_type */
     spry_gate gate;
@@ -19,15 +19,15 @@ typedef struct spry_arch {
     bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
     bool qk_norms;          /* q and k are normalised per head: the norms must be there */
     bool qkv_bias;          /* q, k and v have biases unless config.json says no */
-    bool shared_expert;     /* beside the experts every row goes through a shared one */
-    bool window_needs_flag; /* config.json's sliding_window counts only with use_sliding_window */
-    bool never_slides;      /* config.json's sliding_window means nothing */
-    /* What a file may leave out, set before it is read. NULL: nothing. */
+    bool shared_expert;     /* every row also goes through a shared expert */
+    bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */
+    bool never_slides;      /* config.json's sliding_window is ignored */
+    /* Sets defaults for values that a file may omit, before it is read. NULL: none. */
     void (*defaults)(spry_config *config, spry_config_dialect dialect);
-    /* What follows from what was read. NULL: nothing. */
+    /* Derives values from those read. NULL: none. */
     void (*finish)(spry_config *config);
-    /* Whether a layer slides when the file does not list it. NULL: all do, when there is a window, and layer_types
-     * means nothing. */
+    /* Whether a layer slides when the file does not list it. NULL: all do, if there is a window, and layer_types is
+     * ignored. */
     bool (*slides)(const spry_config *config, uint32_t layer);
 } spry_arch;
 

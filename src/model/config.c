@@ -1,5 +1,4 @@
-/* The fields both kinds of file have, as one table; defaults and checks that do not depend on where a value came from.
- */
+/* The fields of both file formats as one table; defaults and checks that do not depend on the source. */
 #include "model/config.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* What a model is, apart from its weights: sizes and switches, read from config.json or from GGUF metadata and checked.
- */
+/* The properties of a model apart from its weights: sizes and switches, read from config.json or GGUF metadata and
+ * checked. */
 #ifndef SPRY_MODEL_CONFIG_H
 #define SPRY_MODEL_CONFIG_H
 
@@ -54,19 +54,19 @@ typedef struct spry_config {
     spry_rope rope, rope_sliding;
 } spry_config;
 
-/* Both fill `config` (arrays from `arena`) and check every value. `name` stands before messages. n_vocab is left to the
- * embedding's shape. */
+/* Both fill `config` (arrays from `arena`) and check every value. `name` is prepended to messages. n_vocab is set
+ * later, from the embedding's shape. */
 spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, spry_arena *arena, spry_error *error);
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error);
 
-/* Shared by both readers. A source looks one number up: 1 found, 0 absent, -1 there but not a number. A null counts as
- * found and 0. */
+/* Shared by both readers. A source looks up one number: 1 found, 0 absent, -1 not a number. null counts as found and
+ * 0. */
 typedef int (*spry_config_number)(const void *source, const char *key, double *value);
 typedef enum spry_config_dialect { SPRY_DIALECT_GGUF, SPRY_DIALECT_JSON } spry_config_dialect;
 spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, spry_config_number get,
                              const void *source, const char *name, spry_error *error);
-/* Fills what may be left out, checks the whole, allocates `sliding` and fills it by the architecture's rule. */
+/* Derives omitted values, checks everything, allocates `sliding` and fills it by the architecture's rule. */
 spry_status spry_config_finish(spry_config *config, const char *name, spry_arena *arena, spry_error *error);
 
 #endif

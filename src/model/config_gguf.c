@@ -15,7 +15,7 @@ static void full_key(char key[128], const source *from, const char *suffix)
     snprintf(key, 128, "%s.%s", from->arch, suffix);
 }
 
-/* Some files give one number a layer: taken when all are the same. */
+/* Some files have one number per layer: accepted when all are equal. */
 static int number(const void *user, const char *suffix, double *value)
 {
     const source *from = user;
@@ -43,7 +43,7 @@ static void real(float *value, const source *from, const char *suffix)
         *value = (float)found;
 }
 
-/* Where the type is left out a factor means linear, and a magnitude Phi-3's two lists. */
+/* Without a type, a factor means linear, and a magnitude Phi-3's two lists. */
 static spry_status read_rope_kind(spry_rope *rope, const source *from, float magnitude, const char *name,
                                   spry_error *error)
 {

@@ -1,4 +1,4 @@
-/* Tensors are hashed one by one, each by whichever thread comes to it, then their hashes in the order of the file. */
+/* Tensors are hashed separately by all threads, then their hashes in file order. */
 #include "model/fingerprint.h"
 
 #include <stdatomic.h>

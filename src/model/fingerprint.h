@@ -1,4 +1,4 @@
-/* A 128-bit name for what a model computes: two models that differ in any weight or setting have different ones. */
+/* A 128-bit identifier of what a model computes: models that differ in any weight or setting have different ones. */
 #ifndef SPRY_MODEL_FINGERPRINT_H
 #define SPRY_MODEL_FINGERPRINT_H
 
@@ -6,8 +6,8 @@
 #include "model/model.h"
 #include "platform/threads.h"
 
-/* Reads every tensor of the file, split over the threads. Before the weights are packed: their pages are still there.
- */
+/* Reads every tensor of the file, split over the threads. Call before the weights are packed, while their pages are in
+ * memory. */
 spry_kv_key spry_model_fingerprint(const spry_model *model, spry_threads *threads);
 
 #endif

@@ -1,5 +1,5 @@
-/* Writing a model as GGUF: from a Hugging Face folder or from another GGUF file, its matrices in a type of the caller's
- * choice. What comes out is what llama.cpp's own converter would name and lay out. */
+/* Writes a model as GGUF: from a Hugging Face folder or another GGUF file, with its matrices in a given type. Names and
+ * layout are those of llama.cpp's converter. */
 #ifndef SPRY_MODEL_GGUF_EXPORT_H
 #define SPRY_MODEL_GGUF_EXPORT_H
 
@@ -15,7 +15,7 @@ typedef struct spry_export {
     void *user;
 } spry_export;
 
-/* Atomic: the file appears when it is whole. */
+/* Atomic: the file appears under its name only when it is complete. */
 spry_status spry_model_export(const spry_model *model, const char *path, const spry_export *options, spry_error *error);
 
 #endif

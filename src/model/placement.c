@@ -1,4 +1,4 @@
-/* Facts of the directory joined with what binding noted of each tensor. */
+/* Joins the facts of the directory with the use of each tensor. */
 #include "model/placement.h"
 
 #include <stdio.h>
@@ -91,7 +91,7 @@ void spry_model_placement(spry_placement *placement, const spry_model *model, co
     }
 }
 
-void spry_placement_tell(char *out, size_t size, const spry_placement *p)
+void spry_placement_describe(char *out, size_t size, const spry_placement *p)
 {
     char contiguous[48] = "all contiguous", placed[128] = "";
     size_t known = 0;

@@ -1,6 +1,5 @@
-/* Where the tensors of a model's files lie, and what became of each: used where it is, packed, copied, or not used at
- * all. What the readers have refused does not get here: every tensor is inside its file, begins where the file's own
- * alignment says, and overlaps no other. */
+/* The offsets of tensors in a model's files, and their use: in place, packed, copied or unused. The readers have
+ * checked that every tensor is inside its file, aligned and without overlap. */
 #ifndef SPRY_MODEL_PLACEMENT_H
 #define SPRY_MODEL_PLACEMENT_H
 
@@ -29,7 +28,7 @@ typedef enum spry_placing {
 
 const char *spry_placing_name(spry_placing placing); /* "in place" */
 
-/* What becomes of a tensor with these kernels; *why is a phrase. */
+/* The use of a tensor with these kernels; *why is a phrase. */
 spry_placing spry_model_placing(const spry_model *model, size_t index, const spry_ops *ops, const char **why);
 
 /* All of them. */
@@ -43,6 +42,6 @@ void spry_model_placement(spry_placement *placement, const spry_model *model, co
 
 /* "291 tensors, all contiguous, smallest alignment 32; 197 packed, ..., 0 copied"; without the second part where
  * it was not counted. */
-void spry_placement_tell(char *out, size_t size, const spry_placement *placement);
+void spry_placement_describe(char *out, size_t size, const spry_placement *placement);
 
 #endif

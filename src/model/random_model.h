@@ -1,4 +1,4 @@
-/* A GGUF file of a model's shape with random weights: as large and as slow as the real one, and as wrong as can be. */
+/* A GGUF file of a model's shape with random weights: the same size and speed as the real one. */
 #ifndef SPRY_MODEL_RANDOM_MODEL_H
 #define SPRY_MODEL_RANDOM_MODEL_H
 

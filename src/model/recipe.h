@@ -1,4 +1,4 @@
-/* What a name like "q4_k_m" means: which type each tensor of a model gets. One rule for `spry convert` and for
+/* Defines names like "q4_k_m": the type of each tensor of a model. The same rule is used by `spry convert` and for
  * quantising while loading, so that both give the same weights. */
 #ifndef SPRY_MODEL_RECIPE_H
 #define SPRY_MODEL_RECIPE_H

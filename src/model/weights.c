@@ -1,5 +1,4 @@
-/* Binding: every tensor is looked up by name, and its type, shape and alignment are checked before anything points at
- * it. */
+/* Binds tensors: each is looked up by name, and its type, shape and alignment are checked before it is used. */
 #include "model/weights.h"
 
 #include <stdint.h>

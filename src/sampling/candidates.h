@@ -1,9 +1,9 @@
-/* The tokens still in the running, and the cuts that thin them out. Candidates stay in order of token id from first to
- * last, so nothing here depends on how a sort treats equals.
+/* The remaining candidate tokens, and the cuts that remove some. Candidates stay in order of token id, so nothing here
+ * depends on how a sort treats equals.
  *
- * Life of a draw: fill `scores` for the whole vocabulary, _start, _temper, _top_k, _weigh, the other cuts, _pick. No
- * cut removes everything, and only typical, the last one, can remove the most probable candidate. Each leaves `total`
- * the sum of the weights that are left. */
+ * A draw: fill `scores` for the whole vocabulary, _start, _temper, _top_k, _weigh, the other cuts, _pick. No cut
+ * removes everything, and only typical, the last one, can remove the most probable candidate. After each, `total` is
+ * the sum of the remaining weights. */
 #ifndef SPRY_SAMPLING_CANDIDATES_H
 #define SPRY_SAMPLING_CANDIDATES_H
 
@@ -44,14 +44,14 @@ void spry_candidates_top_k(spry_candidates *candidates, uint32_t k);
 /* Fills weights and total. */
 void spry_candidates_weigh(spry_candidates *candidates);
 
-/* Keeps the most probable whose probabilities reach `p`; of equals at the border the lowest ids. */
+/* Keeps the most probable candidates whose probabilities reach `p`; of equals at the border the lowest ids. */
 void spry_candidates_top_p(spry_candidates *candidates, float p);
 
-/* Keeps what has at least `min_p` times the largest probability. */
+/* Keeps candidates with at least `min_p` times the largest probability. */
 void spry_candidates_min_p(spry_candidates *candidates, float min_p);
 
-/* Keeps those whose surprise is nearest to the entropy until their probabilities reach `p`, and all as near as the
- * last one. */
+/* Keeps candidates whose information content is nearest to the entropy until their probabilities reach `p`, and all as
+ * near as the last one. */
 void spry_candidates_typical(spry_candidates *candidates, float p);
 
 /* The candidate (its index) whose stretch of the running sum holds u * total, u in [0, 1). Never one of weight 0. */

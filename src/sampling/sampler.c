@@ -1,5 +1,5 @@
-/* The pipeline. Logits are copied once into the candidates' scores, and stay float32 up to and including temperature,
- * as in the Python stacks we are compared with; from there on everything is double. */
+/* The sampling pipeline. Logits are copied once into the candidates' scores and stay float32 up to and including
+ * temperature, as in the Python implementations used for comparison; from there on everything is double. */
 #include "sampling/sampler.h"
 
 #include <math.h>

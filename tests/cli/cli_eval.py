@@ -198,7 +198,7 @@ class Eval(cli_support.CliTest):
         self.fails(spry("eval", "kl", tiny("llama"), "--base", "Spry-Tales-29M", "-f", self.text), FAILURE,
                    "vocabulary of 512", "8192")
         fewer = self.folder_with(lambda tokenizer: tokenizer["model"]["merges"].__delitem__(slice(20, None)))
-        self.fails(spry("eval", "kl", tiny("llama"), "--base", fewer, "-f", self.text), FAILURE, "different tokens")
+        self.fails(spry("eval", "kl", tiny("llama"), "--base", fewer, "-f", self.text), FAILURE, "tokenise the text differently")
         self.fails(spry("eval", "kl", tiny("llama"), "--base", "/nowhere", "-f", self.text), FAILURE, "/nowhere")
 
     def test_texts_that_are_too_short(self):

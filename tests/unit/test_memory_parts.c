@@ -447,7 +447,7 @@ static void bundled_tensors_are_packed_or_stay(void **state)
     size_t matrices = p.placed[SPRY_PLACED_IN_PLACE];
     spry_model_placement(&p, model, kernels("auto"));
     assert_int_equal(p.placed[SPRY_PLACED_PACKED] + p.placed[SPRY_PLACED_IN_PLACE], matrices);
-    spry_placement_tell(text, sizeof text, &p);
+    spry_placement_describe(text, sizeof text, &p);
     assert_non_null(strstr(text, "all contiguous, smallest alignment 32; "));
     assert_non_null(strstr(text, " 0 copied"));
     spry_model_close(model);
