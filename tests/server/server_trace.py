@@ -177,7 +177,7 @@ class Energy(server_support.unittest.TestCase):
             time.sleep(0.001)
 
     def test_measured(self):
-        timings = self.server.chat(max_tokens=200).json["timings"]
+        timings = self.server.chat(max_tokens=200, ignore_eos=True).json["timings"]
         energy = timings["energy"]
         self.assertNotIn("why_no_energy", timings)
         self.assertAlmostEqual(energy["cpu_joules"], WATTS * timings["total_ms"] / 1e3, delta=energy["cpu_joules"] / 5)
