@@ -189,14 +189,14 @@ static const operands &lane_operands(const unsigned char *room, int lane)
     return *reinterpret_cast<const operands *>(room + lane * CUDA_HOST_ROOM);
 }
 
-static float half_word(uint32_t word, int which)
+static float half_word(uint32_t word, int which, bool bf16)
 {
-    return spry_bf16_decode((uint16_t)(word >> 16 * which));
+    uint16_t bits = (uint16_t)(word >> 16 * which);
+    return bf16 ? spry_bf16_decode(bits) : spry_f16_decode(bits);
 }
 
-void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+static void multiply_halves(float c[4], const operands &own, bool bf16)
 {
-    operands own = {{a[0], a[1], a[2], a[3]}, {b0, b1}};
     const unsigned char *room = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
     for (int i = 0; i < 4; i++) {
@@ -205,10 +205,21 @@ void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
         for (int k = 0; k < 16; k++) {
             const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
             const operands &right = lane_operands(room, column * 4 + k % 8 / 2);
-            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2) * (double)half_word(right.b[k / 8], k % 2);
+            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, bf16) *
+                   (double)half_word(right.b[k / 8], k % 2, bf16);
         }
         c[i] = (float)sum;
     }
+}
+
+void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
+{
+    multiply_halves(c, operands{{a[0], a[1], a[2], a[3]}, {b0, b1}}, true);
+}
+
+void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
+{
+    multiply_halves(c, operands{{a.x, a.y, a.z, a.w}, {b0, b1}}, false);
 }
 
 static int byte_of(uint32_t word, int which)

@@ -14,6 +14,7 @@
 #define SPRY_SHARED static
 #define SPRY_TABLE static const
 #define SPRY_UNROLL
+#define SPRY_UNROLL_BY(n)
 
 struct cuda_host_index {
     unsigned x, y, z;
@@ -131,6 +132,17 @@ SPRY_DEVICE uint32_t umin(uint32_t a, uint32_t b)
     return a < b ? a : b;
 }
 
+SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)
+{
+    return (first & 0xffff) | second << 16;
+}
+
+SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
+{
+    return first >> 16 | (second & 0xffff0000);
+}
+
+void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
 void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);

@@ -270,7 +270,8 @@ typedef struct attend_shape {
 static const attend_shape attend_shapes[] = {
     {SPRY_F16, 128, 2, 0, 0, false}, {SPRY_F16, 64, 4, 100, 0, true},  {SPRY_F32, 16, 3, 0, 5, false},
     {SPRY_F32, 32, 1, 1, 0, false},  {SPRY_Q8_0, 96, 2, 0, 0, false},  {SPRY_Q8_0, 256, 4, 40, 3, true},
-    {SPRY_F16, 512, 2, 0, 0, false}, {SPRY_F16, 80, 9, 333, 0, false},
+    {SPRY_F16, 512, 2, 0, 0, false}, {SPRY_F16, 80, 9, 333, 0, false}, {SPRY_F16, 256, 1, 50, 2, false},
+    {SPRY_F16, 96, 20, 0, 0, true},  {SPRY_F16, 32, 5, 0, 0, false},
 };
 
 typedef struct attend_scene {
@@ -379,8 +380,9 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
         few[i] = i;
     for (uint32_t i = 0; i < ATTEND_ROWS; i += each)
         runs[n_runs++] = (spry_attend_run){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each};
-    size_t chunks = (ENTRIES + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK,
-           bytes = ATTEND_ROWS * s->width * sizeof(float);
+    const spry_config config = {.n_heads = n_heads, .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
+    const spry_cuda_attention way = spry_cuda_attention_of(&config, p->type);
+    size_t chunks = (ENTRIES + way.chunk_pages - 1) / way.chunk_pages, bytes = ATTEND_ROWS * s->width * sizeof(float);
     spry_cuda_memory memory[] = {on_gpu(NULL, bytes),
                                  on_gpu(s->query, bytes),
                                  on_gpu(NULL, ATTEND_ROWS * n_heads * chunks * (p->head_dim + 2) * sizeof(float)),
@@ -416,20 +418,18 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
                                    .interleaved = p->interleaved,
                                    .window = p->window,
                                    .n_chunks = (uint32_t)chunks,
+                                   .chunk_pages = (uint32_t)way.chunk_pages,
                                    .scale = attend_scale(p),
                                    .softcap = p->softcap};
     char name[SPRY_CUDA_KERNEL_NAME];
-    size_t dims = 1;
-    while (dims * 32 < p->head_dim)
-        dims *= 2;
-    size_t queries = dims <= 4 ? 4 : 16 / dims;
-    snprintf(name, sizeof name, "spry_attend_%s_%s_%zu", many ? "many" : "few", spry_cuda_type_name(p->type), dims);
+    snprintf(name, sizeof name, many ? way.many : way.few, way.number);
     void *kernel = spry_cuda_kernel(&gpu, name);
+    unsigned threads = (unsigned)way.warps * 32;
     if (many) {
-        spry_cuda_launch(&gpu, kernel, n_runs, KV_HEADS, 1, 256, &args);
+        spry_cuda_launch(&gpu, kernel, n_runs, KV_HEADS, 1, threads, &args);
     } else {
-        spry_cuda_launch(&gpu, kernel, ATTEND_ROWS, KV_HEADS * ((p->group + queries - 1) / queries), chunks, 256,
-                         &args);
+        spry_cuda_launch(&gpu, kernel, ATTEND_ROWS, KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
+                         (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, &args);
         spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_merge"), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
     from_gpu(out, memory[0], bytes);

@@ -5,7 +5,7 @@
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
 
-enum { ROW_THREADS = 256, ATTEND_THREADS = 256, MERGE_THREADS = 128, SOFTCAP_BLOCKS = 1024 };
+enum { ROW_THREADS = 256, MERGE_THREADS = 128, SOFTCAP_BLOCKS = 1024 };
 
 static const spry_cuda_groups no_groups = {0};
 
@@ -88,10 +88,39 @@ static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
                      &args);
 }
 
-static void *attend_kernel(spry_cuda_device *d, const char *way, size_t dims)
+/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
+spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type)
+{
+    size_t blocks = c->head_dim / 32, dims = 1;
+    if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
+        return (spry_cuda_attention){.few = "spry_attend_pages_few_%zu",
+                                     .many = "spry_attend_pages_many_%zu",
+                                     .number = blocks,
+                                     .chunk_pages = 1,
+                                     .warps = blocks <= 4 ? 4 : 2,
+                                     .queries = 16,
+                                     .parts = blocks <= 4 ? 1 : 2};
+    while (dims * 32 < c->head_dim)
+        dims *= 2;
+    return (spry_cuda_attention){
+        .few = type == SPRY_F16   ? "spry_attend_few_f16_%zu"
+               : type == SPRY_F32 ? "spry_attend_few_f32_%zu"
+                                  : "spry_attend_few_q8_0_%zu",
+        .many = type == SPRY_F16   ? "spry_attend_many_f16_%zu"
+                : type == SPRY_F32 ? "spry_attend_many_f32_%zu"
+                                   : "spry_attend_many_q8_0_%zu",
+        .number = dims,
+        .chunk_pages = SPRY_ATTEND_CHUNK,
+        .warps = SPRY_ATTEND_CHUNK,
+        .queries = dims <= 4 ? 4 : 16 / dims,
+        .parts = 1,
+    };
+}
+
+static void *attend_kernel(spry_cuda_device *d, const char *format)
 {
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "spry_attend_%s_%s_%zu", way, kv_name(d), dims);
+    snprintf(name, sizeof name, format, d->attention.number);
     return spry_cuda_kernel(&d->context, name);
 }
 
@@ -106,10 +135,8 @@ static void attend(spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    size_t kind = c->sliding[layer], dims = 1, group = c->n_heads / c->n_kv_heads;
-    while (dims * 32 < c->head_dim)
-        dims *= 2;
-    size_t queries = dims <= 4 ? 4 : 16 / dims;
+    size_t kind = c->sliding[layer], group = c->n_heads / c->n_kv_heads;
+    const spry_cuda_attention *way = &d->attention;
     spry_attend_args args = {.out = s->attn,
                              .q = s->q,
                              .partial = s->partial,
@@ -125,20 +152,23 @@ static void attend(spry_cuda_device *d, uint32_t layer)
                              .interleaved = c->interleaved,
                              .window = kind ? c->window : 0,
                              .n_chunks = (uint32_t)d->n_chunks,
+                             .chunk_pages = (uint32_t)way->chunk_pages,
                              .scale = 1 / sqrtf(c->query_scalar),
                              .softcap = c->attn_softcap};
     const spry_cuda_matrix *o = &d->model.layers[layer].o;
     if (attend_encodes(d))
         args.to[spry_cuda_form(o->type)] = spry_cuda_acts(d, o, o->tiles.n_in);
+    unsigned threads = (unsigned)way->warps * 32;
+    size_t batches = (group + way->queries - 1) / way->queries * way->parts;
+    size_t pages = d->n_chunks * way->chunk_pages;
     if (d->n_few) {
-        spry_cuda_launch(&d->context, attend_kernel(d, "few", dims), d->n_few,
-                         c->n_kv_heads * ((group + queries - 1) / queries), d->n_chunks, ATTEND_THREADS, &args);
+        spry_cuda_launch(&d->context, attend_kernel(d, way->few), d->n_few, c->n_kv_heads * batches,
+                         (pages + way->warps - 1) / way->warps, threads, &args);
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
                          MERGE_THREADS, &args);
     }
     if (d->n_runs)
-        spry_cuda_launch(&d->context, attend_kernel(d, "many", dims), d->n_runs, c->n_kv_heads, 1, ATTEND_THREADS,
-                         &args);
+        spry_cuda_launch(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

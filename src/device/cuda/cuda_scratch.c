@@ -3,7 +3,7 @@
 
 enum { ALIGNMENT = 256 };
 
-static const size_t partial_bytes_max = (size_t)64 << 20;
+static const size_t partial_bytes_max = (size_t)128 << 20;
 
 static size_t larger(size_t a, size_t b)
 {
@@ -71,7 +71,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
         s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
     carve_acts(s, ff_rows, larger(c->n_embd, larger(ff, n_q)));
-    size_t chunks = limits->session / (SPRY_PAGE_TOKENS * SPRY_ATTEND_CHUNK) + 2;
+    size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * c->n_heads * chunks * (c->head_dim + 2);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);
     s->partial = carve(s, s->partial_floats, 1, sizeof(float));

@@ -58,6 +58,15 @@ typedef struct spry_cuda_draws {
     size_t capacity; /* of results */
 } spry_cuda_draws;
 
+/* How attention is computed for a kind of pages and heads. */
+typedef struct spry_cuda_attention {
+    const char *few, *many; /* names of kernels, with a place for `number` */
+    size_t number;          /* values of a head by 32, or values that a lane holds */
+    size_t chunk_pages;     /* of few rows */
+    size_t warps, queries;  /* of a block, and of a warp */
+    size_t parts;           /* warps that share the values of a head */
+} spry_cuda_attention;
+
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
     uint64_t n_rows, n_few, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
@@ -78,6 +87,7 @@ typedef struct spry_cuda_device {
     spry_cuda_model model;
     const spry_config *config;
     const spry_kv_pool *pool;
+    spry_cuda_attention attention;
     spry_cuda_memory pages;
     spry_cuda_scratch scratch;
     spry_cuda_upload upload;
@@ -102,6 +112,9 @@ typedef struct spry_cuda_device {
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits);
 spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error);
 void spry_cuda_scratch_deinit(spry_cuda_device *d);
+
+/* cuda_block.c: the kernels for a kind of pages and heads. */
+spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type);
 
 /* cuda_upload.c: lays the step out and sends it ahead. */
 spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error);

@@ -49,27 +49,32 @@ void spry_cuda_upload_deinit(spry_cuda_device *d)
     d->upload.bytes = 0;
 }
 
+static size_t table_chunks(const spry_cuda_device *d, const spry_kv_table *table)
+{
+    return (table->n_entries + d->attention.chunk_pages - 1) / d->attention.chunk_pages;
+}
+
 /* Whether a segment's rows are attended one by one, over many blocks each, given `few` rows that already are. */
 static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t few, size_t n_chunks)
 {
-    size_t chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    size_t chunks = table_chunks(d, g->table);
     chunks = chunks > n_chunks ? chunks : n_chunks;
     return g->n_rows <= SPRY_CUDA_FEW_ROWS &&
            (few + g->n_rows) * d->config->n_heads * chunks * (d->config->head_dim + 2) <= d->scratch.partial_floats;
 }
 
 /* Rows that a block of attention takes at a time: as many queries as its warps work on together. */
-static size_t run_rows(const spry_config *c)
+static size_t run_rows(const spry_cuda_device *d)
 {
-    size_t dims = (c->head_dim + 31) / 32, queries = SPRY_ATTEND_CHUNK * (dims <= 4 ? 4 : dims <= 8 ? 2 : 1);
-    size_t group = c->n_heads / c->n_kv_heads;
+    const spry_cuda_attention *way = &d->attention;
+    size_t queries = way->warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
     return queries > group ? queries / group : 1;
 }
 
 static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = run_rows(d->config);
+    size_t each = run_rows(d);
     for (size_t row = 0; row < g->n_rows; row += each)
         runs[d->n_runs++] =
             (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
@@ -78,7 +83,7 @@ static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_ro
 static void add_few(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     uint32_t *few = (uint32_t *)(void *)(d->upload.host + d->upload.few);
-    size_t chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    size_t chunks = table_chunks(d, g->table);
     for (size_t i = 0; i < g->n_rows; i++)
         few[d->n_few++] = (uint32_t)(first_row + i);
     d->n_chunks = chunks > d->n_chunks ? chunks : d->n_chunks;

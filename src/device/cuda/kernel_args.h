@@ -161,7 +161,8 @@ typedef struct spry_prepare_args {
     float eps;
 } spry_prepare_args;
 
-enum { SPRY_ATTEND_CHUNK = 8 }; /* pages whose sums are added up before they are added to the rest */
+/* Pages whose sums are added up before they are added to the rest; attention_f16.cu adds each page alone. */
+enum { SPRY_ATTEND_CHUNK = 8 };
 
 /* A run of consecutive rows of one sequence. */
 typedef struct spry_attend_run {
@@ -181,8 +182,8 @@ typedef struct spry_attend_args {
     spry_kv_pages kv;
     spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
     uint32_t n_heads, n_pairs, interleaved;
-    uint32_t window; /* 0: none */
-    uint32_t n_chunks;
+    uint32_t window;                /* 0: none */
+    uint32_t n_chunks, chunk_pages; /* for few rows: chunks of the longest table, pages of a chunk */
     float scale, softcap;
 } spry_attend_args;
 

@@ -265,6 +265,7 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_few(const spry_attend_args
 SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t head, uint32_t chunks, uint32_t d)
 {
     float max = -INFINITY, sum = 0, out = 0, keep, take;
+    SPRY_UNROLL_BY(4)
     for (uint32_t chunk = 0; chunk < chunks; chunk++) {
         const float *part = chunk_partial(a, head, chunk);
         if (!fold_factors(&max, &keep, &take, part[0]))
@@ -279,7 +280,7 @@ SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t head, uint32_t chun
 SPRY_KERNEL(spry_attend_merge, spry_attend_args, MERGE_THREADS)
 {
     uint32_t row = a.few[blockIdx.x], head = blockIdx.y;
-    uint32_t chunks = (a.rows[row].n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    uint32_t chunks = (a.rows[row].n_entries + a.chunk_pages - 1) / a.chunk_pages;
     for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += blockDim.x) {
         float value = merged(a, head, chunks, d);
         a.out[((uint64_t)row * a.n_heads + head) * a.kv.head_dim + d] = value;

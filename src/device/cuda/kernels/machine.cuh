@@ -21,7 +21,9 @@
 #define SPRY_METHOD __device__ __forceinline__
 #define SPRY_SHARED __shared__
 #define SPRY_TABLE static __device__ const
-#define SPRY_UNROLL _Pragma("unroll")
+#define SPRY_PRAGMA(words) _Pragma(#words)
+#define SPRY_UNROLL SPRY_PRAGMA(unroll)
+#define SPRY_UNROLL_BY(n) SPRY_PRAGMA(unroll n)
 #define SPRY_KERNEL_EARLY(name, arguments, threads)                                                                    \
     static __device__ __forceinline__ void name##_body(const arguments &a);                                            \
     extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ arguments a)                    \
@@ -121,6 +123,25 @@ SPRY_DEVICE void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uin
     asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+/* The same in f16. */
+SPRY_DEVICE void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
+{
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
+}
+
+/* The lower, or upper, 16 bits of both words: the first's below. */
+SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x5410);
+}
+
+SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
+{
+    return __byte_perm(first, second, 0x7632);
 }
 
 /* c[16, 8] += a[16, 32] * b[32, 8] in signed bytes. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t + 16..);
