@@ -115,6 +115,15 @@ SPRY_DEVICE uint64_t bits_of_double(double value)
     return bits;
 }
 
+SPRY_DEVICE void copy_ahead(void *shared, const void *from)
+{
+    memcpy(shared, from, 16);
+}
+
+SPRY_DEVICE void copy_wait()
+{
+}
+
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
 {
     uint32_t before = *counter;

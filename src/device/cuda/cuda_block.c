@@ -173,12 +173,10 @@ static void attend(spry_cuda_device *d, uint32_t layer)
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* x += w * rows, by way of y where a norm stands between. */
-static void add_product(spry_cuda_device *d, spry_op op, const spry_cuda_matrix *w, spry_cuda_memory post_norm)
+/* Where the product of a part goes: onto x, or to y where a norm stands between. */
+static spry_cuda_product part_product(const spry_cuda_device *d, const spry_cuda_matrix *w, spry_cuda_memory post_norm)
 {
-    const spry_cuda_product product = {post_norm ? d->scratch.y : d->scratch.x, d->config->n_embd, w};
-    spry_cuda_products(d, &product, 1, d->n_rows, !post_norm, no_groups);
-    spry_cuda_took_products(d, op, &product, 1, d->n_rows);
+    return (spry_cuda_product){post_norm ? d->scratch.y : d->scratch.x, d->config->n_embd, w};
 }
 
 /* x += y, normalised first where there is a norm. */
@@ -196,19 +194,20 @@ static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     const spry_cuda_scratch *s = &d->scratch;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
-    const spry_cuda_product o = {s->x, c->n_embd, &l->o};
-    spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv, SPRY_COUNT(qkv),
-                     d->n_rows);
-    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
-    spry_cuda_products(d, qkv, SPRY_COUNT(qkv), d->n_rows, false, no_groups);
+    const spry_cuda_product o = part_product(d, &l->o, l->attn_post_norm);
+    spry_cuda_encode_products(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv,
+                              SPRY_COUNT(qkv), d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
     prepare(d, l, layer);
     spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
     attend(d, layer);
-    spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
-    if (!attend_encodes(d))
-        spry_cuda_encode(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows);
-    add_product(d, SPRY_OP_OUT, &l->o, l->attn_post_norm);
+    spry_cuda_took(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+    if (attend_encodes(d))
+        spry_cuda_products(d, &o, 1, d->n_rows, !l->attn_post_norm, no_groups);
+    else
+        spry_cuda_encode_products(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows,
+                                  !l->attn_post_norm);
+    spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (l->attn_post_norm)
         add_residual(d, l->attn_post_norm);
 }
@@ -219,16 +218,13 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
     const spry_cuda_scratch *s = &d->scratch;
     size_t n = l->gate.tiles.n_out;
     const spry_cuda_product both[] = {{s->gate, n, &l->gate}, {s->up, n, &l->up}};
-    const spry_cuda_product down = {s->x, c->n_embd, &l->down};
-    spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, both, SPRY_COUNT(both),
-                     d->n_rows);
-    spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
-    spry_cuda_products(d, both, SPRY_COUNT(both), d->n_rows, false, no_groups);
+    const spry_cuda_product down = part_product(d, &l->down, l->ffn_post_norm);
+    spry_cuda_encode_products(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, both,
+                              SPRY_COUNT(both), d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
-    spry_cuda_encode(d, (spry_encode_args){.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate}, &down,
-                     1, d->n_rows);
-    spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
-    add_product(d, SPRY_OP_DOWN, &l->down, l->ffn_post_norm);
+    const spry_encode_args gated = {.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate};
+    spry_cuda_encode_products(d, gated, &down, 1, d->n_rows, !l->ffn_post_norm);
+    spry_cuda_took_products(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
 }
 
 static void run_layer(spry_cuda_device *d, uint32_t layer)

@@ -4,7 +4,15 @@
 #include "device/cuda/cuda_state.h"
 #include "platform/clock.h"
 
-enum { ROW_THREADS = 256, FEW_THREADS = 512, MANY_THREADS = 256, MANY_TILES = 8 };
+enum {
+    ROW_THREADS = 256,
+    FEW_THREADS = 512,
+    MANY_THREADS = 256,
+    FEW_ROWS = 64,
+    WIDE_ROWS = 128,
+    WIDE_BLOCKS = 100,
+    FROM_ROWS = 2
+};
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
 {
@@ -18,25 +26,63 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 {
     for (size_t i = 0; i < n_products; i++)
         args.to[spry_cuda_form(products[i].w->type)] = spry_cuda_acts(d, products[i].w, args.n);
-    args.in_stride = args.in_stride ? args.in_stride : args.n;
+    args.in_stride = args.n;
     args.eps = d->config->norm_eps;
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode"), n_rows, 1, 1, ROW_THREADS, &args);
+}
+
+/* Which kernel: rows and tiles of a block. Bits do not depend on it. */
+typedef struct product_way {
+    char name[SPRY_CUDA_KERNEL_NAME];
+    size_t rows, tiles;
+    unsigned threads;
+} product_way;
+
+static product_way choose_way(const spry_product_args *args, spry_dtype type)
+{
+    product_way way = {.rows = args->n_rows <= SPRY_ACT_ROWS ? SPRY_ACT_ROWS : 32, .tiles = 1, .threads = FEW_THREADS};
+    const char *name = spry_cuda_type_name(type);
+    bool many = args->n_rows > FEW_ROWS && (!args->experts || args->expert_rows >= WIDE_ROWS);
+    if (many && type == SPRY_F32) {
+        way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
+        snprintf(way.name, sizeof way.name, "spry_product_%s_8", name);
+    } else if (many) {
+        size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
+        size_t each = blocks < WIDE_BLOCKS ? 1 : 2;
+        way = (product_way){.rows = WIDE_ROWS, .tiles = 4 * each, .threads = MANY_THREADS};
+        snprintf(way.name, sizeof way.name, "spry_product_%s_wide_%zu", name, each);
+    } else {
+        if (args->experts && args->expert_rows < way.rows)
+            way.rows = SPRY_ACT_ROWS;
+        snprintf(way.name, sizeof way.name, "spry_product_%s_%zu", name, way.rows / SPRY_ACT_ROWS);
+    }
+    return way;
 }
 
 /* Products of one type. */
 static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
-    size_t groups = args->n_rows <= SPRY_ACT_ROWS ? 1 : args->n_rows <= 64 ? 4 : 8, rows = groups * SPRY_ACT_ROWS;
-    char name[SPRY_CUDA_KERNEL_NAME];
-    while (args->experts && args->expert_rows < rows) {
-        groups = groups == 8 ? 4 : 1;
-        rows = groups * SPRY_ACT_ROWS;
+    product_way way = choose_way(args, type);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way.name), (args->n_tiles + way.tiles - 1) / way.tiles,
+                     (args->n_rows + way.rows - 1) / way.rows, 1, way.threads, args);
+}
+
+/* The next products of one type, as many as one launch takes; *at moves behind them. */
+static spry_product_args gather_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products,
+                                         size_t n_rows, size_t *at)
+{
+    const spry_cuda_matrix *first = products[*at].w;
+    spry_product_args args = {.act = spry_cuda_acts(d, first, first->tiles.n_in), .n_rows = (uint32_t)n_rows};
+    for (; *at < n_products && products[*at].w->type == first->type && args.n_parts < SPRY_PRODUCT_PARTS; ++*at) {
+        const spry_cuda_product *p = &products[*at];
+        args.parts[args.n_parts++] = (spry_product_part){.weight = p->w->tiles,
+                                                         .out = p->out,
+                                                         .bias = p->w->bias,
+                                                         .stride = (uint32_t)p->stride,
+                                                         .first_tile = args.n_tiles};
+        args.n_tiles += p->w->tiles.n_tiles;
     }
-    snprintf(name, sizeof name, "spry_product_%s_%zu", spry_cuda_type_name(type), groups);
-    void *kernel = spry_cuda_kernel(&d->context, name);
-    size_t many = groups == 8, tiles = many ? (args->n_tiles + MANY_TILES - 1) / MANY_TILES : args->n_tiles;
-    spry_cuda_launch(&d->context, kernel, tiles, (args->n_rows + rows - 1) / rows, 1, many ? MANY_THREADS : FEW_THREADS,
-                     args);
+    return args;
 }
 
 void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
@@ -44,24 +90,44 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
 {
     for (size_t i = 0; i < n_products;) {
         spry_dtype type = products[i].w->type;
-        spry_product_args args = {.act = spry_cuda_acts(d, products[i].w, products[i].w->tiles.n_in),
-                                  .n_rows = (uint32_t)n_rows,
-                                  .experts = groups.experts,
-                                  .expert_rows = (uint32_t)groups.align,
-                                  .add = add};
-        for (; i < n_products && products[i].w->type == type && args.n_parts < SPRY_PRODUCT_PARTS; i++) {
-            args.parts[args.n_parts++] = (spry_product_part){.weight = products[i].w->tiles,
-                                                             .out = products[i].out,
-                                                             .bias = products[i].w->bias,
-                                                             .stride = (uint32_t)products[i].stride,
-                                                             .first_tile = args.n_tiles};
-            args.n_tiles += products[i].w->tiles.n_tiles;
-        }
+        spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
+        args.experts = groups.experts;
+        args.expert_rows = (uint32_t)groups.align;
+        args.add = add;
         launch_products(d, &args, type);
     }
 }
 
-void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
+/* Whether products can encode their rows themselves. */
+static bool encodes(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products, size_t n_rows)
+{
+    bool can = n_rows <= FROM_ROWS && !from->source && !from->plain;
+    for (size_t i = 0; i < n_products; i++)
+        can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
+    return can;
+}
+
+void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,
+                               size_t n_products, size_t n_rows, bool add)
+{
+    if (!encodes(&from, products, n_products, n_rows)) {
+        spry_cuda_encode(d, from, products, n_products, n_rows);
+        spry_cuda_products(d, products, n_products, n_rows, add, (spry_cuda_groups){0});
+        return;
+    }
+    from.in_stride = from.n;
+    from.eps = d->config->norm_eps;
+    for (size_t i = 0; i < n_products;) {
+        char name[SPRY_CUDA_KERNEL_NAME];
+        snprintf(name, sizeof name, "spry_product_%s_from", spry_cuda_type_name(products[i].w->type));
+        spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
+        args.from = from;
+        args.add = add;
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), args.n_tiles, 1, 1, FEW_THREADS, &args);
+    }
+}
+
+void spry_cuda_took(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
 {
     if (!d->watch)
         return;

@@ -9,7 +9,7 @@
 enum {
     SPRY_CUDA_FEW_ROWS = 16,    /* rows of a segment, at most, whose pages are spread over blocks */
     SPRY_CUDA_EXPERT_ALIGN = 8, /* slots of an expert are multiples of this, or of the next */
-    SPRY_CUDA_EXPERT_ALIGN_MANY = 64,
+    SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
     SPRY_CUDA_DRAWS = 16, /* tokens drawn in one launch */
 };
 
@@ -157,6 +157,10 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
 /* Rows of n values for the products that follow: in the forms their types need. `args` says where from. */
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows);
+
+/* Both, one behind the other or, for few rows, in one kernel. */
+void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products,
+                               size_t n_products, size_t n_rows, bool add);
 
 /* Where a row of n values goes in the form that products with a matrix need. */
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);

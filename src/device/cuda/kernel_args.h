@@ -97,6 +97,7 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
+    spry_encode_args from; /* one or two rows: what they are made of, in place of `act` */
 } spry_product_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */

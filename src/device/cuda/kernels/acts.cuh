@@ -69,3 +69,45 @@ SPRY_DEVICE void write_forms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, u
     if (to[SPRY_ACT_THREE].values)
         write_terms<3>(to[SPRY_ACT_THREE], row, block, lane, value);
 }
+
+/* ---- what rows are made of --------------------------------------------------------------------------------------- */
+
+enum { ROW_THREADS = 256 };
+
+/* 1 / rms of a row, the same bits in every block of at least ROW_THREADS; every thread gets it. */
+SPRY_DEVICE float inverse_rms(const float *in, uint32_t n, float eps)
+{
+    SPRY_SHARED float room[ROW_THREADS / WARP];
+    float sum = 0;
+    for (uint32_t i = threadIdx.x; threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+        sum = fmaf(in[i], in[i], sum);
+    sum = warp_sum(sum);
+    block_wait();
+    if (threadIdx.x < ROW_THREADS && threadIdx.x % WARP == 0)
+        room[threadIdx.x / WARP] = sum;
+    block_wait();
+    sum = room[0];
+    SPRY_UNROLL
+    for (int i = 1; i < ROW_THREADS / WARP; i++)
+        sum += room[i];
+    return 1.0f / sqrtf(sum / (float)n + eps);
+}
+
+SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
+{
+    if (kind == 0) /* SPRY_GATE_SILU */
+        return gate / (1.0f + expf(-gate)) * up;
+    float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
+    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
+}
+
+/* Value i of a row as it is encoded; `scale` is what its norm says. */
+SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_t i, float scale)
+{
+    if (i >= a.n)
+        return 0;
+    float value = a.in[row * a.in_stride + i];
+    if (a.up)
+        return gated(value, a.up[row * a.in_stride + i], a.gate);
+    return a.weight ? value * scale * a.weight[i] : value;
+}

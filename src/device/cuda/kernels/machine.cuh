@@ -105,6 +105,18 @@ SPRY_DEVICE uint64_t bits_of_double(double value)
     return (uint64_t)__double_as_longlong(value);
 }
 
+/* Starts to copy 16 bytes to shared memory; copy_wait waits for those of the thread, a barrier for all. */
+SPRY_DEVICE void copy_ahead(void *shared, const void *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint32_t)__cvta_generic_to_shared(shared)), "l"(from)
+                 : "memory");
+}
+
+SPRY_DEVICE void copy_wait()
+{
+    asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
 /* Adds to a counter that all threads see; returns what it was. Integers only: their sum has no order. */
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
 {

@@ -222,7 +222,7 @@ SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &
     *out = a.add ? *out + sum : sum;
 }
 
-/* ---- the two ways ------------------------------------------------------------------------------------------------ */
+/* ---- few rows, and the plain way for many ------------------------------------------------------------------------------------------------ */
 
 enum { FEW_THREADS = SPRY_PRODUCT_SPLITS * WARP, MANY_WARPS = 8, MANY_GROUPS = 8 };
 
@@ -281,16 +281,280 @@ template <class T, int GROUPS> SPRY_DEVICE void multiply_many(const spry_product
         write_sum(a, part, p, group + (uint32_t)(i / 4), p.lane, i % 4, total[i / 4][i % 4], expert);
 }
 
-#define PRODUCTS(name)                                                                                                 \
-    SPRY_KERNEL_EARLY(spry_product_##name##_1, spry_product_args, FEW_THREADS)                                               \
+/* ---- many rows through shared memory ----------------------------------------------------------------------------- */
+
+/* A block works on 4 * TILES tiles and 128 rows, which its warps share: they are copied ahead to shared memory, a stage
+ * at a time, while the stage before is used. Warps stand 4 along the tiles and 2 along the rows. */
+enum { WIDE_WARPS = 8, WIDE_GROUPS = 8, WIDE_ROWS = 2 * WIDE_GROUPS * SPRY_ACT_ROWS };
+
+/* A stage of rows and weights: of quantised weights a unit. */
+template <class Q> struct wide_bytes {
+    enum { STAGES = 1, GROUP_BYTES = 512, GROUP_SCALES = 128 };
+    typedef unit_quants<Q> weights;
+
+    static SPRY_METHOD void load(weights &w, const product_place &p, uint32_t unit, int)
+    {
+        w.load(p, unit);
+    }
+
+    template <int TILES>
+    static SPRY_METHOD void add(float acc[TILES][WIDE_GROUPS][4], const weights w[TILES], const unsigned char *values,
+                                const unsigned char *scales, int lane)
+    {
+        unit_scales<Q> s[TILES][2];
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++) {
+            decode_scales<Q>(s[tile][0], w[tile].raw[0]);
+            decode_scales<Q>(s[tile][1], w[tile].raw[1]);
+        }
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            SPRY_UNROLL
+            for (int g = 0; g < WIDE_GROUPS; g++) {
+                uint2 row = ((const uint2 *)(values + g * GROUP_BYTES))[block * WARP + lane];
+                const float2 *columns = (const float2 *)(scales + g * GROUP_SCALES) + block * 8 + lane % 4 * 2;
+                const float2 both[2] = {columns[0], columns[1]};
+                SPRY_UNROLL
+                for (int tile = 0; tile < TILES; tile++) {
+                    const unit_words<Q> &q = w[tile].words;
+                    const uint32_t words[4] = {quant_word<Q>(q, block * 4), quant_word<Q>(q, block * 4 + 2),
+                                               quant_word<Q>(q, block * 4 + 1), quant_word<Q>(q, block * 4 + 3)};
+                    add_block<Q>(acc[tile][g], words, s[tile], block, row, both);
+                }
+            }
+        }
+    }
+};
+
+/* Of floats half a unit. */
+template <class F> struct half_floats {
+    float_bits<F> steps[2];
+};
+
+template <class F> struct wide_floats {
+    enum { STAGES = 2, GROUP_BYTES = 1024, GROUP_SCALES = 0 };
+    typedef half_floats<F> weights;
+
+    static SPRY_METHOD void load(weights &w, const product_place &p, uint32_t unit, int half)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 2; step++)
+            load_floats(w.steps[step], p.weight, tile_unit(p.weight, p.tile, unit), half * 2 + step, p.lane);
+    }
+
+    template <int TILES>
+    static SPRY_METHOD void add(float acc[TILES][WIDE_GROUPS][4], const weights w[TILES], const unsigned char *values,
+                                const unsigned char *, int lane)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 2; step++) {
+            float_words<F> words[TILES];
+            SPRY_UNROLL
+            for (int tile = 0; tile < TILES; tile++)
+                split_floats(words[tile], w[tile].steps[step]);
+            SPRY_UNROLL
+            for (int g = 0; g < WIDE_GROUPS; g++) {
+                const uint2 *from = (const uint2 *)(values + g * GROUP_BYTES) + step * 2 * WARP + lane;
+                SPRY_UNROLL
+                for (int tile = 0; tile < TILES; tile++)
+                    unit_floats<F>::add_step(acc[tile][g], words[tile], from, true);
+            }
+        }
+    }
+};
+
+template <class T, bool BYTES> struct wide_of {
+    typedef wide_bytes<T> type;
+};
+template <class T> struct wide_of<T, false> {
+    typedef wide_floats<T> type;
+};
+
+/* Copies a stage of the block's rows ahead: of each group so many bytes that lie together. */
+template <class W>
+SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const spry_acts &act, uint32_t first_group,
+                           uint32_t n_groups, uint32_t stage)
+{
+    enum { PIECES = W::GROUP_BYTES / 16, SCALE_PIECES = W::GROUP_SCALES / 16, SCALES = SCALE_PIECES > 0 ? SCALE_PIECES : 1 };
+    uint32_t stages = act.n_units * W::STAGES;
+    for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * PIECES; i += WIDE_WARPS * WARP) {
+        uint64_t group = first_group + i / PIECES;
+        if (group < n_groups)
+            copy_ahead(values + i * 16, act.values + (group * stages + stage) * W::GROUP_BYTES + i % PIECES * 16);
+    }
+    for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * SCALE_PIECES; i += WIDE_WARPS * WARP) {
+        uint64_t group = first_group + i / SCALES;
+        if (group < n_groups)
+            copy_ahead(scales + i * 16, (const unsigned char *)act.scales + (group * stages + stage) * W::GROUP_SCALES +
+                                            i % SCALES * 16);
+    }
+}
+
+/* The sums of a block's warp: splits in order, each added up alone. */
+template <class T, int TILES>
+SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], product_place p[TILES], const spry_product_args &a,
+                          uint32_t first_group, int row_warp)
+{
+    typedef typename wide_of<T, (int)T::FORM == (int)SPRY_ACT_BYTES>::type W;
+    SPRY_SHARED uint4 values[2][2 * WIDE_GROUPS * W::GROUP_BYTES / 16];
+    SPRY_SHARED uint4 scales[2][W::GROUP_SCALES > 0 ? 2 * WIDE_GROUPS * W::GROUP_SCALES / 16 : 1];
+    uint32_t n_groups = (a.n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, n = p[0].weight.n_units * W::STAGES, split = 0;
+    typename W::weights now[TILES], next[TILES];
+    float acc[TILES][WIDE_GROUPS][4] = {};
+    copy_rows<W>((unsigned char *)values[0], (unsigned char *)scales[0], a.act, first_group, n_groups, 0);
+    SPRY_UNROLL
+    for (int tile = 0; tile < TILES; tile++)
+        W::load(now[tile], p[tile], 0, 0);
+    for (uint32_t stage = 0; stage < n; stage++) {
+        uint32_t unit = stage / W::STAGES, following = stage + 1 < n ? stage + 1 : stage;
+        copy_wait();
+        block_wait();
+        if (stage + 1 < n)
+            copy_rows<W>((unsigned char *)values[following % 2], (unsigned char *)scales[following % 2], a.act,
+                         first_group, n_groups, following);
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            W::load(next[tile], p[tile], following / W::STAGES, (int)(following % W::STAGES));
+        const unsigned char *rows = (const unsigned char *)values[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_BYTES;
+        W::template add<TILES>(acc, now, rows,
+                               (const unsigned char *)scales[stage % 2] + row_warp * WIDE_GROUPS * W::GROUP_SCALES,
+                               p[0].lane);
+        while (split < SPRY_PRODUCT_SPLITS && stage % W::STAGES == W::STAGES - 1 && split_begin(p[0], split + 1) <= unit + 1) {
+            SPRY_UNROLL
+            for (int i = 0; i < TILES * WIDE_GROUPS * 4; i++) {
+                float *sum = &acc[i / (WIDE_GROUPS * 4)][i / 4 % WIDE_GROUPS][i % 4];
+                total[i / (WIDE_GROUPS * 4)][i / 4 % WIDE_GROUPS][i % 4] += *sum;
+                *sum = 0;
+            }
+            split++;
+        }
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            now[tile] = next[tile];
+    }
+}
+
+/* A grid of (tiles by 4 * TILES, rows by WIDE_ROWS). */
+template <class T, int TILES> SPRY_DEVICE void multiply_wide(const spry_product_args &a)
+{
+    uint32_t first_group = blockIdx.y * 2 * WIDE_GROUPS;
+    int warp = (int)threadIdx.x / WARP, row_warp = warp / 4;
+    int32_t expert = product_expert(a, first_group);
+    if (expert < 0)
+        return;
+    uint32_t first = (blockIdx.x * 4 + (uint32_t)(warp % 4)) * TILES, parts[TILES];
+    product_place p[TILES];
+    float total[TILES][WIDE_GROUPS][4] = {};
+    SPRY_UNROLL
+    for (int tile = 0; tile < TILES; tile++) { /* beyond the last tile: the last again, and nothing is written */
+        uint32_t number = first + (uint32_t)tile < a.n_tiles ? first + (uint32_t)tile : a.n_tiles - 1;
+        parts[tile] = product_part(a, number);
+        p[tile] = place_product(a, a.parts[parts[tile]], number, first_group + (uint32_t)(row_warp * WIDE_GROUPS), expert);
+    }
+    add_wide<T, TILES>(total, p, a, first_group, row_warp);
+    SPRY_UNROLL
+    for (int i = 0; i < TILES * WIDE_GROUPS * 4; i++) {
+        int tile = i / (WIDE_GROUPS * 4), g = i / 4 % WIDE_GROUPS;
+        if (first + (uint32_t)tile < a.n_tiles)
+            write_sum(a, a.parts[parts[tile]], p[tile], p[tile].group + (uint32_t)g, p[tile].lane, i % 4,
+                      total[tile][g][i % 4], expert);
+    }
+}
+
+/* ---- one or two rows, encoded on the way ------------------------------------------------------------------------- */
+
+/* Each warp encodes what it multiplies, one unit at a time: the same values that spry_encode writes, without a kernel and
+ * a wait between. */
+enum { FROM_ROWS = 2 };
+
+template <class T> struct local_acts {
+    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, VALUES = BYTES ? 512 : 2048, SCALES = BYTES ? 128 : 16 };
+    uint4 values[VALUES / 16], scales[SCALES / 16];
+};
+
+template <class T>
+SPRY_DEVICE spry_acts encode_unit(local_acts<T> &room, const spry_encode_args &from, const float *scale, uint32_t n_rows,
+                                  uint32_t unit, int lane)
+{
+    spry_acts to[SPRY_ACT_FORMS] = {};
+    to[T::FORM].values = (unsigned char *)room.values;
+    to[T::FORM].scales = (float *)room.scales;
+    to[T::FORM].n_units = 1;
+    warp_wait();
+    for (uint32_t row = 0; row < n_rows; row++) {
+        for (uint32_t block = 0; block < 2; block++) {
+            float value = encoded_value(from, row, unit * SPRY_TILE_UNIT + block * ACT_BLOCK + (uint32_t)lane, scale[row]);
+            if (local_acts<T>::BYTES)
+                write_bytes(to[T::FORM], row, block, lane, value);
+            else
+                write_terms<2>(to[T::FORM], row, block, lane, value);
+        }
+    }
+    warp_wait();
+    return to[T::FORM];
+}
+
+template <class T> SPRY_DEVICE void multiply_from(const spry_product_args &a)
+{
+    SPRY_SHARED float sums[SPRY_PRODUCT_SPLITS][4 * WARP];
+    SPRY_SHARED local_acts<T> rooms[SPRY_PRODUCT_SPLITS];
+    const spry_product_part &part = a.parts[product_part(a, blockIdx.x)];
+    uint32_t split = threadIdx.x / WARP;
+    product_place p = place_product(a, part, blockIdx.x, 0, 0);
+    typename unit_weights<T>::type now = {};
+    load_first<T>(now, p, split);
+    grid_wait();
+    float scale[FROM_ROWS] = {1, 1}, acc[1][4] = {};
+    for (uint32_t row = 0; a.from.weight && row < a.n_rows; row++)
+        scale[row] = inverse_rms(a.from.in + (uint64_t)row * a.from.in_stride, a.from.n, a.from.eps);
+    uint32_t end = split_begin(p, split + 1);
+    for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
+        typename unit_weights<T>::type next = now;
+        if (unit + 1 < end)
+            next.load(p, unit + 1);
+        spry_acts act = encode_unit<T>(rooms[split], a.from, scale, a.n_rows, unit, p.lane);
+        now.template add<1>(acc, p, act, 0);
+        now = next;
+    }
+    SPRY_UNROLL
+    for (int i = 0; i < 4; i++)
+        sums[split][i * WARP + p.lane] = acc[0][i];
+    block_wait();
+    for (int i = (int)threadIdx.x; i < 4 * WARP; i += FEW_THREADS) {
+        float sum = 0;
+        SPRY_UNROLL
+        for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
+            sum += sums[s][i];
+        write_sum(a, part, p, 0, i % WARP, i / WARP, sum, 0);
+    }
+}
+
+#define PRODUCTS_FEW(name)                                                                                             \
+    SPRY_KERNEL_EARLY(spry_product_##name##_1, spry_product_args, FEW_THREADS)                                         \
     {                                                                                                                  \
         multiply_few<type_##name, 1>(a);                                                                               \
     }                                                                                                                  \
-    SPRY_KERNEL_EARLY(spry_product_##name##_4, spry_product_args, FEW_THREADS)                                               \
+    SPRY_KERNEL_EARLY(spry_product_##name##_4, spry_product_args, FEW_THREADS)                                         \
     {                                                                                                                  \
         multiply_few<type_##name, 4>(a);                                                                               \
-    }                                                                                                                  \
+    }
+#define PRODUCTS_MANY(name)                                                                                            \
     SPRY_KERNEL(spry_product_##name##_8, spry_product_args, MANY_WARPS *WARP)                                          \
     {                                                                                                                  \
         multiply_many<type_##name, MANY_GROUPS>(a);                                                                    \
     }
+#define PRODUCTS_WIDE(name)                                                                                            \
+    SPRY_KERNEL(spry_product_##name##_wide_1, spry_product_args, WIDE_WARPS *WARP)                                     \
+    {                                                                                                                  \
+        multiply_wide<type_##name, 1>(a);                                                                              \
+    }                                                                                                                  \
+    SPRY_KERNEL(spry_product_##name##_wide_2, spry_product_args, WIDE_WARPS *WARP)                                     \
+    {                                                                                                                  \
+        multiply_wide<type_##name, 2>(a);                                                                              \
+    }
+#define PRODUCTS_FROM(name)                                                                                            \
+    SPRY_KERNEL_EARLY(spry_product_##name##_from, spry_product_args, FEW_THREADS)                                      \
+    {                                                                                                                  \
+        multiply_from<type_##name>(a);                                                                                 \
+    }
+#define PRODUCTS(name) PRODUCTS_FEW(name) PRODUCTS_FROM(name) PRODUCTS_WIDE(name)

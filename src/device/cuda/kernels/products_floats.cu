@@ -3,4 +3,6 @@
 
 PRODUCTS(f16)
 PRODUCTS(bf16)
-PRODUCTS(f32)
+/* F32 is rare: no faster way for many rows. */
+PRODUCTS_FEW(f32)
+PRODUCTS_MANY(f32)

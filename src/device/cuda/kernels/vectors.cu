@@ -2,8 +2,6 @@
 #include "device/cuda/kernels/acts.cuh"
 #include "device/cuda/kernels/tiles.cuh"
 
-enum { ROW_THREADS = 256 };
-
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
 template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
@@ -34,38 +32,17 @@ EMBED(f32)
 
 /* ---- activations ------------------------------------------------------------------------------------------------- */
 
-/* 1 / rms of a row; every thread gets it. */
-SPRY_DEVICE float inverse_rms(const float *in, uint32_t n, float eps)
-{
-    SPRY_SHARED float room[WARPS_MAX];
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x)
-        sum = fmaf(in[i], in[i], sum);
-    return 1.0f / sqrtf(block_sum(sum, room) / (float)n + eps);
-}
-
-SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
-{
-    if (kind == 0) /* SPRY_GATE_SILU */
-        return gate / (1.0f + expf(-gate)) * up;
-    float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
-    return 0.5f * gate * (1.0f + tanhf(inner)) * up;
-}
-
 SPRY_KERNEL(spry_encode, spry_encode_args, ROW_THREADS)
 {
     int64_t row = a.source ? a.source[blockIdx.x] : (int64_t)blockIdx.x;
     if (row < 0)
         return;
-    const float *in = a.in + row * a.in_stride, *up = a.up ? a.up + row * a.in_stride : a.up;
-    float scale = a.weight ? inverse_rms(in, a.n, a.eps) : 1;
+    float scale = a.weight ? inverse_rms(a.in + row * a.in_stride, a.n, a.eps) : 1;
     uint32_t blocks = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 2;
     int lane = (int)(threadIdx.x % WARP);
     for (uint32_t block = threadIdx.x / WARP; block < blocks; block += blockDim.x / WARP) {
         uint32_t i = block * ACT_BLOCK + (uint32_t)lane;
-        float value = 0;
-        if (i < a.n)
-            value = up ? gated(in[i], up[i], a.gate) : a.weight ? in[i] * scale * a.weight[i] : in[i];
+        float value = encoded_value(a, (uint64_t)row, i, scale);
         write_forms(a.to, blockIdx.x, block, lane, value);
         if (a.plain && i < a.n)
             a.plain[(uint64_t)blockIdx.x * a.n + i] = value;
