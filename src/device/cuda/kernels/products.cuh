@@ -376,13 +376,13 @@ SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const s
                            uint32_t n_groups, uint32_t stage)
 {
     enum { PIECES = W::GROUP_BYTES / 16, SCALE_PIECES = W::GROUP_SCALES / 16, SCALES = SCALE_PIECES > 0 ? SCALE_PIECES : 1 };
-    uint32_t stages = act.n_units * W::STAGES;
+    uint32_t stages = act.n_units * W::STAGES, n_scales = 2 * WIDE_GROUPS * SCALE_PIECES;
     for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * PIECES; i += WIDE_WARPS * WARP) {
         uint64_t group = first_group + i / PIECES;
         if (group < n_groups)
             copy_ahead(values + i * 16, act.values + (group * stages + stage) * W::GROUP_BYTES + i % PIECES * 16);
     }
-    for (uint32_t i = threadIdx.x; i < 2 * WIDE_GROUPS * SCALE_PIECES; i += WIDE_WARPS * WARP) {
+    for (uint32_t i = threadIdx.x; i < n_scales; i += WIDE_WARPS * WARP) {
         uint64_t group = first_group + i / SCALES;
         if (group < n_groups)
             copy_ahead(scales + i * 16, (const unsigned char *)act.scales + (group * stages + stage) * W::GROUP_SCALES +

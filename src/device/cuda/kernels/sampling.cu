@@ -92,46 +92,73 @@ struct draw_state {
     uint64_t total;
 };
 
-#define EVERY_TOKEN(i, d) for (uint32_t i = threadIdx.x; i < (d).n; i += THREADS)
+/* Calls use(i, load(i)) for every token, each thread for its own: several loads are under way before the first is used.
+ */
+template <class L, class U> SPRY_DEVICE void every_token(uint32_t n, L load, U use)
+{
+    enum { AHEAD = 8 };
+    for (uint32_t first = threadIdx.x; first < n; first += AHEAD * THREADS) {
+        decltype(load(first)) loaded[AHEAD];
+        SPRY_UNROLL
+        for (uint32_t j = 0; j < AHEAD; j++)
+            if (first + j * THREADS < n)
+                loaded[j] = load(first + j * THREADS);
+        SPRY_UNROLL
+        for (uint32_t j = 0; j < AHEAD; j++)
+            if (first + j * THREADS < n)
+                use(first + j * THREADS, loaded[j]);
+    }
+}
+
+/* The rank of the best token. */
+SPRY_DEVICE uint64_t best_rank(const float *scores, uint32_t n)
+{
+    uint64_t best = 0;
+    every_token(
+        n, [=](uint32_t i) { return scores[i]; },
+        [&](uint32_t i, float score) {
+            uint64_t rank = ranked(score, i);
+            best = rank > best ? rank : best;
+        });
+    return block_largest(best);
+}
 
 SPRY_DEVICE float largest_score(const float *scores, uint32_t n)
 {
-    uint64_t best = 0;
-    for (uint32_t i = threadIdx.x; i < n; i += THREADS) {
-        uint64_t rank = ranked(scores[i], i);
-        best = rank > best ? rank : best;
-    }
-    return float_of_key((uint32_t)(block_largest(best) >> 32));
+    return float_of_key((uint32_t)(best_rank(scores, n) >> 32));
 }
 
 /* False when a logit is not a number. */
 SPRY_DEVICE bool copy_logits(const draw_state &d)
 {
     uint64_t bad = 0;
-    EVERY_TOKEN(i, d)
-    {
-        d.scores[i] = d.logits[i];
-        bad += d.logits[i] != d.logits[i];
-    }
+    every_token(
+        d.n, [&](uint32_t i) { return d.logits[i]; },
+        [&](uint32_t i, float logit) {
+            d.scores[i] = logit;
+            bad += logit != logit;
+        });
     return block_total(bad) == 0;
 }
 
 SPRY_DEVICE void apply_penalties(const draw_state &d, const int32_t *history)
 {
     const spry_draw_order &o = *d.order;
+    if (!o.n_history)
+        return;
     for (uint32_t i = threadIdx.x; i < o.n_history; i += THREADS)
         count_up(&d.count[history[i]], 1);
     block_wait();
-    EVERY_TOKEN(i, d)
-    {
-        uint32_t count = o.n_history ? d.count[i] : 0;
-        if (count == 0)
-            continue;
-        float score = d.scores[i];
-        score = score < 0 ? score * o.repeat_penalty : score / o.repeat_penalty;
-        d.scores[i] = score - o.presence_penalty - (float)count * o.frequency_penalty;
-        d.count[i] = 0;
-    }
+    every_token(
+        d.n, [&](uint32_t i) { return d.count[i]; },
+        [&](uint32_t i, uint32_t count) {
+            if (count == 0)
+                return;
+            float score = d.scores[i];
+            score = score < 0 ? score * o.repeat_penalty : score / o.repeat_penalty;
+            d.scores[i] = score - o.presence_penalty - (float)count * o.frequency_penalty;
+            d.count[i] = 0;
+        });
     block_wait();
 }
 
@@ -149,9 +176,12 @@ SPRY_DEVICE void apply_bias(const draw_state &d, const unsigned char *list)
 
 SPRY_DEVICE void apply_mask(const draw_state &d, const uint32_t *mask)
 {
-    EVERY_TOKEN(i, d)
-    if (!(mask[i / 32] >> i % 32 & 1))
-        d.scores[i] = -INFINITY;
+    every_token(
+        d.n, [&](uint32_t i) { return mask[i / 32]; },
+        [&](uint32_t i, uint32_t allowed) {
+            if (!(allowed >> i % 32 & 1))
+                d.scores[i] = -INFINITY;
+        });
     block_wait();
 }
 
@@ -161,8 +191,8 @@ SPRY_DEVICE bool find_max(draw_state &d)
     d.max = largest_score(d.scores, d.n);
     if (d.max != INFINITY)
         return d.max > -INFINITY;
-    EVERY_TOKEN(i, d) /* the limit of ever larger logits: they share everything */
-    d.scores[i] = d.scores[i] == INFINITY ? 0 : -INFINITY;
+    for (uint32_t i = threadIdx.x; i < d.n; i += THREADS) /* the limit of ever larger logits: they share everything */
+        d.scores[i] = d.scores[i] == INFINITY ? 0 : -INFINITY;
     d.max = 0;
     block_wait();
     return true;
@@ -170,13 +200,7 @@ SPRY_DEVICE bool find_max(draw_state &d)
 
 SPRY_DEVICE int32_t first_of_largest(const draw_state &d)
 {
-    uint64_t best = 0;
-    EVERY_TOKEN(i, d)
-    {
-        uint64_t rank = ranked(d.scores[i], i);
-        best = rank > best ? rank : best;
-    }
-    return (int32_t)ranked_token(block_largest(best));
+    return (int32_t)ranked_token(best_rank(d.scores, d.n));
 }
 
 SPRY_DEVICE void temper(draw_state &d)
@@ -185,8 +209,9 @@ SPRY_DEVICE void temper(draw_state &d)
     if (temperature == 1)
         return;
     float base = isfinite(d.max / temperature) ? 0 : d.max;
-    EVERY_TOKEN(i, d)
-    d.scores[i] = (d.scores[i] - base) / temperature;
+    every_token(
+        d.n, [&](uint32_t i) { return d.scores[i]; },
+        [&](uint32_t i, float score) { d.scores[i] = (score - base) / temperature; });
     d.max = (d.max - base) / temperature;
     block_wait();
 }
@@ -218,11 +243,23 @@ SPRY_DEVICE double weigh(double x)
 /* Which keys a ranking is over. */
 enum ranking { BY_COUNT, BY_SCORE, BY_DISTANCE };
 
-SPRY_DEVICE uint32_t rank_key(const draw_state &d, ranking by, uint32_t i, double mean)
+SPRY_DEVICE uint32_t rank_key(const draw_state &d, ranking by, float score, double mean)
 {
     if (by == BY_DISTANCE)
-        return rising_key((float)fabs((double)d.scores[i] - (double)d.max - mean));
-    return ~rising_key(d.scores[i]);
+        return rising_key((float)fabs((double)score - (double)d.max - mean));
+    return ~rising_key(score);
+}
+
+/* A token that is not cut: its score and weight. */
+struct candidate {
+    float score;
+    uint64_t weight;
+};
+
+SPRY_DEVICE candidate candidate_at(const draw_state &d, uint32_t i)
+{
+    candidate c = {d.scores[i], d.weight[i]};
+    return c;
 }
 
 struct border {
@@ -267,13 +304,17 @@ SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, dou
         for (uint32_t i = threadIdx.x; i < DIGITS; i += THREADS)
             sums[i] = 0;
         block_wait();
-        EVERY_TOKEN(i, d)
-        {
-            uint32_t key = rank_key(d, by, i, mean);
-            uint64_t weight = by == BY_COUNT ? 1 : d.weight[i];
-            if (weight && (key & known) == b.key)
-                count_up_wide(&sums[(key & ~known) >> shift], weight);
-        }
+        every_token(
+            d.n,
+            [&](uint32_t i) {
+                candidate c = {d.scores[i], by == BY_COUNT ? 1 : d.weight[i]};
+                return c;
+            },
+            [&](uint32_t, candidate c) {
+                uint32_t key = rank_key(d, by, c.score, mean);
+                if (c.weight && (key & known) == b.key)
+                    count_up_wide(&sums[(key & ~known) >> shift], c.weight);
+            });
         block_wait();
         find_digit(&b, sums, goal, shift);
         known |= 0xffffffffu << shift;
@@ -281,11 +322,17 @@ SPRY_DEVICE border find_border(const draw_state &d, ranking by, double goal, dou
     return b;
 }
 
-SPRY_DEVICE void sum_weights(draw_state &d)
+/* Cuts the tokens for which keep(score, weight) is false, and adds up the rest. */
+template <class K> SPRY_DEVICE void cut(draw_state &d, K keep)
 {
     uint64_t sum = 0;
-    EVERY_TOKEN(i, d)
-    sum += d.weight[i];
+    every_token(
+        d.n, [&](uint32_t i) { return candidate_at(d, i); },
+        [&](uint32_t i, candidate c) {
+            if (c.weight && !keep(c))
+                d.weight[i] = c.weight = 0;
+            sum += c.weight;
+        });
     d.total = block_total(sum);
 }
 
@@ -293,15 +340,18 @@ SPRY_DEVICE void sum_weights(draw_state &d)
 SPRY_DEVICE void weigh_top_k(draw_state &d)
 {
     float lowest = -INFINITY;
+    uint64_t sum = 0;
     if (d.order->top_k && d.order->top_k < d.n)
         lowest = float_of_key(~find_border(d, BY_COUNT, (double)d.order->top_k, 0).key);
-    EVERY_TOKEN(i, d)
-    {
-        bool kept = d.scores[i] >= lowest && d.scores[i] > -INFINITY;
-        d.weight[i] = kept ? (uint64_t)(weigh((double)d.scores[i] - (double)d.max) * WEIGHT_ONE + 0.5) : 0;
-    }
-    block_wait();
-    sum_weights(d);
+    every_token(
+        d.n, [&](uint32_t i) { return d.scores[i]; },
+        [&](uint32_t i, float score) {
+            bool kept = score >= lowest && score > -INFINITY;
+            uint64_t weight = kept ? (uint64_t)(weigh((double)score - (double)d.max) * WEIGHT_ONE + 0.5) : 0;
+            d.weight[i] = weight;
+            sum += weight;
+        });
+    d.total = block_total(sum);
 }
 
 /* A setting such as 0.8 arrives as the nearest float; half a unit of its last place is forgiven. */
@@ -316,7 +366,7 @@ SPRY_DEVICE void cut_equals(const draw_state &d, border b, double goal)
     uint64_t sum = b.before;
     bool kept = false;
     for (uint32_t i = 0; i < d.n; i++) {
-        if (!d.weight[i] || rank_key(d, BY_SCORE, i, 0) != b.key)
+        if (!d.weight[i] || rank_key(d, BY_SCORE, d.scores[i], 0) != b.key)
             continue;
         if (kept && (double)sum >= goal) {
             d.weight[i] = 0;
@@ -334,18 +384,17 @@ SPRY_DEVICE void cut_top_p(draw_state &d)
     double goal = (double)d.total * forgive(d.order->top_p);
     border b = find_border(d, BY_SCORE, goal, 0);
     uint64_t equals = 0;
-    EVERY_TOKEN(i, d)
-    {
-        uint32_t key = rank_key(d, BY_SCORE, i, 0);
-        equals += d.weight[i] && key == b.key;
-        if (key > b.key)
-            d.weight[i] = 0;
-    }
-    equals = block_total(equals);
-    if (equals > 1 && threadIdx.x == 0)
+    cut(d, [&](candidate c) {
+        uint32_t key = rank_key(d, BY_SCORE, c.score, 0);
+        equals += key == b.key;
+        return key <= b.key;
+    });
+    if (block_total(equals) <= 1)
+        return;
+    if (threadIdx.x == 0)
         cut_equals(d, b, goal);
     block_wait();
-    sum_weights(d);
+    cut(d, [](candidate) { return true; });
 }
 
 SPRY_DEVICE void cut_min_p(draw_state &d)
@@ -353,11 +402,7 @@ SPRY_DEVICE void cut_min_p(draw_state &d)
     if (!(d.order->min_p > 0))
         return;
     double lowest = forgive(d.order->min_p) * WEIGHT_ONE;
-    EVERY_TOKEN(i, d)
-    if ((double)d.weight[i] < lowest)
-        d.weight[i] = 0;
-    block_wait();
-    sum_weights(d);
+    cut(d, [=](candidate c) { return (double)c.weight >= lowest; });
 }
 
 SPRY_DEVICE void cut_typical(draw_state &d)
@@ -366,38 +411,68 @@ SPRY_DEVICE void cut_typical(draw_state &d)
     if (d.order->typical_p >= 1)
         return;
     double mean = 0;
-    EVERY_TOKEN(i, d)
-    if (d.weight[i])
-        mean += (double)d.weight[i] * ((double)d.scores[i] - (double)d.max);
+    every_token(
+        d.n, [&](uint32_t i) { return candidate_at(d, i); },
+        [&](uint32_t, candidate c) {
+            if (c.weight)
+                mean += (double)c.weight * ((double)c.score - (double)d.max);
+        });
     mean = block_sum(mean, room) / (double)d.total;
     uint32_t last = find_border(d, BY_DISTANCE, (double)d.total * forgive(d.order->typical_p), mean).key;
-    EVERY_TOKEN(i, d)
-    if (rank_key(d, BY_DISTANCE, i, mean) > last)
-        d.weight[i] = 0;
-    block_wait();
-    sum_weights(d);
+    cut(d, [&](candidate c) { return rank_key(d, BY_DISTANCE, c.score, mean) <= last; });
 }
 
 /* ---- the draw ---------------------------------------------------------------------------------------------------- */
 
-/* The first token at which the sum passes u * total: a thread for a range of tokens. */
+/* The first of a warp's tokens at which their sum passes a target. */
+SPRY_DEVICE void pick_in_range(int32_t *token, const uint64_t *weight, uint32_t begin, uint32_t end, uint64_t target,
+                               uint32_t lane)
+{
+    for (uint32_t i = begin; i < end; i += WARP) {
+        uint64_t own = i + lane < end ? weight[i + lane] : 0, all = warp_sum(own), through = own;
+        if (target >= all) {
+            target -= all;
+            continue;
+        }
+        for (int apart = 1; apart < WARP; apart *= 2) {
+            uint64_t lower = warp_from(through, (int)lane >= apart ? (int)lane - apart : (int)lane);
+            through += (int)lane >= apart ? lower : 0;
+        }
+        if (target >= through - own && target < through)
+            *token = (int32_t)(i + lane);
+        return;
+    }
+}
+
+/* The first token at which the sum passes u * total: a warp for a range of tokens, then a lane for one. */
 SPRY_DEVICE int32_t pick(const draw_state &d)
 {
+    enum { AHEAD = 8 };
+    SPRY_SHARED uint64_t warp_sums[THREADS / WARP];
     SPRY_SHARED int32_t token;
     uint64_t target = (uint64_t)(d.order->u * (double)d.total);
     target = target < d.total ? target : d.total - 1;
-    uint32_t each = (d.n + THREADS - 1) / THREADS, begin = threadIdx.x * each, sum_end = begin + each;
-    uint32_t end = sum_end < d.n ? sum_end : d.n;
+    uint32_t warp = threadIdx.x / WARP, lane = threadIdx.x % WARP, each = (d.n + THREADS - 1) / THREADS * WARP;
+    uint32_t begin = warp * each, range_end = begin + each, end = range_end < d.n ? range_end : d.n;
     uint64_t sum = 0;
-    for (uint32_t i = begin; i < end; i++)
-        sum += d.weight[i];
-    uint64_t through = block_before(sum);
-    if (target >= through && target < through + sum) {
-        uint32_t i = begin;
-        while (target >= through + d.weight[i])
-            through += d.weight[i++];
-        token = (int32_t)i;
+    for (uint32_t i = begin + lane; i < end; i += AHEAD * WARP) {
+        uint64_t loaded[AHEAD];
+        SPRY_UNROLL
+        for (uint32_t j = 0; j < AHEAD; j++)
+            loaded[j] = i + j * WARP < end ? d.weight[i + j * WARP] : 0;
+        SPRY_UNROLL
+        for (uint32_t j = 0; j < AHEAD; j++)
+            sum += loaded[j];
     }
+    sum = warp_sum(sum);
+    if (lane == 0)
+        warp_sums[warp] = sum;
+    block_wait();
+    uint64_t before = 0;
+    for (uint32_t i = 0; i < warp; i++)
+        before += warp_sums[i];
+    if (target >= before && target < before + sum)
+        pick_in_range(&token, d.weight, begin, end, target - before, lane);
     block_wait();
     return token;
 }
@@ -417,8 +492,11 @@ SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
     float max = largest_score(d.logits, d.n);
     bool infinite = max == INFINITY || max == -INFINITY;
     double total = 0;
-    EVERY_TOKEN(i, d)
-    total += infinite ? (double)(d.logits[i] == max) : weigh((double)d.logits[i] - (double)max);
+    every_token(
+        d.n, [&](uint32_t i) { return d.logits[i]; },
+        [&](uint32_t, float logit) {
+            total += infinite ? (double)(logit == max) : weigh((double)logit - (double)max);
+        });
     double log_total = log(block_sum(total, room));
     uint32_t n_top = d.order->n_top < d.n ? d.order->n_top : d.n;
     if (threadIdx.x == 0) {
@@ -428,11 +506,12 @@ SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
     uint64_t last = ~(uint64_t)0;
     for (uint32_t k = 0; k < n_top; k++) {
         uint64_t best = 0;
-        EVERY_TOKEN(i, d)
-        {
-            uint64_t rank = ranked(d.logits[i], i);
-            best = rank < last && rank > best ? rank : best;
-        }
+        every_token(
+            d.n, [&](uint32_t i) { return d.logits[i]; },
+            [&](uint32_t i, float logit) {
+                uint64_t rank = ranked(logit, i);
+                best = rank < last && rank > best ? rank : best;
+            });
         last = block_largest(best);
         if (threadIdx.x == 0) {
             result->top[k] = (int32_t)ranked_token(last);
