@@ -30,17 +30,17 @@ static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t 
     return status;
 }
 
-/* Everything that determines the bits of a page besides its tokens: model, kernels, KV type, long rope's factors,
- * layout. */
-static spry_kv_key page_fingerprint(const spry_engine *e, const char *quantize)
+/* What decides the bits of a page besides its tokens: the model, kernels, the type, long rope's list, the layout. */
+static spry_kv_key page_fingerprint(const spry_engine *e, const spry_engine_options *o)
 {
+    const char *device = spry_engine_device(e, o), *quantize = o->quantize;
     spry_buffer text;
     spry_buffer_init(&text, 1 << 12);
     spry_kv_key model = spry_model_fingerprint(e->model, e->threads);
     const spry_config *c = &e->model->config;
     spry_buffer_append(&text, &model, sizeof model);
-    spry_buffer_format(&text, "%s %s %s %d %d %s", e->ops->name, quantize ? quantize : "as it is",
-                       spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
+    spry_buffer_format(&text, "%s %s %s %d %d %s", strcmp(device, "cpu") != 0 ? device : e->ops->name,
+                       quantize ? quantize : "as it is", spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
                        c->rope.long_factors && e->context > c->rope.original_context, SPRY_VERSION);
     spry_kv_key key = spry_kv_key_root(model, text.data, text.size);
     spry_buffer_deinit(&text);
@@ -51,7 +51,7 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
 {
     spry_status status = SPRY_OK;
     if (o->cache_dir) {
-        e->fingerprint = page_fingerprint(e, o->quantize);
+        e->fingerprint = page_fingerprint(e, o);
         const spry_kv_disk_options disk = {.folder = o->cache_dir,
                                            .max_bytes = o->cache_disk_bytes,
                                            .ttl_seconds = o->cache_ttl,
@@ -150,7 +150,7 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     if (!status)
         status = make_cache(e, o, error);
     if (!status)
-        status = open_device(e, spry_engine_device(o), error);
+        status = open_device(e, spry_engine_device(e, o), error);
     if (status)
         return status;
     tell_placement(e);

@@ -59,9 +59,27 @@ spry_step_limits spry_engine_limits(const spry_engine *e)
     return (spry_step_limits){e->chunk, e->logit_rows, e->context};
 }
 
-const char *spry_engine_device(const spry_engine_options *o)
+const char *spry_engine_device(const spry_engine *e, const spry_engine_options *o)
 {
-    return o->device ? o->device : "cpu";
+    return o->device && !e->device_missing ? o->device : "cpu";
+}
+
+/* A device that is not there is replaced by the CPU, once and for all: what is computed belongs to the device. */
+static spry_status choose_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
+{
+    const char *name = spry_engine_device(e, o);
+    spry_status status = spry_device_find(&e->kind, name, error);
+    if (status)
+        return status;
+    e->device_bytes = spry_device_total(name);
+    if (e->device_bytes || !strcmp(name, "cpu"))
+        return SPRY_OK;
+    spry_log_write(&e->log, SPRY_LOG_WARN,
+                   "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead",
+                   name);
+    e->device_missing = true;
+    e->device_bytes = spry_device_total("cpu");
+    return spry_device_find(&e->kind, "cpu", error);
 }
 
 spry_device_setup spry_engine_setup(const spry_engine *e)
@@ -85,10 +103,9 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     if (!status)
         status = choose_context(e, o->context, error);
     if (!status)
-        status = spry_device_find(&e->kind, spry_engine_device(o), error);
+        status = choose_device(e, o, error);
     if (status)
         return status;
-    e->device_bytes = spry_device_total(spry_engine_device(o));
     e->sessions = o->sessions;
     e->chunk = o->chunk < e->context ? o->chunk : e->context;
     e->logit_rows = logit_rows(o->sessions);

@@ -22,7 +22,8 @@ struct spry_engine {
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
-    size_t device_bytes;          /* total memory of the device; 0: unknown */
+    size_t device_bytes;          /* of memory that it has in all; 0: not known */
+    bool device_missing;          /* the one asked for is not there: this is the CPU */
     spry_device *device;          /* weights, pages and steps */
     spry_step_cost steps;         /* cost of steps by rows */
     spry_vocabulary *vocabulary;  /* for grammars; NULL until the first request with one */
@@ -90,8 +91,8 @@ spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, co
                                     size_t kv_bytes, spry_error *error);
 spry_step_limits spry_engine_limits(const spry_engine *engine);
 
-/* The device's name, and its setup. */
-const char *spry_engine_device(const spry_engine_options *options);
+/* The device's name, and what it is opened with. */
+const char *spry_engine_device(const spry_engine *e, const spry_engine_options *options);
 spry_device_setup spry_engine_setup(const spry_engine *engine);
 
 /* Bytes of memory. */

@@ -205,12 +205,40 @@ static void work_that_never_ends_is_given_up(void **state)
     assert_true(cuda_imitation_is_clean());
 }
 
+static void remember_warning(void *user, int level, const char *sentence)
+{
+    if (level == SPRY_LOG_WARN && strstr(sentence, "the CPU computes instead"))
+        ++*(int *)user;
+}
+
+/* An engine goes on with the CPU and says so. */
+static void without_a_gpu_the_cpu_computes(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_engine *engine;
+    spry_engine_options options;
+    int warnings = 0;
+    if (spry_device_total("cuda")) {
+        print_message("SKIPPED without_a_gpu_the_cpu_computes: this machine has a GPU\n");
+        skip();
+    }
+    spry_engine_options_default(&options);
+    options.device = "cuda:0";
+    options.log = remember_warning;
+    options.log_user = &warnings;
+    assert_int_equal(spry_engine_open(&engine, TEST_DATA "/models/qwen3", &options, &error), SPRY_OK);
+    assert_int_equal(warnings, 1);
+    spry_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_not_there_is_refused),      cmocka_unit_test(names_of_gpus_are_checked),
         cmocka_unit_test(every_call_may_fail_while_opening), cmocka_unit_test(memory_may_run_out_in_mid_load),
         cmocka_unit_test(every_call_may_fail_in_a_step),     cmocka_unit_test(work_that_never_ends_is_given_up),
+        cmocka_unit_test(without_a_gpu_the_cpu_computes),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -293,6 +293,7 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
         spry_cuda_close(&own);
         return status;
     }
+    d->device.kernels = d->context.name; /* another GPU may give other bits */
     status = open_parts(d, setup, error);
     if (status) {
         close_device(&d->device);
@@ -303,14 +304,36 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
 }
 
 /* `piece`: a number, or nothing for the first GPU. */
+static bool read_index(int *index, const char *piece)
+{
+    uint64_t number = 0;
+    bool fine = !piece[0] || (spry_number_u64(&number, spry_view_of(piece)) && number <= INT16_MAX);
+    *index = fine ? (int)number : -1;
+    return fine;
+}
+
 static spry_status open_piece(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
 {
     spry_cuda driver;
-    uint64_t index = 0;
-    if (piece[0] && (!spry_number_u64(&index, spry_view_of(piece)) || index > INT16_MAX))
+    int index;
+    if (!read_index(&index, piece))
         return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: behind the colon stands the number of a GPU", piece);
     spry_status status = spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error);
-    return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, (int)index, setup, error);
+    return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, index, setup, error);
 }
 
-const spry_device_kind spry_device_kind_cuda = {.name = "cuda", .open = open_piece, .estimate = estimate};
+static size_t total(const char *piece)
+{
+    spry_cuda driver;
+    int index, device = 0;
+    size_t bytes = 0;
+    if (!spry_cuda_images[0] || !read_index(&index, piece) || spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, NULL))
+        return 0;
+    if (driver.init(0) || driver.device(&device, index) || driver.device_memory(&bytes, device))
+        bytes = 0;
+    spry_cuda_close(&driver);
+    return bytes;
+}
+
+const spry_device_kind spry_device_kind_cuda = {
+    .name = "cuda", .total = total, .open = open_piece, .estimate = estimate};
