@@ -52,6 +52,7 @@ static void trace_step(spry_cuda_device *d)
 static spry_status wait_step(spry_device *device, spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
+    spry_cuda_enter(&d->context);
     spry_cuda_finish(&d->context);
     spry_status status = spry_cuda_fault(&d->context, "a step", error);
     if (status)
