@@ -101,7 +101,7 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
 /* Whether products can encode their rows themselves. */
 static bool encodes(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products, size_t n_rows)
 {
-    bool can = n_rows <= FROM_ROWS && !from->source && !from->plain;
+    bool can = n_rows == 1 && !from->source && !from->plain;
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
     return can;
@@ -119,11 +119,14 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
     from.eps = d->config->norm_eps;
     for (size_t i = 0; i < n_products;) {
         char name[SPRY_CUDA_KERNEL_NAME];
-        snprintf(name, sizeof name, "spry_product_%s_from", spry_cuda_type_name(products[i].w->type));
+        const char *type = spry_cuda_type_name(products[i].w->type);
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
+        unsigned warps =
+            args.n_tiles > FROM_TILES ? 8 : 16; /* where blocks are many, smaller ones are all there at once */
         args.from = from;
         args.add = add;
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), args.n_tiles, 1, 1, FEW_THREADS, &args);
+        snprintf(name, sizeof name, "spry_product_%s_from_%u", type, warps);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), args.n_tiles, 1, 1, warps * 32, &args);
     }
 }
 

@@ -101,7 +101,8 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
                                               .page = entry->page,
                                               .slot = position - entry->start,
                                               .first_entry = (uint32_t)first_entry,
-                                              .n_entries = (uint32_t)(entry - g->table->entries) + 1};
+                                              .n_entries = (uint32_t)(entry - g->table->entries) + 1,
+                                              .first_new = g->first_position};
     }
 }
 

@@ -97,7 +97,7 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    spry_encode_args from; /* one or two rows: what they are made of, in place of `act` */
+    spry_encode_args from; /* one row: what it is made of, in place of `act` */
 } spry_product_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */
@@ -107,6 +107,7 @@ typedef struct spry_step_row {
     uint32_t position;
     uint32_t page, slot;             /* where its keys and values go */
     uint32_t first_entry, n_entries; /* of its table, up to the entry that holds the row itself */
+    uint32_t first_new;              /* position of its sequence's first row in this step */
 } spry_step_row;
 
 /* spry_kv_entry of kernels/ops.h */

@@ -261,17 +261,26 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_few(const spry_attend_args
     write_chunk(a, page, q, chunk, warp, lane);
 }
 
-/* Value d of a head, all chunks folded. */
+/* Value d of a head, all chunks folded; several are loaded before the first is used. */
 SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t head, uint32_t chunks, uint32_t d)
 {
+    enum { AHEAD = 16 };
     float max = -INFINITY, sum = 0, out = 0, keep, take;
-    SPRY_UNROLL_BY(4)
-    for (uint32_t chunk = 0; chunk < chunks; chunk++) {
-        const float *part = chunk_partial(a, head, chunk);
-        if (!fold_factors(&max, &keep, &take, part[0]))
-            continue;
-        sum = fmaf(sum, keep, part[1] * take);
-        out = fmaf(out, keep, part[2 + d] * take);
+    for (uint32_t first = 0; first < chunks; first += AHEAD) {
+        float maxes[AHEAD], sums[AHEAD], outs[AHEAD];
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++) {
+            const float *part = chunk_partial(a, head, first + i < chunks ? first + i : first);
+            maxes[i] = first + i < chunks ? part[0] : -INFINITY;
+            sums[i] = part[1];
+            outs[i] = part[2 + d];
+        }
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (fold_factors(&max, &keep, &take, maxes[i])) {
+                sum = fmaf(sum, keep, sums[i] * take);
+                out = fmaf(out, keep, outs[i] * take);
+            }
     }
     return out * (1.0f / sum);
 }

@@ -110,19 +110,35 @@ SPRY_DEVICE uint32_t pair_halves(uint2 a, uint2 b, int j)
     return j % 2 ? upper_halves(first, second) : lower_halves(first, second);
 }
 
-/* Scores of token 8t + u are scores[u % 4][query half * 2 + u / 4]. */
-template <int BLOCKS>
-SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q, const unsigned char *keys, int lane)
+/* Key i of four that a lane needs for a step of 16 values: values 2t, 2t + 1, 2t + 8, 2t + 9 of four tokens. */
+SPRY_DEVICE uint2 load_keys(const unsigned char *keys, int step, int i, int lane)
 {
-    const uint2 *from = (const uint2 *)keys + lane / 4; /* 4 tokens of 32 */
+    int d = step * 16 + lane % 4 * 2 + i % 2 + i / 2 * 8;
+    return ((const uint2 *)keys)[d * PAGE_SPAN + lane / 4];
+}
+
+/* Values of token i of four from 4 * quarter of the lane's eight on; those of tokens that no query sees may be anything,
+ * and are not read. */
+SPRY_DEVICE uint2 load_values(const unsigned char *values, uint32_t token_bytes, uint32_t begin, uint32_t end, int quarter,
+                              int block, int i, int lane)
+{
+    uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
+    uint2 none = {0, 0};
+    if (token < begin || token >= end)
+        return none;
+    return *(const uint2 *)(values + token * token_bytes + (uint32_t)(block * 64 + lane / 4 * 8));
+}
+
+/* Scores of token 8t + u are scores[u % 4][query half * 2 + u / 4]. keys(step, i) gives what load_keys does. */
+template <int BLOCKS, class K>
+SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q, K keys, int lane)
+{
     SPRY_UNROLL
     for (int j = 0; j < 4; j++)
         scores[j][0] = scores[j][1] = scores[j][2] = scores[j][3] = 0;
     SPRY_UNROLL
     for (int step = 0; step < head_shape<BLOCKS>::STEPS; step++) {
-        int d = step * 16 + lane % 4 * 2;
-        uint2 k0 = from[d * PAGE_SPAN], k1 = from[(d + 1) * PAGE_SPAN];
-        uint2 k8 = from[(d + 8) * PAGE_SPAN], k9 = from[(d + 9) * PAGE_SPAN];
+        uint2 k0 = keys(step, 0), k1 = keys(step, 1), k8 = keys(step, 2), k9 = keys(step, 3);
         uint4 high = q.words[step][0][lane], low = q.words[step][1][lane];
         SPRY_UNROLL
         for (int j = 0; j < 4; j++) {
@@ -183,10 +199,8 @@ SPRY_DEVICE void take_weights(uint4 terms[2], float w[4][4], int quarter)
     }
 }
 
-/* Sums of values; those of tokens that no query sees may be anything, and are not read. */
-template <int PART>
-SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], const unsigned char *values, uint32_t token_bytes,
-                             uint32_t begin, uint32_t end, int lane)
+/* Sums of values; values(quarter, block, i) gives what load_values does. */
+template <int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], V values)
 {
     SPRY_UNROLL
     for (int i = 0; i < PART * 4; i++)
@@ -197,17 +211,11 @@ SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], const unsi
         take_weights(terms, weights, quarter);
         SPRY_UNROLL
         for (int block = 0; block < PART; block++) {
-            uint2 v[4];
-            SPRY_UNROLL
-            for (int i = 0; i < 4; i++) {
-                uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
-                v[i].x = v[i].y = 0;
-                if (token >= begin && token < end)
-                    v[i] = *(const uint2 *)(values + token * token_bytes + (uint32_t)(block * 64 + lane / 4 * 8));
-            }
+            uint2 v0 = values(quarter, block, 0), v1 = values(quarter, block, 1);
+            uint2 v2 = values(quarter, block, 2), v3 = values(quarter, block, 3);
             SPRY_UNROLL
             for (int j = 0; j < 4; j++) {
-                uint32_t b0 = pair_halves(v[0], v[1], j), b1 = pair_halves(v[2], v[3], j);
+                uint32_t b0 = pair_halves(v0, v1, j), b1 = pair_halves(v2, v3, j);
                 multiply_f16(s.out[block * 4 + j], terms[0], b0, b1);
                 multiply_f16(s.out[block * 4 + j], terms[1], b0, b1);
             }
@@ -215,18 +223,60 @@ SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], const unsi
     }
 }
 
+/* Where the keys and values of a page lie, and which of its tokens any query of the warp sees. */
+struct seen_page {
+    const unsigned char *keys, *values;
+    uint32_t begin, end;
+};
+
+SPRY_DEVICE seen_page find_page(const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry,
+                                uint32_t offset)
+{
+    page_head page = head_of_page(a.kv, entry.page, q.kv_head);
+    seen_page p = {page.keys, page.values + offset, q.lowest > entry.start ? q.lowest - entry.start : 0,
+                   q.highest - entry.start < entry.count ? q.highest - entry.start : entry.count};
+    return p;
+}
+
 /* The sums of one page alone, of which some query sees some token. */
 template <int BLOCKS, int PART>
 SPRY_DEVICE void attend_page(page_sums<PART> &s, const staged_queries<BLOCKS> &staged, const warp_queries &q,
                              const spry_attend_args &a, const spry_step_entry &entry, int part, int lane)
 {
-    page_head page = head_of_page(a.kv, entry.page, q.kv_head);
-    uint32_t begin = q.lowest > entry.start ? q.lowest - entry.start : 0;
-    uint32_t end = q.highest - entry.start < entry.count ? q.highest - entry.start : entry.count;
+    seen_page p = find_page(q, a, entry, (uint32_t)(part * PART * 64));
     float scores[4][4];
-    score_page<BLOCKS>(scores, staged, page.keys, lane);
+    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return load_keys(p.keys, step, i, lane); }, lane);
     weigh_page(s, scores, q, a, entry, lane);
-    gather_page(s, scores, page.values + part * PART * 64, a.kv.token_bytes, begin, end, lane);
+    gather_page(s, scores, [&](int quarter, int block, int i) {
+        return load_values(p.values, a.kv.token_bytes, p.begin, p.end, quarter, block, i, lane);
+    });
+}
+
+/* All that a lane needs of a page, loaded at once. */
+template <int BLOCKS, int PART> struct page_words {
+    uint2 keys[head_shape<BLOCKS>::STEPS][4], values[2][PART][4];
+};
+
+template <int BLOCKS, int PART>
+SPRY_DEVICE void load_page(page_words<BLOCKS, PART> &w, const seen_page &p, uint32_t token_bytes, int lane)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < head_shape<BLOCKS>::STEPS * 4; i++)
+        w.keys[i / 4][i % 4] = load_keys(p.keys, i / 4, i % 4, lane);
+    SPRY_UNROLL
+    for (int i = 0; i < 2 * PART * 4; i++)
+        w.values[i / (PART * 4)][i / 4 % PART][i % 4] =
+            load_values(p.values, token_bytes, p.begin, p.end, i / (PART * 4), i / 4 % PART, i % 4, lane);
+}
+
+template <int BLOCKS, int PART>
+SPRY_DEVICE void attend_words(page_sums<PART> &s, const page_words<BLOCKS, PART> &w, const staged_queries<BLOCKS> &staged,
+                              const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int lane)
+{
+    float scores[4][4];
+    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return w.keys[step][i]; }, lane);
+    weigh_page(s, scores, q, a, entry, lane);
+    gather_page(s, scores, [&](int quarter, int block, int i) { return w.values[quarter][block][i]; });
 }
 
 SPRY_DEVICE bool page_seen(const warp_queries &q, const spry_step_entry &entry)
@@ -257,17 +307,26 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
     uint32_t group = a.n_heads / a.kv.n_kv_heads, rest = blockIdx.y / a.kv.n_kv_heads, part = rest % shape::PARTS;
     const spry_step_row &row = a.rows[a.few[blockIdx.x]];
     uint32_t number = blockIdx.z * shape::WARPS + (uint32_t)warp, first = rest / shape::PARTS * QUERIES;
-    if (number >= row.n_entries)
+    if (number >= row.n_entries) {
+        grid_wait();
         return;
+    }
     warp_queries q = {a.few[blockIdx.x], first, at_most(group - first), {}, {}, 0, 0,
                       blockIdx.y % a.kv.n_kv_heads};
     find_queries(q, a, group, lane);
     const spry_step_entry entry = a.entries[row.first_entry + number];
     page_sums<shape::PART> s;
-    bool seen = page_seen(q, entry);
+    page_words<BLOCKS, shape::PART> words;
+    bool seen = page_seen(q, entry), old = entry.start + entry.count <= row.first_new;
+    seen_page page = find_page(q, a, entry, part * shape::PART * 64);
+    if (seen && old) /* nothing of this step is in it */
+        load_page(words, page, a.kv.token_bytes, lane);
+    grid_wait();
+    if (seen && !old)
+        load_page(words, page, a.kv.token_bytes, lane);
     if (seen) {
         stage_queries<BLOCKS>(staged[warp], q, a, group, entry.turn, lane);
-        attend_page<BLOCKS, shape::PART>(s, staged[warp], q, a, entry, (int)part, lane);
+        attend_words<BLOCKS, shape::PART>(s, words, staged[warp], q, a, entry, lane);
     }
     for (int half = 0; half < 2; half++) {
         uint32_t i = (uint32_t)(lane / 4 + half * 8);
@@ -355,7 +414,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL(spry_attend_pages_few_##blocks, spry_attend_args, head_shape<blocks>::WARPS *WARP)                     \
+    SPRY_KERNEL_EARLY(spry_attend_pages_few_##blocks, spry_attend_args, head_shape<blocks>::WARPS *WARP)                     \
     {                                                                                                                  \
         attend_few_f16<blocks>(a);                                                                                     \
     }                                                                                                                  \

@@ -461,72 +461,141 @@ template <class T, int TILES> SPRY_DEVICE void multiply_wide(const spry_product_
     }
 }
 
-/* ---- one or two rows, encoded on the way ------------------------------------------------------------------------- */
+/* ---- one row, encoded on the way --------------------------------------------------------------------------------- */
 
-/* Each warp encodes what it multiplies, one unit at a time: the same values that spry_encode writes, without a kernel and
- * a wait between. */
-enum { FROM_ROWS = 2 };
+/* Each warp encodes what it multiplies: the same values that spry_encode writes, without a kernel and a wait between. All
+ * that does not depend on kernels before is loaded before they are waited for; the rest at once behind that. A block of
+ * WARPS takes 16 / WARPS splits a warp. */
+enum { FROM_UNITS = 4 }; /* of a split, at most, whose values are loaded at once */
 
 template <class T> struct local_acts {
     enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, VALUES = BYTES ? 512 : 2048, SCALES = BYTES ? 128 : 16 };
     uint4 values[VALUES / 16], scales[SCALES / 16];
 };
 
-template <class T>
-SPRY_DEVICE spry_acts encode_unit(local_acts<T> &room, const spry_encode_args &from, const float *scale, uint32_t n_rows,
-                                  uint32_t unit, int lane)
+/* A lane's two values of a unit: as they are, and what they are multiplied by. */
+struct raw_unit {
+    float in[2], other[2];
+};
+
+/* The norm's weights, which are there from the beginning, or the `up` of a gate. */
+SPRY_DEVICE void load_other(raw_unit &r, const spry_encode_args &from, const float *other, uint32_t unit, int lane)
 {
-    spry_acts to[SPRY_ACT_FORMS] = {};
-    to[T::FORM].values = (unsigned char *)room.values;
-    to[T::FORM].scales = (float *)room.scales;
-    to[T::FORM].n_units = 1;
-    warp_wait();
-    for (uint32_t row = 0; row < n_rows; row++) {
-        for (uint32_t block = 0; block < 2; block++) {
-            float value = encoded_value(from, row, unit * SPRY_TILE_UNIT + block * ACT_BLOCK + (uint32_t)lane, scale[row]);
-            if (local_acts<T>::BYTES)
-                write_bytes(to[T::FORM], row, block, lane, value);
-            else
-                write_terms<2>(to[T::FORM], row, block, lane, value);
-        }
+    SPRY_UNROLL
+    for (int block = 0; block < 2; block++) {
+        uint32_t i = unit * SPRY_TILE_UNIT + (uint32_t)(block * ACT_BLOCK + lane);
+        r.other[block] = other && i < from.n ? other[i] : 0;
     }
-    warp_wait();
-    return to[T::FORM];
 }
 
-template <class T> SPRY_DEVICE void multiply_from(const spry_product_args &a)
+SPRY_DEVICE void load_in(raw_unit &r, const spry_encode_args &from, uint32_t unit, int lane)
 {
-    SPRY_SHARED float sums[SPRY_PRODUCT_SPLITS][4 * WARP];
-    SPRY_SHARED local_acts<T> rooms[SPRY_PRODUCT_SPLITS];
-    const spry_product_part &part = a.parts[product_part(a, blockIdx.x)];
-    uint32_t split = threadIdx.x / WARP;
-    product_place p = place_product(a, part, blockIdx.x, 0, 0);
-    typename unit_weights<T>::type now = {};
-    load_first<T>(now, p, split);
-    grid_wait();
-    float scale[FROM_ROWS] = {1, 1}, acc[1][4] = {};
-    for (uint32_t row = 0; a.from.weight && row < a.n_rows; row++)
-        scale[row] = inverse_rms(a.from.in + (uint64_t)row * a.from.in_stride, a.from.n, a.from.eps);
-    uint32_t end = split_begin(p, split + 1);
-    for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
+    SPRY_UNROLL
+    for (int block = 0; block < 2; block++) {
+        uint32_t i = unit * SPRY_TILE_UNIT + (uint32_t)(block * ACT_BLOCK + lane);
+        r.in[block] = i < from.n ? from.in[i] : 0;
+    }
+}
+
+template <class T>
+SPRY_DEVICE spry_acts encode_unit(local_acts<T> &room, const spry_encode_args &from, const raw_unit &r, float scale,
+                                  int lane)
+{
+    spry_acts to = {(unsigned char *)room.values, (float *)room.scales, 1};
+    warp_wait();
+    SPRY_UNROLL
+    for (int block = 0; block < 2; block++) {
+        float value = from.up       ? gated(r.in[block], r.other[block], from.gate)
+                      : from.weight ? r.in[block] * scale * r.other[block]
+                                    : r.in[block];
+        if (local_acts<T>::BYTES)
+            write_bytes(to, 0, (uint32_t)block, lane, value);
+        else
+            write_terms<2>(to, 0, (uint32_t)block, lane, value);
+    }
+    warp_wait();
+    return to;
+}
+
+/* What a warp brings along of one split. */
+template <class T> struct from_split {
+    typename unit_weights<T>::type weights; /* of the first unit */
+    raw_unit raw[FROM_UNITS];
+    uint32_t begin, end;
+};
+
+template <class T>
+SPRY_DEVICE void add_from(float acc[1][4], from_split<T> &f, local_acts<T> &room, const product_place &p,
+                          const spry_encode_args &from, float scale)
+{
+    typename unit_weights<T>::type now = f.weights;
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < FROM_UNITS; i++) {
+        if (f.begin + i >= f.end)
+            break;
         typename unit_weights<T>::type next = now;
-        if (unit + 1 < end)
-            next.load(p, unit + 1);
-        spry_acts act = encode_unit<T>(rooms[split], a.from, scale, a.n_rows, unit, p.lane);
-        now.template add<1>(acc, p, act, 0);
+        if (f.begin + i + 1 < f.end)
+            next.load(p, f.begin + i + 1);
+        now.template add<1>(acc, p, encode_unit<T>(room, from, f.raw[i], scale, p.lane), 0);
         now = next;
     }
-    SPRY_UNROLL
-    for (int i = 0; i < 4; i++)
-        sums[split][i * WARP + p.lane] = acc[0][i];
-    block_wait();
-    for (int i = (int)threadIdx.x; i < 4 * WARP; i += FEW_THREADS) {
-        float sum = 0;
-        SPRY_UNROLL
-        for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
-            sum += sums[s][i];
-        write_sum(a, part, p, 0, i % WARP, i / WARP, sum, 0);
+    for (uint32_t unit = f.begin + FROM_UNITS; unit < f.end; unit++) {
+        raw_unit raw;
+        typename unit_weights<T>::type next = now;
+        if (unit + 1 < f.end)
+            next.load(p, unit + 1);
+        load_other(raw, from, from.up ? from.up : from.weight, unit, p.lane);
+        load_in(raw, from, unit, p.lane);
+        now.template add<1>(acc, p, encode_unit<T>(room, from, raw, scale, p.lane), 0);
+        now = next;
     }
+}
+
+template <class T, int WARPS> SPRY_DEVICE void multiply_from(const spry_product_args &a)
+{
+    enum { EACH = SPRY_PRODUCT_SPLITS / WARPS };
+    SPRY_SHARED float sums[SPRY_PRODUCT_SPLITS][4 * WARP];
+    SPRY_SHARED local_acts<T> rooms[WARPS];
+    const spry_product_part &part = a.parts[product_part(a, blockIdx.x)];
+    uint32_t warp = threadIdx.x / WARP;
+    product_place p = place_product(a, part, blockIdx.x, 0, 0);
+    from_split<T> splits[EACH];
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < EACH; i++) {
+        splits[i].begin = split_begin(p, warp * EACH + i);
+        splits[i].end = split_begin(p, warp * EACH + i + 1);
+        if (splits[i].begin < splits[i].end)
+            splits[i].weights.load(p, splits[i].begin);
+        SPRY_UNROLL
+        for (uint32_t unit = 0; unit < FROM_UNITS; unit++)
+            load_other(splits[i].raw[unit], a.from, a.from.weight, splits[i].begin + unit, p.lane);
+    }
+    grid_wait();
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < EACH * FROM_UNITS; i++) {
+        raw_unit &raw = splits[i / FROM_UNITS].raw[i % FROM_UNITS];
+        uint32_t unit = splits[i / FROM_UNITS].begin + i % FROM_UNITS;
+        load_in(raw, a.from, unit, p.lane);
+        if (a.from.up)
+            load_other(raw, a.from, a.from.up, unit, p.lane);
+    }
+    float scale = a.from.weight ? inverse_rms(a.from.in, a.from.n, a.from.eps) : 1;
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < EACH; i++) {
+        float acc[1][4] = {};
+        add_from<T>(acc, splits[i], rooms[warp], p, a.from, scale);
+        SPRY_UNROLL
+        for (int j = 0; j < 4; j++)
+            sums[warp * EACH + i][j * WARP + p.lane] = acc[0][j];
+    }
+    block_wait();
+    if (threadIdx.x >= 4 * WARP)
+        return;
+    float sum = 0;
+    SPRY_UNROLL
+    for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
+        sum += sums[s][threadIdx.x];
+    write_sum(a, part, p, 0, p.lane, (int)warp, sum, 0);
 }
 
 #define PRODUCTS_FEW(name)                                                                                             \
@@ -553,8 +622,12 @@ template <class T> SPRY_DEVICE void multiply_from(const spry_product_args &a)
         multiply_wide<type_##name, 2>(a);                                                                              \
     }
 #define PRODUCTS_FROM(name)                                                                                            \
-    SPRY_KERNEL_EARLY(spry_product_##name##_from, spry_product_args, FEW_THREADS)                                      \
+    SPRY_KERNEL_EARLY(spry_product_##name##_from_16, spry_product_args, 16 * WARP)                                     \
     {                                                                                                                  \
-        multiply_from<type_##name>(a);                                                                                 \
+        multiply_from<type_##name, 16>(a);                                                                             \
+    }                                                                                                                  \
+    SPRY_KERNEL_EARLY(spry_product_##name##_from_8, spry_product_args, 8 * WARP)                                       \
+    {                                                                                                                  \
+        multiply_from<type_##name, 8>(a);                                                                              \
     }
 #define PRODUCTS(name) PRODUCTS_FEW(name) PRODUCTS_FROM(name) PRODUCTS_WIDE(name)
