@@ -201,7 +201,7 @@ static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     prepare(d, l, layer);
     spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
     attend(d, layer);
-    spry_cuda_took(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+    spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
     if (attend_encodes(d))
         spry_cuda_products(d, &o, 1, d->n_rows, !l->attn_post_norm, no_groups);
     else

@@ -11,7 +11,7 @@ enum {
     FEW_ROWS = 64,
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
-    FROM_ROWS = 2
+    FROM_TILES = 200,
 };
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
@@ -121,8 +121,8 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
         char name[SPRY_CUDA_KERNEL_NAME];
         const char *type = spry_cuda_type_name(products[i].w->type);
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
-        unsigned warps =
-            args.n_tiles > FROM_TILES ? 8 : 16; /* where blocks are many, smaller ones are all there at once */
+        /* Where blocks are many, smaller ones are all there at once. */
+        unsigned warps = args.n_tiles > FROM_TILES ? 8 : 16;
         args.from = from;
         args.add = add;
         snprintf(name, sizeof name, "spry_product_%s_from_%u", type, warps);
@@ -130,7 +130,7 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
     }
 }
 
-void spry_cuda_took(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
+void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
 {
     if (!d->watch)
         return;
