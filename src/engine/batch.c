@@ -54,8 +54,7 @@ static spry_status list_cancel(spry_job *job, spry_error *error)
     return spry_fail(error, SPRY_ERR_CANCELLED, "the batch was cancelled");
 }
 
-static const spry_job_kind list_kind = {.name = "batch",
-                                        .decodes = list_decodes,
+static const spry_job_kind list_kind = {.decodes = list_decodes,
                                         .next = list_next,
                                         .on_step_done = list_on_step_done,
                                         .is_done = list_is_done,

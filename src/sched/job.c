@@ -116,8 +116,6 @@ static void set_options(spry_job *job, const spry_job_options *o)
     job->client = o->client;
     job->on_done = o->on_done;
     job->user = o->user;
-    if (job->kind != &spry_answer_kind) /* an answer's began with its grammar */
-        spry_job_begin_laps(job);
 }
 
 /* The job becomes the caller's, unless it failed. */

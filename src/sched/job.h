@@ -149,7 +149,7 @@ void spry_job_init_reading(spry_job *job, spry_engine *engine, const spry_prompt
 void spry_job_deinit(spry_job *job);
 void spry_job_destroy(spry_job *job);
 
-/* The laps of a job begin and end; the end fills result.parts_ms. */
+/* The laps of a job begin in the trace, and end; the end fills result.parts_ms. */
 void spry_job_begin_laps(spry_job *job);
 void spry_job_end_laps(spry_job *job);
 

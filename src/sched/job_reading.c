@@ -172,8 +172,7 @@ static void end(spry_job *job)
     job->result.prefill_ms = job->result.total_ms = (double)(spry_clock_ns() - job->reading.start_ns) / 1e6;
 }
 
-const spry_job_kind spry_reading_kind = {.name = "reading",
-                                         .begin = begin,
+const spry_job_kind spry_reading_kind = {.begin = begin,
                                          .decodes = decodes,
                                          .next = next,
                                          .on_step_done = on_step_done,
