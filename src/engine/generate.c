@@ -39,7 +39,7 @@ const char *spry_finish_name(spry_finish finish)
 spry_status spry_engine_check_request(const spry_engine *e, const spry_request *r, bool slides, spry_error *error)
 {
     if (!e->model->tokenizer)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model comes without a tokenizer", e->model->name);
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model has no tokenizer", e->model->name);
     if (r->n_stop > MAX_STOP_STRINGS)
         return spry_fail(error, SPRY_ERR_INPUT, "%zu stop strings are more than %d", r->n_stop, MAX_STOP_STRINGS);
     for (size_t i = 0; i < r->n_stop; i++)

@@ -12,7 +12,7 @@ static spry_status need_tokenizer(const spry_engine *e, spry_error *error)
 {
     if (e->model->tokenizer)
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model comes without a tokenizer", e->model->name);
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model has no tokenizer", e->model->name);
 }
 
 static spry_status hand_over(int32_t *ids, size_t capacity, size_t *count, spry_tokens *tokens, spry_status status)

@@ -229,9 +229,9 @@ class EvalSpan(cli_support.CliTest):
     def test_documents_that_are_none(self):
         empty = os.path.join(self.folder, "empty")
         os.mkdir(empty)
-        self.fails(self.span(docs=empty), FAILURE, "empty holds no files")
+        self.fails(self.span(docs=empty), FAILURE, "empty contains no files")
         os.mkdir(os.path.join(empty, "folder"))
-        self.fails(self.span(docs=empty), FAILURE, "empty holds no files")
+        self.fails(self.span(docs=empty), FAILURE, "empty contains no files")
         self.fails(self.span(docs="/nowhere"), FAILURE, "/nowhere")
         self.fails(self.span(docs=self.questions), FAILURE, "questions.txt")
         for name, content in (("bytes", b"once \xff upon"), ("zero", b"once \0 upon")):
@@ -247,7 +247,7 @@ class EvalSpan(cli_support.CliTest):
     def test_questions_that_are_none(self):
         self.fails(self.span(questions="/nowhere.txt"), FAILURE, "/nowhere.txt")
         self.fails(self.span(questions=self.docs), FAILURE, self.docs)
-        for text, words in (("", "holds no questions"), ("\n \r\n", "holds no questions"),
+        for text, words in (("", "contains no questions"), ("\n \r\n", "contains no questions"),
                             (b"\xff\n", "not text"),
                             ('a\n{"question": 3}', "line 2: there is no text under \"question\""),
                             ('a\n\n{"question"', "line 3"),

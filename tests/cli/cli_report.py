@@ -430,8 +430,8 @@ class Traces(ReportTest):
 
     def test_what_is_no_trace(self):
         good = '{"name":"step","cat":"step","ph":"X","ts":0,"dur":9,"pid":1,"tid":1},\n'
-        for text, words in (("[]", "without a single event"), ("[1, 2]", "line 1 is no event"),
-                            ('[\n' + good + '{"name":\n' + good, "line 3 is no event"),
+        for text, words in (("[]", "without a single event"), ("[1, 2]", "line 1 is not a trace event"),
+                            ('[\n' + good + '{"name":\n' + good, "line 3 is not a trace event"),
                             ('[\n' + good + "]\n" + good, "line 4 is not a trace event: the list of events ended"),
                             ("[\n" + good + "{}", 'line 3 is not a trace event: it has no "ph"'),
                             ('[\n{"name":"a","ph":"X","cat":"x","ts":-1,"dur":1,"tid":1}\n', '"ts" or "dur"'),
@@ -530,7 +530,7 @@ class Refused(ReportTest):
         self.refused(self.change("prefill", value={}), '"prefill" is not a list')
         self.refused(self.change("machine", value=[]), '"machine" is not an object')
         self.refused(self.change("machine", value=None), '"machine" is null')
-        self.refused(self.change("ttft", "parts_ms", value={"lunch": 1}), '"ttft.parts_ms.lunch" is no part')
+        self.refused(self.change("ttft", "parts_ms", value={"lunch": 1}), '"ttft.parts_ms.lunch" is not a known part')
         self.refused(self.change("model", value="x" * 3000), '"model" is longer')
         self.refused(self.change("decode", value=[load("after")["decode"][0]] * 1001), "more than 1000 items")
         changed = load("after")
