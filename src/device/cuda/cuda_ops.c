@@ -40,7 +40,10 @@ typedef struct product_way {
 
 static product_way choose_way(const spry_product_args *args, spry_dtype type)
 {
-    product_way way = {.rows = args->n_rows <= SPRY_ACT_ROWS ? SPRY_ACT_ROWS : 32, .tiles = 1, .threads = FEW_THREADS};
+    size_t rows = SPRY_ACT_ROWS;
+    while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
+        rows *= 2;
+    product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
     const char *name = spry_cuda_type_name(type);
     bool many = args->n_rows > FEW_ROWS && (!args->experts || args->expert_rows >= WIDE_ROWS);
     if (many && type == SPRY_F32) {

@@ -598,15 +598,12 @@ template <class T, int WARPS> SPRY_DEVICE void multiply_from(const spry_product_
     write_sum(a, part, p, 0, p.lane, (int)warp, sum, 0);
 }
 
-#define PRODUCTS_FEW(name)                                                                                             \
-    SPRY_KERNEL_EARLY(spry_product_##name##_1, spry_product_args, FEW_THREADS)                                         \
+#define PRODUCT_FEW(name, groups)                                                                                      \
+    SPRY_KERNEL_EARLY(spry_product_##name##_##groups, spry_product_args, FEW_THREADS)                                  \
     {                                                                                                                  \
-        multiply_few<type_##name, 1>(a);                                                                               \
-    }                                                                                                                  \
-    SPRY_KERNEL_EARLY(spry_product_##name##_4, spry_product_args, FEW_THREADS)                                         \
-    {                                                                                                                  \
-        multiply_few<type_##name, 4>(a);                                                                               \
+        multiply_few<type_##name, groups>(a);                                                                          \
     }
+#define PRODUCTS_FEW(name) PRODUCT_FEW(name, 1) PRODUCT_FEW(name, 2) PRODUCT_FEW(name, 4)
 #define PRODUCTS_MANY(name)                                                                                            \
     SPRY_KERNEL(spry_product_##name##_8, spry_product_args, MANY_WARPS *WARP)                                          \
     {                                                                                                                  \
