@@ -1,4 +1,4 @@
-/* The table of kinds; the checks that every device relies on. */
+/* The table of device kinds, and the checks on which every device relies. */
 #include "device/device.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     return spry_fail(error, SPRY_ERR_INPUT, "device '%.40s' is not known; known are %s", name, known);
 }
 
-/* What stands behind the colon. */
+/* The text after the colon. */
 static const char *piece_of(const char *name)
 {
     const char *colon = strchr(name, ':');

@@ -236,7 +236,7 @@ class EvalSpan(cli_support.CliTest):
         self.fails(self.span(docs=self.questions), FAILURE, "questions.txt")
         for name, content in (("bytes", b"once \xff upon"), ("zero", b"once \0 upon")):
             path = self.write("docs/" + name, content)
-            self.fails(self.span(), FAILURE, "docs/%s is not text" % name)
+            self.fails(self.span(), FAILURE, "docs/%s is not UTF-8 text" % name)
             os.remove(path)
         path = self.write("docs/nothing", "")
         self.fails(self.span(), FAILURE, "docs/nothing is empty")
@@ -248,7 +248,7 @@ class EvalSpan(cli_support.CliTest):
         self.fails(self.span(questions="/nowhere.txt"), FAILURE, "/nowhere.txt")
         self.fails(self.span(questions=self.docs), FAILURE, self.docs)
         for text, words in (("", "contains no questions"), ("\n \r\n", "contains no questions"),
-                            (b"\xff\n", "not text"),
+                            (b"\xff\n", "not UTF-8 text"),
                             ('a\n{"question": 3}', "line 2: there is no text under \"question\""),
                             ('a\n\n{"question"', "line 3"),
                             ('{"question": ""}', "line 1: the question is empty")):

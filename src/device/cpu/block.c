@@ -1,5 +1,5 @@
-/* The block every architecture runs. What an architecture lacks is a NULL in its layer: biases, q/k norms, norms after
- * a part, experts. Work is handed to threads by outputs, by rows or by heads, never by parts of a sum. */
+/* The block of all architectures. A part that an architecture lacks is NULL in its layer: biases, q/k norms, norms
+ * after a part, experts. Work is split among threads by outputs, rows or heads, never by parts of a sum. */
 #include <math.h>
 
 #include "device/cpu/pass_state.h"
@@ -7,7 +7,7 @@
 
 enum { OUTPUT_GRAIN = 16 }; /* whole groups of every kernel */
 
-enum { WORTH_WAKING = 8192 }; /* numbers to go through; waking the others takes as long */
+enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
 
 static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows, size_t width)
 {
@@ -116,7 +116,7 @@ typedef struct layer_job {
     uint32_t index;
 } layer_job;
 
-/* A row's keys and values of a layer into its page. */
+/* Stores a row's keys and values of a layer in its page. */
 static void store_row(const spry_pass *p, size_t row, size_t layer)
 {
     const spry_kv_pool *pool = p->pool;

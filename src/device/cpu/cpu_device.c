@@ -1,4 +1,4 @@
-/* The table of functions, over the pass and the host's pages. */
+/* The table of functions, implemented with the pass and the host's pages. */
 #include "device/cpu/cpu_device.h"
 
 #include <stdlib.h>
@@ -118,7 +118,7 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 
 /* ---- estimating -------------------------------------------------------------------------------------------------- */
 
-/* A page that is not full: keys lie across all of their side, values token after token (kernels/kv_layout.h). */
+/* A partial page: keys are spread over their whole side, values are stored token after token (kernels/kv_layout.h). */
 static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
 {
     const spry_kv_shape *shape = &pool->shape;
@@ -130,7 +130,7 @@ static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool,
     }
 }
 
-/* Pages are taken in order; there are so many. */
+/* The number of pages touched; pages are allocated in order. */
 static size_t touched_pages(const spry_kv_pool *pool, size_t tokens, size_t cached_pages)
 {
     size_t whole = tokens / SPRY_PAGE_TOKENS, rest = tokens % SPRY_PAGE_TOKENS;

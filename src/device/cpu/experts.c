@@ -1,5 +1,5 @@
-/* Mixture of experts. Rows are grouped by expert, so that only chosen experts are touched and each once. A row's
- * contributions are added in ascending order of expert, whatever other rows there are. */
+/* Mixture of experts. Rows are grouped by expert, so that each chosen expert is read once and others not at all. A
+ * row's contributions are added in ascending order of expert, independent of other rows. */
 #include <math.h>
 #include <string.h>
 
@@ -57,7 +57,7 @@ static void scatter(spry_pass *p, size_t count)
         p->ops->add_scaled(p->y + p->expert_rows[i] * n, p->expert_out + i * n, p->expert_weight[i], n);
 }
 
-/* The shared expert sees every row; its own gate, a sigmoid, weighs it. */
+/* The shared expert processes every row; its own gate, a sigmoid, weights it. */
 static void add_shared(spry_pass *p, const spry_layer *l)
 {
     size_t n = p->config->n_embd;

@@ -6,7 +6,7 @@
 
 spry_status spry_host_pages_init(spry_host_pages *pages, const spry_kv_pool *pool, spry_error *error)
 {
-    size_t bytes = pool->page_bytes * pool->n_pages; /* the pool has seen that this does not overflow */
+    size_t bytes = pool->page_bytes * pool->n_pages; /* the pool has checked that this does not overflow */
     *pages = (spry_host_pages){spry_memory_map(bytes), pool->page_bytes, pool->n_pages};
     return pages->memory ? SPRY_OK : spry_fail_memory(error, "KV pages", bytes);
 }

@@ -1,4 +1,4 @@
-/* A walk over all weights, first to count, then to pack. */
+/* One iteration over all weights counts, a second one packs. */
 #include "device/cpu/packing.h"
 
 #include <string.h>
@@ -13,21 +13,21 @@ typedef struct packer {
     const spry_ops *ops;
     spry_threads *threads;
     unsigned char *memory;             /* NULL: only count */
-    size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay */
-    const unsigned char *first, *last; /* where those begin and end in the file */
+    size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay in memory */
+    const unsigned char *first, *last; /* their range in the file */
     bool mapped, overflow;
-    bool all;      /* what is not packed is copied */
-    bool integers; /* some kernel is of integers */
+    bool all;      /* weights that are not packed are copied */
+    bool integers; /* some kernel uses integers */
 } packer;
 
 typedef struct pack_job {
     const spry_weight *w;
     unsigned char *out;
     size_t group, group_bytes, n_groups;
-    bool drop; /* the rows' pages, as soon as they are packed */
+    bool drop; /* release the pages of rows as soon as they are packed */
 } pack_job;
 
-enum { DROP_BYTES = 4 << 20 }; /* of a file that may be resident beside their packed form */
+enum { DROP_BYTES = 4 << 20 }; /* maximum of file bytes resident beside their packed form */
 
 static void pack_part(void *context, size_t worker, size_t n_workers)
 {
@@ -55,7 +55,7 @@ static bool can_drop(const packer *p)
     return p->weights->quantized_bytes || (p->mapped && !p->weights->copied_bytes);
 }
 
-/* Room for so many bytes behind what there is; NULL while only counting. */
+/* Reserves bytes; NULL while only counting. */
 static unsigned char *reserve(packer *p, size_t bytes)
 {
     unsigned char *room = p->memory ? p->memory + p->used : NULL;
@@ -64,7 +64,7 @@ static unsigned char *reserve(packer *p, size_t bytes)
     return room;
 }
 
-/* What kernels take as it lies, where it has to lie in the device's memory all the same. */
+/* Copies weights in file layout, if they must be in the device's memory. */
 static void copy_bytes(packer *p, const void **data, size_t bytes)
 {
     if (!p->all || !*data)
@@ -143,8 +143,7 @@ static bool is_tied(const spry_weights *w)
     return w->embedding.data == w->output.data;
 }
 
-/* The embedding is read row by row, never multiplied by; where it is the output matrix, too, that one's groups serve
- * for both. */
+/* The embedding is read row by row, never multiplied; if it is also the output matrix, the packed groups serve both. */
 static void pack_all(packer *p)
 {
     spry_weights *w = p->weights;
@@ -183,7 +182,7 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
     return !p.overflow && spry_checked_add(bytes, p.used, weights->bytes - p.dropped);
 }
 
-/* Packing leaves a page here and there where matrices meet, or where the system read further than it was asked to. */
+/* Packing leaves some pages where matrices meet, or where the system read ahead. */
 static void give_back(const packer *p, const spry_weights *files)
 {
     const spry_weight *embedding = &files->embedding;
@@ -191,11 +190,11 @@ static void give_back(const packer *p, const spry_weights *files)
         return;
     if (p->first)
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
-    if (!is_tied(files) && !p->all) /* otherwise every step reads all of it, as it is or packed */
+    if (!is_tied(files) && !p->all) /* otherwise every step reads all of it, packed or not */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 
-/* The model's lists of layers and experts, to be changed here; false when memory is short. */
+/* Copies the model's lists of layers and experts, to be modified; false when memory is short. */
 static bool copy_lists(spry_placed_weights *placed, const spry_config *config)
 {
     spry_weights *w = &placed->weights;

@@ -12,12 +12,12 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 
-/* Carving: the same walk first counts bytes (base NULL), then hands out pointers. */
+/* Carving: the same code first counts bytes (base NULL), then assigns pointers. */
 typedef struct carver {
     unsigned char *base;
     size_t used;
     bool overflow;
-    size_t live, live_logits; /* rows that steps touch; 0: not asked for */
+    size_t live, live_logits; /* rows that steps touch; 0: not counted */
     bool integers;            /* and whether they use integer kernels */
     spry_memory_tally tally;  /* of those rows */
 } carver;
@@ -37,7 +37,7 @@ static void *carve(carver *c, size_t rows, size_t width, size_t size)
     return out;
 }
 
-/* What steps touch only if `used`. */
+/* Memory that steps touch only if `used`. */
 static void *carve_for(carver *c, bool used, size_t rows, size_t width, size_t size)
 {
     size_t live = c->live;
@@ -159,7 +159,7 @@ void spry_pass_destroy(spry_pass *pass)
     free(pass);
 }
 
-/* Lays the segments out as rows: token, position, and where its keys and values go. */
+/* Lays out the segments as rows: token, position, and the slot of its keys and values. */
 static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segments)
 {
     size_t row = 0;
@@ -178,7 +178,7 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
     p->n_rows = row;
 }
 
-/* A token's row of the embedding as it is in the file. */
+/* A token's row of the embedding in file layout. */
 static const void *embedding_row(spry_pass *p, size_t token)
 {
     const spry_weight *w = &p->weights->embedding;
@@ -208,7 +208,7 @@ static void embed(spry_pass *p)
     }
 }
 
-/* The rotation that brings a query to pages used `delta` away from where they were computed. */
+/* The rotation of queries for pages used `delta` positions away from where they were computed. */
 static void make_turn(spry_angles *angles, uint32_t number, int32_t delta, size_t n_pairs)
 {
     float *cosine = angles->turn_cosine + number * n_pairs, *sine = angles->turn_sine + number * n_pairs;
@@ -219,7 +219,7 @@ static void make_turn(spry_angles *angles, uint32_t number, int32_t delta, size_
     angles->turns[number] = (spry_turn){cosine, sine};
 }
 
-/* Makes the turns that the tables' entries name, as far as they are not those of the last step. */
+/* Computes the rotations that table entries refer to, unless they are those of the last step. */
 static void make_turns(spry_pass *p)
 {
     const spry_kv_turns *turns = &p->pool->turns;
@@ -231,8 +231,8 @@ static void make_turns(spry_pass *p)
         }
 }
 
-/* Puts the rows whose hidden states, or whose logits, are wanted behind the first n of h; returns how many there are
- * then. */
+/* Appends the rows whose hidden states, or whose logits, are wanted after the first n rows of h; returns their
+ * number. */
 static size_t gather(spry_pass *p, size_t n, bool hidden)
 {
     size_t row = 0, width = p->config->n_embd;
@@ -244,7 +244,7 @@ static size_t gather(spry_pass *p, size_t n, bool hidden)
     return n;
 }
 
-/* Norm of the rows that are wanted, and output matrix where their logits are. */
+/* Normalises the wanted rows, and multiplies by the output matrix where logits are wanted. */
 static void unembed(spry_pass *p)
 {
     const spry_config *c = p->config;

@@ -1,4 +1,4 @@
-/* The forward pass on the host: rows in, logits out. Its working memory is carved once; a step allocates nothing. */
+/* The forward pass on the host: rows in, logits out. Its working memory is allocated once; a step allocates nothing. */
 #ifndef SPRY_DEVICE_CPU_PASS_H
 #define SPRY_DEVICE_CPU_PASS_H
 
@@ -12,11 +12,11 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                              const spry_host_pages *pages, spry_error *error);
 void spry_pass_destroy(spry_pass *pass);
 
-/* Bytes of working memory a pass of these limits takes; false when that overflows. */
+/* Bytes of working memory for these limits; false when that overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits);
 
-/* What of that becomes resident when no step has more rows, nor more rows of logits, than these. `integers`: matrices
- * are multiplied by integer kernels. */
+/* The part of it that becomes resident when no step has more rows, or more rows of logits, than these. `integers`:
+ * matrices have integer kernels. */
 bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
                              size_t logits, bool integers);
 
