@@ -64,7 +64,8 @@ static unsigned char *reserve(packer *p, size_t bytes)
     return room;
 }
 
-/* Copies weights in file layout, if they must be in the device's memory. */
+/* Copies weights in file layout, if they must be in the device's memory. Counting alone (no memory) writes nothing: it
+ * runs while others read the weights. */
 static void copy_bytes(packer *p, const void **data, size_t bytes)
 {
     if (!p->all || !*data)
@@ -78,14 +79,16 @@ static void copy_floats(packer *p, const float **floats, size_t count)
 {
     const void *data = *floats;
     copy_bytes(p, &data, count * sizeof **floats);
-    *floats = data;
+    if (data != *floats)
+        *floats = data;
 }
 
 static void copy_rows(packer *p, spry_weight *w)
 {
     const void *data = w->data;
     copy_bytes(p, &data, w->n_out * w->row_bytes);
-    w->data = data;
+    if (data != w->data)
+        w->data = data;
 }
 
 static void pack(packer *p, spry_weight *w)
