@@ -92,7 +92,7 @@ typedef struct spry_engine_options {
     /* The bytes given to spry_engine_open_memory are a mapped file or constants of the program: the system may drop
      * their pages, because they can be read again. */
     bool data_is_mapped;
-    const char *device; /* where it computes: "cpu" */
+    const char *device; /* where it computes: "cpu", "cuda:0", or "far" (for tests) */
     const char *cpu;    /* "auto", or the name of a kernel set: "ref" */
     /* NULL, or a type as `spry convert` takes it ("q4_k_m"): float matrices are quantised to it while the model is
      * opened, exactly as if it had been converted first. */

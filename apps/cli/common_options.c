@@ -42,6 +42,13 @@ static const spry_option engine_options[] = {
      .max = 65536,
      .help = "Prompt tokens computed in one step; affects speed, never the answer",
      .group = "Engine"},
+    {.name = "device",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(device),
+     .metavar = "DEVICE",
+     .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU; far, for tests, is the CPU behind memory "
+             "that nothing else can reach",
+     .group = "Engine"},
     {.name = "cpu",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(cpu),

@@ -6,7 +6,7 @@
 
 #include "device/device_impl.h"
 
-static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda};
+static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_far};
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
@@ -36,7 +36,7 @@ static const char *piece_of(const char *name)
 size_t spry_device_total(const char *name)
 {
     const spry_device_kind *kind;
-    return spry_device_find(&kind, name, NULL) ? 0 : kind->total(piece_of(name));
+    return spry_device_find(&kind, name, NULL) || !kind->total ? 0 : kind->total(piece_of(name));
 }
 
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error)
@@ -60,6 +60,15 @@ bool spry_device_estimate(const spry_device_kind *kind, spry_device_memory *memo
 {
     *memory = (spry_device_memory){0};
     return kind->estimate(memory, setup, use);
+}
+
+void spry_device_identify(const spry_device_kind *kind, char identity[SPRY_DEVICE_IDENTITY],
+                          const spry_device_setup *setup)
+{
+    if (kind->identify)
+        kind->identify(identity, SPRY_DEVICE_IDENTITY, setup);
+    else
+        snprintf(identity, SPRY_DEVICE_IDENTITY, "%s revision %d", kind->name, SPRY_KERNEL_REVISION);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
@@ -108,6 +117,7 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
     if (status)
         return status;
     device->n_logits = device->n_hidden = 0;
+    device->sampling_ns = 0;
     status = device->ops->submit(device, step, error);
     if (status)
         return status;
@@ -186,6 +196,11 @@ const char *spry_device_name(const spry_device *device)
 const char *spry_device_kernels(const spry_device *device)
 {
     return device->kernels;
+}
+
+uint64_t spry_device_sampling_ns(const spry_device *device)
+{
+    return device->sampling_ns;
 }
 
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane)

@@ -54,6 +54,12 @@ size_t spry_device_total(const char *name);
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);
 void spry_device_close(spry_device *device);
 
+/* Names the kernels of such a device and their revision: pages that devices of one name compute are alike in every bit.
+ * Of the setup, config and ops are needed. */
+enum { SPRY_DEVICE_IDENTITY = 96 };
+void spry_device_identify(const spry_device_kind *kind, char identity[SPRY_DEVICE_IDENTITY],
+                          const spry_device_setup *setup);
+
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 /* What a segment gives: nothing, the logits of its last row or of all rows, or the normalised hidden states of all
@@ -146,6 +152,9 @@ spry_kv_mover spry_device_mover(spry_device *device);
 
 const char *spry_device_name(const spry_device *device);    /* "cpu" */
 const char *spry_device_kernels(const spry_device *device); /* name of its kernel set: "avx2" */
+
+/* How long the draws of the last step took, at the end of it; 0 where that is not known apart. */
+uint64_t spry_device_sampling_ns(const spry_device *device);
 
 /* Steps become spans in a lane of the trace; NULL: no longer. */
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane);

@@ -28,17 +28,21 @@ struct spry_device {
     spry_step_limits limits;
     bool busy;                 /* a step is under way */
     size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
+    uint64_t sampling_ns;      /* set by the implementation */
 };
 
 struct spry_device_kind {
     const char *name;
-    size_t (*total)(const char *piece); /* bytes of memory; 0: not known */
+    size_t (*total)(const char *piece); /* bytes of memory, 0: not known; NULL: never known */
+    /* Names what decides the bits of a page besides model and layout: kernels and their
+     * revision. NULL: the kind's name and SPRY_KERNEL_REVISION. */
+    void (*identify)(char *out, size_t size, const spry_device_setup *setup);
     /* `piece`: what stands behind the colon of the device's name, or "". Leaves *out NULL on failure. */
     spry_status (*open)(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error);
     bool (*estimate)(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
 };
 
 /* The kinds there are. */
-extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda;
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far;
 
 #endif

@@ -12,7 +12,10 @@
  * A deterministic drafter (prompt lookup, a greedy draft model) uses no random numbers: the answer has the same tokens
  * as without drafting, at any temperature and seed. A drafter that samples from its own distribution q changes the use
  * of the random numbers: the same distribution, other tokens. At temperature 0 both give the same tokens as without
- * drafting. */
+ * drafting.
+ *
+ * The engine's drafters are deterministic, so it compares the device's draws with the drafts (engine/generation.h). A
+ * drafter that samples needs this rule, on rows of logits that it asks the device for. */
 #ifndef SPRY_DRAFT_VERIFICATION_H
 #define SPRY_DRAFT_VERIFICATION_H
 

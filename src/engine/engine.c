@@ -30,28 +30,38 @@ static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t 
     return status;
 }
 
-/* What decides the bits of a page besides its tokens: the model, kernels, the type, long rope's list, the layout. */
-static spry_kv_key page_fingerprint(const spry_engine *e, const spry_engine_options *o)
+spry_status spry_engine_fingerprint(spry_kv_key *out, const spry_engine *e, const char *kernels, const char *quantize,
+                                    spry_error *error)
 {
-    const char *device = spry_engine_device(e, o), *quantize = o->quantize;
     spry_buffer text;
-    spry_buffer_init(&text, 1 << 12);
-    spry_kv_key model = spry_model_fingerprint(e->model, e->threads);
+    spry_kv_key model;
     const spry_config *c = &e->model->config;
+    spry_status status = spry_model_fingerprint(&model, e->model, e->threads, error);
+    if (status)
+        return status;
+    spry_buffer_init(&text, 1 << 12);
     spry_buffer_append(&text, &model, sizeof model);
-    spry_buffer_format(&text, "%s %s %s %d %d %s", strcmp(device, "cpu") != 0 ? device : e->ops->name,
-                       quantize ? quantize : "as it is", spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
+    spry_buffer_format(&text, "%s %s %s %d %d %s", kernels, quantize ? quantize : "as it is",
+                       spry_dtype_name(e->pool.shape.type), SPRY_PAGE_TOKENS,
                        c->rope.long_factors && e->context > c->rope.original_context, SPRY_VERSION);
-    spry_kv_key key = spry_kv_key_root(model, text.data, text.size);
+    if (text.failed)
+        status = spry_fail_memory(error, "the fingerprint of pages", text.size);
+    else
+        *out = spry_kv_key_root(model, text.data, text.size);
     spry_buffer_deinit(&text);
-    return key;
+    return status;
 }
 
 static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
     spry_status status = SPRY_OK;
     if (o->cache_dir) {
-        e->fingerprint = page_fingerprint(e, o);
+        char kernels[SPRY_DEVICE_IDENTITY];
+        const spry_device_setup setup = spry_engine_setup(e);
+        spry_device_identify(e->kind, kernels, &setup);
+        status = spry_engine_fingerprint(&e->fingerprint, e, kernels, o->quantize, error);
+        if (status)
+            return status;
         const spry_kv_disk_options disk = {.folder = o->cache_dir,
                                            .max_bytes = o->cache_disk_bytes,
                                            .ttl_seconds = o->cache_ttl,

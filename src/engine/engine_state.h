@@ -44,8 +44,6 @@ struct spry_engine {
 struct spry_session {
     spry_engine *engine;
     spry_sequence sequence;
-    spry_sampler *sampler;
-    spry_verifier verifier;
     spry_prompt_lookup *lookup; /* NULL until first use */
     spry_drafter propose;       /* drafter of the current answer */
     spry_draft_cost cost;
@@ -95,6 +93,11 @@ spry_step_limits spry_engine_limits(const spry_engine *engine);
 const char *spry_engine_device(const spry_engine *e, const spry_engine_options *options);
 spry_device_setup spry_engine_setup(const spry_engine *engine);
 
+/* Names what decides the bits of a page besides its tokens: the model, kernels (spry_device_identify), types, long
+ * rope's list, the layout. Pages on disk carry it. */
+spry_status spry_engine_fingerprint(spry_kv_key *out, const spry_engine *engine, const char *kernels,
+                                    const char *quantize, spry_error *error);
+
 /* Bytes of memory. */
 typedef struct spry_engine_needs {
     size_t weights; /* unpacked and packed */
@@ -134,7 +137,7 @@ spry_status spry_engine_check_request(const spry_engine *engine, const spry_requ
 spry_status spry_engine_make_matcher(spry_engine *engine, spry_matcher **matcher, const spry_request *request,
                                      spry_error *error);
 
-/* Makes a session ready for a generation whose request was checked: its sampler and its drafter. `alone`: the
+/* Makes a session ready for a generation whose request was checked: its drafter. `alone`: the
  * engine's draft model, which serves one answer at a time; otherwise prompt lookup. */
 spry_status spry_session_prepare(spry_session *session, spry_generation *generation, bool alone, spry_error *error);
 spry_status spry_session_draft(spry_session *session, spry_generation *generation, bool alone, spry_error *error);

@@ -57,7 +57,6 @@ spry_status spry_session_prepare(spry_session *s, spry_generation *g, bool alone
 {
     g->model = s->engine->model;
     g->sequence = &s->sequence;
-    g->verifier = &s->verifier;
-    spry_status status = spry_sampler_set(s->sampler, &g->request->sampling, error);
-    return status ? status : spry_session_draft(s, g, alone, error);
+    g->device = s->engine->device;
+    return spry_session_draft(s, g, alone, error);
 }

@@ -1,10 +1,9 @@
-/* From logits to text, token by token. */
+/* From draws to text, token by token. */
 #include "engine/generation_state.h"
 
 #include <string.h>
 
 #include "engine/stop_match.h"
-#include "engine/top_logprobs.h"
 #include "platform/clock.h"
 
 enum { MAX_HELD_BYTES = 1 << 20 };
@@ -45,7 +44,13 @@ static void emit_text(spry_generation *g, bool end_of_text)
     }
 }
 
-spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *logits, spry_error *error)
+static bool report(const spry_request *r, int32_t id, const spry_draw *draw)
+{
+    spry_logprob_entry token = {id, draw ? draw->logprob : 0};
+    return r->on_token(r->user, token, draw ? draw->top : NULL, draw ? draw->n_top : 0);
+}
+
+spry_status spry_generation_emit(spry_generation *g, int32_t id, const spry_draw *draw, spry_error *error)
 {
     const spry_request *r = g->request;
     spry_status status = SPRY_OK;
@@ -54,7 +59,7 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const float *lo
         return SPRY_OK;
     }
     g->result->generated_tokens++;
-    if (r->on_token && !spry_report_token(r, id, logits, g->model->config.n_vocab))
+    if (r->on_token && !report(r, id, draw))
         spry_generation_finish(g, SPRY_FINISH_CANCELLED);
     spry_lap(g->laps, SPRY_PART_SAMPLING);
     if (g->ended)
@@ -141,6 +146,7 @@ spry_status spry_generation_begin(spry_generation *g, spry_error *error)
     spry_found found;
     const spry_prompt prompt = prompt_of(r);
     g->start_ns = spry_clock_ns();
+    spry_random_seed(&g->random, r->sampling.seed);
     spry_decoder_init(&g->decoder, g->model->tokenizer, r->special);
     spry_decoder_continue(&g->decoder);
     spry_buffer_init(&g->held, MAX_HELD_BYTES);
@@ -184,12 +190,61 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
     return SPRY_OK;
 }
 
+/* ---- draws ------------------------------------------------------------------------------------------------------- */
+
+/* The draw at row i of those that decide, of which the first has so many tokens before it. */
+static spry_draw draw_at(const spry_generation *g, size_t first_logits, size_t before, size_t i, const uint32_t *mask)
+{
+    const spry_request *r = g->request;
+    return (spry_draw){.row = first_logits + i,
+                       .settings = &r->sampling,
+                       .history = g->sequence->tokens,
+                       .n_history = before + i,
+                       .mask = mask,
+                       .wants_logprob = r->on_token,
+                       .max_top = r->on_token ? r->logprobs : 0};
+}
+
+/* The generator's next number; at temperature 0 it is left alone. */
+static double next_unit(spry_random *random, const spry_request *r)
+{
+    return r->sampling.temperature > 0 ? spry_random_unit(random) : 0;
+}
+
+/* Makes the draws that go with the step. The numbers are those that judging takes from the generator later. */
+static spry_status prepare_draws(spry_generation *g, spry_error *error)
+{
+    size_t before = g->sequence->n_tokens - g->n_drafts;
+    const uint32_t *mask;
+    spry_random random = g->random;
+    spry_status status = spry_generation_mask(g, &mask, error);
+    g->n_ridden = status ? 0 : g->matcher ? 1 : g->n_drafts + 1;
+    g->sequence->starved = g->sequence->starved && !status; /* that is not for want of pages */
+    for (size_t i = 0; i < g->n_ridden; i++) {
+        g->draws[i] = draw_at(g, 0, before, i, mask);
+        g->draws[i].u = next_unit(&random, g->request);
+    }
+    return status;
+}
+
+size_t spry_generation_draws(spry_generation *g, spry_draw **draws, size_t first_logits)
+{
+    g->first_logits = first_logits;
+    for (size_t i = 0; i < g->n_ridden; i++) {
+        g->draws[i].row = first_logits + i;
+        draws[i] = &g->draws[i];
+    }
+    return g->n_ridden;
+}
+
 spry_status spry_generation_next(spry_generation *g, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error)
 {
     spry_sequence *s = g->sequence;
     spry_status status = SPRY_OK;
     *n = 0;
+    g->decides = false;
+    g->n_ridden = 0;
     g->other_rows = other_rows;
     spry_lap(g->laps, SPRY_PART_OTHERS);
     if (!g->ended && atomic_load(g->cancelled))
@@ -211,7 +266,11 @@ spry_status spry_generation_next(spry_generation *g, spry_segment *segments, siz
     size_t from = !g->first_ns ? g->request->n_prompt - 1 : last_is_there ? s->n_tokens - g->n_drafts - 1 : SIZE_MAX;
     status = spry_sequence_fill(s, segments, n, capacity, max_rows, from, max_wanted, error);
     spry_lap(g->laps, SPRY_PART_DRAFT);
-    return status;
+    size_t rows = 0;
+    for (size_t i = 0; !status && i < *n; i++)
+        rows += segments[i].n_rows;
+    g->decides = rows && rows == spry_sequence_pending(s) && (!g->first_ns || last_is_there);
+    return status || !g->decides ? status : prepare_draws(g, error);
 }
 
 /* ---- making room for others -------------------------------------------------------------------------------------- */
@@ -273,11 +332,31 @@ static spry_status take_forced(spry_generation *g, size_t *at, size_t *accepted,
     return status;
 }
 
+/* The draw at row i of those that decide: done with the step, or now. */
+static spry_status draw_row(spry_generation *g, size_t before, size_t i, spry_error *error)
+{
+    spry_draw *draw = &g->draws[i];
+    spry_status status = SPRY_OK;
+    double u = next_unit(&g->random, g->request);
+    if (i >= g->n_ridden) {
+        const uint32_t *mask;
+        status = spry_generation_mask(g, &mask, error);
+        *draw = draw_at(g, g->first_logits, before, i, mask);
+        draw->u = u;
+        if (!status)
+            status = spry_device_draw(g->device, &draw, 1, error);
+    }
+    spry_lap(g->laps, SPRY_PART_SAMPLING);
+    if (!status && draw->status)
+        status = spry_fail(error, draw->status, "%s", draw->error.message);
+    return status;
+}
+
 /* Verifies the rows from the last decided one on. Decided tokens are emitted; refused drafts are removed. */
-static spry_status judge(spry_generation *g, const float *logits, spry_error *error)
+static spry_status judge(spry_generation *g, spry_error *error)
 {
     spry_sequence *s = g->sequence;
-    size_t n_vocab = g->model->config.n_vocab, before = s->n_tokens - g->n_drafts, accepted = 0;
+    size_t before = s->n_tokens - g->n_drafts, accepted = 0;
     spry_status status = SPRY_OK;
     g->n_pending = 0;
     for (size_t i = 0; !status && !g->ended && i <= g->n_drafts; i++) {
@@ -285,20 +364,14 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
             status = take_forced(g, &i, &accepted, error);
         if (status || g->ended || g->n_pending)
             break;
-        const float *row_logits = logits + i * n_vocab;
-        spry_target_row row = {.logits = row_logits, .history = s->tokens, .n_history = before + i};
-        const spry_drafted guess = {.token = g->drafts[i < g->n_drafts ? i : 0]};
-        int32_t id;
-        bool right = false;
-        status = spry_generation_mask(g, &row.mask, error);
-        if (!status)
-            status = spry_verifier_judge(g->verifier, &id, &right, &row, i < g->n_drafts ? &guess : NULL, error);
-        spry_lap(g->laps, SPRY_PART_SAMPLING);
+        status = draw_row(g, before, i, error);
+        int32_t id = g->draws[i].token;
+        bool right = i < g->n_drafts && id == g->drafts[i];
         if (!status)
             status = spry_generation_complete(g, id, before + i, error);
         if (status || g->ended)
             break;
-        status = spry_generation_emit(g, id, row_logits, error);
+        status = spry_generation_emit(g, id, &g->draws[i], error);
         if (!status)
             status = spry_generation_follow(g, id, error);
         accepted += right && !g->ended;
@@ -313,7 +386,7 @@ static spry_status judge(spry_generation *g, const float *logits, spry_error *er
     return status ? status : spry_generation_force(g, error);
 }
 
-spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, const float *logits, spry_error *error)
+spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, spry_error *error)
 {
     spry_lap(g->laps, SPRY_PART_OTHERS);
     spry_sequence_computed(g->sequence, n_rows);
@@ -326,7 +399,7 @@ spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, cons
         memmove(g->pending, g->pending + g->n_appended, g->n_pending * sizeof *g->pending);
         return SPRY_OK;
     }
-    spry_status status = judge(g, logits, error);
+    spry_status status = judge(g, error);
     if (!g->first_ns) {
         g->first_ns = spry_clock_ns();
         spry_lap_until(g->laps, SPRY_PART_SAMPLING, g->first_ns);

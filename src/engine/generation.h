@@ -1,21 +1,25 @@
-/* One answer: a request on a sequence, run in steps. The caller that runs steps gets the next rows, alone or together
- * with those of other generations, and passes back their logits; then tokens are sampled, verified, decoded and
+/* One answer: a request on a sequence, run in steps. The caller that runs steps gets the next rows and the draws that
+ * go with them, alone or together with those of other generations; after the step tokens are verified, decoded and
  * emitted.
  *
- *   begin -> { next -> (a step) -> on_step_done } until done -> end
+ *   begin -> { next -> draws -> (a step) -> on_step_done } until done -> end
  *
  * In between it can be suspended, which releases its pages, and resumed: that changes no token of the answer.
  *
  * The rows of a step are tokens that are decided but not computed yet (the last sampled one, and those forced by a
- * grammar), then drafts. The logits from the last decided row on are verified one after the other; refused drafts are
- * removed. The tokens are the same with and without drafts. */
+ * grammar), then drafts. At each row from the last decided one on a token is drawn; a draft is accepted where the draw
+ * gives the same token, and refused drafts are removed. The tokens are the same with and without drafts.
+ *
+ * Draws that are known before the step go with it. With a grammar that is only the first: the mask of the next one
+ * depends on its token. */
 #ifndef SPRY_ENGINE_GENERATION_H
 #define SPRY_ENGINE_GENERATION_H
 
 #include <stdatomic.h>
 
+#include "base/random.h"
+#include "device/device.h"
 #include "draft/draft_cost.h"
-#include "draft/verification.h"
 #include "engine/sequence.h"
 #include "grammar/grammar.h"
 #include "model/model.h"
@@ -36,7 +40,7 @@ typedef struct spry_generation {
     /* set by the caller before begin, borrowed */
     const spry_model *model;
     spry_sequence *sequence;
-    spry_verifier *verifier; /* and its sampler */
+    spry_device *device;
     const spry_request *request;
     spry_result *result;
     spry_matcher *matcher;       /* NULL: any text */
@@ -46,12 +50,16 @@ typedef struct spry_generation {
     spry_laps *laps;             /* begun */
 
     /* inside */
+    spry_random random;                 /* of the request's seed */
     int32_t pending[SPRY_PENDING_MOST]; /* decided, not computed */
     size_t n_pending;
     int32_t drafts[SPRY_DRAFT_MOST];
     size_t n_drafts;
-    size_t other_rows; /* of the current step */
-    size_t n_appended; /* newest rows of the sequence in the current step */
+    bool decides;                         /* the current step computes the rows that tokens are drawn at */
+    spry_draw draws[SPRY_DRAFT_MOST + 1]; /* one for each of these rows */
+    size_t n_ridden, first_logits;        /* draws that go with the step; number of the first row with logits */
+    size_t other_rows;                    /* of the current step */
+    size_t n_appended;                    /* newest rows of the sequence in the current step */
     uint64_t draft_ns, sync_ns;
     uint64_t start_ns, prefilled_ns, first_ns;
     spry_decoder decoder;
@@ -70,9 +78,12 @@ spry_status spry_generation_begin(spry_generation *generation, spry_error *error
 spry_status spry_generation_next(spry_generation *generation, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error);
 
-/* The rows have been computed; `logits` are the wanted ones, contiguous. */
-spry_status spry_generation_on_step_done(spry_generation *generation, size_t n_rows, const float *logits,
-                                         spry_error *error);
+/* The draws that go with the rows that next gave, at most SPRY_DRAFT_MOST + 1; returns how many. `first_logits`: number
+ * of the generation's first row with logits in the step. Asked again when the rows go with another step. */
+size_t spry_generation_draws(spry_generation *generation, spry_draw **draws, size_t first_logits);
+
+/* The rows have been computed; the device holds their results. */
+spry_status spry_generation_on_step_done(spry_generation *generation, size_t n_rows, spry_error *error);
 
 bool spry_generation_done(const spry_generation *generation);
 

@@ -7,8 +7,8 @@
 /* Ends the answer; the first reason counts. */
 void spry_generation_finish(spry_generation *generation, spry_finish why);
 
-/* Emits a token. `logits`: of its row; NULL: it was not sampled. */
-spry_status spry_generation_emit(spry_generation *generation, int32_t id, const float *logits, spry_error *error);
+/* Emits a token. `draw`: how it was sampled; NULL: it was not. */
+spry_status spry_generation_emit(spry_generation *generation, int32_t id, const spry_draw *draw, spry_error *error);
 
 /* The tokens that the grammar allows next; NULL: any. */
 spry_status spry_generation_mask(spry_generation *generation, const uint32_t **mask, spry_error *error);

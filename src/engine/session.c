@@ -1,4 +1,4 @@
-/* Sessions: a sequence, a sampler, and calls that run as jobs on the engine's driver. */
+/* Sessions: a sequence, and calls that run as jobs on the engine's driver. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,10 +18,6 @@ spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_erro
     s->engine = engine;
     spry_kv_key root = spry_kv_key_root(engine->fingerprint, NULL, 0);
     spry_status status = spry_sequence_init(&s->sequence, &engine->cache, root, engine->context, error);
-    if (!status)
-        status = spry_sampler_create(&s->sampler, engine->ops, engine->model->config.n_vocab, error);
-    if (!status)
-        status = spry_verifier_init(&s->verifier, s->sampler, error);
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)
         spry_session_unmake(s);
@@ -34,8 +30,6 @@ void spry_session_unmake(spry_session *s)
 {
     spry_sequence_deinit(&s->sequence);
     spry_prompt_lookup_destroy(s->lookup);
-    spry_verifier_deinit(&s->verifier);
-    spry_sampler_destroy(s->sampler);
     free(s->logits);
     free(s);
 }

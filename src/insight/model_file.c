@@ -76,11 +76,12 @@ spry_status spry_checkpoint_fingerprint(char text[SPRY_FINGERPRINT_TEXT], const 
     spry_status status = spry_threads_create(&threads, n_threads, error);
     if (!status)
         status = spry_model_file_open(&model, file, error);
-    if (!status) {
-        spry_kv_key key = spry_model_fingerprint(model, threads);
+    spry_kv_key key = {0};
+    if (!status)
+        status = spry_model_fingerprint(&key, model, threads, error);
+    if (!status)
         snprintf(text, SPRY_FINGERPRINT_TEXT, "%016llx%016llx", (unsigned long long)key.high,
                  (unsigned long long)key.low);
-    }
     spry_model_close(model);
     spry_threads_destroy(threads);
     return status;

@@ -75,6 +75,10 @@ enum { SPRY_ATTEND_HEAD_DIM_MAX = 512 }; /* largest head_dim that attend support
 
 typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_COUNT } spry_gate;
 
+/* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
+ * another revision are not used. */
+enum { SPRY_KERNEL_REVISION = 1 };
+
 typedef struct spry_ops {
     const char *name; /* "ref" */
 

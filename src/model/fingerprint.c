@@ -69,28 +69,35 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->window,
                             c->interleaved,
                             c->n_experts_used,
+                            c->normalise_experts,
+                            c->tied,
                             (double)c->norm_eps,
                             (double)c->query_scalar,
-                            (double)c->attn_softcap};
+                            (double)c->attn_softcap,
+                            (double)c->final_softcap};
     memcpy(at, sizes, sizeof sizes);
     at = add_rope(at + SPRY_COUNT(sizes), &c->rope);
     at = add_rope(at, &c->rope_sliding);
-    XXH128_hash_t parts[] = {
-        XXH3_128bits(settings, (size_t)((char *)at - (char *)settings)),
-        XXH3_128bits(c->arch->name, strlen(c->arch->name)), XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
-        hash_factors(c->rope.factors, c->rope_dim / 2), hash_factors(c->rope.long_factors, c->rope_dim / 2)};
+    XXH128_hash_t parts[] = {XXH3_128bits(settings, (size_t)((char *)at - (char *)settings)),
+                             XXH3_128bits(c->arch->name, strlen(c->arch->name)),
+                             XXH3_128bits(c->sliding, c->n_layers * sizeof *c->sliding),
+                             hash_factors(c->rope.factors, c->rope_dim / 2),
+                             hash_factors(c->rope.long_factors, c->rope_dim / 2),
+                             hash_factors(c->rope_sliding.factors, c->rope_dim / 2),
+                             hash_factors(c->rope_sliding.long_factors, c->rope_dim / 2)};
     return XXH3_128bits(parts, sizeof parts);
 }
 
-spry_kv_key spry_model_fingerprint(const spry_model *model, spry_threads *threads)
+spry_status spry_model_fingerprint(spry_kv_key *out, const spry_model *model, spry_threads *threads, spry_error *error)
 {
     size_t n = model->gguf ? spry_gguf_tensor_count(model->gguf) : spry_safetensors_count(model->files);
     hash_job job = {.model = model, .hashes = calloc(n + 1, sizeof *job.hashes), .n = n};
     if (!job.hashes)
-        return (spry_kv_key){0, 0};
+        return spry_fail_memory(error, "the model's fingerprint", (n + 1) * sizeof *job.hashes);
     spry_threads_run(threads, hash_part, &job);
     job.hashes[n] = hash_config(&model->config);
     XXH128_hash_t all = XXH3_128bits(job.hashes, (n + 1) * sizeof *job.hashes);
     free(job.hashes);
-    return (spry_kv_key){all.low64, all.high64};
+    *out = (spry_kv_key){all.low64, all.high64};
+    return SPRY_OK;
 }

@@ -8,6 +8,6 @@
 
 /* Reads every tensor of the file, split over the threads. Call before the weights are packed, while their pages are in
  * memory. */
-spry_kv_key spry_model_fingerprint(const spry_model *model, spry_threads *threads);
+spry_status spry_model_fingerprint(spry_kv_key *out, const spry_model *model, spry_threads *threads, spry_error *error);
 
 #endif

@@ -301,6 +301,7 @@ static void free_all(spry_driver *d)
     pthread_mutex_destroy(&d->lock);
     spry_job_queue_deinit(&d->queue);
     free(d->step.segments);
+    free(d->step.draws);
     free(d->running);
     free(d->idle);
     free(d);
@@ -320,11 +321,12 @@ spry_status spry_driver_create(spry_driver **out, spry_engine *engine, spry_erro
     spry_background_condition(&d->changed);
     d->step.capacity = SPRY_STEP_SEGMENTS + (size_t)d->most * 2;
     d->step.segments = calloc(d->step.capacity, sizeof *d->step.segments);
+    d->step.draws = calloc(engine->logit_rows, sizeof *d->step.draws);
     d->running = calloc(d->most, sizeof(spry_job *));
     d->idle = calloc(d->most, sizeof(spry_session *));
     spry_batch_choice_init(&d->choice, d->most, true);
     spry_status status = SPRY_OK;
-    if (!d->step.segments || !d->running || !d->idle)
+    if (!d->step.segments || !d->step.draws || !d->running || !d->idle)
         status = spry_fail_memory(error, "a driver", d->step.capacity * sizeof *d->step.segments);
     if (status)
         free_all(d);

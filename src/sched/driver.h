@@ -22,6 +22,7 @@
 typedef struct spry_step {
     spry_segment *segments; /* [capacity] */
     size_t n_segments, capacity;
+    spry_draw **draws;                 /* at most one for each row with logits */
     size_t n_rows, n_logits, n_hidden; /* rows; of them, with logits and with hidden states */
     size_t decode_rows, n_decoding;    /* rows of answers; how many answers */
 } spry_step;

@@ -103,22 +103,34 @@ static void build(spry_driver *d)
 /* ---- computing ----------------------------------------------------------------------------------------------------
  */
 
-/* Computes a part of the step; false: it was refused, and nothing was computed. */
-static spry_status compute(spry_driver *d, size_t first, size_t n_segments, size_t rows, uint64_t *start_ns,
+/* Collects the draws of jobs whose rows are in the step; returns how many there are then. */
+static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
+{
+    if (!job->rows.n_rows || !job->kind->draws)
+        return n;
+    return n + job->kind->draws(job, d->step.draws + n, job->rows.first_logits);
+}
+
+/* Computes a part of the step. Where it was refused nothing was computed. */
+static spry_status compute(spry_driver *d, const spry_device_step *step, size_t rows, uint64_t *start_ns,
                            uint64_t *end_ns, spry_error *error)
 {
     *start_ns = spry_clock_ns();
-    spry_status status = spry_device_run(d->engine->device, d->step.segments + first, n_segments, error);
+    spry_status status = spry_device_submit(d->engine->device, step, error);
+    if (!status)
+        status = spry_device_wait(d->engine->device, error);
     *end_ns = spry_clock_ns();
     if (!status)
-        spry_engine_stepped(d->engine, rows, *end_ns - *start_ns);
+        spry_engine_stepped(d->engine, rows, *end_ns - *start_ns - spry_device_sampling_ns(d->engine->device));
     return status;
 }
 
 static void lap_step(spry_job *job, uint64_t start_ns, uint64_t end_ns)
 {
+    uint64_t sampling_ns = spry_device_sampling_ns(job->engine->device);
     spry_lap_until(&job->laps, SPRY_PART_OTHERS, start_ns);
-    spry_lap_until(&job->laps, job->past_prompt ? SPRY_PART_DECODE : SPRY_PART_PREFILL, end_ns);
+    spry_lap_until(&job->laps, job->past_prompt ? SPRY_PART_DECODE : SPRY_PART_PREFILL, end_ns - sampling_ns);
+    spry_lap_until(&job->laps, SPRY_PART_SAMPLING, end_ns);
 }
 
 /* The step was refused: the job that is to blame fails alone. */
@@ -129,9 +141,11 @@ static void compute_apart(spry_driver *d)
         spry_job *job = d->running[i];
         if (!job->rows.n_rows)
             continue;
-        job->step_status = compute(d, job->first_segment, job->n_segments, job->rows.n_rows, &start, &end, &job->error);
-        lap_step(job, start, end);
         job->rows.first_logits = job->rows.first_hidden = 0;
+        const spry_device_step step = {d->step.segments + job->first_segment, job->n_segments, d->step.draws,
+                                       add_draws(d, 0, job)};
+        job->step_status = compute(d, &step, job->rows.n_rows, &start, &end, &job->error);
+        lap_step(job, start, end);
         if (!job->step_status)
             job->step_status = job->kind->on_step_done(job, &job->rows, &job->error);
     }
@@ -140,7 +154,11 @@ static void compute_apart(spry_driver *d)
 static void compute_step(spry_driver *d)
 {
     uint64_t start, end;
-    if (compute(d, 0, d->step.n_segments, d->step.n_rows, &start, &end, NULL)) {
+    size_t n_draws = 0;
+    for (size_t i = 0; i < d->n_running; i++)
+        n_draws = add_draws(d, n_draws, d->running[i]);
+    const spry_device_step step = {d->step.segments, d->step.n_segments, d->step.draws, n_draws};
+    if (compute(d, &step, d->step.n_rows, &start, &end, NULL)) {
         compute_apart(d);
         return;
     }

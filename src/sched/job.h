@@ -36,6 +36,9 @@ typedef struct spry_job_kind {
     bool (*decodes)(const spry_job *job);
     /* The next rows, in *n segments. */
     spry_status (*next)(spry_job *job, size_t *n, const spry_room *room, spry_error *error);
+    /* The draws that go with these rows, where the first row with logits has this number in the step; returns how
+     * many, at most SPRY_DRAFT_MOST + 1. May be NULL. */
+    size_t (*draws)(spry_job *job, spry_draw **draws, size_t first_logits);
     /* The rows were computed. */
     spry_status (*on_step_done)(spry_job *job, const spry_rows *rows, spry_error *error);
     bool (*is_done)(const spry_job *job);

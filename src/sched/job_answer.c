@@ -29,13 +29,15 @@ static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_er
                                 room->other_rows, error);
 }
 
+static size_t draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
+{
+    return spry_generation_draws(&job->answer.generation, draws, first_logits);
+}
+
 static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
 {
     spry_generation *g = &job->answer.generation;
-    const float *logits;
-    spry_status status = spry_device_logits(job->engine->device, &logits, rows->first_logits, rows->n_logits, error);
-    if (!status)
-        status = spry_generation_on_step_done(g, rows->n_rows, logits, error);
+    spry_status status = spry_generation_on_step_done(g, rows->n_rows, error);
     job->past_prompt = g->first_ns != 0;
     return status;
 }
@@ -76,6 +78,7 @@ const spry_job_kind spry_answer_kind = {.name = "answer",
                                         .begin = begin,
                                         .decodes = decodes,
                                         .next = next,
+                                        .draws = draws_of,
                                         .on_step_done = on_step_done,
                                         .is_done = is_done,
                                         .cancel = cancel,

@@ -24,6 +24,8 @@ SANITIZED = bool(os.environ.get("SPRY_SANITIZED"))
 OK, FAILURE, USAGE, INTERRUPTED, READER_LEFT = 0, 1, 2, 130, 141
 TIMEOUT = {"": 30, "thread": 300}.get(os.environ.get("SPRY_SANITIZED", ""), 120)
 MEMORY_LIMIT = 1 << 30
+# Flags of commands that compute: where, when a test is run on another device than the CPU.
+DEVICE = ["--device", os.environ["SPRY_TEST_DEVICE"]] if os.environ.get("SPRY_TEST_DEVICE") else []
 
 HOME = tempfile.mkdtemp(prefix="spry-cli-")
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
@@ -76,7 +78,8 @@ class Result:
 def spry(*arguments, stdin=b"", stdout=subprocess.PIPE, cwd=HOME, **changes):
     """Runs to the end. stdin: bytes, or None for no standard input at all."""
     source = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
-    process = subprocess.run([SPRY, *arguments], stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT, cwd=cwd,
+    device = DEVICE if arguments[:1] == ("run",) else []
+    process = subprocess.run([SPRY, *arguments, *device], stdout=stdout, stderr=subprocess.PIPE, timeout=TIMEOUT, cwd=cwd,
                              env=environment(**changes), preexec_fn=limit_memory, **source)
     return Result(process)
 

@@ -16,7 +16,8 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
-void runner_open(model_runner *r, const char *path, const char *cpu, spry_dtype kv, size_t threads)
+void runner_open_on(model_runner *r, const char *device, const char *path, const char *cpu, spry_dtype kv,
+                    size_t threads)
 {
     spry_error error = {0};
     *r = (model_runner){0};
@@ -33,7 +34,7 @@ void runner_open(model_runner *r, const char *path, const char *cpu, spry_dtype 
                                      .threads = r->threads,
                                      .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context},
                                      .mapped = true};
-    must(spry_device_open(&r->device, "cpu", &setup, &error), &error);
+    must(spry_device_open(&r->device, device, &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
 }
 

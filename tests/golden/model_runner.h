@@ -15,8 +15,18 @@ typedef struct model_runner {
 
 enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
 
+/* Where tests compute that do not say. */
+#ifndef TEST_DEVICE
+#define TEST_DEVICE "cpu"
+#endif
+
 /* Fails the running test when the model cannot be opened. */
-void runner_open(model_runner *runner, const char *path, const char *cpu, spry_dtype kv, size_t threads);
+void runner_open_on(model_runner *runner, const char *device, const char *path, const char *cpu, spry_dtype kv,
+                    size_t threads);
+static inline void runner_open(model_runner *runner, const char *path, const char *cpu, spry_dtype kv, size_t threads)
+{
+    runner_open_on(runner, TEST_DEVICE, path, cpu, kv, threads);
+}
 void runner_close(model_runner *runner);
 
 /* Normalised hidden states of every id, [count, n_embd], computed in one step; the caller frees. */

@@ -16,7 +16,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from cli_support import HOME, PUBLIC, ROOT, SANITIZED, SPRY, environment, main, public, spry, tiny  # noqa: E402,F401
+from cli_support import DEVICE, HOME, PUBLIC, ROOT, SANITIZED, SPRY, environment, main, public, spry, tiny  # noqa: E402,F401
 
 MODEL = "Spry-Tales-29M"
 TALE = [{"role": "user", "content": "Tell me a tale."}]
@@ -54,7 +54,7 @@ class Server:
     memory for keys and values."""
 
     def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M"):
-        self.process = subprocess.Popen([*under, SPRY, "serve", *arguments, "--host", host, "--port", "0", "--kv-bytes", kv],
+        self.process = subprocess.Popen([*under, SPRY, "serve", *arguments, *DEVICE, "--host", host, "--port", "0", "--kv-bytes", kv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         cwd=HOME, env=environment())
         self.log = []

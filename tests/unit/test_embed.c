@@ -270,8 +270,8 @@ static void wants_do_not_disturb_each_other(void **state)
     for (size_t first = 0; first < 2; first++) { /* in either order */
         const spry_segment list[] = {all[first], all[1 - first], all[2]};
         assert_int_equal(spry_device_run(e->device, list, 3, NULL), SPRY_OK);
-        assert_memory_equal(step_logits(e->device, 0, 1), logits, WANTED * FIXTURE_VOCAB * sizeof *logits);
-        assert_memory_equal(step_hidden(e->device, 0, 1), hidden, sizeof hidden);
+        assert_memory_equal(step_logits(e->device, 0, WANTED), logits, WANTED * FIXTURE_VOCAB * sizeof *logits);
+        assert_memory_equal(step_hidden(e->device, 0, ROWS), hidden, sizeof hidden);
     }
     for (size_t i = 0; i < 2; i++)
         spry_kv_table_deinit(&tables[i], &e->pool);

@@ -7,7 +7,6 @@
 #include <cmocka.h>
 
 #include "platform/clock.h"
-#include "support/device_rows.h"
 #include "support/job_clients.h"
 
 enum { KINDS = 6 };
@@ -104,8 +103,11 @@ static size_t run(spry_engine *e, client *c, plan *p)
             rows += segments[i].n_rows;
         if (!rows)
             continue;
-        assert_int_equal(spry_device_run(e->device, segments, n, &error), SPRY_OK);
-        assert_int_equal(spry_generation_on_step_done(&g, rows, step_logits(e->device, 0, 0), &error), SPRY_OK);
+        spry_draw *draws[SPRY_DRAFT_MOST + 1];
+        const spry_device_step step = {segments, n, draws, spry_generation_draws(&g, draws, 0)};
+        assert_int_equal(spry_device_submit(e->device, &step, &error), SPRY_OK);
+        assert_int_equal(spry_device_wait(e->device, &error), SPRY_OK);
+        assert_int_equal(spry_generation_on_step_done(&g, rows, &error), SPRY_OK);
     }
     spry_generation_end(&g);
     spry_matcher_destroy(g.matcher);

@@ -1,10 +1,12 @@
 /* The table of functions, implemented with the pass and the host's pages. */
 #include "device/cpu/cpu_device.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "device/cpu/pass_state.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 #include "sampling/sampler.h"
 
@@ -36,7 +38,12 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
 {
     spry_cpu_device *cpu = (spry_cpu_device *)device;
     spry_pass_step(cpu->pass, step->segments, step->n_segments);
-    return draw(device, step->draws, step->n_draws, error);
+    if (!step->n_draws)
+        return SPRY_OK;
+    uint64_t start = spry_clock_ns();
+    spry_status status = draw(device, step->draws, step->n_draws, error);
+    device->sampling_ns = spry_clock_ns() - start;
+    return status;
 }
 
 static spry_status wait(spry_device *device, spry_error *error)
@@ -223,5 +230,10 @@ static size_t total(const char *piece)
     return spry_memory_total();
 }
 
+static void identify(char *out, size_t size, const spry_device_setup *setup)
+{
+    snprintf(out, size, "%s revision %d", setup->ops->name, SPRY_KERNEL_REVISION);
+}
+
 const spry_device_kind spry_device_kind_cpu = {
-    .name = "cpu", .total = total, .open = open_device, .estimate = estimate};
+    .name = "cpu", .total = total, .identify = identify, .open = open_device, .estimate = estimate};

@@ -1,0 +1,483 @@
+/* A queue of calls that one thread makes in order. A step's inputs are copied by submit and wait in the queue; every
+ * other call waits for its own end, so it can lie on its caller's stack. */
+#include "device/far/far_device.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/checked.h"
+#include "platform/background.h"
+#include "platform/memory.h"
+
+typedef struct far_device far_device;
+
+typedef struct far_call {
+    void (*run)(far_device *far, struct far_call *call);
+    struct far_call *next;
+    bool done;
+} far_call;
+
+/* Everything of a step that its caller may change after submit. */
+typedef struct step_copy {
+    far_call call;
+    spry_device_step step;
+    spry_segment *segments; /* [capacity_segments] */
+    spry_kv_table *tables;  /* the same */
+    int32_t *tokens;        /* [max_rows] */
+    spry_kv_entry *entries; /* [capacity_entries] */
+    size_t capacity_segments, capacity_entries;
+} step_copy;
+
+struct far_device {
+    spry_device device;
+    spry_cpu_device cpu;
+    const spry_kv_pool *pool; /* the caller's; its turns are read by submit */
+    spry_kv_pool own_pool;    /* what the CPU sees: layout, and the turns of the step under way */
+    step_copy step;
+    float *rows; /* logits or hidden states that were asked for */
+    void *page;  /* new bytes of a page */
+
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    far_call *first, **last;
+    bool held, stopping;
+};
+
+/* ---- the thread -------------------------------------------------------------------------------------------------- */
+
+static void open_memory(far_device *far, bool open)
+{
+    spry_cpu_region regions[SPRY_CPU_REGIONS];
+    spry_cpu_device_regions(&far->cpu, regions);
+    for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
+        if (regions[i].memory)
+            spry_memory_protect(regions[i].memory, regions[i].bytes, open);
+}
+
+static void *thread_main(void *argument)
+{
+    far_device *far = argument;
+    pthread_mutex_lock(&far->lock);
+    for (;;) {
+        while (!far->stopping && (!far->first || far->held))
+            pthread_cond_wait(&far->changed, &far->lock);
+        far_call *call = far->first;
+        if (!call)
+            break;
+        far->first = call->next;
+        if (!far->first)
+            far->last = &far->first;
+        pthread_mutex_unlock(&far->lock);
+        open_memory(far, true);
+        call->run(far, call);
+        open_memory(far, false);
+        pthread_mutex_lock(&far->lock);
+        call->done = true;
+        pthread_cond_broadcast(&far->changed);
+    }
+    pthread_mutex_unlock(&far->lock);
+    return NULL;
+}
+
+static void start_call(far_device *far, far_call *call)
+{
+    call->next = NULL;
+    call->done = false;
+    pthread_mutex_lock(&far->lock);
+    *far->last = call;
+    far->last = &call->next;
+    pthread_cond_broadcast(&far->changed);
+    pthread_mutex_unlock(&far->lock);
+}
+
+static void finish_call(far_device *far, const far_call *call)
+{
+    pthread_mutex_lock(&far->lock);
+    while (!call->done)
+        pthread_cond_wait(&far->changed, &far->lock);
+    pthread_mutex_unlock(&far->lock);
+}
+
+static void make_call(far_device *far, far_call *call)
+{
+    start_call(far, call);
+    finish_call(far, call);
+}
+
+const spry_cpu_device *spry_far_device_inside(const spry_device *device)
+{
+    return &((const far_device *)device)->cpu;
+}
+
+void spry_far_device_hold(spry_device *device, bool hold)
+{
+    far_device *far = (far_device *)device;
+    pthread_mutex_lock(&far->lock);
+    far->held = hold;
+    pthread_cond_broadcast(&far->changed);
+    pthread_mutex_unlock(&far->lock);
+}
+
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
+
+static void run_step(far_device *far, far_call *call)
+{
+    (void)call;
+    far->cpu.device.sampling_ns = 0;
+    far->cpu.device.ops->submit(&far->cpu.device, &far->step.step, NULL); /* the CPU refuses nothing */
+}
+
+static bool grow(void **list, size_t *capacity, size_t needed, size_t size)
+{
+    if (needed <= *capacity)
+        return true;
+    void *grown = realloc(*list, needed * size);
+    if (grown) {
+        *list = grown;
+        *capacity = needed;
+    }
+    return grown;
+}
+
+static bool reserve(step_copy *copy, const spry_device_step *step)
+{
+    size_t n_entries = 0, n = step->n_segments, same = copy->capacity_segments;
+    void *segments = copy->segments, *tables = copy->tables, *entries = copy->entries;
+    for (size_t i = 0; i < n; i++)
+        n_entries += step->segments[i].table->n_entries;
+    bool room = grow(&segments, &same, n, sizeof *copy->segments) &&
+                grow(&tables, &copy->capacity_segments, n, sizeof *copy->tables) &&
+                grow(&entries, &copy->capacity_entries, n_entries, sizeof *copy->entries);
+    copy->segments = segments;
+    copy->tables = tables;
+    copy->entries = entries;
+    return room;
+}
+
+static void copy_step(far_device *far, const spry_device_step *step)
+{
+    step_copy *copy = &far->step;
+    spry_kv_entry *entries = copy->entries;
+    int32_t *tokens = copy->tokens;
+    for (size_t i = 0; i < step->n_segments; i++) {
+        const spry_segment *from = &step->segments[i];
+        size_t n = from->table->n_entries;
+        copy->tables[i] = (spry_kv_table){.entries = entries, .n_entries = n, .n_tokens = from->table->n_tokens};
+        copy->segments[i] = *from;
+        copy->segments[i].table = &copy->tables[i];
+        copy->segments[i].tokens = tokens;
+        if (n)
+            memcpy(entries, from->table->entries, n * sizeof *entries);
+        if (from->n_rows)
+            memcpy(tokens, from->tokens, from->n_rows * sizeof *tokens);
+        entries += n;
+        tokens += from->n_rows;
+    }
+    copy->step = *step;
+    copy->step.segments = copy->segments;
+    far->own_pool.turns = far->pool->turns;
+}
+
+static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
+{
+    far_device *far = (far_device *)device;
+    if (!reserve(&far->step, step))
+        return spry_fail_memory(error, "a step", step->n_segments * sizeof *step->segments);
+    copy_step(far, step);
+    start_call(far, &far->step.call);
+    return SPRY_OK;
+}
+
+static spry_status wait(spry_device *device, spry_error *error)
+{
+    far_device *far = (far_device *)device;
+    (void)error;
+    finish_call(far, &far->step.call);
+    device->sampling_ns = far->cpu.device.sampling_ns;
+    return SPRY_OK;
+}
+
+/* ---- results ----------------------------------------------------------------------------------------------------- */
+
+typedef struct draw_call {
+    far_call call;
+    spry_draw *const *draws;
+    size_t n;
+} draw_call;
+
+static void run_draws(far_device *far, far_call *call)
+{
+    const draw_call *c = (const draw_call *)call;
+    far->cpu.device.ops->draw(&far->cpu.device, c->draws, c->n, NULL);
+}
+
+static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
+{
+    draw_call c = {.call = {.run = run_draws}, .draws = draws, .n = n};
+    (void)error;
+    make_call((far_device *)device, &c.call);
+    return SPRY_OK;
+}
+
+typedef struct rows_call {
+    far_call call;
+    size_t first, count;
+    bool hidden;
+} rows_call;
+
+static void run_rows(far_device *far, far_call *call)
+{
+    const rows_call *c = (const rows_call *)call;
+    const spry_device_ops *ops = far->cpu.device.ops;
+    size_t width = c->hidden ? far->device.config->n_embd : far->device.config->n_vocab;
+    const float *rows;
+    if (!(c->hidden ? ops->hidden : ops->logits)(&far->cpu.device, &rows, c->first, c->count, NULL) && c->count)
+        memcpy(far->rows, rows, c->count * width * sizeof *rows);
+}
+
+static const float *fetch_rows(spry_device *device, size_t first, size_t count, bool hidden)
+{
+    far_device *far = (far_device *)device;
+    rows_call c = {.call = {.run = run_rows}, .first = first, .count = count, .hidden = hidden};
+    make_call(far, &c.call);
+    return far->rows;
+}
+
+static spry_status logits(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    (void)error;
+    *out = fetch_rows(device, first, count, false);
+    return SPRY_OK;
+}
+
+static spry_status hidden(spry_device *device, const float **out, size_t first, size_t count, spry_error *error)
+{
+    (void)error;
+    *out = fetch_rows(device, first, count, true);
+    return SPRY_OK;
+}
+
+/* ---- pages ------------------------------------------------------------------------------------------------------- */
+
+typedef struct page_call {
+    far_call call;
+    uint32_t page, from;
+    void *bytes;
+} page_call;
+
+static void run_copy(far_device *far, far_call *call)
+{
+    const page_call *c = (const page_call *)call;
+    spry_host_pages_copy(&far->cpu.pages, c->page, c->from);
+}
+
+static void run_read(far_device *far, far_call *call)
+{
+    const page_call *c = (const page_call *)call;
+    memcpy(c->bytes, spry_host_page(&far->cpu.pages, c->page), far->cpu.pages.page_bytes);
+}
+
+static void run_write(far_device *far, far_call *call)
+{
+    const page_call *c = (const page_call *)call;
+    memcpy(spry_host_page(&far->cpu.pages, c->page), c->bytes, far->cpu.pages.page_bytes);
+}
+
+static void copy_page(void *self, uint32_t to, uint32_t from)
+{
+    page_call c = {.call = {.run = run_copy}, .page = to, .from = from};
+    make_call(self, &c.call);
+}
+
+static const void *read_page(void *self, uint32_t page, void *room)
+{
+    page_call c = {.call = {.run = run_read}, .page = page, .bytes = room};
+    make_call(self, &c.call);
+    return room;
+}
+
+static void *begin_write(void *self, uint32_t page)
+{
+    const far_device *far = self;
+    (void)page;
+    return far->page;
+}
+
+static bool end_write(void *self, uint32_t page, bool whole)
+{
+    far_device *far = self;
+    page_call c = {.call = {.run = run_write}, .page = page, .bytes = far->page};
+    if (whole)
+        make_call(far, &c.call);
+    return true;
+}
+
+static spry_kv_mover mover(spry_device *device)
+{
+    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write};
+}
+
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
+
+typedef struct setting_call {
+    far_call call;
+    spry_trace *trace;
+    uint32_t lane;
+    spry_op_watch *watch;
+    spry_threads *threads;
+} setting_call;
+
+static void run_set_trace(far_device *far, far_call *call)
+{
+    const setting_call *c = (const setting_call *)call;
+    far->cpu.device.ops->set_trace(&far->cpu.device, c->trace, c->lane);
+}
+
+static void run_set_watch(far_device *far, far_call *call)
+{
+    far->cpu.device.ops->set_watch(&far->cpu.device, ((const setting_call *)call)->watch);
+}
+
+static void run_set_threads(far_device *far, far_call *call)
+{
+    far->cpu.device.ops->set_threads(&far->cpu.device, ((const setting_call *)call)->threads);
+}
+
+static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
+{
+    setting_call c = {.call = {.run = run_set_trace}, .trace = trace, .lane = lane};
+    make_call((far_device *)device, &c.call);
+}
+
+static void set_watch(spry_device *device, spry_op_watch *watch)
+{
+    setting_call c = {.call = {.run = run_set_watch}, .watch = watch};
+    make_call((far_device *)device, &c.call);
+}
+
+static void set_threads(spry_device *device, spry_threads *threads)
+{
+    setting_call c = {.call = {.run = run_set_threads}, .threads = threads};
+    make_call((far_device *)device, &c.call);
+}
+
+static bool measure(spry_device *device, spry_device_memory *memory)
+{
+    spry_device *cpu = &((far_device *)device)->cpu.device;
+    return cpu->ops->measure(cpu, memory); /* the system is asked, no byte is read */
+}
+
+static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pages, size_t n_pages)
+{
+    spry_device *cpu = &((far_device *)device)->cpu.device;
+    return cpu->ops->measure_pages(cpu, bytes, pages, n_pages);
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+static void release(far_device *far)
+{
+    free(far->step.segments);
+    free(far->step.tables);
+    free(far->step.entries);
+    free(far->step.tokens);
+    free(far->rows);
+    free(far->page);
+    pthread_cond_destroy(&far->changed);
+    pthread_mutex_destroy(&far->lock);
+    free(far);
+}
+
+static void close_device(spry_device *device)
+{
+    far_device *far = (far_device *)device;
+    pthread_mutex_lock(&far->lock);
+    far->stopping = true;
+    pthread_cond_broadcast(&far->changed);
+    pthread_mutex_unlock(&far->lock);
+    pthread_join(far->thread, NULL);
+    spry_cpu_device_deinit(&far->cpu);
+    release(far);
+}
+
+static const spry_device_ops ops = {.close = close_device,
+                                    .submit = submit,
+                                    .wait = wait,
+                                    .draw = draw,
+                                    .logits = logits,
+                                    .hidden = hidden,
+                                    .mover = mover,
+                                    .set_trace = set_trace,
+                                    .set_watch = set_watch,
+                                    .set_threads = set_threads,
+                                    .measure = measure,
+                                    .measure_pages = measure_pages};
+
+static spry_status allocate(far_device *far, const spry_device_setup *setup, spry_error *error)
+{
+    size_t logit_floats, hidden_floats;
+    const spry_step_limits *limits = &setup->limits;
+    if (!spry_checked_mul(&logit_floats, limits->max_logits, setup->config->n_vocab) ||
+        !spry_checked_mul(&hidden_floats, limits->max_rows, setup->config->n_embd))
+        return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
+    far->rows = calloc(logit_floats > hidden_floats ? logit_floats : hidden_floats, sizeof *far->rows);
+    far->step.tokens = calloc(limits->max_rows, sizeof *far->step.tokens);
+    far->page = malloc(setup->pool->page_bytes);
+    return far->rows && far->step.tokens && far->page ? SPRY_OK : spry_fail_memory(error, "a device", sizeof *far);
+}
+
+static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    *out = NULL;
+    if (*piece)
+        return spry_fail(error, SPRY_ERR_INPUT, "device 'far:%.40s' is not known; there is one, far", piece);
+    far_device *far = calloc(1, sizeof *far);
+    if (!far)
+        return spry_fail_memory(error, "a device", sizeof *far);
+    far->device = (spry_device){
+        .ops = &ops, .name = "far", .kernels = setup->ops->name, .config = setup->config, .limits = setup->limits};
+    far->pool = setup->pool;
+    far->own_pool = *setup->pool;
+    far->step.call.run = run_step;
+    far->last = &far->first;
+    pthread_mutex_init(&far->lock, NULL);
+    pthread_cond_init(&far->changed, NULL);
+    spry_device_setup inner = *setup;
+    inner.pool = &far->own_pool;
+    spry_status status = allocate(far, setup, error);
+    if (!status)
+        status = spry_cpu_device_init(&far->cpu, &inner, true, error);
+    if (status) {
+        release(far);
+        return status;
+    }
+    open_memory(far, false);
+    status = spry_background_start(&far->thread, thread_main, far, "the far device", error);
+    if (status) {
+        spry_cpu_device_deinit(&far->cpu);
+        release(far);
+        return status;
+    }
+    *out = &far->device;
+    return SPRY_OK;
+}
+
+static size_t total(const char *piece)
+{
+    return spry_device_kind_cpu.total(piece);
+}
+
+/* The CPU's kernels, and so its pages. */
+static void identify(char *out, size_t size, const spry_device_setup *setup)
+{
+    spry_device_kind_cpu.identify(out, size, setup);
+}
+
+static bool estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use)
+{
+    return spry_device_kind_cpu.estimate(memory, setup, use);
+}
+
+const spry_device_kind spry_device_kind_far = {
+    .name = "far", .total = total, .identify = identify, .open = open_device, .estimate = estimate};
