@@ -33,6 +33,11 @@ static const char *piece_of(const char *name)
     return colon ? colon + 1 : "";
 }
 
+uint32_t spry_device_chunk(const spry_device_kind *kind)
+{
+    return kind->chunk;
+}
+
 size_t spry_device_total(const char *name)
 {
     const spry_device_kind *kind;

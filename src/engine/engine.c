@@ -12,8 +12,12 @@
 
 void spry_engine_options_default(spry_engine_options *options)
 {
-    *options = (spry_engine_options){
-        .size = sizeof *options, .sessions = 1, .chunk = 128, .kv_type = "f16", .device = "cpu", .cpu = "auto"};
+    *options = (spry_engine_options){.size = sizeof *options,
+                                     .sessions = 1,
+                                     .chunk = SPRY_CHUNK_DEFAULT,
+                                     .kv_type = "f16",
+                                     .device = "cpu",
+                                     .cpu = "auto"};
 }
 
 static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)

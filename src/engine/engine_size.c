@@ -107,7 +107,10 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     if (status)
         return status;
     e->sessions = o->sessions;
-    e->chunk = o->chunk < e->context ? o->chunk : e->context;
+    uint32_t device_chunk = spry_device_chunk(e->kind), chunk = o->chunk;
+    if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
+        chunk = device_chunk;
+    e->chunk = chunk < e->context ? chunk : e->context;
     e->logit_rows = logit_rows(o->sessions);
     return SPRY_OK;
 }

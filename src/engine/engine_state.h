@@ -89,6 +89,8 @@ spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, co
                                     size_t kv_bytes, spry_error *error);
 spry_step_limits spry_engine_limits(const spry_engine *engine);
 
+enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
+
 /* The device's name, and what it is opened with. */
 const char *spry_engine_device(const spry_engine *e, const spry_engine_options *options);
 spry_device_setup spry_engine_setup(const spry_engine *engine);
