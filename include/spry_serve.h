@@ -1,5 +1,6 @@
-/* spry_serve: what servers need beside spry.h: the parts of an answer (text, thoughts, calls of tools) as it comes, and
- * a pool of models that are loaded when they are asked for. Its structs follow spry.h's rules. */
+/* spry_serve: what servers need beside spry.h: tokens one by one, the parts of an answer (text, thoughts, calls of
+ * tools) as it comes, and a pool of models that are loaded when they are asked for. Its structs follow spry.h's rules.
+ */
 #ifndef SPRY_SERVE_H
 #define SPRY_SERVE_H
 
@@ -8,6 +9,21 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* ---- tokens ---------------------------------------------------------------------------------------------------- */
+/* Any thread, also while the engine computes. */
+
+/* The ids of a text that continues other text: as spry_engine_tokenize, without the tokens that begin and end a text.
+ */
+SPRY_API spry_status spry_engine_tokenize_part(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
+                                               const char *text, size_t size, bool special, spry_error *error);
+
+/* The bytes of one token within a text, which need not be whole characters; they live as long as the engine. Control
+ * tokens have none, or with `special` their spelling. NULL: there is no such token. */
+SPRY_API const char *spry_engine_token_bytes(const spry_engine *engine, int32_t id, bool special, size_t *size);
+
+/* The token that begins a text; -1: there is none. */
+SPRY_API int32_t spry_engine_begin_token(const spry_engine *engine);
 
 /* ---- answers of chats ------------------------------------------------------------------------------------------ */
 /* One thread at a time for a parser; different parsers at the same time. */
@@ -59,6 +75,87 @@ SPRY_API spry_status spry_chat_parser_feed(spry_chat_parser *parser, const char 
 
 /* The answer is complete: what was held back is reported. */
 SPRY_API void spry_chat_parser_finish(spry_chat_parser *parser);
+
+/* ---- the pool of models ---------------------------------------------------------------------------------------- */
+/* Any thread, also at the same time, except create and destroy. */
+
+/* Models that are loaded when they are first asked for, shared by all their users, and unloaded, least recently used
+ * first, when others would not fit. A name is looked for among the entries and in the models folder; no name leaves
+ * that folder, neither by "..", nor as an absolute path, nor by a link. */
+typedef struct spry_model_pool spry_model_pool;
+
+/* A model that is not in the folder: linked into the program, or named on its command line. */
+typedef struct spry_pool_entry {
+    const char *name;
+    const char *alias;   /* NULL, or a second name that is accepted and not listed */
+    const char *path;    /* NULL when `data` is set */
+    const void *data;    /* NULL, or a GGUF file in memory */
+    size_t size;         /* of data */
+    const char *drafter; /* NULL, or the name of the entry that drafts for it */
+    bool pinned;
+    bool reserved[7];
+} spry_pool_entry;
+
+/* What it points to is borrowed until the pool is destroyed, except `entries`, `engine` and `jobs`. */
+typedef struct spry_pool_options {
+    size_t size;            /* set by spry_pool_options_default */
+    const char *models_dir; /* NULL: only the entries */
+    const spry_pool_entry *entries;
+    size_t n_entries;
+    size_t max_bytes;                  /* limit for all loaded models; 0: three quarters of the memory */
+    double keep_alive_s;               /* unused models are unloaded after this time; negative: never */
+    const spry_engine_options *engine; /* of every model, and the pool's log; NULL: the defaults */
+    const spry_jobs_options *jobs;     /* of every model; NULL: the defaults */
+} spry_pool_options;
+
+SPRY_API void spry_pool_options_default(spry_pool_options *options);
+
+/* A loaded model. Its engine stays open until the model is released. */
+typedef struct spry_pooled {
+    const char *name;
+    spry_engine *engine;
+} spry_pooled;
+
+SPRY_API spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_options *options, spry_error *error);
+SPRY_API void spry_model_pool_destroy(spry_model_pool *pool); /* all models must have been released */
+
+/* Loads and warms up the model unless it is loaded; NULL: the first entry. Two calls for the same model wait for one
+ * loading. SPRY_ERR_FILE: there is no model of that name. SPRY_ERR_MEMORY: it can never fit, with the figures.
+ * SPRY_ERR_BUSY: it fits once other models are released. */
+SPRY_API spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **out, const char *name,
+                                             spry_error *error);
+SPRY_API void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model);
+
+/* Unloads a model. SPRY_ERR_BUSY: it is pinned, in use (then it is unloaded when it is released) or being loaded. */
+SPRY_API spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error);
+
+/* A pinned model is not unloaded, neither for others nor for being unused. Pinning loads nothing. */
+SPRY_API spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name, bool pin, spry_error *error);
+
+/* Replaces keep_alive_s for an acquired model until it is unloaded; negative: never unload it for being unused. */
+SPRY_API void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, double seconds);
+
+typedef enum spry_pool_state { SPRY_POOL_ON_DISK = 0, SPRY_POOL_LOADING = 1, SPRY_POOL_LOADED = 2 } spry_pool_state;
+
+typedef struct spry_pool_info {
+    size_t size; /* as in spry_engine_info */
+    char name[128];
+    char path[1024]; /* empty for models in memory */
+    spry_pool_state state;
+    uint32_t users;
+    size_t file_bytes, loaded_bytes; /* the latter measured */
+    size_t estimated_bytes;          /* before it was loaded */
+    int64_t modified;                /* seconds since 1970 */
+    double load_ms, idle_s;          /* of loaded models */
+    double expires_s;                /* until it is unloaded; negative: it is not, as things are */
+    bool pinned;
+    spry_jobs_figures work; /* of loaded models */
+    uint64_t reserved[8];
+} spry_pool_info;
+
+/* Calls `visit` for every model; false from `visit` ends it. */
+SPRY_API void spry_model_pool_each(spry_model_pool *pool, bool (*visit)(void *context, const spry_pool_info *info),
+                                   void *context);
 
 #ifdef __cplusplus
 }

@@ -9,9 +9,9 @@
 #include <stdatomic.h>
 
 #include "platform/energy.h"
-#include "pool/model_pool.h"
 #include "server/http/access_keys.h"
 #include "server/status/registry.h"
+#include "spry_serve.h"
 
 typedef struct spry_serve_settings {
     const char *host;

@@ -174,12 +174,17 @@ static void log_line(void *user, int level, const char *sentence)
 static spry_status open_pool(spry_server *server, const model_list *models, spry_server_flags *flags, spry_error *error)
 {
     static const spry_policy by_name[] = {SPRY_POLICY_AUTO, SPRY_POLICY_INTERACTIVE, SPRY_POLICY_OFFLINE};
-    spry_pool_options options = {.entries = models->entries,
-                                 .n_entries = models->count,
-                                 .max_bytes = server->pool_bytes,
-                                 .keep_alive_s = flags->keep_alive_s ? (double)flags->keep_alive_s : -1,
-                                 .engine = flags->engine.options,
-                                 .log = {log_line, flags}};
+    spry_engine_options engine = flags->engine.options;
+    spry_jobs_options jobs;
+    spry_pool_options options;
+    spry_pool_options_default(&options);
+    spry_jobs_options_default(&jobs);
+    options.entries = models->entries;
+    options.n_entries = models->count;
+    options.max_bytes = server->pool_bytes;
+    options.keep_alive_s = flags->keep_alive_s ? (double)flags->keep_alive_s : -1;
+    options.engine = &engine;
+    options.jobs = &jobs;
     if (flags->settings.allow_pull && models->folder.size) {
         spry_directory made;
         spry_status status = spry_directory_open(&made, models->folder.data, error);
@@ -189,19 +194,18 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     }
     bool there = models->folder.size && spry_path_is_folder(models->folder.data);
     server->models_folder = options.models_dir = there ? models->folder.data : NULL;
-    options.engine.log = log_line;
-    options.engine.log_user = flags;
-    options.engine.sessions = flags->parallel;
-    spry_jobs_options_default(&options.sched);
-    options.sched.max_running = flags->parallel;
-    options.sched.max_waiting = flags->queue;
+    engine.log = log_line;
+    engine.log_user = flags;
+    engine.sessions = flags->parallel;
+    jobs.max_running = flags->parallel;
+    jobs.max_waiting = flags->queue;
     if (flags->stall_ms) {
-        options.sched.max_stall_ms = flags->stall_ms;
-        options.sched.gentle = false;
+        jobs.max_stall_ms = flags->stall_ms;
+        jobs.gentle = false;
     }
     for (size_t i = 0; policies[i]; i++)
         if (strcmp(policies[i], flags->policy) == 0)
-            options.sched.policy = by_name[i];
+            jobs.policy = by_name[i];
     return spry_model_pool_create(&server->pool, &options, error);
 }
 

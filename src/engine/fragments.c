@@ -169,7 +169,7 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
     if (!status)
         status = make_pieces(&p, prompt, &f, &input);
     const json_t *choice = json_object_get(request, "tool_choice");
-    if (!status && input.tools && choice)
+    if (!status && choice && !json_is_null(choice))
         status = spry_engine_require_call(prompt, &p.ids, e, input.tools, choice, error);
     if (status) {
         spry_tokens_deinit(&p.ids);

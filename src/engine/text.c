@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "engine/engine_state.h"
 #include "platform/file.h"
+#include "spry_serve.h"
 
 enum { MAX_CHAT_BYTES = 64 << 20 };
 
@@ -25,15 +26,45 @@ static spry_status hand_over(int32_t *ids, size_t capacity, size_t *count, spry_
     return status;
 }
 
-spry_status spry_engine_tokenize(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, const char *text,
-                                 size_t size, bool special, spry_error *error)
+static spry_status tokenize(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_view text,
+                            unsigned flags, spry_error *error)
 {
     spry_tokens tokens = {0};
     spry_status status = need_tokenizer(e, error);
     if (!status)
-        status = spry_tokenizer_encode(e->model->tokenizer, &tokens, (spry_view){text, size}, NULL, 0,
-                                       SPRY_ENCODE_BOS_EOS | (special ? SPRY_ENCODE_SPECIAL : 0), error);
+        status = spry_tokenizer_encode(e->model->tokenizer, &tokens, text, NULL, 0, flags, error);
     return hand_over(ids, capacity, count, &tokens, status);
+}
+
+spry_status spry_engine_tokenize(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, const char *text,
+                                 size_t size, bool special, spry_error *error)
+{
+    return tokenize(e, ids, capacity, count, (spry_view){text, size},
+                    SPRY_ENCODE_BOS_EOS | (special ? SPRY_ENCODE_SPECIAL : 0u), error);
+}
+
+spry_status spry_engine_tokenize_part(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count,
+                                      const char *text, size_t size, bool special, spry_error *error)
+{
+    return tokenize(e, ids, capacity, count, (spry_view){text, size}, special ? SPRY_ENCODE_SPECIAL : 0u, error);
+}
+
+const char *spry_engine_token_bytes(const spry_engine *e, int32_t id, bool special, size_t *size)
+{
+    const spry_tokenizer *tokenizer = e->model->tokenizer;
+    *size = 0;
+    if (!tokenizer || id < 0 || (size_t)id >= spry_tokenizer_size(tokenizer))
+        return NULL;
+    spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
+    if (!bytes.size && special)
+        bytes = spry_tokenizer_name(tokenizer, id);
+    *size = bytes.size;
+    return bytes.size ? bytes.data : "";
+}
+
+int32_t spry_engine_begin_token(const spry_engine *e)
+{
+    return e->model->tokenizer ? spry_tokenizer_bos(e->model->tokenizer) : -1;
 }
 
 spry_status spry_engine_detokenize(const spry_engine *e, char *text, size_t capacity, size_t *size, const int32_t *ids,

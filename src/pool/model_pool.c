@@ -1,8 +1,6 @@
 /* There is one slot for each model ever requested. A slot's state changes under the lock; slow operations (opening,
  * closing) run without it, in a state for which other threads wait. Bytes are reserved before a model is opened, so
  * that two concurrent loads cannot exceed the limit. */
-#include "pool/model_pool.h"
-
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,11 +8,14 @@
 
 #include "base/checked.h"
 #include "base/error.h"
+#include "base/log.h"
+#include "base/sized.h"
 #include "platform/background.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "platform/model_names.h"
 #include "pool/model_load.h"
+#include "spry_serve.h"
 
 typedef enum slot_state { SLOT_EMPTY, SLOT_LOADING, SLOT_LOADED, SLOT_LEAVING } slot_state;
 
@@ -38,6 +39,9 @@ typedef struct slot {
 
 struct spry_model_pool {
     spry_pool_options options;
+    spry_engine_options engine;
+    spry_jobs_options jobs;
+    spry_log log;
     spry_pool_entry *entries; /* a copy; the strings are borrowed */
     char models_dir[SPRY_MODEL_PATH_MAX + 1];
     size_t max_bytes;
@@ -139,7 +143,7 @@ static void unload(spry_model_pool *pool, slot *s, const char *why)
     set_state(pool, s, SLOT_LEAVING);
     pthread_mutex_unlock(&pool->lock);
     spry_loaded_model_close(&s->loaded);
-    spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: let go, %s", s->name, why);
+    spry_log_write(&pool->log, SPRY_LOG_INFO, "%s: let go, %s", s->name, why);
     pthread_mutex_lock(&pool->lock);
     s->reserved = 0;
     set_state(pool, s, SLOT_EMPTY);
@@ -226,8 +230,7 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     uint64_t start = spry_clock_ns();
     size_t bytes = 0;
     pthread_mutex_unlock(&pool->lock);
-    spry_status status =
-        spry_loaded_model_estimate(&bytes, &model, drafted ? &drafter : NULL, &pool->options.engine, error);
+    spry_status status = spry_loaded_model_estimate(&bytes, &model, drafted ? &drafter : NULL, &pool->engine, error);
     pthread_mutex_lock(&pool->lock);
     s->estimated = bytes;
     if (!status)
@@ -235,8 +238,7 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     if (status)
         return status;
     pthread_mutex_unlock(&pool->lock);
-    status = spry_loaded_model_open(&s->loaded, &model, drafted ? &drafter : NULL, &pool->options.engine,
-                                    &pool->options.sched, error);
+    status = spry_loaded_model_open(&s->loaded, &model, drafted ? &drafter : NULL, &pool->engine, &pool->jobs, error);
     if (!status && (status = spry_loaded_model_measure(&bytes, &s->loaded, error)))
         spry_loaded_model_close(&s->loaded);
     pthread_mutex_lock(&pool->lock);
@@ -258,7 +260,7 @@ static spry_status fill_slot(spry_model_pool *pool, slot *s)
         s->pooled.engine = s->loaded.engine;
         s->keep_s = pool->options.keep_alive_s;
         s->used_ns = spry_clock_ns();
-        spry_log_write(&pool->options.log, SPRY_LOG_INFO, "%s: loaded in %.0f ms, takes %.3f GB", s->name, s->load_ms,
+        spry_log_write(&pool->log, SPRY_LOG_INFO, "%s: loaded in %.0f ms, takes %.3f GB", s->name, s->load_ms,
                        (double)s->measured / gb);
     }
     set_state(pool, s, status ? SLOT_EMPTY : SLOT_LOADED);
@@ -402,7 +404,7 @@ static spry_pool_info *add_info(telling *t)
         t->infos = grown;
         t->capacity = capacity;
     }
-    t->infos[t->count] = (spry_pool_info){.expires_s = -1};
+    t->infos[t->count] = (spry_pool_info){.size = offsetof(spry_pool_info, reserved), .expires_s = -1};
     return &t->infos[t->count++];
 }
 
@@ -479,6 +481,8 @@ static spry_status check_entries(const spry_pool_options *o, spry_error *error)
         if (!e->name || !e->name[0] || strlen(e->name) > SPRY_MODEL_NAME_MAX || (!e->path && !e->data))
             return spry_fail(error, SPRY_ERR_INPUT, "model %zu of the list has no name, or nowhere to come from",
                              i + 1);
+        if (!spry_sized_zero(e->reserved, sizeof e->reserved))
+            return spry_fail(error, SPRY_ERR_INPUT, "spry_pool_entry.reserved of model %zu is not zero", i + 1);
         for (size_t k = 0; k < o->n_entries; k++) {
             if (k < i && strcmp(o->entries[k].name, e->name) == 0)
                 return spry_fail(error, SPRY_ERR_INPUT, "two models are called '%s'", e->name);
@@ -515,28 +519,53 @@ static void free_all(spry_model_pool *pool)
     free(pool);
 }
 
+void spry_pool_options_default(spry_pool_options *options)
+{
+    *options = (spry_pool_options){.size = sizeof *options, .keep_alive_s = -1};
+}
+
+/* The options of the pool, and copies of those for engines and jobs. */
+static spry_status read_options(spry_model_pool *pool, const spry_pool_options *theirs, spry_error *error)
+{
+    spry_pool_options *o = &pool->options;
+    spry_pool_options_default(o);
+    spry_engine_options_default(&pool->engine);
+    spry_jobs_options_default(&pool->jobs);
+    spry_status status = spry_sized_read(o, sizeof *o, theirs, "spry_pool_options", error);
+    if (!status)
+        status = spry_sized_read(&pool->engine, sizeof pool->engine, o->engine, "spry_engine_options", error);
+    if (!status)
+        status = spry_sized_read(&pool->jobs, sizeof pool->jobs, o->jobs, "spry_jobs_options", error);
+    if (!status)
+        status = check_entries(o, error);
+    if (status)
+        return status;
+    pool->log = (spry_log){pool->engine.log, pool->engine.log_user};
+    if (pool->engine.sessions < pool->jobs.max_running)
+        pool->engine.sessions = pool->jobs.max_running;
+    pool->max_bytes = o->max_bytes ? o->max_bytes : spry_memory_total() / 4 * 3;
+    if (o->models_dir)
+        snprintf(pool->models_dir, sizeof pool->models_dir, "%s", o->models_dir);
+    pool->entries = calloc(o->n_entries ? o->n_entries : 1, sizeof *pool->entries);
+    if (!pool->entries)
+        return spry_fail_memory(error, "a model pool", o->n_entries * sizeof *pool->entries);
+    if (o->n_entries)
+        memcpy(pool->entries, o->entries, o->n_entries * sizeof *pool->entries);
+    return SPRY_OK;
+}
+
 spry_status spry_model_pool_create(spry_model_pool **out, const spry_pool_options *options, spry_error *error)
 {
     *out = NULL;
-    spry_status status = check_entries(options, error);
-    if (status)
-        return status;
     spry_model_pool *pool = calloc(1, sizeof *pool);
-    spry_pool_entry *entries = calloc(options->n_entries ? options->n_entries : 1, sizeof *entries);
-    if (!pool || !entries) {
-        free(pool);
-        free(entries);
+    if (!pool)
         return spry_fail_memory(error, "a model pool", sizeof *pool);
+    spry_status status = read_options(pool, options, error);
+    if (status) {
+        free(pool->entries);
+        free(pool);
+        return status;
     }
-    pool->options = *options;
-    pool->entries = entries;
-    if (options->n_entries)
-        memcpy(entries, options->entries, options->n_entries * sizeof *entries);
-    if (options->models_dir)
-        snprintf(pool->models_dir, sizeof pool->models_dir, "%s", options->models_dir);
-    if (pool->options.engine.sessions < options->sched.max_running)
-        pool->options.engine.sessions = options->sched.max_running;
-    pool->max_bytes = options->max_bytes ? options->max_bytes : spry_memory_total() / 4 * 3;
     init_locks(pool);
     status = spry_background_start(&pool->sweeper, sweep, pool, "the model pool", error);
     if (status)

@@ -204,6 +204,37 @@ static void test_wrong_parser(void **state)
     spry_engine_close(engine);
 }
 
+static void test_tokens(void **state)
+{
+    (void)state;
+    spry_engine *engine = fixture_open("llama", NULL);
+    spry_engine_info info;
+    int32_t ids[32], part[32];
+    size_t count, n_part, size, whole = 0;
+    static const char said[] = "once upon a time";
+    spry_engine_describe(engine, &info);
+    assert_int_equal(spry_engine_tokenize_part(engine, part, 32, &n_part, said, strlen(said), false, NULL), SPRY_OK);
+    assert_int_equal(spry_engine_tokenize(engine, ids, 32, &count, said, strlen(said), false, NULL), SPRY_OK);
+    assert_true(n_part > 0 && n_part <= count && count <= 32);
+    for (size_t i = 0; i < n_part; i++) {
+        const char *bytes = spry_engine_token_bytes(engine, part[i], false, &size);
+        assert_true(bytes && whole + size <= strlen(said));
+        assert_memory_equal(bytes, said + whole, size);
+        whole += size;
+    }
+    assert_int_equal(whole, strlen(said));
+    assert_int_equal(spry_engine_tokenize_part(engine, ids, 32, &count, "<|im_end|>", 10, true, NULL), SPRY_OK);
+    assert_int_equal(count, 1);
+    assert_non_null(spry_engine_token_bytes(engine, ids[0], false, &size));
+    assert_int_equal(size, 0);
+    assert_memory_equal(spry_engine_token_bytes(engine, ids[0], true, &size), "<|im_end|>", 10);
+    assert_int_equal(size, 10);
+    assert_null(spry_engine_token_bytes(engine, -1, true, &size));
+    assert_null(spry_engine_token_bytes(engine, 1 << 20, true, &size));
+    assert_true(spry_engine_begin_token(engine) >= -1 && spry_engine_begin_token(engine) < (int32_t)info.vocabulary);
+    spry_engine_close(engine);
+}
+
 static void test_constraint_check(void **state)
 {
     (void)state;
@@ -219,8 +250,8 @@ static void test_constraint_check(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_spans), cmocka_unit_test(test_required_call),
-                                       cmocka_unit_test(test_parser), cmocka_unit_test(test_wrong_parser),
-                                       cmocka_unit_test(test_constraint_check)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_spans),        cmocka_unit_test(test_required_call),    cmocka_unit_test(test_parser),
+        cmocka_unit_test(test_wrong_parser), cmocka_unit_test(test_constraint_check), cmocka_unit_test(test_tokens)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

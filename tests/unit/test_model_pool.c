@@ -17,7 +17,7 @@
 #include "engine/engine_state.h"
 #include "platform/file.h"
 #include "pool/model_load.h"
-#include "pool/model_pool.h"
+#include "spry_serve.h"
 #include "support/engine_fixture.h"
 #include "support/hostile.h"
 #include "support/scratch.h"
@@ -35,15 +35,24 @@ static void note_log(void *user, int level, const char *sentence)
     n_let_go += strstr(sentence, ": let go") != NULL;
 }
 
+/* Of the pool that is started next. */
+static spry_engine_options engine_options;
+static spry_jobs_options jobs_options;
+
 static spry_pool_options plain_options(const char *folder)
 {
-    spry_pool_options o = {.models_dir = folder, .keep_alive_s = -1, .log = {note_log, NULL}};
-    spry_engine_options_default(&o.engine);
-    spry_jobs_options_default(&o.sched);
-    o.engine.threads = 1;
-    o.engine.context = 256;
-    o.engine.kv_bytes = (size_t)4 << 20;
-    o.sched.max_running = 2;
+    spry_pool_options o;
+    spry_pool_options_default(&o);
+    spry_engine_options_default(&engine_options);
+    spry_jobs_options_default(&jobs_options);
+    engine_options.threads = 1;
+    engine_options.context = 256;
+    engine_options.kv_bytes = (size_t)4 << 20;
+    engine_options.log = note_log;
+    jobs_options.max_running = 2;
+    o.models_dir = folder;
+    o.engine = &engine_options;
+    o.jobs = &jobs_options;
     o.max_bytes = (size_t)1 << 30;
     n_loaded = n_let_go = 0;
     return o;
@@ -265,6 +274,20 @@ static void test_bad_entries(void **state)
         options.n_entries = cases[i].n;
         hostile_expect(spry_model_pool_create(&pool, &options, &error), &error, SPRY_ERR_INPUT, cases[i].words);
     }
+    spry_pool_options options = plain_options(NULL);
+    spry_pool_entry strange = {.name = "a", .path = "x", .reserved = {[6] = true}};
+    spry_model_pool *pool;
+    spry_error error = {0};
+    options.entries = &strange;
+    options.n_entries = 1;
+    hostile_expect(spry_model_pool_create(&pool, &options, &error), &error, SPRY_ERR_INPUT, "reserved of model 1");
+    options.n_entries = 0;
+    jobs_options.size = 1;
+    hostile_expect(spry_model_pool_create(&pool, &options, &error), &error, SPRY_ERR_INPUT, "spry_jobs_options");
+    engine_options.size = 0;
+    hostile_expect(spry_model_pool_create(&pool, &options, &error), &error, SPRY_ERR_INPUT, "spry_engine_options");
+    options.size = 0;
+    hostile_expect(spry_model_pool_create(&pool, &options, &error), &error, SPRY_ERR_INPUT, "spry_pool_options");
 }
 
 /* ---- loading ---------------------------------------------------------------------------------------------------- */
@@ -369,9 +392,9 @@ static void test_estimates(void **state)
     static const char *const types[] = {NULL, "q8_0", "q4_0"};
     for (size_t t = 0; t < SPRY_COUNT(types); t++) {
         spry_pool_options options = plain_options(FOLDER);
-        options.engine.quantize = types[t];
-        options.engine.context = 0;
-        options.engine.kv_bytes = t == 1 ? 0 : (size_t)4 << 20;
+        engine_options.quantize = types[t];
+        engine_options.context = 0;
+        engine_options.kv_bytes = t == 1 ? 0 : (size_t)4 << 20;
         options.max_bytes = (size_t)1 << 40;
         spry_model_pool *pool = start(&options);
         for (size_t i = 0; i < SPRY_COUNT(models); i++) {

@@ -122,7 +122,7 @@ static void test_fragments_are_rendered_once(void **state)
                                   "\"cache\": \"span\"}, {\"type\": \"text\", \"text\": \"Who came?\"}]}]",
                                   0, NULL);
     n_renders = 0;
-    assert_int_equal(spry_prompt_chat(c, messages, NULL, NULL, true, &error), SPRY_OK);
+    assert_int_equal(spry_prompt_chat(c, messages, NULL, NULL, NULL, true, &error), SPRY_OK);
     assert_int_equal(n_renders, 1);
     assert_int_equal(c->prompts.n_spans, 1);
     assert_true(c->prompts.spans[0].begin < c->prompts.spans[0].end &&
@@ -186,11 +186,12 @@ static void test_arguments_in_linear_time(void **state)
     spry_buffer_init(&choice.arguments, 2 * TOTAL);
     json_set_alloc_funcs(count_malloc, free);
     json_bytes = 0;
-    spry_choice_add(
-        &choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_BEGIN, .id = "abcdefghi", .name = SPRY_VIEW("weather")});
+    spry_choice_add(&choice, &(spry_chat_event){
+                                 .kind = SPRY_CHAT_CALL_BEGIN, .id = "abcdefghi", .name = "weather", .name_size = 7});
     for (int i = 0; i < PIECES; i++)
-        spry_choice_add(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_ARGUMENTS, .text = {piece, sizeof piece}});
-    spry_choice_add(&choice, &(spry_answer_event){.kind = SPRY_ANSWER_CALL_END});
+        spry_choice_add(&choice,
+                        &(spry_chat_event){.kind = SPRY_CHAT_ARGUMENTS, .text = piece, .text_size = sizeof piece});
+    spry_choice_add(&choice, &(spry_chat_event){.kind = SPRY_CHAT_CALL_END});
     assert_true(json_bytes < 4 * TOTAL);
     const json_t *call = json_array_get(choice.calls, 0);
     assert_string_equal(json_string_value(json_object_get(call, "name")), "weather");

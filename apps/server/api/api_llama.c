@@ -1,7 +1,6 @@
 /* The interface of llama-server. */
 #include <stdlib.h>
 
-#include "engine/engine_state.h"
 #include "server/api/apis.h"
 #include "server/api/openai_json.h"
 #include "server/http/http_reply.h"
@@ -56,10 +55,10 @@ static json_t *last_piece(const spry_completion *c, json_t *content)
     return message;
 }
 
-static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
     (void)choice;
-    spry_completion_event(c, piece(c, spry_view_json(event->text), false));
+    spry_completion_event(c, piece(c, spry_view_json(spry_event_text(event)), false));
 }
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
@@ -147,14 +146,15 @@ static void end_text(text_call *call, spry_exchange *x)
     json_decref(call->root);
 }
 
-static json_t *tokens_json(const spry_tokens *tokens, const spry_tokenizer *tokenizer, bool pieces)
+static json_t *tokens_json(const spry_tokens *tokens, const spry_engine *engine, bool pieces)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < tokens->count; i++) {
         json_t *id = json_integer(tokens->ids[i]);
+        spry_view bytes;
+        bytes.data = spry_engine_token_bytes(engine, tokens->ids[i], false, &bytes.size);
         if (pieces)
-            id = json_pack("{s:o, s:o}", "id", id, "piece",
-                           spry_view_json(spry_tokenizer_bytes(tokenizer, tokens->ids[i])));
+            id = json_pack("{s:o, s:o}", "id", id, "piece", spry_view_json(bytes));
         json_array_append_new(list, id);
     }
     return list;
@@ -176,9 +176,8 @@ void spry_llama_tokenize(spry_exchange *x)
     if (spry_fields_fine(&call.fields, x)) {
         spry_view text = {json_string_value(content), json_string_length(content)};
         if (spry_prompt_encode(&tokens, call.model->engine, text, special, begin, &error) == SPRY_OK)
-            spry_reply_json(
-                x, MHD_HTTP_OK,
-                json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine->model->tokenizer, pieces)));
+            spry_reply_json(x, MHD_HTTP_OK,
+                            json_pack("{s:o}", "tokens", tokens_json(&tokens, call.model->engine, pieces)));
         else
             spry_reply_failure(x, &error);
     }
@@ -268,7 +267,8 @@ void spry_llama_props(spry_exchange *x)
         return;
     spry_engine_info info;
     spry_engine_describe(model->engine, &info);
-    spry_view source = spry_chat_template_used_source(model->engine->model->chat, false);
+    spry_view source;
+    source.data = spry_engine_chat_template(model->engine, false, &source.size);
     spry_reply_json(x, MHD_HTTP_OK,
                     json_pack("{s:s, s:o, s:{s:I}, s:I, s:s, s:o, s:s}", "model_alias", model->name, "chat_template",
                               spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context,

@@ -1,5 +1,4 @@
 /* POST /api/generate and /api/chat: lines of JSON, streamed unless "stream" is false. */
-#include "engine/engine_state.h"
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
 #include "server/http/http_reply.h"
@@ -62,14 +61,14 @@ static json_t *last_generated(const spry_completion *c, json_t *response)
     return message;
 }
 
-static void write_generated(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+static void write_generated(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
     json_t *message = line(c->model->name, false);
     (void)choice;
-    if (event->kind == SPRY_ANSWER_REASONING)
-        json_object_set_new(message, "thinking", spry_view_json(event->text));
+    if (event->kind == SPRY_CHAT_REASONING)
+        json_object_set_new(message, "thinking", spry_view_json(spry_event_text(event)));
     json_object_set_new(message, "response",
-                        event->kind == SPRY_ANSWER_CONTENT ? spry_view_json(event->text) : json_string(""));
+                        event->kind == SPRY_CHAT_CONTENT ? spry_view_json(spry_event_text(event)) : json_string(""));
     spry_completion_line(c, message);
 }
 
@@ -114,15 +113,15 @@ static json_t *calls_json(const json_t *calls)
 }
 
 /* A tool call is written when it is complete. */
-static void write_chatted(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+static void write_chatted(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
     json_t *message = NULL;
     switch (event->kind) {
-    case SPRY_ANSWER_CONTENT: message = message_json(event->text, SPRY_VIEW("")); break;
-    case SPRY_ANSWER_REASONING: message = message_json(SPRY_VIEW(""), event->text); break;
-    case SPRY_ANSWER_CALL_BEGIN:
-    case SPRY_ANSWER_ARGUMENTS: spry_choice_add(choice, event); return;
-    case SPRY_ANSWER_CALL_END: {
+    case SPRY_CHAT_CONTENT: message = message_json(spry_event_text(event), SPRY_VIEW("")); break;
+    case SPRY_CHAT_REASONING: message = message_json(SPRY_VIEW(""), spry_event_text(event)); break;
+    case SPRY_CHAT_CALL_BEGIN:
+    case SPRY_CHAT_ARGUMENTS: spry_choice_add(choice, event); return;
+    case SPRY_CHAT_CALL_END: {
         spry_choice_add(choice, event);
         json_t *one = json_pack("[O]", json_array_get(choice->calls, event->index));
         message = message_json(SPRY_VIEW(""), SPRY_VIEW(""));
@@ -223,7 +222,7 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
     const json_t *think = spry_fields_get(fields, "think");
     json_t *variables = json_is_boolean(think) ? json_pack("{s:b}", "enable_thinking", json_is_true(think))
                                                : json_incref(json_object_get(c->root, "chat_template_kwargs"));
-    spry_status status = spry_prompt_chat(c, messages, tools, variables, true, error);
+    spry_status status = spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
     json_decref(variables);
     return status;
 }
@@ -231,7 +230,7 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
 /* A conversation that continues has no second BOS token at token `at`. */
 static void drop_bos(spry_tokens *prompt, size_t at, const spry_engine *engine)
 {
-    if (!at || prompt->count <= at || prompt->ids[at] != spry_tokenizer_bos(engine->model->tokenizer))
+    if (!at || prompt->count <= at || prompt->ids[at] != spry_engine_begin_token(engine))
         return;
     prompt->count--;
     memmove(prompt->ids + at, prompt->ids + at + 1, (prompt->count - at) * sizeof *prompt->ids);

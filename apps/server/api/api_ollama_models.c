@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "base/map.h"
-#include "engine/engine_state.h"
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
 #include "server/http/http_reply.h"
@@ -91,7 +90,8 @@ void spry_ollama_show(spry_exchange *x)
     snprintf(parameters, sizeof parameters, "%.1fM", (double)info.parameters / 1e6);
     json_object_set_new(details, "family", json_string(info.architecture));
     json_object_set_new(details, "parameter_size", json_string(parameters));
-    spry_view source = spry_chat_template_used_source(model->engine->model->chat, false);
+    spry_view source;
+    source.data = spry_engine_chat_template(model->engine, false, &source.size);
     spry_reply_json(x, MHD_HTTP_OK,
                     json_pack("{s:s, s:s, s:o, s:o, s:{s:s, s:I, s:I, s:I}, s:[s, s, s]}", "modelfile", "",
                               "parameters", "", "template", spry_view_json(source), "details", details, "model_info",

@@ -30,26 +30,26 @@ static void open_stream(spry_completion *c)
             c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
 }
 
-static json_t *delta_of(const spry_answer_event *event)
+static json_t *delta_of(const spry_chat_event *event)
 {
     switch (event->kind) {
-    case SPRY_ANSWER_CONTENT: return json_pack("{s:o}", "content", spry_view_json(event->text));
-    case SPRY_ANSWER_REASONING: return json_pack("{s:o}", "reasoning_content", spry_view_json(event->text));
-    case SPRY_ANSWER_CALL_BEGIN:
+    case SPRY_CHAT_CONTENT: return json_pack("{s:o}", "content", spry_view_json(spry_event_text(event)));
+    case SPRY_CHAT_REASONING: return json_pack("{s:o}", "reasoning_content", spry_view_json(spry_event_text(event)));
+    case SPRY_CHAT_CALL_BEGIN:
         return json_pack("{s:[{s:i, s:s, s:s, s:{s:o, s:s}}]}", "tool_calls", "index", (int)event->index, "id",
-                         event->id, "type", "function", "function", "name", spry_view_json(event->name), "arguments",
-                         "");
-    case SPRY_ANSWER_ARGUMENTS:
+                         event->id, "type", "function", "function", "name", spry_view_json(spry_event_name(event)),
+                         "arguments", "");
+    case SPRY_CHAT_ARGUMENTS:
         return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)event->index, "function", "arguments",
-                         spry_view_json(event->text));
-    case SPRY_ANSWER_CALL_END: break;
+                         spry_view_json(spry_event_text(event)));
+    case SPRY_CHAT_CALL_END: break;
     }
     return NULL;
 }
 
-static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
-    if (event->kind == SPRY_ANSWER_CALL_END)
+    if (event->kind == SPRY_CHAT_CALL_END)
         return;
     json_t *message = chunk(c, choice, delta_of(event), NULL);
     add_logprobs(message, c, choice);
@@ -138,13 +138,10 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
 
 static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
-    const json_t *tools = usable_tools(fields), *tool_choice = spry_fields_get(fields, "tool_choice");
-    spry_status status = spry_prompt_chat(c, json_object_get(fields->object, "messages"), tools,
-                                          spry_fields_get(fields, "chat_template_kwargs"),
-                                          spry_fields_bool(fields, "add_generation_prompt", true), error);
-    if (status == SPRY_OK && tool_choice && !is_none(tool_choice))
-        status = spry_prompt_require_call(c, tools, tool_choice, error);
-    return status;
+    const json_t *tool_choice = spry_fields_get(fields, "tool_choice");
+    return spry_prompt_chat(c, json_object_get(fields->object, "messages"), usable_tools(fields),
+                            spry_fields_get(fields, "chat_template_kwargs"), is_none(tool_choice) ? NULL : tool_choice,
+                            spry_fields_bool(fields, "add_generation_prompt", true), error);
 }
 
 static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",

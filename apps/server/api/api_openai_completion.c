@@ -110,9 +110,9 @@ static void open_stream(spry_completion *c)
         write_chunk(c, &c->choices[i], spry_buffer_view(&echo_of(c, &c->choices[i])->text), NULL, false);
 }
 
-static void write_delta(spry_completion *c, spry_choice *choice, const spry_answer_event *event)
+static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
-    write_chunk(c, choice, event->text, NULL, false);
+    write_chunk(c, choice, spry_event_text(event), NULL, false);
 }
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)

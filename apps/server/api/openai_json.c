@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "base/utf8.h"
-#include "engine/engine_state.h"
 
 json_t *spry_openai_usage(const spry_completion *c)
 {
@@ -25,11 +24,9 @@ json_t *spry_openai_envelope(const spry_completion *c, const char *object, json_
 
 spry_view spry_openai_token_bytes(const spry_completion *c, int32_t id)
 {
-    const spry_tokenizer *tokenizer = c->model->engine->model->tokenizer;
-    if (id < 0 || (size_t)id >= spry_tokenizer_size(tokenizer))
-        return (spry_view){"", 0};
-    spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
-    return bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
+    spry_view bytes;
+    bytes.data = spry_engine_token_bytes(c->model->engine, id, true, &bytes.size);
+    return bytes.data ? bytes : (spry_view){"", 0};
 }
 
 static json_t *entry_json(const spry_completion *c, spry_logprob_entry entry)

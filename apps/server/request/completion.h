@@ -18,7 +18,7 @@
 #include "server/request/channel.h"
 #include "server/request/completion_options.h"
 #include "server/request/request_costs.h"
-#include "template/tool_calls.h"
+#include "spry_serve.h"
 
 typedef struct spry_completion spry_completion;
 
@@ -45,7 +45,7 @@ typedef struct spry_choice {
     } progress;                /* written by the scheduler's thread until the job has ended */
 
     /* collect */
-    spry_answer_parser *parser; /* NULL: all text is content */
+    spry_chat_parser *parser; /* NULL: all text is content */
     bool done;
     spry_buffer raw_text; /* with options.keep_raw_text */
     spry_buffer content, reasoning;
@@ -71,7 +71,7 @@ typedef struct spry_completion_interface {
     /* With "stream": these append to completion->reply.out. `open` and `close` may be NULL. */
     const char *stream_type;
     void (*open)(spry_completion *completion);
-    void (*delta)(spry_completion *completion, spry_choice *choice, const spry_answer_event *event);
+    void (*delta)(spry_completion *completion, spry_choice *choice, const spry_chat_event *event);
     void (*close_choice)(spry_completion *completion, spry_choice *choice, bool last);
     void (*close)(spry_completion *completion);
 } spry_completion_interface;
@@ -148,10 +148,20 @@ typedef struct spry_usage_counts {
 void spry_completion_count(const spry_completion *completion, spry_usage_counts *counts);
 
 /* Adds an event to the choice's content, reasoning or calls, as is done when the reply is not streamed. */
-void spry_choice_add(spry_choice *choice, const spry_answer_event *event);
+void spry_choice_add(spry_choice *choice, const spry_chat_event *event);
 
 /* "stop", "length" or "tool_calls". */
 const char *spry_choice_finish_reason(const spry_choice *choice);
+
+static inline spry_view spry_event_text(const spry_chat_event *event)
+{
+    return (spry_view){event->text, event->text_size};
+}
+
+static inline spry_view spry_event_name(const spry_chat_event *event)
+{
+    return (spry_view){event->name, event->name_size};
+}
 
 json_t *spry_buffer_json(const spry_buffer *text); /* as a string */
 json_t *spry_view_json(spry_view text);

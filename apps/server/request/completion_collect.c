@@ -2,12 +2,9 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
-#include "engine/engine_state.h"
 #include "platform/clock.h"
 #include "server/http/http_server.h"
 #include "server/request/completion_internal.h"
-
-enum { OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
 
 static void fail(spry_completion *c, spry_status status, const char *sentence)
 {
@@ -17,19 +14,19 @@ static void fail(spry_completion *c, spry_status status, const char *sentence)
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
 
-void spry_choice_add(spry_choice *choice, const spry_answer_event *event)
+void spry_choice_add(spry_choice *choice, const spry_chat_event *event)
 {
     switch (event->kind) {
-    case SPRY_ANSWER_CONTENT: spry_buffer_append(&choice->content, event->text.data, event->text.size); break;
-    case SPRY_ANSWER_REASONING: spry_buffer_append(&choice->reasoning, event->text.data, event->text.size); break;
-    case SPRY_ANSWER_CALL_BEGIN:
+    case SPRY_CHAT_CONTENT: spry_buffer_append(&choice->content, event->text, event->text_size); break;
+    case SPRY_CHAT_REASONING: spry_buffer_append(&choice->reasoning, event->text, event->text_size); break;
+    case SPRY_CHAT_CALL_BEGIN:
         if (!choice->calls)
             choice->calls = json_array();
         json_array_append_new(choice->calls, json_pack("{s:s, s:o, s:s}", "id", event->id, "name",
-                                                       spry_view_json(event->name), "arguments", ""));
+                                                       spry_view_json(spry_event_name(event)), "arguments", ""));
         break;
-    case SPRY_ANSWER_ARGUMENTS: spry_buffer_append(&choice->arguments, event->text.data, event->text.size); break;
-    case SPRY_ANSWER_CALL_END:
+    case SPRY_CHAT_ARGUMENTS: spry_buffer_append(&choice->arguments, event->text, event->text_size); break;
+    case SPRY_CHAT_CALL_END:
         json_object_set_new(json_array_get(choice->calls, event->index), "arguments",
                             spry_buffer_json(&choice->arguments));
         spry_buffer_clear(&choice->arguments);
@@ -37,11 +34,11 @@ void spry_choice_add(spry_choice *choice, const spry_answer_event *event)
     }
 }
 
-static void on_event(void *user, const spry_answer_event *event)
+static void on_event(void *user, const spry_chat_event *event)
 {
     spry_choice *choice = user;
     spry_completion *c = choice->owner;
-    if (event->kind == SPRY_ANSWER_CALL_BEGIN)
+    if (event->kind == SPRY_CHAT_CALL_BEGIN)
         choice->n_calls = event->index + 1;
     if (c->options.stream)
         c->interface->delta(c, choice, event);
@@ -51,38 +48,25 @@ static void on_event(void *user, const spry_answer_event *event)
         fail(c, SPRY_ERR_MEMORY, "not enough memory for the answer");
 }
 
-/* Whether the prompt ends inside a thought, so that the answer begins in it. */
-static bool opens_thought(const spry_completion *c)
-{
-    char text[OPENING_BYTES];
-    const spry_tokens *prompt = &c->prompts.ids[0];
-    size_t size, n = prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
-    if (!n || spry_engine_detokenize(c->model->engine, text, sizeof text, &size, prompt->ids + prompt->count - n, n,
-                                     true, NULL) != SPRY_OK)
-        return false;
-    return spry_answer_opens_thought((spry_view){text, size < sizeof text ? size : sizeof text});
-}
-
 spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
 {
     const spry_completion *c = choice->owner;
-    bool tools = c->options.parse_tools, reasoning = c->options.parse_reasoning;
-    if (!tools && !reasoning)
+    const json_t *tools = json_object_get(c->root, "tools");
+    if (!c->options.parse_tools && !c->options.parse_reasoning)
         return SPRY_OK;
-    const char *call_open = c->prompts.call_open;
-    spry_answer_options options = {
-        .tools = tools,
-        .style = spry_tool_style_find(spry_chat_template_used_source(c->model->engine->model->chat, tools)),
-        .declared = json_object_get(c->root, "tools"),
-        .reasoning = reasoning && !call_open,
-        .in_thought = reasoning && opens_thought(c),
-        .seed = spry_entropy(),
-        .on_event = on_event,
-        .user = choice,
-    };
-    spry_status status = spry_answer_parser_create(&choice->parser, &options, error);
-    if (status == SPRY_OK && call_open)
-        status = spry_answer_parser_feed(choice->parser, spry_view_of(call_open), error);
+    const spry_chat_prompt prompt = {
+        .ids = c->prompts.ids[0].ids, .count = c->prompts.ids[0].count, .call_open = c->prompts.call_open};
+    char *declared = c->options.parse_tools && json_is_array(tools) ? json_dumps(tools, JSON_COMPACT) : NULL;
+    spry_chat_parser_options options;
+    spry_chat_parser_options_default(&options);
+    options.prompt = &prompt;
+    options.tools = !c->options.parse_tools ? NULL : declared ? declared : "[]";
+    options.reasoning = c->options.parse_reasoning;
+    options.seed = spry_entropy();
+    options.on_event = on_event;
+    options.user = choice;
+    spry_status status = spry_chat_parser_create(&choice->parser, c->model->engine, &options, error);
+    free(declared);
     return status;
 }
 
@@ -94,8 +78,8 @@ static void add_text(spry_choice *choice, spry_view text)
     if (c->options.keep_raw_text)
         spry_buffer_append(&choice->raw_text, text.data, text.size);
     if (!choice->parser)
-        on_event(choice, &(spry_answer_event){.kind = SPRY_ANSWER_CONTENT, .text = text});
-    else if (spry_answer_parser_feed(choice->parser, text, NULL) != SPRY_OK)
+        on_event(choice, &(spry_chat_event){.kind = SPRY_CHAT_CONTENT, .text = text.data, .text_size = text.size});
+    else if (spry_chat_parser_feed(choice->parser, text.data, text.size, NULL) != SPRY_OK)
         fail(c, SPRY_ERR_MEMORY, "not enough memory for the answer");
 }
 
@@ -154,7 +138,7 @@ static void finish_choice(spry_choice *choice, bool last)
     if (choice->parser && c->prompts.call_close && finish == SPRY_FINISH_END)
         add_text(choice, spry_view_of(c->prompts.call_close));
     if (choice->parser)
-        spry_answer_parser_finish(choice->parser);
+        spry_chat_parser_finish(choice->parser);
     if (c->options.stream)
         c->interface->close_choice(c, choice, last);
 }

@@ -128,7 +128,7 @@ void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, 
 static void deinit_choice(spry_choice *choice)
 {
     spry_job_free(choice->job.handle);
-    spry_answer_parser_destroy(choice->parser);
+    spry_chat_parser_destroy(choice->parser);
     spry_buffer_deinit(&choice->raw_text);
     spry_buffer_deinit(&choice->content);
     spry_buffer_deinit(&choice->reasoning);

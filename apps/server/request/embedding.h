@@ -2,8 +2,8 @@
 #ifndef SPRY_SERVER_EMBEDDING_H
 #define SPRY_SERVER_EMBEDDING_H
 
+#include "base/tokens.h"
 #include "server/request/request_costs.h"
-#include "tokenizer/tokenizer.h"
 
 typedef struct spry_embedder {
     spry_costs *costs; /* the request's */

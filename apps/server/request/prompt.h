@@ -5,9 +5,11 @@
 #include "server/request/completion.h"
 
 /* Makes the only prompt from a conversation: `messages` in OpenAI's form, `tools` NULL or a list, `extra` NULL or an
- * object of template variables. `generate`: with the beginning of the model's answer. */
+ * object of template variables. `generate`: with the beginning of the model's answer. Where `choice` (NULL: none)
+ * requires a tool call, the prompt ends with the beginning of the call, and the answer is constrained to the schemas of
+ * the tools. */
 spry_status spry_prompt_chat(spry_completion *completion, const json_t *messages, const json_t *tools,
-                             const json_t *extra, bool generate, spry_error *error);
+                             const json_t *extra, const json_t *choice, bool generate, spry_error *error);
 
 /* Appends the ids of a text. `special`: control tokens are recognised; `begin`: with the tokenizer's BOS token. */
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
@@ -22,11 +24,6 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 
 /* Checks that no prompt is empty, that each leaves room for an answer, and that all answers fit the queue. */
 spry_status spry_prompt_check(const spry_completion *completion, spry_error *error);
-
-/* Where `choice` requires a tool call: the prompt ends with the beginning of the call, and the answer is constrained to
- * the schemas of the tools. */
-spry_status spry_prompt_require_call(spry_completion *completion, const json_t *tools, const json_t *choice,
-                                     spry_error *error);
 
 /* Appends the text that the template renders. */
 spry_status spry_prompt_render(spry_buffer *out, const spry_engine *engine, const json_t *messages, const json_t *tools,

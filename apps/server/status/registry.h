@@ -10,8 +10,8 @@
 #include <stdatomic.h>
 
 #include "platform/energy.h"
-#include "pool/model_pool.h"
 #include "server/status/model_counts.h"
+#include "spry_serve.h"
 
 enum { SPRY_REGISTRY_MODELS = 64, SPRY_REGISTRY_ENDED = 64, SPRY_REGISTRY_ID = 64, SPRY_REGISTRY_NAME = 128 };
 
