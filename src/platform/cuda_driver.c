@@ -43,6 +43,7 @@ static const struct symbol {
     {"cuModuleLoadData", offsetof(spry_cuda, module_load)},
     {"cuModuleUnload", offsetof(spry_cuda, module_unload)},
     {"cuModuleGetFunction", offsetof(spry_cuda, module_function)},
+    {"cuFuncSetAttribute", offsetof(spry_cuda, function_attribute)},
     {"cuLaunchKernel", offsetof(spry_cuda, launch)},
     {"cuLaunchKernelEx", offsetof(spry_cuda, launch_as)},
     {"cuEventCreate", offsetof(spry_cuda, event_create)},

@@ -27,6 +27,8 @@ enum {
     SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
 };
 
+enum { SPRY_CUDA_SHARED_MAX = 8 }; /* attribute of a kernel: bytes of shared memory that a launch may ask for */
+
 typedef uint64_t spry_cuda_memory; /* a device address */
 
 /* How a kernel is launched, as the driver lays it out. */
@@ -90,6 +92,7 @@ typedef struct spry_cuda {
     int (*module_load)(void **module, const void *image); /* PTX or binaries */
     int (*module_unload)(void *module);
     int (*module_function)(void **function, void *module, const char *name);
+    int (*function_attribute)(void *function, int attribute, int value);
     int (*launch)(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
                   unsigned block_z, unsigned shared_bytes, void *stream, void **parameters, void **extra);
 

@@ -12,6 +12,7 @@
 #define SPRY_DEVICE static inline
 #define SPRY_METHOD inline
 #define SPRY_SHARED static
+#define SPRY_SHARED_LARGE(name, bytes) alignas(16) static unsigned char name[bytes]
 #define SPRY_TABLE static const
 #define SPRY_UNROLL
 #define SPRY_UNROLL_BY(n)
@@ -155,3 +156,11 @@ void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
 void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
+
+SPRY_DEVICE void copy_commit()
+{
+}
+
+template <int BATCHES> SPRY_DEVICE void copy_wait_but()
+{
+}

@@ -269,13 +269,20 @@ static int module_function(void **function, void *module, const char *name)
     return result ? result : *function ? 0 : 500; /* not found */
 }
 
+static int function_attribute(void *function, int attribute, int value)
+{
+    (void)function;
+    int result = step();
+    return result ? result : attribute != SPRY_CUDA_SHARED_MAX || value < 0 || value > 227 << 10;
+}
+
 static int launch_as(const spry_cuda_launch_config *c, void *function, void **parameters, void **extra)
 {
     int result = step();
     if (result)
         return result;
-    if (c->block_y != 1 || c->block_z != 1 || c->shared_bytes || extra || !c->grid_x || !c->grid_y || !c->grid_z ||
-        c->grid_y > 65535 || c->grid_z > 65535)
+    if (c->block_y != 1 || c->block_z != 1 || extra || !c->grid_x || !c->grid_y || !c->grid_z || c->grid_y > 65535 ||
+        c->grid_z > 65535)
         return 1; /* invalid value */
     imitation.launches++;
     if (!captured_end) {
@@ -377,6 +384,7 @@ spry_cuda cuda_imitation_driver(void)
         .module_load = module_load,
         .module_unload = module_unload,
         .module_function = module_function,
+        .function_attribute = function_attribute,
         .launch_as = launch_as,
         .capture_begin = capture_begin,
         .capture_end = capture_end,

@@ -123,6 +123,12 @@ void *spry_cuda_kernel(spry_cuda_context *c, const char *name)
 void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
                       const void *arguments)
 {
+    spry_cuda_launch_shared(c, kernel, grid_x, grid_y, grid_z, threads, 0, arguments);
+}
+
+void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                             unsigned threads, size_t shared_bytes, const void *arguments)
+{
     void *parameters[] = {(void *)(uintptr_t)arguments};
     spry_cuda_attribute overlap = {.id = SPRY_CUDA_OVERLAP, .value.flag = 1};
     const spry_cuda_launch_config config = {.grid_x = (unsigned)grid_x,
@@ -131,9 +137,13 @@ void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t 
                                             .block_x = threads,
                                             .block_y = 1,
                                             .block_z = 1,
+                                            .shared_bytes = (unsigned)shared_bytes,
                                             .stream = c->stream,
                                             .attributes = &overlap,
                                             .n_attributes = c->overlaps};
+    if (!c->fault && shared_bytes)
+        went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
+                  "cuFuncSetAttribute");
     if (!c->fault && grid_x && grid_y && grid_z)
         went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
 }

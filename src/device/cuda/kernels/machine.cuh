@@ -20,6 +20,7 @@
 #define SPRY_DEVICE static __device__ __forceinline__
 #define SPRY_METHOD __device__ __forceinline__
 #define SPRY_SHARED __shared__
+#define SPRY_SHARED_LARGE(name, bytes) extern __shared__ __align__(16) unsigned char name[]
 #define SPRY_TABLE static __device__ const
 #define SPRY_PRAGMA(words) _Pragma(#words)
 #define SPRY_UNROLL SPRY_PRAGMA(unroll)
@@ -115,6 +116,17 @@ SPRY_DEVICE void copy_ahead(void *shared, const void *from)
 SPRY_DEVICE void copy_wait()
 {
     asm volatile("cp.async.wait_all;" ::: "memory");
+}
+
+/* Copies so far are a batch; waits for all batches of the thread but the last so many. */
+SPRY_DEVICE void copy_commit()
+{
+    asm volatile("cp.async.commit_group;" ::: "memory");
+}
+
+template <int BATCHES> SPRY_DEVICE void copy_wait_but()
+{
+    asm volatile("cp.async.wait_group %0;" ::"n"(BATCHES) : "memory");
 }
 
 /* Adds to a counter that all threads see; returns what it was. Integers only: their sum has no order. */
