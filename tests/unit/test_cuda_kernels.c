@@ -197,7 +197,8 @@ static void multiply(product_case *c, float *out, size_t first, size_t n_rows)
 }
 
 /* The same of all rows by a kernel of this name. */
-static void multiply_by(product_case *c, float *out, const char *kernel, size_t tiles, size_t rows)
+static void multiply_by(product_case *c, float *out, const char *kernel, size_t tiles, size_t rows, unsigned threads,
+                        size_t shared_bytes)
 {
     const spry_cuda_matrix *w = &c->device.model.output;
     spry_cuda_memory in = on_gpu(c->floats, ROWS * c->n_in * sizeof(float));
@@ -209,8 +210,8 @@ static void multiply_by(product_case *c, float *out, const char *kernel, size_t 
                                     .n_parts = 1,
                                     .n_tiles = w->tiles.n_tiles,
                                     .n_rows = ROWS};
-    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, kernel), (w->tiles.n_tiles + tiles - 1) / tiles,
-                     (ROWS + rows - 1) / rows, 1, 256, &args);
+    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, kernel), (w->tiles.n_tiles + tiles - 1) / tiles,
+                            (ROWS + rows - 1) / rows, 1, threads, shared_bytes, &args);
     from_gpu(out, to, ROWS * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &to);
@@ -224,10 +225,16 @@ static void wide_products_have_the_same_bits(void **state)
         for (size_t each = 1; each <= 2; each++) {
             product_case c;
             char name[SPRY_CUDA_KERNEL_NAME];
+            bool floats = types[t] == SPRY_F16 || types[t] == SPRY_BF16;
             open_case(&c, types[t]);
-            snprintf(name, sizeof name, "spry_product_%s_wide_%zu", spry_cuda_type_name(types[t]), each);
             multiply(&c, few, 0, 60);
-            multiply_by(&c, wide, name, 4 * each, 128);
+            if (floats) {
+                snprintf(name, sizeof name, "spry_product_%s_staged", spry_cuda_type_name(types[t]));
+                multiply_by(&c, wide, name, 8, 64, 128, 3 * 32768);
+            } else {
+                snprintf(name, sizeof name, "spry_product_%s_wide_%zu", spry_cuda_type_name(types[t]), each);
+                multiply_by(&c, wide, name, 4 * each, 128, 256, 0);
+            }
             if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
                 fail_msg("%s has other bits", name);
             close_case(&c);
@@ -464,7 +471,7 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
     void *kernel = spry_cuda_kernel(&gpu, name);
     unsigned threads = (unsigned)way.warps * 32;
     if (many) {
-        spry_cuda_launch(&gpu, kernel, n_runs, KV_HEADS, 1, threads, &args);
+        spry_cuda_launch_shared(&gpu, kernel, n_runs, KV_HEADS, 1, threads, way.shared_bytes, &args);
     } else {
         spry_cuda_launch(&gpu, kernel, ATTEND_ROWS, KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
                          (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, &args);

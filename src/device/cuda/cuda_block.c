@@ -79,13 +79,22 @@ static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
                                     .sine = s->sine[c->sliding[layer]],
                                     .rows = d->upload.memory + d->upload.rows,
                                     .kv = layer_pages(d, layer),
+                                    .n_rows = (uint32_t)d->n_rows,
                                     .n_heads = c->n_heads,
                                     .n_pairs = c->rope_dim / 2,
                                     .interleaved = c->interleaved,
                                     .eps = c->norm_eps};
     snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, c->n_heads + 2 * c->n_kv_heads, 1, 32,
-                     &args);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
+                     (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, c->n_heads + 2 * c->n_kv_heads, 1,
+                     SPRY_PREPARE_THREADS, &args);
+}
+
+/* many_room of attention_f16.cu: the queries of the warps in two terms, keys and values of two pages. */
+static size_t pages_shared(size_t blocks)
+{
+    size_t warps = blocks <= 4 ? 4 : 2, value_stride = blocks <= 2 ? 128 : blocks <= 4 ? 256 : 512;
+    return warps * blocks * 2048 + 2 * (blocks * 2048 + 32 * value_stride);
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
@@ -99,7 +108,8 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
                                      .chunk_pages = 1,
                                      .warps = blocks <= 4 ? 4 : 2,
                                      .queries = 16,
-                                     .parts = blocks <= 4 ? 1 : 2};
+                                     .parts = blocks <= 4 ? 1 : 2,
+                                     .shared_bytes = pages_shared(blocks)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -168,7 +178,8 @@ static void attend(spry_cuda_device *d, uint32_t layer)
                          MERGE_THREADS, &args);
     }
     if (d->n_runs)
-        spry_cuda_launch(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads, &args);
+        spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads,
+                                way->shared_bytes, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

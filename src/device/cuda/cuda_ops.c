@@ -8,7 +8,8 @@ enum {
     ROW_THREADS = 256,
     FEW_THREADS = 512,
     MANY_THREADS = 256,
-    FEW_ROWS = 64,
+    STAGED_THREADS = 128,
+    STAGED_BYTES = 3 * 8 * (2048 + 2048), /* three units of 8 tiles and 8 groups of rows */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
     FROM_TILES = 200,
@@ -36,7 +37,34 @@ typedef struct product_way {
     char name[SPRY_CUDA_KERNEL_NAME];
     size_t rows, tiles;
     unsigned threads;
+    size_t shared_bytes;
 } product_way;
+
+/* For many rows; `work`: blocks of 32 rows and a tile. Each way takes a time that hardly depends on the rows until it
+ * fills the GPU, so the way for few rows is the faster one for longer than its share of the GPU's speed says. */
+static bool choose_many(product_way *way, const spry_product_args *args, spry_dtype type)
+{
+    enum { FLOATS_WORK = 800, BYTES_WORK = 1500 };
+    const char *name = spry_cuda_type_name(type);
+    size_t work = (size_t)args->n_tiles * ((args->n_rows + 31) / 32);
+    bool floats = type == SPRY_BF16 || type == SPRY_F16;
+    if (args->n_rows <= 32 || work < (floats ? FLOATS_WORK : BYTES_WORK) ||
+        (args->experts && args->expert_rows < WIDE_ROWS))
+        return false;
+    if (type == SPRY_F32) {
+        *way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
+        snprintf(way->name, sizeof way->name, "spry_product_%s_8", name);
+    } else if (floats) {
+        *way = (product_way){.rows = 64, .tiles = 8, .threads = STAGED_THREADS, .shared_bytes = STAGED_BYTES};
+        snprintf(way->name, sizeof way->name, "spry_product_%s_staged", name);
+    } else {
+        size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
+        size_t each = blocks < WIDE_BLOCKS ? 1 : 2;
+        *way = (product_way){.rows = WIDE_ROWS, .tiles = 4 * each, .threads = MANY_THREADS};
+        snprintf(way->name, sizeof way->name, "spry_product_%s_wide_%zu", name, each);
+    }
+    return true;
+}
 
 static product_way choose_way(const spry_product_args *args, spry_dtype type)
 {
@@ -44,21 +72,11 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type)
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    const char *name = spry_cuda_type_name(type);
-    bool many = args->n_rows > FEW_ROWS && (!args->experts || args->expert_rows >= WIDE_ROWS);
-    if (many && type == SPRY_F32) {
-        way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
-        snprintf(way.name, sizeof way.name, "spry_product_%s_8", name);
-    } else if (many) {
-        size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
-        size_t each = blocks < WIDE_BLOCKS ? 1 : 2;
-        way = (product_way){.rows = WIDE_ROWS, .tiles = 4 * each, .threads = MANY_THREADS};
-        snprintf(way.name, sizeof way.name, "spry_product_%s_wide_%zu", name, each);
-    } else {
-        if (args->experts && args->expert_rows < way.rows)
-            way.rows = SPRY_ACT_ROWS;
-        snprintf(way.name, sizeof way.name, "spry_product_%s_%zu", name, way.rows / SPRY_ACT_ROWS);
-    }
+    if (choose_many(&way, args, type))
+        return way;
+    if (args->experts && args->expert_rows < way.rows)
+        way.rows = SPRY_ACT_ROWS;
+    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu", spry_cuda_type_name(type), way.rows / SPRY_ACT_ROWS);
     return way;
 }
 
@@ -66,8 +84,9 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type)
 static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
     product_way way = choose_way(args, type);
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way.name), (args->n_tiles + way.tiles - 1) / way.tiles,
-                     (args->n_rows + way.rows - 1) / way.rows, 1, way.threads, args);
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name),
+                            (args->n_tiles + way.tiles - 1) / way.tiles, (args->n_rows + way.rows - 1) / way.rows, 1,
+                            way.threads, way.shared_bytes, args);
 }
 
 /* The next products of one type, as many as one launch takes; *at moves behind them. */

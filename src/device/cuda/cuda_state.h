@@ -65,6 +65,7 @@ typedef struct spry_cuda_attention {
     size_t chunk_pages;     /* of few rows */
     size_t warps, queries;  /* of a block, and of a warp */
     size_t parts;           /* warps that share the values of a head */
+    size_t shared_bytes;    /* of a block for many rows */
 } spry_cuda_attention;
 
 /* What the launches of a step depend on; compared as bytes. */

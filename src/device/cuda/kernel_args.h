@@ -147,8 +147,10 @@ typedef struct spry_kv_pages {
     uint32_t n_kv_heads, head_dim;
 } spry_kv_pages;
 
-/* q and k normalised per head, turned to their positions; keys and values into their pages. A block for (row, head):
- * heads of q, then of k, then of v; one warp each. */
+/* q and k normalised per head, turned to their positions; keys and values into their pages. Blocks of
+ * SPRY_PREPARE_THREADS for (SPRY_PREPARE_ROWS rows, head): heads of q, then of k, then of v. */
+enum { SPRY_PREPARE_ROWS = 16, SPRY_PREPARE_THREADS = 256 };
+
 typedef struct spry_prepare_args {
     SPRY_AT(float) q;
     SPRY_AT(const float) k;
@@ -159,7 +161,7 @@ typedef struct spry_prepare_args {
     SPRY_AT(const float) sine;
     SPRY_AT(const spry_step_row) rows;
     spry_kv_pages kv;
-    uint32_t n_heads, n_pairs, interleaved;
+    uint32_t n_rows, n_heads, n_pairs, interleaved;
     float eps;
 } spry_prepare_args;
 

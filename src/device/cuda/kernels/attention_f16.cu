@@ -2,8 +2,9 @@
  * weighted sum of values of its own; here they are folded in order into the result, with no chunks between. For few rows
  * a warp takes a page, and spry_attend_merge folds; for many rows a warp goes through all pages for its 16 queries.
  *
- * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. Neither goes through shared
- * memory: the columns of a product may stand for any keys or values, so a lane takes those that it can load together.
+ * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. The
+ * columns of a product may stand for any keys or values, so a lane takes those that it can load together: for few rows
+ * straight from the page, for many rows from shared memory, where a page arrives while the one before it is used.
  * Lane = 4 g + t holds scores of queries g and g + 8 with tokens 8t .. 8t + 7, and sums of values 8t .. 8t + 7 of each
  * 32. Queries and weights are sums of two halves, so hardly anything of them is lost.
  *
@@ -238,20 +239,6 @@ SPRY_DEVICE seen_page find_page(const warp_queries &q, const spry_attend_args &a
     return p;
 }
 
-/* The sums of one page alone, of which some query sees some token. */
-template <int BLOCKS, int PART>
-SPRY_DEVICE void attend_page(page_sums<PART> &s, const staged_queries<BLOCKS> &staged, const warp_queries &q,
-                             const spry_attend_args &a, const spry_step_entry &entry, int part, int lane)
-{
-    seen_page p = find_page(q, a, entry, (uint32_t)(part * PART * 64));
-    float scores[4][4];
-    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return load_keys(p.keys, step, i, lane); }, lane);
-    weigh_page(s, scores, q, a, entry, lane);
-    gather_page(s, scores, [&](int quarter, int block, int i) {
-        return load_values(p.values, a.kv.token_bytes, p.begin, p.end, quarter, block, i, lane);
-    });
-}
-
 /* All that a lane needs of a page, loaded at once. */
 template <int BLOCKS, int PART> struct page_words {
     uint2 keys[head_shape<BLOCKS>::STEPS][4], values[2][PART][4];
@@ -363,11 +350,70 @@ template <int PART> SPRY_DEVICE void fold_page(page_sums<PART> &total, const pag
     }
 }
 
+/* A page in shared memory, in pieces of 16 bytes, permuted so that lanes that load together use different banks. */
+template <int BLOCKS> struct page_copy {
+    enum { VALUE_STRIDE = BLOCKS <= 2 ? 128 : BLOCKS <= 4 ? 256 : 512, PIECES = BLOCKS * 4 };
+    enum { KEYS = BLOCKS * 32 * PAGE_TOKENS * 2, BYTES = KEYS + PAGE_TOKENS * VALUE_STRIDE, PIECE = 16 };
+    unsigned char *room;
+
+    SPRY_METHOD unsigned char *key_piece(uint32_t d, uint32_t piece) const
+    {
+        return room + d / 2 * 128 + ((d % 2 * 4 + piece) ^ (d / 2 % 4 * 2)) * PIECE;
+    }
+
+    SPRY_METHOD unsigned char *value_piece(uint32_t token, uint32_t piece) const
+    {
+        return room + KEYS + token * VALUE_STRIDE + (piece ^ token / 8 * 2) * PIECE;
+    }
+
+    /* All threads of the block. */
+    SPRY_METHOD void copy(const page_head &page, uint32_t token_bytes) const
+    {
+        for (uint32_t i = threadIdx.x; i < KEYS / PIECE; i += head_shape<BLOCKS>::WARPS * WARP)
+            copy_ahead(key_piece(i / 4, i % 4), page.keys + i * PIECE);
+        for (uint32_t i = threadIdx.x; i < PAGE_TOKENS * PIECES; i += head_shape<BLOCKS>::WARPS * WARP)
+            copy_ahead(value_piece(i / PIECES, i % PIECES), page.values + i / PIECES * token_bytes + i % PIECES * PIECE);
+    }
+
+    /* What load_keys and load_values give. */
+    SPRY_METHOD uint2 key(int step, int i, int lane) const
+    {
+        uint32_t d = (uint32_t)(step * 16 + lane % 4 * 2 + i % 2 + i / 2 * 8);
+        return *(const uint2 *)(key_piece(d, (uint32_t)(lane / 8)) + lane / 4 % 2 * 8);
+    }
+
+    SPRY_METHOD uint2 value(const seen_page &p, int quarter, int block, int i, int lane) const
+    {
+        uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
+        uint2 none = {0, 0};
+        const uint2 *from = (const uint2 *)(value_piece(token, (uint32_t)(block * 4 + lane / 8)) + lane / 4 % 2 * 8);
+        return token < p.begin || token >= p.end ? none : *from;
+    }
+};
+
+/* Shared memory of a block: queries, the page in use and the next one. */
+template <int BLOCKS> struct many_room {
+    staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
+    unsigned char pages[2][page_copy<BLOCKS>::BYTES];
+};
+
+/* The sums of one page alone, of which some query sees some token. */
 template <int BLOCKS, int PART>
-SPRY_DEVICE void attend_all(page_sums<PART> &total, staged_queries<BLOCKS> &staged, const warp_queries &q,
-                            const spry_attend_args &a, const spry_step_row &last, uint32_t group, int part, int lane)
+SPRY_DEVICE void attend_copy(page_sums<PART> &s, const page_copy<BLOCKS> &page, const staged_queries<BLOCKS> &staged,
+                             const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int part,
+                             int lane)
 {
-    uint32_t turn = 0xffffffffu;
+    seen_page p = find_page(q, a, entry, 0);
+    float scores[4][4];
+    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return page.key(step, i, lane); }, lane);
+    weigh_page(s, scores, q, a, entry, lane);
+    gather_page(s, scores, [&](int quarter, int block, int i) {
+        return page.value(p, quarter, part * PART + block, i, lane);
+    });
+}
+
+template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
+{
     for (int half = 0; half < 2; half++) {
         total.max[half] = -INFINITY;
         total.sum[half] = 0;
@@ -375,34 +421,75 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, staged_queries<BLOCKS> &stag
     SPRY_UNROLL
     for (int i = 0; i < PART * 16; i++)
         total.out[i / 4][i % 4] = 0;
-    for (uint32_t e = 0; e < last.n_entries; e++) {
+}
+
+/* The next entry from `e` on that some query of the block sees. */
+SPRY_DEVICE uint32_t next_seen(const spry_attend_args &a, const warp_queries &all, const spry_step_row &last, uint32_t e)
+{
+    while (e < last.n_entries && !page_seen(all, a.entries[last.first_entry + e]))
+        e++;
+    return e;
+}
+
+template <int BLOCKS>
+SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, const warp_queries &all,
+                            const spry_step_row &last, uint32_t e)
+{
+    const page_copy<BLOCKS> page = {room};
+    if (e < last.n_entries)
+        page.copy(head_of_page(a.kv, a.entries[last.first_entry + e].page, all.kv_head), a.kv.token_bytes);
+    copy_commit();
+}
+
+/* The sums of all pages that the block's queries see, for those of a warp. A warp without queries helps to copy. */
+template <int BLOCKS, int PART>
+SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, const warp_queries &q,
+                            const warp_queries &all, const spry_attend_args &a, const spry_step_row &last, int part,
+                            int lane)
+{
+    staged_queries<BLOCKS> &staged = room.staged[threadIdx.x / WARP];
+    uint32_t turn = 0xffffffffu, group = a.n_heads / a.kv.n_kv_heads, which = 0, e = next_seen(a, all, last, 0);
+    clear_sums(total);
+    copy_entry<BLOCKS>(room.pages[0], a, all, last, e);
+    while (e < last.n_entries) {
         const spry_step_entry entry = a.entries[last.first_entry + e];
-        page_sums<PART> page;
-        if (!page_seen(q, entry))
-            continue;
-        if (turn != entry.turn)
-            stage_queries<BLOCKS>(staged, q, a, group, entry.turn, lane);
-        turn = entry.turn;
-        attend_page<BLOCKS, PART>(page, staged, q, a, entry, part, lane);
-        fold_page(total, page);
+        const page_copy<BLOCKS> page = {room.pages[which]};
+        which = 1 - which;
+        e = next_seen(a, all, last, e + 1);
+        copy_entry<BLOCKS>(room.pages[which], a, all, last, e);
+        copy_wait_but<1>();
+        block_wait();
+        if (q.count && page_seen(q, entry)) {
+            page_sums<PART> sums;
+            if (turn != entry.turn)
+                stage_queries<BLOCKS>(staged, q, a, group, entry.turn, lane);
+            turn = entry.turn;
+            attend_copy<BLOCKS, PART>(sums, page, staged, q, a, entry, part, lane);
+            fold_page(total, sums);
+        }
+        block_wait();
     }
 }
 
-/* A grid of (runs, key heads). */
+/* A grid of (runs, key heads), the last runs first, because they see most. */
 template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED staged_queries<BLOCKS> staged[shape::WARPS];
+    SPRY_SHARED_LARGE(memory, sizeof(many_room<BLOCKS>));
+    const uint32_t each = shape::WARPS / shape::PARTS * QUERIES;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, part = warp % shape::PARTS;
-    spry_attend_run run = a.runs[blockIdx.x];
+    spry_attend_run run = a.runs[gridDim.x - 1 - blockIdx.x];
     const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
     uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group;
-    for (uint32_t first = (uint32_t)(warp / shape::PARTS) * QUERIES; first < n;
-         first += shape::WARPS / shape::PARTS * QUERIES) {
-        warp_queries q = {run.first_row, first, at_most(n - first), {}, {}, 0, 0, blockIdx.y};
+    for (uint32_t base = 0; base < n; base += each) {
+        uint32_t first = base + (uint32_t)(warp / shape::PARTS) * QUERIES;
+        warp_queries q = {run.first_row, first, first < n ? at_most(n - first) : 0, {}, {}, 0, 0, blockIdx.y};
+        warp_queries all = {run.first_row, base, n - base < each ? n - base : each, {}, {}, 0, 0, blockIdx.y};
         page_sums<shape::PART> total;
-        find_queries(q, a, group, lane);
-        attend_all<BLOCKS, shape::PART>(total, staged[warp], q, a, last, group, part, lane);
+        if (q.count)
+            find_queries(q, a, group, lane);
+        find_queries(all, a, group, lane);
+        attend_all<BLOCKS, shape::PART>(total, *(many_room<BLOCKS> *)memory, q, all, a, last, part, lane);
         for (int half = 0; half < 2; half++) {
             uint32_t i = (uint32_t)(lane / 4 + half * 8);
             if (i < q.count)

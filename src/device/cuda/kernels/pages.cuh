@@ -55,17 +55,20 @@ SPRY_DEVICE float load_value(const unsigned char *token, uint32_t d, kv_q8_0)
     return float_of_half(*(const uint16_t *)block) * (float)(int8_t)block[2 + d % 32];
 }
 
-/* A warp stores a head of one token; lane's values are head[lane], head[lane + 32] and so on. */
-SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_f16)
+/* One coordinate of a key. Neighbouring threads store neighbouring tokens, which lie together. Q8_0 has a scale for 32
+ * coordinates: store_key_blocks. */
+SPRY_DEVICE void store_coordinate(unsigned char *keys, uint32_t token, uint32_t d, float value, kv_f16)
 {
-    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
-        ((uint16_t *)keys)[d * PAGE_TOKENS + token] = half_of_float(head[d]);
+    ((uint16_t *)keys)[d * PAGE_TOKENS + token] = half_of_float(value);
 }
 
-SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_f32)
+SPRY_DEVICE void store_coordinate(unsigned char *keys, uint32_t token, uint32_t d, float value, kv_f32)
 {
-    for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)
-        ((float *)keys)[d * PAGE_TOKENS + token] = head[d];
+    ((float *)keys)[d * PAGE_TOKENS + token] = value;
+}
+
+SPRY_DEVICE void store_coordinate(unsigned char *, uint32_t, uint32_t, float, kv_q8_0)
+{
 }
 
 /* Of 32 values, a lane each: the quant, and the scale of all. As ref/encode_ref.c encodes Q8_0. */
@@ -80,7 +83,14 @@ SPRY_DEVICE int8_t quant_q8_0(float value, uint16_t *scale)
     return (int8_t)rintf(fmaxf(fminf(value * inverse, 127.0f), -127.0f));
 }
 
-SPRY_DEVICE void store_key(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane, kv_q8_0)
+/* A warp stores a head of one token; lane's values are head[lane], head[lane + 32] and so on. */
+template <class KV>
+SPRY_DEVICE void store_key_blocks(unsigned char *, uint32_t, const float *, uint32_t, int, KV)
+{
+}
+
+SPRY_DEVICE void store_key_blocks(unsigned char *keys, uint32_t token, const float *head, uint32_t head_dim, int lane,
+                                  kv_q8_0)
 {
     uint16_t *scales = (uint16_t *)(keys + head_dim * PAGE_TOKENS), scale;
     for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP) {

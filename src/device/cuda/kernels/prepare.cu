@@ -1,5 +1,5 @@
-/* Between the products and attention: head norms, rope, keys and values into their pages. A block of one warp for a row
- * and head: heads of q, then of k, then of v. */
+/* Between the products and attention: head norms, rope, keys and values into their pages. A block for 16 rows and one of
+ * their heads: heads of q, then of k, then of v; a warp for a row. */
 #include "device/cuda/kernels/pages.cuh"
 
 SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, float eps, int lane)
@@ -12,48 +12,78 @@ SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, fl
         head[d] = head[d] * scale * weight[d];
 }
 
-template <class KV> SPRY_DEVICE void prepare_head(const spry_prepare_args &a)
+enum { PREPARE_WARPS = SPRY_PREPARE_THREADS / WARP };
+
+/* What a block works on. */
+struct prepare_place {
+    uint32_t number, kv_head; /* of the head among those of its kind */
+    bool is_q, is_k;
+    const float *norm;
+};
+
+SPRY_DEVICE prepare_place find_head(const spry_prepare_args &a)
 {
-    SPRY_SHARED float head[HEAD_DIM_MAX];
-    uint32_t row = blockIdx.x, n = a.kv.head_dim, number = blockIdx.y;
-    int lane = (int)threadIdx.x;
-    bool is_q = number < a.n_heads, is_k = !is_q && number < a.n_heads + a.kv.n_kv_heads;
-    uint32_t kv_head = is_q ? 0 : is_k ? number - a.n_heads : number - a.n_heads - a.kv.n_kv_heads;
-    const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + number) * n
-                             : (is_k ? a.k : a.v) + ((uint64_t)row * a.kv.n_kv_heads + kv_head) * n;
+    uint32_t number = blockIdx.y, n_kv = a.kv.n_kv_heads;
+    bool is_q = number < a.n_heads, is_k = !is_q && number < a.n_heads + n_kv;
+    prepare_place p = {number, is_q ? 0 : (number - a.n_heads) % n_kv, is_q, is_k,
+                       is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0};
+    return p;
+}
+
+template <class KV> SPRY_DEVICE void prepare_head(const spry_prepare_args &a, const prepare_place &p, float *head, uint32_t row)
+{
+    uint32_t n = a.kv.head_dim;
+    int lane = (int)(threadIdx.x % WARP);
+    float *query = a.q + ((uint64_t)row * a.n_heads + p.number) * n;
+    const float *from = p.is_q ? query : (p.is_k ? a.k : a.v) + ((uint64_t)row * a.kv.n_kv_heads + p.kv_head) * n;
     for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
         head[d] = from[d];
-    const float *norm = is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0;
-    if (norm)
-        normalise_head(head, norm, n, a.eps, lane);
+    if (p.norm)
+        normalise_head(head, p.norm, n, a.eps, lane);
     warp_wait();
-    if (is_q || is_k)
+    if (p.is_q || p.is_k)
         rotate_head(head, a.cosine + (uint64_t)row * a.n_pairs, a.sine + (uint64_t)row * a.n_pairs, a.n_pairs,
                     a.interleaved, lane);
     warp_wait();
-    if (is_q) {
-        for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
-            a.q[((uint64_t)row * a.n_heads + number) * n + d] = head[d];
+    for (uint32_t d = (uint32_t)lane; p.is_q && d < n; d += WARP)
+        query[d] = head[d];
+    if (p.is_q)
         return;
-    }
-    page_head page = head_of_page(a.kv, a.rows[row].page, kv_head);
-    if (is_k)
-        store_key(page.keys, a.rows[row].slot, head, n, lane, KV());
+    page_head page = head_of_page(a.kv, a.rows[row].page, p.kv_head);
+    if (p.is_k)
+        store_key_blocks(page.keys, a.rows[row].slot, head, n, lane, KV());
     else
         store_value(page.values + (uint64_t)a.rows[row].slot * a.kv.token_bytes, head, n, lane, KV());
 }
 
-SPRY_KERNEL(spry_prepare_f16, spry_prepare_args, WARP)
+template <class KV> SPRY_DEVICE void prepare_heads(const spry_prepare_args &a)
 {
-    prepare_head<kv_f16>(a);
+    SPRY_SHARED float heads[SPRY_PREPARE_ROWS * (HEAD_DIM_MAX + 1)];
+    uint32_t n = a.kv.head_dim, first = blockIdx.x * SPRY_PREPARE_ROWS;
+    prepare_place p = find_head(a);
+    for (uint32_t i = threadIdx.x / WARP; i < SPRY_PREPARE_ROWS && first + i < a.n_rows; i += PREPARE_WARPS)
+        prepare_head<KV>(a, p, heads + i * (n + 1), first + i);
+    block_wait();
+    uint32_t own = threadIdx.x % SPRY_PREPARE_ROWS;
+    if (!p.is_k || first + own >= a.n_rows)
+        return;
+    const spry_step_row &row = a.rows[first + own];
+    unsigned char *keys = head_of_page(a.kv, row.page, p.kv_head).keys;
+    for (uint32_t d = threadIdx.x / SPRY_PREPARE_ROWS; d < n; d += PREPARE_WARPS * WARP / SPRY_PREPARE_ROWS)
+        store_coordinate(keys, row.slot, d, heads[own * (n + 1) + d], KV());
 }
 
-SPRY_KERNEL(spry_prepare_f32, spry_prepare_args, WARP)
+SPRY_KERNEL(spry_prepare_f16, spry_prepare_args, PREPARE_WARPS *WARP)
 {
-    prepare_head<kv_f32>(a);
+    prepare_heads<kv_f16>(a);
 }
 
-SPRY_KERNEL(spry_prepare_q8_0, spry_prepare_args, WARP)
+SPRY_KERNEL(spry_prepare_f32, spry_prepare_args, PREPARE_WARPS *WARP)
 {
-    prepare_head<kv_q8_0>(a);
+    prepare_heads<kv_f32>(a);
+}
+
+SPRY_KERNEL(spry_prepare_q8_0, spry_prepare_args, PREPARE_WARPS *WARP)
+{
+    prepare_heads<kv_q8_0>(a);
 }

@@ -1,8 +1,9 @@
 /* Matrix products of placed weights (tiles.cuh) and encoded rows (acts.cuh) with matrix instructions.
  *
  * One sum for every number of rows: the inputs are cut into 16 splits, each added up in order, then the splits in order.
- * For few rows the warps of a block take a split each; for many rows a warp goes through all of them. Columns of a matrix
- * instruction do not touch each other, so a row's bits do not depend on what other rows there are. */
+ * For few rows the warps of a block take a split each; for many rows a warp goes through all of them (here, and for
+ * floats of 16 bits in products_many.cu). Columns of a matrix instruction do not touch each other, so a row's bits do not
+ * depend on what other rows there are. */
 #pragma once
 
 #include "device/cuda/kernels/acts.cuh"
@@ -326,50 +327,6 @@ template <class Q> struct wide_bytes {
     }
 };
 
-/* Of floats half a unit. */
-template <class F> struct half_floats {
-    float_bits<F> steps[2];
-};
-
-template <class F> struct wide_floats {
-    enum { STAGES = 2, GROUP_BYTES = 1024, GROUP_SCALES = 0 };
-    typedef half_floats<F> weights;
-
-    static SPRY_METHOD void load(weights &w, const product_place &p, uint32_t unit, int half)
-    {
-        SPRY_UNROLL
-        for (int step = 0; step < 2; step++)
-            load_floats(w.steps[step], p.weight, tile_unit(p.weight, p.tile, unit), half * 2 + step, p.lane);
-    }
-
-    template <int TILES>
-    static SPRY_METHOD void add(float acc[TILES][WIDE_GROUPS][4], const weights w[TILES], const unsigned char *values,
-                                const unsigned char *, int lane)
-    {
-        SPRY_UNROLL
-        for (int step = 0; step < 2; step++) {
-            float_words<F> words[TILES];
-            SPRY_UNROLL
-            for (int tile = 0; tile < TILES; tile++)
-                split_floats(words[tile], w[tile].steps[step]);
-            SPRY_UNROLL
-            for (int g = 0; g < WIDE_GROUPS; g++) {
-                const uint2 *from = (const uint2 *)(values + g * GROUP_BYTES) + step * 2 * WARP + lane;
-                SPRY_UNROLL
-                for (int tile = 0; tile < TILES; tile++)
-                    unit_floats<F>::add_step(acc[tile][g], words[tile], from, true);
-            }
-        }
-    }
-};
-
-template <class T, bool BYTES> struct wide_of {
-    typedef wide_bytes<T> type;
-};
-template <class T> struct wide_of<T, false> {
-    typedef wide_floats<T> type;
-};
-
 /* Copies a stage of the block's rows ahead: of each group so many bytes that lie together. */
 template <class W>
 SPRY_DEVICE void copy_rows(unsigned char *values, unsigned char *scales, const spry_acts &act, uint32_t first_group,
@@ -395,7 +352,7 @@ template <class T, int TILES>
 SPRY_DEVICE void add_wide(float total[TILES][WIDE_GROUPS][4], product_place p[TILES], const spry_product_args &a,
                           uint32_t first_group, int row_warp)
 {
-    typedef typename wide_of<T, (int)T::FORM == (int)SPRY_ACT_BYTES>::type W;
+    typedef wide_bytes<T> W;
     SPRY_SHARED uint4 values[2][2 * WIDE_GROUPS * W::GROUP_BYTES / 16];
     SPRY_SHARED uint4 scales[2][W::GROUP_SCALES > 0 ? 2 * WIDE_GROUPS * W::GROUP_SCALES / 16 : 1];
     uint32_t n_groups = (a.n_rows + SPRY_ACT_ROWS - 1) / SPRY_ACT_ROWS, n = p[0].weight.n_units * W::STAGES, split = 0;

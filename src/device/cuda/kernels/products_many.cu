@@ -1,0 +1,150 @@
+/* Products of weights in floats of 16 bits for many rows: a block takes 8 tiles of weights (128 outputs) and 8 groups of
+ * rows, a unit of 64 inputs at a time, which travels to shared memory while those before it are used. A warp takes 4
+ * tiles and 4 groups.
+ *
+ * Each sum is the one of products.cuh: the same instructions in the same order, split after split. So a row has the same
+ * bits here and there. Rows behind the last are computed from whatever lies there, and not written. */
+#include "device/cuda/kernels/products.cuh"
+
+enum { STAGED_TILES = 8, STAGED_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, STAGED_WARPS = 4, STAGES = 3, PIECE = 16 };
+enum { UNIT_BYTES = 2048, STAGE_ROWS = STAGED_TILES * UNIT_BYTES }; /* of a tile, and of a group of rows in two terms */
+enum { STAGE_BYTES = STAGE_ROWS + STAGED_GROUPS * UNIT_BYTES };
+
+typedef float warp_sums[WARP_TILES][WARP_GROUPS][4];
+
+/* The weights of tile `number` among all parts; behind the end those of the last. */
+SPRY_DEVICE const unsigned char *find_tile(const spry_product_args &a, uint32_t number, int32_t expert)
+{
+    number = number < a.n_tiles ? number : a.n_tiles - 1;
+    const spry_product_part &part = a.parts[product_part(a, number)];
+    const spry_tiles &w = part.weight;
+    return w.base + (uint64_t)expert * w.matrix_bytes + (uint64_t)(number - part.first_tile) * w.n_units * UNIT_BYTES;
+}
+
+/* The block's threads copy a unit of the tiles and of the rows; behind the last group that one again. */
+SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *tiles, const spry_product_args &a,
+                           uint32_t group, uint32_t unit)
+{
+    enum { EACH = UNIT_BYTES / PIECE, THREADS = STAGED_WARPS * WARP };
+    uint32_t last = (a.n_rows - 1) / SPRY_ACT_ROWS;
+    uint64_t offset = (uint64_t)unit * UNIT_BYTES + threadIdx.x % EACH * PIECE;
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < STAGED_TILES * EACH / THREADS; i++)
+        copy_ahead(stage + (threadIdx.x + i * THREADS) * PIECE, tiles[(threadIdx.x + i * THREADS) / EACH] + offset);
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < STAGED_GROUPS * EACH / THREADS; i++) {
+        uint32_t number = group + (threadIdx.x + i * THREADS) / EACH;
+        number = number < last ? number : last;
+        copy_ahead(stage + STAGE_ROWS + (threadIdx.x + i * THREADS) * PIECE,
+                   a.act.values + (uint64_t)number * a.act.n_units * UNIT_BYTES + offset);
+    }
+}
+
+/* Adds a unit to the sums of a warp; `tiles` and `rows` are its own. */
+template <class T> SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char *tiles, const unsigned char *rows, int lane)
+{
+    SPRY_UNROLL
+    for (int step = 0; step < 4; step++) {
+        uint2 values[WARP_GROUPS][2];
+        float_words<T> words[WARP_TILES];
+        SPRY_UNROLL
+        for (int i = 0; i < WARP_GROUPS * 2; i++)
+            values[i / 2][i % 2] = ((const uint2 *)(rows + i / 2 * UNIT_BYTES))[(step * 2 + i % 2) * WARP + lane];
+        SPRY_UNROLL
+        for (int i = 0; i < WARP_TILES; i++) {
+            float_bits<T> bits;
+            load_words(bits.words, tiles + i * UNIT_BYTES + (step * WARP + lane) * 16, 4);
+            split_floats(words[i], bits);
+        }
+        SPRY_UNROLL
+        for (int term = 0; term < 2; term++) { /* what is added to one sum stands far apart */
+            SPRY_UNROLL
+            for (int k = 0; k < T::TERMS && k + term < 2; k++) {
+                SPRY_UNROLL
+                for (int i = 0; i < WARP_TILES * WARP_GROUPS; i++)
+                    multiply_bf16(acc[i / WARP_GROUPS][i % WARP_GROUPS], words[i / WARP_GROUPS].words[k],
+                                  values[i % WARP_GROUPS][term].x, values[i % WARP_GROUPS][term].y);
+            }
+        }
+    }
+}
+
+/* Adds what a split gave to the rest. */
+SPRY_DEVICE void add_sums(warp_sums total, warp_sums acc)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < WARP_TILES * WARP_GROUPS * 4; i++) {
+        float *sum = &acc[i / 4 / WARP_GROUPS][i / 4 % WARP_GROUPS][i % 4];
+        total[i / 4 / WARP_GROUPS][i / 4 % WARP_GROUPS][i % 4] += *sum;
+        *sum = 0;
+    }
+}
+
+/* All units, in the order of products.cuh. */
+template <class T>
+SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigned char *const *tiles,
+                           const spry_product_args &a, uint32_t group)
+{
+    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
+    const product_place place = {a.parts[0].weight, 0, 0, 0, 0};
+    uint32_t n_units = place.weight.n_units, split = 0;
+    warp_sums acc = {};
+    for (uint32_t unit = 0; unit < STAGES - 1; unit++) {
+        if (unit < n_units)
+            copy_unit(stages + unit * STAGE_BYTES, tiles, a, group, unit);
+        copy_commit();
+    }
+    for (uint32_t unit = 0; unit < n_units; unit++) {
+        copy_wait_but<STAGES - 2>();
+        block_wait();
+        uint32_t ahead = unit + STAGES - 1;
+        if (ahead < n_units)
+            copy_unit(stages + ahead % STAGES * STAGE_BYTES, tiles, a, group, ahead);
+        copy_commit();
+        const unsigned char *stage = stages + unit % STAGES * STAGE_BYTES;
+        add_unit<T>(acc, stage + warp % 2 * WARP_TILES * UNIT_BYTES,
+                    stage + STAGE_ROWS + warp / 2 * WARP_GROUPS * UNIT_BYTES, lane);
+        while (split_begin(place, split + 1) <= unit)
+            split++;
+        if (split_begin(place, split + 1) == unit + 1)
+            add_sums(total, acc);
+    }
+}
+
+/* A grid of (groups of 8 tiles, groups of 64 rows); warps stand 2 along the tiles and 2 along the rows. */
+template <class T> SPRY_DEVICE void multiply_staged(const spry_product_args &a)
+{
+    SPRY_SHARED_LARGE(stages, STAGES *STAGE_BYTES);
+    SPRY_SHARED const unsigned char *tiles[STAGED_TILES];
+    uint32_t group = blockIdx.y * STAGED_GROUPS;
+    int32_t expert = product_expert(a, group);
+    if (expert < 0)
+        return;
+    if (threadIdx.x < STAGED_TILES)
+        tiles[threadIdx.x] = find_tile(a, blockIdx.x * STAGED_TILES + threadIdx.x, expert);
+    block_wait();
+    warp_sums total = {};
+    add_units<T>(total, stages, tiles, a, group);
+    uint32_t warp = threadIdx.x / WARP;
+    SPRY_UNROLL
+    for (int i = 0; i < WARP_TILES; i++) {
+        uint32_t number = blockIdx.x * STAGED_TILES + warp % 2 * WARP_TILES + (uint32_t)i;
+        if (number >= a.n_tiles)
+            continue;
+        const spry_product_part &part = a.parts[product_part(a, number)];
+        product_place p = place_product(a, part, number, group + warp / 2 * WARP_GROUPS, expert);
+        SPRY_UNROLL
+        for (int k = 0; k < WARP_GROUPS * 4; k++)
+            write_sum(a, part, p, p.group + (uint32_t)(k / 4), p.lane, k % 4, total[i][k / 4][k % 4], expert);
+    }
+}
+
+SPRY_KERNEL(spry_product_f16_staged, spry_product_args, STAGED_WARPS *WARP)
+{
+    multiply_staged<type_f16>(a);
+}
+
+SPRY_KERNEL(spry_product_bf16_staged, spry_product_args, STAGED_WARPS *WARP)
+{
+    multiply_staged<type_bf16>(a);
+}
