@@ -55,6 +55,9 @@ const char *spry_engine_token_bytes(const spry_engine *e, int32_t id, bool speci
     *size = 0;
     if (!tokenizer || id < 0 || (size_t)id >= spry_tokenizer_size(tokenizer))
         return NULL;
+    bool control = spry_tokenizer_kind(tokenizer, id) == SPRY_TOKEN_CONTROL;
+    if (control && !special)
+        return "";
     spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
     if (!bytes.size && special)
         bytes = spry_tokenizer_name(tokenizer, id);

@@ -152,7 +152,7 @@ static json_t *tokens_json(const spry_tokens *tokens, const spry_engine *engine,
     for (size_t i = 0; i < tokens->count; i++) {
         json_t *id = json_integer(tokens->ids[i]);
         spry_view bytes;
-        bytes.data = spry_engine_token_bytes(engine, tokens->ids[i], false, &bytes.size);
+        bytes.data = spry_engine_token_bytes(engine, tokens->ids[i], true, &bytes.size);
         if (pieces)
             id = json_pack("{s:o, s:o}", "id", id, "piece", spry_view_json(bytes));
         json_array_append_new(list, id);
