@@ -8,6 +8,7 @@
 #include "cli/terminal.h"
 #include "cli/trace_file.h"
 #include "cli/usage.h"
+#include "platform/memory.h"
 
 static const struct command {
     const char *name, *summary;
@@ -108,6 +109,7 @@ int main(int argc, char **argv)
      * partial file remains. */
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);
+    spry_memory_limit_arenas();
     if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
         return show_overview();
     if (strcmp(argv[1], "--version") == 0) {

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +13,15 @@
 #include <unistd.h>
 
 #include "platform/cgroup.h"
+
+enum { ARENAS = 4 };
+
+void spry_memory_limit_arenas(void)
+{
+#if defined(__GLIBC__)
+    mallopt(M_ARENA_MAX, ARENAS);
+#endif
+}
 
 size_t spry_memory_page(void)
 {

@@ -24,6 +24,10 @@ void spry_memory_fetch(const void *memory, size_t bytes);
 /* Bytes of memory this process may use: the machine's memory, or a lower cgroup or process limit. */
 size_t spry_memory_total(void);
 
+/* Limits how many regions the C library's allocator reserves for threads of their own. A server has many threads that
+ * rarely allocate at the same time, and each region takes 64 MiB of address space. Call it before threads start. */
+void spry_memory_limit_arenas(void);
+
 /* Overwrites memory that held a secret; unlike a memset before a free, the compiler cannot remove this call. */
 void spry_memory_wipe(void *memory, size_t bytes);
 

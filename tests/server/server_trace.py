@@ -187,7 +187,7 @@ class Energy(server_support.unittest.TestCase):
         self.assertGreater(float(total), energy["cpu_joules"])
 
     def test_two_at_once_have_half_of_it_each(self):
-        for others, body in (("/v1/chat/completions", {"messages": TALE, "max_tokens": 300, "temperature": 0}),
+        for others, body in (("/v1/chat/completions", {"messages": TALE, "max_tokens": 600, "temperature": 0, "ignore_eos": True}),
                              ("/v1/embeddings", {"input": ["Once upon a time. " * 50] * 12})):
             other = threading.Thread(target=self.server.post, args=(others, body))
             other.start()
@@ -306,9 +306,7 @@ class Traces(server_support.unittest.TestCase):
                  if part["tid"] == request["tid"] and request["ts"] - 0.01 <= part["ts"] < end(request) - 0.01]
         self.assertAlmostEqual(sum(part["dur"] for part in parts), request["dur"], delta=0.02 * request["dur"])
         self.assertLessEqual({"read", "tokenize", "prefill", "write"}, {part["name"] for part in parts})
-        jobs = [job for job in found["reading"] if request["ts"] <= job["ts"] < end(request)]  # each in a lane of its own
-        self.assertEqual(len(jobs), 20)
-        self.assertNotIn(request["tid"], {job["tid"] for job in jobs})
+        self.assertNotIn("reading", found)  # jobs of a request leave the trace to it
         self.assertEqual(refused["args"]["prompt_tokens"], 0)
 
     def test_ops(self):

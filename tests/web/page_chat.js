@@ -56,8 +56,20 @@ test("answering again at temperature 0 gives the same words, and less to compute
     await closePage(page);
 });
 
+// Runs in the page: answers of the model do not end by themselves.
+function endlessAnswers() {
+    const real = window.fetch;
+    window.fetch = (url, options) => {
+        if (url === "/v1/chat/completions") {
+            options.body = JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true });
+        }
+        return real(url, options);
+    };
+}
+
 test("a long answer of the model stops when asked", async world => {
-    const page = await openPage(world, { settings: { temperature: 1, max_tokens: 2000, seed: 5 } });
+    const settings = { temperature: 1, max_tokens: 2000, seed: 5 };
+    const page = await openPage(world, { settings, before: { script: endlessAnswers } });
     await send(page, "Tell me a very long tale.");
     await page.waitForFunction(() => document.querySelector(".assistant .text")?.textContent.length > 10);
     await page.click("#stop");

@@ -90,7 +90,7 @@ test("a request of the chat shows up in the waterfall, its pages in the map", as
     assert.ok((await page.locator(".kv i").count()) > 10);
     assert.match(await page.getAttribute(".kv", "aria-label"), /^Pages: \d+ in use, \d+ kept, [\d,]+ free$/);
     assert.match(await page.innerText("#watch-pool-words"), /of at most [\d.]+ GB/);
-    assert.match(await page.locator(".together").first().innerText(), /^Together: interactive: .* up to 8$/);
+    assert.match(await page.locator(".together").first().innerText(), /^Together: interactive: .* up to 8 together$/);
     await closePage(page);
 });
 
