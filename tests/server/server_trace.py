@@ -156,10 +156,10 @@ class Energy(server_support.unittest.TestCase):
 
     def setUp(self):
         if not can_imitate():
-            self.skipTest("this machine lets nobody have a /sys of his own")
+            self.skipTest("a process cannot have a /sys of its own on this machine")
         self.server = Server("--draft", "none", under=UNDER)
         self.over = False
-        path = "/proc/%d/root/sys/class/powercap/intel-rapl:0/energy_uj" % self.server.process.pid
+        path = os.path.join("/proc", str(self.server.process.pid), "root", "sys/class/powercap/intel-rapl:0/energy_uj")
         self.counter = threading.Thread(target=self.count, args=(path,))
         self.counter.start()
         self.server.chat(max_tokens=2)

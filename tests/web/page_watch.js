@@ -241,7 +241,7 @@ test("power is what the joules come to, or why there are none", async world => {
     await closePage(other);
 });
 
-test("nobody is watching when nobody looks", async world => {
+test("the page stops watching when it is not shown", async world => {
     const page = await openPage(world, {
         view: "#watch",
         before: { script: madeUpWatch, argument: [snapshotAt(1, [])] },
