@@ -5,9 +5,10 @@
  * a spry_status and, when `error` is not NULL, write one sentence there. The library never prints and never exits.
  *
  * Structs grow without breaking programs:
- * - A struct that the caller fills begins with `size`, which its *_default function sets. The library accepts the
- *   smaller struct of an older program (fields it does not have get their defaults) and the larger struct of a newer
- *   one if all bytes that this library does not know are zero; anything else is SPRY_ERR_INPUT.
+ * - A struct that the caller fills begins with `size`, which its *_default macro sets: a call of *_default_sized with
+ *   the size that the program was compiled with. It writes that many bytes, never more. The library accepts the smaller
+ *   struct of an older program (fields it does not have get their defaults) and the larger struct of a newer one if all
+ *   bytes that this library does not know are zero; anything else is SPRY_ERR_INPUT.
  * - A struct that the library fills, or that lies inside another struct, keeps its size: new fields use its `reserved`
  *   bytes. The caller leaves `reserved` zero; the library zeroes what it does not use.
  * - Elements of arrays (spry_message, spry_span, spry_logit_bias, spry_logprob_entry) never change. New members of an
@@ -103,7 +104,8 @@ typedef struct spry_engine_options {
     void *log_user;
 } spry_engine_options;
 
-SPRY_API void spry_engine_options_default(spry_engine_options *options);
+SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
+#define spry_engine_options_default(options) spry_engine_options_default_sized(options, sizeof(spry_engine_options))
 
 /* Opens a .gguf file or a Hugging Face folder. `options` NULL: the defaults. Any thread. */
 SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options,
@@ -290,10 +292,10 @@ SPRY_API void spry_sampling_default(spry_sampling *settings);
 SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
 
 /* ---- session --------------------------------------------------------------------------------------------------- */
-/* Different sessions: any thread, also at the same time; what they compute then shares steps. One session: one call at
- * a time; while a call or job uses it, another one that computes fails with SPRY_ERR_BUSY, spry_session_cancel and
- * spry_session_destroy are allowed, and the other functions are not. Callbacks run on the thread of the call, or, while
- * several threads compute on the engine or it has a thread of its own (see jobs), on one of those. */
+/* Different sessions: any thread, also at the same time; what they compute then shares steps. One session: one call or
+ * job at a time; while one uses it, other calls fail with SPRY_ERR_BUSY and change nothing, except spry_session_cancel
+ * and spry_session_destroy. Callbacks run on the thread of the call, or, while several threads compute on the engine or
+ * it has a thread of its own (see jobs), on one of those. */
 
 SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine, spry_error *error);
 /* Ends a call or job that uses the session as cancelled and waits for it. In a callback of the engine it does not wait:
@@ -301,15 +303,15 @@ SPRY_API spry_status spry_session_create(spry_session **out, spry_engine *engine
 SPRY_API void spry_session_destroy(spry_session *session);
 
 /* Sessions with different salts never share computed pages; the salt of a new session is empty. Empties the session. */
-SPRY_API void spry_session_set_salt(spry_session *session, const void *salt, size_t size);
+SPRY_API spry_status spry_session_set_salt(spry_session *session, const void *salt, size_t size);
 
 /* What happens when the context is full. `slide` false (the default): an error. True: the oldest tokens after the first
  * `keep` are dropped, by whole pages, and the conversation continues. */
-SPRY_API void spry_session_set_slide(spry_session *session, bool slide, size_t keep);
+SPRY_API spry_status spry_session_set_slide(spry_session *session, bool slide, size_t keep);
 
-/* Pins the pages that the session holds now, so that they are never evicted, or unpins them; returns how many tokens
+/* Pins the pages that the session holds now, so that they are never evicted, or unpins them; *tokens is how many tokens
  * they hold. */
-SPRY_API size_t spry_session_pin(spry_session *session, bool pin);
+SPRY_API spry_status spry_session_pin(spry_session *session, size_t *tokens, bool pin);
 
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
  * one (vocabulary floats, valid until the next call on the session). */
@@ -339,7 +341,7 @@ SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t
 SPRY_API spry_status spry_session_embed(spry_session *session, float *out, const int32_t *ids, size_t count,
                                         spry_error *error);
 
-/* The tokens the session holds now: prompt and answer. */
+/* The tokens the session holds now, prompt and answer, valid until the next call or job on it. NULL: one uses it. */
 SPRY_API const int32_t *spry_session_tokens(const spry_session *session, size_t *count);
 
 typedef struct spry_logprob_entry {
@@ -438,7 +440,8 @@ typedef struct spry_result {
 } spry_result;
 
 /* Any thread. */
-SPRY_API void spry_request_default(spry_request *request);
+SPRY_API void spry_request_default_sized(spry_request *request, size_t size);
+#define spry_request_default(request) spry_request_default_sized(request, sizeof(spry_request))
 
 /* Generates the answer to a request; returns when it is complete. A cancelled answer is not an error: it finishes with
  * SPRY_FINISH_CANCELLED. */
@@ -480,7 +483,8 @@ typedef struct spry_jobs_options {
     spry_policy policy;
 } spry_jobs_options;
 
-SPRY_API void spry_jobs_options_default(spry_jobs_options *options);
+SPRY_API void spry_jobs_options_default_sized(spry_jobs_options *options, size_t size);
+#define spry_jobs_options_default(options) spry_jobs_options_default_sized(options, sizeof(spry_jobs_options))
 /* Sets the limits of an engine's jobs and reserves max_running of its sessions for them. Without it, the first submit
  * sets the defaults. SPRY_ERR_BUSY: the engine has jobs. */
 SPRY_API spry_status spry_engine_set_jobs(spry_engine *engine, const spry_jobs_options *options, spry_error *error);
@@ -498,7 +502,8 @@ typedef struct spry_job_options {
     void *user; /* of on_done */
 } spry_job_options;
 
-SPRY_API void spry_job_options_default(spry_job_options *options);
+SPRY_API void spry_job_options_default_sized(spry_job_options *options, size_t size);
+#define spry_job_options_default(options) spry_job_options_default_sized(options, sizeof(spry_job_options))
 /* Creates a job that answers a request. What the request and the options point to is copied; the session stays borrowed
  * until the job is over. The request is checked and its grammar compiled here, on the caller's time. `options` may be
  * NULL. */
@@ -523,7 +528,8 @@ typedef struct spry_evaluation {
     void *user;
 } spry_evaluation;
 
-SPRY_API void spry_evaluation_default(spry_evaluation *evaluation);
+SPRY_API void spry_evaluation_default_sized(spry_evaluation *evaluation, size_t size);
+#define spry_evaluation_default(evaluation) spry_evaluation_default_sized(evaluation, sizeof(spry_evaluation))
 SPRY_API spry_status spry_job_create_evaluation(spry_job **out, spry_engine *engine, const spry_evaluation *evaluation,
                                                 const spry_job_options *options, spry_error *error);
 

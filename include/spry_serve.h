@@ -59,7 +59,9 @@ typedef struct spry_chat_parser_options {
 } spry_chat_parser_options;
 
 /* Any thread. */
-SPRY_API void spry_chat_parser_options_default(spry_chat_parser_options *options);
+SPRY_API void spry_chat_parser_options_default_sized(spry_chat_parser_options *options, size_t size);
+#define spry_chat_parser_options_default(options)                                                                      \
+    spry_chat_parser_options_default_sized(options, sizeof(spry_chat_parser_options))
 
 /* Splits the text of an answer into events. It may be fed in pieces of any size. Text is held back only while it could
  * still be part of a mark or a call; a call is reported once it is complete and valid, and text that only resembles one
@@ -108,7 +110,8 @@ typedef struct spry_pool_options {
     const spry_jobs_options *jobs;     /* of every model; NULL: the defaults */
 } spry_pool_options;
 
-SPRY_API void spry_pool_options_default(spry_pool_options *options);
+SPRY_API void spry_pool_options_default_sized(spry_pool_options *options, size_t size);
+#define spry_pool_options_default(options) spry_pool_options_default_sized(options, sizeof(spry_pool_options))
 
 /* A loaded model. Its engine stays open until the model is released. */
 typedef struct spry_pooled {

@@ -65,7 +65,8 @@ typedef struct spry_convert_options {
     void *user;
 } spry_convert_options;
 
-SPRY_API void spry_convert_options_default(spry_convert_options *options);
+SPRY_API void spry_convert_options_default_sized(spry_convert_options *options, size_t size);
+#define spry_convert_options_default(options) spry_convert_options_default_sized(options, sizeof(spry_convert_options))
 
 /* Writes a model as GGUF; the file appears when it is complete. */
 SPRY_API spry_status spry_convert(const char *path, const spry_model_file *file, const spry_convert_options *options,
@@ -99,7 +100,8 @@ typedef struct spry_memory_use {
 } spry_memory_use;
 
 /* Any thread. */
-SPRY_API void spry_memory_use_default(spry_memory_use *use);
+SPRY_API void spry_memory_use_default_sized(spry_memory_use *use, size_t size);
+#define spry_memory_use_default(use) spry_memory_use_default_sized(use, sizeof(spry_memory_use))
 
 /* What this process would hold after opening an engine and using it so. Nothing is loaded. `data` NULL: `name` is a
  * path. `use` NULL: one full session. Any thread. */

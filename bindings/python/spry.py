@@ -149,7 +149,7 @@ _IDS = POINTER(c_int32)
 _FUNCTIONS = [
     ("spry_version", c_char_p, []),
     ("spry_version_number", c_uint32, []),
-    ("spry_engine_options_default", None, [c_void_p]),
+    ("spry_engine_options_default_sized", None, [c_void_p, c_size_t]),
     ("spry_engine_open", Status, [POINTER(c_void_p), c_char_p, POINTER(_EngineOptions)]),
     ("spry_engine_close", c_int, [c_void_p]),
     ("spry_engine_describe", None, [c_void_p, POINTER(_EngineInfo)]),
@@ -158,8 +158,8 @@ _FUNCTIONS = [
     ("spry_engine_detokenize", Status, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _IDS, c_size_t, c_bool]),
     ("spry_engine_chat_prompt", Status, [c_void_p, POINTER(_ChatPrompt), c_char_p, c_size_t]),
     ("spry_chat_prompt_deinit", None, [POINTER(_ChatPrompt)]),
-    ("spry_request_default", None, [c_void_p]),
-    ("spry_job_options_default", None, [c_void_p]),
+    ("spry_request_default_sized", None, [c_void_p, c_size_t]),
+    ("spry_job_options_default_sized", None, [c_void_p, c_size_t]),
     ("spry_job_create_answer", Status, [POINTER(c_void_p), c_void_p, POINTER(_Request), POINTER(_JobOptions)]),
     ("spry_job_create_embedding", Status, [POINTER(c_void_p), c_void_p, _IDS, c_size_t, POINTER(_JobOptions)]),
     ("spry_job_submit", Status, [c_void_p]),
@@ -228,12 +228,9 @@ def _call(name, *arguments):
 
 
 def _defaults(struct, function):
-    """A struct with the library's defaults. A newer library may know more members than this file does and writes those,
-    too: into the room behind the struct. `size` then says that they are not given."""
-    room = ctypes.create_string_buffer(ctypes.sizeof(struct) + 4096)
-    getattr(_lib(), function)(ctypes.cast(room, c_void_p))
-    made = struct.from_buffer(room)
-    made.size = ctypes.sizeof(struct)
+    """A struct with the library's defaults for the members that this file knows."""
+    made = struct()
+    getattr(_lib(), function)(byref(made), ctypes.sizeof(made))
     return made
 
 
@@ -294,7 +291,7 @@ class _Job:
         self._free_lock = threading.Lock()
         self._events = queue.SimpleQueue()
         self._number = next(_numbers)
-        self._options = _defaults(_JobOptions, "spry_job_options_default")
+        self._options = _defaults(_JobOptions, "spry_job_options_default_sized")
         for name in ("slide", "keep", "client"):
             if settings and name in settings:
                 _set(self._options, name, settings.pop(name))
@@ -381,7 +378,7 @@ def _constrain(request, name, value):
 
 def _make_request(ids, settings):
     """A spry_request; what it points to lives as long as it does."""
-    request = _defaults(_Request, "spry_request_default")
+    request = _defaults(_Request, "spry_request_default_sized")
     request.prompt, request.n_prompt = _ids(ids)
     for name, value in settings.items():
         if value is None or (name == "json_object" and not value):
@@ -505,7 +502,7 @@ class Engine:
         self._drafter = None
         self._unused = threading.Condition()
         self._n_users = 0
-        made = _defaults(_EngineOptions, "spry_engine_options_default")
+        made = _defaults(_EngineOptions, "spry_engine_options_default_sized")
         for name, value in dict(options, sessions=sessions).items():
             if name not in _TEXT_OPTIONS + _NUMBER_OPTIONS:
                 raise TypeError("%s is not an option of an engine" % name)

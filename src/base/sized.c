@@ -15,6 +15,16 @@ bool spry_sized_zero(const void *bytes, size_t count)
     return any == 0;
 }
 
+void spry_sized_default(void *theirs, size_t size, const void *own, size_t own_size)
+{
+    size_t known = size < own_size ? size : own_size;
+    if (size < sizeof size)
+        return;
+    memcpy(theirs, own, known);
+    memset((char *)theirs + known, 0, size - known);
+    memcpy(theirs, &size, sizeof size);
+}
+
 spry_status spry_sized_read(void *own, size_t own_size, const void *theirs, const char *what, spry_error *error)
 {
     size_t size;

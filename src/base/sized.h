@@ -5,6 +5,10 @@
 
 #include "base/error.h"
 
+/* Writes the defaults `own` to a program's struct of `size` bytes, and never more: an older program has fewer than
+ * own_size, a newer one more, which become zero. */
+void spry_sized_default(void *theirs, size_t size, const void *own, size_t own_size);
+
 /* Copies a struct that a program filled over `own`, which holds the defaults and has `own_size` bytes. A smaller struct
  * leaves the defaults of the members it does not have; a larger one is accepted when all its further bytes are zero.
  * `what` names the struct in the sentence. */

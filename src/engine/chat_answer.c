@@ -15,9 +15,10 @@ struct spry_chat_parser {
     void *user;
 };
 
-void spry_chat_parser_options_default(spry_chat_parser_options *options)
+void spry_chat_parser_options_default_sized(spry_chat_parser_options *options, size_t size)
 {
-    *options = (spry_chat_parser_options){.size = sizeof *options};
+    const spry_chat_parser_options own = {0};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 static void pass_on(void *user, const spry_answer_event *event)

@@ -10,14 +10,11 @@
 #include "platform/memory.h"
 #include "sched/driver.h"
 
-void spry_engine_options_default(spry_engine_options *options)
+void spry_engine_options_default_sized(spry_engine_options *options, size_t size)
 {
-    *options = (spry_engine_options){.size = sizeof *options,
-                                     .sessions = 1,
-                                     .chunk = SPRY_CHUNK_DEFAULT,
-                                     .kv_type = "f16",
-                                     .device = "cpu",
-                                     .cpu = "auto"};
+    const spry_engine_options own = {
+        .sessions = 1, .chunk = SPRY_CHUNK_DEFAULT, .kv_type = "f16", .device = "cpu", .cpu = "auto"};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 static spry_status make_pool(spry_engine *e, const spry_kv_shape *shape, size_t kv_bytes, spry_error *error)

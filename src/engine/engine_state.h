@@ -151,10 +151,13 @@ spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_te
 spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error);
 void spry_session_unmake(spry_session *session);
 
-/* Empties a session and sets the root of its pages and how it slides. The caller owns the engine. */
-void spry_session_restart(spry_session *session, spry_kv_key root, bool slide, size_t keep);
+/* Empties a session and sets the root of its pages. The caller owns the engine. */
+void spry_session_restart(spry_session *session, spry_kv_key root);
 
-/* Assigns the session to a job until the job leaves; SPRY_ERR_BUSY: another job uses it. */
+bool spry_session_slides(const spry_session *session); /* any thread */
+
+/* Assigns the session to a job, or (NULL) to a call that computes nothing, until it leaves; the job gets the root of
+ * its pages. SPRY_ERR_BUSY: another one uses it. */
 spry_status spry_session_join(spry_session *session, spry_job *job, spry_error *error);
 void spry_session_leave(spry_session *session);
 

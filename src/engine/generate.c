@@ -5,10 +5,11 @@
 
 enum { MAX_STOP_STRINGS = 64 };
 
-void spry_request_default(spry_request *request)
+void spry_request_default_sized(spry_request *request, size_t size)
 {
-    *request = (spry_request){.size = sizeof *request, .span_repair = SPRY_PAGE_TOKENS};
-    spry_sampling_default(&request->sampling);
+    spry_request own = {.span_repair = SPRY_PAGE_TOKENS};
+    spry_sampling_default(&own.sampling);
+    spry_sized_default(request, size, &own, sizeof own);
 }
 
 spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error)

@@ -181,9 +181,10 @@ static spry_status estimate(spry_memory_parts *parts, const spry_engine *e, cons
     return SPRY_OK;
 }
 
-void spry_memory_use_default(spry_memory_use *use)
+void spry_memory_use_default_sized(spry_memory_use *use, size_t size)
 {
-    *use = (spry_memory_use){.size = sizeof *use};
+    const spry_memory_use own = {0};
+    spry_sized_default(use, size, &own, sizeof own);
 }
 
 spry_status spry_memory_estimate(spry_memory_parts *parts, const char *name, const void *data, size_t size,

@@ -94,6 +94,8 @@ spry_status spry_session_join(spry_session *s, spry_job *job, spry_error *error)
     if (!in_use) {
         s->in_use = true;
         s->job = job;
+        if (job)
+            job->root = s->sequence.root;
         atomic_store(&s->cancelled, false);
     }
     pthread_mutex_unlock(&d->lock);
@@ -116,35 +118,58 @@ void spry_session_leave(spry_session *s)
 /* ---- settings ------------------------------------------------------------------------------------------------------
  */
 
-void spry_session_restart(spry_session *s, spry_kv_key root, bool slide, size_t keep)
+void spry_session_restart(spry_session *s, spry_kv_key root)
 {
     spry_sequence_truncate(&s->sequence, s->sequence.n_dropped);
     s->sequence.n_tokens = s->sequence.n_dropped = s->sequence.slid_at = 0;
     s->sequence.root = root;
-    s->sequence.slides = slide;
-    s->sequence.keep = keep;
 }
 
-void spry_session_set_salt(spry_session *s, const void *salt, size_t size)
+spry_status spry_session_set_salt(spry_session *s, const void *salt, size_t size)
 {
+    spry_status status = spry_session_join(s, NULL, NULL);
+    if (status)
+        return status;
     spry_driver_enter(s->engine->driver);
-    const spry_sequence *q = &s->sequence;
-    spry_session_restart(s, spry_kv_key_root(s->engine->fingerprint, salt, size), q->slides, q->keep);
+    spry_session_restart(s, spry_kv_key_root(s->engine->fingerprint, salt, size));
     spry_driver_leave(s->engine->driver);
+    spry_session_leave(s);
+    return SPRY_OK;
 }
 
-void spry_session_set_slide(spry_session *s, bool slide, size_t keep)
+spry_status spry_session_set_slide(spry_session *s, bool slide, size_t keep)
 {
-    s->sequence.slides = slide;
-    s->sequence.keep = keep;
+    spry_driver *d = s->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool in_use = s->in_use;
+    if (!in_use) {
+        s->sequence.slides = slide;
+        s->sequence.keep = keep;
+    }
+    pthread_mutex_unlock(&d->lock);
+    return in_use ? SPRY_ERR_BUSY : SPRY_OK;
 }
 
-size_t spry_session_pin(spry_session *s, bool pin)
+bool spry_session_slides(const spry_session *s)
 {
+    spry_driver *d = s->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool slides = s->sequence.slides;
+    pthread_mutex_unlock(&d->lock);
+    return slides;
+}
+
+spry_status spry_session_pin(spry_session *s, size_t *tokens, bool pin)
+{
+    spry_status status = spry_session_join(s, NULL, NULL);
+    *tokens = 0;
+    if (status)
+        return status;
     spry_driver_enter(s->engine->driver);
-    size_t tokens = spry_kv_cache_pin(&s->engine->cache, &s->sequence.table, pin);
+    *tokens = spry_kv_cache_pin(&s->engine->cache, &s->sequence.table, pin);
     spry_driver_leave(s->engine->driver);
-    return tokens;
+    spry_session_leave(s);
+    return SPRY_OK;
 }
 
 void spry_session_cancel(spry_session *s)
@@ -154,8 +179,12 @@ void spry_session_cancel(spry_session *s)
 
 const int32_t *spry_session_tokens(const spry_session *s, size_t *count)
 {
-    *count = s->sequence.n_tokens;
-    return s->sequence.tokens;
+    spry_driver *d = s->engine->driver;
+    pthread_mutex_lock(&d->lock);
+    bool in_use = s->in_use;
+    *count = in_use ? 0 : s->sequence.n_tokens;
+    pthread_mutex_unlock(&d->lock);
+    return in_use ? NULL : s->sequence.tokens;
 }
 
 spry_status spry_engine_check_ids(const spry_engine *e, const int32_t *ids, size_t count, bool slides,
@@ -189,12 +218,16 @@ spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
 static spry_status run_for_logits(spry_session *s, const float **logits, spry_job *job, spry_error *error)
 {
     size_t n_vocab = s->engine->model->config.n_vocab;
+    spry_status status = spry_session_join(s, job, error);
+    if (status)
+        return status;
     if (!s->logits)
         s->logits = calloc(n_vocab, sizeof *s->logits);
-    if (!s->logits)
-        return spry_fail_memory(error, "logits", n_vocab * sizeof *s->logits);
     *logits = job->reading.logits = s->logits;
-    return spry_session_run(s, job, error);
+    status = s->logits ? spry_driver_run(s->engine->driver, job, error)
+                       : spry_fail_memory(error, "logits", n_vocab * sizeof *s->logits);
+    spry_session_leave(s);
+    return status;
 }
 
 spry_status spry_session_extend(spry_session *s, const int32_t *ids, size_t count, spry_error *error)
@@ -217,7 +250,7 @@ spry_status spry_session_eval_spans(spry_session *s, const float **logits, const
                                 .spans = spans,
                                 .n_spans = n_spans,
                                 .repair = repair};
-    spry_status status = spry_engine_check_ids(s->engine, ids, count, s->sequence.slides, error);
+    spry_status status = spry_engine_check_ids(s->engine, ids, count, spry_session_slides(s), error);
     spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_LAST, s);
     if (!status)
         status = run_for_logits(s, logits, &job, error);
@@ -238,7 +271,7 @@ spry_status spry_session_eval_from(spry_session *s, const int32_t *ids, size_t c
 {
     spry_job job;
     const spry_prompt prompt = {.ids = ids, .count = count, .compute_from = first};
-    spry_status status = spry_engine_check_ids(s->engine, ids, count, s->sequence.slides, error);
+    spry_status status = spry_engine_check_ids(s->engine, ids, count, spry_session_slides(s), error);
     if (!status && first >= count)
         status = spry_fail(error, SPRY_ERR_INPUT, "there are no rows from %zu on in a list of %zu ids", first, count);
     if (status)
@@ -282,7 +315,7 @@ spry_status spry_session_generate(spry_session *s, spry_result *result, const sp
     spry_result_init(result, status ? 0 : own.n_prompt);
     if (status)
         return status;
-    status = spry_job_init_answer(&job, s->engine, &own, s, s->sequence.slides, error);
+    status = spry_job_init_answer(&job, s->engine, &own, s, spry_session_slides(s), error);
     if (!status)
         status = spry_session_run(s, &job, error);
     *result = job.result;

@@ -4,9 +4,10 @@
 #include "model/gguf_export.h"
 #include "model/random_model.h"
 
-void spry_convert_options_default(spry_convert_options *options)
+void spry_convert_options_default_sized(spry_convert_options *options, size_t size)
 {
-    *options = (spry_convert_options){.size = sizeof *options, .type = "q4_0"};
+    const spry_convert_options own = {.type = "q4_0"};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 bool spry_shape_published(const char *name)

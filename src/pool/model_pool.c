@@ -519,9 +519,10 @@ static void free_all(spry_model_pool *pool)
     free(pool);
 }
 
-void spry_pool_options_default(spry_pool_options *options)
+void spry_pool_options_default_sized(spry_pool_options *options, size_t size)
 {
-    *options = (spry_pool_options){.size = sizeof *options, .keep_alive_s = -1};
+    const spry_pool_options own = {.keep_alive_s = -1};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 /* The options of the pool, and copies of those for engines and jobs. */

@@ -192,10 +192,10 @@ spry_status spry_driver_run(spry_driver *d, spry_job *job, spry_error *error)
 /* ---- submitting ---------------------------------------------------------------------------------------------------
  */
 
-void spry_jobs_options_default(spry_jobs_options *options)
+void spry_jobs_options_default_sized(spry_jobs_options *options, size_t size)
 {
-    *options = (spry_jobs_options){
-        .size = sizeof *options, .max_waiting = 256, .max_stall_ms = 50, .gentle = true, .policy = SPRY_POLICY_AUTO};
+    const spry_jobs_options own = {.max_waiting = 256, .max_stall_ms = 50, .gentle = true, .policy = SPRY_POLICY_AUTO};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 static spry_status check_options(const spry_engine *e, spry_jobs_options *o, spry_error *error)

@@ -68,8 +68,12 @@ static spry_status take_session(spry_driver *d, spry_job *job)
         d->n_idle--;
         memmove(d->idle + at, d->idle + at + 1, (d->n_idle - at) * sizeof(spry_session *));
     }
-    if (!goes_on(job->session, job))
-        spry_session_restart(job->session, job->root, job->slide, job->keep);
+    spry_sequence *q = &job->session->sequence;
+    if (!goes_on(job->session, job)) {
+        spry_session_restart(job->session, job->root);
+        q->slides = job->slide;
+        q->keep = job->keep;
+    }
     return SPRY_OK;
 }
 

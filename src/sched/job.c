@@ -18,10 +18,8 @@ void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind
     *job = (spry_job){.engine = engine, .kind = kind, .session = session, .is_callers = session != NULL};
     atomic_init(&job->own_cancelled, false);
     job->cancelled = &job->own_cancelled;
-    if (session) {
+    if (session)
         job->cancelled = &session->cancelled;
-        job->root = session->sequence.root;
-    }
     spry_laps_begin(&job->laps, NULL, 0, spry_clock_ns());
 }
 
@@ -68,14 +66,16 @@ void spry_job_end_laps(spry_job *job)
 /* ---- creating ------------------------------------------------------------------------------------------------------
  */
 
-void spry_job_options_default(spry_job_options *options)
+void spry_job_options_default_sized(spry_job_options *options, size_t size)
 {
-    *options = (spry_job_options){.size = sizeof *options};
+    const spry_job_options own = {0};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
-void spry_evaluation_default(spry_evaluation *evaluation)
+void spry_evaluation_default_sized(spry_evaluation *evaluation, size_t size)
 {
-    *evaluation = (spry_evaluation){.size = sizeof *evaluation, .span_repair = SPRY_PAGE_TOKENS};
+    const spry_evaluation own = {.span_repair = SPRY_PAGE_TOKENS};
+    spry_sized_default(evaluation, size, &own, sizeof own);
 }
 
 /* A copy in the job's arena; false: no memory. */
@@ -190,7 +190,7 @@ spry_status spry_job_create_answer(spry_job **out, spry_engine *engine, const sp
         status = make(&job, engine, &o, options, error);
     if (status)
         return status;
-    bool slides = o.session ? o.session->sequence.slides : o.slide;
+    bool slides = o.session ? spry_session_slides(o.session) : o.slide;
     status = spry_job_init_answer(job, engine, &own, o.session, slides, error);
     set_options(job, &o);
     return give(out, job, status ? status : keep_request(job, error));
@@ -209,7 +209,7 @@ spry_status spry_job_create_evaluation(spry_job **out, spry_engine *engine, cons
         status = make(&job, engine, &o, options, error);
     if (status)
         return status;
-    bool rows = e.on_row || e.on_token, slides = o.session ? o.session->sequence.slides : o.slide;
+    bool rows = e.on_row || e.on_token, slides = o.session ? spry_session_slides(o.session) : o.slide;
     const spry_prompt prompt = {.ids = e.ids,
                                 .count = e.count,
                                 .compute_from = rows ? e.first : e.count - (e.count > 0),

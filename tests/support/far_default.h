@@ -10,6 +10,7 @@ static inline void far_options_default(spry_engine_options *options)
     options->device = "far";
 }
 
+#undef spry_engine_options_default
 #define spry_engine_options_default far_options_default
 
 #endif

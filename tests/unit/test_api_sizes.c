@@ -7,6 +7,8 @@
 #include <cmocka.h>
 
 #include "base/sized.h"
+#include "spry_serve.h"
+#include "spry_tools.h"
 #include "support/engine_fixture.h"
 
 /* A struct as three versions of a header know it. */
@@ -59,6 +61,66 @@ static void test_read(void **state)
         assert_true(own.first == 5);
     }
 }
+
+/* ---- defaults ------------------------------------------------------------------------------------------------------
+ */
+
+#define DEFAULTS(type)                                                                                                 \
+    static void default_##type(void *own, size_t size)                                                                 \
+    {                                                                                                                  \
+        type##_default_sized(own, size);                                                                               \
+    }
+DEFAULTS(spry_engine_options)
+DEFAULTS(spry_request)
+DEFAULTS(spry_jobs_options)
+DEFAULTS(spry_job_options)
+DEFAULTS(spry_evaluation)
+DEFAULTS(spry_chat_parser_options)
+DEFAULTS(spry_pool_options)
+DEFAULTS(spry_convert_options)
+DEFAULTS(spry_memory_use)
+
+static const struct {
+    void (*write)(void *own, size_t size);
+    size_t size;
+} defaults[] = {{default_spry_engine_options, sizeof(spry_engine_options)},
+                {default_spry_request, sizeof(spry_request)},
+                {default_spry_jobs_options, sizeof(spry_jobs_options)},
+                {default_spry_job_options, sizeof(spry_job_options)},
+                {default_spry_evaluation, sizeof(spry_evaluation)},
+                {default_spry_chat_parser_options, sizeof(spry_chat_parser_options)},
+                {default_spry_pool_options, sizeof(spry_pool_options)},
+                {default_spry_convert_options, sizeof(spry_convert_options)},
+                {default_spry_memory_use, sizeof(spry_memory_use)}};
+
+/* A program's struct of any size gets its bytes and no other. */
+static void test_defaults(void **state)
+{
+    (void)state;
+    enum { MOST = 1024, NEWER = 40 };
+    for (size_t i = 0; i < SPRY_COUNT(defaults); i++) {
+        _Alignas(max_align_t) unsigned char whole[MOST], own[MOST], untouched[MOST];
+        size_t known = defaults[i].size;
+        assert_true(known + NEWER <= MOST);
+        memset(untouched, 0xa5, MOST);
+        memset(whole, 0xa5, MOST);
+        defaults[i].write(whole, known);
+        for (size_t size = 0; size <= known + NEWER; size++) {
+            size_t written = size < sizeof size ? 0 : size, same = written < known ? written : known;
+            memcpy(own, untouched, MOST);
+            defaults[i].write(own, size);
+            assert_memory_equal(own + written, untouched, MOST - written);
+            if (!written)
+                continue;
+            assert_memory_equal(own, &size, sizeof size);
+            assert_memory_equal(own + sizeof size, whole + sizeof size, same - sizeof size);
+            assert_true(spry_sized_zero(own + same, written - same));
+        }
+    }
+}
+
+/* ---- versions ------------------------------------------------------------------------------------------------------
+ */
 
 static void test_version(void **state)
 {
@@ -121,8 +183,8 @@ static void test_engine_options(void **state)
     assert_true(spry_sized_zero(info.reserved, sizeof info.reserved));
     spry_engine_close(engine);
 
-    spry_engine_options_default(&options.known);
-    options.known.size = sizeof options;
+    spry_engine_options_default_sized(&options.known, sizeof options);
+    assert_int_equal(options.known.size, sizeof options);
     options.known.threads = 1;
     assert_int_equal(spry_engine_open(&engine, path, &options.known, &error), SPRY_OK);
     spry_engine_close(engine);
@@ -188,8 +250,8 @@ static void test_request(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_read), cmocka_unit_test(test_version),
-                                       cmocka_unit_test(test_fixed), cmocka_unit_test(test_engine_options),
-                                       cmocka_unit_test(test_request)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_read),           cmocka_unit_test(test_defaults),
+                                       cmocka_unit_test(test_version),        cmocka_unit_test(test_fixed),
+                                       cmocka_unit_test(test_engine_options), cmocka_unit_test(test_request)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -138,7 +138,9 @@ static void pin_all(const client *c, spry_engine *engine)
     spry_session *session = fixture_session(engine);
     const float *logits;
     assert_int_equal(spry_session_eval(session, &logits, c->prompt, 400, NULL), SPRY_OK);
-    assert_true(spry_session_pin(session, true) >= 384);
+    size_t tokens;
+    assert_int_equal(spry_session_pin(session, &tokens, true), SPRY_OK);
+    assert_true(tokens >= 384);
     spry_session_destroy(session);
 }
 

@@ -188,7 +188,9 @@ static void pinned_text_survives(void **state)
     spry_engine *engine = scene_engine(model, CONTEXT, 64, CONTEXT / PAGE + 3);
     spry_session *s = fixture_session(engine);
     reused(s, ids, 96);
-    assert_int_equal(spry_session_pin(s, true), 96);
+    size_t pinned;
+    assert_int_equal(spry_session_pin(s, &pinned, true), SPRY_OK);
+    assert_int_equal(pinned, 96);
     for (uint32_t round = 0; round < 5; round++) {
         fixture_ids(other, CONTEXT, 100 + round);
         other[0] = (int32_t)round + 3;
@@ -200,7 +202,8 @@ static void pinned_text_survives(void **state)
     spry_kv_figures figures;
     spry_engine_kv_figures(engine, &figures);
     assert_int_equal(figures.pinned_pages, 3);
-    assert_int_equal(spry_session_pin(s, false), 96);
+    assert_int_equal(spry_session_pin(s, &pinned, false), SPRY_OK);
+    assert_int_equal(pinned, 96);
     for (uint32_t round = 0; round < 3; round++) {
         fixture_ids(other, CONTEXT, 200 + round);
         other[0] = (int32_t)round + 3;
