@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/device_impl.h"
+#include "model/arch.h"
 
 static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_far};
 
@@ -44,11 +45,24 @@ size_t spry_device_total(const char *name)
     return spry_device_find(&kind, name, NULL) || !kind->total ? 0 : kind->total(piece_of(name));
 }
 
+spry_status spry_device_check(const spry_device_kind *kind, const spry_config *config, spry_error *error)
+{
+    uint32_t lacking = spry_config_features(config) & ~kind->features;
+    char names[SPRY_ERROR_MAX];
+    if (!lacking)
+        return SPRY_OK;
+    spry_features_describe(names, sizeof names, lacking);
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "device '%s' does not compute what %s models need: %.300s",
+                     kind->name, config->arch->name, names);
+}
+
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error)
 {
     const spry_device_kind *kind;
     *out = NULL;
     spry_status status = spry_device_find(&kind, name, error);
+    if (!status)
+        status = spry_device_check(kind, setup->config, error);
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 

@@ -46,6 +46,9 @@ typedef struct spry_device_setup {
 /* The kind a name such as "cpu" or "far" begins with, up to a colon; the error lists the known ones. */
 spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error);
 
+/* Refuses models with parts that such a device does not compute; spry_device_open does so too. */
+spry_status spry_device_check(const spry_device_kind *kind, const spry_config *config, spry_error *error);
+
 /* Prompt tokens that pay in one step where nothing else was asked for; 0: as many as on the CPU. */
 uint32_t spry_device_chunk(const spry_device_kind *kind);
 

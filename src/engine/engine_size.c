@@ -64,19 +64,26 @@ const char *spry_engine_device(const spry_engine *e, const spry_engine_options *
     return o->device && !e->device_missing ? o->device : "cpu";
 }
 
-/* A device that is not there is replaced by the CPU, once and for all: what is computed belongs to the device. */
+/* A device that is not there, or does not compute all of the model, is replaced by the CPU, once and for all: what is
+ * computed belongs to the device. */
 static spry_status choose_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
     const char *name = spry_engine_device(e, o);
     spry_status status = spry_device_find(&e->kind, name, error);
     if (status)
         return status;
+    spry_error lacking = {0};
     e->device_bytes = spry_device_total(name);
-    if (e->device_bytes || !strcmp(name, "cpu"))
+    if (!strcmp(name, "cpu"))
         return SPRY_OK;
-    spry_log_write(&e->log, SPRY_LOG_WARN,
-                   "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead",
-                   name);
+    if (spry_device_check(e->kind, &e->model->config, &lacking))
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s; the CPU computes instead", lacking.message);
+    else if (e->device_bytes)
+        return SPRY_OK;
+    else
+        spry_log_write(
+            &e->log, SPRY_LOG_WARN,
+            "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead", name);
     e->device_missing = true;
     e->device_bytes = spry_device_total("cpu");
     return spry_device_find(&e->kind, "cpu", error);

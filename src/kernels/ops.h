@@ -95,6 +95,10 @@ typedef struct spry_ops {
     /* out = in / sqrt(mean(in^2) + eps) * weight, over n values; out may be in. */
     void (*rms_norm)(float *out, const float *in, const float *weight, size_t n, float eps);
 
+    /* out = (in - mean(in)) / sqrt(variance(in) + eps) * weight + bias, over n values; bias may be NULL, out may be in.
+     */
+    void (*layer_norm)(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps);
+
     /* Rotates the first 2 * n_pairs values of each of n_heads heads in place by cos/sin [n_pairs]. Pairs are (i, i +
      * n_pairs), or (2i, 2i + 1) when interleaved. */
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,

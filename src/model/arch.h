@@ -6,22 +6,52 @@
 #include "kernels/ops.h"
 #include "model/config.h"
 
+/* Where the norms of a layer stand. */
+typedef enum spry_norm_places {
+    SPRY_NORMS_BEFORE,   /* before attention and before the feed-forward part */
+    SPRY_NORMS_AROUND,   /* also after each part, before it is added */
+    SPRY_NORMS_AFTER,    /* only after each part, before it is added */
+    SPRY_NORMS_PARALLEL, /* one, whose output both parts take; both are added */
+} spry_norm_places;
+
+/* Norms of q and k. */
+typedef enum spry_qk_norm {
+    SPRY_QK_NORM_NONE,       /* none, or per head where a file has them */
+    SPRY_QK_NORM_HEAD,       /* per head, the same weights for all of them */
+    SPRY_QK_NORM_HEAD_LATER, /* the same, behind rope */
+    SPRY_QK_NORM_EACH,       /* per head, each with its own weights; only where the config says so */
+    SPRY_QK_NORM_ROW,        /* all heads together */
+} spry_qk_norm;
+
+/* A tensor's spelling in one architecture's files. Our own names are GGUF's usual ones. */
+typedef struct spry_tensor_name {
+    const char *ours;
+    const char *hf;   /* "=..." stands without ".weight"; "%u" for the expert; NULL: the usual one */
+    const char *gguf; /* NULL: as ours */
+} spry_tensor_name;
+
 typedef struct spry_arch {
     const char *name;    /* display name */
     const char *gguf;    /* general.architecture */
     const char *hf_type; /* config.json's model_type */
     spry_gate gate;
-    bool permuted_in_gguf;  /* GGUF files hold q and k rows permuted for rope pairs (2i, 2i + 1) */
-    bool norm_plus_one;     /* Hugging Face files hold w where the norm multiplies by 1 + w */
-    bool scaled_embedding;  /* embeddings are multiplied by sqrt(n_embd) */
-    bool sandwich_norms;    /* norms also after attention and after the feed-forward part */
-    bool fused;             /* q, k, v in one matrix, gate and up in one */
-    bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
-    bool qk_norms;          /* q and k are normalised per head: the norms must be there */
-    bool qkv_bias;          /* q, k and v have biases unless config.json says no */
-    bool shared_expert;     /* every row also goes through a shared expert */
-    bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */
-    bool never_slides;      /* config.json's sliding_window is ignored */
+    spry_norm_places norms;
+    spry_qk_norm qk_norm;
+    bool layer_norm;               /* norms subtract the mean; they may have biases */
+    bool ungated;                  /* the feed-forward part is down(activation(up)) */
+    bool interleaved;              /* rope pairs are (2i, 2i + 1) in Hugging Face files, too */
+    bool permuted_in_gguf;         /* GGUF files hold q and k rows permuted for rope pairs (2i, 2i + 1) */
+    bool norm_plus_one;            /* Hugging Face files hold w where the norm multiplies by 1 + w */
+    bool scaled_embedding;         /* embeddings are multiplied by sqrt(n_embd) */
+    bool divides_logits;           /* by the logit scale, instead of multiplying */
+    bool fused_qkv;                /* q, k, v in one matrix */
+    bool fused_gate_up;            /* gate and up in one */
+    bool gguf_normalises;          /* experts' weights are renormalised when GGUF does not say */
+    bool qkv_bias;                 /* q, k and v have biases unless config.json says no */
+    bool shared_expert;            /* every row also goes through a shared expert, behind a gate of its own */
+    bool window_needs_flag;        /* config.json's sliding_window applies only with use_sliding_window */
+    bool never_slides;             /* config.json's sliding_window is ignored */
+    const spry_tensor_name *names; /* its own spellings, up to one without a name; NULL: the usual ones */
     /* Sets defaults for values that a file may omit, before it is read. NULL: none. */
     void (*defaults)(spry_config *config, spry_config_dialect dialect);
     /* Derives values from those read. NULL: none. */
@@ -29,6 +59,8 @@ typedef struct spry_arch {
     /* Whether a layer slides when the file does not list it. NULL: all do, if there is a window, and layer_types is
      * ignored. */
     bool (*slides)(const spry_config *config, uint32_t layer);
+    /* Whether a layer has rope when the file does not list it. NULL: all do. */
+    bool (*rotates)(const spry_config *config, uint32_t layer);
 } spry_arch;
 
 /* NULL: unknown. */
@@ -40,6 +72,8 @@ const char *spry_arch_gguf_names(void);
 const char *spry_arch_hf_names(void);
 
 extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, spry_arch_qwen2, spry_arch_qwen2_moe,
-    spry_arch_qwen3, spry_arch_qwen3_moe, spry_arch_gemma, spry_arch_gemma2, spry_arch_gemma3, spry_arch_phi3;
+    spry_arch_qwen3, spry_arch_qwen3_moe, spry_arch_gemma, spry_arch_gemma2, spry_arch_gemma3, spry_arch_phi3,
+    spry_arch_olmo2, spry_arch_granite, spry_arch_smollm3, spry_arch_glm4, spry_arch_cohere, spry_arch_cohere2,
+    spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2;
 
 #endif

@@ -3,48 +3,55 @@
 
 #include <math.h>
 #include <stddef.h>
+#include <stdio.h>
 
 #include "model/arch.h"
 
+enum { SPELLINGS = 4 };
+
 typedef struct field {
-    const char *keys[2]; /* by dialect: GGUF (after "arch."), JSON; NULL: not there */
-    const char *other;   /* a second JSON name */
+    const char *gguf;            /* after "arch."; NULL: not there */
+    const char *json[SPELLINGS]; /* the first that is there counts */
     size_t offset;
     bool real; /* float, else uint32_t */
     bool required;
     double max;
 } field;
 
-#define WHOLE(gguf, json, other, member, required, max)                                                                \
-    {                                                                                                                  \
-        {gguf, json}, other, offsetof(spry_config, member), false, required, max                                       \
-    }
-#define REAL(gguf, json, member)                                                                                       \
-    {                                                                                                                  \
-        {gguf, json}, NULL, offsetof(spry_config, member), true, false, 1e9                                            \
-    }
+/* clang-format off */
+#define JSON(...) {__VA_ARGS__}
+#define WHOLE(gguf, json, member, max) {gguf, json, offsetof(spry_config, member), false, false, max}
+#define SIZE(gguf, json, member, max)  {gguf, json, offsetof(spry_config, member), false, true, max}
+#define REAL(gguf, json, member)       {gguf, json, offsetof(spry_config, member), true, false, 1e9}
 
 static const field fields[] = {
-    WHOLE("block_count", "num_hidden_layers", NULL, n_layers, true, SPRY_MAX_LAYERS),
-    WHOLE("embedding_length", "hidden_size", NULL, n_embd, true, 1 << 20),
-    WHOLE("attention.head_count", "num_attention_heads", NULL, n_heads, true, 1 << 16),
-    WHOLE("attention.head_count_kv", "num_key_value_heads", NULL, n_kv_heads, false, 1 << 16),
-    WHOLE("attention.key_length", "head_dim", NULL, head_dim, false, SPRY_MAX_HEAD_DIM),
-    WHOLE("feed_forward_length", "intermediate_size", NULL, n_ff, false, 1 << 24),
-    WHOLE("context_length", "max_position_embeddings", NULL, n_context, false, 1 << 30),
-    WHOLE("attention.sliding_window", "sliding_window", NULL, window, false, 1 << 30),
-    WHOLE(NULL, "max_window_layers", NULL, window_layers, false, 1 << 20),
-    WHOLE(NULL, "sliding_window_pattern", "_sliding_window_pattern", window_layers, false, 1 << 20),
-    WHOLE("expert_count", "num_experts", "num_local_experts", n_experts, false, SPRY_MAX_EXPERTS),
-    WHOLE("expert_used_count", "num_experts_per_tok", NULL, n_experts_used, false, SPRY_MAX_EXPERTS),
-    WHOLE("expert_feed_forward_length", "moe_intermediate_size", NULL, n_expert_ff, false, 1 << 24),
-    WHOLE("expert_shared_feed_forward_length", "shared_expert_intermediate_size", NULL, n_shared_ff, false, 1 << 24),
-    WHOLE("rope.dimension_count", NULL, NULL, rope_dim, false, SPRY_MAX_HEAD_DIM),
-    REAL("attention.layer_norm_rms_epsilon", "rms_norm_eps", norm_eps),
-    REAL(NULL, "query_pre_attn_scalar", query_scalar),
-    REAL("attn_logit_softcapping", "attn_logit_softcapping", attn_softcap),
-    REAL("final_logit_softcapping", "final_logit_softcapping", final_softcap),
+    SIZE("block_count", JSON("num_hidden_layers"), n_layers, SPRY_MAX_LAYERS),
+    SIZE("embedding_length", JSON("hidden_size"), n_embd, 1 << 20),
+    SIZE("attention.head_count", JSON("num_attention_heads"), n_heads, 1 << 16),
+    WHOLE("attention.head_count_kv", JSON("num_key_value_heads"), n_kv_heads, 1 << 16),
+    WHOLE("attention.key_length", JSON("head_dim"), head_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE("feed_forward_length", JSON("intermediate_size"), n_ff, 1 << 24),
+    WHOLE("context_length", JSON("max_position_embeddings"), n_context, 1 << 30),
+    WHOLE("attention.sliding_window", JSON("sliding_window"), window, 1 << 30),
+    WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
+    WHOLE("expert_count", JSON("num_experts", "num_local_experts"), n_experts, SPRY_MAX_EXPERTS),
+    WHOLE("expert_used_count", JSON("num_experts_per_tok"), n_experts_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_feed_forward_length", JSON("moe_intermediate_size"), n_expert_ff, 1 << 24),
+    WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
+    WHOLE("rope.dimension_count", JSON(NULL), rope_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
+    REAL(NULL, JSON("partial_rotary_factor"), rope_part),
+    REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
+    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon"), layer_norm_eps),
+    REAL(NULL, JSON("query_pre_attn_scalar"), query_scalar),
+    REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
+    REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
+    REAL("final_logit_softcapping", JSON("final_logit_softcapping"), final_softcap),
+    REAL("embedding_scale", JSON("embedding_multiplier"), embedding_scale),
+    REAL("residual_scale", JSON("residual_multiplier"), residual_scale),
+    REAL("logit_scale", JSON("logit_scale", "logits_scaling"), logit_scale),
 };
+/* clang-format on */
 
 static spry_status store(spry_config *config, const field *f, double value, const char *name, const char *key,
                          spry_error *error)
@@ -67,22 +74,26 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
                              const void *source, const char *name, spry_error *error)
 {
     const spry_arch *arch = config->arch;
-    *config = (spry_config){.arch = arch, .n_context = 2048, .norm_eps = 1e-6f, .window_layers = 1};
+    *config = (spry_config){.arch = arch,
+                            .n_context = 2048,
+                            .norm_eps = 1e-6f,
+                            .window_layers = 1,
+                            .embedding_scale = 1,
+                            .residual_scale = 1,
+                            .logit_scale = 1};
     config->rope = config->rope_sliding = (spry_rope){.theta = 1e4f, .factor = 1, .truncate = true};
     if (arch->defaults)
         arch->defaults(config, dialect);
     for (size_t i = 0; i < SPRY_COUNT(fields); i++) {
         const field *f = &fields[i];
-        const char *key = f->keys[dialect];
-        if (!key)
-            continue;
+        const char *key = dialect == SPRY_DIALECT_GGUF ? f->gguf : f->json[0];
         double value = 0;
-        int found = get(source, key, &value);
-        if (!found && dialect == SPRY_DIALECT_JSON && f->other)
-            found = get(source, key = f->other, &value);
+        int found = key ? get(source, key, &value) : 0;
+        for (size_t j = 1; dialect == SPRY_DIALECT_JSON && !found && j < SPELLINGS && f->json[j]; j++)
+            found = get(source, key = f->json[j], &value);
         if (found < 0)
-            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a number%s", name, key,
-                             dialect == SPRY_DIALECT_GGUF ? ", or not the same for every layer" : "");
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a number, or not the same for every layer", name,
+                             key);
         if (!found && f->required && *(uint32_t *)(void *)((char *)config + f->offset) == 0)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is missing", name, key);
         spry_status status = found ? store(config, f, value, name, key, error) : SPRY_OK;
@@ -120,10 +131,51 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "a rope scaling factor is not positive, or too large";
     else if (!c->n_context)
         wrong = "the context length is zero";
+    else if (!usable(c->embedding_scale, 0) || !usable(c->residual_scale, 0) || !usable(c->logit_scale, 0))
+        wrong = "a multiplier of embeddings, residuals or logits is not positive";
     return wrong ? spry_fail(error, SPRY_ERR_FORMAT, "%s: %s", name, wrong) : SPRY_OK;
 }
 
-spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *arena, spry_error *error)
+uint32_t spry_config_features(const spry_config *c)
+{
+    const spry_arch *arch = c->arch;
+    bool unrotated = false;
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        unrotated = unrotated || !c->rotated[i];
+    const struct {
+        spry_feature feature;
+        bool used;
+    } all[] = {
+        {SPRY_FEATURE_LAYER_NORM, arch->layer_norm},
+        {SPRY_FEATURE_NORM_PLACES, arch->norms == SPRY_NORMS_AFTER || arch->norms == SPRY_NORMS_PARALLEL},
+        {SPRY_FEATURE_QK_NORM, arch->qk_norm > SPRY_QK_NORM_HEAD},
+        {SPRY_FEATURE_UNROTATED, unrotated},
+        {SPRY_FEATURE_SCALES, c->embedding_scale != 1 || c->residual_scale != 1 || c->logit_scale != 1},
+        {SPRY_FEATURE_UNGATED, arch->ungated},
+    };
+    uint32_t features = 0;
+    for (size_t i = 0; i < SPRY_COUNT(all); i++)
+        features |= all[i].used ? all[i].feature : 0;
+    return features;
+}
+
+void spry_features_describe(char *out, size_t size, uint32_t features)
+{
+    static const char *const names[] = {"layer norms",
+                                        "norms only after attention and feed-forward, or both side by side",
+                                        "norms of q and k that are not per head before rope",
+                                        "layers without rope",
+                                        "multipliers",
+                                        "a feed-forward part without a gate"};
+    size_t used = 0;
+    *out = 0;
+    for (size_t i = 0; i < SPRY_COUNT(names); i++) {
+        int written = features & 1u << i ? snprintf(out + used, size - used, "%s%s", used ? ", " : "", names[i]) : 0;
+        used += written > 0 && used + (size_t)written < size ? (size_t)written : 0;
+    }
+}
+
+static void derive_sizes(spry_config *c)
 {
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
@@ -133,21 +185,45 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
         c->rope_dim = c->head_dim;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
+    if (c->arch->layer_norm)
+        c->norm_eps = c->layer_norm_eps;
+}
+
+static void derive_scales(spry_config *c)
+{
+    if (c->arch->finish)
+        c->arch->finish(c);
+    if (c->attention_scale > 0)
+        c->query_scalar = 1 / (c->attention_scale * c->attention_scale);
+    if (!(c->query_scalar > 0))
+        c->query_scalar = (float)c->head_dim;
+    if (c->arch->divides_logits)
+        c->logit_scale = 1 / c->logit_scale;
+}
+
+void spry_config_sort_layers(spry_config *c)
+{
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        c->rotated[i] = !c->arch->rotates || c->arch->rotates(c, i);
+}
+
+spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *arena, spry_error *error)
+{
+    derive_sizes(c);
     spry_status status = check(c, name, error);
     if (status)
         return status;
-    if (c->arch->finish)
-        c->arch->finish(c);
-    if (!(c->query_scalar > 0))
-        c->query_scalar = (float)c->head_dim;
+    derive_scales(c);
     if (!c->rope.original_context)
         c->rope.original_context = c->n_context;
     if (!c->rope_sliding.original_context)
         c->rope_sliding.original_context = c->n_context;
     c->sliding = spry_arena_alloc(arena, c->n_layers, sizeof *c->sliding);
-    if (!c->sliding)
+    c->rotated = spry_arena_alloc(arena, c->n_layers, sizeof *c->rotated);
+    if (!c->sliding || !c->rotated)
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));
+    spry_config_sort_layers(c);
     return SPRY_OK;
 }

@@ -36,23 +36,48 @@ typedef struct spry_rope {
     const float *factors, *long_factors;
 } spry_rope;
 
+/* Parts of a model beyond the plain block. A device says which it computes (device/device_impl.h); models that use
+ * others are refused there. */
+typedef enum spry_feature {
+    SPRY_FEATURE_LAYER_NORM = 1 << 0,
+    SPRY_FEATURE_NORM_PLACES = 1 << 1, /* norms only after parts, parts side by side */
+    SPRY_FEATURE_QK_NORM = 1 << 2,     /* norms of q and k other than per head, before rope */
+    SPRY_FEATURE_UNROTATED = 1 << 3,   /* layers without rope */
+    SPRY_FEATURE_SCALES = 1 << 4,      /* multipliers of embeddings, residuals or logits */
+    SPRY_FEATURE_UNGATED = 1 << 5,
+    SPRY_FEATURES_END = 1 << 6
+} spry_feature;
+
 typedef struct spry_config {
     const struct spry_arch *arch;
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_context;
     uint32_t rope_dim;
+    float rope_part;        /* of a head that is rotated, where the file says it so; 0: the whole head */
+    uint32_t rope_interval; /* what arch->rotates needs */
+    bool *rotated;          /* [n_layers]: has rope */
     float norm_eps;
+    float layer_norm_eps;   /* what layer norms' files say instead */
     uint32_t window;        /* sliding-window layers see this many keys; 0: no layer slides */
     uint32_t window_layers; /* what arch->slides needs: max_window_layers or the pattern's period */
     bool *sliding;          /* [n_layers] */
     float query_scalar;     /* scores are scaled by its -1/2 power; 0: head_dim */
+    float attention_scale;  /* or by this; 0: not said */
     float attn_softcap, final_softcap;
+    float embedding_scale, residual_scale, logit_scale; /* what embeddings, parts and logits are multiplied by */
     uint32_t n_experts, n_experts_used, n_expert_ff, n_shared_ff;
     bool normalise_experts; /* the chosen experts' weights are made to sum to 1 */
     bool qkv_bias;          /* q, k and v have biases that must be there */
+    bool qk_norm;           /* q and k have norms that must be there */
     bool tied;              /* the output matrix is the embedding */
     bool interleaved;       /* rope pairs are (2i, 2i + 1) */
     spry_rope rope, rope_sliding;
 } spry_config;
+
+/* The bits of spry_feature for what a model uses. */
+uint32_t spry_config_features(const spry_config *config);
+
+/* "layer norms, ungated feed-forward": what the bits stand for. */
+void spry_features_describe(char *out, size_t size, uint32_t features);
 
 /* Both fill `config` (arrays from `arena`) and check every value. `name` is prepended to messages. n_vocab is set
  * later, from the embedding's shape. */
@@ -66,7 +91,10 @@ typedef int (*spry_config_number)(const void *source, const char *key, double *v
 typedef enum spry_config_dialect { SPRY_DIALECT_GGUF, SPRY_DIALECT_JSON } spry_config_dialect;
 spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, spry_config_number get,
                              const void *source, const char *name, spry_error *error);
-/* Derives omitted values, checks everything, allocates `sliding` and fills it by the architecture's rule. */
+/* Derives omitted values, checks everything, allocates the lists of layers and fills them by the architecture's rules.
+ */
 spry_status spry_config_finish(spry_config *config, const char *name, spry_arena *arena, spry_error *error);
+/* Decides again which layers have rope, once the file has said which ones slide. */
+void spry_config_sort_layers(spry_config *config);
 
 #endif

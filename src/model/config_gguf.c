@@ -124,16 +124,13 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
     if (status)
         return status;
-    config->interleaved = config->arch->permuted_in_gguf;
+    config->interleaved = config->arch->permuted_in_gguf || config->arch->interleaved;
     config->normalise_experts = config->arch->gguf_normalises;
     config->qkv_bias = config->arch->qkv_bias;
+    config->qk_norm = config->arch->qk_norm && config->arch->qk_norm != SPRY_QK_NORM_EACH;
     char key[128];
     full_key(key, &from, "expert_weights_norm");
     spry_gguf_get_bool(gguf, key, &config->normalise_experts);
-    float scale = 0;
-    real(&scale, &from, "attention.scale");
-    if (scale > 0)
-        config->query_scalar = 1 / (scale * scale);
     double period;
     full_key(key, &from, "attention.sliding_window_pattern");
     if (spry_gguf_get_f64(gguf, key, &period) && period >= 1 && period < SPRY_MAX_LAYERS)
@@ -141,7 +138,9 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     status = read_rope(config, &from, name, error);
     if (!status)
         status = spry_config_finish(config, name, arena, error);
-    if (!status)
+    if (!status) {
         read_pattern(config, &from);
+        spry_config_sort_layers(config);
+    }
     return status;
 }

@@ -11,7 +11,17 @@ static int number(const void *source, const char *key, double *value)
     const json_t *item = json_object_get((const json_t *)source, key);
     if (!item)
         return 0;
-    if (json_is_null(item))
+    if (json_array_size(item) > 1) { /* one number per layer: accepted when all are equal */
+        for (size_t i = 1; i < json_array_size(item); i++)
+            if (!json_equal(json_array_get(item, i), json_array_get(item, 0)))
+                return -1;
+        item = json_array_get(item, 0);
+    }
+    const char *pattern =
+        json_string_value(item); /* "LLLG": the period of layers that slide (L) and one that does not */
+    if (pattern && *pattern && pattern[strspn(pattern, "L")] == 'G' && !pattern[strspn(pattern, "L") + 1])
+        *value = (double)strlen(pattern);
+    else if (json_is_null(item))
         *value = 0;
     else if (json_is_number(item))
         *value = json_number_value(item);
@@ -37,6 +47,7 @@ static const typed_key config_keys[] = {
     {"partial_rotary_factor", NUMBER},
     {"original_max_position_embeddings", NUMBER},
     {"layer_types", LIST},
+    {"no_rope_layers", LIST},
     {"hidden_act", TEXT},
     {"hidden_activation", TEXT},
     {"tie_word_embeddings", TRUTH},
@@ -44,6 +55,8 @@ static const typed_key config_keys[] = {
     {"use_bidirectional_attention", TRUTH},
     {"norm_topk_prob", TRUTH},
     {"attention_bias", TRUTH},
+    {"use_bias", TRUTH},
+    {"use_qk_norm", TRUTH},
     {"qkv_bias", TRUTH},
 };
 
@@ -62,6 +75,7 @@ static const typed_key rope_keys[] = {
     {"partial_rotary_factor", NUMBER},
     {"original_max_position_embeddings", NUMBER},
     {"truncate", TRUTH},
+    {"alpha", NUMBER},
 };
 
 static bool has_type(const json_t *item, value_type type)
@@ -146,6 +160,8 @@ static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, co
     if (!json_is_string(type))
         type = json_object_get(json, "type");
     const char *kind = json_is_string(type) ? json_string_value(type) : "default";
+    if (!strcmp(kind, "dynamic") && json_is_number(json_object_get(json, "alpha")))
+        kind = "default"; /* HunYuan's: another base, the same for every length */
     if (!rope_kind(&rope->kind, kind))
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope", name,
@@ -197,14 +213,17 @@ static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t 
     if (status)
         return status;
     read_rope_numbers(rope, json);
-    float original = (float)rope->original_context, partial = 0;
+    float original = (float)rope->original_context, partial = 0, alpha = 0;
     real(&original, json, "original_max_position_embeddings");
     real(&original, whole, "original_max_position_embeddings"); /* Phi-3 keeps it outside, and that one counts */
     real(&partial, json, "partial_rotary_factor");
-    real(&partial, whole, "partial_rotary_factor");
+    partial = partial > 0 ? partial : config->rope_part;
     uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
     config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
+    real(&alpha, json, "alpha");
+    if (rope->kind == SPRY_ROPE_DEFAULT && alpha > 0 && head_dim > 2)
+        rope->theta *= (float)pow((double)alpha, (double)head_dim / (head_dim - 2.0));
     derive_rope(rope, config, json);
     if (rope->kind != SPRY_ROPE_LONG)
         return SPRY_OK;
@@ -268,6 +287,24 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
     return SPRY_OK;
 }
 
+/* A list of which layers have rope. */
+static spry_status read_rotated(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *list = json_object_get(json, "no_rope_layers");
+    if (!json_array_size(list) || !config->arch->rotates)
+        return SPRY_OK;
+    if (json_array_size(list) != config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: no_rope_layers lists %zu layers of %u", name,
+                         json_array_size(list), config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const json_t *item = json_array_get(list, i);
+        if (!json_is_number(item) || (json_number_value(item) != 0 && json_number_value(item) != 1))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: no_rope_layers[%u] is not 0 or 1", name, i);
+        config->rotated[i] = json_number_value(item) != 0;
+    }
+    return SPRY_OK;
+}
+
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error)
 {
@@ -298,7 +335,16 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         config->window = 0;
     config->tied = truth(json, "tie_word_embeddings", config->tied);
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
-    config->qkv_bias = truth(json, "qkv_bias", truth(json, "attention_bias", config->arch->qkv_bias));
+    config->qkv_bias =
+        truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
+    config->interleaved = config->arch->interleaved;
+    config->qk_norm =
+        config->arch->qk_norm == SPRY_QK_NORM_EACH ? truth(json, "use_qk_norm", false) : config->arch->qk_norm != 0;
     status = spry_config_finish(config, name, arena, error);
-    return status ? status : read_layer_types(config, json, name, error);
+    if (!status)
+        status = read_layer_types(config, json, name, error);
+    if (status)
+        return status;
+    spry_config_sort_layers(config);
+    return read_rotated(config, json, name, error);
 }

@@ -79,11 +79,17 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
     whole(&k, "attention.head_count_kv", c->n_kv_heads);
     whole(&k, "attention.key_length", c->head_dim);
     whole(&k, "attention.value_length", c->head_dim);
-    real(&k, "attention.layer_norm_rms_epsilon", c->norm_eps);
+    real(&k, c->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
     if (c->query_scalar != (float)c->head_dim)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
     real(&k, "attn_logit_softcapping", c->attn_softcap);
     real(&k, "final_logit_softcapping", c->final_softcap);
+    if (c->embedding_scale != 1)
+        real(&k, "embedding_scale", c->embedding_scale);
+    if (c->residual_scale != 1)
+        real(&k, "residual_scale", c->residual_scale);
+    if (c->logit_scale != 1 || c->arch->layer_norm)
+        real(&k, "logit_scale", c->arch->divides_logits ? 1 / c->logit_scale : c->logit_scale);
     whole(&k, "vocab_size", c->n_vocab);
     if (c->n_experts) {
         whole(&k, "expert_count", c->n_experts);

@@ -2,10 +2,10 @@
  * layout. */
 #include "model/export_plan.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "model/rope.h"
+#include "model/tensor_names.h"
 
 /* Adds a tensor of `pieces`; copies the name. */
 static spry_export_item *add(spry_export_plan *plan, const char *name, const spry_weight *pieces, size_t n_pieces,
@@ -62,22 +62,29 @@ static void add_vector(spry_export_plan *plan, const char *name, const float *va
         add(plan, name, w, 1, 1, (size_t[SPRY_TENSOR_DIMS]){n});
 }
 
-static const char *layer_name(char name[96], uint32_t layer, const char *what, const char *suffix)
+static const char *layer_name(char name[SPRY_TENSOR_NAME_MAX], const spry_export_plan *plan, uint32_t layer,
+                              const char *what, const char *suffix)
 {
-    snprintf(name, 96, "blk.%u.%s.%s", layer, what, suffix);
+    spry_tensor_gguf_name(name, plan->model->config.arch, layer, what, suffix);
     return name;
 }
 
 static void add_norm(spry_export_plan *plan, uint32_t layer, const char *what, const float *values, size_t n)
 {
-    char name[96];
-    add_vector(plan, layer_name(name, layer, what, "weight"), values, n);
+    char name[SPRY_TENSOR_NAME_MAX];
+    add_vector(plan, layer_name(name, plan, layer, what, "weight"), values, n);
+}
+
+static void add_norm_bias(spry_export_plan *plan, uint32_t layer, const char *what, const float *values)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    add_vector(plan, layer_name(name, plan, layer, what, "bias"), values, plan->model->config.n_embd);
 }
 
 /* Biases of permuted rows are permuted with them. */
 static void add_bias(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w, size_t head)
 {
-    char name[96];
+    char name[SPRY_TENSOR_NAME_MAX];
     if (!w->bias)
         return;
     float *values = spry_arena_alloc(&plan->arena, w->n_out, sizeof *values);
@@ -87,16 +94,16 @@ static void add_bias(spry_export_plan *plan, uint32_t layer, const char *what, c
     }
     for (size_t row = 0; row < w->n_out; row++)
         values[row] = w->bias[spry_export_source_row(head, row)];
-    add_vector(plan, layer_name(name, layer, what, "bias"), values, w->n_out);
+    add_vector(plan, layer_name(name, plan, layer, what, "bias"), values, w->n_out);
 }
 
 static void add_linear(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *w, size_t head)
 {
-    char name[96];
+    char name[SPRY_TENSOR_NAME_MAX];
     if (!w->data)
         return;
-    spry_export_item *item =
-        add(plan, layer_name(name, layer, what, "weight"), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->n_out, w->n_in});
+    spry_export_item *item = add(plan, layer_name(name, plan, layer, what, "weight"), w, 1, 2,
+                                 (size_t[SPRY_TENSOR_DIMS]){w->n_out, w->n_in});
     if (item)
         item->permute_head = head;
     add_bias(plan, layer, what, w, head);
@@ -114,9 +121,9 @@ static void add_fused(spry_export_plan *plan, uint32_t layer, const char *what, 
 
 static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *experts, size_t n)
 {
-    char name[96];
+    char name[SPRY_TENSOR_NAME_MAX];
     if (experts)
-        add(plan, layer_name(name, layer, what, "weight"), experts, n, 3,
+        add(plan, layer_name(name, plan, layer, what, "weight"), experts, n, 3,
             (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
 }
 
@@ -124,20 +131,23 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
     size_t head = c->arch->permuted_in_gguf ? c->head_dim : 0;
+    bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
-    if (c->arch->fused) {
+    add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
+    if (c->arch->fused_qkv) {
         add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
     } else {
         add_linear(plan, i, "attn_q", &l->q, head);
         add_linear(plan, i, "attn_k", &l->k, head);
         add_linear(plan, i, "attn_v", &l->v, 0);
     }
-    add_norm(plan, i, "attn_q_norm", l->q_norm, c->head_dim);
-    add_norm(plan, i, "attn_k_norm", l->k_norm, c->head_dim);
+    add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : c->head_dim);
+    add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : c->head_dim);
     add_linear(plan, i, "attn_output", &l->o, 0);
     add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
     add_norm(plan, i, "ffn_norm", l->ffn_norm, c->n_embd);
-    if (c->arch->fused) {
+    add_norm_bias(plan, i, "ffn_norm", l->ffn_norm_bias);
+    if (c->arch->fused_gate_up && l->gate.data) {
         add_fused(plan, i, "ffn_up", &l->gate, l->gate.n_out + l->up.n_out);
     } else {
         add_linear(plan, i, "ffn_gate", &l->gate, 0);
@@ -194,6 +204,7 @@ static void plan_checkpoint(spry_export_plan *plan)
     add(plan, "token_embd.weight", &w->embedding, 1, 2,
         (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
     add_vector(plan, "output_norm.weight", w->output_norm, m->config.n_embd);
+    add_vector(plan, "output_norm.bias", w->output_norm_bias, m->config.n_embd);
     if (!m->config.tied)
         add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
     add_rope(plan);

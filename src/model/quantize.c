@@ -133,15 +133,14 @@ static void all_matrices(quantizer *q)
 {
     spry_model *m = q->model;
     const spry_config *c = &m->config;
-    bool fused = c->arch->fused;
     size_t head = c->arch->permuted_in_gguf && !c->interleaved ? c->head_dim : 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
         spry_layer *l = &m->weights.layers[i];
-        layer_matrix(q, &l->q, i, fused ? "attn_qkv" : "attn_q", head);
-        layer_matrix(q, &l->k, i, fused ? "attn_qkv" : "attn_k", head);
-        layer_matrix(q, &l->v, i, fused ? "attn_qkv" : "attn_v", 0);
+        layer_matrix(q, &l->q, i, c->arch->fused_qkv ? "attn_qkv" : "attn_q", head);
+        layer_matrix(q, &l->k, i, c->arch->fused_qkv ? "attn_qkv" : "attn_k", head);
+        layer_matrix(q, &l->v, i, c->arch->fused_qkv ? "attn_qkv" : "attn_v", 0);
         layer_matrix(q, &l->o, i, "attn_output", 0);
-        layer_matrix(q, &l->gate, i, fused ? "ffn_up" : "ffn_gate", 0);
+        layer_matrix(q, &l->gate, i, c->arch->fused_gate_up ? "ffn_up" : "ffn_gate", 0);
         layer_matrix(q, &l->up, i, "ffn_up", 0);
         layer_matrix(q, &l->down, i, "ffn_down", 0);
         layer_experts(q, l, i);
@@ -157,7 +156,7 @@ static void all_matrices(quantizer *q)
 static spry_status turn_as_in_file(spry_model *model, spry_error *error)
 {
     spry_config *c = &model->config;
-    c->interleaved = c->arch->permuted_in_gguf;
+    c->interleaved = c->interleaved || c->arch->permuted_in_gguf;
     if (c->rope.kind != SPRY_ROPE_LLAMA3)
         return SPRY_OK;
     const float *factors = spry_export_rope_factors(c, &model->arena);

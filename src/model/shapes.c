@@ -121,7 +121,7 @@ static void build_layer(builder *b, spry_layer *l)
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     l->attn_norm = vector(b, c->n_embd, 1);
     l->ffn_norm = vector(b, c->n_embd, 1);
-    if (c->arch->qk_norms) {
+    if (c->arch->qk_norm) {
         l->q_norm = vector(b, c->head_dim, 1);
         l->k_norm = vector(b, c->head_dim, 1);
     }
@@ -164,6 +164,7 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
     m->config = shape->config;
     m->config.rope_sliding = m->config.rope;
     m->config.qkv_bias = shape->biased;
+    m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
     m->name = spry_arena_copy(&m->arena, spry_view_of(name));
     spry_status status = m->name ? SPRY_OK : spry_fail_memory(error, "a model's name", strlen(name));
     if (!status)

@@ -29,31 +29,16 @@ static const spry_tensor *find(const binder *b, const char *name)
                    : spry_safetensors_find(b->files, spry_view_of(name));
 }
 
-/* A layer's tensor by its GGUF name; `expert` counts only where Hugging Face stores experts apart. Leaves the last name
- * tried in `name`. */
+/* A layer's tensor by our own name; `expert` counts only where Hugging Face stores experts apart. Leaves the name in
+ * `name`. */
 static const spry_tensor *find_in_layer(const binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
-                                        const char *gguf_name, uint32_t expert, const char *suffix)
+                                        const char *ours, uint32_t expert, const char *suffix)
 {
-    if (b->gguf) {
-        snprintf(name, SPRY_TENSOR_NAME_MAX, "blk.%u.%s.%s", layer, gguf_name, suffix);
-        return find(b, name);
-    }
-    const char *aliases[SPRY_TENSOR_ALIASES];
-    spry_tensor_hf_names(aliases, b->config->arch, gguf_name);
-    for (size_t i = SPRY_TENSOR_ALIASES; i-- > 0;) {
-        if (!aliases[i])
-            continue;
-        const char *number = strstr(aliases[i], "%u");
-        if (number)
-            snprintf(name, SPRY_TENSOR_NAME_MAX, "%slayers.%u.%.*s%u%s.%s", b->prefix, layer,
-                     (int)(number - aliases[i]), aliases[i], expert, number + 2, suffix);
-        else
-            snprintf(name, SPRY_TENSOR_NAME_MAX, "%slayers.%u.%s.%s", b->prefix, layer, aliases[i], suffix);
-        const spry_tensor *tensor = find(b, name);
-        if (tensor)
-            return tensor;
-    }
-    return NULL;
+    if (b->gguf)
+        spry_tensor_gguf_name(name, b->config->arch, layer, ours, suffix);
+    else if (!spry_tensor_hf_name(name, b->config->arch, b->prefix, layer, ours, expert, suffix))
+        return NULL;
+    return find(b, name);
 }
 
 static spry_status missing(const binder *b, const char *name)
@@ -147,6 +132,17 @@ static spry_status layer_norm(const binder *b, const float **out, uint32_t layer
     return bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
 }
 
+/* A norm before a part: layer norms may have a bias. */
+static spry_status layer_norm_with_bias(const binder *b, const float **out, const float **bias, uint32_t layer,
+                                        const char *ours)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    spry_status status = layer_norm(b, out, layer, ours, b->config->n_embd, REQUIRED);
+    const spry_tensor *t =
+        !status && b->config->arch->layer_norm ? find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
+    return t ? bind_vector(b, bias, t, b->config->n_embd, 0) : status;
+}
+
 static spry_status layer_linear(const binder *b, spry_weight *out, uint32_t layer, const char *gguf_name, size_t n_out,
                                 size_t n_in, bool required)
 {
@@ -187,7 +183,7 @@ static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
     const spry_config *c = b->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     spry_status status;
-    if (c->arch->fused) {
+    if (c->arch->fused_qkv) {
         spry_weight all = {0};
         if ((status = layer_linear(b, &all, i, "attn_qkv", n_q + 2 * n_kv, c->n_embd, REQUIRED)))
             return status;
@@ -199,8 +195,9 @@ static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
                (status = layer_projection(b, &l->v, i, "attn_v", n_kv))) {
         return status;
     }
-    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", c->head_dim, c->arch->qk_norms)) ||
-        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", c->head_dim, c->arch->qk_norms)))
+    bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
+    if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, c->qk_norm)) ||
+        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, c->qk_norm)))
         return status;
     return layer_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
 }
@@ -258,13 +255,13 @@ static spry_status bind_feed_forward(const binder *b, spry_layer *l, uint32_t i)
         return status;
     if (l->router.data) /* a layer without a router is dense */
         return bind_moe(b, l, i);
-    if (c->arch->fused) {
+    if (c->arch->fused_gate_up) {
         spry_weight both = {0};
         if ((status = layer_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
             return status;
         l->gate = rows_of(&both, 0, ff);
         l->up = rows_of(&both, ff, ff);
-    } else if ((status = layer_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED)) ||
+    } else if ((!c->arch->ungated && (status = layer_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED))) ||
                (status = layer_linear(b, &l->up, i, "ffn_up", ff, c->n_embd, REQUIRED))) {
         return status;
     }
@@ -274,14 +271,20 @@ static spry_status bind_feed_forward(const binder *b, spry_layer *l, uint32_t i)
 static spry_status bind_layer(const binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;
-    bool post = b->config->arch->sandwich_norms;
-    spry_status status;
-    if ((status = layer_norm(b, &l->attn_norm, i, "attn_norm", n, REQUIRED)) ||
-        (status = layer_norm(b, &l->ffn_norm, i, "ffn_norm", n, REQUIRED)) ||
-        (status = layer_norm(b, &l->attn_post_norm, i, "post_attention_norm", n, post)) ||
-        (status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, post)) || (status = bind_attention(b, l, i)))
-        return status;
-    return bind_feed_forward(b, l, i);
+    spry_norm_places norms = b->config->arch->norms;
+    bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER;
+    spry_status status = SPRY_OK;
+    if (norms != SPRY_NORMS_AFTER)
+        status = layer_norm_with_bias(b, &l->attn_norm, &l->attn_norm_bias, i, "attn_norm");
+    if (!status && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL)
+        status = layer_norm_with_bias(b, &l->ffn_norm, &l->ffn_norm_bias, i, "ffn_norm");
+    if (!status && after)
+        status = layer_norm(b, &l->attn_post_norm, i, "post_attention_norm", n, REQUIRED);
+    if (!status && after)
+        status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
+    if (!status)
+        status = bind_attention(b, l, i);
+    return status ? status : bind_feed_forward(b, l, i);
 }
 
 /* GGUF keeps llama3's bent frequencies and long rope's lists as tensors. */
@@ -354,6 +357,10 @@ static spry_status bind_ends(binder *b)
     if (!t)
         return missing(b, name);
     status = bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
+    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
+    t = !status && c->arch->layer_norm ? find(b, name) : NULL;
+    if (t)
+        status = bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0);
     if (status)
         return status;
     return bind_output(b);

@@ -27,9 +27,10 @@ static inline double spry_weight_read_bytes(const spry_weight *w, uint32_t group
 }
 
 typedef struct spry_layer {
-    const float *attn_norm, *ffn_norm;           /* [n_embd] */
+    const float *attn_norm, *ffn_norm;           /* [n_embd] or NULL */
+    const float *attn_norm_bias, *ffn_norm_bias; /* [n_embd] or NULL */
     const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */
-    const float *q_norm, *k_norm;                /* [head_dim] or NULL */
+    const float *q_norm, *k_norm;                /* [head_dim], or one of these a head; or NULL */
     spry_weight q, k, v, o;
     spry_weight gate, up, down;                         /* dense feed-forward; absent when there are experts */
     spry_weight router;                                 /* [n_experts, n_embd]; absent when dense */
@@ -49,6 +50,7 @@ typedef struct spry_weights {
     spry_weight embedding; /* [n_vocab, n_embd] */
     spry_weight output;    /* the same as embedding when tied */
     const float *output_norm;
+    const float *output_norm_bias; /* or NULL */
     spry_layer *layers;
     size_t parameters;
     size_t bytes;             /* of all tensors in use */

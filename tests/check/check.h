@@ -134,6 +134,8 @@ void check_attend(check *c);
 void bench_attend(check *c);
 void check_rms_norm(check *c);
 void bench_rms_norm(check *c);
+void check_layer_norm(check *c);
+void bench_layer_norm(check *c);
 void check_rope(check *c);
 void bench_rope(check *c);
 void check_softmax(check *c);

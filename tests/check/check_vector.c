@@ -52,6 +52,64 @@ void check_rms_norm(check *c)
     check_end(c);
 }
 
+/* ---- layer_norm ------------------------------------------------------------------------------------------------- */
+
+/* The mean's rounding counts as much as the largest value does. */
+static void compare_layer_norm(check *c, const float *out, const guarded *in, const float *w, const float *b, float eps)
+{
+    size_t n = in->size / sizeof(float);
+    const float *x = guarded_f(in);
+    double sum = 0, squares = 0, largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += (double)x[i];
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    for (size_t i = 0; i < n; i++)
+        squares += ((double)x[i] - sum / (double)n) * ((double)x[i] - sum / (double)n);
+    double scale = 1 / sqrt(squares / (double)n + (double)eps);
+    for (size_t i = 0; i < n; i++) {
+        double part = ((double)x[i] - sum / (double)n) * scale * (double)w[i], bias = b ? (double)b[i] : 0;
+        double tolerance = check_roundings(n) * (fabs(part) + largest * scale * fabs((double)w[i]) + fabs(bias));
+        check_close(c, i, (double)out[i], part + bias, tolerance + (double)FLT_MIN);
+    }
+}
+
+static void check_layer_norm_shape(check *c)
+{
+    size_t n = check_between(c, 1, MAX_VALUES);
+    float eps = check_between(c, 0, 1) ? 1e-5f : 1e-12f;
+    bool biased = check_between(c, 0, 1);
+    check_detail(c, "n=%zu eps=%g bias=%d", n, (double)eps, biased);
+    guarded in = guarded_floats(n), weight = guarded_floats(n), bias = guarded_floats(n), out = guarded_floats(n);
+    check_fill(c, guarded_f(&in), n, 3);
+    check_fill(c, guarded_f(&weight), n, 2);
+    check_fill(c, guarded_f(&bias), n, 1);
+    guarded_freeze(&in);
+    guarded_freeze(&weight);
+    guarded_freeze(&bias);
+    const float *b = biased ? guarded_f(&bias) : NULL;
+    if (n > 1) { /* the variance of one value is the rounding of its mean */
+        c->ops->layer_norm(guarded_f(&out), guarded_f(&in), guarded_f(&weight), b, n, eps);
+        compare_layer_norm(c, guarded_f(&out), &in, guarded_f(&weight), b, eps);
+        memcpy(out.data, in.data, in.size);
+        c->ops->layer_norm(guarded_f(&out), guarded_f(&out), guarded_f(&weight), b, n, eps);
+        compare_layer_norm(c, guarded_f(&out), &in, guarded_f(&weight), b, eps);
+    }
+    guarded_destroy(c, &in);
+    guarded_destroy(c, &weight);
+    guarded_destroy(c, &bias);
+    guarded_destroy(c, &out);
+}
+
+void check_layer_norm(check *c)
+{
+    if (!check_begin(c, "layer_norm"))
+        return;
+    for (int shape = 0; shape < SHAPES; shape++)
+        check_layer_norm_shape(c);
+    check_end(c);
+}
+
 /* ---- rope ------------------------------------------------------------------------------------------------------- */
 
 typedef struct rope_shape {
@@ -227,6 +285,12 @@ static void call_rms_norm(const spry_ops *ops, const void *context)
     ops->rms_norm(work->x, work->y, work->y, BENCH_VALUES, 1e-6f);
 }
 
+static void call_layer_norm(const spry_ops *ops, const void *context)
+{
+    const vector_work *work = context;
+    ops->layer_norm(work->x, work->y, work->y, work->y, BENCH_VALUES, 1e-6f);
+}
+
 /* Cosines and sines of size 1 at most keep the values from growing when this is done again and again. */
 static void call_rope(const spry_ops *ops, const void *context)
 {
@@ -257,6 +321,11 @@ static void bench_vector(check *c, const char *name, double bytes, void (*call)(
 void bench_rms_norm(check *c)
 {
     bench_vector(c, "rms_norm", 3.0 * BENCH_VALUES * sizeof(float), call_rms_norm);
+}
+
+void bench_layer_norm(check *c)
+{
+    bench_vector(c, "layer_norm", 4.0 * BENCH_VALUES * sizeof(float), call_layer_norm);
 }
 
 void bench_rope(check *c)

@@ -1,6 +1,6 @@
 /* How far a logit may lie from another computation of it. The bound is computed, not chosen. A sum of n products rounds
  * n times, a walk of about sqrt(n) steps of eps; along the way from embedding to logit these walks add up. Their sum
- * times eps, times the sum of |h * w| that made the logit. */
+ * times eps, times the sum of |h * w| that made the logit and what logits are multiplied by. */
 #ifndef TESTS_LOGIT_BOUND_H
 #define TESTS_LOGIT_BOUND_H
 
@@ -35,8 +35,9 @@ static inline double logit_magnitude(const model_runner *r, const float *hidden,
 /* Of a row that saw row + 1 keys; `hidden` are all rows, as runner_hidden gives them. */
 static inline double logit_bound(const model_runner *r, const float *hidden, size_t row, float *weights)
 {
-    return (double)FLT_EPSILON / 2 * logit_rounding_steps(&r->model->config, row + 1) *
-           logit_magnitude(r, hidden + row * r->model->config.n_embd, weights);
+    const spry_config *c = &r->model->config;
+    return (double)FLT_EPSILON / 2 * logit_rounding_steps(c, row + 1) * (double)c->logit_scale *
+           logit_magnitude(r, hidden + row * c->n_embd, weights);
 }
 
 #endif

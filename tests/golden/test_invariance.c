@@ -15,14 +15,12 @@
 #include <stdlib.h>
 
 #include "base/compiler.h"
+#include "golden/golden_models.h"
 #include "support/device_rows.h"
 #include "support/sequence_scene.h"
 
 enum { FIRST = 100, SECOND = 70, SHARED = 50, THIRD = 40 };
 
-static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
-                                     "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
-                                     "qwen3",       "qwen3-moe",   "phi3"};
 static const char *const kv_types[] = {"f32", "f16", "q8_0"};
 static const char *only_cpu; /* NULL: all */
 
@@ -34,7 +32,6 @@ typedef struct setting {
 /* NULL when the model's heads do not fit the KV type. */
 static spry_engine *open_engine(const setting *s, uint32_t chunk, uint32_t threads)
 {
-    char path[1024];
     spry_error error = {0};
     spry_engine *engine;
     spry_engine_options options;
@@ -47,8 +44,7 @@ static spry_engine *open_engine(const setting *s, uint32_t chunk, uint32_t threa
     options.kv_type = s->kv;
     options.cpu = s->cpu;
     options.cache_dir = s->cache_dir;
-    snprintf(path, sizeof path, "%s/models/%s", TEST_DATA, s->model);
-    spry_status status = spry_engine_open(&engine, path, &options, &error);
+    spry_status status = spry_engine_open(&engine, s->model, &options, &error);
     if (status && !(status == SPRY_ERR_UNSUPPORTED && strstr(error.message, "head size")))
         fail_msg("%s", error.message);
     return engine;
@@ -185,10 +181,11 @@ static void check_models(const char *cpu, const char *folder)
     prompts *p = calloc(1, sizeof *p);
     assert_non_null(p);
     make_prompts(p);
-    for (size_t i = 0; i < SPRY_COUNT(models); i++)
+    char model[512];
+    for (size_t i = 0; golden_models[i]; i++)
         for (size_t k = 0; k < SPRY_COUNT(kv_types); k++) {
-            const setting s = {models[i], cpu, kv_types[k], NULL}, kept = {models[i], cpu, kv_types[k], folder};
-            if (!cold(&s, p))
+            const setting s = {model, cpu, kv_types[k], NULL}, kept = {model, cpu, kv_types[k], folder};
+            if (!golden_folder(model, golden_models[i]) || !cold(&s, p))
                 continue;
             chunks_threads_and_cache(&s, p);
             company(&s, p);

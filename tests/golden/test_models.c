@@ -11,17 +11,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
 #include "golden/golden_file.h"
+#include "golden/golden_models.h"
 #include "golden/logit_bound.h"
 #include "golden/model_runner.h"
+#include "model/gguf_export.h"
 #include "support/device_rows.h"
 
-static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
-                                     "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
-                                     "qwen3",       "qwen3-moe",   "phi3"};
 static const char *const with_gguf[] = {"gemma3", "llama", "qwen2-moe", "qwen3"};
 
 static const char *folder_of(char path[512], const char *model)
@@ -46,7 +46,7 @@ static void compare_case(model_runner *r, const golden_case *c, deviation *d)
         for (size_t o = 0; o < n_vocab; o++) {
             double difference = fabs((double)logits[at * n_vocab + o] - (double)c->logits[row * n_vocab + o]);
             if (!(difference <= allowed))
-                fail_msg("row %zu, token %zu: off by %g, allowed %g", at, o, difference, allowed);
+                fail_msg("%s: row %zu, token %zu: off by %g, allowed %g", r->model->name, at, o, difference, allowed);
             if (difference / allowed >= d->worst / d->allowed)
                 *d = (deviation){difference, allowed};
         }
@@ -128,8 +128,9 @@ static void for_each_cpu(void (*fn)(const char *cpu))
 static void check_folders(const char *cpu)
 {
     char folder[512];
-    for (size_t i = 0; i < SPRY_COUNT(models); i++)
-        compare_model(folder_of(folder, models[i]), folder, models[i], cpu);
+    for (size_t i = 0; golden_models[i]; i++)
+        if (golden_folder(folder, golden_models[i]))
+            compare_model(folder, folder, golden_models[i], cpu);
 }
 
 static void test_safetensors(void **state)
@@ -152,6 +153,39 @@ static void test_gguf(void **state)
 {
     (void)state;
     for_each_cpu(check_ggufs);
+}
+
+/* Converted by ourselves, under the names and in the layout of llama.cpp's converter. */
+static void check_converted(const char *cpu)
+{
+    char folder[512], path[] = "/tmp/spry-golden-XXXXXX", label[64];
+    spry_error error = {0};
+    const spry_recipe *recipe;
+    spry_threads *threads;
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    assert_int_equal(spry_recipe_find(&recipe, "f32", NULL), SPRY_OK);
+    assert_int_equal(spry_threads_create(&threads, 1, NULL), SPRY_OK);
+    for (size_t i = 0; golden_models[i]; i++) {
+        spry_model *model;
+        if (!golden_folder(folder, golden_models[i]))
+            continue;
+        const spry_export options = {.recipe = recipe, .threads = threads};
+        if (spry_model_open(&model, folder, &error) || spry_model_export(model, path, &options, &error))
+            fail_msg("%s", error.message);
+        spry_model_close(model);
+        snprintf(label, sizeof label, "%s (converted)", golden_models[i]);
+        compare_model(folder, path, label, cpu);
+    }
+    spry_threads_destroy(threads);
+    unlink(path);
+}
+
+static void test_converted(void **state)
+{
+    (void)state;
+    for_each_cpu(check_converted);
 }
 
 static void same_bits(const float *a, const float *b, size_t n, const char *what)
@@ -196,9 +230,9 @@ static void chunks_of_one(const char *folder, const char *cpu, spry_dtype kv)
 static void check_chunks(const char *cpu)
 {
     char folder[512];
-    for (size_t i = 0; i < SPRY_COUNT(models); i++)
+    for (size_t i = 0; golden_models[i]; i++)
         for (size_t k = 0; k < SPRY_COUNT(kv_types); k++)
-            if (kv_fits(folder_of(folder, models[i]), kv_types[k]))
+            if (golden_folder(folder, golden_models[i]) && kv_fits(folder, kv_types[k]))
                 chunks_of_one(folder, cpu, kv_types[k]);
 }
 
@@ -211,10 +245,12 @@ static void test_chunks_change_nothing(void **state)
 static void check_threads(const char *cpu)
 {
     char folder[512];
-    for (size_t i = 0; i < SPRY_COUNT(models); i++) {
+    for (size_t i = 0; golden_models[i]; i++) {
         golden_file golden = {0};
         float *first = NULL;
-        golden_open(&golden, folder_of(folder, models[i]));
+        if (!golden_folder(folder, golden_models[i]))
+            continue;
+        golden_open(&golden, folder);
         const golden_case *c = &golden.cases[golden.n_cases - 1];
         for (size_t threads = 1; threads <= 5; threads++) {
             model_runner r;
@@ -293,8 +329,9 @@ static void batch_model(const char *folder, const char *cpu)
 static void check_batches(const char *cpu)
 {
     char folder[512];
-    for (size_t i = 0; i < SPRY_COUNT(models); i++)
-        batch_model(folder_of(folder, models[i]), cpu);
+    for (size_t i = 0; golden_models[i]; i++)
+        if (golden_folder(folder, golden_models[i]))
+            batch_model(folder, cpu);
 }
 
 static void test_company_changes_nothing(void **state)
@@ -310,6 +347,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_safetensors),
         cmocka_unit_test(test_gguf),
+        cmocka_unit_test(test_converted),
         cmocka_unit_test(test_chunks_change_nothing),
         cmocka_unit_test(test_threads_change_nothing),
         cmocka_unit_test(test_company_changes_nothing),

@@ -397,8 +397,9 @@ static void test_inner_text_config(void **state)
 
 /* ---- wrong values ----------------------------------------------------------------------------------------------- */
 
-#define EVERY_TYPE "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, gemma3_text, phi3"
-#define LONG_LIST  "[1, 1, 1, 1, 1, 1, 1, 1]"
+#define EVERY_TYPE                                                                                                     \
+    "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, gemma3_text, phi3, olmo2"
+#define LONG_LIST "[1, 1, 1, 1, 1, 1, 1, 1]"
 
 static const struct {
     const char *model, *changes;
@@ -445,6 +446,22 @@ static const struct {
     {"llama", "{'rms_norm_eps': 0}", SPRY_ERR_FORMAT, "norm epsilon"},
     {"llama", "{'rms_norm_eps': -1}", SPRY_ERR_FORMAT, "rms_norm_eps is -1"},
     {"llama", "{'rms_norm_eps': 'small'}", SPRY_ERR_FORMAT, "rms_norm_eps is not a number"},
+    {"llama", "{'intermediate_size': [160, 128]}", SPRY_ERR_FORMAT, "intermediate_size is not a number|same for every"},
+    {"granite", "{'embedding_multiplier': 0}", SPRY_ERR_FORMAT, "multiplier of embeddings"},
+    {"granite", "{'residual_multiplier': -1}", SPRY_ERR_FORMAT, "residual_multiplier is -1"},
+    {"granite", "{'logits_scaling': 0}", SPRY_ERR_FORMAT, "multiplier of embeddings, residuals or logits"},
+    {"granite", "{'attention_multiplier': 'much'}", SPRY_ERR_FORMAT, "attention_multiplier is not a number"},
+    {"cohere", "{'layer_norm_eps': 0}", SPRY_ERR_FORMAT, "norm epsilon"},
+    {"cohere", "{'logit_scale': 1e30}", SPRY_ERR_FORMAT, "logit_scale is 1e+30"},
+    {"cohere", "{'use_qk_norm': 1}", SPRY_ERR_FORMAT, "use_qk_norm is not true or false"},
+    {"starcoder2", "{'hidden_act': 'relu'}", SPRY_ERR_UNSUPPORTED, "hidden_act 'relu'"},
+    {"starcoder2", "{'model_type': 'smollm3', 'hidden_act': 'silu', 'no_rope_layers': [1, 0]}", SPRY_ERR_FORMAT,
+     "no_rope_layers lists 2 layers of 3"},
+    {"starcoder2", "{'model_type': 'smollm3', 'hidden_act': 'silu', 'no_rope_layers': [1, 0, 7]}", SPRY_ERR_FORMAT,
+     "no_rope_layers[2] is not 0 or 1"},
+    {"hunyuan", "{'rope_parameters': {'rope_type': 'dynamic', 'alpha': 'a'}}", SPRY_ERR_FORMAT,
+     "alpha is not a number"},
+    {"hunyuan", "{'rope_parameters': {'rope_type': 'dynamic', 'factor': 2}}", SPRY_ERR_UNSUPPORTED, "'dynamic'"},
     {"mistral-swa", "{'sliding_window': -1}", SPRY_ERR_FORMAT, "sliding_window is -1"},
     {"mistral-swa", "{'sliding_window': 2.5}", SPRY_ERR_FORMAT, "sliding_window is 2.5"},
     {"mistral-swa", "{'sliding_window': 'wide'}", SPRY_ERR_FORMAT, "sliding_window is not a number"},

@@ -16,8 +16,10 @@
 #include <unistd.h>
 
 #include "base/compiler.h"
+#include "device/device_impl.h"
 #include "device/far/far_device.h"
 #include "engine/engine_state.h"
+#include "model/arch.h"
 #include "model/fingerprint.h"
 #include "sampling/sampler.h"
 #include "support/device_rows.h"
@@ -70,6 +72,22 @@ static void unknown_devices_are_refused(void **state)
         hostile_expect(spry_engine_open(&engine, path, &options, &error), &error, SPRY_ERR_INPUT, cases[i].words);
         assert_null(engine);
     }
+}
+
+/* A device that lacks a part of a model says which, and the engine's CPU computes all of them. */
+static void lacking_parts_are_named(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_config config = {.arch = &spry_arch_starcoder2, .embedding_scale = 2, .residual_scale = 1, .logit_scale = 1};
+    const spry_device_kind *cpu;
+    assert_int_equal(spry_device_find(&cpu, "cpu", NULL), SPRY_OK);
+    assert_int_equal(spry_device_check(cpu, &config, NULL), SPRY_OK);
+    const spry_device_kind plain = {.name = "plain"};
+    hostile_expect(spry_device_check(&plain, &config, &error), &error, SPRY_ERR_UNSUPPORTED,
+                   "device 'plain'|StarCoder 2|layer norms|multipliers|without a gate");
+    config = (spry_config){.arch = &spry_arch_llama, .embedding_scale = 1, .residual_scale = 1, .logit_scale = 1};
+    assert_int_equal(spry_device_check(&plain, &config, NULL), SPRY_OK);
 }
 
 static void a_device_says_what_it_is(void **state)
@@ -410,6 +428,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(unknown_devices_are_refused),
+        cmocka_unit_test(lacking_parts_are_named),
         cmocka_unit_test(a_device_says_what_it_is),
         cmocka_unit_test(far_memory_is_out_of_reach),
         cmocka_unit_test(submit_returns_before_the_step),

@@ -60,8 +60,8 @@ static void ref_has_every_op_for_every_type(void **state)
         assert_non_null(ops->encode[written[i]]);
     for (size_t i = 0; i < SPRY_GATE_COUNT; i++)
         assert_non_null(ops->gate[i]);
-    assert_true(ops->encode_act && ops->rms_norm && ops->rope && ops->attend && ops->add && ops->add_scaled &&
-                ops->scale && ops->softcap && ops->softmax);
+    assert_true(ops->encode_act && ops->rms_norm && ops->layer_norm && ops->rope && ops->attend && ops->add &&
+                ops->add_scaled && ops->scale && ops->softcap && ops->softmax);
 }
 
 static void check_completeness(const spry_ops *ops)
@@ -81,8 +81,8 @@ static void check_completeness(const spry_ops *ops)
     }
     for (size_t i = 0; i < SPRY_GATE_COUNT; i++)
         assert_non_null(ops->gate[i]);
-    assert_true(ops->encode_act && ops->rms_norm && ops->rope && ops->attend && ops->add && ops->add_scaled &&
-                ops->scale && ops->softcap && ops->softmax);
+    assert_true(ops->encode_act && ops->rms_norm && ops->layer_norm && ops->rope && ops->attend && ops->add &&
+                ops->add_scaled && ops->scale && ops->softcap && ops->softmax);
 }
 
 static void what_tables_ask_for_is_to_be_had(void **state)

@@ -89,9 +89,17 @@ void spry_pass_linear(spry_pass *p, spry_op op, float *out, size_t stride, const
 typedef struct norm_job {
     const spry_pass *pass;
     float *out;
-    const float *in, *weight;
+    const float *in, *weight, *bias;
     size_t n_rows, n;
 } norm_job;
+
+static void normalise(const spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n)
+{
+    if (p->config->arch->layer_norm)
+        p->ops->layer_norm(out, in, weight, bias, n, p->config->norm_eps);
+    else
+        p->ops->rms_norm(out, in, weight, n, p->config->norm_eps);
+}
 
 static void norm_part(void *context, size_t worker, size_t n_workers)
 {
@@ -99,13 +107,13 @@ static void norm_part(void *context, size_t worker, size_t n_workers)
     size_t begin, end;
     spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++)
-        job->pass->ops->rms_norm(job->out + row * job->n, job->in + row * job->n, job->weight, job->n,
-                                 job->pass->config->norm_eps);
+        normalise(job->pass, job->out + row * job->n, job->in + row * job->n, job->weight, job->bias, job->n);
 }
 
-void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, size_t n_rows, size_t n)
+void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
+                    size_t n)
 {
-    norm_job job = {p, out, in, weight, n_rows, n};
+    norm_job job = {p, out, in, weight, bias, n_rows, n};
     run_rows(p, norm_part, &job, n_rows, n);
     spry_pass_charge(p, SPRY_OP_NORM);
 }
@@ -129,6 +137,28 @@ static void store_row(const spry_pass *p, size_t row, size_t layer)
     }
 }
 
+/* The heads of one row of q or k. */
+static void normalise_heads(const spry_pass *p, float *x, const float *weight, size_t n_heads)
+{
+    const spry_config *c = p->config;
+    spry_qk_norm kind = c->arch->qk_norm;
+    size_t n = kind == SPRY_QK_NORM_ROW ? n_heads * c->head_dim : c->head_dim;
+    size_t step = kind == SPRY_QK_NORM_EACH ? c->head_dim : 0;
+    for (size_t at = 0; weight && at < n_heads * c->head_dim; at += n, weight += step)
+        normalise(p, x + at, x + at, weight, NULL, n);
+}
+
+/* Norms behind rope. The weights of keys go into the queries: what is stored is then rotated last, and can be turned.
+ */
+static void normalise_later(const spry_pass *p, float *q, float *k, const spry_layer *l)
+{
+    const spry_config *c = p->config;
+    normalise_heads(p, q, l->q_norm, c->n_heads);
+    for (size_t i = 0; i < (size_t)c->n_heads * c->head_dim; i++)
+        q[i] *= l->k_norm[i % c->head_dim];
+    normalise_heads(p, k, p->ones, c->n_kv_heads);
+}
+
 /* q/k norms, rope, and keys and values into their pages. */
 static void prepare_part(void *context, size_t worker, size_t n_workers)
 {
@@ -136,19 +166,22 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     const spry_angles *angles = c->sliding[job->index] ? &p->sliding : &p->full;
+    bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
     size_t n_pairs = c->rope_dim / 2, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
-        for (size_t head = 0; job->layer->q_norm && head < c->n_heads; head++)
-            p->ops->rms_norm(q + head * c->head_dim, q + head * c->head_dim, job->layer->q_norm, c->head_dim,
-                             c->norm_eps);
-        for (size_t head = 0; job->layer->k_norm && head < c->n_kv_heads; head++)
-            p->ops->rms_norm(k + head * c->head_dim, k + head * c->head_dim, job->layer->k_norm, c->head_dim,
-                             c->norm_eps);
+        if (!later) {
+            normalise_heads(p, q, job->layer->q_norm, c->n_heads);
+            normalise_heads(p, k, job->layer->k_norm, c->n_kv_heads);
+        }
         const float *cosine = angles->cosine + row * n_pairs, *sine = angles->sine + row * n_pairs;
-        p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
-        p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
+        if (c->rotated[job->index]) {
+            p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
+            p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
+        }
+        if (later)
+            normalise_later(p, q, k, job->layer);
         store_row(p, row, job->index);
     }
 }
@@ -178,7 +211,9 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
                          .n_entries = g->table->n_entries,
-                         .turns = c->sliding[layer] ? p->sliding.turns : p->full.turns,
+                         .turns = !c->rotated[layer]  ? NULL
+                                  : c->sliding[layer] ? p->sliding.turns
+                                                      : p->full.turns,
                          .n_pairs = c->rope_dim / 2,
                          .interleaved = c->interleaved};
 }
@@ -199,14 +234,14 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
         }
 }
 
-/* y = attention of h */
+/* y = attention of the input */
 static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index};
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
-    spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->h, p->n_rows);
+    spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->in, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_threads_run(p->threads, attend_part, &job);
@@ -216,6 +251,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 
 typedef struct gate_job {
     const spry_pass *pass;
+    bool gated;
     size_t n_rows, n;
 } gate_job;
 
@@ -227,17 +263,18 @@ static void gate_part(void *context, size_t worker, size_t n_workers)
     spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *gate = p->gate + row * job->n;
-        p->ops->gate[p->config->arch->gate](gate, gate, p->up + row * job->n, job->n);
+        p->ops->gate[p->config->arch->gate](gate, gate, job->gated ? p->up + row * job->n : p->ones, job->n);
     }
 }
 
 void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const spry_weight *up, const spry_weight *down,
                      const float *in, size_t n_rows)
 {
-    gate_job job = {p, n_rows, gate->n_out};
-    const spry_product both[] = {{p->gate, gate->n_out, gate}, {p->up, gate->n_out, up}};
-    spry_pass_products(p, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), in, n_rows);
-    run_rows(p, gate_part, &job, n_rows, gate->n_out);
+    bool gated = gate->data;
+    gate_job job = {p, gated, n_rows, up->n_out};
+    const spry_product both[] = {{p->gate, up->n_out, gated ? gate : up}, {p->up, up->n_out, up}};
+    spry_pass_products(p, SPRY_OP_GATE_UP, both, gated ? 2 : 1, in, n_rows);
+    run_rows(p, gate_part, &job, n_rows, up->n_out);
     spry_pass_charge(p, SPRY_OP_GATE);
     spry_pass_linear(p, SPRY_OP_DOWN, out, p->config->n_embd, down, p->gate, n_rows);
 }
@@ -247,29 +284,40 @@ static void residual_part(void *context, size_t worker, size_t n_workers)
     const spry_pass *p = context;
     size_t begin, end, n = p->config->n_embd;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
-    p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
+    if (p->config->residual_scale == 1)
+        p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
+    else
+        p->ops->add_scaled(p->x + begin * n, p->y + begin * n, p->config->residual_scale, (end - begin) * n);
 }
 
 /* x += y, normalised first where the architecture says so */
 static void add_residual(spry_pass *p, const float *post_norm)
 {
     if (post_norm)
-        spry_pass_norm(p, p->y, p->y, post_norm, p->n_rows, p->config->n_embd);
+        spry_pass_norm(p, p->y, p->y, post_norm, NULL, p->n_rows, p->config->n_embd);
     run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
     spry_pass_charge(p, SPRY_OP_ADD);
+}
+
+/* The input of a part: normalised, where there is a norm. */
+static void take_input(spry_pass *p, const float *norm, const float *bias)
+{
+    p->in = norm ? p->h : p->x;
+    if (norm)
+        spry_pass_norm(p, p->h, p->x, norm, bias, p->n_rows, p->config->n_embd);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)
 {
     const spry_layer *l = &p->weights->layers[index];
-    size_t n = p->config->n_embd;
-    spry_pass_norm(p, p->h, p->x, l->attn_norm, p->n_rows, n);
+    take_input(p, l->attn_norm, l->attn_norm_bias);
     attention(p, l, index);
     add_residual(p, l->attn_post_norm);
-    spry_pass_norm(p, p->h, p->x, l->ffn_norm, p->n_rows, n);
+    if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
+        take_input(p, l->ffn_norm, l->ffn_norm_bias);
     if (l->router.data)
         spry_pass_experts(p, l);
     else
-        spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->h, p->n_rows);
+        spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
     add_residual(p, l->ffn_post_norm);
 }

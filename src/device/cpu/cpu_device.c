@@ -235,5 +235,9 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
     snprintf(out, size, "%s revision %d", setup->ops->name, SPRY_KERNEL_REVISION);
 }
 
-const spry_device_kind spry_device_kind_cpu = {
-    .name = "cpu", .total = total, .identify = identify, .open = open_device, .estimate = estimate};
+const spry_device_kind spry_device_kind_cpu = {.name = "cpu",
+                                               .features = SPRY_FEATURES_END - 1,
+                                               .total = total,
+                                               .identify = identify,
+                                               .open = open_device,
+                                               .estimate = estimate};

@@ -42,7 +42,7 @@ static size_t gather(spry_pass *p, uint32_t expert)
     for (size_t row = 0; row < p->n_rows; row++)
         for (uint32_t i = 0; i < c->n_experts_used; i++)
             if (p->chosen[row * c->n_experts_used + i] == expert) {
-                memcpy(p->expert_in + count * c->n_embd, p->h + row * c->n_embd, c->n_embd * sizeof(float));
+                memcpy(p->expert_in + count * c->n_embd, p->in + row * c->n_embd, c->n_embd * sizeof(float));
                 p->expert_rows[count] = (uint32_t)row;
                 p->expert_weight[count++] = p->chosen_weight[row * c->n_experts_used + i];
                 break;
@@ -61,8 +61,8 @@ static void scatter(spry_pass *p, size_t count)
 static void add_shared(spry_pass *p, const spry_layer *l)
 {
     size_t n = p->config->n_embd;
-    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, 1, &l->shared_router, p->h, p->n_rows);
-    spry_pass_gated(p, p->expert_out, &l->shared_gate, &l->shared_up, &l->shared_down, p->h, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, 1, &l->shared_router, p->in, p->n_rows);
+    spry_pass_gated(p, p->expert_out, &l->shared_gate, &l->shared_up, &l->shared_down, p->in, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         p->ops->add_scaled(p->y + row * n, p->expert_out + row * n, 1 / (1 + expf(-p->router[row])), n);
 }
@@ -70,7 +70,7 @@ static void add_shared(spry_pass *p, const spry_layer *l)
 void spry_pass_experts(spry_pass *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, c->n_experts, &l->router, p->h, p->n_rows);
+    spry_pass_linear(p, SPRY_OP_ROUTE, p->router, c->n_experts, &l->router, p->in, p->n_rows);
     for (size_t row = 0; row < p->n_rows; row++)
         choose(p, row);
     memset(p->y, 0, p->n_rows * c->n_embd * sizeof(float));

@@ -5,6 +5,7 @@
 
 #include "base/checked.h"
 #include "kernels/packed.h"
+#include "model/arch.h"
 #include "platform/memory.h"
 
 typedef struct packer {
@@ -134,11 +135,14 @@ static void pack_layer(packer *p, spry_layer *l)
     }
     pack(p, &l->router);
     pack(p, &l->shared_router);
-    const float **const wide[] = {&l->attn_norm, &l->ffn_norm, &l->attn_post_norm, &l->ffn_post_norm};
+    const float **const wide[] = {&l->attn_norm,     &l->ffn_norm,       &l->attn_norm_bias,
+                                  &l->ffn_norm_bias, &l->attn_post_norm, &l->ffn_post_norm};
     for (size_t i = 0; i < SPRY_COUNT(wide); i++)
         copy_floats(p, wide[i], p->config->n_embd);
-    copy_floats(p, &l->q_norm, p->config->head_dim);
-    copy_floats(p, &l->k_norm, p->config->head_dim);
+    spry_qk_norm kind = p->config->arch->qk_norm;
+    bool rows = kind == SPRY_QK_NORM_ROW || kind == SPRY_QK_NORM_EACH;
+    copy_floats(p, &l->q_norm, rows ? l->q.n_out : p->config->head_dim);
+    copy_floats(p, &l->k_norm, rows ? l->k.n_out : p->config->head_dim);
 }
 
 static bool is_tied(const spry_weights *w)
@@ -155,6 +159,7 @@ static void pack_all(packer *p)
         pack_layer(p, &w->layers[i]);
     pack(p, &w->output);
     copy_floats(p, &w->output_norm, p->config->n_embd);
+    copy_floats(p, &w->output_norm_bias, p->config->n_embd);
     if (!tied)
         copy_rows(p, &w->embedding);
     else if (p->memory)

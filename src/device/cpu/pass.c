@@ -80,6 +80,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->v = carve(c, rows, n_kv, sizeof(float));
     p->gate = carve(c, rows, ff, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
+    p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, n_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
@@ -144,6 +145,8 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                      .memory_bytes = bytes};
     carver carving = {.base = memory};
     carve_all(p, &carving);
+    for (size_t i = 0; i < larger(larger(config->n_ff, config->n_expert_ff), config->head_dim); i++)
+        p->ones[i] = 1;
     p->full.magnitude = spry_rope_frequencies(p->full.frequencies, &config->rope, config->rope_dim, limits->session);
     p->sliding.magnitude =
         spry_rope_frequencies(p->sliding.frequencies, &config->rope_sliding, config->rope_dim, limits->session);
@@ -198,8 +201,8 @@ static void embed(spry_pass *p)
     for (size_t row = 0; row < p->n_rows; row++) {
         float *x = p->x + row * c->n_embd;
         p->ops->decode[type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
-        if (c->arch->scaled_embedding)
-            p->ops->scale(x, sqrtf((float)c->n_embd), c->n_embd);
+        if (c->arch->scaled_embedding || c->embedding_scale != 1)
+            p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
         spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,
                          p->full.magnitude, n_pairs, p->positions[row]);
         if (c->window)
@@ -252,9 +255,13 @@ static void unembed(spry_pass *p)
     size_t wanted = gather(p, p->n_logits, true);
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     if (wanted)
-        spry_pass_norm(p, p->h, p->h, p->weights->output_norm, wanted, c->n_embd);
+        spry_pass_norm(p, p->h, p->h, p->weights->output_norm, p->weights->output_norm_bias, wanted, c->n_embd);
     if (p->n_logits)
         spry_pass_linear(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
+    if (p->n_logits && c->logit_scale != 1) {
+        p->ops->scale(p->logits, c->logit_scale, p->n_logits * c->n_vocab);
+        spry_pass_charge(p, SPRY_OP_LOGITS);
+    }
     if (p->n_logits && c->final_softcap > 0) {
         p->ops->softcap(p->logits, c->final_softcap, p->n_logits * c->n_vocab);
         spry_pass_charge(p, SPRY_OP_LOGITS);

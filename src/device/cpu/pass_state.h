@@ -43,6 +43,8 @@ struct spry_pass {
     float *x;                      /* [max_rows, n_embd]: the residual stream */
     float *h;                      /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
     float *y;                      /* [max_rows, n_embd]: output of a part */
+    const float *in;               /* input of the part at hand: h, or x where it is not normalised */
+    float *ones;                   /* [widest feed-forward or head]: 1 */
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
     float *gate, *up;              /* [max_rows, widest feed-forward] */
@@ -78,13 +80,14 @@ void spry_pass_products(spry_pass *pass, spry_op op, const spry_product *product
 void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
                       size_t n_rows);
 
-/* out = norm(in) * weight for n_rows rows of n values. */
-void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, size_t n_rows, size_t n);
+/* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
+void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
+                    size_t n);
 
-/* y = feed-forward(h) of a layer that has experts. */
+/* y = feed-forward(in) of a layer that has experts. */
 void spry_pass_experts(spry_pass *pass, const spry_layer *layer);
 
-/* out = down(activation(gate(in)) * up(in)). */
+/* out = down(activation(gate(in)) * up(in)), or down(activation(up(in))) without a gate. */
 void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
                      const spry_weight *down, const float *in, size_t n_rows);
 

@@ -479,5 +479,9 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *setup,
     return spry_device_kind_cpu.estimate(memory, setup, use);
 }
 
-const spry_device_kind spry_device_kind_far = {
-    .name = "far", .total = total, .identify = identify, .open = open_device, .estimate = estimate};
+const spry_device_kind spry_device_kind_far = {.name = "far",
+                                               .features = SPRY_FEATURES_END - 1,
+                                               .total = total,
+                                               .identify = identify,
+                                               .open = open_device,
+                                               .estimate = estimate};

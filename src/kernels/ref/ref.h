@@ -67,6 +67,7 @@ void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n);
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps);
+void spry_ref_layer_norm(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps);
 void spry_ref_add(float *x, const float *y, size_t n);
 void spry_ref_add_scaled(float *x, const float *y, float scale, size_t n);
 void spry_ref_scale(float *x, float scale, size_t n);
@@ -84,8 +85,9 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
  * its own: C uses the later of two initialisers for one entry. */
 #define SPRY_REF_OPS                                                                                                   \
     .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
-    .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm, .rope = spry_ref_rope,           \
-    .encode_act = spry_act_encode, .attend = spry_ref_attend,                                                          \
+    .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                                  \
+    .layer_norm = spry_ref_layer_norm, .rope = spry_ref_rope, .encode_act = spry_act_encode,                           \
+    .attend = spry_ref_attend,                                                                                         \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu, [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh},                  \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
     .softmax = spry_ref_softmax, .weigh = spry_ref_weigh

@@ -13,6 +13,19 @@ void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t 
         out[i] = in[i] * scale * weight[i];
 }
 
+void spry_ref_layer_norm(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps)
+{
+    float lanes[SPRY_LANES] = {0}, squares[SPRY_LANES] = {0};
+    for (size_t i = 0; i < n; i++)
+        lanes[i % SPRY_LANES] += in[i];
+    float mean = spry_lanes_fold(lanes) / (float)n;
+    for (size_t i = 0; i < n; i++)
+        squares[i % SPRY_LANES] += (in[i] - mean) * (in[i] - mean);
+    float scale = 1.0f / sqrtf(spry_lanes_fold(squares) / (float)n + eps);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (in[i] - mean) * scale * weight[i] + (bias ? bias[i] : 0);
+}
+
 void spry_ref_add(float *x, const float *y, size_t n)
 {
     for (size_t i = 0; i < n; i++)

@@ -1,6 +1,7 @@
 /* The vector ops of the table, written once over simd_*.h. Include a simd_*.h and define OP(name), which makes the
  * function names of this instruction set, first. */
 #include <math.h>
+#include <string.h>
 
 #include "kernels/ops.h"
 #include "kernels/simd/simd_math.h"
@@ -55,6 +56,34 @@ static void OP(rms_norm)(float *out, const float *in, const float *weight, size_
     vec s = v_set(1 / sqrtf(v_sum(squares) / (float)n + eps));
     EACH(n, v_store(out + i, v_mul(v_mul(v_load(in + i), s), v_load(weight + i))),
          v_store_part(out + i, v_mul(v_mul(v_load_part(in + i, rest), s), v_load_part(weight + i, rest)), rest));
+}
+
+/* Values beyond the end count as the mean. */
+static vec less_mean(const float *in, vec mean, size_t n)
+{
+    float part[LANES];
+    if (n == LANES)
+        return v_sub(v_load(in), mean);
+    v_store(part, mean);
+    memcpy(part, in, n * sizeof *in);
+    return v_sub(v_load(part), mean);
+}
+
+static void OP(layer_norm)(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps)
+{
+    vec sum = v_set(0), squares = v_set(0), zero = v_set(0);
+    EACH(n, sum = v_add(sum, v_load(in + i)), sum = v_add(sum, v_load_part(in + i, rest)));
+    vec mean = v_set(v_sum(sum) / (float)n);
+    EACH(n, squares = v_fma(less_mean(in + i, mean, LANES), less_mean(in + i, mean, LANES), squares),
+         squares = v_fma(less_mean(in + i, mean, rest), less_mean(in + i, mean, rest), squares));
+    vec s = v_set(1 / sqrtf(v_sum(squares) / (float)n + eps));
+    EACH(n,
+         v_store(out + i,
+                 v_fma(v_mul(less_mean(in + i, mean, LANES), s), v_load(weight + i), bias ? v_load(bias + i) : zero)),
+         v_store_part(out + i,
+                      v_fma(v_mul(less_mean(in + i, mean, rest), s), v_load_part(weight + i, rest),
+                            bias ? v_load_part(bias + i, rest) : zero),
+                      rest));
 }
 
 /* x / (1 + exp(-x)) */

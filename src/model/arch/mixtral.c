@@ -13,6 +13,14 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     config->normalise_experts = true;
 }
 
+static const spry_tensor_name names[] = {
+    {"ffn_gate_inp", "block_sparse_moe.gate", NULL},
+    {"ffn_gate_exps", "block_sparse_moe.experts.%u.w1", NULL},
+    {"ffn_up_exps", "block_sparse_moe.experts.%u.w3", NULL},
+    {"ffn_down_exps", "block_sparse_moe.experts.%u.w2", NULL},
+    {0},
+};
+
 const spry_arch spry_arch_mixtral = {
     .name = "Mixtral",
     .gguf = "llama",
@@ -20,5 +28,6 @@ const spry_arch spry_arch_mixtral = {
     .gate = SPRY_GATE_SILU,
     .permuted_in_gguf = true,
     .gguf_normalises = true,
+    .names = names,
     .defaults = defaults,
 };

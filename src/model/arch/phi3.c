@@ -1,4 +1,4 @@
-/* Phi-3 and 3.5: q, k, v in one matrix, gate and up in one; long rope in the long-context ones. */
+/* Phi-3, 3.5 and 4: q, k, v in one matrix, gate and up in one; long rope in the long-context ones. */
 #include "model/arch.h"
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
@@ -9,11 +9,15 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
         config->rope.original_context = 4096;
 }
 
+static const spry_tensor_name names[] = {{"ffn_up", "mlp.gate_up_proj", NULL}, {0}};
+
 const spry_arch spry_arch_phi3 = {
     .name = "Phi-3",
     .gguf = "phi3",
     .hf_type = "phi3",
     .gate = SPRY_GATE_SILU,
-    .fused = true,
+    .fused_qkv = true,
+    .fused_gate_up = true,
+    .names = names,
     .defaults = defaults,
 };

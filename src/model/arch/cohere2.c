@@ -1,0 +1,36 @@
+/* Command R7B and A: Command R whose layers slide, but for every fourth; only those that slide have rope. */
+#include "model/arch.h"
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    config->layer_norm_eps = 1e-5f;
+    config->n_context = 8192;
+    config->window = 4096;
+    config->window_layers = 4;
+    config->tied = true;
+    if (dialect == SPRY_DIALECT_JSON)
+        config->logit_scale = 0.0625f;
+}
+
+static bool slides(const spry_config *config, uint32_t layer)
+{
+    return !config->window_layers || (layer + 1) % config->window_layers != 0;
+}
+
+static bool rotates(const spry_config *config, uint32_t layer)
+{
+    return config->sliding[layer];
+}
+
+const spry_arch spry_arch_cohere2 = {
+    .name = "Command R7B",
+    .gguf = "cohere2",
+    .hf_type = "cohere2",
+    .gate = SPRY_GATE_SILU,
+    .norms = SPRY_NORMS_PARALLEL,
+    .layer_norm = true,
+    .interleaved = true,
+    .defaults = defaults,
+    .slides = slides,
+    .rotates = rotates,
+};

@@ -1,0 +1,31 @@
+/* The list. */
+#include "golden/golden_models.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "platform/file.h"
+
+const char *const golden_models[] = {
+    "gemma",     "gemma2",  "gemma3",    "llama",    "llama-256", "llama3-rope", "mistral-swa", "mixtral", "qwen2",
+    "qwen2-moe", "qwen3",   "qwen3-moe", "phi3",     "phi4-mini", "olmo2",       "granite",     "smollm3", "glm4",
+    "cohere",    "cohere2", "exaone4",   "seed-oss", "ernie4.5",  "hunyuan",     "starcoder2",  NULL,
+};
+
+bool golden_folder(char path[512], const char *model)
+{
+    snprintf(path, 512, "%s/models/%s", GOLDEN_DATA, model);
+    if (spry_path_is_folder(path))
+        return true;
+    snprintf(path, 512, "%s/%s", GOLDEN_BESIDE, model);
+    if (spry_path_is_folder(path))
+        return true;
+    print_message("SKIPPED %s: ../shared/fixtures/models/%s is not there\n", model, model);
+    return false;
+}
