@@ -1,0 +1,128 @@
+/* spry_voice: speech to text with Whisper models, and finding where speech begins and ends. Beside spry.h; its structs
+ * follow the same rules. Sound is one channel of floats from -1 to 1 at 16,000 samples a second.
+ *
+ * Threads: any thread, with different objects at the same time; one thread at a time for one object. */
+#ifndef SPRY_VOICE_H
+#define SPRY_VOICE_H
+
+#include "spry.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { SPRY_SOUND_RATE = 16000 };
+
+/* ---- recognising speech ---------------------------------------------------------------------------------------- */
+
+typedef struct spry_speech spry_speech;
+
+typedef struct spry_speech_options {
+    size_t size;      /* set by spry_speech_options_default */
+    const char *type; /* matrices are converted to this type when the model is opened: "q8_0"; NULL: as they are */
+    const char *cpu;  /* as in spry_engine_options */
+    uint32_t threads; /* 0: every processor this process may use */
+    uint32_t reserved32;
+} spry_speech_options;
+
+SPRY_API void spry_speech_options_default(spry_speech_options *options);
+
+/* Opens a Whisper model: a Hugging Face folder, or a ggml file of whisper.cpp. `options` may be NULL. */
+SPRY_API spry_status spry_speech_open(spry_speech **out, const char *path, const spry_speech_options *options,
+                                      spry_error *error);
+SPRY_API void spry_speech_close(spry_speech *speech);
+
+/* Whether a language code ("de") or English name ("german") is known to the model. */
+SPRY_API bool spry_speech_knows(const spry_speech *speech, const char *language);
+
+/* The English name of a language code; NULL: not known. Any thread. */
+SPRY_API const char *spry_speech_language_name(const char *code);
+
+/* A piece of the transcript. */
+typedef struct spry_speech_segment {
+    double begin, end; /* seconds */
+    const char *text;  /* zero-terminated UTF-8 */
+    const int32_t *tokens;
+    size_t n_tokens;
+    double temperature;       /* that the tokens were drawn with */
+    double mean_logprob;      /* of its window's tokens */
+    double compression_ratio; /* of its window's text: high where words repeat */
+    double no_speech;         /* probability that its window has no speech */
+} spry_speech_segment;
+
+typedef struct spry_transcribe_options {
+    size_t size;          /* set by spry_transcribe_options_default */
+    const char *language; /* code or English name; NULL: detected in the first window */
+    const char *prompt;   /* text that came before: names and spellings to expect; NULL: none */
+    float temperature;    /* of the first attempt */
+    float no_speech;      /* a window is silent above this probability, where the words are improbable too */
+    float least_logprob;  /* below this mean, or above the ratio, a window is decoded again, warmer */
+    float most_compression;
+    bool translate;    /* to English */
+    bool timestamps;   /* of segments; without them sound within one window is one segment */
+    bool whole_window; /* encode 30 seconds however short the sound is, as the model was trained */
+    bool reserved[5];
+    /* Every segment, in order; false stops. May be NULL. */
+    bool (*on_segment)(void *user, const spry_speech_segment *segment);
+    /* Called before every step; false ends with SPRY_ERR_CANCELLED. May be NULL. */
+    bool (*proceed)(void *user);
+    void *user;
+} spry_transcribe_options;
+
+SPRY_API void spry_transcribe_options_default(spry_transcribe_options *options);
+
+typedef struct spry_transcript {
+    size_t size;      /* as in spry_engine_info */
+    char *text;       /* free it with spry_free */
+    char language[8]; /* code */
+    double seconds;   /* of sound */
+    double encode_ms, decode_ms;
+    uint32_t windows, silent_windows, retries; /* decoded, without speech, decoded again */
+    uint32_t tokens;
+    uint64_t reserved[8];
+} spry_transcript;
+
+/* Where sound comes from: writes at most `count` samples and returns their number; 0: the end. */
+typedef size_t (*spry_sound_reader)(void *user, float *samples, size_t count);
+
+/* Writes down speech of any length in windows of 30 seconds, in bounded memory. */
+SPRY_API spry_status spry_speech_transcribe(spry_speech *speech, spry_transcript *transcript, spry_sound_reader read,
+                                            void *read_user, const spry_transcribe_options *options, spry_error *error);
+
+/* ---- finding speech -------------------------------------------------------------------------------------------- */
+
+typedef struct spry_vad spry_vad;
+
+typedef struct spry_vad_options {
+    size_t size;       /* set by spry_vad_options_default */
+    uint32_t begin_ms; /* of speech that begin an utterance */
+    uint32_t end_ms;   /* of other sound that end it */
+    float threshold;   /* how far speech is above the noise, in decibels over all bands */
+    uint32_t reserved32;
+} spry_vad_options;
+
+typedef enum spry_vad_event {
+    SPRY_VAD_NONE = 0,
+    SPRY_VAD_BEGIN = 1, /* an utterance began at spry_vad_begin_at */
+    SPRY_VAD_END = 2    /* it ended at spry_vad_end_at */
+} spry_vad_event;
+
+enum { SPRY_VAD_STEP = 160 }; /* samples of a step: 10 ms */
+
+SPRY_API void spry_vad_options_default(spry_vad_options *options);
+SPRY_API spry_status spry_vad_create(spry_vad **out, const spry_vad_options *options, spry_error *error);
+SPRY_API void spry_vad_destroy(spry_vad *vad);
+
+/* Takes the next SPRY_VAD_STEP samples. */
+SPRY_API spry_vad_event spry_vad_push(spry_vad *vad, const float samples[SPRY_VAD_STEP]);
+
+/* Positions in samples since creation: where the last utterance began, and where its speech ended. */
+SPRY_API uint64_t spry_vad_begin_at(const spry_vad *vad);
+SPRY_API uint64_t spry_vad_end_at(const spry_vad *vad);
+SPRY_API bool spry_vad_speaking(const spry_vad *vad); /* within an utterance */
+SPRY_API float spry_vad_level(const spry_vad *vad);   /* of the last step above the noise, in decibels */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
