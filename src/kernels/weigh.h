@@ -1,5 +1,5 @@
 /* Exponentials of a softmax with the same bits on every platform: additions and multiplications in one fixed order, no
- * math library, no contraction. Each table compiles this loop with its own instructions.
+ * math library, no contraction. Each table, and the GPU's kernels, compile it with their own instructions.
  *
  * exp by the usual reduction: x = k ln 2 + r with |r| <= ln 2 / 2, a Taylor polynomial for exp(r), and k added to the
  * exponent bits. Twelve terms leave a relative error of 0.347^12 / 12! = 6e-15. */
@@ -10,17 +10,22 @@
 #include <stdint.h>
 #include <string.h>
 
+/* How its functions are declared; CUDA kernels say so first. */
+#ifndef SPRY_WEIGH_INLINE
+#define SPRY_WEIGH_INLINE static inline
+#endif
+
 /* Below this the result would be subnormal, where adding to the exponent bits is wrong. */
 #define SPRY_EXP_LOWEST (-700.0)
 
-static inline uint64_t spry_weigh_bits(double x)
+SPRY_WEIGH_INLINE uint64_t spry_weigh_bits(double x)
 {
     uint64_t bits;
     memcpy(&bits, &x, sizeof bits);
     return bits;
 }
 
-static inline double spry_weigh_from_bits(uint64_t bits)
+SPRY_WEIGH_INLINE double spry_weigh_from_bits(uint64_t bits)
 {
     double x;
     memcpy(&x, &bits, sizeof x);
@@ -28,7 +33,7 @@ static inline double spry_weigh_from_bits(uint64_t bits)
 }
 
 /* exp of x <= 0. Selections are masks, not branches, so that the loop around it vectorises. */
-static inline double spry_weigh_exp(double x)
+SPRY_WEIGH_INLINE double spry_weigh_exp(double x)
 {
     const double log2_e = 0x1.71547652b82fep+0;
     const double ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33;
@@ -56,7 +61,7 @@ static inline double spry_weigh_exp(double x)
 
 /* weights[i] = exp(scores[i] - max), in (0, 1], or 0 where that is below 1e-304. No score is above `max`; `max` is
  * finite; -INFINITY gives 0. The error is below 1e-14 of each weight. */
-static inline void spry_weigh(double *weights, const float *scores, size_t n, float max)
+SPRY_WEIGH_INLINE void spry_weigh(double *weights, const float *scores, size_t n, float max)
 {
     for (size_t i = 0; i < n; i++)
         weights[i] = spry_weigh_exp((double)scores[i] - (double)max);

@@ -102,20 +102,6 @@ SPRY_DEVICE uint32_t bits_of_float(float value)
     return spry_float_bits(value);
 }
 
-SPRY_DEVICE double double_of_bits(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-SPRY_DEVICE uint64_t bits_of_double(double value)
-{
-    uint64_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits;
-}
-
 SPRY_DEVICE void copy_ahead(void *shared, const void *from)
 {
     memcpy(shared, from, 16);

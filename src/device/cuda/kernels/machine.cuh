@@ -96,16 +96,6 @@ SPRY_DEVICE uint32_t bits_of_float(float value)
     return __float_as_uint(value);
 }
 
-SPRY_DEVICE double double_of_bits(uint64_t bits)
-{
-    return __longlong_as_double((long long)bits);
-}
-
-SPRY_DEVICE uint64_t bits_of_double(double value)
-{
-    return (uint64_t)__double_as_longlong(value);
-}
-
 /* Starts to copy 16 bytes to shared memory; copy_wait waits for those of the thread, a barrier for all. */
 SPRY_DEVICE void copy_ahead(void *shared, const void *from)
 {

@@ -7,6 +7,8 @@
 #include "device/cuda/kernels/machine.cuh"
 
 #include "device/cuda/kernel_args.h"
+#define SPRY_WEIGH_INLINE SPRY_DEVICE
+#include "kernels/weigh.h"
 
 enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, THREADS = SPRY_DRAW_THREADS };
 #define WEIGHT_ONE 0x1p44
@@ -218,28 +220,6 @@ SPRY_DEVICE void temper(draw_state &d)
 
 /* ---- cuts -------------------------------------------------------------------------------------------------------- */
 
-/* exp of x <= 0, the same bits as kernels/weigh.h. */
-SPRY_DEVICE double weigh(double x)
-{
-    if (!(x >= -700.0))
-        return 0;
-    const double ln2_high = 0x1.62e42fee00000p-1, ln2_low = 0x1.a39ef35793c76p-33, round_shift = 0x1.8p52;
-    double shifted = x * 0x1.71547652b82fep+0 + round_shift, k = shifted - round_shift;
-    double r = x - k * ln2_high - k * ln2_low, square = r * r;
-    double odd = 1.0 / 39916800, even = 1.0 / 3628800;
-    odd = odd * square + 1.0 / 362880;
-    even = even * square + 1.0 / 40320;
-    odd = odd * square + 1.0 / 5040;
-    even = even * square + 1.0 / 720;
-    odd = odd * square + 1.0 / 120;
-    even = even * square + 1.0 / 24;
-    odd = odd * square + 1.0 / 6;
-    even = even * square + 0.5;
-    odd = odd * square + 1.0;
-    even = even * square + 1.0;
-    return double_of_bits(bits_of_double(even + odd * r) + (bits_of_double(shifted) << 52));
-}
-
 /* Which keys a ranking is over. */
 enum ranking { BY_COUNT, BY_SCORE, BY_DISTANCE };
 
@@ -355,7 +335,7 @@ SPRY_DEVICE void weigh_top_k(draw_state &d)
         d.n, [&](uint32_t i) { return d.scores[i]; },
         [&](uint32_t i, float score) {
             bool kept = score >= lowest && score > -INFINITY;
-            uint64_t weight = kept ? (uint64_t)(weigh((double)score - (double)d.max) * WEIGHT_ONE + 0.5) : 0;
+            uint64_t weight = kept ? (uint64_t)(spry_weigh_exp((double)score - (double)d.max) * WEIGHT_ONE + 0.5) : 0;
             d.weight[i] = weight;
             sum += weight;
         });
@@ -503,7 +483,7 @@ SPRY_DEVICE void write_logprobs(const draw_state &d, spry_draw_result *result)
     every_token(
         d.n, [&](uint32_t i) { return d.logits[i]; },
         [&](uint32_t, float logit) {
-            total += infinite ? (double)(logit == max) : weigh((double)logit - (double)max);
+            total += infinite ? (double)(logit == max) : spry_weigh_exp((double)logit - (double)max);
         });
     double log_total = log(block_sum(total, room));
     uint32_t n_top = d.order->n_top < d.n ? d.order->n_top : d.n;
