@@ -157,13 +157,6 @@ spry_status spry_device_wait(spry_device *device, spry_error *error)
     return status;
 }
 
-spry_status spry_device_run(spry_device *device, const spry_segment *segments, size_t n_segments, spry_error *error)
-{
-    const spry_device_step step = {.segments = segments, .n_segments = n_segments};
-    spry_status status = spry_device_submit(device, &step, error);
-    return status ? status : spry_device_wait(device, error);
-}
-
 spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
 {
     spry_status status = spry_device_wait(device, error);
@@ -206,16 +199,6 @@ spry_kv_mover spry_device_mover(spry_device *device)
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
-
-const char *spry_device_name(const spry_device *device)
-{
-    return device->name;
-}
-
-const char *spry_device_kernels(const spry_device *device)
-{
-    return device->kernels;
-}
 
 uint64_t spry_device_sampling_ns(const spry_device *device)
 {

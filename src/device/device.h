@@ -133,9 +133,6 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
  * under way it returns at once. */
 spry_status spry_device_wait(spry_device *device, spry_error *error);
 
-/* Both, for a step without draws. */
-spry_status spry_device_run(spry_device *device, const spry_segment *segments, size_t n_segments, spry_error *error);
-
 /* Draws from rows of the step that was waited for last: what could not be known when it was submitted. Each draw has
  * its own status; the returned one is the hardware's. */
 spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error);
@@ -155,9 +152,6 @@ spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t
 spry_kv_mover spry_device_mover(spry_device *device);
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
-
-const char *spry_device_name(const spry_device *device);    /* "cpu" */
-const char *spry_device_kernels(const spry_device *device); /* name of its kernel set: "avx2" */
 
 /* How long the draws of the last step took, at the end of it; 0 where that is not known apart. */
 uint64_t spry_device_sampling_ns(const spry_device *device);

@@ -23,7 +23,6 @@ typedef struct spry_device_ops {
 
 struct spry_device {
     const spry_device_ops *ops;
-    const char *name, *kernels;
     const spry_config *config;
     spry_step_limits limits;
     bool busy;                 /* a step is under way */

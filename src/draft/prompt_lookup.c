@@ -85,11 +85,6 @@ void spry_prompt_lookup_destroy(spry_prompt_lookup *lookup)
     free(lookup);
 }
 
-size_t spry_prompt_lookup_count(const spry_prompt_lookup *lookup)
-{
-    return lookup->count;
-}
-
 /* ---- n-grams and their slots ----------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t hash, int32_t token)

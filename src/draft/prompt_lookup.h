@@ -26,9 +26,6 @@ void spry_prompt_lookup_destroy(spry_prompt_lookup *lookup);
 /* Bytes a lookup with these limits uses; false when they are out of range or too large. */
 bool spry_prompt_lookup_bytes(size_t *bytes, const spry_lookup_limits *limits);
 
-/* Number of tokens held. */
-size_t spry_prompt_lookup_count(const spry_prompt_lookup *lookup);
-
 /* Fails without changes when there is no room for all tokens. */
 spry_status spry_prompt_lookup_append(spry_prompt_lookup *lookup, const int32_t *tokens, size_t count,
                                       spry_error *error);

@@ -31,48 +31,35 @@ static spry_status use_lookup(spry_session *s, spry_error *error)
 
 /* ---- a smaller model --------------------------------------------------------------------------------------------- */
 
-static int32_t likeliest(const float *logits, size_t n)
-{
-    size_t best = 0;
-    for (size_t i = 1; i < n; i++)
-        if (logits[i] > logits[best])
-            best = i;
-    return (int32_t)best;
-}
-
-/* Brings the drafter's session up to these tokens; its logits are those after the last one. */
-static spry_status read_along(spry_session *d, const int32_t *tokens, size_t n_tokens)
+/* Brings the drafter's session up to these tokens and gives the likeliest one after them. */
+static spry_status read_along(spry_session *d, int32_t *next, const int32_t *tokens, size_t n_tokens)
 {
     spry_sequence *s = &d->sequence;
-    const float *logits;
     size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
     while (same < most && s->tokens[same] == tokens[same])
         same++;
     if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be cached */
-        return spry_session_eval(d, &logits, tokens, n_tokens, NULL);
+        return spry_session_likeliest(d, next, tokens, n_tokens, false, NULL);
     spry_sequence_truncate(s, same);
-    return spry_session_extend(d, tokens + same, n_tokens - same, NULL);
+    return spry_session_likeliest(d, next, tokens + same, n_tokens - same, true, NULL);
 }
 
 static size_t propose_model(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
                             uint64_t *sync_ns)
 {
     spry_session *d = self;
-    size_t n_vocab = d->engine->model->config.n_vocab, n = 0;
+    size_t n = 0;
     uint64_t start = spry_clock_ns();
     *sync_ns = 0;
     if (n_tokens + most > d->engine->context)
         return 0;
     bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1;
-    if (read_along(d, tokens, n_tokens))
-        return 0;
-    if (far)
+    spry_status status = read_along(d, draft, tokens, n_tokens);
+    if (far && !status)
         *sync_ns = spry_clock_ns() - start;
-    for (;;) {
-        draft[n++] = likeliest(d->logits, n_vocab);
-        if (n == most || spry_session_extend(d, &draft[n - 1], 1, NULL))
-            return n;
-    }
+    while (!status && ++n < most)
+        status = spry_session_likeliest(d, &draft[n], &draft[n - 1], 1, true, NULL);
+    return n;
 }
 
 /* Tokens are exchanged as ids: both vocabularies must be equal. */

@@ -76,11 +76,6 @@ spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, s
 spry_status spry_engine_require_call(spry_chat_prompt *prompt, spry_tokens *ids, const spry_engine *engine,
                                      const json_t *tools, const json_t *choice, spry_error *error);
 
-/* spry_engine_chat_prompt with arrays of the caller; *count and *n_spans are set to the required sizes. */
-spry_status spry_engine_chat_spans(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
-                                   spry_span *spans, size_t span_capacity, size_t *n_spans, const char *json,
-                                   size_t size, spry_error *error);
-
 /* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit
  * the machine. Allocates nothing. */
 spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,
@@ -164,7 +159,8 @@ void spry_session_leave(spry_session *session);
 /* Runs a job on the session and waits for it. */
 spry_status spry_session_run(spry_session *session, spry_job *job, spry_error *error);
 
-/* Appends tokens and computes the logits after the last, session->logits. */
-spry_status spry_session_extend(spry_session *session, const int32_t *ids, size_t count, spry_error *error);
+/* The most likely token after ids that the session is made to hold, or (`append`) that follow what it holds. */
+spry_status spry_session_likeliest(spry_session *session, int32_t *token, const int32_t *ids, size_t count, bool append,
+                                   spry_error *error);
 
 #endif

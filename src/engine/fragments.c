@@ -193,19 +193,3 @@ void spry_chat_prompt_deinit(spry_chat_prompt *prompt)
     free(prompt->call_schema);
     *prompt = (spry_chat_prompt){0};
 }
-
-spry_status spry_engine_chat_spans(const spry_engine *e, int32_t *ids, size_t capacity, size_t *count, spry_span *spans,
-                                   size_t span_capacity, size_t *n_spans, const char *json, size_t size,
-                                   spry_error *error)
-{
-    spry_chat_prompt prompt;
-    spry_status status = spry_engine_chat_prompt(e, &prompt, json, size, error);
-    if (prompt.count)
-        memcpy(ids, prompt.ids, (prompt.count < capacity ? prompt.count : capacity) * sizeof *ids);
-    if (prompt.n_spans)
-        memcpy(spans, prompt.spans, (prompt.n_spans < span_capacity ? prompt.n_spans : span_capacity) * sizeof *spans);
-    *count = prompt.count;
-    *n_spans = prompt.n_spans;
-    spry_chat_prompt_deinit(&prompt);
-    return status;
-}

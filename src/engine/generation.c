@@ -280,11 +280,6 @@ bool spry_generation_decodes(const spry_generation *g)
     return g->first_ns && !spry_sequence_pending(g->sequence);
 }
 
-bool spry_generation_starved(const spry_generation *g)
-{
-    return g->sequence->starved;
-}
-
 void spry_generation_suspend(spry_generation *g)
 {
     spry_sequence *s = g->sequence;

@@ -90,10 +90,6 @@ bool spry_generation_done(const spry_generation *generation);
 /* Whether its next rows belong to the answer, not to the prompt. */
 bool spry_generation_decodes(const spry_generation *generation);
 
-/* Whether the last failure of begin, next or resume was a lack of KV pages: then next or resume can be called again
- * later. */
-bool spry_generation_starved(const spry_generation *generation);
-
 /* Releases its pages and the rows of the last _next. Computed pages stay cached until they are evicted. */
 void spry_generation_suspend(spry_generation *generation);
 /* Looks up its tokens; the rest is recomputed as the next rows. A failure leaves it suspended. */

@@ -214,6 +214,23 @@ spry_status spry_session_run(spry_session *s, spry_job *job, spry_error *error)
     return status;
 }
 
+spry_status spry_session_likeliest(spry_session *s, int32_t *token, const int32_t *ids, size_t count, bool append,
+                                   spry_error *error)
+{
+    spry_job job;
+    spry_sampling greedy;
+    spry_draw draw = {.settings = &greedy};
+    const spry_prompt prompt = {.ids = ids, .count = count, .compute_from = append ? 0 : count - 1};
+    spry_sampling_default(&greedy);
+    greedy.temperature = 0;
+    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_LAST, s);
+    job.reading.append = append;
+    job.reading.draw = &draw;
+    spry_status status = spry_session_run(s, &job, error);
+    *token = draw.token;
+    return status;
+}
+
 /* Runs a reading that returns the last row's logits. */
 static spry_status run_for_logits(spry_session *s, const float **logits, spry_job *job, spry_error *error)
 {
@@ -228,16 +245,6 @@ static spry_status run_for_logits(spry_session *s, const float **logits, spry_jo
                        : spry_fail_memory(error, "logits", n_vocab * sizeof *s->logits);
     spry_session_leave(s);
     return status;
-}
-
-spry_status spry_session_extend(spry_session *s, const int32_t *ids, size_t count, spry_error *error)
-{
-    spry_job job;
-    const float *logits;
-    const spry_prompt prompt = {.ids = ids, .count = count};
-    spry_job_init_reading(&job, s->engine, &prompt, SPRY_WANT_LAST, s);
-    job.reading.append = true;
-    return run_for_logits(s, &logits, &job, error);
 }
 
 spry_status spry_session_eval_spans(spry_session *s, const float **logits, const int32_t *ids, size_t count,

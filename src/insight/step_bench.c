@@ -1,96 +1,13 @@
-/* Steps and lookups for measuring, and what they have to do. */
+/* What steps have to do, how many answers together pay, and how long lookups take. */
 #include <stdlib.h>
 
-#include "engine/batch.h"
+#include "engine/engine_state.h"
 #include "insight/model_work.h"
 #include "platform/clock.h"
 #include "sched/batch_choice.h"
 #include "spry_tools.h"
 
-_Static_assert((int)SPRY_STEPS_MAX == (int)SPRY_BATCH_MAX, "a batch has as many sequences");
 _Static_assert((int)SPRY_POLICY_STEPS == (int)SPRY_BATCH_STEPS, "a judgement is made of as many steps");
-
-struct spry_steps {
-    spry_batch batch;
-    spry_op_watch watch;
-};
-
-/* ---- steps ----------------------------------------------------------------------------------------------------- */
-
-spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error)
-{
-    *out = calloc(1, sizeof **out);
-    if (!*out)
-        return spry_fail_memory(error, "sequences", sizeof **out);
-    spry_status status = spry_batch_init(&(*out)->batch, engine, count, error);
-    if (status) {
-        free(*out);
-        *out = NULL;
-    }
-    return status;
-}
-
-void spry_steps_destroy(spry_steps *s)
-{
-    if (!s)
-        return;
-    spry_steps_watch(s, false);
-    spry_batch_deinit(&s->batch);
-    free(s);
-}
-
-size_t spry_steps_held(const spry_steps *s)
-{
-    return s->batch.tables[0].n_tokens;
-}
-
-spry_status spry_steps_prefill(spry_steps *s, const int32_t *ids, size_t count, bool last, spry_error *error)
-{
-    return spry_batch_prefill(&s->batch, ids, count, last, error);
-}
-
-spry_status spry_steps_spread(spry_steps *s, size_t n, spry_error *error)
-{
-    return spry_batch_spread(&s->batch, n, error);
-}
-
-spry_status spry_steps_decode(spry_steps *s, const int32_t *ids, size_t n, spry_error *error)
-{
-    return spry_batch_step(&s->batch, ids, n, error);
-}
-
-void spry_steps_truncate(spry_steps *s, size_t n_tokens)
-{
-    spry_batch_truncate(&s->batch, n_tokens);
-}
-
-/* ---- ops ------------------------------------------------------------------------------------------------------- */
-
-void spry_steps_watch(spry_steps *s, bool on)
-{
-    if (on)
-        s->watch = (spry_op_watch){0};
-    spry_device_set_watch(s->batch.engine->device, on ? &s->watch : NULL);
-}
-
-size_t spry_steps_ops(const spry_steps *s, spry_op_sum *sums, size_t capacity)
-{
-    size_t count = 0;
-    for (size_t i = 0; i < SPRY_OP_COUNT * SPRY_DTYPE_COUNT; i++) {
-        const spry_op_figures *f = &s->watch.ops[i / SPRY_DTYPE_COUNT][i % SPRY_DTYPE_COUNT];
-        if (!f->calls)
-            continue;
-        if (count < capacity)
-            sums[count] = (spry_op_sum){.op = (spry_op)(i / SPRY_DTYPE_COUNT),
-                                        .type = (uint32_t)(i % SPRY_DTYPE_COUNT),
-                                        .ns = f->ns,
-                                        .calls = f->calls,
-                                        .bytes = f->bytes,
-                                        .products = f->products};
-        count++;
-    }
-    return count;
-}
 
 /* ---- work ------------------------------------------------------------------------------------------------------ */
 

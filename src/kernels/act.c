@@ -28,9 +28,3 @@ void spry_act_encode(spry_act_block *out, const float *in, size_t n)
         block->half_sum[1] = (int16_t)sums[1];
     }
 }
-
-void spry_act_decode(float *out, const spry_act_block *in, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        out[i] = in[i / SPRY_ACT_BLOCK].scale * (float)in[i / SPRY_ACT_BLOCK].values[i % SPRY_ACT_BLOCK];
-}

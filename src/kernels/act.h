@@ -22,7 +22,4 @@ typedef struct spry_act_block {
  * NaN or an infinity gets a NaN scale, so that the result is NaN. */
 void spry_act_encode(spry_act_block *out, const float *in, size_t n);
 
-/* Decodes to floats: the values that an integer kernel actually multiplies by. */
-void spry_act_decode(float *out, const spry_act_block *in, size_t n);
-
 #endif

@@ -2,7 +2,8 @@
 
 #include "base/checked.h"
 #include "base/error.h"
-#include "engine/batch.h"
+#include "engine/engine_state.h"
+#include "spry_tools.h"
 
 enum { WARM_ROWS = 16, WARM_ROUNDS = 2 };
 
@@ -38,21 +39,21 @@ static spry_status open_engine(spry_engine **out, const spry_model_place *place,
  * the weights and is not counted. */
 static spry_status warm_up(spry_engine *e, spry_error *error)
 {
-    spry_batch batch;
+    spry_steps *steps;
     int32_t ids[WARM_ROWS];
     size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
     rows = rows < e->context ? rows : e->context - 1; /* one row is left for a token after them */
     for (size_t i = 0; i < WARM_ROWS; i++)
         ids[i] = (int32_t)(i % e->model->config.n_vocab);
-    spry_status status = spry_batch_init(&batch, e, 1, error);
+    spry_status status = spry_steps_create(&steps, e, 1, error);
     for (int round = 0; !status && round < WARM_ROUNDS; round++) {
         spry_step_cost_init(&e->steps);
-        status = spry_batch_prefill(&batch, ids, rows, true, error);
+        status = spry_steps_prefill(steps, ids, rows, true, error);
         if (!status)
-            status = spry_batch_step(&batch, ids, 1, error);
-        spry_batch_truncate(&batch, 0);
+            status = spry_steps_decode(steps, ids, 1, error);
+        spry_steps_truncate(steps, 0);
     }
-    spry_batch_deinit(&batch);
+    spry_steps_destroy(steps);
     return status;
 }
 

@@ -201,33 +201,3 @@ spry_status spry_sampler_probabilities(spry_sampler *sampler, float *probabiliti
         probabilities[spry_candidates_id(c, i)] = (float)(c->weights[i] / c->total);
     return SPRY_OK;
 }
-
-spry_status spry_sampler_draw_weighted(spry_sampler *sampler, int32_t *token, const float *weights, spry_error *error)
-{
-    spry_candidates *c = &sampler->candidates;
-    c->n = c->n_vocab;
-    c->whole = true;
-    for (size_t i = 0; i < c->n; i++)
-        c->weights[i] = weights[i] < 0 ? 0 : (double)weights[i];
-    c->total = spry_softmax_sum(c->block_sum, c->weights, c->n);
-    if (!(c->total > 0 && c->total < INFINITY))
-        return spry_fail(error, SPRY_ERR_INPUT, "no token can be drawn: the weights of %zu tokens add up to %g", c->n,
-                         c->total);
-    *token = (int32_t)spry_candidates_pick(c, spry_random_unit(&sampler->random));
-    return SPRY_OK;
-}
-
-double spry_sampler_unit(spry_sampler *sampler)
-{
-    return spry_random_unit(&sampler->random);
-}
-
-bool spry_sampler_greedy(const spry_sampler *sampler)
-{
-    return sampler->settings.temperature == 0;
-}
-
-size_t spry_sampler_vocab(const spry_sampler *sampler)
-{
-    return sampler->candidates.n_vocab;
-}

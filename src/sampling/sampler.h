@@ -38,19 +38,6 @@ spry_status spry_sampler_probabilities(spry_sampler *sampler, float *probabiliti
                                        const int32_t *history, size_t n_history, const uint32_t *mask,
                                        spry_error *error);
 
-/* Draws in proportion to `weights`, n_vocab of them, such as the probabilities above: settings play no part. Fails
- * unless their sum is finite and above 0; negative ones count as 0. Takes one number from the generator, none on
- * failure. */
-spry_status spry_sampler_draw_weighted(spry_sampler *sampler, int32_t *token, const float *weights, spry_error *error);
-
-/* The generator's next number, in [0, 1). */
-double spry_sampler_unit(spry_sampler *sampler);
-
-/* Whether it draws at temperature 0. */
-bool spry_sampler_greedy(const spry_sampler *sampler);
-
-size_t spry_sampler_vocab(const spry_sampler *sampler);
-
 /* log softmax of the raw logits (no NaN among them) at `token`: what APIs call its logprob. -INFINITY for a token that
  * cannot occur. */
 double spry_logprob(const float *logits, size_t n_vocab, int32_t token);

@@ -65,7 +65,8 @@ typedef struct spry_reading {
     spry_want want;     /* the last row's logits, those of all rows from `next` on, hidden states */
     size_t next;        /* first row whose result is still to come */
     size_t n_held;      /* tokens the session held when it was suspended */
-    float *logits;      /* SPRY_WANT_LAST: [n_vocab] */
+    float *logits;      /* SPRY_WANT_LAST: [n_vocab], or NULL: not wanted */
+    spry_draw *draw;    /* SPRY_WANT_LAST: from those logits; NULL: none */
     double *sum;        /* SPRY_WANT_HIDDEN: [n_embd], rows are added in order */
     bool (*on_row)(void *user, size_t index, const float *logits); /* SPRY_WANT_ALL; may be NULL, like on_token */
     bool (*on_token)(void *user, size_t index, spry_logprob_entry token, const spry_logprob_entry *top, size_t n_top);

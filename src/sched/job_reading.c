@@ -1,6 +1,5 @@
 /* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. */
 #include "engine/embed.h"
-#include "engine/top_logprobs.h"
 #include "platform/clock.h"
 #include "sched/driver.h"
 
@@ -59,13 +58,24 @@ static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_er
     return status;
 }
 
+static size_t draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
+{
+    spry_reading *r = &job->reading;
+    if (!r->draw || !job->rows.n_logits)
+        return 0;
+    r->draw->row = first_logits;
+    draws[0] = r->draw;
+    return 1;
+}
+
 /* ---- results of rows ----------------------------------------------------------------------------------------------
  */
 
 static bool report_token(const spry_reading *r, size_t index, const float *logits, size_t n_vocab)
 {
-    spry_logprob_entry token, top[SPRY_TOP_LOGPROBS_MAX];
-    size_t n = spry_top_logprobs(&token, top, r->n_top, r->prompt.ids[index], logits, n_vocab);
+    int32_t id = r->prompt.ids[index];
+    spry_logprob_entry top[SPRY_TOP_LOGPROBS_MAX], token = {id, spry_logprob(logits, n_vocab, id)};
+    size_t n = r->n_top ? spry_logprob_top(top, r->n_top, logits, n_vocab, (double)logits[id] - token.logprob) : 0;
     return r->on_token(r->user, index, token, top, n);
 }
 
@@ -113,7 +123,7 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
     spry_lap(&job->laps, SPRY_PART_OTHERS);
     if (r->want == SPRY_WANT_HIDDEN)
         status = spry_device_hidden(device, &values, rows->first_hidden, rows->n_hidden, error);
-    else if (rows->n_logits)
+    else if (rows->n_logits && (r->logits || r->want == SPRY_WANT_ALL))
         status = spry_device_logits(device, &values, rows->first_logits, rows->n_logits, error);
     if (status)
         return status;
@@ -122,9 +132,13 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
         report_rows(job, values);
     else if (r->want == SPRY_WANT_HIDDEN)
         add_rows(job, values, rows->n_hidden);
-    else if (r->logits && rows->n_logits)
+    else if (values)
         memcpy(r->logits, values, job->engine->model->config.n_vocab * sizeof *r->logits);
     spry_lap(&job->laps, SPRY_PART_SAMPLING);
+    if (r->draw && rows->n_logits && r->draw->status) {
+        *error = r->draw->error;
+        return r->draw->status;
+    }
     if (r->stopped)
         return cancelled(job, error);
     bool whole = job->embedding && !spry_sequence_pending(s);
@@ -175,6 +189,7 @@ static void end(spry_job *job)
 const spry_job_kind spry_reading_kind = {.begin = begin,
                                          .decodes = decodes,
                                          .next = next,
+                                         .draws = draws_of,
                                          .on_step_done = on_step_done,
                                          .is_done = is_done,
                                          .cancel = cancel,

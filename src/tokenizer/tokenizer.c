@@ -318,11 +318,6 @@ spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id)
     return in_range(tokenizer, id) ? tokenizer->vocab.names[id] : SPRY_VIEW("");
 }
 
-int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling)
-{
-    return spry_vocab_find(&tokenizer->vocab, spelling);
-}
-
 int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer)
 {
     return tokenizer->bos;

@@ -28,11 +28,7 @@ enum {
     SPRY_ENCODE_BOS_EOS = 2, /* add the tokens of the model's post-processor at beginning and end */
 };
 
-/* Create a tokenizer. `name` (a path) is prepended to messages. The input may be freed afterwards. */
-spry_status spry_tokenizer_from_json(spry_tokenizer **out, spry_view tokenizer_json, const char *name,
-                                     spry_error *error);
-spry_status spry_tokenizer_from_spm(spry_tokenizer **out, spry_view tokenizer_model, const char *name,
-                                    spry_error *error);
+/* Creates a tokenizer. `name` (a path) is prepended to messages. The input may be freed afterwards. */
 spry_status spry_tokenizer_from_gguf(spry_tokenizer **out, const spry_gguf *gguf, spry_error *error);
 /* A Hugging Face folder (tokenizer.json, else tokenizer.model; tokenizer_config.json for bos/eos), or one such file. */
 spry_status spry_tokenizer_open(spry_tokenizer **out, const char *path, spry_error *error);
@@ -50,11 +46,10 @@ spry_status spry_tokenizer_decode(const spry_tokenizer *tokenizer, spry_buffer *
 
 size_t spry_tokenizer_size(const spry_tokenizer *tokenizer);
 spry_token_kind spry_tokenizer_kind(const spry_tokenizer *tokenizer, int32_t id);
-spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id);      /* its text in the middle of a text */
-spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);       /* its spelling in the vocabulary */
-int32_t spry_tokenizer_find(const spry_tokenizer *tokenizer, spry_view spelling); /* -1: none */
-int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                      /* -1: none */
-int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                      /* -1: none */
+spry_view spry_tokenizer_bytes(const spry_tokenizer *tokenizer, int32_t id); /* its text in the middle of a text */
+spry_view spry_tokenizer_name(const spry_tokenizer *tokenizer, int32_t id);  /* its spelling in the vocabulary */
+int32_t spry_tokenizer_bos(const spry_tokenizer *tokenizer);                 /* -1: none */
+int32_t spry_tokenizer_eos(const spry_tokenizer *tokenizer);                 /* -1: none */
 /* Whether the id ends an answer: eos, and end-of-turn tokens known by their spelling (<|im_end|>, <|eot_id|>,
  * <end_of_turn>, ...). */
 bool spry_tokenizer_is_end(const spry_tokenizer *tokenizer, int32_t id);

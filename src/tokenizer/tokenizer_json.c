@@ -219,12 +219,3 @@ spry_status spry_tokenizer_load_json(spry_tokenizer *tokenizer, spry_view text, 
     json_decref(root);
     return status;
 }
-
-spry_status spry_tokenizer_from_json(spry_tokenizer **out, spry_view tokenizer_json, const char *name,
-                                     spry_error *error)
-{
-    spry_tokenizer *tokenizer = spry_tokenizer_create();
-    spry_status status = tokenizer ? spry_tokenizer_load_json(tokenizer, tokenizer_json, error)
-                                   : spry_fail_memory(error, "a tokenizer", sizeof *tokenizer);
-    return spry_tokenizer_complete(out, tokenizer, status, name, error);
-}

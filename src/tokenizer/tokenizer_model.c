@@ -294,12 +294,3 @@ spry_status spry_tokenizer_load_spm(spry_tokenizer *tokenizer, spry_view model, 
         tokenizer->before = (spry_frame){{spec.bos}, 1};
     return SPRY_OK;
 }
-
-spry_status spry_tokenizer_from_spm(spry_tokenizer **out, spry_view tokenizer_model, const char *name,
-                                    spry_error *error)
-{
-    spry_tokenizer *tokenizer = spry_tokenizer_create();
-    spry_status status = tokenizer ? spry_tokenizer_load_spm(tokenizer, tokenizer_model, NULL, error)
-                                   : spry_fail_memory(error, "a tokenizer", sizeof *tokenizer);
-    return spry_tokenizer_complete(out, tokenizer, status, name, error);
-}

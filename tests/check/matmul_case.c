@@ -8,6 +8,7 @@
 
 #include "kernels/half.h"
 #include "kernels/packed.h"
+#include "support/act_values.h"
 
 /* ---- weights ---------------------------------------------------------------------------------------------------- */
 
@@ -173,8 +174,8 @@ static void build_activations(check *c, matmul_case *k)
     matmul_case_encode(k, k->act.data, guarded_f(&k->floats));
     memcpy(k->decoded.data, k->floats.data, k->floats.size);
     for (size_t row = 0; integer && row < k->n_rows; row++)
-        spry_act_decode(guarded_f(&k->decoded) + row * n,
-                        (const spry_act_block *)(const void *)(k->act.data + row * k->m.act_stride), n);
+        act_values(guarded_f(&k->decoded) + row * n,
+                   (const spry_act_block *)(const void *)(k->act.data + row * k->m.act_stride), n);
     guarded_freeze(&k->floats);
     guarded_freeze(&k->decoded);
     guarded_freeze(&k->act);

@@ -18,6 +18,7 @@
 #include "golden/logit_bound.h"
 #include "golden/model_runner.h"
 #include "support/cuda_imitation.h"
+#include "support/device_rows.h"
 
 static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "llama", "llama-256",
                                      "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
@@ -151,7 +152,7 @@ static void run_pair(model_runner *r, float *out, const int32_t *ids, size_t n_f
         must(spry_kv_table_extend(&tables[i], &r->pool, n[i], &error), &error);
         segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST};
     }
-    must(spry_device_run(r->device, segments, 2, &error), &error);
+    must(step_run(r->device, segments, 2, &error), &error);
     must(spry_device_logits(r->device, &logits, 0, 2, &error), &error);
     memcpy(out, logits, 2 * n_vocab * sizeof *out);
     for (size_t i = 0; i < 2; i++)

@@ -134,7 +134,7 @@ static void company(const setting *s, prompts *p)
             for (; more--; n++)
                 rows[i] += segments[n].n_rows;
         }
-        assert_int_equal(spry_device_run(engine->device, segments, n, NULL), SPRY_OK);
+        assert_int_equal(step_run(engine->device, segments, n, NULL), SPRY_OK);
         for (size_t i = 0; i < 3; i++) {
             spry_sequence_computed(&sessions[i]->sequence, rows[i]);
             if (rows[i] && !spry_sequence_pending(&sessions[i]->sequence)) {

@@ -308,7 +308,7 @@ static void batch_model(const char *folder, const char *cpu)
             segments[n_segments++] =
                 (spry_segment){&tables[i], c->ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL};
         }
-        assert_int_equal(spry_device_run(r.device, segments, n_segments, &error), SPRY_OK);
+        assert_int_equal(step_run(r.device, segments, n_segments, &error), SPRY_OK);
         for (size_t s = 0; s < n_segments; s++) {
             size_t i = owner[s], rows = segments[s].n_rows;
             same_bits(alone[i] + done[i] * golden.n_vocab, step_logits(r.device, row, rows), rows * golden.n_vocab,

@@ -4,6 +4,15 @@
 
 #include "device/device.h"
 
+/* Runs a step without draws. */
+static inline spry_status step_run(spry_device *device, const spry_segment *segments, size_t n_segments,
+                                   spry_error *error)
+{
+    const spry_device_step step = {.segments = segments, .n_segments = n_segments};
+    spry_status status = spry_device_submit(device, &step, error);
+    return status ? status : spry_device_wait(device, error);
+}
+
 /* [count, n_vocab], from this row on. */
 static inline const float *step_logits(spry_device *device, size_t first, size_t count)
 {

@@ -18,6 +18,7 @@
 #include "kernels/kv_layout.h"
 #include "kernels/ref/ref.h"
 #include "sampling/sampler.h"
+#include "support/act_values.h"
 #include "support/cuda_imitation.h"
 
 static spry_cuda driver;
@@ -119,7 +120,7 @@ static void make_rows(product_case *c)
     spry_act_block *blocks = taken(c->n_in / SPRY_ACT_BLOCK, sizeof *blocks);
     for (size_t row = 0; row < ROWS; row++) {
         spry_act_encode(blocks, c->floats + row * c->n_in, c->n_in);
-        spry_act_decode(c->worth + row * c->n_in, blocks, c->n_in);
+        act_values(c->worth + row * c->n_in, blocks, c->n_in);
     }
     free(blocks);
 }

@@ -95,8 +95,7 @@ static void a_device_says_what_it_is(void **state)
     (void)state;
     for (size_t d = 0; d < SPRY_COUNT(names); d++) {
         spry_engine *e = open_on(names[d], "llama");
-        assert_string_equal(spry_device_name(e->device), names[d]);
-        assert_string_equal(spry_device_kernels(e->device), e->ops->name);
+        assert_string_equal(e->kind->name, names[d]);
         spry_device_memory memory;
         assert_true(spry_device_measure(e->device, &memory));
         spry_engine_close(e);
@@ -130,7 +129,7 @@ static void far_memory_is_out_of_reach(void **state)
     spry_engine *e = open_on("far", "llama"), *near = open_on("cpu", "llama");
     spry_kv_table table;
     spry_segment segment = whole(e, &table, ids, ROWS, SPRY_WANT_LAST);
-    assert_int_equal(spry_device_run(e->device, &segment, 1, NULL), SPRY_OK);
+    assert_int_equal(step_run(e->device, &segment, 1, NULL), SPRY_OK);
     spry_cpu_region regions[SPRY_CPU_REGIONS];
     spry_cpu_device_regions(spry_far_device_inside(e->device), regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++) {
@@ -156,7 +155,7 @@ static void submit_returns_before_the_step(void **state)
     spry_kv_table table, same;
     spry_segment segment = whole(e, &table, changed, ROWS, SPRY_WANT_LAST);
     spry_segment expected = whole(near, &same, ids, ROWS, SPRY_WANT_LAST);
-    assert_int_equal(spry_device_run(near->device, &expected, 1, NULL), SPRY_OK);
+    assert_int_equal(step_run(near->device, &expected, 1, NULL), SPRY_OK);
     spry_sampling settings;
     spry_sampling_default(&settings);
     settings.temperature = 0;
@@ -193,7 +192,7 @@ static void rows_that_a_step_did_not_give_are_refused(void **state)
         const float *rows;
         spry_segment segment = whole(e, &table, ids, ROWS, SPRY_WANT_LAST);
         hostile_expect(spry_device_logits(e->device, &rows, 0, 1, &error), &error, SPRY_ERR_INPUT, "logits|gave 0");
-        assert_int_equal(spry_device_run(e->device, &segment, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &segment, 1, NULL), SPRY_OK);
         assert_non_null(step_logits(e->device, 0, 1));
         hostile_expect(spry_device_logits(e->device, &rows, 1, 1, &error), &error, SPRY_ERR_INPUT, "logits|gave 1");
         hostile_expect(spry_device_logits(e->device, &rows, SIZE_MAX, 2, &error), &error, SPRY_ERR_INPUT, "logits");
@@ -203,7 +202,7 @@ static void rows_that_a_step_did_not_give_are_refused(void **state)
         spry_draw draw = {.row = 1, .settings = &settings}, *draws = &draw;
         hostile_expect(spry_device_draw(e->device, &draws, 1, &error), &error, SPRY_ERR_INPUT, "draw of row 1");
         segment.n_rows++;
-        hostile_expect(spry_device_run(e->device, &segment, 1, &error), &error, SPRY_ERR_CONTEXT, "position 41|of 40");
+        hostile_expect(step_run(e->device, &segment, 1, &error), &error, SPRY_ERR_CONTEXT, "position 41|of 40");
         spry_kv_table_deinit(&table, &e->pool);
         spry_engine_close(e);
     }
@@ -335,7 +334,7 @@ static void pages_are_read_written_and_copied(void **state)
         last.first_position = ROWS - 1;
         last.tokens = ids + ROWS - 1;
         last.n_rows = 1;
-        assert_int_equal(spry_device_run(e->device, &all, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &all, 1, NULL), SPRY_OK);
         memcpy(expected, step_logits(e->device, 0, 1), sizeof expected);
 
         uint32_t first = table.entries[0].page, copy;
@@ -347,21 +346,21 @@ static void pages_are_read_written_and_copied(void **state)
         void *blank = m->write_begin(m->self, first); /* what a step needs is gone, */
         memset(blank, 0, bytes);
         assert_true(m->write_end(m->self, first, true));
-        assert_int_equal(spry_device_run(e->device, &last, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_memory_not_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
         table.entries[0].page = copy; /* but not in the copy */
-        assert_int_equal(spry_device_run(e->device, &last, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_memory_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
         table.entries[0].page = first;
         memcpy(m->write_begin(m->self, first), kept, bytes);
         assert_true(m->write_end(m->self, first, true));
-        assert_int_equal(spry_device_run(e->device, &last, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_memory_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
 
         reader r = {m, first, bytes, room, NULL};
         pthread_t thread;
         assert_int_equal(pthread_create(&thread, NULL, read_elsewhere, &r), 0);
-        assert_int_equal(spry_device_run(e->device, &last, 1, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_int_equal(pthread_join(thread, NULL), 0);
         assert_memory_equal(r.got, kept, bytes);
         spry_kv_page_unref(&e->pool, copy);

@@ -83,6 +83,12 @@ static spry_result answer(kept *out, const int32_t *ids, size_t count, spry_spec
     request.n_prompt = count;
     request.max_tokens = N_TOKENS;
     request.sampling.temperature = temperature;
+    if (temperature > 0) { /* everything that decides a draw */
+        request.sampling.repeat_penalty = 1.1f;
+        request.sampling.frequency_penalty = 0.2f;
+        request.sampling.top_k = 40;
+        request.sampling.top_p = 0.95f;
+    }
     request.sampling.seed = count;
     request.speculation = who;
     request.on_token = keep;

@@ -263,13 +263,13 @@ static void wants_do_not_disturb_each_other(void **state)
     const spry_segment all[] = {{&tables[1], ids + ROWS, 0, WANTED, SPRY_WANT_ALL},
                                 {&tables[0], ids, 0, ROWS, SPRY_WANT_HIDDEN},
                                 {&tables[1], ids + ROWS + WANTED, WANTED, 3, SPRY_WANT_NOTHING}};
-    assert_int_equal(spry_device_run(e->device, &all[0], 1, NULL), SPRY_OK);
+    assert_int_equal(step_run(e->device, &all[0], 1, NULL), SPRY_OK);
     memcpy(logits, step_logits(e->device, 0, WANTED), WANTED * FIXTURE_VOCAB * sizeof *logits);
-    assert_int_equal(spry_device_run(e->device, &all[1], 1, NULL), SPRY_OK);
+    assert_int_equal(step_run(e->device, &all[1], 1, NULL), SPRY_OK);
     memcpy(hidden, step_hidden(e->device, 0, ROWS), sizeof hidden);
     for (size_t first = 0; first < 2; first++) { /* in either order */
         const spry_segment list[] = {all[first], all[1 - first], all[2]};
-        assert_int_equal(spry_device_run(e->device, list, 3, NULL), SPRY_OK);
+        assert_int_equal(step_run(e->device, list, 3, NULL), SPRY_OK);
         assert_memory_equal(step_logits(e->device, 0, WANTED), logits, WANTED * FIXTURE_VOCAB * sizeof *logits);
         assert_memory_equal(step_hidden(e->device, 0, ROWS), hidden, sizeof hidden);
     }

@@ -13,6 +13,7 @@
 
 #include "grammar/grammar.h"
 #include "platform/file.h"
+#include "support/made_tokenizer.h"
 
 #define BUNDLED MODELS_DIR "/Spry-Tales-29M.gguf"
 
@@ -311,7 +312,7 @@ static void test_cannot_spell(void **state)
                                "\"merges\": [\"a b\"]}, \"added_tokens\": []}";
     fixture f;
     spry_error error;
-    if (spry_tokenizer_from_json(&f.tokenizer, spry_view_of(json), "made", &error))
+    if (make_tokenizer_json(&f.tokenizer, spry_view_of(json), "made", &error))
         fail_msg("%s", error.message);
     assert_int_equal(spry_vocabulary_create(&f.vocabulary, f.tokenizer, 3, &error), SPRY_OK);
     f.n_ids = 3;

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "grammar/match/matcher.h"
+#include "support/made_tokenizer.h"
 #include "support/random_grammar.h"
 
 /* ---- a plain matcher --------------------------------------------------------------------------------------------- */
@@ -197,7 +198,7 @@ static void open_vocabulary(vocabulary *v)
             spry_buffer_format(&json, "%s\"%s\": %u", i ? ", " : "", text, i);
     }
     spry_buffer_text(&json, "}}}");
-    if (spry_tokenizer_from_json(&v->tokenizer, spry_buffer_view(&json), "made", &error))
+    if (make_tokenizer_json(&v->tokenizer, spry_buffer_view(&json), "made", &error))
         fail_msg("%s", error.message);
     assert_int_equal(spry_vocabulary_create(&v->made, v->tokenizer, TOKENS, &error), SPRY_OK);
     spry_buffer_deinit(&json);

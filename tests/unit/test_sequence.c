@@ -400,7 +400,7 @@ static void step(spry_session *s, int32_t id)
     assert_int_equal(spry_sequence_pending(&s->sequence), 1);
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 8, 0, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 1);
-    assert_int_equal(spry_device_run(s->engine->device, segments, n, NULL), SPRY_OK);
+    assert_int_equal(step_run(s->engine->device, segments, n, NULL), SPRY_OK);
     spry_sequence_computed(&s->sequence, 1);
 }
 
@@ -444,7 +444,7 @@ static void taking_back_behind_a_gap(void **state)
     assert_int_equal(spry_sequence_begin(&s->sequence, &found, &prompt, NULL), SPRY_OK);
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 2 * PAGE, COUNT, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 2 * PAGE);
-    assert_int_equal(spry_device_run(engine->device, segments, n, NULL), SPRY_OK);
+    assert_int_equal(step_run(engine->device, segments, n, NULL), SPRY_OK);
     spry_sequence_computed(&s->sequence, 2 * PAGE);
     spry_sequence_truncate(&s->sequence, 2 * PAGE);
     assert_int_equal(spry_sequence_pending(&s->sequence), 0);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
+#include "support/device_rows.h"
 #include "support/hostile.h"
 #include "support/sequence_scene.h"
 
@@ -216,7 +217,7 @@ static void test_another_past_is_not_gone_on_with(void **state)
         size_t n;
         assert_int_equal(spry_sequence_append(&s->sequence, ids + i, 1, NULL), SPRY_OK);
         assert_int_equal(spry_sequence_fill(&s->sequence, &segment, &n, 1, 1, SIZE_MAX, 1, NULL), SPRY_OK);
-        assert_int_equal(spry_device_run(engine->device, &segment, n, NULL), SPRY_OK);
+        assert_int_equal(step_run(engine->device, &segment, n, NULL), SPRY_OK);
         spry_sequence_computed(&s->sequence, 1);
     }
     assert_true(s->sequence.n_dropped > 0);

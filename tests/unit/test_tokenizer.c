@@ -187,18 +187,18 @@ static void ids_answer_questions(void **state)
     assert_int_equal(spry_tokenizer_kind(tokenizer, 2000), SPRY_TOKEN_UNUSED);
     assert_true(spry_view_equal(spry_tokenizer_bytes(tokenizer, 3), (spry_view){"\0", 1}));
     assert_true(spry_view_is(spry_tokenizer_name(tokenizer, 3), "<0x00>"));
-    int32_t the = spry_tokenizer_find(tokenizer, SPRY_VIEW("\xE2\x96\x81the"));
+    int32_t the = spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("\xE2\x96\x81the"));
     assert_true(the > 0);
     assert_true(spry_view_is(spry_tokenizer_bytes(tokenizer, the), " the"));
-    assert_int_equal(spry_tokenizer_find(tokenizer, SPRY_VIEW("no such token")), -1);
+    assert_int_equal(spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("no such token")), -1);
     assert_string_equal(spry_tokenizer_algorithm(tokenizer), "SentencePiece BPE");
     spry_tokenizer_destroy(tokenizer);
 
     tokenizer = open_named("bpe-qwen2");
     assert_string_equal(spry_tokenizer_algorithm(tokenizer), "BPE (qwen2 pattern)");
-    assert_true(spry_tokenizer_is_end(tokenizer, spry_tokenizer_find(tokenizer, SPRY_VIEW("<|im_end|>"))));
-    assert_true(spry_tokenizer_is_end(tokenizer, spry_tokenizer_find(tokenizer, SPRY_VIEW("<|endoftext|>"))));
-    assert_false(spry_tokenizer_is_end(tokenizer, spry_tokenizer_find(tokenizer, SPRY_VIEW("<|im_start|>"))));
+    assert_true(spry_tokenizer_is_end(tokenizer, spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|im_end|>"))));
+    assert_true(spry_tokenizer_is_end(tokenizer, spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|endoftext|>"))));
+    assert_false(spry_tokenizer_is_end(tokenizer, spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|im_start|>"))));
     assert_true(spry_view_is(spry_tokenizer_bytes(tokenizer, 223), " "));
     spry_tokenizer_destroy(tokenizer);
 }
@@ -308,7 +308,7 @@ static void a_continued_text_keeps_its_space(void **state)
 {
     (void)state;
     spry_tokenizer *tokenizer = open_named("spm-llama");
-    int32_t the = spry_tokenizer_find(tokenizer, SPRY_VIEW("\xE2\x96\x81the"));
+    int32_t the = spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("\xE2\x96\x81the"));
     spry_buffer out;
     spry_buffer_init(&out, 100);
     stream(tokenizer, &out, &the, 1, false);

@@ -9,12 +9,12 @@ typedef spry_status (*loader)(spry_tokenizer **out, const char *data, size_t siz
 
 static spry_status load_json(spry_tokenizer **out, const char *data, size_t size, spry_error *error)
 {
-    return spry_tokenizer_from_json(out, (spry_view){data, size}, "hostile.json", error);
+    return make_tokenizer_json(out, (spry_view){data, size}, "hostile.json", error);
 }
 
 static spry_status load_model(spry_tokenizer **out, const char *data, size_t size, spry_error *error)
 {
-    return spry_tokenizer_from_spm(out, (spry_view){data, size}, "hostile.model", error);
+    return make_tokenizer_spm(out, (spry_view){data, size}, "hostile.model", error);
 }
 
 static spry_status load_gguf(spry_tokenizer **out, const char *data, size_t size, spry_error *error)

@@ -31,7 +31,7 @@ static void refuse(spry_status status, const char *says, const char *vocab, cons
     char *json = compose(vocab, merges, model, rest);
     spry_tokenizer *tokenizer = NULL;
     spry_error error = {0};
-    spry_status got = spry_tokenizer_from_json(&tokenizer, spry_view_of(json), "bad.json", &error);
+    spry_status got = make_tokenizer_json(&tokenizer, spry_view_of(json), "bad.json", &error);
     assert_null(tokenizer);
     if (got != status || !strstr(error.message, says) || strncmp(error.message, "bad.json: ", 10) != 0)
         fail_msg("status %d and the sentence \"%s\", not status %d and \"%s\"", (int)got, error.message, (int)status,
@@ -360,9 +360,9 @@ static void other_things_are_refused(void **state)
     static const char *const wrong[] = {"{}", "{\"model\":7}", "{\"model\":{\"vocab\":{\"a\":0}}}", "{\"model\":", "",
                                         "[]"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
-        assert_int_equal(spry_tokenizer_from_json(&tokenizer, spry_view_of(wrong[i]), "x", &error), SPRY_ERR_FORMAT);
+        assert_int_equal(make_tokenizer_json(&tokenizer, spry_view_of(wrong[i]), "x", &error), SPRY_ERR_FORMAT);
     spry_view unigram = SPRY_VIEW("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.5]]}}");
-    assert_int_equal(spry_tokenizer_from_json(&tokenizer, unigram, "x", &error), SPRY_ERR_UNSUPPORTED);
+    assert_int_equal(make_tokenizer_json(&tokenizer, unigram, "x", &error), SPRY_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "Unigram"));
 }
 

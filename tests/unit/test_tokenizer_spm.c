@@ -71,7 +71,7 @@ static spry_tokenizer *make_model(const piece *pieces, size_t count, model_optio
     put_message(&model, 3, &spec);
     spry_tokenizer *tokenizer = NULL;
     spry_error error = {0};
-    if (spry_tokenizer_from_spm(&tokenizer, spry_buffer_view(&model), "made.model", &error))
+    if (make_tokenizer_spm(&tokenizer, spry_buffer_view(&model), "made.model", &error))
         fail_msg("%s", error.message);
     spry_buffer_deinit(&model);
     spry_buffer_deinit(&spec);

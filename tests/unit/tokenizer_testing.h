@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 
 #include "base/utf8.h"
+#include "support/made_tokenizer.h"
 #include "tokenizer/tokenizer.h"
 
 enum { TEXT_MAX = 64 << 20 };
@@ -86,7 +87,7 @@ static inline spry_tokenizer *tokenizer_from_json(const char *json)
 {
     spry_tokenizer *tokenizer = NULL;
     spry_error error = {0};
-    if (spry_tokenizer_from_json(&tokenizer, spry_view_of(json), "test.json", &error))
+    if (make_tokenizer_json(&tokenizer, spry_view_of(json), "test.json", &error))
         fail_msg("%s", error.message);
     return tokenizer;
 }

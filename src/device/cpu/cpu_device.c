@@ -185,9 +185,7 @@ static const spry_device_ops ops = {.close = close_device,
 
 spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_error *error)
 {
-    *cpu = (spry_cpu_device){
-        .device = {
-            .ops = &ops, .name = "cpu", .kernels = setup->ops->name, .config = setup->config, .limits = setup->limits}};
+    *cpu = (spry_cpu_device){.device = {.ops = &ops, .config = setup->config, .limits = setup->limits}};
     spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
     if (!status)
         status = spry_host_pages_init(&cpu->pages, setup->pool, error);

@@ -282,8 +282,7 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
     spry_status status = d ? check_model(setup, error) : spry_fail_memory(error, "a device", sizeof *d);
     if (!status) {
         d->driver = *driver;
-        d->device = (spry_device){
-            .ops = &ops, .name = "cuda", .kernels = "cuda", .config = setup->config, .limits = setup->limits};
+        d->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
         d->config = setup->config;
         d->pool = setup->pool;
         d->attention = spry_cuda_attention_of(setup->config, setup->pool->shape.type);
@@ -294,7 +293,6 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
         spry_cuda_close(&own);
         return status;
     }
-    d->device.kernels = d->context.name; /* another GPU may give other bits */
     status = open_parts(d, setup, error);
     if (status) {
         close_device(&d->device);

@@ -435,8 +435,7 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
     far_device *far = calloc(1, sizeof *far);
     if (!far)
         return spry_fail_memory(error, "a device", sizeof *far);
-    far->device = (spry_device){
-        .ops = &ops, .name = "far", .kernels = setup->ops->name, .config = setup->config, .limits = setup->limits};
+    far->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
     far->pool = setup->pool;
     far->own_pool = *setup->pool;
     far->step.call.run = run_step;

@@ -8,7 +8,8 @@
 
 #include <string.h>
 
-#include "engine/batch.h"
+#include "engine/engine_state.h"
+#include "spry_tools.h"
 #include "support/device_rows.h"
 #include "support/hostile.h"
 
@@ -44,7 +45,7 @@ static int32_t token_at(size_t sequence, size_t position)
     return (int32_t)((position < PROMPT ? position * 7 + 3 : position * 13 + sequence * 31) % 500);
 }
 
-static void prefill(spry_batch *batch)
+static void prefill(spry_steps *steps)
 {
     spry_error error = {0};
     int32_t ids[PROMPT];
@@ -52,7 +53,7 @@ static void prefill(spry_batch *batch)
         ids[i] = token_at(0, i);
     for (size_t done = 0; done < PROMPT; done += 32) {
         size_t part = PROMPT - done < 32 ? PROMPT - done : 32;
-        must(spry_batch_prefill(batch, ids + done, part, done + part == PROMPT, &error), &error);
+        must(spry_steps_prefill(steps, ids + done, part, done + part == PROMPT, &error), &error);
     }
 }
 
@@ -72,13 +73,13 @@ static void check_alone(spry_engine *engine, const float *together, size_t s, si
     spry_session_destroy(session);
 }
 
-static void step(spry_batch *batch, size_t position, size_t n)
+static void step(spry_steps *steps, size_t position, size_t n)
 {
     spry_error error = {0};
     int32_t ids[SEQUENCES];
     for (size_t s = 0; s < n; s++)
         ids[s] = token_at(s, position);
-    must(spry_batch_step(batch, ids, n, &error), &error);
+    must(spry_steps_decode(steps, ids, n, &error), &error);
 }
 
 static void together_is_as_alone(void **state)
@@ -86,20 +87,20 @@ static void together_is_as_alone(void **state)
     (void)state;
     spry_error error = {0};
     spry_engine *engine = open_engine(SEQUENCES), *other = open_engine(1);
-    spry_batch batch;
-    must(spry_batch_init(&batch, engine, SEQUENCES, &error), &error);
+    spry_steps *steps;
+    must(spry_steps_create(&steps, engine, SEQUENCES, &error), &error);
     for (int again = 0; again < 2; again++) { /* the second time on used pages */
-        prefill(&batch);
-        must(spry_batch_spread(&batch, SEQUENCES, &error), &error);
+        prefill(steps);
+        must(spry_steps_spread(steps, SEQUENCES, &error), &error);
         for (size_t i = 0; i < STEPS; i++) {
-            step(&batch, PROMPT + i, SEQUENCES);
+            step(steps, PROMPT + i, SEQUENCES);
             for (size_t s = 0; i % 13 == 0 && s < SEQUENCES; s++)
                 check_alone(other, step_logits(engine->device, s, 1), s, i + 1);
         }
-        spry_batch_truncate(&batch, 0);
+        spry_steps_truncate(steps, 0);
         assert_int_equal(engine->pool.n_free, engine->pool.n_pages);
     }
-    spry_batch_deinit(&batch);
+    spry_steps_destroy(steps);
     spry_engine_close(engine);
     spry_engine_close(other);
 }
@@ -110,18 +111,18 @@ static void truncating_takes_back(void **state)
     (void)state;
     spry_error error = {0};
     spry_engine *engine = open_engine(2), *other = open_engine(1);
-    spry_batch batch;
-    must(spry_batch_init(&batch, engine, 2, &error), &error);
-    prefill(&batch);
-    must(spry_batch_spread(&batch, 2, &error), &error);
+    spry_steps *steps;
+    must(spry_steps_create(&steps, engine, 2, &error), &error);
+    prefill(steps);
+    must(spry_steps_spread(steps, 2, &error), &error);
     for (int again = 0; again < 3; again++) {
-        spry_batch_truncate(&batch, PROMPT);
+        spry_steps_truncate(steps, PROMPT);
         for (size_t i = 0; i < 10; i++)
-            step(&batch, PROMPT + i, 2);
+            step(steps, PROMPT + i, 2);
         for (size_t s = 0; s < 2; s++)
             check_alone(other, step_logits(engine->device, s, 1), s, 10);
     }
-    spry_batch_deinit(&batch);
+    spry_steps_destroy(steps);
     assert_int_equal(engine->pool.n_free, engine->pool.n_pages);
     spry_engine_close(engine);
     spry_engine_close(other);
@@ -133,16 +134,16 @@ static void pages_are_not_shared(void **state)
     (void)state;
     spry_error error = {0};
     spry_engine *engine = open_engine(2);
-    spry_batch batch;
-    must(spry_batch_init(&batch, engine, 3, &error), &error);
-    prefill(&batch);
+    spry_steps *steps;
+    must(spry_steps_create(&steps, engine, 3, &error), &error);
+    prefill(steps);
     size_t of_one = engine->pool.n_pages - engine->pool.n_free;
-    must(spry_batch_spread(&batch, 2, &error), &error);
+    must(spry_steps_spread(steps, 2, &error), &error);
     assert_int_equal(engine->pool.n_pages - engine->pool.n_free, 2 * of_one);
-    hostile_expect(spry_batch_spread(&batch, 3, &error), &error, SPRY_ERR_CONTEXT, "full");
-    spry_batch_deinit(&batch);
+    hostile_expect(spry_steps_spread(steps, 3, &error), &error, SPRY_ERR_CONTEXT, "full");
+    spry_steps_destroy(steps);
     assert_int_equal(engine->pool.n_free, engine->pool.n_pages);
-    hostile_expect(spry_batch_init(&batch, engine, SPRY_BATCH_MAX + 1, &error), &error, SPRY_ERR_INPUT, "larger");
+    hostile_expect(spry_steps_create(&steps, engine, SPRY_STEPS_MAX + 1, &error), &error, SPRY_ERR_INPUT, "more");
     spry_engine_close(engine);
 }
 
