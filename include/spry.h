@@ -435,7 +435,7 @@ typedef struct spry_result {
     double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
-    uint32_t reserved32;
+    uint32_t stop; /* index of the stop string that ended it, with SPRY_FINISH_STOP */
     uint64_t reserved[16];
 } spry_result;
 

@@ -9,6 +9,7 @@
 #include "cli/trace_file.h"
 #include "cli/usage.h"
 #include "platform/memory.h"
+#include "server/fields/field_table.h"
 
 static const struct command {
     const char *name, *summary;
@@ -89,12 +90,25 @@ static int show_markdown(void)
     return spry_out_finish(SPRY_EXIT_OK);
 }
 
+/* Prints the list of fields in docs/SERVER.md. */
+static int show_fields(void)
+{
+    spry_buffer text;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    spry_fields_print(&text);
+    spry_out_write(text.data, text.size);
+    spry_buffer_deinit(&text);
+    return spry_out_finish(SPRY_EXIT_OK);
+}
+
 static int help(int argc, char **argv)
 {
     if (argc < 2)
         return show_overview();
     if (strcmp(argv[1], "--markdown") == 0)
         return show_markdown();
+    if (strcmp(argv[1], "--fields") == 0)
+        return show_fields();
     const struct command *command = find_command(argv[1]);
     if (!command)
         return unknown_command(argv[1]);

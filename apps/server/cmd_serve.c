@@ -15,8 +15,9 @@ static const spry_usage usage = {
     .command = "serve",
     .arguments = "[MODEL ...] [options]",
     .about =
-        "Serves models over HTTP with the interfaces of OpenAI (/v1/chat/completions, /v1/completions, /v1/models), "
-        "Ollama (/api/chat, /api/generate) and llama-server (/completion, /tokenize); a web page is at /. "
+        "Serves models over HTTP with the interfaces of OpenAI (/v1/chat/completions, /v1/responses, /v1/completions), "
+        "Anthropic (/v1/messages), Ollama (/api/chat, /api/generate) and llama-server (/completion, /tokenize); a web "
+        "page is at /. "
         "docs/SERVER.md has examples.\n"
         "MODEL is a .gguf file, a Hugging Face folder, or the name of either in the models folder; a request may name "
         "any of these, any model in the models folder, and the bundled ones. A request that names none uses the first. "
@@ -144,6 +145,17 @@ static const spry_option limit_options[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Time for unfinished requests to complete when the server is told to stop",
+     .group = "Limits"},
+    {.name = "responses-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = FIELD(settings.responses_bytes),
+     .help = "Limit for the responses of /v1/responses that are kept in memory for previous_response_id",
+     .group = "Limits"},
+    {.name = "responses-ttl",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.responses_s),
+     .metavar = "SECONDS",
+     .help = "Time for which these responses are kept; 0: none is kept",
      .group = "Limits"},
 };
 

@@ -9,6 +9,7 @@
 #include <stdatomic.h>
 
 #include "platform/energy.h"
+#include "server/api/responses_store.h"
 #include "server/http/access_keys.h"
 #include "server/status/registry.h"
 #include "spry_serve.h"
@@ -28,6 +29,8 @@ typedef struct spry_serve_settings {
     uint32_t idle_s;                /* an idle connection is closed after this time */
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
     uint32_t grace_s;               /* time for unfinished requests when the server stops */
+    size_t responses_bytes;         /* limit for stored responses */
+    uint32_t responses_s;           /* they are kept for this time; 0: none is */
     spry_speculation speculation;
     bool verbose;
 } spry_serve_settings;
@@ -41,6 +44,7 @@ typedef struct spry_server {
     spry_energy *meter;
     spry_access_keys keys;
     spry_registry registry;
+    spry_response_store responses;
     const char *models_folder; /* NULL: none */
     size_t pool_bytes;         /* limit for the memory of all loaded models */
     uint32_t answers_max;      /* of one model, running and waiting */

@@ -61,7 +61,9 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .max_head = 32 << 10,
                                               .connections = 512,
                                               .idle_s = 60,
-                                              .grace_s = 10},
+                                              .grace_s = 10,
+                                              .responses_bytes = 64 << 20,
+                                              .responses_s = 3600},
                                  .parallel = 8,
                                  .queue = sched.max_waiting,
                                  .policy = "auto",
@@ -241,6 +243,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
     server->answers_max = flags->parallel + flags->queue;
     spry_registry_init(&server->registry);
+    spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, error);
     if (status == SPRY_OK)
@@ -268,6 +271,7 @@ void spry_server_close(spry_server *server)
     spry_energy_close(server->meter);
     spry_access_keys_deinit(&server->keys);
     spry_registry_deinit(&server->registry);
+    spry_response_store_deinit(&server->responses);
     deinit_models(server->models);
     free(server->models);
     free(server);

@@ -128,7 +128,7 @@ class _Result(ctypes.Structure):
                 ("prefill_ms", c_double), ("first_step_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
-                ("reserved32", c_uint32), ("reserved", c_uint64 * 16)]
+                ("stop", c_uint32), ("reserved", c_uint64 * 16)]
 
 
 class _JobOptions(ctypes.Structure):

@@ -35,6 +35,10 @@ static void emit_text(spry_generation *g, bool end_of_text)
     }
     spry_lap(g->laps, SPRY_PART_WRITE);
     if (found) {
+        for (uint32_t i = (uint32_t)r->n_stop; i-- > 0;)
+            if (r->stop[i][0] &&
+                spry_view_starts((spry_view){g->held.data + ready, g->held.size - ready}, spry_view_of(r->stop[i])))
+                g->result->stop = i;
         if (g->result->finish != SPRY_FINISH_CANCELLED) /* also when the text ended before this was decided */
             g->result->finish = SPRY_FINISH_STOP;
         g->ended = true;

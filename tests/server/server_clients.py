@@ -1,4 +1,4 @@
-"""The published npm clients of OpenAI and Ollama. They are installed into a folder that is removed afterwards; without npm,
+"""The published npm clients of OpenAI, Ollama, Anthropic, the AI SDK and LangChain. They are installed into a folder that is removed afterwards; without npm,
 or where it cannot fetch them, the test says so and is skipped."""
 
 import os
@@ -28,7 +28,7 @@ class Clients(ServerTest):
             print("SKIPPED server_clients: npm is not there")
             return None
         folder = tempfile.mkdtemp(prefix="spry-clients-", dir=HOME)
-        for name in ("package.json", "clients.mjs"):
+        for name in ("package.json", "clients.mjs", "messages.mjs"):
             shutil.copy(os.path.join(HERE, name), folder)
         try:
             done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder,
@@ -44,11 +44,12 @@ class Clients(ServerTest):
         if not folder:
             self.skipTest("no clients")
         wanted = spry("run", "-p", "Tell me a tale.", "-n", "16", "--temperature", "0").text[:-1]
-        result = subprocess.run(["node", "clients.mjs", "http://127.0.0.1:%d" % self.server.port, "a-client-key", MODEL,
-                                 wanted], cwd=folder, capture_output=True, timeout=120, check=False)
-        lines = result.stdout.decode("utf-8").splitlines()
-        self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
-        self.assertEqual(len(lines), 11)
+        for script, count in (("clients.mjs", 11), ("messages.mjs", 12)):
+            result = subprocess.run(["node", script, "http://127.0.0.1:%d" % self.server.port, "a-client-key", MODEL,
+                                     wanted], cwd=folder, capture_output=True, timeout=240, check=False)
+            lines = result.stdout.decode("utf-8").splitlines()
+            self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
+            self.assertEqual(len(lines), count)
 
 
 if __name__ == "__main__":

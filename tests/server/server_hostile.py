@@ -47,7 +47,7 @@ class Wrong(ServerTest):
                              ("n", 1.5), ("n", "two"), ("stream", "yes"), ("stop", 5), ("stop", [1]), ("stop", ["x"] * 17),
                              ("max_tokens", 0), ("max_tokens", -5), ("max_tokens", 1e30), ("logprobs", 3),
                              ("top_logprobs", 21), ("response_format", "json"), ("response_format", {"type": "xml"}),
-                             ("stream_options", 4), ("tools", {}), ("logit_bias", {"x": 1}), ("logit_bias", {"1": "a"}),
+                             ("stream_options", 4), ("tools", {}), ("logit_bias", {"": 1}), ("logit_bias", {"1": "a"}),
                              ("guided_regex", 7), ("guided_choice", "a"), ("messages", {}), ("messages", []),
                              ("messages", [1]), ("messages", [{}]), ("messages", [{"role": 1}]), ("seed", "x"),
                              ("messages", [{"role": "user", "content": 5}]), ("model", 9), ("stop", "a\0b"),
@@ -62,10 +62,12 @@ class Wrong(ServerTest):
         self.refused(self.server.chat(logit_bias={"999999": 1}), 400, "999999")
         self.alive()
 
-    def test_unknown_fields_and_nulls_are_ignored(self):
-        reply = self.server.chat(user="me", metadata={"a": [1]}, frobnicate=True, stop=None, tools=None, seed=None,
+    def test_unknown_fields_are_refused_and_nulls_are_not(self):
+        reply = self.server.chat(user="me", metadata={"a": [1]}, stop=None, tools=None, seed=None,
                                  response_format=None, logit_bias=None, stream=None, n=None)
         self.assertEqual(reply.status, 200, reply.text)
+        error = self.refused(self.server.chat(frobnicate=True), 400, "frobnicate", "no such field")
+        self.assertEqual(error["param"], "frobnicate")
 
     def test_names_of_models(self):
         for name in ("nobody", "../../etc/passwd", "/etc/passwd", "..", ".", "a/b", "a\\b", "\u0000", "x" * 5000, "%2e%2e"):

@@ -5,6 +5,7 @@
 #include "platform/clock.h"
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
+#include "server/fields/field_table.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "server/request/embedding.h"
@@ -184,6 +185,7 @@ void spry_openai_embeddings(spry_exchange *x)
     embed_call call = {.input = "input", .write = openai_entry, .reply = openai_reply};
     if (!spry_fields_open(&call.fields, &call.root, x))
         return;
+    spry_fields_check(&call.fields, &spry_fields_openai_embeddings);
     const char *model = spry_fields_string(&call.fields, "model", NULL);
     const char *format = spry_fields_string(&call.fields, "encoding_format", "float");
     call.base64 = strcmp(format, "base64") == 0;
@@ -236,6 +238,7 @@ static void serve_ollama(embed_call *call, spry_exchange *x)
     char name[SPRY_OLLAMA_NAME];
     if (!spry_fields_open(&call->fields, &call->root, x))
         return;
+    spry_fields_check(&call->fields, &spry_fields_ollama_embed);
     const char *model = spry_fields_string(&call->fields, "model", "");
     if (!*model)
         spry_fields_refuse(&call->fields, "model", "model is missing");

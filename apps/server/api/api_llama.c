@@ -115,7 +115,7 @@ static const spry_completion_interface interface = {.id_prefix = "",
 
 void spry_llama_completion(spry_exchange *x)
 {
-    spry_openai_serve(x, &interface);
+    spry_openai_serve(x, &interface, &spry_fields_llama_completion);
 }
 
 /* ---- text and tokens --------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* POST /api/generate and /api/chat: lines of JSON, streamed unless "stream" is false. */
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
+#include "server/api/openai_json.h"
+#include "server/fields/field_table.h"
 #include "server/http/http_reply.h"
 #include "server/request/prompt.h"
 
@@ -37,6 +39,18 @@ static json_t *last_line(const spry_completion *c)
     return message;
 }
 
+/* Adds the log probabilities of the tokens since the last line. */
+static void add_logprobs(json_t *message, spry_completion *c)
+{
+    spry_choice *choice = &c->choices[0];
+    if (!c->options.want_logprobs || choice->n_written == choice->n_tokens)
+        return;
+    json_t *all = spry_openai_chat_logprobs(c, choice->tokens, choice->n_written, choice->n_tokens);
+    json_object_set(message, "logprobs", json_object_get(all, "content"));
+    json_decref(all);
+    choice->n_written = choice->n_tokens;
+}
+
 /* The tokens of the conversation, with which a later request can continue it; NULL when memory is short. */
 static json_t *context_json(const spry_completion *c)
 {
@@ -52,9 +66,10 @@ static json_t *context_json(const spry_completion *c)
     return list;
 }
 
-static json_t *last_generated(const spry_completion *c, json_t *response)
+static json_t *last_generated(spry_completion *c, json_t *response)
 {
     json_t *message = last_line(c);
+    add_logprobs(message, c);
     json_object_set_new(message, "response", response);
     if (c->options.keep_raw_text)
         json_object_set_new(message, "context", context_json(c));
@@ -69,6 +84,7 @@ static void write_generated(spry_completion *c, spry_choice *choice, const spry_
         json_object_set_new(message, "thinking", spry_view_json(spry_event_text(event)));
     json_object_set_new(message, "response",
                         event->kind == SPRY_CHAT_CONTENT ? spry_view_json(spry_event_text(event)) : json_string(""));
+    add_logprobs(message, c);
     spry_completion_line(c, message);
 }
 
@@ -132,6 +148,7 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_ch
     }
     json_t *whole_line = line(c->model->name, false);
     json_object_set_new(whole_line, "message", message);
+    add_logprobs(whole_line, c);
     spry_completion_line(c, whole_line);
 }
 
@@ -140,6 +157,7 @@ static void close_chatted(spry_completion *c, spry_choice *choice, bool last)
     json_t *message = last_line(c);
     (void)choice;
     (void)last;
+    add_logprobs(message, c);
     json_object_set_new(message, "message", message_json(SPRY_VIEW(""), SPRY_VIEW("")));
     spry_completion_line(c, message);
 }
@@ -149,6 +167,7 @@ static json_t *whole_chatted(spry_completion *c)
     const spry_choice *choice = &c->choices[0];
     json_t *message = last_line(c);
     json_t *inner = message_json(spry_buffer_view(&choice->content), spry_buffer_view(&choice->reasoning));
+    add_logprobs(message, c);
     if (choice->calls)
         json_object_set_new(inner, "tool_calls", calls_json(choice->calls));
     json_object_set_new(message, "message", inner);
@@ -170,6 +189,24 @@ static void read_format(spry_completion_options *o, spry_fields *fields)
         spry_fields_refuse(fields, "format", "format must be \"json\" or a JSON schema");
 }
 
+/* An answer without a limit ends after ten contexts, because its context slides. */
+static uint32_t default_limit(const spry_completion_options *o)
+{
+    spry_engine_info info = {0};
+    if (o->engine)
+        spry_engine_describe(o->engine, &info);
+    return (uint32_t)(10 * info.context);
+}
+
+static void read_think(spry_completion_options *o, spry_fields *fields)
+{
+    const json_t *think = spry_fields_get(fields, "think");
+    const char *level = json_string_value(think);
+    o->parse_reasoning = !json_is_false(think);
+    if (level && strcmp(level, "low") != 0 && strcmp(level, "medium") != 0 && strcmp(level, "high") != 0)
+        spry_fields_refuse(fields, "think", "think must be true, false, \"low\", \"medium\" or \"high\"");
+}
+
 static void read_options(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields options = {.object = spry_fields_object(fields, "options"), .within = "options."};
@@ -180,9 +217,18 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
         spry_fields_sampling(o, &options);
         spry_fields_stop(o, &options);
         int64_t predict = spry_fields_integer(&options, "num_predict", -1, -2, UINT32_MAX);
-        o->request.max_tokens = predict < 0 ? 0 : (uint32_t)predict;
+        o->request.max_tokens = predict < 0 ? default_limit(o) : (uint32_t)predict;
         o->no_answer = predict == 0;
+        int64_t keep = spry_fields_integer(&options, "num_keep", 0, -1, UINT32_MAX);
+        o->keep = keep < 0 ? 0 : (size_t)keep;
+    } else {
+        o->request.max_tokens = default_limit(o);
     }
+    o->slide = true;
+    o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
+    o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
+    if (o->request.logprobs && !o->want_logprobs)
+        spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
     if (options.wrong[0])
         spry_fields_refuse(fields, options.wrong, "%s", options.error.message);
     if (!*spry_fields_string(fields, "model", ""))
@@ -190,7 +236,7 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
     o->has_keep_alive = spry_ollama_keep_alive(fields, &o->keep_alive_s);
     o->stream = spry_fields_bool(fields, "stream", true);
     read_format(o, fields);
-    o->parse_reasoning = !json_is_false(spry_fields_get(fields, "think"));
+    read_think(o, fields);
 }
 
 static void read_generate(spry_completion_options *o, spry_fields *fields)
@@ -199,9 +245,18 @@ static void read_generate(spry_completion_options *o, spry_fields *fields)
     read_options(o, fields);
     if (prompt && !json_is_string(prompt))
         spry_fields_refuse(fields, "prompt", "prompt must be a string");
-    if (json_array_size(spry_fields_get(fields, "images")))
-        spry_fields_refuse(fields, "images", "images are not supported");
     o->keep_raw_text = !spry_fields_bool(fields, "raw", false);
+}
+
+static void refuse_images(spry_fields *fields, const json_t *messages)
+{
+    size_t i;
+    const json_t *message;
+    json_array_foreach(messages, i, message)
+    {
+        if (json_array_size(json_object_get(message, "images")))
+            spry_fields_refuse(fields, "messages", "messages[%zu].images: only text is understood", i);
+    }
 }
 
 static void read_chat(spry_completion_options *o, spry_fields *fields)
@@ -210,6 +265,7 @@ static void read_chat(spry_completion_options *o, spry_fields *fields)
     read_options(o, fields);
     if (json_array_size(messages))
         spry_fields_messages(fields, messages);
+    refuse_images(fields, messages);
     o->parse_tools = json_array_size(spry_fields_array(fields, "tools")) > 0;
 }
 
@@ -220,9 +276,13 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
                            spry_error *error)
 {
     const json_t *think = spry_fields_get(fields, "think");
-    json_t *variables = json_is_boolean(think) ? json_pack("{s:b}", "enable_thinking", json_is_true(think))
-                                               : json_incref(json_object_get(c->root, "chat_template_kwargs"));
-    spry_status status = spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
+    json_t *given = json_object_get(c->root, "chat_template_kwargs");
+    json_t *variables = json_is_object(given) ? json_copy(given) : json_object();
+    if (think)
+        json_object_set_new(variables, "enable_thinking", json_boolean(!json_is_false(think)));
+    if (json_is_string(think))
+        json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)think);
+    spry_status status = spry_prompt_chat_fit(c, messages, tools, variables, NULL, error);
     json_decref(variables);
     return status;
 }
@@ -337,6 +397,7 @@ void spry_ollama_generate(spry_exchange *x)
     json_t *root;
     if (!spry_fields_open(&fields, &root, x))
         return;
+    spry_fields_check(&fields, &spry_fields_ollama_generate);
     if (json_string_length(json_object_get(root, "prompt"))) {
         serve(x, root, &fields, &generate_interface);
         return;
@@ -351,6 +412,7 @@ void spry_ollama_chat(spry_exchange *x)
     json_t *root;
     if (!spry_fields_open(&fields, &root, x))
         return;
+    spry_fields_check(&fields, &spry_fields_ollama_chat);
     if (json_array_size(json_object_get(root, "messages"))) {
         serve(x, root, &fields, &chat_interface);
         return;

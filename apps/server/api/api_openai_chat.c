@@ -53,7 +53,13 @@ static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat
         return;
     json_t *message = chunk(c, choice, delta_of(event), NULL);
     add_logprobs(message, c, choice);
+    spry_openai_add_timings(message, choice);
     spry_completion_event(c, message);
+}
+
+static void write_progress(spry_completion *c, spry_choice *choice)
+{
+    spry_openai_progress(c, chunk(c, choice, json_object(), NULL), choice);
 }
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
@@ -120,7 +126,7 @@ static const json_t *usable_tools(const spry_fields *fields)
     return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
 }
 
-static void read_options(spry_completion_options *o, spry_fields *fields)
+void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields_messages(fields, spry_fields_array(fields, "messages"));
     spry_fields_array(fields, "tools");
@@ -130,31 +136,83 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
     o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
     if (o->request.logprobs && !o->want_logprobs)
         spry_fields_refuse(fields, "top_logprobs", "top_logprobs needs logprobs to be true");
-    o->request.max_tokens = (uint32_t)spry_fields_integer(
-        fields, "max_tokens", spry_fields_integer(fields, "max_completion_tokens", 0, 1, UINT32_MAX), 1, UINT32_MAX);
+    o->request.max_tokens = (uint32_t)spry_openai_limit(fields, 0, 1);
+    o->slide = spry_fields_bool(fields, "slide", false);
     o->parse_tools = usable_tools(fields) != NULL;
+    o->one_call = !spry_fields_bool(fields, "parallel_tool_calls", true);
     o->parse_reasoning = strcmp(spry_fields_string(fields, "reasoning_format", "auto"), "none") != 0;
 }
 
-static spry_status make_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+/* The variables of the template, those that reasoning_effort sets included; a new reference. */
+static json_t *variables_of(const spry_fields *fields)
 {
-    const json_t *tool_choice = spry_fields_get(fields, "tool_choice");
-    return spry_prompt_chat(c, json_object_get(fields->object, "messages"), usable_tools(fields),
-                            spry_fields_get(fields, "chat_template_kwargs"), is_none(tool_choice) ? NULL : tool_choice,
-                            spry_fields_bool(fields, "add_generation_prompt", true), error);
+    const json_t *given = spry_fields_get(fields, "chat_template_kwargs");
+    const json_t *effort = spry_fields_get(fields, "reasoning_effort");
+    json_t *variables = given ? json_copy((json_t *)(uintptr_t)given) : json_object();
+    if (is_none(effort))
+        json_object_set_new(variables, "enable_thinking", json_false());
+    else if (effort)
+        json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)effort);
+    return variables;
+}
+
+static spry_status make_prompt(spry_completion *c, spry_fields *fields, const json_t *messages, bool generate,
+                               spry_error *error)
+{
+    const json_t *choice = spry_fields_get(fields, "tool_choice");
+    json_t *variables = variables_of(fields);
+    const json_t *tools = usable_tools(fields);
+    choice = is_none(choice) ? NULL : choice;
+    spry_status status = c->options.slide ? spry_prompt_chat_fit(c, messages, tools, variables, choice, error)
+                                          : spry_prompt_chat(c, messages, tools, variables, choice, generate, error);
+    json_decref(variables);
+    return status;
+}
+
+/* The answer continues the last message: the prompt of the messages before it, and its text. */
+static spry_status continue_prompt(spry_completion *c, spry_fields *fields, const json_t *messages, spry_error *error)
+{
+    size_t count = json_array_size(messages);
+    const json_t *last = json_array_get(messages, count - 1), *content = json_object_get(last, "content"), *part;
+    const char *role = json_string_value(json_object_get(last, "role"));
+    if (!role || strcmp(role, "assistant") != 0)
+        return spry_fail(error, SPRY_ERR_INPUT, "continue_final_message: the last message is not the assistant's");
+    spry_buffer text;
+    size_t i;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    spry_buffer_append(&text, json_is_string(content) ? json_string_value(content) : "", json_string_length(content));
+    json_array_foreach(content, i, part) spry_buffer_text(&text, json_string_value(json_object_get(part, "text")));
+    json_t *before = json_copy((json_t *)(uintptr_t)messages);
+    json_array_remove(before, count - 1);
+    spry_status status = make_prompt(c, fields, before, true, error);
+    if (status == SPRY_OK)
+        status = spry_prompt_encode(&c->prompts.ids[0], c->model->engine, spry_buffer_view(&text), false, false, error);
+    json_decref(before);
+    spry_buffer_deinit(&text);
+    return status;
+}
+
+spry_status spry_openai_chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
+{
+    const json_t *messages = json_object_get(fields->object, "messages");
+    bool generate = spry_fields_bool(fields, "add_generation_prompt", true);
+    if (spry_fields_bool(fields, "continue_final_message", false))
+        return continue_prompt(c, fields, messages, error);
+    return make_prompt(c, fields, messages, generate, error);
 }
 
 static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
-                                                    .read = read_options,
-                                                    .make_prompts = make_prompt,
+                                                    .read = spry_openai_chat_read,
+                                                    .make_prompts = spry_openai_chat_prompt,
                                                     .whole = whole,
                                                     .stream_type = "text/event-stream",
                                                     .open = open_stream,
                                                     .delta = write_delta,
+                                                    .progress = write_progress,
                                                     .close_choice = close_choice,
                                                     .close = close_stream};
 
 void spry_openai_chat(spry_exchange *x)
 {
-    spry_openai_serve(x, &interface);
+    spry_openai_serve(x, &interface, &spry_fields_openai_chat);
 }

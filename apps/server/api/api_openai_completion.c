@@ -101,6 +101,8 @@ static void write_chunk(spry_completion *c, spry_choice *choice, spry_view text,
     json_t *message = spry_openai_envelope(c, "text_completion", json_pack("[o]", entry));
     if (timings)
         json_object_set_new(message, "timings", spry_completion_timings(c));
+    else
+        spry_openai_add_timings(message, choice);
     spry_completion_event(c, message);
 }
 
@@ -113,6 +115,12 @@ static void open_stream(spry_completion *c)
 static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
     write_chunk(c, choice, spry_event_text(event), NULL, false);
+}
+
+static void write_progress(spry_completion *c, spry_choice *choice)
+{
+    json_t *entry = entry_of(c, choice, json_string(""), NULL);
+    spry_openai_progress(c, spry_openai_envelope(c, "text_completion", json_pack("[o]", entry)), choice);
 }
 
 static void close_choice(spry_completion *c, spry_choice *choice, bool last)
@@ -218,8 +226,9 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
     else if (logprobs && !json_is_boolean(logprobs))
         spry_fields_refuse(fields, "logprobs", "logprobs must be a whole number");
     o->echo = spry_fields_bool(fields, "echo", false);
-    o->request.max_tokens = (uint32_t)spry_fields_integer(fields, "max_tokens", DEFAULT_TOKENS, 0, UINT32_MAX);
-    o->no_answer = o->request.max_tokens == 0;
+    o->request.max_tokens = (uint32_t)spry_openai_limit(fields, DEFAULT_TOKENS, 0);
+    o->no_answer =
+        json_number_value(spry_fields_get(fields, "max_tokens")) == 0 && spry_fields_get(fields, "max_tokens");
 }
 
 static const spry_completion_interface interface = {.id_prefix = "cmpl-",
@@ -229,10 +238,11 @@ static const spry_completion_interface interface = {.id_prefix = "cmpl-",
                                                     .stream_type = "text/event-stream",
                                                     .open = open_stream,
                                                     .delta = write_delta,
+                                                    .progress = write_progress,
                                                     .close_choice = close_choice,
                                                     .close = close_stream};
 
 void spry_openai_completion(spry_exchange *x)
 {
-    spry_openai_serve(x, &interface);
+    spry_openai_serve(x, &interface, &spry_fields_openai_completion);
 }

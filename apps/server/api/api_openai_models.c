@@ -1,5 +1,6 @@
-/* GET /v1/models of OpenAI's interface, and POST /models/pin, an addition. */
+/* GET /v1/models with the members of OpenAI's and of Anthropic's lists, and POST /models/pin, an addition. */
 #include "server/api/apis.h"
+#include "server/api/ollama_json.h"
 #include "server/http/http_reply.h"
 #include "server/request/request_fields.h"
 
@@ -7,9 +8,12 @@ static json_t *model_json(const spry_pool_info *info)
 {
     static const char *const states[] = {
         [SPRY_POOL_ON_DISK] = "on disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
-    return json_pack("{s:s, s:s, s:I, s:s, s:s, s:I, s:b}", "id", info->name, "object", "model", "created",
-                     (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state], "size",
-                     (json_int_t)info->file_bytes, "pinned", info->pinned);
+    char when[SPRY_OLLAMA_TIME];
+    spry_ollama_time(when, info->modified);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:I, s:b}", "type", "model", "display_name", info->name,
+                     "created_at", when, "id", info->name, "object", "model", "created", (json_int_t)info->modified,
+                     "owned_by", "spry", "state", states[info->state], "size", (json_int_t)info->file_bytes, "pinned",
+                     info->pinned);
 }
 
 static bool add_model(void *context, const spry_pool_info *info)
@@ -22,7 +26,11 @@ void spry_openai_models(spry_exchange *x)
 {
     json_t *list = json_array();
     spry_model_pool_each(x->server->pool, add_model, list);
-    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s, s:o}", "object", "list", "data", list));
+    json_t *first = json_object_get(json_array_get(list, 0), "id");
+    json_t *last = json_object_get(json_array_get(list, json_array_size(list) - 1), "id");
+    spry_reply_json(x, MHD_HTTP_OK,
+                    json_pack("{s:s, s:b, s:O?, s:O?, s:o}", "object", "list", "has_more", 0, "first_id", first,
+                              "last_id", last, "data", list));
 }
 
 typedef struct search {

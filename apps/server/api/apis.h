@@ -18,6 +18,12 @@ void spry_openai_embeddings(spry_exchange *exchange);
 void spry_openai_models(spry_exchange *exchange);
 void spry_openai_model(spry_exchange *exchange);
 void spry_models_pin(spry_exchange *exchange);
+void spry_responses_create(spry_exchange *exchange);
+void spry_responses_get(spry_exchange *exchange);
+void spry_responses_delete(spry_exchange *exchange);
+
+void spry_anthropic_messages(spry_exchange *exchange);
+void spry_anthropic_count(spry_exchange *exchange);
 
 void spry_llama_completion(spry_exchange *exchange);
 void spry_llama_tokenize(spry_exchange *exchange);

@@ -60,18 +60,46 @@ void spry_openai_read_common(spry_completion_options *o, spry_fields *fields)
     o->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
     o->stream = spry_fields_bool(fields, "stream", false);
     o->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    o->want_progress = o->stream && spry_fields_bool(fields, "return_progress", false);
+    o->want_timings = spry_fields_bool(fields, "timings_per_token", false);
     spry_fields stream = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};
     o->include_usage = spry_fields_bool(&stream, "include_usage", false);
     if (stream.wrong[0])
         spry_fields_refuse(fields, stream.wrong, "%s", stream.error.message);
 }
 
-void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interface)
+int64_t spry_openai_limit(spry_fields *fields, int64_t fallback, int64_t least)
+{
+    static const char *const names[] = {"max_tokens", "max_completion_tokens", "n_predict"};
+    for (size_t i = 0; i < SPRY_COUNT(names); i++) {
+        const json_t *value = spry_fields_get(fields, names[i]);
+        if (value)
+            return json_number_value(value) == -1 ? 0 : spry_fields_integer(fields, names[i], 0, least, UINT32_MAX);
+    }
+    return fallback;
+}
+
+void spry_openai_progress(spry_completion *c, json_t *message, const spry_choice *choice)
+{
+    json_object_set_new(message, "prompt_progress", spry_choice_progress(choice));
+    spry_openai_add_timings(message, choice);
+    spry_completion_event(c, message);
+}
+
+void spry_openai_add_timings(json_t *message, const spry_choice *choice)
+{
+    if (choice->owner->options.want_timings)
+        json_object_set_new(message, "timings", spry_choice_live_timings(choice));
+}
+
+void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interface, const spry_field_table *table)
 {
     spry_fields fields;
     json_t *root;
-    if (spry_fields_open(&fields, &root, x))
-        spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    spry_fields_check(&fields, table);
+    spry_completion_serve(x, root, &fields, spry_fields_string(&fields, "model", NULL), interface);
 }
 
 json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)

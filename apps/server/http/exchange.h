@@ -11,7 +11,7 @@
 typedef struct spry_exchange spry_exchange;
 
 /* The JSON form of errors. */
-typedef enum spry_error_form { SPRY_ERRORS_OPENAI, SPRY_ERRORS_OLLAMA } spry_error_form;
+typedef enum spry_error_form { SPRY_ERRORS_OPENAI, SPRY_ERRORS_OLLAMA, SPRY_ERRORS_ANTHROPIC } spry_error_form;
 
 typedef struct spry_route {
     const char *method, *path; /* a path that ends with '*' matches every path with that prefix */
@@ -28,15 +28,16 @@ struct spry_exchange {
     const char *tail; /* the part of the path that matched '*' */
     const spry_route *route;
     spry_buffer body;
-    size_t dropped;    /* bytes of the body beyond the limit */
-    uint64_t number;   /* requests are numbered from 1 */
-    uint64_t began_ns; /* when its head had been read */
-    uint64_t load_ns;  /* time it waited for its model to be loaded */
-    bool late;         /* it exceeded --answer-timeout */
-    uint64_t client;   /* jobs of one client share its turn in the scheduler */
-    spry_view key;     /* its access key; empty when the server has no keys */
-    char allowed[64];  /* methods of the path, for a reply that lists them */
-    unsigned status;   /* HTTP status of the reply; 0: none yet */
+    size_t dropped;                           /* bytes of the body beyond the limit */
+    uint64_t number;                          /* requests are numbered from 1 */
+    uint64_t began_ns;                        /* when its head had been read */
+    uint64_t load_ns;                         /* time it waited for its model to be loaded */
+    size_t overflow_tokens, overflow_context; /* of a prompt that is too long; 0: none was */
+    bool late;                                /* it exceeded --answer-timeout */
+    uint64_t client;                          /* jobs of one client share its turn in the scheduler */
+    spry_view key;                            /* its access key; empty when the server has no keys */
+    char allowed[64];                         /* methods of the path, for a reply that lists them */
+    unsigned status;                          /* HTTP status of the reply; 0: none yet */
     enum MHD_Result queued;
     unsigned references; /* the connection, and the stream of its reply */
 };

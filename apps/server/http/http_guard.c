@@ -75,7 +75,8 @@ static bool has_key(spry_exchange *x)
     const char *given = header(x, MHD_HTTP_HEADER_AUTHORIZATION);
     if (!keys->count)
         return true;
-    spry_view key = given ? spry_view_of(given) : SPRY_VIEW("");
+    const char *plain = header(x, "X-Api-Key");
+    spry_view key = spry_view_of(given ? given : plain ? plain : "");
     const spry_view scheme = SPRY_VIEW("Bearer ");
     if (key.size > scheme.size && strncasecmp(key.data, scheme.data, scheme.size) == 0)
         key = (spry_view){key.data + scheme.size, key.size - scheme.size};
@@ -113,7 +114,7 @@ bool spry_http_guard(spry_exchange *x)
         return false;
     if (!(x->route && x->route->open) && !has_key(x)) {
         spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL,
-                         "access key missing or wrong: send \"Authorization: Bearer KEY\"");
+                         "access key missing or wrong: send \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
         return false;
     }
     x->client = client_of(x);

@@ -90,19 +90,25 @@ void spry_reply_text(spry_exchange *x, spry_view text, const char *type, const c
 
 static const struct {
     unsigned status;
-    const char *type, *code;
+    const char *type, *code, *anthropic;
 } kinds[] = {
-    {400, "invalid_request_error", "invalid_value"}, {401, "authentication_error", "invalid_api_key"},
-    {403, "permission_error", "forbidden"},          {404, "not_found_error", "not_found"},
-    {405, "invalid_request_error", "method"},        {413, "invalid_request_error", "too_large"},
-    {415, "invalid_request_error", "content_type"},  {500, "server_error", "server_error"},
-    {501, "not_supported_error", "not_supported"},   {503, "unavailable_error", "unavailable"},
-    {504, "unavailable_error", "timeout"},
+    {400, "invalid_request_error", "invalid_value", "invalid_request_error"},
+    {401, "authentication_error", "invalid_api_key", "authentication_error"},
+    {403, "permission_error", "forbidden", "permission_error"},
+    {404, "not_found_error", "not_found", "not_found_error"},
+    {405, "invalid_request_error", "method", "invalid_request_error"},
+    {413, "invalid_request_error", "too_large", "request_too_large"},
+    {415, "invalid_request_error", "content_type", "invalid_request_error"},
+    {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
+    {500, "server_error", "server_error", "api_error"},
+    {501, "not_supported_error", "not_supported", "invalid_request_error"},
+    {503, "unavailable_error", "unavailable", "overloaded_error"},
+    {504, "unavailable_error", "timeout", "timeout_error"},
 };
 
 json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char *param, const char *sentence)
 {
-    const char *type = "server_error", *code = "server_error";
+    const char *type = "server_error", *code = "server_error", *anthropic = "api_error";
     spry_buffer valid;
     spry_buffer_init(&valid, 4 * SENTENCE_BYTES);
     spry_utf8_append_valid(&valid, spry_view_of(sentence));
@@ -112,9 +118,12 @@ json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char 
         if (kinds[i].status == status) {
             type = kinds[i].type;
             code = kinds[i].code;
+            anthropic = kinds[i].anthropic;
         }
     if (form == SPRY_ERRORS_OLLAMA)
         body = json_pack("{s:o}", "error", message);
+    else if (form == SPRY_ERRORS_ANTHROPIC)
+        body = json_pack("{s:s, s:{s:s, s:o}}", "type", "error", "error", "type", anthropic, "message", message);
     else
         body = json_pack("{s:{s:o, s:s, s:s?, s:s}}", "error", "message", message, "type", type, "param", param, "code",
                          code);
@@ -129,7 +138,14 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
     spry_error_form form = x->route ? x->route->errors : SPRY_ERRORS_OPENAI;
-    spry_reply_json(x, status, spry_reply_error_body(form, status, param, sentence));
+    json_t *body = spry_reply_error_body(form, status, param, sentence), *error = json_object_get(body, "error");
+    if (x->overflow_tokens && form == SPRY_ERRORS_OPENAI) {
+        json_object_set_new(error, "type", json_string("exceed_context_size_error"));
+        json_object_set_new(error, "code", json_string("context_length_exceeded"));
+        json_object_set_new(error, "n_prompt_tokens", json_integer((json_int_t)x->overflow_tokens));
+        json_object_set_new(error, "n_ctx", json_integer((json_int_t)x->overflow_context));
+    }
+    spry_reply_json(x, status, body);
 }
 
 void spry_reply_wrong_method(spry_exchange *x, const char *allowed)

@@ -18,6 +18,11 @@ static const spry_route routes[] = {
     {"POST", "/v1/embeddings", spry_openai_embeddings, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models", spry_openai_models, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/models/*", spry_openai_model, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/responses/*", spry_responses_get, SPRY_ERRORS_OPENAI, false},
+    {"DELETE", "/v1/responses/*", spry_responses_delete, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/messages", spry_anthropic_messages, SPRY_ERRORS_ANTHROPIC, false},
+    {"POST", "/v1/messages/count_tokens", spry_anthropic_count, SPRY_ERRORS_ANTHROPIC, false},
     {"POST", "/models/pin", spry_models_pin, SPRY_ERRORS_OPENAI, false},
 
     {"POST", "/completion", spry_llama_completion, SPRY_ERRORS_OPENAI, false},
@@ -60,7 +65,9 @@ const spry_route *spry_route_find(const char *method, const char *path, const ch
             continue;
         if (strcmp(routes[i].method, asked) == 0)
             return &routes[i];
-        snprintf(allowed, 64, "%s", strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
+        size_t n = strlen(allowed);
+        snprintf(allowed + n, 64 - n, "%s%s", n ? ", " : "",
+                 strcmp(routes[i].method, "GET") == 0 ? "GET, HEAD" : routes[i].method);
     }
     return NULL;
 }

@@ -56,7 +56,8 @@ typedef struct spry_choice {
     size_t n_tokens, tokens_capacity;
 
     /* stream */
-    size_t n_written; /* tokens whose log probabilities are in the stream */
+    size_t progress_cached, progress_done, progress_total; /* tokens of the prompt, with options.want_progress */
+    size_t n_written;                                      /* tokens whose log probabilities are in the stream */
 } spry_choice;
 
 /* What the interfaces (OpenAI, Ollama, llama-server) do differently. */
@@ -72,8 +73,11 @@ typedef struct spry_completion_interface {
     const char *stream_type;
     void (*open)(spry_completion *completion);
     void (*delta)(spry_completion *completion, spry_choice *choice, const spry_chat_event *event);
+    bool ordered; /* `delta` gets the events of replies that are not streamed, too, and keeps them in their order */
+    void (*progress)(spry_completion *completion, spry_choice *choice); /* NULL: not reported */
     void (*close_choice)(spry_completion *completion, spry_choice *choice, bool last);
     void (*close)(spry_completion *completion);
+    void (*fail)(spry_completion *completion, unsigned status, const char *sentence); /* NULL: the route's form */
 } spry_completion_interface;
 
 struct spry_completion {
@@ -135,10 +139,19 @@ void spry_completion_refuse_model(spry_exchange *exchange, const char *name, con
 /* Appends "data: {...}" and a blank line to the stream; takes the reference. */
 void spry_completion_event(spry_completion *completion, json_t *json);
 
+/* Appends "event: NAME", "data: {...}" and a blank line; takes the reference. */
+void spry_completion_named_event(spry_completion *completion, const char *name, json_t *json);
+
 /* Appends {...} and a newline to the stream; takes the reference. */
 void spry_completion_line(spry_completion *completion, json_t *json);
 
-/* The times and token counts of the request so far. */
+/* {"total", "cache", "processed", "time_ms"} of the prompt. */
+json_t *spry_choice_progress(const spry_choice *choice);
+
+/* Rates of an answer that is not complete, in llama-server's form. */
+json_t *spry_choice_live_timings(const spry_choice *choice);
+
+/* The times and token counts of the request, once its answers are complete. */
 json_t *spry_completion_timings(const spry_completion *completion);
 
 typedef struct spry_usage_counts {
@@ -149,6 +162,9 @@ void spry_completion_count(const spry_completion *completion, spry_usage_counts 
 
 /* Adds an event to the choice's content, reasoning or calls, as is done when the reply is not streamed. */
 void spry_choice_add(spry_choice *choice, const spry_chat_event *event);
+
+/* The stop string that ended an answer with SPRY_FINISH_STOP. */
+const char *spry_choice_stop(const spry_choice *choice);
 
 /* "stop", "length" or "tool_calls". */
 const char *spry_choice_finish_reason(const spry_choice *choice);

@@ -38,9 +38,11 @@ static void on_event(void *user, const spry_chat_event *event)
 {
     spry_choice *choice = user;
     spry_completion *c = choice->owner;
+    if (c->options.one_call && event->index && event->kind >= SPRY_CHAT_CALL_BEGIN)
+        return;
     if (event->kind == SPRY_CHAT_CALL_BEGIN)
         choice->n_calls = event->index + 1;
-    if (c->options.stream)
+    if (c->options.stream || c->interface->ordered)
         c->interface->delta(c, choice, event);
     else
         spry_choice_add(choice, event);
@@ -104,6 +106,19 @@ static void add_token(spry_choice *choice, const char *data)
         memcpy(token->top, data + sizeof record, record.n_top * sizeof *token->top);
 }
 
+static void add_progress(spry_choice *choice, const char *data)
+{
+    spry_completion *c = choice->owner;
+    spry_progress_record record;
+    memcpy(&record, data, sizeof record);
+    if (!choice->progress_total)
+        choice->progress_cached = record.done;
+    choice->progress_done = record.done;
+    choice->progress_total = record.total;
+    if (c->options.stream && c->interface->progress)
+        c->interface->progress(c, choice);
+}
+
 static void read_records(spry_completion *c)
 {
     spry_view rest = spry_buffer_view(&c->jobs.received);
@@ -113,6 +128,8 @@ static void read_records(spry_completion *c)
         const char *data = rest.data + sizeof record;
         if (record.kind == SPRY_RECORD_TOKEN)
             add_token(&c->choices[record.choice], data);
+        else if (record.kind == SPRY_RECORD_PROGRESS)
+            add_progress(&c->choices[record.choice], data);
         else
             add_text(&c->choices[record.choice], (spry_view){data, record.size});
         rest = (spry_view){data + record.size, rest.size - sizeof record - record.size};

@@ -16,7 +16,11 @@ void spry_completion_cancel(spry_completion *completion);
 void spry_completion_cancel_and_wait(spry_completion *completion);
 
 /* The posted records. A token record is followed by its n_top alternatives. */
-enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN };
+enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN, SPRY_RECORD_PROGRESS };
+
+typedef struct spry_progress_record {
+    size_t done, total; /* tokens of the prompt */
+} spry_progress_record;
 
 typedef struct spry_token_record {
     spry_logprob_entry token;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
 #include "base/sampling_options.h"
 #include "platform/clock.h"
 
@@ -21,24 +22,61 @@ void spry_completion_options_deinit(spry_completion_options *o)
 
 /* ---- sampling ---------------------------------------------------------------------------------------------------- */
 
-/* llama-server's [[id, bias], ...], where false bans a token, as an object from ids to numbers. NULL: the list has
- * another form. */
-static json_t *bias_object(const json_t *list)
+static void set_bias(json_t *object, json_int_t id, const json_t *bias)
 {
-    json_t *object = json_object(), *pair;
+    char name[24];
+    snprintf(name, sizeof name, "%" JSON_INTEGER_FORMAT, id);
+    json_object_set_new(object, name, json_is_false(bias) ? json_null() : json_deep_copy(bias));
+}
+
+/* The bias of every token of a text. */
+static void add_text_bias(json_t *object, const spry_engine *engine, spry_view text, const json_t *bias)
+{
+    enum { MOST = 64 };
+    int32_t ids[MOST];
+    size_t count = 0;
+    if (!engine || spry_engine_tokenize_part(engine, ids, MOST, &count, text.data, text.size, false, NULL) != SPRY_OK)
+        return;
+    for (size_t i = 0; i < count && i < MOST; i++)
+        set_bias(object, ids[i], bias);
+}
+
+/* One entry, whose token is an id, an id in a string, or a text. False: it is none of these. */
+static bool add_bias(json_t *object, const spry_engine *engine, const json_t *token, const json_t *bias)
+{
+    uint64_t id;
+    spry_view text = {json_string_value(token), json_string_length(token)};
+    if (!bias || json_is_true(bias) || (!json_is_integer(token) && !text.size))
+        return false;
+    if (json_is_integer(token))
+        set_bias(object, json_integer_value(token), bias);
+    else if (spry_number_u64(&id, text))
+        set_bias(object, (json_int_t)id, bias);
+    else
+        add_text_bias(object, engine, text, bias);
+    return true;
+}
+
+/* Both forms of logit_bias, {token: bias} and [[token, bias], ...], as an object from ids to numbers; false bans a
+ * token. NULL: it has another form. */
+static json_t *bias_object(const json_t *given, const spry_engine *engine)
+{
+    json_t *object = json_object(), *pair, *bias;
+    const char *key;
     size_t i;
-    json_array_foreach(list, i, pair)
+    bool fine = json_is_array(given) || json_is_object(given);
+    json_array_foreach(given, i, pair) fine =
+        fine && add_bias(object, engine, json_array_get(pair, 0), json_array_get(pair, 1));
+    json_object_foreach((json_t *)(uintptr_t)given, key, bias)
     {
-        char id[24];
-        const json_t *token = json_array_get(pair, 0), *bias = json_array_get(pair, 1);
-        if (!json_is_integer(token) || !bias) {
-            json_decref(object);
-            return NULL;
-        }
-        snprintf(id, sizeof id, "%" JSON_INTEGER_FORMAT, json_integer_value(token));
-        json_object_set_new(object, id, json_is_false(bias) ? json_null() : json_deep_copy(bias));
+        json_t *token = json_string(key);
+        fine = fine && add_bias(object, engine, token, bias);
+        json_decref(token);
     }
-    return object;
+    if (fine)
+        return object;
+    json_decref(object);
+    return NULL;
 }
 
 /* Negative values of these fields mean that they are not set. */
@@ -62,8 +100,8 @@ void spry_fields_sampling(spry_completion_options *o, spry_fields *fields)
         return;
     }
     drop_negative(settings);
-    if (json_is_array(bias)) {
-        json_t *object = bias_object(bias);
+    if (bias) {
+        json_t *object = bias_object(bias, o->engine);
         if (object)
             json_object_set_new(settings, "logit_bias", object);
     }

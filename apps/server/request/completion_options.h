@@ -19,7 +19,13 @@ typedef struct spry_completion_options {
     bool want_logprobs;                /* of generated tokens, and of echoed ones */
     bool stream, include_usage;        /* include_usage: at the end of a stream */
     bool parse_tools, parse_reasoning; /* find tool calls and reasoning in the text */
-    bool keep_raw_text;                /* keep the text as generated, in addition to what is parsed from it */
+    bool slide;                        /* a full context drops its oldest tokens behind the first `keep` */
+    size_t keep;
+    bool want_progress;        /* with stream: events while the prompt is computed */
+    bool want_timings;         /* with stream: timings in every event */
+    const spry_engine *engine; /* NULL until the model is loaded */
+    bool one_call;             /* drop calls behind the first */
+    bool keep_raw_text;        /* keep the text as generated, in addition to what is parsed from it */
     bool has_keep_alive;
     double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
 } spry_completion_options;
@@ -27,7 +33,8 @@ typedef struct spry_completion_options {
 void spry_completion_options_init(spry_completion_options *options, spry_speculation speculation);
 void spry_completion_options_deinit(spry_completion_options *options);
 
-/* The sampling settings, with logit_bias in the forms of OpenAI and of llama-server. */
+/* The sampling settings, with logit_bias in the forms of OpenAI and of llama-server: ids or texts, whose tokens are
+ * known once the model is loaded. */
 void spry_fields_sampling(spry_completion_options *options, spry_fields *fields);
 
 /* "stop": a string or a list of strings. */

@@ -47,7 +47,9 @@ static void reply_whole(spry_completion *c)
 static void close_stream(spry_completion *c)
 {
     c->reply.ended = true;
-    if (c->jobs.error.status != SPRY_OK) {
+    if (c->jobs.error.status != SPRY_OK && c->interface->fail) {
+        c->interface->fail(c, failure_status(c), c->jobs.error.message);
+    } else if (c->jobs.error.status != SPRY_OK) {
         spry_error_form form = c->exchange->route->errors;
         json_t *body = spry_reply_error_body(form, failure_status(c), NULL, c->jobs.error.message);
         (form == SPRY_ERRORS_OLLAMA ? spry_completion_line : spry_completion_event)(c, body);
@@ -152,6 +154,12 @@ static void append_json(spry_completion *c, const char *before, json_t *json, co
 void spry_completion_event(spry_completion *c, json_t *json)
 {
     append_json(c, "data: ", json, "\n\n");
+}
+
+void spry_completion_named_event(spry_completion *c, const char *name, json_t *json)
+{
+    spry_buffer_format(&c->reply.out, "event: %s\n", name);
+    spry_completion_event(c, json);
 }
 
 void spry_completion_line(spry_completion *c, json_t *json)

@@ -3,6 +3,7 @@
  * The request's own laps run until its jobs are submitted. Then the job of the first answer measures its parts, in the
  * same lane of the trace; when the last job has ended, the request's laps go on. There is no gap, so the parts add up
  * to the whole. Jobs of further answers have lanes of their own. */
+#include "platform/clock.h"
 #include "run/answer.h"
 #include "server/http/http_server.h"
 #include "server/request/completion_internal.h"
@@ -110,6 +111,50 @@ static double lap_ms(const spry_completion *c, spry_part part)
     return (double)c->costs.laps.ns[part] / 1e6;
 }
 
+json_t *spry_choice_progress(const spry_choice *choice)
+{
+    double ms = (double)(spry_clock_ns() - choice->owner->exchange->began_ns) / 1e6;
+    return json_pack("{s:I, s:I, s:I, s:f}", "total", (json_int_t)choice->progress_total, "cache",
+                     (json_int_t)choice->progress_cached, "processed", (json_int_t)choice->progress_done, "time_ms",
+                     ms);
+}
+
+static double rate(double n, double ms)
+{
+    return n > 0 && ms > 0 ? n / ms * 1e3 : 0;
+}
+
+/* As llama-server names them. The first token comes with the prompt, so n tokens take n - 1 steps. */
+static void add_rates(json_t *timings, const spry_result *r)
+{
+    size_t computed = r->prompt_tokens > r->reused_tokens ? r->prompt_tokens - r->reused_tokens : 0;
+    double steps = r->generated_tokens > 1 ? (double)(r->generated_tokens - 1) : 0, n = (double)computed;
+    json_t *more =
+        json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f}", "cache_n", (json_int_t)r->reused_tokens, "prompt_n",
+                  (json_int_t)computed, "prompt_ms", r->prefill_ms, "prompt_per_token_ms",
+                  computed ? r->prefill_ms / n : 0.0, "prompt_per_second", rate(n, r->prefill_ms), "predicted_n",
+                  (json_int_t)r->generated_tokens, "predicted_ms", r->decode_ms, "predicted_per_token_ms",
+                  steps > 0 ? r->decode_ms / steps : 0.0, "predicted_per_second", rate(steps, r->decode_ms));
+    json_object_update(timings, more);
+    json_decref(more);
+}
+
+json_t *spry_choice_live_timings(const spry_choice *choice)
+{
+    const spry_request_status *s = &choice->status;
+    uint64_t now = spry_clock_ns(), started = atomic_load(&s->started_ns), first = atomic_load(&s->first_ns);
+    size_t done = choice->progress_done - choice->progress_cached, made = atomic_load(&s->pieces);
+    double prompt_ms = !started || !(done || first) ? 0 : (double)((first ? first : now) - started) / 1e6;
+    double made_ms = first && now > first ? (double)(now - first) / 1e6 : 0, steps = made > 1 ? (double)(made - 1) : 0;
+    if (first) /* the prompt is complete */
+        done = choice->prompt->count - choice->progress_cached;
+    return json_pack("{s:I, s:I, s:f, s:f, s:f, s:I, s:f, s:f, s:f}", "cache_n", (json_int_t)choice->progress_cached,
+                     "prompt_n", (json_int_t)done, "prompt_ms", prompt_ms, "prompt_per_token_ms",
+                     done ? prompt_ms / (double)done : 0.0, "prompt_per_second", rate((double)done, prompt_ms),
+                     "predicted_n", (json_int_t)made, "predicted_ms", made_ms, "predicted_per_token_ms",
+                     steps > 0 ? made_ms / steps : 0.0, "predicted_per_second", rate(steps, made_ms));
+}
+
 /* With several answers, times are those of the first. */
 json_t *spry_completion_timings(const spry_completion *c)
 {
@@ -125,8 +170,16 @@ json_t *spry_completion_timings(const spry_completion *c)
         r->decode_ms, "prompt_tokens", (json_int_t)n.prompt, "cached_tokens", (json_int_t)n.cached, "span_tokens",
         (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired, "generated_tokens", (json_int_t)n.generated,
         "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted);
+    add_rates(timings, r);
     add_parts(timings, c, n.generated);
     return timings;
+}
+
+const char *spry_choice_stop(const spry_choice *choice)
+{
+    const spry_request *request = &choice->owner->options.request;
+    uint32_t stop = choice->job.result.stop;
+    return stop < request->n_stop ? request->stop[stop] : "";
 }
 
 const char *spry_choice_finish_reason(const spry_choice *choice)

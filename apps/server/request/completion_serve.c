@@ -88,6 +88,7 @@ static bool load_model(spry_completion *c, spry_fields *fields, const char *name
         return false;
     spry_completion_options_deinit(o);
     spry_completion_options_init(o, c->exchange->server->settings->speculation);
+    o->engine = c->model->engine;
     spry_engine_sampling(c->model->engine, &o->request.sampling);
     bool fine = read_options(c, fields);
     if (fine && o->has_keep_alive)

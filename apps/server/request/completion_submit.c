@@ -21,20 +21,20 @@ static void record_progress(spry_choice *choice, spry_phase phase, uint32_t piec
     spry_registry_sample(&c->exchange->server->registry, c->model->name, c->model->engine, pieces, false);
 }
 
-static bool on_prefill(void *user, size_t done, size_t total)
-{
-    (void)done;
-    (void)total;
-    record_progress(user, SPRY_PHASE_PREFILL, 0);
-    return true;
-}
-
 static bool post(spry_choice *choice, uint32_t kind, const void *data, size_t size)
 {
     if (spry_channel_post(&choice->owner->jobs.channel, kind, choice->index, data, size))
         return true;
     choice->progress.overflow = true;
     return false;
+}
+
+static bool on_prefill(void *user, size_t done, size_t total)
+{
+    spry_choice *choice = user;
+    const spry_progress_record record = {done, total};
+    record_progress(choice, SPRY_PHASE_PREFILL, 0);
+    return !choice->owner->options.want_progress || post(choice, SPRY_RECORD_PROGRESS, &record, sizeof record);
 }
 
 static bool on_text(void *user, const char *text, size_t size)
@@ -86,6 +86,8 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     spry_job_options_of(&options, c->exchange);
     options.on_done = on_done;
     options.user = choice;
+    options.slide = c->options.slide;
+    options.keep = c->options.keep;
     spry_request request = c->options.request;
     request.prompt = choice->prompt->ids;
     request.n_prompt = choice->prompt->count;

@@ -78,6 +78,70 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
     return status;
 }
 
+/* ---- conversations that are too long ----------------------------------------------------------------------------- */
+
+static bool is_system(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && strcmp(role, "system") == 0;
+}
+
+/* The messages without the first `dropped` of those that may be dropped; a new list. */
+static json_t *without_oldest(const json_t *messages, size_t dropped)
+{
+    json_t *kept = json_array(), *message;
+    size_t i, count = json_array_size(messages);
+    json_array_foreach(messages, i, message)
+    {
+        bool drop = dropped && i + 1 < count && !is_system(message);
+        dropped -= drop;
+        if (!drop)
+            json_array_append(kept, message);
+    }
+    return kept;
+}
+
+static void reset_prompt(spry_completion *c, size_t before)
+{
+    c->prompts.ids[0].count = before;
+    free(c->prompts.spans);
+    free(c->prompts.call_open);
+    free(c->prompts.call_close);
+    c->prompts.spans = NULL;
+    c->prompts.n_spans = 0;
+    c->prompts.call_open = c->prompts.call_close = NULL;
+}
+
+spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
+                                 const json_t *choice, spry_error *error)
+{
+    spry_engine_info info;
+    size_t before = c->prompts.ids[0].count, low = 0, high = json_array_size(messages);
+    spry_engine_describe(c->model->engine, &info);
+    spry_status status = spry_prompt_chat(c, messages, tools, extra, choice, true, error);
+    if (status != SPRY_OK || c->prompts.ids[0].count < info.context)
+        return status;
+    /* The fewest messages whose loss suffices. */
+    while (status == SPRY_OK && low < high) {
+        size_t middle = low + (high - low) / 2;
+        json_t *kept = without_oldest(messages, middle);
+        reset_prompt(c, before);
+        status = spry_prompt_chat(c, kept, tools, extra, choice, true, error);
+        json_decref(kept);
+        if (c->prompts.ids[0].count < info.context)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    if (status != SPRY_OK)
+        return status;
+    json_t *kept = without_oldest(messages, low);
+    reset_prompt(c, before);
+    status = spry_prompt_chat(c, kept, tools, extra, choice, true, error);
+    json_decref(kept);
+    return status;
+}
+
 /* ---- plain prompts ----------------------------------------------------------------------------------------------- */
 
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
@@ -178,10 +242,14 @@ spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
             snprintf(name, sizeof name, "prompt[%u]", i);
         if (count == 0)
             return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
-        if (count >= info.context)
+        if (count >= info.context) {
+            c->exchange->overflow_tokens = count;
+            c->exchange->overflow_context = info.context;
             return spry_fail(error, SPRY_ERR_CONTEXT,
-                             "%s has %zu tokens, but the context holds %zu, and the answer needs room", name, count,
-                             info.context);
+                             "%s has %zu tokens, which exceeds the available context size of %zu tokens; the answer "
+                             "needs room, too",
+                             name, count, info.context);
+        }
     }
     if (n > most && !c->options.no_answer)
         return spry_fail(error, SPRY_ERR_INPUT,

@@ -11,6 +11,11 @@
 spry_status spry_prompt_chat(spry_completion *completion, const json_t *messages, const json_t *tools,
                              const json_t *extra, const json_t *choice, bool generate, spry_error *error);
 
+/* As spry_prompt_chat; a conversation that does not fit the context loses its oldest messages, but never a system
+ * message nor its last one. */
+spry_status spry_prompt_chat_fit(spry_completion *completion, const json_t *messages, const json_t *tools,
+                                 const json_t *extra, const json_t *choice, spry_error *error);
+
 /* Appends the ids of a text. `special`: control tokens are recognised; `begin`: with the tokenizer's BOS token. */
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
                                spry_error *error);

@@ -1,0 +1,38 @@
+/* Responses that are kept in memory for previous_response_id, for a time and within a number of bytes; the oldest are
+ * dropped first. A response belongs to the access key that asked for it. */
+#ifndef SPRY_SERVER_RESPONSES_STORE_H
+#define SPRY_SERVER_RESPONSES_STORE_H
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "base/view.h"
+
+typedef struct spry_stored_response spry_stored_response;
+
+typedef struct spry_response_store {
+    pthread_mutex_t lock;
+    spry_stored_response *oldest, **end;
+    size_t bytes, max_bytes;
+    uint64_t keep_ns; /* 0: nothing is kept */
+} spry_response_store;
+
+void spry_response_store_init(spry_response_store *store, size_t max_bytes, uint32_t keep_s);
+void spry_response_store_deinit(spry_response_store *store);
+
+/* Keeps copies. `messages`: the conversation with the answer, as chat completions have it; `input`: the items that were
+ * sent. */
+void spry_response_store_put(spry_response_store *store, const char *id, spry_view key, const json_t *response,
+                             const json_t *messages, const json_t *input);
+
+/* What is kept of a response; new references, NULL: there is no such response. */
+typedef enum spry_stored_part { SPRY_STORED_RESPONSE, SPRY_STORED_MESSAGES, SPRY_STORED_INPUT } spry_stored_part;
+json_t *spry_response_store_get(spry_response_store *store, const char *id, spry_view key, spry_stored_part part);
+
+/* An item of the output of any response of this key. */
+json_t *spry_response_store_item(spry_response_store *store, const char *id, spry_view key);
+
+bool spry_response_store_remove(spry_response_store *store, const char *id, spry_view key);
+
+#endif

@@ -1,0 +1,139 @@
+#include "server/fields/field_table.h"
+
+#include <stdio.h>
+
+static unsigned type_of(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT: return SPRY_TYPE_OBJECT;
+    case JSON_ARRAY: return SPRY_TYPE_LIST;
+    case JSON_STRING: return SPRY_TYPE_STRING;
+    case JSON_INTEGER: return SPRY_TYPE_INTEGER | SPRY_TYPE_NUMBER;
+    case JSON_REAL:
+        return SPRY_TYPE_NUMBER |
+               (json_real_value(value) == (double)(int64_t)json_real_value(value) ? (unsigned)SPRY_TYPE_INTEGER : 0u);
+    case JSON_TRUE:
+    case JSON_FALSE: return SPRY_TYPE_BOOL;
+    case JSON_NULL: break;
+    }
+    return 0;
+}
+
+/* "a string or a list" */
+static void name_types(char *out, size_t size, unsigned types)
+{
+    static const struct {
+        unsigned type;
+        const char *name;
+    } names[] = {{SPRY_TYPE_BOOL, "true or false"}, {SPRY_TYPE_INTEGER, "a whole number"},
+                 {SPRY_TYPE_NUMBER, "a number"},    {SPRY_TYPE_STRING, "a string"},
+                 {SPRY_TYPE_LIST, "a list"},        {SPRY_TYPE_OBJECT, "an object"}};
+    size_t n = 0;
+    out[0] = '\0';
+    for (size_t i = 0; i < SPRY_COUNT(names); i++)
+        if (types & names[i].type && n < size)
+            n += (size_t)snprintf(out + n, size - n, "%s%s", n ? " or " : "", names[i].name);
+}
+
+static const spry_field *find_field(const spry_field_table *table, const char *name)
+{
+    for (size_t g = 0; g < SPRY_FIELD_GROUPS; g++)
+        for (size_t i = 0; i < table->groups[g].count; i++)
+            if (strcmp(table->groups[g].fields[i].name, name) == 0)
+                return &table->groups[g].fields[i];
+    return NULL;
+}
+
+static bool is_neutral(const spry_field *field, const json_t *value)
+{
+    json_t *list = field->neutral ? json_loads(field->neutral, JSON_DECODE_ANY, NULL) : NULL, *item;
+    bool found = false;
+    size_t i;
+    json_array_foreach(list, i, item) found = found || json_equal(item, value);
+    json_decref(list);
+    return found;
+}
+
+static void check_field(spry_fields *fields, const spry_field *field, const char *name, const json_t *value)
+{
+    char wanted[96];
+    if (!field)
+        spry_fields_refuse(fields, name, "%s%.60s: there is no such field; docs/SERVER.md lists all fields",
+                           fields->within, name);
+    else if (json_is_null(value) || is_neutral(field, value))
+        return;
+    else if (field->use == SPRY_FIELD_REFUSED)
+        spry_fields_refuse(fields, name, "%s%s is not supported: %s", fields->within, name, field->about);
+    else if (!(field->types & type_of(value))) {
+        name_types(wanted, sizeof wanted, field->types);
+        spry_fields_refuse_type(fields, name, value, wanted);
+    }
+}
+
+/* An object inside the body has a table of its own, whose prefix is its name and a dot. */
+static void check_inside(spry_fields *fields, const spry_field_table *table)
+{
+    char key[32];
+    snprintf(key, sizeof key, "%.*s", (int)(strlen(table->within) - 1), table->within);
+    const json_t *object = spry_fields_get(fields, key);
+    spry_fields inside = {.object = object, .within = table->within};
+    if (!json_is_object(object))
+        return;
+    spry_fields_check(&inside, table);
+    if (inside.wrong[0])
+        spry_fields_refuse(fields, inside.wrong, "%s", inside.error.message);
+}
+
+void spry_fields_check(spry_fields *fields, const spry_field_table *table)
+{
+    const char *name;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)fields->object, name, value)
+        check_field(fields, find_field(table, name), name, value);
+    for (size_t i = 0; table->inside && table->inside[i]; i++)
+        check_inside(fields, table->inside[i]);
+}
+
+/* ---- documentation ----------------------------------------------------------------------------------------------- */
+
+static void print_field(spry_buffer *out, const spry_field_table *table, const spry_field *field)
+{
+    static const char *const uses[] = {
+        [SPRY_FIELD_HONOURED] = "honoured", [SPRY_FIELD_ACCEPTED] = "no effect", [SPRY_FIELD_REFUSED] = "refused"};
+    char types[96];
+    name_types(types, sizeof types, field->types);
+    spry_buffer_format(out, "| `%s%s` | %s | %s | `%s` | %s", table->within, field->name, types, uses[field->use],
+                       field->example, field->about);
+    if (field->neutral)
+        spry_buffer_format(out, "; allowed: `%s`", field->neutral);
+    spry_buffer_text(out, " |\n");
+}
+
+static void print_table(spry_buffer *out, const spry_field_table *table)
+{
+    for (size_t g = 0; g < SPRY_FIELD_GROUPS; g++)
+        for (size_t i = 0; i < table->groups[g].count; i++)
+            print_field(out, table, &table->groups[g].fields[i]);
+    for (size_t i = 0; table->inside && table->inside[i]; i++)
+        print_table(out, table->inside[i]);
+}
+
+void spry_fields_print(spry_buffer *out)
+{
+    static const spry_field_table *const all[] = {&spry_fields_openai_chat,       &spry_fields_openai_completion,
+                                                  &spry_fields_openai_embeddings, &spry_fields_responses,
+                                                  &spry_fields_anthropic,         &spry_fields_anthropic_count,
+                                                  &spry_fields_ollama_chat,       &spry_fields_ollama_generate,
+                                                  &spry_fields_ollama_embed,      &spry_fields_llama_completion};
+    spry_buffer_text(out,
+                     "## Fields\n\n"
+                     "This section is made by `spry help --fields` from the tables that check requests. A field that "
+                     "is not listed for its\npath is refused with status 400 and its name; `null` means that a field "
+                     "is left out. *No effect*: the field is accepted,\nand its last column says why it changes "
+                     "nothing. *Refused*: status 400, unless the value is one of those allowed.\n");
+    for (size_t i = 0; i < SPRY_COUNT(all); i++) {
+        spry_buffer_format(out, "\n### %s\n\n| field | type | use | example | |\n|---|---|---|---|---|\n",
+                           all[i]->title);
+        print_table(out, all[i]);
+    }
+}

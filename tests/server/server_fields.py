@@ -1,0 +1,96 @@
+"""Every field of every documented path: sent with its example it works or is refused by name, and with a value of the wrong
+type it is refused by name. The list comes from docs/SERVER.md, which is made from the program's own tables."""
+
+import json
+import os
+import re
+
+import server_support
+from server_support import MODEL, ROOT, TALE, ServerTest, spry
+
+BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
+         "/v1/completions": {"prompt": "Once", "max_tokens": 2},
+         "/v1/embeddings": {"input": "Once"},
+         "/v1/responses": {"input": "Once", "max_output_tokens": 2},
+         "/v1/messages": {"model": MODEL, "messages": TALE, "max_tokens": 2},
+         "/v1/messages/count_tokens": {"model": MODEL, "messages": TALE},
+         "/api/chat": {"model": MODEL, "messages": TALE, "stream": False, "options": {"num_predict": 2}},
+         "/api/generate": {"model": MODEL, "prompt": "Hi", "stream": False, "options": {"num_predict": 2}},
+         "/api/embed": {"model": MODEL, "input": "Once"},
+         "/completion": {"prompt": "Once", "n_predict": 2}}
+NEEDED = {"top_logprobs": {"logprobs": True}, "post_sampling_probs": {"n_probs": 2}}
+VALUES = {"true or false": True, "a whole number": 3, "a number": 0.5, "a string": "x", "a list": [1], "an object": {"x": 1}}
+
+
+def tables():
+    """(path, field, types, use, example) of the list."""
+    path = None
+    with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
+        for line in file.read().split("\n## Fields\n")[1].splitlines():
+            if line.startswith("### POST "):
+                path = line[9:].split(",")[0]
+            row = re.match(r"\| `([^`]+)` \| ([^|]+) \| ([^|]+) \| `(.*?)` \| ", line)
+            if row:
+                yield (path,) + row.groups()
+
+
+def put(body, name, value):
+    """The body with a field, which may be inside another object."""
+    body = json.loads(json.dumps(body))
+    *outer, last = name.split(".")
+    inner = body
+    for part in outer:
+        inner = inner.setdefault(part, {})
+    inner[last] = value
+    return body
+
+
+def message(reply):
+    error = reply.json["error"]
+    return error["message"] if isinstance(error, dict) else error
+
+
+class Fields(ServerTest):
+    def test_the_list_is_the_programs(self):
+        with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
+            written = "## Fields\n" + file.read().split("\n## Fields\n")[1]
+        self.assertEqual(written, spry("help", "--fields").text)
+
+    def test_every_field(self):
+        seen = set()
+        for path, name, _, use, example in tables():
+            seen.add(path)
+            with self.subTest(path=path, field=name):
+                body = put(dict(BASES[path], **({} if path == "/v1/responses" else NEEDED.get(name, {}))), name, json.loads(example))
+                reply = self.server.post(path, body)
+                if use == "refused":
+                    self.assertEqual(reply.status, 400, reply.text)
+                    self.assertIn(name, message(reply))
+                elif name == "previous_response_id":
+                    self.assertEqual(reply.status, 404, reply.text)
+                elif reply.status != 200:  # a field that this model has no use for is refused with a reason
+                    self.assertEqual((reply.status, name), (400, "suffix"), reply.text)
+        self.assertEqual(seen, set(BASES))
+
+    def test_wrong_types(self):
+        for path, name, types, _, _ in tables():
+            joined = types.replace("true or false", "bool").split(" or ")
+            allowed = ["true or false" if part == "bool" else part for part in joined]
+            for kind, value in VALUES.items():
+                if kind in allowed or (kind == "a whole number" and "a number" in allowed):
+                    continue
+                with self.subTest(path=path, field=name, kind=kind):
+                    reply = self.server.post(path, put(BASES[path], name, value))
+                    self.assertEqual(reply.status, 400, reply.text)
+                    self.assertIn(name, message(reply))
+
+    def test_unknown_fields(self):
+        for path, base in BASES.items():
+            reply = self.server.post(path, dict(base, frobnicate=1))
+            self.assertEqual(reply.status, 400, path)
+            self.assertIn("frobnicate", message(reply))
+            self.assertEqual(self.server.post(path, dict(base, frobnicate=1, stream=True)).status, 400)
+
+
+if __name__ == "__main__":
+    server_support.main()
