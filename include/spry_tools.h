@@ -340,8 +340,8 @@ typedef struct spry_policy_step {
 } spry_policy_step;
 
 /* How many answers, at most `most`, the policy of spry_jobs_options would compute together after these steps, at least
- * SPRY_POLICY_STEPS of each size; and why, in one sentence. A larger size must give spry_policy_gain() times the tokens
- * a second. */
+ * SPRY_POLICY_STEPS of each size; and why, in one sentence: the smallest size within the factor spry_policy_gain() of
+ * the most tokens a second. */
 SPRY_API uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spry_policy_step *steps,
                                      size_t n_steps);
 SPRY_API double spry_policy_gain(void);

@@ -134,6 +134,7 @@ typedef struct spry_bench_policy {
     spry_bench_batch batches[SPRY_BENCH_POLICY_MAX];
     size_t count; /* 0: not requested */
     uint32_t depth, taken;
+    uint32_t interactive; /* largest size up to which every doubling pays for those who wait */
     char why[200];
 } spry_bench_policy;
 

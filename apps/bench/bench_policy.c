@@ -1,10 +1,13 @@
-/* Which number of answers offline mode would take together here. Every size makes as many steps as the scheduler's
- * judgement is made of, and the engine's own policy judges them. */
+/* How many answers together pay here. Every size makes as many steps as the scheduler's judgement is made of. The
+ * engine's own policy says which size offline mode takes; for people who wait, a doubling must give more for hardly
+ * slower steps.
+ */
 #include <stdio.h>
 
 #include "bench/bench_runner.h"
 
 enum { BAR = 34 };
+static const double gain_least = 1.10, slower_most = 1.10; /* of a doubling, for interactive use */
 
 /* ---- measuring -----------------------------------------------------------------------------------------------------
  */
@@ -34,10 +37,11 @@ static spry_status measure_size(spry_bench_runner *r, spry_bench_batch *out, spr
     return SPRY_OK;
 }
 
-/* Compares each size with the next smaller one. */
+/* Compares each size with the next smaller one, and finds the last that interactive use can have. */
 static void compare_sizes(spry_bench_policy *policy)
 {
     const spry_bench_batch *before = NULL;
+    bool all_pay = true;
     for (size_t i = 0; i < policy->count; i++) {
         spry_bench_batch *now = &policy->batches[i];
         if (now->skipped[0])
@@ -45,7 +49,10 @@ static void compare_sizes(spry_bench_policy *policy)
         if (before && before->tps > 0 && before->p95_ms > 0) {
             now->gain = now->tps / before->tps;
             now->slower = now->p95_ms / before->p95_ms;
+            all_pay = all_pay && now->gain >= gain_least && now->slower < slower_most;
         }
+        if (all_pay)
+            policy->interactive = now->batch;
         before = (now->batch & (now->batch - 1)) == 0 ? now : before;
     }
 }
@@ -108,9 +115,10 @@ void spry_bench_policy_print(const spry_bench_policy *policy)
         print_bar(b->tps, most, b->batch == policy->taken ? " <- taken" : "");
     }
     spry_out_format(
-        "Offline mode takes %u together. Going up from 1 by doubling, it goes on while a size gives at least\n"
-        "%.2fx the tokens/s of the one before it.\n%s.\n",
-        policy->taken, spry_policy_gain(), policy->why);
+        "Offline mode takes %u together, the smallest size within a factor of %.2f of the most tokens/s.\n%s.\n"
+        "For interactive use (--parallel), up to %u: each doubling gives at least %.2fx the tokens/s, and its slow\n"
+        "steps (p95) stay below %.2fx.\n",
+        policy->taken, spry_policy_gain(), policy->why, policy->interactive, gain_least, slower_most);
 }
 
 static json_t *ratio_json(double ratio)
@@ -134,8 +142,9 @@ json_t *spry_bench_policy_json(const spry_bench_policy *policy)
         const spry_bench_batch *b = &policy->batches[i];
         whole = json_array_append_new(b->skipped[0] ? skipped : batches, batch_json(b)) == 0 && whole;
     }
-    json_t *out = json_pack("{s:I, s:s, s:I, s:o, s:o}", "taken", (json_int_t)policy->taken, "why", policy->why,
-                            "depth", (json_int_t)policy->depth, "batches", batches, "skipped", skipped);
+    json_t *out = json_pack("{s:I, s:s, s:I, s:I, s:o, s:o}", "taken", (json_int_t)policy->taken, "why", policy->why,
+                            "interactive", (json_int_t)policy->interactive, "depth", (json_int_t)policy->depth,
+                            "batches", batches, "skipped", skipped);
     if (whole)
         return out;
     json_decref(out);

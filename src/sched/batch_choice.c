@@ -26,37 +26,48 @@ static double tokens_per_second(const spry_batch_steps *steps)
     return ns > 0 ? tokens / ns * 1e9 : 0;
 }
 
-/* The largest size, or the smaller one that was measured to be better. Smaller ones are not tried: they are measured
- * when no more answers are there. */
-static size_t choose_from_top(const spry_batch_choice *c, bool *trial)
+/* The first size that was not measured, going up, or n_sizes. Sizes behind one that gives less than half of the best
+ * are left out, and count as measured: *n_sizes becomes how many there are before them. */
+static size_t first_unmeasured(const spry_batch_choice *c, size_t *n_sizes)
 {
-    size_t top = c->n_sizes - 1, best = top;
-    *trial = !is_measured(&c->steps[top]);
-    for (size_t i = top; !*trial && i-- > 0;)
-        if (is_measured(&c->steps[i]) &&
-            tokens_per_second(&c->steps[i]) >= SPRY_BATCH_GAIN * tokens_per_second(&c->steps[best]))
-            best = i;
-    return best;
+    double most = 0;
+    for (size_t i = 0; i < c->n_sizes; i++) {
+        double now = is_measured(&c->steps[i]) ? tokens_per_second(&c->steps[i]) : 0;
+        if (!is_measured(&c->steps[i]))
+            return i;
+        *n_sizes = i + 1;
+        if (now < most / 2)
+            break;
+        most = now > most ? now : most;
+    }
+    return c->n_sizes;
 }
 
-static size_t choose_from_bottom(const spry_batch_choice *c, bool *trial)
+/* Of the first n_sizes sizes that were measured, one that gives the most tokens a second, or hardly less: the largest
+ * such size from the top, the smallest from the bottom. */
+static size_t best_size(const spry_batch_choice *c, size_t n_sizes)
 {
+    double most = 0;
     size_t best = 0;
-    *trial = !is_measured(&c->steps[0]);
-    while (!*trial && best + 1 < c->n_sizes) {
-        const spry_batch_steps *now = &c->steps[best], *next = now + 1;
-        *trial = !is_measured(next);
-        if (!*trial && tokens_per_second(next) < SPRY_BATCH_GAIN * tokens_per_second(now))
-            break;
-        best++;
+    for (size_t i = 0; i < n_sizes; i++)
+        if (is_measured(&c->steps[i]) && tokens_per_second(&c->steps[i]) > most)
+            most = tokens_per_second(&c->steps[i]);
+    for (size_t i = 0; i < n_sizes; i++) {
+        size_t at = c->from_top ? i : n_sizes - 1 - i;
+        if (is_measured(&c->steps[at]) && SPRY_BATCH_GAIN * tokens_per_second(&c->steps[at]) > most)
+            best = at;
     }
     return best;
 }
 
-/* The index of the size to take; *trial: its measurement is not complete yet. */
+/* The index of the size to take; *trial: its measurement is not complete yet. From the top smaller sizes are not tried:
+ * they are measured when no more answers are there. */
 static size_t choose(const spry_batch_choice *c, bool *trial)
 {
-    return c->from_top ? choose_from_top(c, trial) : choose_from_bottom(c, trial);
+    size_t n_sizes = c->n_sizes, top = n_sizes - 1;
+    size_t next = !c->from_top ? first_unmeasured(c, &n_sizes) : is_measured(&c->steps[top]) ? n_sizes : top;
+    *trial = next < c->n_sizes;
+    return *trial ? next : best_size(c, n_sizes);
 }
 
 void spry_batch_choice_measure(spry_batch_choice *c, size_t size, uint32_t tokens, uint64_t ns)

@@ -2,9 +2,10 @@
  * the most that can run. Each is measured by the steps it runs anyway; a choice rests on complete measurements.
  *
  * From the top (policy auto): the largest size until a smaller one was measured to give more tokens a second. From the
- * bottom (policy offline): sizes are tried upwards, from 1, as long as each gives more than the one before. Either way
- * a trial only adds answers to those that run: the limit falls below what runs only where measurements say that fewer
- * give more. After many steps at one size the sizes above it are tried again.
+ * bottom (policy offline): all sizes are tried, upwards from 1, and the one with the most tokens a second is taken; of
+ * sizes that make no difference, the smallest. Either way a trial only adds answers to those that run: the limit falls
+ * below what runs only where measurements say that fewer give more. After many steps at one size the sizes above it are
+ * tried again. How long an answer takes plays no part: that is what the policy interactive is for.
  *
  * No clock in here: the same calls give the same answers. */
 #ifndef SPRY_SCHED_BATCH_CHOICE_H

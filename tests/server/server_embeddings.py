@@ -129,6 +129,14 @@ class Embeddings(ServerTest):
             thread.join()
         self.assertEqual(wrong, [])
 
+    def test_texts_of_a_request_share_steps(self):
+        """All texts of a request are submitted at once; their embeddings come in order, the same as one by one."""
+        texts = ["A %s tale of %d trees." % (word, n) for n in range(20) for word in ("long", "short", "merry")]
+        wanted = [self.vectors(text)[0] for text in texts]
+        before = self.server.metric("spry_steps_total")
+        self.assertEqual(self.vectors(texts), wanted)
+        self.assertLess(self.server.metric("spry_steps_total") - before, len(texts) / 2)
+
     def test_metrics(self):
         before = self.server.metric("spry_prompt_tokens_total") or 0
         used = self.ask(TALES)["usage"]["prompt_tokens"]
@@ -144,6 +152,19 @@ class Embeddings(ServerTest):
         failed = lambda: "the client has disconnected" in "".join(self.server.log)
         self.assertTrue(eventually(failed))
         self.alive()
+
+
+class Crowded(ServerTest):
+    """A queue that is shorter than a request has texts."""
+
+    arguments = ("--parallel", "2", "--queue", "1")
+
+    def test_waits_for_its_own(self):
+        texts = ["The %d trucks are red." % n for n in range(30)]
+        data = self.server.post("/v1/embeddings", {"input": texts}).json["data"]
+        self.assertEqual([entry["index"] for entry in data], list(range(30)))
+        one = self.server.post("/v1/embeddings", {"input": texts[17]}).json["data"][0]["embedding"]
+        self.assertEqual(data[17]["embedding"], one)
 
 
 class Impatient(ServerTest):

@@ -42,14 +42,25 @@ static double best_at_eight(uint32_t size)
     return size <= 8 ? 1e6 : 1e6 * size; /* pages run short behind it */
 }
 
+static double worse_before_better(uint32_t size)
+{
+    return size == 2 ? 3e6 : size == 4 ? 4.2e6 : 1e6 + 1e5 * size; /* a kernel for eight rows and more */
+}
+static double falls_apart(uint32_t size)
+{
+    return size <= 2 ? 1e6 : 1e6 * size * size;
+}
+
 static void test_sizes(void **state)
 {
     (void)state;
     static const struct {
         double (*ns)(uint32_t size);
         uint32_t most, expected;
-    } cases[] = {{all_the_same, 16, 16},   {all_the_same, 6, 6},        {all_the_same, 1, 1},  {in_proportion, 16, 1},
-                 {free_up_to_four, 16, 4}, {a_little_each_time, 16, 1}, {best_at_eight, 16, 8}};
+    } cases[] = {{all_the_same, 16, 16}, {all_the_same, 6, 6},          {all_the_same, 1, 1},
+                 {in_proportion, 16, 1}, {free_up_to_four, 16, 4},      {a_little_each_time, 16, 1},
+                 {best_at_eight, 16, 8}, {worse_before_better, 16, 16}, {worse_before_better, 4, 1},
+                 {falls_apart, 16, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         spry_batch_choice choice;
         spry_batch_choice_init(&choice, cases[i].most, false);
@@ -129,6 +140,31 @@ static void test_fewer_are_faster(void **state)
     assert_int_equal(settle(&choice, all_the_same, SPRY_BATCH_AGAIN + SPRY_BATCH_STEPS + 1), 16);
 }
 
+/* Offline takes the most tokens a second whatever it is measured after, and tries no size far behind the best. */
+static void test_offline_gives_the_most(void **state)
+{
+    (void)state;
+    static double (*const machines[])(uint32_t) = {all_the_same,       in_proportion, free_up_to_four,
+                                                   a_little_each_time, best_at_eight, worse_before_better,
+                                                   falls_apart};
+    for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
+        spry_batch_choice choice;
+        double most = 0;
+        spry_batch_choice_init(&choice, 64, false);
+        uint32_t chosen = settle(&choice, machines[m], 1000);
+        for (uint32_t size = 1; size <= 64; size *= 2)
+            most = size / machines[m](size) > most ? size / machines[m](size) : most;
+        assert_true(SPRY_BATCH_GAIN * chosen / machines[m](chosen) > most);
+    }
+    spry_batch_choice choice;
+    spry_batch_choice_init(&choice, 64, false);
+    for (size_t i = 0; i < 1000; i++) {
+        uint32_t size = spry_batch_choice_limit(&choice);
+        assert_true(size <= 4);
+        spry_batch_choice_measure(&choice, size, size, (uint64_t)falls_apart(size));
+    }
+}
+
 static void test_tries_again(void **state)
 {
     (void)state;
@@ -196,8 +232,13 @@ static void test_budget_reach(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),        cmocka_unit_test(test_long_queue), cmocka_unit_test(test_fewer_are_faster),
-        cmocka_unit_test(test_tries_again),  cmocka_unit_test(test_says_why),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_long_queue),
+        cmocka_unit_test(test_fewer_are_faster),
+        cmocka_unit_test(test_offline_gives_the_most),
+        cmocka_unit_test(test_tries_again),
+        cmocka_unit_test(test_says_why),
+        cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

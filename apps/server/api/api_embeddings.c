@@ -61,20 +61,51 @@ static json_t *list_texts(spry_fields *fields, const char *key)
 
 /* ---- computing and replying -------------------------------------------------------------------------------------- */
 
-static spry_status embed_text(json_t *out, embed_call *call, const json_t *text, size_t index, spry_error *error)
+/* `status`, with the text it is about. */
+static spry_status of_text(const embed_call *call, size_t index, spry_status status, spry_error *error)
 {
     char place[64];
+    snprintf(place, sizeof place, "%s[%zu]", call->input, index);
+    return status == SPRY_OK ? status : spry_fail_prefix(error, status, place);
+}
+
+static spry_status add_text(embed_call *call, const json_t *text, size_t index, spry_error *error)
+{
     spry_tokens ids = {0};
     spry_status status = read_text(&ids, call, text, error);
     spry_lap(&call->costs.laps, SPRY_PART_TOKENIZE);
     if (status == SPRY_OK)
-        status = spry_embedder_run(&call->embedder, &ids, error);
+        status = spry_embedder_add(&call->embedder, &ids, error);
+    spry_tokens_deinit(&ids);
+    return of_text(call, index, status, error);
+}
+
+static spry_status take_text(json_t *out, embed_call *call, size_t index, spry_error *error)
+{
+    spry_status status = spry_embedder_take(&call->embedder, error);
     if (status == SPRY_OK && json_array_append_new(out, call->write(call, index)))
         status = spry_fail_memory(error, "the reply", call->embedder.width * sizeof(float));
     spry_lap(&call->costs.laps, SPRY_PART_WRITE);
-    spry_tokens_deinit(&ids);
-    snprintf(place, sizeof place, "%s[%zu]", call->input, index);
-    return status == SPRY_OK ? status : spry_fail_prefix(error, status, place);
+    return of_text(call, index, status, error);
+}
+
+/* Texts are submitted as far ahead as they can be computed together, and taken in order; *done says how many were. */
+static spry_status embed_all(json_t *out, size_t *done, embed_call *call, const json_t *texts, spry_error *error)
+{
+    const spry_embedder *e = &call->embedder;
+    size_t n = json_array_size(texts), next = 0;
+    spry_status status = SPRY_OK;
+    bool full = false;
+    while (status == SPRY_OK && *done < n) {
+        bool adds = next < n && e->count < e->most && !full;
+        status = adds ? add_text(call, json_array_get(texts, next), next, error) : take_text(out, call, *done, error);
+        full = adds && status == SPRY_ERR_BUSY && e->count; /* of others' requests: one of ours must end first */
+        if (full)
+            status = SPRY_OK;
+        else if (status == SPRY_OK)
+            ++*(adds ? &next : done);
+    }
+    return status;
 }
 
 static void note(const embed_call *call, size_t n_texts, const spry_error *error)
@@ -90,19 +121,15 @@ static void note(const embed_call *call, size_t n_texts, const spry_error *error
 
 static void embed_texts(embed_call *call, const json_t *texts)
 {
-    size_t i;
-    const json_t *text;
+    size_t done = 0;
     spry_error error = {.status = SPRY_OK};
     spry_exchange *x = call->costs.exchange;
     json_t *out = json_array();
-    json_array_foreach(texts, i, text)
-    {
-        if (embed_text(out, call, text, i, &error) != SPRY_OK)
-            break;
-    }
+    spry_status status = embed_all(out, &done, call, texts, &error);
     spry_costs_end_share(&call->costs);
-    note(call, i, &error);
-    if (error.status == SPRY_OK) {
+    error.status = status; /* a full queue that was waited for is no error */
+    note(call, done, &error);
+    if (status == SPRY_OK) {
         spry_reply_json(x, MHD_HTTP_OK, call->reply(call, out));
         return;
     }

@@ -9,35 +9,56 @@ spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_p
 {
     spry_engine_info info;
     spry_engine_describe(model->engine, &info);
-    *e = (spry_embedder){.costs = costs, .model = model, .width = info.embedding};
+    spry_jobs_figures figures;
+    spry_engine_jobs_figures(model->engine, &figures);
+    *e = (spry_embedder){.costs = costs, .model = model, .width = info.embedding, .most = 2 * figures.max_running};
+    e->most = e->most < SPRY_EMBEDDINGS_MAX ? e->most : SPRY_EMBEDDINGS_MAX;
     e->vector = calloc(e->width, sizeof *e->vector);
     return e->vector ? SPRY_OK : spry_fail_memory(error, "an embedding", e->width * sizeof *e->vector);
 }
 
 void spry_embedder_deinit(spry_embedder *e)
 {
+    for (size_t i = 0; i < e->count; i++)
+        spry_job_free(e->jobs[(e->first + i) % SPRY_EMBEDDINGS_MAX]);
     free(e->vector);
-    e->vector = NULL;
+    *e = (spry_embedder){.n_tokens = e->n_tokens};
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
 
-spry_status spry_embedder_run(spry_embedder *e, const spry_tokens *ids, spry_error *error)
+spry_status spry_embedder_add(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {
     spry_job *job;
     spry_job_options options;
-    const spry_exchange *x = e->costs->exchange;
-    spry_job_options_of(&options, x);
+    size_t at = (e->first + e->count) % SPRY_EMBEDDINGS_MAX;
+    spry_job_options_of(&options, e->costs->exchange);
     spry_costs_begin_share(e->costs);
     spry_status status = spry_job_create_embedding(&job, e->model->engine, ids->ids, ids->count, &options, error);
     if (status == SPRY_OK)
-        status = spry_job_finish(job, e->costs, error);
+        status = spry_job_begin(job, e->costs, error);
+    if (status != SPRY_OK) {
+        spry_job_free(job);
+        return status;
+    }
+    e->jobs[at] = job;
+    e->sizes[at] = ids->count;
+    e->count++;
+    return SPRY_OK;
+}
+
+spry_status spry_embedder_take(spry_embedder *e, spry_error *error)
+{
+    spry_job *job = e->jobs[e->first];
+    spry_status status = spry_job_finish(job, e->costs, error);
     if (status == SPRY_OK) {
         memcpy(e->vector, spry_job_embedding(job), e->width * sizeof *e->vector);
-        e->n_tokens += ids->count;
+        e->n_tokens += e->sizes[e->first];
     }
     spry_job_free(job);
-    spry_registry_sample(&x->server->registry, e->model->name, e->model->engine, 0, false);
+    e->first = (e->first + 1) % SPRY_EMBEDDINGS_MAX;
+    e->count--;
+    spry_registry_sample(&e->costs->exchange->server->registry, e->model->name, e->model->engine, 0, false);
     return status;
 }
 

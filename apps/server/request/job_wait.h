@@ -7,8 +7,9 @@
 /* The options of an exchange's jobs: its key's pages, its client's turn. */
 void spry_job_options_of(spry_job_options *options, const spry_exchange *exchange);
 
-/* Submits a job and waits for it. SPRY_ERR_CANCELLED: the client has disconnected, or --answer-timeout has passed. The
- * time is charged to the request. */
+/* Submits a job; then waits for it. SPRY_ERR_CANCELLED: the client has disconnected, or --answer-timeout has passed.
+ * Waiting is charged to the request: until the first of its jobs began as queueing, the rest as prefill. */
+spry_status spry_job_begin(spry_job *job, const spry_costs *costs, spry_error *error);
 spry_status spry_job_finish(spry_job *job, spry_costs *costs, spry_error *error);
 
 #endif

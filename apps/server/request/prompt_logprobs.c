@@ -30,6 +30,8 @@ spry_status spry_prompt_logprobs(spry_answer_token *tokens, spry_completion *c, 
     spry_costs_begin_share(&c->costs);
     spry_status status = spry_job_create_evaluation(&job, c->model->engine, &evaluation, &options, error);
     if (status == SPRY_OK)
+        status = spry_job_begin(job, &c->costs, error);
+    if (status == SPRY_OK)
         status = spry_job_finish(job, &c->costs, error);
     spry_job_free(job);
     return status;
