@@ -9,17 +9,22 @@
 #include "cli/usage.h"
 #include "platform/clock.h"
 #include "platform/file.h"
+#include "tools/grammar_suite.h"
 
 enum { INPUT_BYTES_MAX = 64 << 20, GRAMMAR_BYTES_MAX = 16 << 20 };
 
 static const spry_usage usage = {
     .command = "grammar",
-    .arguments = "check|mask [FILE] [options]",
+    .arguments = "check|mask|suite [FILE] [options]",
     .about =
         "`check` reads a text from standard input and reports whether it matches: exit code 0, or 1 with the "
         "position where it stops matching and what was expected there.\n"
         "`mask` reports how many tokens of a model's vocabulary are allowed after --text, and the time to compute "
         "that. With --bench it processes a whole text (--text, or standard input) token by token.\n"
+        "`suite` judges the instances of the schemas in FILE, or in all .json files of a folder, each of the form "
+        "{\"schema\": ..., \"tests\": [{\"data\": ..., \"valid\": true}]} or a list of these: how many schemas "
+        "compile, how "
+        "many instances are judged wrongly, why schemas are refused; with --model also the times of masks.\n"
         "FILE is a grammar (.gbnf) or a JSON schema (.json); docs/GRAMMARS.md lists the supported features. MODEL is "
         "as for `spry tokenize`.",
     .examples = "echo '{\"a\": 1}' | spry grammar check schema.json\n"
@@ -30,7 +35,7 @@ static const spry_usage usage = {
 
 typedef struct grammar_settings {
     const char *grammar, *kind, *regex, *choice, *model, *text;
-    bool json, bench, trim;
+    bool json, bench, trim, list;
     spry_model_flags models;
 } grammar_settings;
 
@@ -79,14 +84,23 @@ static const spry_option grammar_options[] = {
      .letter = 'm',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(model),
-     .help = "mask: model with the vocabulary; default: the bundled model",
+     .help = "mask, suite: model with the vocabulary; default: the bundled model; suite: none",
      .group = "Mask"},
     {.name = "bench",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(bench),
      .help = "mask: process the whole text and show times",
      .group = "Mask"},
-    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "mask: print JSON", .group = "Mask"},
+    {.name = "json",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(json),
+     .help = "mask, suite: print JSON",
+     .group = "Mask"},
+    {.name = "list",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(list),
+     .help = "suite: list every schema that is refused or judged wrongly",
+     .group = "Mask"},
 };
 
 /* ---- the grammar ---------------------------------------------------------------------------------------------------
@@ -361,6 +375,26 @@ static int mask(const grammar_settings *settings)
     return status ? spry_complain_error(&error) : SPRY_EXIT_OK;
 }
 
+static int suite(const grammar_settings *settings)
+{
+    spry_suite_settings wanted = {.path = settings->grammar, .list = settings->list, .json = settings->json};
+    mask_work work = {0};
+    spry_error error;
+    spry_status status = SPRY_OK;
+    bool wrong = false;
+    if (settings->model)
+        status = spry_model_source_find(&work.source, settings->model, settings->models.models_folder, &error);
+    if (!status && settings->model) {
+        const spry_model_file file = spry_model_source_file(&work.source);
+        status = spry_tokenizer_load(&work.tokenizer, &file, &error);
+        wanted.tokenizer = work.tokenizer;
+    }
+    if (!status)
+        status = spry_suite_run(&wrong, &wanted, &error);
+    close_work(&work);
+    return status ? spry_complain_error(&error) : wrong ? SPRY_EXIT_FAILURE : SPRY_EXIT_OK;
+}
+
 int spry_cmd_grammar(int argc, char **argv)
 {
     grammar_settings settings = {.kind = "auto"};
@@ -371,12 +405,18 @@ int spry_cmd_grammar(int argc, char **argv)
     int code = SPRY_EXIT_OK;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
-    bool checks = words[0] && strcmp(words[0], "check") == 0;
-    if (!words[0] || (!checks && strcmp(words[0], "mask") != 0))
-        return spry_usage_wrong(&usage, "give a subcommand: check or mask");
+    static const struct {
+        const char *name;
+        int (*run)(const grammar_settings *settings);
+    } subcommands[] = {{"check", check}, {"mask", mask}, {"suite", suite}};
+    size_t chosen = 0;
+    while (chosen < SPRY_COUNT(subcommands) && (!words[0] || strcmp(words[0], subcommands[chosen].name) != 0))
+        chosen++;
+    if (chosen == SPRY_COUNT(subcommands))
+        return spry_usage_wrong(&usage, "give a subcommand: check, mask or suite");
     if (words[1])
         settings.grammar = words[1];
     if (!settings.grammar && !settings.regex && !settings.choice && strcmp(settings.kind, "json-object") != 0)
         return spry_usage_wrong(&usage, "give a grammar: a file, --regex, --choice or --kind json-object");
-    return spry_out_finish(checks ? check(&settings) : mask(&settings));
+    return spry_out_finish(subcommands[chosen].run(&settings));
 }

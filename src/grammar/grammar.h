@@ -29,6 +29,8 @@ bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint);
 spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
 /* Compiles from a builder, which the caller keeps. */
 spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node root, spry_error *error);
+/* What a lenient schema left out, one sentence per line; empty: nothing. Valid as long as the grammar. */
+const char *spry_grammar_warnings(const spry_grammar *grammar);
 spry_grammar *spry_grammar_ref(spry_grammar *grammar); /* increments atomically */
 void spry_grammar_unref(spry_grammar *grammar);
 

@@ -24,15 +24,19 @@ static double ms_since(uint64_t *start)
     return (double)(now - before) / 1e6;
 }
 
-static spry_status fill(spry_matching *m, spry_grammar_kind kind, spry_view text, const spry_tokenizer *tokenizer,
-                        spry_error *error)
+spry_status spry_matching_replace(spry_matching *m, spry_constraint constraint, const char *text, size_t size,
+                                  spry_error *error)
 {
+    spry_grammar_kind kind;
+    spry_matcher_destroy(m->matcher);
+    spry_grammar_unref(m->grammar);
+    m->matcher = NULL;
+    m->grammar = NULL;
+    if (!spry_grammar_kind_of(&kind, constraint))
+        return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)constraint);
     uint64_t start = spry_clock_ns();
-    spry_status status = spry_grammar_create(&m->grammar, kind, text, error);
+    spry_status status = spry_grammar_create(&m->grammar, kind, (spry_view){text, size}, error);
     m->times.compile_ms = ms_since(&start);
-    if (!status && tokenizer)
-        status = spry_vocabulary_create(&m->vocabulary, tokenizer, spry_tokenizer_size(tokenizer), error);
-    m->times.vocabulary_ms = ms_since(&start);
     if (!status)
         status = spry_matcher_create(&m->matcher, m->grammar, m->vocabulary, error);
     m->times.prepare_ms = ms_since(&start);
@@ -42,19 +46,27 @@ static spry_status fill(spry_matching *m, spry_grammar_kind kind, spry_view text
 spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, const char *text, size_t size,
                                  const spry_tokenizer *tokenizer, spry_error *error)
 {
-    spry_grammar_kind kind;
-    *out = NULL;
-    if (!spry_grammar_kind_of(&kind, constraint))
-        return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)constraint);
+    spry_status status = SPRY_OK;
+    uint64_t start = spry_clock_ns();
     spry_matching *m = calloc(1, sizeof *m);
+    *out = NULL;
     if (!m)
         return spry_fail_memory(error, "a matching", sizeof *m);
-    spry_status status = fill(m, kind, (spry_view){text, size}, tokenizer, error);
+    if (tokenizer)
+        status = spry_vocabulary_create(&m->vocabulary, tokenizer, spry_tokenizer_size(tokenizer), error);
+    m->times.vocabulary_ms = ms_since(&start);
+    if (!status)
+        status = spry_matching_replace(m, constraint, text, size, error);
     if (status)
         spry_matching_destroy(m);
     else
         *out = m;
     return status;
+}
+
+void spry_matching_reset(spry_matching *m)
+{
+    spry_matcher_reset(m->matcher);
 }
 
 void spry_matching_destroy(spry_matching *m)

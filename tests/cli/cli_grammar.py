@@ -79,9 +79,22 @@ class Grammar(cli_support.CliTest):
         print("mask of 152k tokens: median %(median_us)s us, 99%% %(p99_us)s us" % answer)
         self.assertGreater(answer["tokens"], 15)
 
+    def test_suite(self):
+        group = ('{"schema": {"type": "integer"}, "tests": [{"data": 1, "valid": true}, {"data": "x", "valid": %s}]}')
+        right = self.file("right.json", group % "false")
+        answer = self.succeeds(spry("grammar", "suite", right, "--json")).json
+        self.assertEqual((answer["schemas"], answer["right"], answer["false_accepts"]), (1, 1, 0))
+        wrong = self.file("wrong.json", "[" + group.replace("integer", "string").replace('"data": 1, "valid": true',
+                                                                   '"data": "y", "valid": false') % "true" + "]")
+        self.assertIn("invalid but accepted", spry("grammar", "suite", wrong, "--list").text)
+        refused = self.file("refused.json", '{"schema": {"$ref": "http://elsewhere"}, "tests": []}')
+        self.assertIn("is not in this schema", self.succeeds(spry("grammar", "suite", refused)).text)
+        timed = self.succeeds(spry("grammar", "suite", right, "--json", "--model", "Spry-Tales-29M")).json
+        self.assertLessEqual(timed["mask_us"]["median"], timed["mask_us"]["max"])
+
     def test_wrong_use(self):
-        self.fails(spry("grammar"), USAGE, "check or mask")
-        self.fails(spry("grammar", "polish"), USAGE, "check or mask")
+        self.fails(spry("grammar"), USAGE, "check, mask or suite")
+        self.fails(spry("grammar", "polish"), USAGE, "check, mask or suite")
         self.fails(spry("grammar", "check"), USAGE, "give a grammar")
         self.fails(spry("grammar", "check", "nowhere.gbnf"), FAILURE, "nowhere.gbnf")
         self.fails(spry("grammar", "check", "--regex", "a(b"), FAILURE, "not closed")

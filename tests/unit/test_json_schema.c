@@ -334,6 +334,75 @@ static void references(void **state)
     check_examples(examples, COUNT(examples));
 }
 
+/* Each draft has its own keywords. */
+static void drafts(void **state)
+{
+    (void)state;
+#define DRAFT_04 "{\"$schema\":\"http://json-schema.org/draft-04/schema#\","
+    static const example examples[] = {
+        {DRAFT_04 "\"type\":\"integer\"}", {"1", "-7"}, {"1.0", "1e16", "1.5"}},
+        {DRAFT_04 "\"minimum\":1,\"exclusiveMinimum\":true,\"maximum\":9,\"exclusiveMaximum\":false}",
+         {"1.5", "9"},
+         {"1", "9.5", "0"}},
+        {DRAFT_04 "\"const\":1,\"if\":true,\"then\":false,\"contains\":false,\"propertyNames\":false}",
+         {"2", "[]", "{\"a\":1}"},
+         {""}},
+        {DRAFT_04 "\"id\":\"http://a.b/c\",\"items\":{\"$ref\":\"d#/definitions/e\"},\"definitions\":{\"x\":{"
+                  "\"id\":\"d\",\"definitions\":{\"e\":{\"type\":\"null\"}}}}}",
+         {"[null]"},
+         {"[1]"}},
+        {DRAFT_04 "\"$ref\":\"#/definitions/a\",\"maximum\":1,\"definitions\":{\"a\":{\"minimum\":3}}}", {"5"}, {"2"}},
+        {"{\"minimum\":1,\"exclusiveMinimum\":true}", {"2"}, {"1"}},
+        {"{\"$schema\":\"http://json-schema.org/draft-06/schema#\",\"const\":1,\"if\":true,\"then\":false}",
+         {"1"},
+         {"2"}},
+        {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"dependentRequired\":{\"a\":[\"b\"]}}",
+         {"{\"a\":1}"},
+         {""}},
+        {"{\"maximum\":18446744073709551616,\"minimum\":-20000000000000000000}",
+         {"18446744073709551616", "-20000000000000000000", "\"9\""},
+         {"18446744073709551617", "-20000000000000000001"}},
+    };
+    check_examples(examples, COUNT(examples));
+}
+
+static void formats(void **state)
+{
+    (void)state;
+    static const example examples[] = {
+        {"{\"type\":\"string\",\"format\":\"no such format\"}", {"\"x\"", "\"\""}, {"1"}},
+        {"{\"format\":\"byte\"}", {"\"%\"", "1"}, {""}},
+        {"{\"format\":\"hostname\"}",
+         {"\"a\"", "\"www.example.com\"", "\"a-b.c-d\"", "\"1.2\"", "5"},
+         {"\"\"", "\"-a\"", "\"a-\"", "\"a..b\"", "\"a_b\"", "\"xn--X\""}},
+        {"{\"format\":\"idn-hostname\"}", {"\"\u4f8b\u5b50\"", "\"a.b\""}, {"\"a b\"", "\"-\""}},
+        {"{\"format\":\"regex\"}",
+         {"\"^(a|[b-d]+)*$\"", "\"\"", "\"(?:x(?=y)){2,5}?\"", "\"\\\\d{3}\""},
+         {"\"(\"", "\"a)\"", "\"[z-a]\"", "\"*\"", "\"a**\"", "\"\\\\\""}},
+        {"{\"format\":\"iri\"}", {"\"http://\u00e9.de/\u00fc?\u00e4#x\""}, {"\"\u00e9\"", "\"a b:c\""}},
+        {"{\"format\":\"uri-template\"}", {"\"/a/{b}{?c,d*}\"", "\"\""}, {"\"{a\"", "\"a}\"", "\"{,}\""}},
+    };
+    check_examples(examples, COUNT(examples));
+}
+
+/* What cannot be enforced is left out, with a warning; what can be enforced still is. */
+static void lenient_schemas(void **state)
+{
+    (void)state;
+    spry_grammar *grammar =
+        grammar_of("{\"x-spry-lenient\":true,\"items\":{\"type\":\"integer\",\"multipleOf\":0.123456789},"
+                   "\"not\":{\"pattern\":\"(a)\\\\1\"},\"maxItems\":2}");
+    assert_true(matches(grammar, "[1,2]"));
+    assert_false(matches(grammar, "[1,2,3]"));
+    assert_false(matches(grammar, "[\"a\"]"));
+    assert_non_null(strstr(spry_grammar_warnings(grammar), "#/items/multipleOf: "));
+    assert_non_null(strstr(spry_grammar_warnings(grammar), "#/not/pattern: "));
+    spry_grammar_unref(grammar);
+    grammar = grammar_of("{\"x-spry-lenient\":true,\"type\":\"null\"}");
+    assert_string_equal(spry_grammar_warnings(grammar), "");
+    spry_grammar_unref(grammar);
+}
+
 static void objects_of_any_kind(void **state)
 {
     (void)state;
@@ -371,13 +440,11 @@ static void schemas_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),
-        cmocka_unit_test(strings),
-        cmocka_unit_test(arrays),
-        cmocka_unit_test(objects),
-        cmocka_unit_test(combinations),
-        cmocka_unit_test(references),
-        cmocka_unit_test(objects_of_any_kind),
+        cmocka_unit_test(numbers),          cmocka_unit_test(strings),
+        cmocka_unit_test(arrays),           cmocka_unit_test(objects),
+        cmocka_unit_test(combinations),     cmocka_unit_test(references),
+        cmocka_unit_test(drafts),           cmocka_unit_test(formats),
+        cmocka_unit_test(lenient_schemas),  cmocka_unit_test(objects_of_any_kind),
         cmocka_unit_test(schemas_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,6 +344,9 @@ spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node r
     spry_arena_init(&compiler.grammar->arena);
     pthread_mutex_init(&compiler.grammar->lock, NULL);
     status = spry_ir_facts_init(&compiler.facts, ir, root, error);
+    if (!status &&
+        !(compiler.grammar->warnings = spry_arena_copy(&compiler.grammar->arena, spry_buffer_view(&ir->warnings))))
+        status = spry_fail_memory(error, "a grammar", ir->warnings.size);
     if (!status)
         status = compile_all(&compiler, root);
     spry_ir_facts_deinit(&compiler.facts);
@@ -355,6 +358,11 @@ spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node r
     }
     *out = compiler.grammar;
     return SPRY_OK;
+}
+
+const char *spry_grammar_warnings(const spry_grammar *grammar)
+{
+    return grammar->warnings;
 }
 
 spry_grammar *spry_grammar_ref(spry_grammar *grammar)

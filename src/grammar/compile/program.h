@@ -96,6 +96,7 @@ struct spry_grammar {
     uint32_t *lengths; /* [n_machines] shortest.h; allocated together with to_end */
     uint32_t n_states, n_machines, n_objects, n_many, n_counters;
     uint32_t root;                  /* machine */
+    const char *warnings;           /* one per line; in the arena */
     pthread_mutex_t lock;           /* protects the stores */
     struct spry_mask_store *stores; /* masks, one store per vocabulary */
 };

@@ -14,6 +14,7 @@ enum {
     BYTES_MAX = 1 << 25, /* of all literals */
     ITEMS_MAX = 1 << 23, /* ranges, and children */
     RULES_MAX = 1 << 18,
+    WARNINGS_MAX = 1 << 12, /* bytes */
 };
 
 spry_status spry_ir_create(spry_ir **out, spry_error *error)
@@ -23,6 +24,7 @@ spry_status spry_ir_create(spry_ir **out, spry_error *error)
         return spry_fail_memory(error, "a grammar", sizeof **out);
     spry_arena_init(&(*out)->arena);
     spry_map_init(&(*out)->rule_names);
+    spry_buffer_init(&(*out)->warnings, WARNINGS_MAX);
     return SPRY_OK;
 }
 
@@ -42,6 +44,7 @@ void spry_ir_destroy(spry_ir *ir)
     free(ir->rules);
     free(ir->interned);
     spry_map_deinit(&ir->rule_names);
+    spry_buffer_deinit(&ir->warnings);
     spry_arena_deinit(&ir->arena);
     free(ir);
 }
@@ -64,6 +67,15 @@ spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, .
     va_end(arguments);
     spry_fail(&ir->error, status, "%s", sentence);
     return SPRY_IR_NONE;
+}
+
+void spry_ir_warn(spry_ir *ir, const char *sentence)
+{
+    spry_buffer *all = &ir->warnings;
+    if (all->size + strlen(sentence) + 2 > WARNINGS_MAX || (all->size && strstr(all->data, sentence)))
+        return;
+    spry_buffer_text(all, all->size ? "\n" : "");
+    spry_buffer_text(all, sentence);
 }
 
 static spry_ir_node fail_memory(spry_ir *ir)

@@ -30,6 +30,9 @@ spry_status spry_ir_status(const spry_ir *ir, spry_error *error);
 /* Makes the builder fail with a message, unless it has failed before; returns SPRY_IR_NONE. */
 spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, ...) SPRY_PRINTF(3, 4);
 
+/* Adds a sentence to the warnings of the grammar, unless it is there or there are too many. */
+void spry_ir_warn(spry_ir *ir, const char *sentence);
+
 spry_ir_node spry_ir_empty(spry_ir *ir);                    /* matches only the empty text */
 spry_ir_node spry_ir_never(spry_ir *ir);                    /* matches no text */
 spry_ir_node spry_ir_literal(spry_ir *ir, spry_view bytes); /* these bytes */

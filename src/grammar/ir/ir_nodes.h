@@ -6,6 +6,7 @@
 #define SPRY_GRAMMAR_IR_NODES_H
 
 #include "base/arena.h"
+#include "base/buffer.h"
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/ir/grammar_ir.h"
@@ -52,7 +53,8 @@ struct spry_ir {
     size_t n_nodes, n_bytes, n_ranges, n_children, n_objects, n_members, n_automata, n_rules;
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
-    uint32_t *interned; /* [interned_size], a power of two; node + 1, 0: free */
+    spry_buffer warnings; /* one per line */
+    uint32_t *interned;   /* [interned_size], a power of two; node + 1, 0: free */
     size_t interned_size;
 };
 

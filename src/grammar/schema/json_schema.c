@@ -95,6 +95,16 @@ void spry_schema_blame(spry_schema *schema, const json_t *where, const char *key
     spry_fail_prefix(&schema->ir->error, schema->ir->error.status, place);
 }
 
+bool spry_schema_excuse(spry_schema *schema)
+{
+    spry_error *why = &schema->ir->error;
+    if (!schema->lenient || why->status != SPRY_ERR_UNSUPPORTED)
+        return false;
+    spry_ir_warn(schema->ir, why->message);
+    *why = (spry_error){0};
+    return true;
+}
+
 /* ---- the entry --------------------------------------------------------------------------------------------------- */
 
 static void deinit(spry_schema *schema)

@@ -13,8 +13,16 @@ enum {
     EXPONENT_MAX = 307, /* representable as a double with any digits */
     LARGE = 16,         /* exponents from which integers are written in this form; maximum of digits after their
                          * point */
-    BOUND_DIGITS = 40,  /* of a bound in plain form */
+    BOUND_MAX = 40,     /* exponents of bounds are below */
+    BOUND_DIGITS = 44,  /* of a bound in plain form */
 };
+
+/* Which numbers, and how integers are spelled. */
+typedef enum wholeness {
+    ANY_NUMBER,
+    WHOLE,  /* integers, also as "1.0" and with an exponent */
+    DIGITS, /* integers as digits only */
+} wholeness;
 
 /* ---- small parts ------------------------------------------------------------------------------------------------- */
 
@@ -59,8 +67,10 @@ static spry_ir_node not_all_zeros(spry_ir *ir)
 }
 
 /* The fraction after integer digits that already decide the comparison. */
-static spry_ir_node any_fraction(spry_ir *ir, bool integer)
+static spry_ir_node any_fraction(spry_ir *ir, wholeness integer)
 {
+    if (integer == DIGITS)
+        return spry_ir_empty(ir);
     return maybe(ir, integer ? text(ir, ".0") : two(ir, text(ir, "."), some_digits(ir, 1, FRACTION_MAX)));
 }
 
@@ -75,7 +85,7 @@ typedef struct plain {
 static bool lay_out(plain *out, const spry_decimal *value)
 {
     *out = (plain){.n_whole = 0};
-    if (value->exponent >= BOUND_DIGITS || value->exponent < SPRY_DECIMAL_DIGITS - BOUND_DIGITS)
+    if (value->exponent >= BOUND_MAX || value->exponent < SPRY_DECIMAL_DIGITS - BOUND_DIGITS)
         return false;
     for (int at = value->exponent > 0 ? value->exponent : 0; at >= 0; at--) {
         int index = value->exponent - at;
@@ -108,19 +118,19 @@ static spry_ir_node compare_fraction(spry_ir *ir, const plain *bound, bool exclu
 }
 
 /* The rest after integer digits equal to the bound's. */
-static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
+static spry_ir_node equal_whole(spry_ir *ir, const plain *bound, bool exclusive, bool above, wholeness integer)
 {
     bool fraction = bound->n_fraction > 0;
     bool itself = above ? !fraction && !exclusive : fraction || !exclusive; /* the integer digits alone are on the
                                                                              * wanted side */
     if (integer)
-        return itself ? any_fraction(ir, true) : spry_ir_never(ir);
+        return itself ? any_fraction(ir, integer) : spry_ir_never(ir);
     return either(ir, itself ? spry_ir_empty(ir) : spry_ir_never(ir),
                   two(ir, text(ir, "."), compare_fraction(ir, bound, exclusive, above)));
 }
 
 /* Plain numbers on one side of a non-negative bound. */
-static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, bool integer)
+static spry_ir_node plain_side(spry_ir *ir, const plain *bound, bool exclusive, bool above, wholeness integer)
 {
     uint32_t n = (uint32_t)bound->n_whole;
     spry_ir_node behind = any_fraction(ir, integer), first = digits_between(ir, '1', '9');
@@ -192,7 +202,7 @@ static spry_ir_node exponent_between(spry_ir *ir, int first, int last)
 
 static spry_ir_node any_mantissa(spry_ir *ir)
 {
-    return two(ir, digits_between(ir, '1', '9'), any_fraction(ir, false));
+    return two(ir, digits_between(ir, '1', '9'), any_fraction(ir, ANY_NUMBER));
 }
 
 /* The largest doubles: below 1.7e308. */
@@ -217,8 +227,8 @@ static spry_ir_node mantissa_side(spry_ir *ir, const spry_decimal *bound, bool e
     memcpy(laid_out.fraction, bound->digits + 1, laid_out.n_fraction);
     spry_ir_node decided =
         above ? digits_between(ir, (char)(first + 1), '9') : digits_between(ir, '1', (char)(first - 1));
-    return either(ir, two(ir, decided, any_fraction(ir, false)),
-                  two(ir, digits_between(ir, first, first), equal_whole(ir, &laid_out, exclusive, above, false)));
+    return either(ir, two(ir, decided, any_fraction(ir, ANY_NUMBER)),
+                  two(ir, digits_between(ir, first, first), equal_whole(ir, &laid_out, exclusive, above, ANY_NUMBER)));
 }
 
 /* Numbers with an exponent on one side of a non-negative bound. */
@@ -245,7 +255,7 @@ static spry_ir_node large_whole(spry_ir *ir, int least)
     return either(ir, spry_ir_sequence(ir, parts, 3), largest(ir));
 }
 
-static spry_ir_node any_plain(spry_ir *ir, bool integer)
+static spry_ir_node any_plain(spry_ir *ir, wholeness integer)
 {
     spry_ir_node whole = two(ir, digits_between(ir, '1', '9'), some_digits(ir, 0, WHOLE_MAX - 1));
     return two(ir, either(ir, text(ir, "0"), whole), any_fraction(ir, integer));
@@ -257,7 +267,8 @@ static spry_ir_node meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
     return a == SPRY_IR_NONE ? b : spry_schema_meet(schema, a, b);
 }
 
-static spry_ir_node plain_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, bool integer)
+static spry_ir_node plain_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high,
+                                    wholeness integer)
 {
     spry_ir_node all = SPRY_IR_NONE;
     const spry_bound *bounds[] = {low, high};
@@ -273,10 +284,10 @@ static spry_ir_node plain_magnitude(spry_schema *schema, const spry_bound *low, 
 }
 
 static spry_ir_node scientific_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high,
-                                         bool integer)
+                                         wholeness integer)
 {
     spry_ir *ir = schema->ir;
-    if (integer && high && high->at.exponent < LARGE)
+    if (integer == DIGITS || (integer && high && high->at.exponent < LARGE))
         return spry_ir_never(ir);
     spry_ir_node all = SPRY_IR_NONE;
     if (integer) {
@@ -291,7 +302,7 @@ static spry_ir_node scientific_magnitude(spry_schema *schema, const spry_bound *
 }
 
 /* Numbers between two bounds; a missing bound is 0 or infinity. */
-static spry_ir_node magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, bool integer)
+static spry_ir_node magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high, wholeness integer)
 {
     if (!low->set || (low->at.n_digits == 0 && !low->exclusive))
         low = NULL;
@@ -314,13 +325,13 @@ static spry_ir_node write_range(spry_schema *schema, const spry_number_shape *nu
     spry_bound mirrored_low = mirrored(&low), mirrored_high = mirrored(&high);
     bool below_zero = high.set && high.at.negative, above_zero = low.set && !low.at.negative && low.at.n_digits > 0;
     spry_ir_node positive = spry_ir_never(ir), negative = spry_ir_never(ir);
+    wholeness integer = !number->integer ? ANY_NUMBER : schema->draft == SPRY_DRAFT_04 ? DIGITS : WHOLE;
     bool low_counts = low.set && !low.at.negative,
          high_counts = high.set && (high.at.negative || high.at.n_digits == 0);
     if (!below_zero)
-        positive = magnitude(schema, low_counts ? &low : &none, high.set ? &high : &none, number->integer);
+        positive = magnitude(schema, low_counts ? &low : &none, high.set ? &high : &none, integer);
     if (!above_zero)
-        negative =
-            magnitude(schema, high_counts ? &mirrored_high : &none, low.set ? &mirrored_low : &none, number->integer);
+        negative = magnitude(schema, high_counts ? &mirrored_high : &none, low.set ? &mirrored_low : &none, integer);
     return either(ir, positive, two(ir, text(ir, "-"), negative));
 }
 

@@ -178,12 +178,22 @@ typedef struct spry_layout {
     size_t n_classes;
 } spry_layout;
 
+/* The versions of the specification, oldest first. */
+typedef enum spry_draft {
+    SPRY_DRAFT_04,
+    SPRY_DRAFT_06,
+    SPRY_DRAFT_07,
+    SPRY_DRAFT_2019_09,
+    SPRY_DRAFT_2020_12,
+} spry_draft;
+
 typedef struct spry_schema {
     spry_ir *ir;
     size_t serial; /* distinguishes the rules of several schemas in one builder */
     json_t *root;
     spry_arena arena;
-    bool lone_references; /* draft-07 and older: keywords beside a $ref are ignored */
+    spry_draft draft;
+    bool lenient; /* a keyword that cannot be enforced is left out, with a warning */
     unsigned depth, probing;
     const json_t *at;          /* the schema being expanded, or NULL */
     const spry_shapes *beside; /* shapes left by the preceding keywords, unless negated */
@@ -217,6 +227,15 @@ void spry_schema_refuse(spry_schema *schema, spry_status status, const json_t *w
 
 /* When the builder has failed without a path, adds the path to the message. */
 void spry_schema_blame(spry_schema *schema, const json_t *where, const char *keyword);
+
+/* In a lenient schema, turns a failure because of a keyword that cannot be enforced into a warning; false otherwise. */
+bool spry_schema_excuse(spry_schema *schema);
+
+/* Until draft-07 the keywords beside a $ref are ignored. */
+static inline bool spry_schema_lone_reference(const spry_schema *schema, const json_t *json)
+{
+    return schema->draft <= SPRY_DRAFT_07 && json_object_get(json, "$ref");
+}
 
 /* The text of a JSON string without NUL; NULL for other values. */
 static inline const char *spry_schema_text(const json_t *json)

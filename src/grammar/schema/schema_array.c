@@ -17,12 +17,16 @@ typedef struct item_schemas {
     const json_t *prefix, *rest;
 } item_schemas;
 
-static item_schemas read_items(const json_t *json)
+static item_schemas read_items(const spry_schema *schema, const json_t *json)
 {
-    const json_t *items = json_object_get(json, "items"), *prefix = json_object_get(json, "prefixItems");
-    if (json_is_array(items)) /* until draft 2019-09 */
-        return (item_schemas){items, json_object_get(json, "additionalItems")};
-    if (!items && spry_schema_is_plain(json))
+    const json_t *items = json_object_get(json, "items"), *prefix = NULL;
+    if (schema->draft >= SPRY_DRAFT_2020_12)
+        prefix = json_object_get(json, "prefixItems");
+    if (json_is_array(items)) { /* until draft 2019-09 */
+        prefix = items;
+        items = json_object_get(json, "additionalItems");
+    }
+    if (!items && spry_schema_is_plain(json) && schema->draft >= SPRY_DRAFT_2019_09)
         items = json_object_get(json, "unevaluatedItems");
     return (item_schemas){prefix, items};
 }
@@ -64,7 +68,7 @@ const spry_shapes *spry_schema_items(spry_schema *schema, uint32_t place, const 
                                      bool negated)
 {
     (void)value;
-    item_schemas items = read_items(schema->places[place]->json);
+    item_schemas items = read_items(schema, schema->places[place]->json);
     if (items.prefix && !json_is_array(items.prefix)) {
         spry_schema_refuse(schema, SPRY_ERR_INPUT, schema->places[place]->json, keyword, "must be a list of schemas");
         return NULL;

@@ -54,6 +54,10 @@ spry_decimal spry_decimal_of(const json_t *number)
     }
     double value = json_real_value(number);
     char text[40];
+    if (value > -1e22 && value < 1e22 && (value <= -0x1p63 || value >= 0x1p63)) { /* an integer of more than 64 bits */
+        snprintf(text, sizeof text, "%.0f", value);
+        return from_text(text);
+    }
     for (int digits = 15; digits <= 17; digits++) {
         double back;
         snprintf(text, sizeof text, "%.*e", digits - 1, value);

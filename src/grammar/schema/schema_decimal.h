@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { SPRY_DECIMAL_DIGITS = 20 };
+enum { SPRY_DECIMAL_DIGITS = 24 };
 
 /* digits[0].digits[1]digits[2]... times 10^exponent; the first and last digits are not 0. Zero has no digits. */
 typedef struct spry_decimal {

@@ -92,8 +92,8 @@ static uint32_t add_base(spry_schema *schema, const char *uri)
 /* Registers the URIs and anchors of `json`; returns the base URI for its contents. */
 static uint32_t index_names(spry_schema *schema, const json_t *json, uint32_t base)
 {
-    const char *id = spry_schema_text(json_object_get(json, "$id"));
-    if (schema->lone_references && json_object_get(json, "$ref"))
+    const char *id = spry_schema_text(json_object_get(json, schema->draft == SPRY_DRAFT_04 ? "id" : "$id"));
+    if (spry_schema_lone_reference(schema, json))
         id = NULL;
     if (id && id[0] != '#') {
         spry_view uri = {id, strcspn(id, "#")};
@@ -250,12 +250,15 @@ uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const json_t *
 
 static const struct {
     const char *uri;
-    bool lone_references;
+    spry_draft draft;
 } dialects[] = {
-    {"https://json-schema.org/draft/2020-12/schema", false},
-    {"https://json-schema.org/draft/2019-09/schema", false},
-    {"http://json-schema.org/draft-07/schema", true},
-    {"http://json-schema.org/draft-06/schema", true},
+    {"https://json-schema.org/draft/2020-12/schema", SPRY_DRAFT_2020_12},
+    {"https://json-schema.org/draft/2019-09/schema", SPRY_DRAFT_2019_09},
+    {"http://json-schema.org/draft-07/schema", SPRY_DRAFT_07},
+    {"http://json-schema.org/draft-06/schema", SPRY_DRAFT_06},
+    {"http://json-schema.org/draft-04/schema", SPRY_DRAFT_04},
+    {"http://json-schema.org/draft-04/hyper-schema", SPRY_DRAFT_04},
+    {"http://json-schema.org/schema", SPRY_DRAFT_2020_12},
 };
 
 /* The scheme and an empty fragment do not distinguish dialects. */
@@ -270,16 +273,70 @@ static bool same_dialect(const char *a, const char *b)
 static void read_dialect(spry_schema *schema)
 {
     const json_t *said = json_object_get(schema->root, "$schema");
+    schema->draft = SPRY_DRAFT_2020_12;
     if (!said)
         return;
     for (size_t i = 0; spry_schema_text(said) && i < sizeof dialects / sizeof *dialects; i++) {
         if (same_dialect(json_string_value(said), dialects[i].uri)) {
-            schema->lone_references = dialects[i].lone_references;
+            schema->draft = dialects[i].draft;
             return;
         }
     }
-    spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->root, "$schema",
-                       "names a dialect that is not known; drafts 2020-12, 2019-09, draft-07 and draft-06 are");
+    spry_schema_refuse(
+        schema, SPRY_ERR_UNSUPPORTED, schema->root, "$schema",
+        "names a dialect that is not known; drafts 2020-12, 2019-09, draft-07, draft-06 and draft-04 are");
+    spry_schema_excuse(schema);
+}
+
+/* The text with ".0" behind integers that do not fit 64 bits; NULL when there are none or memory is short. */
+static char *widen_integers(spry_view text, size_t *size)
+{
+    enum { DIGITS = 18 };
+    spry_buffer out;
+    spry_buffer_init(&out, 2 * (size_t)SPRY_SCHEMA_BYTES_MAX);
+    bool quoted = false;
+    size_t copied = 0;
+    for (size_t i = 0; i < text.size; i++) {
+        char c = text.data[i];
+        if (c == '"')
+            quoted = !quoted;
+        i += quoted && c == '\\';
+        if (quoted || c < '0' || c > '9')
+            continue;
+        size_t begin = i, end;
+        while (i < text.size && text.data[i] >= '0' && text.data[i] <= '9')
+            i++;
+        end = i;
+        bool whole = i == text.size || !memchr(".eE", text.data[i], 3);
+        while (i < text.size && memchr("0123456789.eE+-", text.data[i], 15))
+            i++;
+        if (whole && end - begin > DIGITS) {
+            spry_buffer_append(&out, text.data + copied, end - copied);
+            spry_buffer_text(&out, ".0");
+            copied = end;
+        }
+        i--;
+    }
+    spry_buffer_append(&out, text.data + copied, text.size - copied);
+    char *wide = out.failed || !copied ? NULL : malloc(out.size + 1);
+    if (wide)
+        memcpy(wide, out.data, *size = out.size);
+    spry_buffer_deinit(&out);
+    return wide;
+}
+
+static json_t *parse(spry_view text, json_error_t *why)
+{
+    const size_t flags = JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY;
+    json_t *root = json_loadb(text.data, text.size, flags, why);
+    if (root || json_error_code(why) != json_error_numeric_overflow)
+        return root;
+    size_t size = 0;
+    char *wide = widen_integers(text, &size);
+    if (wide)
+        root = json_loadb(wide, size, flags, why);
+    free(wide);
+    return root;
 }
 
 void spry_schema_read(spry_schema *schema, spry_view text)
@@ -290,13 +347,13 @@ void spry_schema_read(spry_schema *schema, spry_view text)
         return;
     }
     json_error_t why;
-    schema->root = json_loadb(text.data, text.size, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
+    schema->root = parse(text, &why);
     if (!schema->root) {
-        bool large = json_error_code(&why) == json_error_numeric_overflow;
         spry_ir_fail(schema->ir, SPRY_ERR_INPUT, "the JSON schema is not valid JSON at line %d, column %d: %s",
-                     why.line, why.column, large ? "a number needs more than 64 bits" : why.text);
+                     why.line, why.column, why.text);
         return;
     }
+    schema->lenient |= json_is_true(json_object_get(schema->root, "x-spry-lenient"));
     read_dialect(schema);
     add_base(schema, "");
     if (spry_schema_failed(schema))

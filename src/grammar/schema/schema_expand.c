@@ -8,49 +8,52 @@
 
 static spry_keyword_shapes type_shapes, unenforceable;
 
-/* A row applies when one of its keywords is present. Kind SPRY_SHAPE_KINDS: the shapes are of every kind. */
+/* A row applies when one of its keywords is present and known to the schema's draft. Kind SPRY_SHAPE_KINDS: the shapes
+ * are of every kind. */
 static const struct {
     const char *keywords[4];
     spry_shape_kind kind;
     spry_keyword_shapes *shapes;
+    spry_draft since;
 } rows[] = {
-    {{"$ref"}, SPRY_SHAPE_KINDS, spry_schema_reference},
-    {{"type"}, SPRY_SHAPE_KINDS, type_shapes},
-    {{"const"}, SPRY_SHAPE_KINDS, spry_schema_const},
-    {{"enum"}, SPRY_SHAPE_KINDS, spry_schema_enum},
-    {{"minimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
-    {{"maximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
-    {{"exclusiveMinimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
-    {{"exclusiveMaximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound},
-    {{"multipleOf"}, SPRY_SHAPE_NUMBER, spry_schema_multiple_of},
-    {{"minLength"}, SPRY_SHAPE_STRING, spry_schema_length},
-    {{"maxLength"}, SPRY_SHAPE_STRING, spry_schema_length},
-    {{"pattern"}, SPRY_SHAPE_STRING, spry_schema_pattern},
-    {{"format"}, SPRY_SHAPE_KINDS, spry_schema_format},
-    {{"items", "prefixItems", "unevaluatedItems"}, SPRY_SHAPE_ARRAY, spry_schema_items},
-    {{"minItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count},
-    {{"maxItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count},
+    {{"$ref"}, SPRY_SHAPE_KINDS, spry_schema_reference, SPRY_DRAFT_04},
+    {{"type"}, SPRY_SHAPE_KINDS, type_shapes, SPRY_DRAFT_04},
+    {{"const"}, SPRY_SHAPE_KINDS, spry_schema_const, SPRY_DRAFT_06},
+    {{"enum"}, SPRY_SHAPE_KINDS, spry_schema_enum, SPRY_DRAFT_04},
+    {{"minimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound, SPRY_DRAFT_04},
+    {{"maximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound, SPRY_DRAFT_04},
+    {{"exclusiveMinimum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound, SPRY_DRAFT_04},
+    {{"exclusiveMaximum"}, SPRY_SHAPE_NUMBER, spry_schema_number_bound, SPRY_DRAFT_04},
+    {{"multipleOf"}, SPRY_SHAPE_NUMBER, spry_schema_multiple_of, SPRY_DRAFT_04},
+    {{"minLength"}, SPRY_SHAPE_STRING, spry_schema_length, SPRY_DRAFT_04},
+    {{"maxLength"}, SPRY_SHAPE_STRING, spry_schema_length, SPRY_DRAFT_04},
+    {{"pattern"}, SPRY_SHAPE_STRING, spry_schema_pattern, SPRY_DRAFT_04},
+    {{"format"}, SPRY_SHAPE_KINDS, spry_schema_format, SPRY_DRAFT_04},
+    {{"items", "prefixItems", "unevaluatedItems"}, SPRY_SHAPE_ARRAY, spry_schema_items, SPRY_DRAFT_04},
+    {{"minItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count, SPRY_DRAFT_04},
+    {{"maxItems"}, SPRY_SHAPE_ARRAY, spry_schema_item_count, SPRY_DRAFT_04},
     {{"properties", "patternProperties", "additionalProperties", "unevaluatedProperties"},
      SPRY_SHAPE_OBJECT,
-     spry_schema_members},
-    {{"required"}, SPRY_SHAPE_OBJECT, spry_schema_required},
-    {{"minProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count},
-    {{"maxProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count},
-    {{"propertyNames"}, SPRY_SHAPE_OBJECT, spry_schema_property_names},
-    {{"dependentRequired"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
-    {{"dependentSchemas"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
-    {{"dependencies"}, SPRY_SHAPE_KINDS, spry_schema_dependent},
-    {{"allOf"}, SPRY_SHAPE_KINDS, spry_schema_all_of},
-    {{"anyOf"}, SPRY_SHAPE_KINDS, spry_schema_any_of},
-    {{"oneOf"}, SPRY_SHAPE_KINDS, spry_schema_one_of},
-    {{"not"}, SPRY_SHAPE_KINDS, spry_schema_not},
-    {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if},
-    {{"uniqueItems"}, SPRY_SHAPE_ARRAY, unenforceable},
-    {{"contains"}, SPRY_SHAPE_ARRAY, unenforceable},
-    {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable},
-    {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable},
-    {{"$dynamicRef"}, SPRY_SHAPE_KINDS, unenforceable},
-    {{"$recursiveRef"}, SPRY_SHAPE_KINDS, unenforceable},
+     spry_schema_members,
+     SPRY_DRAFT_04},
+    {{"required"}, SPRY_SHAPE_OBJECT, spry_schema_required, SPRY_DRAFT_04},
+    {{"minProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count, SPRY_DRAFT_04},
+    {{"maxProperties"}, SPRY_SHAPE_OBJECT, spry_schema_member_count, SPRY_DRAFT_04},
+    {{"propertyNames"}, SPRY_SHAPE_OBJECT, spry_schema_property_names, SPRY_DRAFT_06},
+    {{"dependentRequired"}, SPRY_SHAPE_KINDS, spry_schema_dependent, SPRY_DRAFT_2019_09},
+    {{"dependentSchemas"}, SPRY_SHAPE_KINDS, spry_schema_dependent, SPRY_DRAFT_2019_09},
+    {{"dependencies"}, SPRY_SHAPE_KINDS, spry_schema_dependent, SPRY_DRAFT_04},
+    {{"allOf"}, SPRY_SHAPE_KINDS, spry_schema_all_of, SPRY_DRAFT_04},
+    {{"anyOf"}, SPRY_SHAPE_KINDS, spry_schema_any_of, SPRY_DRAFT_04},
+    {{"oneOf"}, SPRY_SHAPE_KINDS, spry_schema_one_of, SPRY_DRAFT_04},
+    {{"not"}, SPRY_SHAPE_KINDS, spry_schema_not, SPRY_DRAFT_04},
+    {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if, SPRY_DRAFT_07},
+    {{"uniqueItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_04},
+    {{"contains"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_06},
+    {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_2019_09},
+    {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable, SPRY_DRAFT_2019_09},
+    {{"$dynamicRef"}, SPRY_SHAPE_KINDS, unenforceable, SPRY_DRAFT_2020_12},
+    {{"$recursiveRef"}, SPRY_SHAPE_KINDS, unenforceable, SPRY_DRAFT_2019_09},
 };
 
 /* unevaluatedProperties beside keywords that apply other schemas depends on what those have evaluated; otherwise it
@@ -170,10 +173,12 @@ static const spry_shapes *apply_row(spry_schema *schema, uint32_t place, size_t 
     const char *keyword = NULL;
     for (size_t i = 0; !value && i < 4 && rows[row].keywords[i]; i++)
         value = json_object_get(json, keyword = rows[row].keywords[i]);
-    if (!value)
+    if (!value || schema->draft < rows[row].since)
         return sofar;
     schema->beside = negated ? &schema->everything : sofar;
     const spry_shapes *said = rows[row].shapes(schema, place, keyword, value, negated);
+    if (!negated && spry_schema_excuse(schema))
+        return sofar;
     if (negated)
         return spry_shapes_either(schema, sofar, said);
     if (rows[row].kind == SPRY_SHAPE_KINDS)
@@ -191,7 +196,7 @@ static const spry_shapes *expand_schema(spry_schema *schema, uint32_t place, boo
         return NULL;
     }
     size_t n_rows = sizeof rows / sizeof *rows;
-    if (schema->lone_references && json_object_get(json, "$ref"))
+    if (spry_schema_lone_reference(schema, json))
         n_rows = 1;
     const spry_shapes *shapes = negated ? spry_shapes_none(schema) : &schema->everything;
     for (size_t row = 0; shapes && row < n_rows; row++)

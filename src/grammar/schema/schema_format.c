@@ -1,7 +1,8 @@
-/* The keyword "format": regular expressions for strings, bounds for numbers, and formats without constraints. Unknown
- * formats are refused, because ignoring one would accept invalid values. */
+/* The keyword "format": regular expressions for strings, bounds for numbers. Unknown formats are annotations, as in the
+ * specification. */
 #include "grammar/schema/schema.h"
 
+#include "base/buffer.h"
 #include "grammar/schema/json_spelling.h"
 
 #define ANY_OF(...) "(?:" __VA_ARGS__ ")"
@@ -29,39 +30,71 @@
            ":){0,3}" H16 ")?::" H16 ":" LS32 "|(?:(?:" H16 ":){0,4}" H16 ")?::" LS32 "|(?:(?:" H16 ":){0,5}" H16       \
            ")?::" H16 "|(?:(?:" H16 ":){0,6}" H16 ")?::")
 
-#define ATOM  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define LABEL "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
-#define EMAIL                                                                                                          \
-    ANY_OF(ATOM "(?:\\." ATOM ")*|\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\"")                                                  \
-    "@" ANY_OF(LABEL "(?:\\." LABEL ")*|\\[" IPV4 "\\]|\\[IPv6:" IPV6 "\\]")
+#define ATOM           "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define QUOTED         "\"(?:[ !#-\\[\\]-~]|\\\\[ -~])*\""
+#define LABEL          "[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+#define SERVERS(label) ANY_OF(label "(?:\\." label ")*|\\[" IPV4 "\\]|\\[IPv6:" IPV6 "\\]")
+#define EMAIL          ANY_OF(ATOM "(?:\\." ATOM ")*|" QUOTED) "@" SERVERS(LABEL)
 
-#define ENCODED  "%[0-9A-Fa-f]{2}"
-#define PCHAR    "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|" ENCODED ")"
-#define HOST     "(?:\\[" IPV6 "\\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|" ENCODED ")*)"
-#define SERVER   "//(?:(?:[A-Za-z0-9._~!$&'()*+,;=:-]|" ENCODED ")*@)?" HOST "(?::[0-9]*)?(?:/" PCHAR "*)*"
-#define ABSOLUTE "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
-#define TAIL     "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define URI      "[A-Za-z][A-Za-z0-9+.-]*:(?:" SERVER "|" ABSOLUTE "|" PCHAR "+(?:/" PCHAR "*)*)?" TAIL
-#define RELATIVE "(?:" SERVER "|" ABSOLUTE "|(?:[A-Za-z0-9._~!$&'()*+,;=@-]|" ENCODED ")+(?:/" PCHAR "*)*)?" TAIL
+/* A label of a host name. Two hyphens in the third and fourth place announce an encoding whose contents a regular
+ * expression cannot check, so such labels are left out. */
+#define AN         "[A-Za-z0-9]"
+#define AH         "[A-Za-z0-9-]"
+#define HOST_LABEL ANY_OF(AN "(?:" AH "?" AN ")?|" AN AH AN AH "{0,59}" AN "|" AN AH "-" AN "(?:" AH "{0,58}" AN ")?")
+/* Small letters of scripts written from left to right, in labels short enough to be encoded in 63 bytes. */
+#define IDN_LETTER                                                                                                     \
+    "[a-z0-9\\u00df-\\u00f6\\u00f8-\\u00ff\\u03ac-\\u03ce\\u0430-\\u045f\\u0561-\\u0586\\u0904-\\u0939\\u0e01-\\u0e30" \
+    "\\u10d0-\\u10f0\\u3041-\\u3096\\u30a1-\\u30fa\\u4e00-\\u9fff\\uac00-\\ud7a3]"
+#define IDN_LABEL ANY_OF(HOST_LABEL "|" IDN_LETTER "(?:" IDN_LETTER "{0,10}" IDN_LETTER ")?")
+#define IDN_DOT   "[.\\u3002\\uff0e\\uff61]"
+#define IDN_ATOM  "[A-Za-z0-9!#$%&'*+/=?^_`{|}~\\p{L}\\p{N}-]+"
+
+#define ENCODED "%[0-9A-Fa-f]{2}"
+/* The syntax of RFC 3986, with more letters for RFC 3987. */
+#define PCHAR(more)  "(?:[A-Za-z0-9._~!$&'()*+,;=:@" more "-]|" ENCODED ")"
+#define HOST(more)   "(?:\\[" IPV6 "\\]|(?:[A-Za-z0-9._~!$&'()*+,;=" more "-]|" ENCODED ")*)"
+#define USER(more)   "(?:(?:[A-Za-z0-9._~!$&'()*+,;=:" more "-]|" ENCODED ")*@)?"
+#define SERVER(more) "//" USER(more) HOST(more) "(?::[0-9]*)?(?:/" PCHAR(more) "*)*"
+#define ROOTED(more) "/(?:" PCHAR(more) "+(?:/" PCHAR(more) "*)*)?"
+#define TAIL(more)   "(?:\\?(?:" PCHAR(more) "|[/?])*)?(?:#(?:" PCHAR(more) "|[/?])*)?"
+#define URI(more)                                                                                                      \
+    "[A-Za-z][A-Za-z0-9+.-]*:(?:" SERVER(more) "|" ROOTED(more) "|" PCHAR(more) "+(?:/" PCHAR(more) "*)*)?" TAIL(more)
+#define RELATIVE(more)                                                                                                 \
+    "(?:" SERVER(more) "|" ROOTED(more) "|(?:[A-Za-z0-9._~!$&'()*+,;=@" more "-]|" ENCODED                             \
+                                        ")+(?:/" PCHAR(more) "*)*)?" TAIL(more)
+#define REFERENCE(more) "(?:" URI(more) "|" RELATIVE(more) ")"
+#define LETTERS         "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{1fffd}\\u{20000}-\\u{2fffd}"
+
+#define TEMPLATE_NAME  "(?:[A-Za-z0-9_]|" ENCODED ")(?:\\.?(?:[A-Za-z0-9_]|" ENCODED "))*"
+#define TEMPLATE_VALUE TEMPLATE_NAME "(?::[1-9][0-9]{0,3}|\\*)?"
+#define TEMPLATE                                                                                                       \
+    "(?:[!#$&(-;=?-\\[\\]_a-z~" LETTERS "]|" ENCODED "|\\{[+#./;?&=,!@|]?" TEMPLATE_VALUE "(?:," TEMPLATE_VALUE        \
+    ")*\\})*"
 
 #define POINTER "(?:/(?:[^~/]|~[01])*)*"
 
 static const struct {
     const char *name, *regex;
+    uint32_t max; /* characters; 0: any number */
 } strings[] = {
-    {"date", DATE},
-    {"time", TIME},
-    {"date-time", DATE "[Tt]" TIME},
-    {"duration", "P(?:[0-9]+W|" DURATION_DAYS "(?:" DURATION_TIME ")?|" DURATION_TIME ")"},
-    {"uuid", "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}"},
-    {"email", EMAIL},
-    {"ipv4", IPV4},
-    {"ipv6", IPV6},
-    {"uri", URI},
-    {"uri-reference", "(?:" URI "|" RELATIVE ")"},
-    {"json-pointer", POINTER},
-    {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")"},
-    {"byte", "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"},
+    {"date", DATE, 0},
+    {"time", TIME, 0},
+    {"date-time", DATE "[Tt]" TIME, 0},
+    {"duration", "P(?:[0-9]+W|" DURATION_DAYS "(?:" DURATION_TIME ")?|" DURATION_TIME ")", 0},
+    {"uuid", "[0-9A-Fa-f]{8}-(?:[0-9A-Fa-f]{4}-){3}[0-9A-Fa-f]{12}", 0},
+    {"email", EMAIL, 0},
+    {"idn-email", ANY_OF(IDN_ATOM "(?:\\." IDN_ATOM ")*|" QUOTED) "@" SERVERS(ANY_OF(IDN_LABEL)), 0},
+    {"hostname", HOST_LABEL "(?:\\." HOST_LABEL ")*", 253},
+    {"idn-hostname", IDN_LABEL "(?:" IDN_DOT IDN_LABEL "){0,2}", 0},
+    {"ipv4", IPV4, 0},
+    {"ipv6", IPV6, 0},
+    {"uri", URI(""), 0},
+    {"uri-reference", REFERENCE(""), 0},
+    {"iri", URI(LETTERS), 0},
+    {"iri-reference", REFERENCE(LETTERS), 0},
+    {"uri-template", TEMPLATE, 0},
+    {"json-pointer", POINTER, 0},
+    {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" POINTER ")", 0},
 };
 
 /* Integers of fixed width, as named by OpenAPI. */
@@ -78,8 +111,6 @@ static const struct {
     {"uint32", 0, UINT32_MAX},
     {"uint64", 0, UINT64_MAX},
 };
-
-static const char *const hints[] = {"float", "double", "password"};
 
 /* Integers in the range; negated: numbers below, above, or not integers. */
 static const spry_shapes *integer_shapes(spry_schema *schema, size_t row, bool negated)
@@ -101,26 +132,102 @@ static const spry_shapes *integer_shapes(spry_schema *schema, size_t row, bool n
     return spry_shapes_of(schema, shapes, 3);
 }
 
-const spry_shapes *spry_schema_format(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
-                                      bool negated)
+/* ---- regular expressions ----------------------------------------------------------------------------------------- */
+
+/* "a-[b-z]|b-[c-z]|...", with `link` between the two. */
+static void add_ascending(spry_buffer *out, char first, char last, const char *link)
 {
-    const char *name = spry_schema_text(value) ? spry_schema_text(value) : "";
+    for (char c = first; c < last; c++)
+        spry_buffer_format(out, "|%c%s[%c-%c]", c, link, c + 1, last);
+}
+
+/* Perhaps a repetition. */
+static void add_repetition(spry_buffer *out)
+{
+    spry_buffer_text(out, "(?:(?:[*+?]|\\{(?:[0-9]{1,3},?");
+    add_ascending(out, '0', '9', ",");
+    spry_buffer_text(out, "|[0-9],[1-9][0-9]{1,2})\\})(?:\\?)?)?");
+}
+
+/* What stands between parentheses: characters, classes, escapes, each perhaps repeated; "|"; assertions. */
+static void add_flat(spry_buffer *out)
+{
+    static const char escapes[] =
+        "\\\\(?:[dDwWsStnrfv0]|[\\^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-F]{4}|c[A-Z])";
+    spry_buffer_format(out, "(?:[^\\\\()\\[\\]{}*+?|^$]|%s|\\[\\^?(?:[^\\\\\\[\\]^-]|%s", escapes, escapes);
+    add_ascending(out, 'a', 'z', "-");
+    add_ascending(out, 'A', 'Z', "-");
+    add_ascending(out, '0', '9', "-");
+    spry_buffer_text(out, ")*-?\\])");
+    add_repetition(out);
+    spry_buffer_text(out, "|[|^$]|\\\\[bB]");
+}
+
+static spry_ir_node spell(spry_ir *ir, const spry_buffer *regex)
+{
+    if (regex->failed)
+        return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for a format");
+    return spry_json_respell(ir, spry_ir_regex(ir, spry_buffer_view(regex), false));
+}
+
+/* Valid regular expressions. Groups nest, so this is a rule and not an automaton; back references and names of groups
+ * are left out. */
+static spry_ir_node regex_language(spry_ir *ir)
+{
+    static const char *const opening[] = {"\\((?:\\?:)?", "\\(\\?(?:[=!]|<[=!])"};
+    const spry_view name = SPRY_VIEW("json schema format regex");
+    spry_ir_node all = spry_ir_rule(ir, name), items[3];
+    if (spry_ir_is_defined(ir, name))
+        return all;
+    spry_buffer text;
+    spry_buffer_init(&text, 1 << 14);
+    add_flat(&text);
+    items[0] = spell(ir, &text);
+    for (size_t i = 0; i < 2; i++) {
+        spry_ir_node open = spry_json_respell(ir, spry_ir_regex(ir, spry_view_of(opening[i]), false));
+        spry_buffer_clear(&text);
+        spry_buffer_text(&text, "\\)");
+        if (i == 0)
+            add_repetition(&text);
+        items[i + 1] = spry_ir_sequence(ir, (spry_ir_node[]){open, all, spell(ir, &text)}, 3);
+    }
+    spry_buffer_deinit(&text);
+    spry_ir_define(ir, name, spry_ir_repeat(ir, spry_ir_choice(ir, items, 3), 0, SPRY_IR_UNBOUNDED));
+    return all;
+}
+
+/* ---- the keyword ------------------------------------------------------------------------------------------------- */
+
+/* The spellings of a format; SPRY_IR_NONE when it is none of strings. */
+static spry_ir_node string_format(spry_schema *schema, const char *name, uint32_t *max)
+{
+    *max = SPRY_IR_UNBOUNDED;
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         if (strcmp(name, strings[i].name) != 0)
             continue;
-        spry_ir_node regex = spry_ir_regex(schema->ir, spry_view_of(strings[i].regex), false);
-        const spry_shapes *spelled = spry_schema_spelled(schema, spry_json_respell(schema->ir, regex), negated);
-        if (negated)
-            return spelled;
+        if (strings[i].max)
+            *max = strings[i].max;
+        return spry_json_respell(schema->ir, spry_ir_regex(schema->ir, spry_view_of(strings[i].regex), false));
+    }
+    return strcmp(name, "regex") == 0 ? regex_language(schema->ir) : SPRY_IR_NONE;
+}
+
+const spry_shapes *spry_schema_format(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                      bool negated)
+{
+    (void)place, (void)keyword;
+    const char *name = spry_schema_text(value) ? spry_schema_text(value) : "";
+    uint32_t max;
+    spry_ir_node format = string_format(schema, name, &max);
+    if (format != SPRY_IR_NONE) {
+        const spry_shapes *spelled = spry_schema_spelled(schema, format, negated);
+        if (negated || !spelled)
+            return spelled; /* without the longer ones: they are too few to matter */
+        spelled->items[0]->as.string.max = max;
         return spry_shapes_either(schema, spry_shapes_without(schema, SPRY_SHAPE_STRING), spelled);
     }
     for (size_t i = 0; i < sizeof integers / sizeof *integers; i++)
         if (strcmp(name, integers[i].name) == 0)
             return integer_shapes(schema, i, negated);
-    for (size_t i = 0; i < sizeof hints / sizeof *hints; i++)
-        if (strcmp(name, hints[i]) == 0)
-            return negated ? spry_shapes_none(schema) : &schema->everything;
-    spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, keyword,
-                       "\"%.60s\" cannot be enforced; leave it out, or say it with a pattern", name);
-    return NULL;
+    return negated || spry_schema_failed(schema) ? spry_shapes_none(schema) : &schema->everything;
 }

@@ -22,16 +22,20 @@ static bool is_number(spry_schema *schema, uint32_t place, const char *keyword, 
 const spry_shapes *spry_schema_number_bound(spry_schema *schema, uint32_t place, const char *keyword,
                                             const json_t *value, bool negated)
 {
+    bool low = strcmp(keyword, "minimum") == 0 || strcmp(keyword, "exclusiveMinimum") == 0;
+    bool exclusive = strncmp(keyword, "exclusive", 9) == 0;
+    if (exclusive && json_is_boolean(value)) /* draft-04: belongs to minimum or maximum */
+        return negated ? spry_shapes_none(schema) : &schema->everything;
     if (!is_number(schema, place, keyword, value))
         return NULL;
-    bool exclusive = strncmp(keyword, "exclusive", 9) == 0;
+    exclusive |=
+        json_is_true(json_object_get(schema->places[place]->json, low ? "exclusiveMinimum" : "exclusiveMaximum"));
     spry_decimal at = spry_decimal_of(value);
     if (!spry_number_can_bound(&at)) {
         spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, keyword,
                            "is too large, or too near to 0, to be enforced");
         return NULL;
     }
-    bool low = strcmp(keyword, "minimum") == 0 || strcmp(keyword, "exclusiveMinimum") == 0;
     spry_bound bound = {.set = true, .exclusive = exclusive != negated, .at = at};
     spry_number_shape number = {0};
     *(low != negated ? &number.low : &number.high) = bound;

@@ -27,6 +27,16 @@ static spry_ir_node fail(parser *state, const char *sentence)
     return spry_source_fail(&state->source, state->ir, "%s", sentence);
 }
 
+/* For what is valid but no regular language. */
+static spry_ir_node refuse(parser *state, const char *sentence)
+{
+    bool first = !state->ir->error.status;
+    fail(state, sentence);
+    if (first)
+        state->ir->error.status = SPRY_ERR_UNSUPPORTED;
+    return SPRY_IR_NONE;
+}
+
 static spry_ir_node one_character(parser *state, uint32_t character)
 {
     if (character >= 0xD800 && character <= 0xDFFF)
@@ -127,9 +137,9 @@ static spry_ir_node parse_escape(parser *state)
     spry_source *source = &state->source;
     int byte = spry_source_peek(source);
     if (byte == 'b' || byte == 'B')
-        return fail(state, "word boundaries (\\b) cannot be enforced");
+        return refuse(state, "word boundaries (\\b) cannot be enforced");
     if ((byte >= '1' && byte <= '9') || byte == 'k')
-        return fail(state, "back references cannot be enforced");
+        return refuse(state, "back references cannot be enforced");
     state->set.count = 0;
     if (read_set_escape(state))
         return finish_set(state, false);
@@ -197,7 +207,7 @@ static void open_group(parser *state)
     if (spry_source_take(source, '?')) {
         int byte = spry_source_peek(source), next = spry_source_peek_at(source, 1);
         if (byte == '=' || byte == '!' || (byte == '<' && (next == '=' || next == '!'))) {
-            fail(state, "look-around cannot be enforced");
+            refuse(state, "look-around cannot be enforced");
         } else if (byte == '<') {
             while (spry_source_peek(source) != -1 && spry_source_peek(source) != '>')
                 source->at++;
