@@ -10,6 +10,20 @@
 extern "C" {
 #endif
 
+/* ---- several processes ----------------------------------------------------------------------------------------- */
+
+/* Joins the processes that mpirun started together; alone, size is 1. Call it once, before any engine is opened. Rank 0
+ * then opens engines as usual, and each model is shared among all; the others call spry_ranks_serve. When a rank does
+ * not answer any more, on_quit is told why, and all processes are ended. */
+SPRY_API spry_status spry_ranks_join(uint32_t *rank, uint32_t *size, void (*on_quit)(const char *why),
+                                     spry_error *error);
+
+/* On ranks other than 0: computes for rank 0, and returns when that has left. */
+SPRY_API spry_status spry_ranks_serve(spry_error *error);
+
+/* Ends the work of all ranks. Rank 0 calls it when its engines are closed. No effect when alone. */
+SPRY_API void spry_ranks_leave(void);
+
 /* ---- tokens ---------------------------------------------------------------------------------------------------- */
 /* Any thread, also while the engine computes. */
 

@@ -267,20 +267,21 @@ SPRY_API spry_status spry_predict_shape(spry_prediction *prediction, const spry_
 
 /* What a step's time is spent on. */
 typedef enum spry_op {
-    SPRY_OP_LAYOUT = 0,  /* rows, positions, slots and turns of the step */
-    SPRY_OP_EMBED = 1,   /* embeddings and angles */
-    SPRY_OP_NORM = 2,    /* before, behind and at the end */
-    SPRY_OP_QKV = 3,     /* products: queries, keys, values */
-    SPRY_OP_ROPE = 4,    /* head norms, rope, keys and values into their pages */
-    SPRY_OP_ATTEND = 5,  /* attention over the pages */
-    SPRY_OP_OUT = 6,     /* product: attention's output */
-    SPRY_OP_ADD = 7,     /* residual */
-    SPRY_OP_GATE_UP = 8, /* products: gate and up */
-    SPRY_OP_GATE = 9,    /* activation */
-    SPRY_OP_DOWN = 10,   /* product: down */
-    SPRY_OP_ROUTE = 11,  /* choosing experts, gathering and scattering rows */
-    SPRY_OP_LOGITS = 12, /* product: output matrix, and soft-capping */
-    SPRY_OP_COUNT = 13
+    SPRY_OP_LAYOUT = 0,    /* rows, positions, slots and turns of the step */
+    SPRY_OP_EMBED = 1,     /* embeddings and angles */
+    SPRY_OP_NORM = 2,      /* before, behind and at the end */
+    SPRY_OP_QKV = 3,       /* products: queries, keys, values */
+    SPRY_OP_ROPE = 4,      /* head norms, rope, keys and values into their pages */
+    SPRY_OP_ATTEND = 5,    /* attention over the pages */
+    SPRY_OP_OUT = 6,       /* product: attention's output */
+    SPRY_OP_ADD = 7,       /* residual */
+    SPRY_OP_GATE_UP = 8,   /* products: gate and up */
+    SPRY_OP_GATE = 9,      /* activation */
+    SPRY_OP_DOWN = 10,     /* product: down */
+    SPRY_OP_ROUTE = 11,    /* choosing experts, gathering and scattering rows */
+    SPRY_OP_LOGITS = 12,   /* product: output matrix, and soft-capping */
+    SPRY_OP_EXCHANGE = 13, /* waiting for the other ranks of a team, and their shares */
+    SPRY_OP_COUNT = 14
 } spry_op;
 
 SPRY_API const char *spry_op_name(spry_op op); /* "gate_up" */

@@ -10,6 +10,7 @@
 #include "cli/usage.h"
 #include "platform/memory.h"
 #include "server/fields/field_table.h"
+#include "spry_serve.h"
 
 static const struct command {
     const char *name, *summary;
@@ -117,6 +118,33 @@ static int help(int argc, char **argv)
     return command->run(2, help_argv);
 }
 
+static void on_quit(const char *why)
+{
+    spry_complain("%s", why);
+}
+
+/* Started by mpirun, rank 0 runs the command and the others compute for it. */
+static int run_command(const struct command *command, int argc, char **argv)
+{
+    spry_error error;
+    uint32_t rank, size;
+    spry_status status = spry_ranks_join(&rank, &size, on_quit, &error);
+    if (!status && rank) {
+        signal(SIGINT, SIG_IGN); /* rank 0 decides when to end */
+        signal(SIGTERM, SIG_IGN);
+        status = spry_ranks_serve(&error);
+    }
+    if (status) {
+        spry_complain("%s", error.message);
+        return SPRY_EXIT_FAILURE;
+    }
+    if (rank)
+        return SPRY_EXIT_OK;
+    int code = spry_trace_file_close(command->run(argc, argv));
+    spry_ranks_leave();
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     /* A closed pipe or a file size limit is detected by the failing write, so that the answer is ended cleanly and no
@@ -133,5 +161,5 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "help") == 0)
         return help(argc - 1, argv + 1);
     const struct command *command = find_command(argv[1]);
-    return command ? spry_trace_file_close(command->run(argc - 1, argv + 1)) : unknown_command(argv[1]);
+    return command ? run_command(command, argc - 1, argv + 1) : unknown_command(argv[1]);
 }

@@ -37,9 +37,9 @@ size_t spry_report_op_rank(const char *op)
 size_t spry_report_op_colour(const char *op)
 {
     static const unsigned char colours[SPRY_OP_COUNT + 1] = {
-        [SPRY_OP_LAYOUT] = 4, [SPRY_OP_EMBED] = 11, [SPRY_OP_NORM] = 5,   [SPRY_OP_QKV] = 0,     [SPRY_OP_ROPE] = 6,
-        [SPRY_OP_ATTEND] = 9, [SPRY_OP_OUT] = 7,    [SPRY_OP_ADD] = 12,   [SPRY_OP_GATE_UP] = 2, [SPRY_OP_GATE] = 8,
-        [SPRY_OP_DOWN] = 10,  [SPRY_OP_ROUTE] = 3,  [SPRY_OP_LOGITS] = 1, [SPRY_OP_COUNT] = 13,
+        [SPRY_OP_LAYOUT] = 4, [SPRY_OP_EMBED] = 11, [SPRY_OP_NORM] = 5,   [SPRY_OP_QKV] = 0,       [SPRY_OP_ROPE] = 6,
+        [SPRY_OP_ATTEND] = 9, [SPRY_OP_OUT] = 7,    [SPRY_OP_ADD] = 12,   [SPRY_OP_GATE_UP] = 2,   [SPRY_OP_GATE] = 8,
+        [SPRY_OP_DOWN] = 10,  [SPRY_OP_ROUTE] = 3,  [SPRY_OP_LOGITS] = 1, [SPRY_OP_EXCHANGE] = 13, [SPRY_OP_COUNT] = 13,
     };
     return colours[spry_report_op_rank(op)];
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "device/device_impl.h"
+#include "device/ranks/ranks.h"
 #include "model/arch.h"
 
 static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_device_kind_cuda, &spry_device_kind_far};
@@ -17,7 +18,8 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     size_t length = strcspn(name, ":"), used = 0;
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
         if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
-            *kind = kinds[i];
+            bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_link(); /* the CPUs of all */
+            *kind = ranks ? &spry_device_kind_ranks : kinds[i];
             return SPRY_OK;
         }
         int written = snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "", kinds[i]->name);

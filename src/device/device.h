@@ -31,6 +31,13 @@ typedef struct spry_step_limits {
     uint32_t session;    /* tokens a sequence can have: chooses long rope's list */
 } spry_step_limits;
 
+/* Where the model came from, for a device that opens it again elsewhere. */
+typedef struct spry_device_source {
+    const char *name, *quantize; /* path, or a name for messages; NULL: as it is */
+    const void *data;            /* NULL, or the file in memory */
+    size_t size;
+} spry_device_source;
+
 /* Everything but the limits is borrowed while the device is open. */
 typedef struct spry_device_setup {
     const spry_config *config;
@@ -39,6 +46,7 @@ typedef struct spry_device_setup {
     const spry_ops *ops;         /* the host's kernels, and */
     spry_threads *threads;       /* its workers: what the CPU computes with, and others may use to place weights */
     spry_step_limits limits;
+    spry_device_source source;
     bool mapped; /* the weights lie in mapped files, whose pages come back by themselves */
     spry_log log;
 } spry_device_setup;

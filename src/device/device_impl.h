@@ -44,6 +44,6 @@ struct spry_device_kind {
 };
 
 /* The kinds there are. */
-extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far;
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks;
 
 #endif

@@ -6,10 +6,11 @@
 const char *spry_op_name(spry_op op)
 {
     static const char *const names[] = {
-        [SPRY_OP_LAYOUT] = "layout",   [SPRY_OP_EMBED] = "embed",   [SPRY_OP_NORM] = "norm", [SPRY_OP_QKV] = "qkv",
-        [SPRY_OP_ROPE] = "rope",       [SPRY_OP_ATTEND] = "attend", [SPRY_OP_OUT] = "out",   [SPRY_OP_ADD] = "add",
-        [SPRY_OP_GATE_UP] = "gate_up", [SPRY_OP_GATE] = "gate",     [SPRY_OP_DOWN] = "down", [SPRY_OP_ROUTE] = "route",
-        [SPRY_OP_LOGITS] = "logits",
+        [SPRY_OP_LAYOUT] = "layout", [SPRY_OP_EMBED] = "embed",       [SPRY_OP_NORM] = "norm",
+        [SPRY_OP_QKV] = "qkv",       [SPRY_OP_ROPE] = "rope",         [SPRY_OP_ATTEND] = "attend",
+        [SPRY_OP_OUT] = "out",       [SPRY_OP_ADD] = "add",           [SPRY_OP_GATE_UP] = "gate_up",
+        [SPRY_OP_GATE] = "gate",     [SPRY_OP_DOWN] = "down",         [SPRY_OP_ROUTE] = "route",
+        [SPRY_OP_LOGITS] = "logits", [SPRY_OP_EXCHANGE] = "exchange",
     };
     return (size_t)op < SPRY_COUNT(names) ? names[op] : "unknown";
 }

@@ -189,8 +189,11 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     spry_step_cost_init(&e->steps);
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
-    if (!status)
+    if (!status) {
+        e->source = (spry_device_source){.name = name, .quantize = options.quantize, .data = data, .size = size};
         status = open_parts(e, &options, error);
+        e->source = (spry_device_source){.name = e->model->name};
+    }
     if (status)
         spry_engine_close(e);
     else

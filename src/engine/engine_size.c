@@ -97,6 +97,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .ops = e->ops,
                                .threads = e->threads,
                                .limits = spry_engine_limits(e),
+                               .source = e->source,
                                .mapped = e->mapped,
                                .log = e->log};
 }

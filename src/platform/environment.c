@@ -11,3 +11,16 @@ bool spry_environment_wants_colour(void)
         return false;
     return terminal && terminal[0] && strcmp(terminal, "dumb") != 0;
 }
+
+long spry_environment_take_ranks(double *timeout_s)
+{
+    static const char size_variable[] = "OMPI_COMM_WORLD_SIZE"; /* of Open MPI */
+    const char *size = getenv(size_variable), *timeout = getenv("SPRY_RANK_TIMEOUT");
+    long ranks = size ? strtol(size, NULL, 10) : 1;
+    *timeout_s = timeout ? strtod(timeout, NULL) : 0;
+    if (!(*timeout_s > 0))
+        *timeout_s = 60;
+    if (ranks > 1)
+        unsetenv(size_variable);
+    return ranks;
+}

@@ -5,8 +5,6 @@
 #include "device/cpu/pass_state.h"
 #include "kernels/kv_layout.h"
 
-enum { OUTPUT_GRAIN = 16 }; /* whole groups of every kernel */
-
 enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
 
 static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows, size_t width)
@@ -60,7 +58,7 @@ static void product_part(void *context, size_t worker, size_t n_workers)
     const product_job *job = context;
     for (size_t i = 0; i < job->n_products; i++) {
         size_t begin, end;
-        spry_threads_part(&begin, &end, job->products[i].w->n_out, OUTPUT_GRAIN, worker, n_workers);
+        spry_threads_part(&begin, &end, job->products[i].w->n_out, SPRY_OUTPUT_GRAIN, worker, n_workers);
         if (begin < end)
             multiply_part(job, &job->products[i], begin, end);
     }
@@ -84,6 +82,17 @@ void spry_pass_linear(spry_pass *p, spry_op op, float *out, size_t stride, const
 {
     spry_product product = {out, stride, w};
     spry_pass_products(p, op, &product, 1, in, n_rows);
+}
+
+void spry_pass_linear_whole(spry_pass *p, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
+                            size_t n_rows)
+{
+    if (!p->team) {
+        spry_pass_linear(p, op, out, stride, w, in, n_rows);
+        return;
+    }
+    spry_pass_linear(p, op, p->part, w->n_out, w, in, n_rows);
+    spry_pass_join_outputs(p, out, p->part, stride, n_rows);
 }
 
 typedef struct norm_job {
@@ -246,7 +255,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_threads_run(p->threads, attend_part, &job);
     spry_pass_took_attention(p, index);
-    spry_pass_linear(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, p->attn, p->n_rows);
+    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn), p->n_rows);
 }
 
 typedef struct gate_job {
@@ -276,7 +285,8 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
     spry_pass_products(p, SPRY_OP_GATE_UP, both, gated ? 2 : 1, in, n_rows);
     run_rows(p, gate_part, &job, n_rows, up->n_out);
     spry_pass_charge(p, SPRY_OP_GATE);
-    spry_pass_linear(p, SPRY_OP_DOWN, out, p->config->n_embd, down, p->gate, n_rows);
+    const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
+    spry_pass_linear_whole(p, SPRY_OP_DOWN, out, p->config->n_embd, down, whole, n_rows);
 }
 
 static void residual_part(void *context, size_t worker, size_t n_workers)

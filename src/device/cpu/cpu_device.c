@@ -183,14 +183,15 @@ static const spry_device_ops ops = {.close = close_device,
                                     .measure = measure,
                                     .measure_pages = measure_pages};
 
-spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_error *error)
+spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_team *team,
+                                 spry_error *error)
 {
     *cpu = (spry_cpu_device){.device = {.ops = &ops, .config = setup->config, .limits = setup->limits}};
     spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
     if (!status)
         status = spry_host_pages_init(&cpu->pages, setup->pool, error);
     if (!status)
-        status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, error);
+        status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, team, error);
     if (!status)
         status = spry_candidates_init(&cpu->candidates, setup->ops, setup->config->n_vocab, error);
     if (status)
@@ -214,7 +215,7 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
     spry_cpu_device *cpu = malloc(sizeof *cpu);
     if (!cpu)
         return spry_fail_memory(error, "a device", sizeof *cpu);
-    spry_status status = spry_cpu_device_init(cpu, setup, false, error);
+    spry_status status = spry_cpu_device_init(cpu, setup, false, NULL, error);
     if (status)
         free(cpu);
     else

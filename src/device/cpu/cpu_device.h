@@ -16,8 +16,10 @@ typedef struct spry_cpu_device {
     spry_candidates candidates; /* scratch of draws */
 } spry_cpu_device;
 
-/* `all`: steps read no weight outside the device's own memory. On failure nothing is left open. */
-spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_error *error);
+/* `all`: steps read no weight outside the device's own memory. `team`: NULL, or config, weights and pool are this
+ * process's share. On failure nothing is left open. */
+spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *setup, bool all, spry_team *team,
+                                 spry_error *error);
 void spry_cpu_device_deinit(spry_cpu_device *cpu);
 
 /* A part of its memory. */

@@ -147,7 +147,7 @@ static void pack_layer(packer *p, spry_layer *l)
 
 static bool is_tied(const spry_weights *w)
 {
-    return w->embedding.data == w->output.data;
+    return w->embedding.data == w->output.data && w->embedding.n_out == w->output.n_out;
 }
 
 /* The embedding is read row by row, never multiplied; if it is also the output matrix, the packed groups serve both. */
@@ -202,12 +202,10 @@ static void give_back(const packer *p, const spry_weights *files)
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 
-/* Copies the model's lists of layers and experts, to be modified; false when memory is short. */
-static bool copy_lists(spry_placed_weights *placed, const spry_config *config)
+bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_config *config)
 {
-    spry_weights *w = &placed->weights;
     size_t n_layers = config->n_layers, n = config->n_experts;
-    spry_layer *layers = spry_arena_alloc(&placed->arena, n_layers, sizeof *layers);
+    spry_layer *layers = spry_arena_alloc(arena, n_layers, sizeof *layers);
     if (!layers)
         return false;
     memcpy(layers, w->layers, n_layers * sizeof *layers);
@@ -215,7 +213,7 @@ static bool copy_lists(spry_placed_weights *placed, const spry_config *config)
     for (size_t i = 0; i < n_layers; i++) {
         spry_weight **const lists[] = {&layers[i].expert_gate, &layers[i].expert_up, &layers[i].expert_down};
         for (size_t k = 0; k < SPRY_COUNT(lists) && *lists[k]; k++) {
-            spry_weight *list = spry_arena_alloc(&placed->arena, n, sizeof *list);
+            spry_weight *list = spry_arena_alloc(arena, n, sizeof *list);
             if (!list)
                 return false;
             *lists[k] = memcpy(list, *lists[k], n * sizeof *list);
@@ -234,7 +232,7 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
                 .mapped = setup->mapped,
                 .all = all};
     spry_arena_init(&placed->arena);
-    if (!copy_lists(placed, setup->config))
+    if (!spry_weights_copy_lists(&placed->weights, &placed->arena, setup->config))
         return spry_fail_memory(error, "the lists of weights", setup->config->n_layers * sizeof(spry_layer));
     pack_all(&p);
     if (p.overflow)

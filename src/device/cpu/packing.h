@@ -20,6 +20,9 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
                                spry_error *error);
 void spry_weights_unplace(spry_placed_weights *placed);
 
+/* Replaces the lists of layers and experts by copies, to be modified; false when memory is short. */
+bool spry_weights_copy_lists(spry_weights *weights, spry_arena *arena, const spry_config *config);
+
 /* Memory of the weights when packed for these kernels, including those in file layout. False when that overflows. */
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                  const spry_ops *ops, bool mapped);

@@ -61,12 +61,27 @@ static void carve_angles(carver *c, spry_angles *angles, bool used, size_t rows,
     angles->turn_sine = carve_for(c, false, SPRY_KV_TURNS_MAX, n_pairs, sizeof(float));
 }
 
+/* Room to exchange rows with the other processes of a team. */
+static void carve_shares(spry_pass *p, carver *c, size_t widest)
+{
+    size_t rows = p->limits.max_rows, values, logits;
+    widest = larger(widest, p->config->n_embd);
+    c->overflow = c->overflow || !spry_checked_mul(&values, rows, widest) ||
+                  !spry_checked_mul(&logits, p->limits.max_logits, p->config->n_vocab);
+    if (c->overflow)
+        return;
+    p->joined = carve(c, rows, widest, sizeof(float));
+    p->part = carve(c, 1, larger(values, logits), sizeof(float));
+    p->exchanged = carve(c, 1, larger(values, logits), sizeof(float));
+}
+
 static void carve_all(spry_pass *p, carver *c)
 {
     const spry_config *f = p->config;
     size_t rows = p->limits.max_rows, n_q = (size_t)f->n_heads * f->head_dim;
     size_t n_kv = (size_t)f->n_kv_heads * f->head_dim;
     size_t ff = larger(f->n_ff, larger(f->n_expert_ff, f->n_shared_ff));
+    size_t whole_q = p->team ? (size_t)p->team->whole->n_heads * f->head_dim : n_q;
     size_t moe_rows = f->n_experts ? rows : 0;
     p->tokens = carve(c, rows, 1, sizeof *p->tokens);
     p->positions = carve(c, rows, 1, sizeof *p->positions);
@@ -81,7 +96,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->gate = carve(c, rows, ff, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
-    p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, n_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
+    p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, whole_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
     p->chosen_weight = carve(c, moe_rows, f->n_experts_used, sizeof(float));
@@ -93,15 +108,21 @@ static void carve_all(spry_pass *p, carver *c)
     carve_angles(c, &p->sliding, f->window, rows, f->rope_dim / 2);
     c->live = c->live_logits;
     p->logits = carve(c, p->limits.max_logits, f->n_vocab, sizeof(float));
+    if (p->team)
+        carve_shares(p, c, larger(ff, whole_q));
 }
 
-bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits)
+static bool count_bytes(size_t *bytes, spry_pass sizes)
 {
-    spry_pass sizes = {.config = config, .limits = *limits};
     carver counting = {0};
     carve_all(&sizes, &counting);
     *bytes = counting.used;
     return !counting.overflow;
+}
+
+bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits)
+{
+    return count_bytes(bytes, (spry_pass){.config = config, .limits = *limits});
 }
 
 bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
@@ -118,13 +139,13 @@ bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spr
 }
 
 spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
-                             const spry_host_pages *pages, spry_error *error)
+                             const spry_host_pages *pages, spry_team *team, spry_error *error)
 {
     const spry_config *config = setup->config;
     const spry_step_limits *limits = &setup->limits;
     *out = NULL;
     size_t bytes;
-    if (!spry_pass_bytes(&bytes, config, limits))
+    if (!count_bytes(&bytes, (spry_pass){.config = config, .limits = *limits, .team = team}))
         return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
     spry_pass *p = calloc(1, sizeof *p);
     unsigned char *memory = spry_memory_map(bytes);
@@ -141,6 +162,7 @@ spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, co
                      .ops = setup->ops,
                      .threads = setup->threads,
                      .limits = *limits,
+                     .team = team,
                      .memory = memory,
                      .memory_bytes = bytes};
     carver carving = {.base = memory};
@@ -257,7 +279,7 @@ static void unembed(spry_pass *p)
     if (wanted)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, p->weights->output_norm_bias, wanted, c->n_embd);
     if (p->n_logits)
-        spry_pass_linear(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
+        spry_pass_linear_whole(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
     if (p->n_logits && c->logit_scale != 1) {
         p->ops->scale(p->logits, c->logit_scale, p->n_logits * c->n_vocab);
         spry_pass_charge(p, SPRY_OP_LOGITS);

@@ -3,13 +3,14 @@
 #define SPRY_DEVICE_CPU_PASS_H
 
 #include "device/cpu/host_pages.h"
+#include "device/cpu/team.h"
 #include "device/device.h"
 
 typedef struct spry_pass spry_pass;
 
 /* Borrows the placed weights, the pages and what the setup borrows. */
 spry_status spry_pass_create(spry_pass **out, const spry_device_setup *setup, const spry_weights *weights,
-                             const spry_host_pages *pages, spry_error *error);
+                             const spry_host_pages *pages, spry_team *team, spry_error *error);
 void spry_pass_destroy(spry_pass *pass);
 
 /* Bytes of working memory for these limits; false when that overflows. */

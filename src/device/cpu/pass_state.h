@@ -58,6 +58,9 @@ struct spry_pass {
     spry_angles full, sliding;
     int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
     float *logits;                     /* [max_logits, n_vocab] */
+    spry_team *team;                   /* NULL: this process computes alone */
+    float *part, *exchanged;           /* this process's share of some rows; those of all, rank after rank */
+    float *joined;                     /* [max_rows, widest input of out and down]: the same as whole rows */
 };
 
 /* out[n_rows, stride] = w * in[n_rows, w->n_in] + bias */
@@ -79,6 +82,15 @@ void spry_pass_products(spry_pass *pass, spry_op op, const spry_product *product
                         size_t n_rows);
 void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w, const float *in,
                       size_t n_rows);
+
+/* The same where each process of a team has a share of w's outputs: `out` are whole rows of `stride`. */
+void spry_pass_linear_whole(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w,
+                            const float *in, size_t n_rows);
+
+/* pass_join.c: whole rows of which this process has computed `part`: the values of its heads, or its share of `total`
+ * outputs. Without a team, `part` itself. */
+const float *spry_pass_join_heads(spry_pass *pass, const float *part);
+const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *part, size_t total, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,

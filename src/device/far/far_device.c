@@ -446,7 +446,7 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
     inner.pool = &far->own_pool;
     spry_status status = allocate(far, setup, error);
     if (!status)
-        status = spry_cpu_device_init(&far->cpu, &inner, true, error);
+        status = spry_cpu_device_init(&far->cpu, &inner, true, NULL, error);
     if (status) {
         release(far);
         return status;

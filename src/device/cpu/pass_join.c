@@ -1,0 +1,48 @@
+/* Rows of which each process of a team has computed a share of the values. */
+#include <string.h>
+
+#include "device/cpu/pass_state.h"
+
+/* Everyone's shares, each [n_rows, its width], become rows. */
+static void interleave(float *whole, const float *shares, const spry_team *team, const size_t *starts, size_t n_rows)
+{
+    size_t total = starts[team->size];
+    for (size_t rank = 0; rank < team->size; rank++) {
+        size_t width = starts[rank + 1] - starts[rank];
+        for (size_t row = 0; row < n_rows; row++, shares += width)
+            memcpy(whole + row * total + starts[rank], shares, width * sizeof *whole);
+    }
+}
+
+/* Only rank 0 draws, so only rank 0 needs logits. */
+static const float *join(spry_pass *p, float *whole, const float *part, const size_t *starts, size_t n_rows)
+{
+    spry_team *team = p->team;
+    size_t bytes[SPRY_TEAM_MAX];
+    bool to_first = whole == p->logits;
+    for (size_t rank = 0; rank < team->size; rank++)
+        bytes[rank] = (starts[rank + 1] - starts[rank]) * n_rows * sizeof *part;
+    team->gather(team, n_rows == 1 ? whole : p->exchanged, part, bytes, to_first);
+    if (n_rows > 1 && !(to_first && team->rank))
+        interleave(whole, p->exchanged, team, starts, n_rows);
+    spry_pass_charge(p, SPRY_OP_EXCHANGE);
+    return whole;
+}
+
+const float *spry_pass_join_heads(spry_pass *p, const float *part)
+{
+    size_t starts[SPRY_TEAM_MAX + 1];
+    if (!p->team)
+        return part;
+    spry_team_head_outputs(starts, p->team);
+    return join(p, p->joined, part, starts, p->n_rows);
+}
+
+const float *spry_pass_join_outputs(spry_pass *p, float *whole, const float *part, size_t total, size_t n_rows)
+{
+    size_t starts[SPRY_TEAM_MAX + 1];
+    if (!p->team)
+        return part;
+    spry_team_outputs(starts, p->team, total);
+    return join(p, whole, part, starts, n_rows);
+}

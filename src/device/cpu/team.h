@@ -1,0 +1,62 @@
+/* Several processes that compute one model together. Each has a share of the outputs of every large matrix and of the
+ * heads, with their keys and values; `gather` exchanges what they computed. Sums are never split, so the bits are those
+ * of one process. */
+#ifndef SPRY_DEVICE_CPU_TEAM_H
+#define SPRY_DEVICE_CPU_TEAM_H
+
+#include "model/config.h"
+#include "platform/threads.h"
+
+enum { SPRY_TEAM_MAX = 256 };
+enum { SPRY_OUTPUT_GRAIN = 16 }; /* outputs are shared in whole groups of every kernel */
+
+typedef struct spry_team spry_team;
+struct spry_team {
+    size_t rank, size;
+    const spry_config *whole; /* the model's; the config of a pass counts only its own heads */
+    /* Puts everyone's bytes[rank] bytes one after the other into `all`; with `to_first` only rank 0 needs them. */
+    void (*gather)(spry_team *team, void *all, const void *own, const size_t *bytes, bool to_first);
+};
+
+/* A rank's heads, [begin, end). Key/value heads are not divided: where there are more ranks than these, several ranks
+ * have the same one and share its query heads. */
+typedef struct spry_team_heads {
+    size_t q_begin, q_end, kv_begin, kv_end;
+} spry_team_heads;
+
+static inline spry_team_heads spry_team_heads_of(const spry_team *team, size_t rank)
+{
+    size_t n_kv = team->whole->n_kv_heads, group = team->whole->n_heads / n_kv, begin, end;
+    spry_team_heads h;
+    if (team->size <= n_kv) {
+        spry_threads_part(&h.kv_begin, &h.kv_end, n_kv, 1, rank, team->size);
+        h.q_begin = h.kv_begin * group;
+        h.q_end = h.kv_end * group;
+        return h;
+    }
+    size_t kv = 0;
+    while ((kv + 1) * team->size / n_kv <= rank)
+        kv++;
+    size_t first = kv * team->size / n_kv, after = (kv + 1) * team->size / n_kv;
+    spry_threads_part(&begin, &end, group, 1, rank - first, after - first);
+    return (spry_team_heads){kv * group + begin, kv * group + end, kv, kv + 1};
+}
+
+/* Where each rank's share of `total` outputs begins: starts[size + 1]. */
+static inline void spry_team_outputs(size_t *starts, const spry_team *team, size_t total)
+{
+    size_t begin = 0;
+    for (size_t rank = 0; rank < team->size; rank++)
+        spry_threads_part(&starts[rank], &begin, total, SPRY_OUTPUT_GRAIN, rank, team->size);
+    starts[team->size] = total;
+}
+
+/* The same of the heads' outputs. */
+static inline void spry_team_head_outputs(size_t *starts, const spry_team *team)
+{
+    for (size_t rank = 0; rank < team->size; rank++)
+        starts[rank] = spry_team_heads_of(team, rank).q_begin * team->whole->head_dim;
+    starts[team->size] = (size_t)team->whole->n_heads * team->whole->head_dim;
+}
+
+#endif

@@ -1,0 +1,29 @@
+/* One rank's part of a model: its share of the matrices as views of the whole ones, its heads, pages with the keys and
+ * values of these heads, and the CPU device that computes with them. */
+#ifndef SPRY_DEVICE_RANKS_RANK_PART_H
+#define SPRY_DEVICE_RANKS_RANK_PART_H
+
+#include "device/cpu/cpu_device.h"
+
+typedef struct spry_rank_part {
+    spry_team team;
+    spry_config config; /* with this rank's heads */
+    spry_weights weights;
+    spry_kv_pool pool; /* layout and turns */
+    spry_arena arena;
+    const spry_kv_pool *outside; /* layout of whole pages */
+    spry_cpu_device cpu;
+} spry_rank_part;
+
+/* `setup`: the whole model, borrowed while the part is open. The part must not move. */
+spry_status spry_rank_part_open(spry_rank_part *part, const spry_device_setup *setup, spry_error *error);
+void spry_rank_part_close(spry_rank_part *part);
+
+/* Bytes of the pages of each rank; returns their sum. */
+size_t spry_rank_page_bytes(size_t *bytes, const spry_rank_part *part);
+
+/* A rank's keys and values out of a whole page, or into one. */
+void spry_rank_page_take(void *own, const spry_rank_part *part, const void *whole);
+void spry_rank_page_put(void *whole, const spry_rank_part *part, size_t rank, const void *own);
+
+#endif
