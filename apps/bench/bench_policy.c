@@ -116,8 +116,8 @@ void spry_bench_policy_print(const spry_bench_policy *policy)
     }
     spry_out_format(
         "Offline mode takes %u together, the smallest size within a factor of %.2f of the most tokens/s.\n%s.\n"
-        "For interactive use (--parallel), up to %u: each doubling gives at least %.2fx the tokens/s, and its slow\n"
-        "steps (p95) stay below %.2fx.\n",
+        "For interactive use (--parallel), up to %u: each doubling gives at least %.2fx the tokens/s, and\n"
+        "its slow steps (p95) stay below %.2fx.\n",
         policy->taken, spry_policy_gain(), policy->why, policy->interactive, gain_least, slower_most);
 }
 
