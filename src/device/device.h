@@ -1,5 +1,5 @@
 /* A device: one model on one piece of hardware. It holds the placed weights and the KV pages, runs steps, draws tokens
- * and says what all that took. Rows in, logits or tokens out: the device does not know why a row is there; prefill,
+ * and reports what ops took. Rows in, logits or tokens out: the device does not know why a row is there; prefill,
  * decode and verification are only different lists.
  *
  * Steps are asynchronous: submit checks a step and starts it, wait returns when its results are there. At most one step
@@ -47,7 +47,7 @@ typedef struct spry_device_setup {
     spry_threads *threads;       /* its workers: what the CPU computes with, and others may use to place weights */
     spry_step_limits limits;
     spry_device_source source;
-    bool mapped; /* the weights lie in mapped files, whose pages come back by themselves */
+    bool mapped; /* the weights lie in mapped files, whose pages can be read again */
     spry_log log;
 } spry_device_setup;
 
@@ -161,7 +161,7 @@ spry_kv_mover spry_device_mover(spry_device *device);
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
-/* How long the draws of the last step took, at the end of it; 0 where that is not known apart. */
+/* How long the draws of the last step took, at the end of it; 0 where it is not measured separately. */
 uint64_t spry_device_sampling_ns(const spry_device *device);
 
 /* Steps become spans in a lane of the trace; NULL: no longer. */
@@ -193,7 +193,8 @@ typedef struct spry_device_use {
 bool spry_device_estimate(const spry_device_kind *kind, spry_device_memory *memory, const spry_device_setup *setup,
                           const spry_device_use *use);
 
-/* What it takes now: placed weights (not what stays in a file), pages, scratch. False where the system does not tell.
+/* What it takes now: placed weights (not what stays in a file), pages, scratch. False where the system does not report
+ * it.
  */
 bool spry_device_measure(spry_device *device, spry_device_memory *memory);
 

@@ -1,6 +1,6 @@
 /* What a step's time goes to, op by op: the thread that runs a step charges the time since the last op to the op that
- * just ended, so that ops add up to steps. Counts the work, too, so that speeds can be held against what the machine
- * can do. A pass without a watch looks at no clock. */
+ * just ended, so that ops add up to steps. Counts the work, too, so that speeds can be compared with those of the
+ * machine. A pass without a watch reads no clock. */
 #ifndef SPRY_DEVICE_OP_WATCH_H
 #define SPRY_DEVICE_OP_WATCH_H
 

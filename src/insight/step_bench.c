@@ -1,4 +1,4 @@
-/* What steps have to do, how many answers together pay, and how long lookups take. */
+/* The work of steps, the batch size that the policy would choose, and the time of lookups. */
 #include <stdlib.h>
 
 #include "engine/engine_state.h"
@@ -58,7 +58,7 @@ uint32_t spry_policy_choose(char *why, size_t capacity, uint32_t most, const spr
 
 /* ---- lookups --------------------------------------------------------------------------------------------------- */
 
-/* Makes known at least `pages` pages, the last of them those of the text in `ids`; nothing of it is ever computed. */
+/* Caches at least `pages` pages, the last of them those of the text in `ids`, without computing them. */
 static spry_status fill_cache(spry_sequence *s, int32_t *ids, size_t tokens, size_t pages, spry_error *error)
 {
     spry_found found;

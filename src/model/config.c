@@ -11,7 +11,7 @@ enum { SPELLINGS = 4 };
 
 typedef struct field {
     const char *gguf;            /* after "arch."; NULL: not there */
-    const char *json[SPELLINGS]; /* the first that is there counts */
+    const char *json[SPELLINGS]; /* the first one present is used */
     size_t offset;
     bool real; /* float, else uint32_t */
     bool required;

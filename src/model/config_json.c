@@ -167,7 +167,7 @@ static spry_status read_rope_kind(spry_rope *rope, const spry_config *config, co
                          "%s: rope type '%.60s' is not known; known are default, linear, llama3, yarn, longrope", name,
                          kind);
     if (config->arch == &spry_arch_phi3 && rope->kind == SPRY_ROPE_YARN)
-        rope->kind = SPRY_ROPE_LONG; /* what the first of the long ones called it */
+        rope->kind = SPRY_ROPE_LONG; /* its name in the first such models */
     return SPRY_OK;
 }
 

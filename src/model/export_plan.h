@@ -34,7 +34,7 @@ static inline size_t spry_export_source_row(size_t head, size_t row)
     return head ? row - in_head + in_head % 2 * (head / 2) + in_head / 2 : row;
 }
 
-/* llama3's bent frequencies as a file keeps them: [rope_dim / 2] that divide the plain ones. NULL: no memory. */
+/* llama3's scaled frequencies as a file keeps them: [rope_dim / 2] that divide the plain ones. NULL: no memory. */
 const float *spry_export_rope_factors(const spry_config *config, spry_arena *arena);
 
 /* general.*, the architecture's keys, tokenizer, chat template. False when memory is short. */

@@ -31,7 +31,7 @@ const char *spry_placing_name(spry_placing placing); /* "in place" */
 /* The use of a tensor with these kernels; *why is a phrase. */
 spry_placing spry_model_placing(const spry_model *model, size_t index, const spry_ops *ops, const char **why);
 
-/* All of them. */
+/* Counts over all tensors. */
 typedef struct spry_placement {
     size_t tensors, contiguous, smallest_alignment; /* of all; 0 when there are none */
     size_t placed[SPRY_PLACED_COUNT];

@@ -152,7 +152,7 @@ static void all_matrices(quantizer *q)
         matrix(q, &m->weights.output, "output.weight", 0);
 }
 
-/* Rope as it would be read from a GGUF file: the other pairs, and bent frequencies that went through floats. */
+/* Rope as it would be read from a GGUF file: the other pairs, and scaled frequencies that went through floats. */
 static spry_status turn_as_in_file(spry_model *model, spry_error *error)
 {
     spry_config *c = &model->config;

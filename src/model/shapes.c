@@ -1,4 +1,4 @@
-/* The table of shapes, and a model without numbers made of one. */
+/* The table of shapes, and models of a shape without weights. */
 #include "model/shapes.h"
 
 #include <stdlib.h>

@@ -17,10 +17,10 @@ typedef struct spry_shape {
 /* NULL: unknown. */
 const spry_shape *spry_shape_find(const char *name);
 
-/* What every matrix of a shape's model has for data: it is yet to be made. */
+/* The data of every matrix of such a model: weights that do not exist yet. */
 extern const unsigned char spry_unmade[1];
 
-/* A model that has everything but numbers and a tokenizer: config, chat template, every tensor's size; matrices point
+/* A model that has everything but weights and a tokenizer: config, chat template, every tensor's size; matrices point
  * at spry_unmade, norms are ones, biases zeros. It can be planned and exported, not run. Closed as any model. */
 spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const char *name, spry_error *error);
 

@@ -1,4 +1,4 @@
-/* What tensors are called. Our own names are GGUF's usual ones; the spellings of files are found through one table and
+/* Names of tensors. Our own names are GGUF's usual ones; the spellings of files are found through one table and
  * the architecture's own list. */
 #ifndef SPRY_MODEL_TENSOR_NAMES_H
 #define SPRY_MODEL_TENSOR_NAMES_H

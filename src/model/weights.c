@@ -287,7 +287,7 @@ static spry_status bind_layer(const binder *b, spry_layer *l, uint32_t i)
     return status ? status : bind_feed_forward(b, l, i);
 }
 
-/* GGUF keeps llama3's bent frequencies and long rope's lists as tensors. */
+/* GGUF keeps llama3's scaled frequencies and long rope's lists as tensors. */
 static spry_status bind_rope_factors(const binder *b)
 {
     static const struct {

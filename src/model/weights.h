@@ -38,12 +38,12 @@ typedef struct spry_layer {
     spry_weight shared_gate, shared_up, shared_down, shared_router; /* Qwen2-MoE's shared expert, or absent */
 } spry_layer;
 
-/* What became of a tensor of a file. */
+/* How a tensor of a file is used. */
 typedef enum spry_tensor_use {
-    SPRY_USE_NONE,   /* nothing asks for it */
+    SPRY_USE_NONE,   /* not used */
     SPRY_USE_FLOATS, /* a vector, turned into floats */
     SPRY_USE_MATRIX, /* stays where it is */
-    SPRY_USE_COPIED, /* a matrix whose rows would not lie as its type needs */
+    SPRY_USE_COPIED, /* a matrix whose rows are not aligned as its type requires */
 } spry_tensor_use;
 
 typedef struct spry_weights {

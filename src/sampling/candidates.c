@@ -54,7 +54,7 @@ bool spry_candidates_start(spry_candidates *candidates)
     c->whole = true;
     c->max = spry_softmax_max(c->block_max, c->scores, c->n);
     if (c->max == INFINITY) {
-        /* The limit of ever larger logits: they share everything. */
+        /* Tokens at +INFINITY share the whole probability equally. */
         for (size_t i = 0; i < c->n; i++)
             c->scores[i] = c->scores[i] == INFINITY ? 0 : -INFINITY;
         c->max = spry_softmax_max(c->block_max, c->scores, c->n);
@@ -195,7 +195,7 @@ static double sum_from(const spry_candidates *c, double lowest)
     return sum_of_all;
 }
 
-/* A setting such as 0.8 arrives as the nearest float, here a little above. Half a unit of its last place is forgiven,
+/* A setting such as 0.8 arrives as the nearest float, here a little above. Half a unit in its last place is tolerated,
  * so that four of five equals are 0.8. */
 static double forgive(float setting)
 {

@@ -56,7 +56,7 @@ double spry_logprob(const float *logits, size_t n_vocab, int32_t token)
     for (size_t i = 0; i < n_vocab; i++)
         max = logits[i] > max ? logits[i] : max;
     double total = 0;
-    if (max == INFINITY || max == -INFINITY) { /* equals share everything, as in a draw */
+    if (max == INFINITY || max == -INFINITY) { /* tokens with this value share the whole probability, as in a draw */
         for (size_t i = 0; i < n_vocab; i++)
             total += logits[i] == max;
         return logits[token] == INFINITY ? -log(total) : -INFINITY;

@@ -157,6 +157,7 @@ people='a word for people, not for program parts'
 for word in who'ever' some'body' no'body' every'body' any'body' h'e' hi's' hi'm'; do
     plant "$word in a comment" "src/base/one.c:8: $people" "echo '/* what $word asks */' >>src/base/one.c"
 done
+plant 'a riddle in a page' 'docs/plan.md:1: say it in plain words' "echo 'it is all the s''ame' >docs/plan.md"
 plant "a word for people in a document" "docs/plan.md:2: $people" "printf 'A plan.\\nFor no''body.\\n' >docs/plan.md"
 plant "a pronoun in a script's comment" "scripts/check:[0-9]+: $people" "echo '# h''e comes' >>scripts/check"
 plant "capitals in a comment of several lines" "src/base/one.c:9: $people" \

@@ -385,7 +385,7 @@ static void test_published_configs(void **state)
     }
 }
 
-/* GGUF gives llama3's bent frequencies as a list of divisors beside a plain or a linear rope. */
+/* GGUF gives llama3's scaled frequencies as a list of divisors beside a plain or a linear rope. */
 static void test_divisors(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* The host's processors as a device: weights packed for its kernels, pages in its memory. A step runs in submit, in the
- * caller's thread and the workers. The far device stands on it. */
+ * caller's thread and the workers. The far device is built on it. */
 #ifndef SPRY_DEVICE_CPU_CPU_DEVICE_H
 #define SPRY_DEVICE_CPU_CPU_DEVICE_H
 

@@ -18,7 +18,7 @@ static void choose(const spry_pass *p, size_t row)
         for (uint32_t e = 0; e < c->n_experts; e++)
             if (score[e] >= 0 && (best == c->n_experts || score[e] > score[best]))
                 best = e;
-        if (best == c->n_experts) /* NaN logits: any choice is as good */
+        if (best == c->n_experts) /* NaN logits: no choice is better */
             best = i;
         uint32_t at = i;
         for (; at > 0 && chosen[at - 1] > best; at--) {
