@@ -47,6 +47,7 @@ typedef struct spry_server {
     spry_response_store responses;
     const char *models_folder; /* NULL: none */
     size_t pool_bytes;         /* limit for the memory of all loaded models */
+    uint32_t slots;            /* answers of one model that run at the same time */
     uint32_t answers_max;      /* of one model, running and waiting */
     uint64_t started_ns;
     atomic_uint open_exchanges; /* requests without a complete reply */

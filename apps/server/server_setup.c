@@ -241,6 +241,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->models = models;
     server->started_ns = spry_clock_ns();
     server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
+    server->slots = flags->parallel;
     server->answers_max = flags->parallel + flags->queue;
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);

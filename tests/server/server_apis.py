@@ -120,7 +120,13 @@ class Llama(ServerTest):
         self.assertEqual((props["model_alias"], props["default_generation_settings"]["n_ctx"]), (MODEL, 2048))
         self.assertGreaterEqual(props["together"]["limit"], 1)
         self.assertIn("interactive", props["together"]["why"])
-        self.assertEqual(self.server.get("/slots").json, [])
+        slots = self.server.get("/slots").json
+        self.assertEqual([(slot["id"], slot["n_ctx"], slot["is_processing"]) for slot in slots],
+                         [(i, 2048, False) for i in range(props["total_slots"])])
+        self.assertEqual(props["default_generation_settings"]["params"]["top_k"], 40)
+        memory = props["memory"]
+        self.assertLess(memory["kv_used"], memory["kv_limit"])
+        self.assertLess(memory["used"], memory["limit"])
 
     def test_metrics(self):
         before = self.server.metric("spry_generated_tokens_total") or 0

@@ -4,6 +4,7 @@
 #include "server/api/openai_json.h"
 #include "server/fields/field_table.h"
 #include "server/http/http_reply.h"
+#include "server/request/fill_in.h"
 #include "server/request/prompt.h"
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
@@ -303,7 +304,12 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
     spry_tokens *out = &c->prompts.ids[0];
     spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", true, error);
     size_t n_context = out->count;
-    if (status == SPRY_OK && spry_fields_bool(fields, "raw", false)) {
+    const json_t *suffix = spry_fields_get(fields, "suffix");
+    if (status == SPRY_OK && json_string_length(suffix)) {
+        status = spry_prompt_fill_in(out, c->model->engine,
+                                     (spry_view){json_string_value(prompt), json_string_length(prompt)},
+                                     (spry_view){json_string_value(suffix), json_string_length(suffix)}, NULL, error);
+    } else if (status == SPRY_OK && spry_fields_bool(fields, "raw", false)) {
         spry_view text = {json_string_value(prompt), json_string_length(prompt)};
         status = spry_prompt_encode(out, c->model->engine, text, true, true, error);
     } else if (status == SPRY_OK) {

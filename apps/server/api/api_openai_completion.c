@@ -5,6 +5,7 @@
 
 #include "server/api/apis.h"
 #include "server/api/openai_json.h"
+#include "server/request/fill_in.h"
 #include "server/request/prompt.h"
 #include "server/request/prompt_logprobs.h"
 
@@ -155,6 +156,14 @@ static json_t *whole(spry_completion *c)
 static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_t *prompt, const char *what,
                                spry_error *error)
 {
+    const json_t *suffix = json_object_get(c->root, "suffix");
+    if (json_string_length(suffix)) {
+        if (!json_is_string(prompt))
+            return spry_fail(error, SPRY_ERR_INPUT, "%s must be a string where there is a suffix", what);
+        return spry_prompt_fill_in(out, c->model->engine,
+                                   (spry_view){json_string_value(prompt), json_string_length(prompt)},
+                                   (spry_view){json_string_value(suffix), json_string_length(suffix)}, NULL, error);
+    }
     if (json_is_string(prompt))
         return spry_prompt_encode(out, c->model->engine,
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, true,

@@ -26,6 +26,8 @@ void spry_anthropic_messages(spry_exchange *exchange);
 void spry_anthropic_count(spry_exchange *exchange);
 
 void spry_llama_completion(spry_exchange *exchange);
+void spry_llama_infill(spry_exchange *exchange);
+void spry_llama_rerank(spry_exchange *exchange);
 void spry_llama_tokenize(spry_exchange *exchange);
 void spry_llama_detokenize(spry_exchange *exchange);
 void spry_llama_apply_template(spry_exchange *exchange);

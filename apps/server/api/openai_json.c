@@ -35,7 +35,7 @@ static json_t *entry_json(const spry_completion *c, spry_logprob_entry entry)
     json_t *list = json_array();
     for (size_t i = 0; i < bytes.size; i++)
         json_array_append_new(list, json_integer((unsigned char)bytes.data[i]));
-    return json_pack("{s:o, s:f, s:o}", "token", spry_view_json(bytes), "logprob",
+    return json_pack("{s:i, s:o, s:f, s:o}", "id", (int)entry.id, "token", spry_view_json(bytes), "logprob",
                      isfinite(entry.logprob) ? entry.logprob : -9999.0, "bytes", list);
 }
 

@@ -137,13 +137,47 @@ static const spry_field llama[] = {
     HONOURED("max_tokens", INTEGER, "8", "the same"),
     HONOURED("n", INTEGER, "1", "answers"),
     HONOURED("n_probs", INTEGER, "2", "alternatives of every token"),
-    HONOURED("post_sampling_probs", BOOL, "false", "probabilities in place of log probabilities"),
+    REFUSED("post_sampling_probs", BOOL, "true", "log probabilities are those of the raw logits", "[false]"),
     HONOURED("return_tokens", BOOL, "true", "ids of the answer in `tokens`"),
     HONOURED("response_fields", LIST, "[\"content\"]", "members of the reply, `/` for members inside"),
     NO_EFFECT("n_indent", INTEGER, "0", "lines are never cut"),
 };
 
+static const spry_field infill[] = {
+    HONOURED("input_prefix", STRING, "\"int main() {\"", "the text before `prompt`"),
+    HONOURED("input_suffix", STRING, "\"}\"", "the text behind the answer"),
+    HONOURED("input_extra", LIST, "[{\"filename\": \"a.h\", \"text\": \"int a;\"}]",
+             "files that stand before the text"),
+};
+
+const spry_field_table spry_fields_llama_infill = {.title = "POST /infill",
+                                                   .within = "",
+                                                   .groups = {SPRY_FIELD_GROUP(infill), SPRY_FIELD_GROUP(llama),
+                                                              SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling)}};
+
+/* ---- reranking --------------------------------------------------------------------------------------------------- */
+
+static const spry_field rerank[] = {
+    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
+    HONOURED("query", STRING, "\"A fox\"", "what the documents are compared with"),
+    HONOURED("documents", LIST, "[\"A fox.\", \"A hen.\"]", "texts, or objects with a `text`"),
+    HONOURED("texts", LIST, "[\"A fox.\", \"A hen.\"]", "the same in TEI's form, whose reply is a list"),
+    HONOURED("top_n", INTEGER, "1", "the best of them"),
+    HONOURED("return_documents", BOOL, "true", "with their texts"),
+    HONOURED("return_text", BOOL, "true", "the same in TEI's form"),
+    HONOURED("method", STRING, "\"embedding\"",
+             "`embedding`: the cosine of embeddings; `yes_no`: the probability of the model's yes; absent: `yes_no` "
+             "for models "
+             "with `rerank` in their name"),
+    HONOURED("instruction", STRING, "\"Find tales.\"", "of `yes_no`: the task"),
+    NO_EFFECT("truncate", BOOL, "false", "texts beyond the context are errors"),
+    NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
+};
+
+const spry_field_table spry_fields_rerank = {
+    .title = "POST /rerank, /reranking, /v1/rerank, /v1/reranking", .within = "", .groups = {SPRY_FIELD_GROUP(rerank)}};
+
 const spry_field_table spry_fields_llama_completion = {
-    .title = "POST /completion, /infill",
+    .title = "POST /completion",
     .within = "",
     .groups = {SPRY_FIELD_GROUP(llama), SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling)}};

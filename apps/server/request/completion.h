@@ -47,6 +47,7 @@ typedef struct spry_choice {
     /* collect */
     spry_chat_parser *parser; /* NULL: all text is content */
     bool done;
+    bool has_newline;     /* in its text */
     spry_buffer raw_text; /* with options.keep_raw_text */
     spry_buffer content, reasoning;
     spry_buffer arguments; /* of the tool call that has begun and not ended */

@@ -77,6 +77,7 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
 static void add_text(spry_choice *choice, spry_view text)
 {
     spry_completion *c = choice->owner;
+    choice->has_newline = choice->has_newline || memchr(text.data, '\n', text.size);
     if (c->options.keep_raw_text)
         spry_buffer_append(&choice->raw_text, text.data, text.size);
     if (!choice->parser)

@@ -24,6 +24,7 @@ typedef struct spry_completion_options {
     bool want_progress;        /* with stream: events while the prompt is computed */
     bool want_timings;         /* with stream: timings in every event */
     const spry_engine *engine; /* NULL until the model is loaded */
+    bool several;              /* the prompt is a list of prompts, and so is the reply */
     bool one_call;             /* drop calls behind the first */
     bool keep_raw_text;        /* keep the text as generated, in addition to what is parsed from it */
     bool has_keep_alive;

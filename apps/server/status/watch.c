@@ -66,6 +66,15 @@ json_t *spry_watch_batch(const spry_model_status *model)
     return json_pack("{s:I, s:s}", "limit", (json_int_t)work->batch_limit, "why", work->evidence);
 }
 
+json_t *spry_watch_memory(const spry_model_status *model)
+{
+    const spry_kv_figures *kv = &model->kv;
+    size_t limit = kv->pages * kv->page_bytes, used = (kv->pages - kv->free_pages) * kv->page_bytes;
+    size_t whole = model->pool.loaded_bytes;
+    return json_pack("{s:I, s:I, s:I, s:I}", "kv_used", (json_int_t)used, "kv_limit", (json_int_t)limit, "used",
+                     (json_int_t)(whole > limit ? whole - limit + used : used), "limit", (json_int_t)whole);
+}
+
 static json_t *kv_json(const spry_kv_figures *kv)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "pages", (json_int_t)kv->pages, "free",
@@ -79,8 +88,8 @@ static json_t *model_json(const spry_model_status *m)
     static const char *const states[] = {
         [SPRY_POOL_ON_DISK] = "disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
     const spry_pool_info *pool = &m->pool;
-    return json_pack("{s:s, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "name", pool->name, "state",
-                     states[pool->state], "pinned", pool->pinned, "bytes",
+    return json_pack("{s:s, s:o, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "name", pool->name, "memory",
+                     spry_watch_memory(m), "state", states[pool->state], "pinned", pool->pinned, "bytes",
                      (json_int_t)(pool->state == SPRY_POOL_LOADED ? pool->loaded_bytes : pool->file_bytes), "running",
                      (json_int_t)m->running, "waiting", (json_int_t)m->waiting, "together", spry_watch_batch(m), "kv",
                      kv_json(&m->kv), "hit_tokens", (json_int_t)m->kv.hit_tokens, "miss_tokens",

@@ -12,6 +12,9 @@ char *spry_watch_snapshot(spry_server *server, spry_view key);
 /* The requests of one key: those that have not ended and, with `ended`, those that ended recently. */
 json_t *spry_watch_requests(spry_server *server, spry_view key, bool ended);
 
+/* Memory of a model, in use and its limits apart, in bytes. */
+json_t *spry_watch_memory(const spry_model_status *model);
+
 /* {"limit", "why"}: how many answers of a model are decoded in one step at present. */
 json_t *spry_watch_batch(const spry_model_status *model);
 

@@ -1,0 +1,95 @@
+/* llama-server's /props and /slots. */
+#include <stdlib.h>
+
+#include "server/api/apis.h"
+#include "server/api/llama_json.h"
+#include "server/http/http_reply.h"
+#include "server/status/watch.h"
+
+/* The model's entry in the registry of live status. */
+static bool find_status(spry_model_status *out, spry_exchange *x, const char *name)
+{
+    spry_model_status *models;
+    size_t count, i = 0;
+    if (!spry_registry_models(&x->server->registry, &models, &count, x->server->pool))
+        return false;
+    while (i < count && strcmp(models[i].pool.name, name) != 0)
+        i++;
+    if (i < count)
+        *out = models[i];
+    bool found = i < count;
+    free(models);
+    return found;
+}
+
+static json_t *default_settings(spry_exchange *x, const spry_pooled *model)
+{
+    spry_completion_options o;
+    json_t *empty = json_object();
+    spry_fields fields = {.object = empty, .within = ""};
+    spry_completion_options_init(&o, x->server->settings->speculation);
+    spry_engine_sampling(model->engine, &o.request.sampling);
+    spry_llama_read(&o, &fields);
+    json_t *settings = spry_llama_settings(&o);
+    spry_completion_options_deinit(&o);
+    json_decref(empty);
+    return settings;
+}
+
+void spry_llama_props(spry_exchange *x)
+{
+    const spry_pooled *model = spry_completion_model(x, NULL);
+    if (!model)
+        return;
+    spry_engine_info info;
+    spry_engine_describe(model->engine, &info);
+    spry_view source;
+    source.data = spry_engine_chat_template(model->engine, false, &source.size);
+    spry_model_status status = {0};
+    bool known = find_status(&status, x, model->name);
+    spry_engine_kv_figures(model->engine, &status.kv);
+    const spry_pool_info *pool = &status.pool;
+    json_t *props = json_pack(
+        "{s:s, s:s, s:I, s:o, s:{s:I, s:o}, s:I, s:s, s:o*, s:{s:b, s:b}, s:o, s:s}", "model_alias", model->name,
+        "model_path", x->server->loopback && pool->path[0] ? pool->path : model->name, "total_slots",
+        (json_int_t)x->server->slots, "chat_template", spry_view_json(source), "default_generation_settings", "n_ctx",
+        (json_int_t)info.context, "params", default_settings(x, model), "n_params", (json_int_t)info.parameters,
+        "architecture", info.architecture, "together", known ? spry_watch_batch(&status) : NULL, "modalities", "vision",
+        0, "audio", 0, "memory", spry_watch_memory(&status), "build_info", "spry " SPRY_VERSION);
+    spry_reply_json(x, MHD_HTTP_OK, props);
+    spry_model_pool_release(x->server->pool, model);
+}
+
+/* The running requests of this key, one slot each, and slots that are idle. Slots that other keys use are shown as
+ * busy, without their requests. */
+void spry_llama_slots(spry_exchange *x)
+{
+    const spry_pooled *model = spry_completion_model(x, NULL);
+    if (!model)
+        return;
+    spry_engine_info info;
+    spry_engine_describe(model->engine, &info);
+    spry_model_status status = {0};
+    (void)find_status(&status, x, model->name);
+    json_t *own = spry_watch_requests(x->server, x->key, false), *slots = json_array(), *request;
+    size_t i;
+    json_array_foreach(own, i, request)
+    {
+        const char *state = json_string_value(json_object_get(request, "state"));
+        if (state && strcmp(state, "queue") != 0)
+            json_array_append(slots, request);
+    }
+    while (json_array_size(slots) < x->server->slots)
+        json_array_append_new(slots, json_object());
+    json_array_foreach(slots, i, request)
+    {
+        if (json_object_get(request, "id"))
+            json_object_set(request, "request", json_object_get(request, "id"));
+        json_object_set_new(request, "id", json_integer((json_int_t)i));
+        json_object_set_new(request, "n_ctx", json_integer((json_int_t)info.context));
+        json_object_set_new(request, "is_processing", json_boolean(i < status.running));
+    }
+    json_decref(own);
+    spry_reply_json(x, MHD_HTTP_OK, slots);
+    spry_model_pool_release(x->server->pool, model);
+}

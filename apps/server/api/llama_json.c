@@ -1,0 +1,53 @@
+#include "server/api/llama_json.h"
+
+#include "server/api/openai_json.h"
+
+json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to)
+{
+    json_t *list = json_array();
+    for (size_t i = from; i < to; i++)
+        json_array_append_new(list, json_integer(choice->tokens[i].token.id));
+    return list;
+}
+
+json_t *spry_llama_probabilities(const spry_completion *c, const spry_choice *choice, size_t from, size_t to)
+{
+    json_t *all = spry_openai_chat_logprobs(c, choice->tokens, from, to);
+    json_t *content = json_incref(json_object_get(all, "content"));
+    json_decref(all);
+    return content;
+}
+
+json_t *spry_llama_prompt_text(const spry_completion *c, const spry_choice *choice)
+{
+    const spry_tokens *ids = choice->prompt;
+    spry_buffer text;
+    size_t size = 0;
+    spry_buffer_init(&text, SIZE_MAX / 2);
+    spry_status status = spry_engine_detokenize(c->model->engine, NULL, 0, &size, ids->ids, ids->count, true, NULL);
+    char *room = status == SPRY_OK && size ? spry_buffer_extend(&text, size) : NULL;
+    if (room)
+        (void)spry_engine_detokenize(c->model->engine, room, size, &size, ids->ids, ids->count, true, NULL);
+    json_t *json = spry_buffer_json(&text);
+    spry_buffer_deinit(&text);
+    return json;
+}
+
+json_t *spry_llama_settings(const spry_completion_options *o)
+{
+    const spry_request *r = &o->request;
+    const spry_sampling *s = &r->sampling;
+    json_int_t limit = r->max_tokens ? (json_int_t)r->max_tokens : -1;
+    json_t *stop = json_array();
+    for (size_t i = 0; i < r->n_stop; i++)
+        json_array_append_new(stop, json_string(r->stop[i]));
+    json_t *settings = json_pack(
+        "{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:s}", "n_predict",
+        limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k",
+        (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p", (double)s->typical_p,
+        "repeat_penalty", (double)s->repeat_penalty, "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty, "n_probs",
+        (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)s->n_bias, "ignore_eos", r->ignore_end, "stream",
+        o->stream, "stop", stop, "grammar", r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    return settings;
+}
