@@ -400,7 +400,8 @@ typedef struct spry_request {
     void *user;
     bool special;    /* control tokens appear in the text */
     bool ignore_end; /* continue after the end token */
-    bool reserved[6];
+    bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
+    bool reserved[5];
 } spry_request;
 
 typedef enum spry_finish {

@@ -46,8 +46,10 @@ typedef enum spry_chat_event_kind {
     SPRY_CHAT_CONTENT = 0,    /* text for the user */
     SPRY_CHAT_REASONING = 1,  /* text of a thought */
     SPRY_CHAT_CALL_BEGIN = 2, /* index, id, name: also in the other events of the call */
-    SPRY_CHAT_ARGUMENTS = 3,  /* text: JSON as the model wrote it */
-    SPRY_CHAT_CALL_END = 4
+    SPRY_CHAT_ARGUMENTS = 3,  /* text: the next part of the arguments' JSON; as many as come */
+    SPRY_CHAT_CALL_END = 4,   /* the arguments are complete and valid */
+    SPRY_CHAT_CALL_CUT = 5 /* instead of CALL_END: the call ends or goes wrong in the middle, and its arguments are not
+                            * JSON; text: what the model wrote of it */
 } spry_chat_event_kind;
 
 /* Valid during the call of on_event. Texts are not zero-terminated. */
@@ -78,8 +80,8 @@ SPRY_API void spry_chat_parser_options_default_sized(spry_chat_parser_options *o
     spry_chat_parser_options_default_sized(options, sizeof(spry_chat_parser_options))
 
 /* Splits the text of an answer into events. It may be fed in pieces of any size. Text is held back only while it could
- * still be part of a mark or a call; a call is reported once it is complete and valid, and text that only resembles one
- * becomes content, so nothing is lost. */
+ * still be part of a mark. A call begins as soon as its name is certain, its arguments follow as they come, and text
+ * that only resembles a call becomes content, so nothing is lost. Requests whose answers are parsed set `marks`. */
 typedef struct spry_chat_parser spry_chat_parser;
 
 SPRY_API spry_status spry_chat_parser_create(spry_chat_parser **out, const spry_engine *engine,

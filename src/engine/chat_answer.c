@@ -1,4 +1,5 @@
 /* Answers of chats, split into content, reasoning and tool calls according to the engine's chat template. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/sized.h"
@@ -11,6 +12,7 @@ enum { OPENING_TOKENS = 16, OPENING_BYTES = 4096 };
 struct spry_chat_parser {
     spry_answer_parser *parser;
     json_t *tools;
+    char eos[64]; /* how the model spells the end of a turn */
     void (*on_event)(void *user, const spry_chat_event *event);
     void *user;
 };
@@ -23,11 +25,10 @@ void spry_chat_parser_options_default_sized(spry_chat_parser_options *options, s
 
 static void pass_on(void *user, const spry_answer_event *event)
 {
-    static const spry_chat_event_kind kinds[] = {[SPRY_ANSWER_CONTENT] = SPRY_CHAT_CONTENT,
-                                                 [SPRY_ANSWER_REASONING] = SPRY_CHAT_REASONING,
-                                                 [SPRY_ANSWER_CALL_BEGIN] = SPRY_CHAT_CALL_BEGIN,
-                                                 [SPRY_ANSWER_ARGUMENTS] = SPRY_CHAT_ARGUMENTS,
-                                                 [SPRY_ANSWER_CALL_END] = SPRY_CHAT_CALL_END};
+    static const spry_chat_event_kind kinds[] = {
+        [SPRY_ANSWER_CONTENT] = SPRY_CHAT_CONTENT,       [SPRY_ANSWER_REASONING] = SPRY_CHAT_REASONING,
+        [SPRY_ANSWER_CALL_BEGIN] = SPRY_CHAT_CALL_BEGIN, [SPRY_ANSWER_ARGUMENTS] = SPRY_CHAT_ARGUMENTS,
+        [SPRY_ANSWER_CALL_END] = SPRY_CHAT_CALL_END,     [SPRY_ANSWER_CALL_CUT] = SPRY_CHAT_CALL_CUT};
     const spry_chat_parser *p = user;
     const spry_chat_event out = {.size = offsetof(spry_chat_event, reserved),
                                  .kind = kinds[event->kind],
@@ -40,30 +41,38 @@ static void pass_on(void *user, const spry_answer_event *event)
     p->on_event(p->user, &out);
 }
 
-/* Whether a prompt ends inside reasoning. */
-static bool opens_thought(const spry_engine *e, const spry_chat_prompt *prompt)
+/* The end of a prompt as text, which may have begun a thought or a call. */
+static spry_view prompt_end(const spry_engine *e, char text[OPENING_BYTES], const spry_chat_prompt *prompt)
 {
-    char text[OPENING_BYTES];
-    size_t size, n = prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
-    if (!n || spry_engine_detokenize(e, text, sizeof text, &size, prompt->ids + prompt->count - n, n, true, NULL))
-        return false;
-    return spry_answer_opens_thought((spry_view){text, size < sizeof text ? size : sizeof text});
+    size_t size, n = prompt && prompt->count < OPENING_TOKENS ? prompt->count : OPENING_TOKENS;
+    if (!prompt || !n ||
+        spry_engine_detokenize(e, text, OPENING_BYTES, &size, prompt->ids + prompt->count - n, n, true, NULL))
+        return (spry_view){"", 0};
+    return (spry_view){text, size < OPENING_BYTES ? size : OPENING_BYTES};
 }
 
 static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_chat_parser_options *o, spry_error *error)
 {
     const char *begun = o->prompt ? o->prompt->call_open : NULL;
+    char text[OPENING_BYTES];
     json_error_t wrong;
     if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
         return spry_fail(error, SPRY_ERR_INPUT, "spry_chat_parser_options.on_event is NULL, or reserved is not zero");
     if (o->tools && !json_is_array(p->tools = json_loads(o->tools, 0, &wrong)))
         return spry_fail(error, SPRY_ERR_INPUT, "the tools are not a JSON array");
+    int32_t end = e->model->tokenizer ? spry_tokenizer_eos(e->model->tokenizer) : -1;
+    if (end >= 0)
+        snprintf(p->eos, sizeof p->eos, "%.*s", SPRY_VIEW_ARG(spry_tokenizer_name(e->model->tokenizer, end)));
+    spry_view source = spry_chat_template_used_source(e->model->chat, o->tools != NULL);
     const spry_answer_options options = {
         .tools = o->tools != NULL,
-        .style = spry_tool_style_find(spry_chat_template_used_source(e->model->chat, o->tools != NULL)),
+        .style = spry_chat_template_tool_style(e->model->chat, o->tools != NULL),
         .declared = json_array_size(p->tools) ? p->tools : NULL,
         .reasoning = o->reasoning && !begun,
-        .in_thought = o->reasoning && o->prompt && opens_thought(e, o->prompt),
+        .thoughts = spry_chat_template_thought_style(e->model->chat, o->tools != NULL),
+        .prompt = begun ? (spry_view){"", 0} : prompt_end(e, text, o->prompt),
+        .source = source,
+        .eos = p->eos,
         .seed = o->seed,
         .on_event = pass_on,
         .user = p,

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "engine/engine_state.h"
-#include "template/tool_styles.h"
+#include "template/tool_forms.h"
 
 /* Joins several schemas to one: any of them, with their definitions. */
 static json_t *join_schemas(const spry_tool_forms *forms)
@@ -62,10 +62,10 @@ spry_status spry_engine_require_call(spry_chat_prompt *prompt, spry_tokens *ids,
                                      const json_t *tools, const json_t *choice, spry_error *error)
 {
     spry_tool_forms forms;
-    spry_tool_style style = spry_tool_style_find(spry_chat_template_used_source(engine->model->chat, tools != NULL));
+    const spry_tool_style *style = spry_chat_template_tool_style(engine->model->chat, tools != NULL);
     spry_status status = spry_tool_forms_make(&forms, style, tools, choice, error);
     if (status == SPRY_OK && forms.required)
-        status = begin_call(prompt, ids, engine, &forms, spry_tool_style_marks(style)->open, error);
+        status = begin_call(prompt, ids, engine, &forms, style->open, error);
     spry_tool_forms_deinit(&forms);
     return status;
 }

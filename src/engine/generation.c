@@ -54,6 +54,14 @@ static bool report(const spry_request *r, int32_t id, const spry_draw *draw)
     return r->on_token(r->user, token, draw ? draw->top : NULL, draw ? draw->n_top : 0);
 }
 
+/* Whether a token's spelling is part of the text if it is a control token. */
+static bool shows_control(const spry_generation *g, int32_t id)
+{
+    const spry_tokenizer *tokenizer = g->model->tokenizer;
+    return g->request->special || (g->request->marks && spry_tokenizer_kind(tokenizer, id) == SPRY_TOKEN_CONTROL &&
+                                   spry_chat_template_needs_token(g->model->chat, spry_tokenizer_name(tokenizer, id)));
+}
+
 spry_status spry_generation_emit(spry_generation *g, int32_t id, const spry_draw *draw, spry_error *error)
 {
     const spry_request *r = g->request;
@@ -69,8 +77,10 @@ spry_status spry_generation_emit(spry_generation *g, int32_t id, const spry_draw
     if (g->ended)
         return SPRY_OK;
     /* Ids beyond the vocabulary only pad the embedding and have no text. */
-    if ((size_t)id < spry_tokenizer_size(g->model->tokenizer))
+    if ((size_t)id < spry_tokenizer_size(g->model->tokenizer)) {
+        g->decoder.special = shows_control(g, id);
         status = spry_decoder_push(&g->decoder, &g->held, id, error);
+    }
     if (!status && g->held.failed)
         status = spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the answer's text");
     if (!status)

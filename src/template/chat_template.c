@@ -7,6 +7,7 @@
 #include "template/jinja_eval.h"
 #include "template/jinja_json.h"
 #include "template/jinja_parser.h"
+#include "template/tool_calls.h"
 
 enum { MAX_SOURCE_BYTES = 1 << 20 };
 
@@ -17,6 +18,8 @@ struct spry_chat_template {
     const spry_jinja_node *nodes;
     bool own;
     char problem[SPRY_ERROR_MAX];
+    const spry_tool_style *tool_style;
+    const spry_thought_style *thought_style;
     spry_chat_template *tool_use; /* NULL: this template is also used with tools */
 };
 
@@ -69,6 +72,8 @@ spry_status spry_chat_template_create(spry_chat_template **out, spry_view source
                            MAX_SOURCE_BYTES);
     if (!status)
         status = parse(chat, error);
+    chat->tool_style = spry_tool_style_find(chat->used);
+    chat->thought_style = spry_thought_style_find(chat->used);
     if (status)
         spry_chat_template_destroy(chat);
     else
@@ -106,9 +111,30 @@ spry_view spry_chat_template_source(const spry_chat_template *chat)
     return spry_buffer_view(&chat->source);
 }
 
+static const spry_chat_template *used(const spry_chat_template *chat, bool tools)
+{
+    return tools && chat->tool_use ? chat->tool_use : chat;
+}
+
 spry_view spry_chat_template_used_source(const spry_chat_template *chat, bool tools)
 {
-    return tools && chat->tool_use ? chat->tool_use->used : chat->used;
+    return used(chat, tools)->used;
+}
+
+const spry_tool_style *spry_chat_template_tool_style(const spry_chat_template *chat, bool tools)
+{
+    return used(chat, tools)->tool_style;
+}
+
+const spry_thought_style *spry_chat_template_thought_style(const spry_chat_template *chat, bool tools)
+{
+    return used(chat, tools)->thought_style;
+}
+
+bool spry_chat_template_needs_token(const spry_chat_template *chat, spry_view spelling)
+{
+    return spry_answer_needs_token(chat->tool_style, chat->thought_style, spelling) ||
+           (chat->tool_use && spry_chat_template_needs_token(chat->tool_use, spelling));
 }
 
 bool spry_chat_template_is_own(const spry_chat_template *chat)

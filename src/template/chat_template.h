@@ -9,6 +9,8 @@
 
 #include "base/buffer.h"
 #include "base/error.h"
+#include "template/thought_styles.h"
+#include "template/tool_styles.h"
 
 typedef struct spry_chat_text {
     spry_buffer text;
@@ -33,6 +35,13 @@ spry_view spry_chat_template_source(const spry_chat_template *chat);
 
 /* The source of the template in use: the fallback's, or with `tools` that of the template for tools if there is one. */
 spry_view spry_chat_template_used_source(const spry_chat_template *chat, bool tools);
+
+/* How the model writes calls and thoughts, by that source. */
+const spry_tool_style *spry_chat_template_tool_style(const spry_chat_template *chat, bool tools);
+const spry_thought_style *spry_chat_template_thought_style(const spry_chat_template *chat, bool tools);
+
+/* Whether the spelling of a control token is part of a mark of calls or thoughts. */
+bool spry_chat_template_needs_token(const spry_chat_template *chat, spry_view spelling);
 
 /* Whether the model's own template is used; if not, ChatML is, and users should be told. */
 bool spry_chat_template_is_own(const spry_chat_template *chat);

@@ -194,12 +194,7 @@ static void write_value(writer *w, spry_jinja_value v, int64_t level)
     case SPRY_JINJA_STRING: write_string(w, v.string); break;
     case SPRY_JINJA_DICT: write_dict(w, v.dict, level); break;
     case SPRY_JINJA_LIST:
-    case SPRY_JINJA_TUPLE:
-        if (!v.list->lazy) {
-            write_list(w, v.list, level);
-            break;
-        }
-        /* fall through */
+    case SPRY_JINJA_TUPLE: write_list(w, v.list, level); break;
     default: spry_jinja_fail(w->b.run, "a %s has no form in JSON", spry_jinja_kind_name(v));
     }
     w->b.run->depth--;

@@ -5,35 +5,49 @@
 #include <stdlib.h>
 
 #include "base/buffer.h"
-#include "template/tool_call_body.h"
+#include "base/compiler.h"
+#include "template/call_reader.h"
 
-enum { MAX_HELD_BYTES = 64 << 20, ID_LETTERS = 9 };
+enum { MAX_HELD_BYTES = 64 << 20, ID_LETTERS = 9, MAX_MARKS = 32 };
 
-typedef enum state {
-    AT_START, /* only whitespace so far, which belongs to the following part */
-    IN_THOUGHT,
-    IN_CONTENT,
-    IN_CALL,      /* the undecided text begins with whitespace, then the opening mark or JSON */
-    BETWEEN_CALLS /* after a call: whitespace, possibly followed by another call */
-} state;
+typedef enum parser_state { IN_CONTENT, IN_THOUGHT, IN_CALL } parser_state;
 
-typedef struct thought_marks {
-    const char *open, *close;
-} thought_marks;
+typedef enum mark_kind {
+    THOUGHT_OPEN,  /* begins a thought */
+    THOUGHT_CLOSE, /* without a beginning: only before all content */
+    SECTION_OPEN,
+    CALL_OPEN,
+    SECTION_CLOSE, /* dropped behind calls */
+    HIDDEN,        /* dropped */
+    TURN_END,      /* dropped at the end of the answer */
+} mark_kind;
 
-static const thought_marks thoughts[] = {{"<think>", "</think>"}, {"[THINK]", "[/THINK]"}};
+typedef struct known_mark {
+    mark_kind kind;
+    const char *text;
+} known_mark;
 
 struct spry_answer_parser {
     spry_answer_options options;
-    const spry_tool_marks *marks;
-    spry_buffer held; /* undecided */
-    state state;
+    const spry_thought_style *thoughts;
+    known_mark marks[MAX_MARKS];
+    size_t n_marks;
+    bool starts[256];  /* first bytes of marks */
+    spry_buffer held;  /* undecided */
+    spry_buffer space; /* whitespace at the end of the current part: dropped, unless text follows */
+    parser_state state;
     bool final;
-    bool drop_space; /* drop leading whitespace */
-    const thought_marks *thought;
-    size_t lead; /* bytes before the call that are dropped with it */
-    bool marked; /* the call has an opening mark */
-    spry_call_scan scan;
+    bool at_start;   /* no content and no call yet */
+    bool after_call; /* nothing but whitespace since the last call */
+    bool drop_space; /* drop leading whitespace of the current part */
+    bool in_section;
+    bool from_thought;  /* the call began inside a thought that may not have ended */
+    bool thought_fresh; /* nothing of the thought was read */
+    bool suspect;       /* the held text begins with a call's mark inside the thought */
+    size_t searched;    /* no end of the thought is before it */
+    const char *thought_close;
+    spry_call_reader reader;
+    char id[64];
     size_t n_calls;
     uint64_t random;
 };
@@ -41,13 +55,6 @@ struct spry_answer_parser {
 static bool is_space(char c)
 {
     return c == ' ' || (c >= '\t' && c <= '\r');
-}
-
-static size_t skip_space(spry_view text, size_t at)
-{
-    while (at < text.size && is_space(text.data[at]))
-        at++;
-    return at;
 }
 
 /* ---- events ------------------------------------------------------------------------------------------------------ */
@@ -58,15 +65,35 @@ static void say(spry_answer_parser *p, spry_answer_event_kind kind, spry_view te
         p->options.on_event(p->options.user, &(spry_answer_event){.kind = kind, .text = text});
 }
 
-/* Reports the first `size` held bytes and removes them. */
+/* Reports the first `size` held bytes and removes them; whitespace at their end waits. */
 static void release(spry_answer_parser *p, spry_answer_event_kind kind, size_t size)
 {
-    say(p, kind, (spry_view){p->held.data, size});
+    spry_view text = {p->held.data, size};
+    size_t begin = p->drop_space ? spry_space_skip(text, 0) : 0, end = size;
+    while (end > begin && is_space(text.data[end - 1]))
+        end--;
+    if (end > begin) {
+        say(p, kind, spry_buffer_view(&p->space));
+        spry_buffer_clear(&p->space);
+        say(p, kind, (spry_view){text.data + begin, end - begin});
+        p->drop_space = false;
+        p->at_start = p->at_start && kind != SPRY_ANSWER_CONTENT;
+        p->after_call = false;
+    }
+    if (begin < size || !p->drop_space)
+        spry_buffer_append(&p->space, text.data + end, size - end);
     spry_buffer_consume(&p->held, size);
 }
 
+/* A part begins: whitespace before it belongs to nothing. */
+static void begin_part(spry_answer_parser *p, bool drop_space)
+{
+    spry_buffer_clear(&p->space);
+    p->drop_space = drop_space;
+}
+
 /* splitmix64, as letters and digits. */
-static void make_id(spry_answer_parser *p, char id[ID_LETTERS + 1])
+static void make_id(spry_answer_parser *p)
 {
     static const char letters[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     uint64_t x = p->random += 0x9e3779b97f4a7c15u;
@@ -74,186 +101,369 @@ static void make_id(spry_answer_parser *p, char id[ID_LETTERS + 1])
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
     x ^= x >> 31;
     for (size_t i = 0; i < ID_LETTERS; i++, x /= sizeof letters - 1)
-        id[i] = letters[x % (sizeof letters - 1)];
-    id[ID_LETTERS] = 0;
+        p->id[i] = letters[x % (sizeof letters - 1)];
+    p->id[ID_LETTERS] = 0;
 }
 
-static void tell_call(void *user, const spry_call *call)
+static void tell_call(spry_answer_parser *p, spry_answer_event_kind kind, spry_view text)
+{
+    p->options.on_event(p->options.user,
+                        &(spry_answer_event){kind, p->n_calls, p->id, spry_buffer_view(&p->reader.name), text});
+}
+
+static void on_begin(void *user, spry_view name, spry_view id)
 {
     spry_answer_parser *p = user;
-    char made[ID_LETTERS + 1], given[64];
-    make_id(p, made);
-    snprintf(given, sizeof given, "%.*s", SPRY_VIEW_ARG(call->id));
-    spry_answer_event event = {SPRY_ANSWER_CALL_BEGIN, p->n_calls, call->id.size ? given : made, call->name, {"", 0}};
-    p->options.on_event(p->options.user, &event);
-    event.kind = SPRY_ANSWER_ARGUMENTS;
-    event.text = call->arguments;
-    p->options.on_event(p->options.user, &event);
-    event.kind = SPRY_ANSWER_CALL_END;
-    event.text = (spry_view){"", 0};
-    p->options.on_event(p->options.user, &event);
+    (void)name;
+    make_id(p);
+    if (id.size)
+        snprintf(p->id, sizeof p->id, "%.*s", SPRY_VIEW_ARG(id));
+    begin_part(p, false);
+    tell_call(p, SPRY_ANSWER_CALL_BEGIN, (spry_view){"", 0});
+}
+
+static void on_arguments(void *user, spry_view text)
+{
+    tell_call(user, SPRY_ANSWER_ARGUMENTS, text);
+}
+
+static void on_end(void *user)
+{
+    spry_answer_parser *p = user;
+    tell_call(p, SPRY_ANSWER_CALL_END, (spry_view){"", 0});
     p->n_calls++;
 }
 
 /* ---- marks ------------------------------------------------------------------------------------------------------- */
 
-typedef enum match { NO, PERHAPS, YES } match;
-
-/* Whether a mark is at `at`; undecided when the text ends inside it. */
-static match match_at(const spry_answer_parser *p, size_t at, const char *mark)
+static void add_mark(spry_answer_parser *p, mark_kind kind, const char *text)
 {
-    spry_view rest = {p->held.data + at, p->held.size - at};
-    size_t size = strlen(mark);
-    if (size == 0)
-        return NO;
-    if (rest.size >= size)
-        return memcmp(rest.data, mark, size) == 0 ? YES : NO;
-    return !p->final && memcmp(rest.data, mark, rest.size) == 0 ? PERHAPS : NO;
+    if (!text || !*text || p->n_marks == MAX_MARKS)
+        return;
+    p->marks[p->n_marks++] = (known_mark){kind, text};
+    p->starts[(unsigned char)text[0]] = true;
 }
 
-/* The first place where a mark is or may begin; the end when there is none. */
-static size_t find_mark(const spry_answer_parser *p, const char *mark, match *how)
+/* Longer marks come before marks that they begin with. */
+static void collect_marks(spry_answer_parser *p)
 {
-    size_t at = 0;
-    for (*how = NO; *mark && at < p->held.size; at++) {
-        const char *first = memchr(p->held.data + at, mark[0], p->held.size - at);
-        if (!first)
-            break;
-        at = (size_t)(first - p->held.data);
-        *how = match_at(p, at, mark);
-        if (*how != NO)
-            return at;
+    const spry_answer_options *o = &p->options;
+    const spry_thought_style *general = spry_thought_style_default();
+    const char *ends[SPRY_TURN_ENDS];
+    if (o->reasoning) {
+        add_mark(p, THOUGHT_OPEN, p->thoughts->open);
+        add_mark(p, THOUGHT_CLOSE, p->thoughts->close);
+        if (strcmp(general->open, p->thoughts->open) != 0)
+            add_mark(p, THOUGHT_OPEN, general->open);
     }
-    return p->held.size;
+    if (o->tools) {
+        add_mark(p, SECTION_OPEN, o->style->section_open);
+        add_mark(p, SECTION_CLOSE, o->style->section_close);
+        if (!o->style->prompted)
+            add_mark(p, CALL_OPEN, o->style->open);
+    }
+    for (size_t i = 0; i < SPRY_THOUGHT_HIDDEN && p->thoughts->hidden[i]; i++)
+        add_mark(p, HIDDEN, p->thoughts->hidden[i]);
+    if (o->tools && o->style->prompted)
+        add_mark(p, CALL_OPEN, o->style->open);
+    for (size_t i = 0, n = spry_turn_ends_find(ends, o->source, o->eos); i < n; i++)
+        add_mark(p, TURN_END, ends[i]);
+}
+
+/* Whether a mark has a meaning where the answer is now. */
+static bool applies(const spry_answer_parser *p, const known_mark *m, size_t at)
+{
+    bool first = p->at_start && spry_space_skip(spry_buffer_view(&p->held), 0) >= at;
+    switch (m->kind) {
+    case THOUGHT_OPEN: return p->thoughts->anywhere ? m->text == p->thoughts->open || first : first;
+    case THOUGHT_CLOSE: return first;
+    case SECTION_CLOSE: return p->in_section;
+    default: return true;
+    }
+}
+
+/* The first mark in the held text: *at is where it is or may begin, or the end. NULL: none is there for certain. */
+static const known_mark *find_mark(spry_answer_parser *p, size_t *at, size_t *end)
+{
+    spry_view text = spry_buffer_view(&p->held);
+    for (*at = 0; *at < text.size; ++*at) {
+        if (!p->starts[(unsigned char)text.data[*at]])
+            continue;
+        for (size_t i = 0; i < p->n_marks; i++) {
+            if (!applies(p, &p->marks[i], *at))
+                continue;
+            spry_mark_match how = spry_mark_at(end, text, *at, p->marks[i].text, p->final);
+            if (how == SPRY_MARK_YES)
+                return &p->marks[i];
+            if (how == SPRY_MARK_PERHAPS)
+                return NULL;
+        }
+    }
+    return NULL;
 }
 
 /* ---- states: each says whether it got anywhere ------------------------------------------------------------------- */
 
-/* `lead` bytes of whitespace precede it. */
-static void begin_call(spry_answer_parser *p, size_t lead, bool marked)
+static void begin_thought(spry_answer_parser *p)
+{
+    p->state = IN_THOUGHT;
+    p->thought_fresh = true;
+    p->searched = 0;
+    p->suspect = p->in_section = p->from_thought = false;
+    begin_part(p, true);
+}
+
+/* `mark` bytes of the held text open the call. */
+static void begin_call(spry_answer_parser *p, size_t mark_size, bool section)
 {
     p->state = IN_CALL;
-    p->lead = lead;
-    p->marked = marked;
-    p->scan = (spry_call_scan){0};
+    spry_call_reader_start(&p->reader, mark_size, section);
 }
 
-/* Whether JSON without a mark may be a call. */
-static bool takes_bare_json(const spry_answer_parser *p)
+/* A mark that ends a turn: whether nothing but such marks follows; *wait: it is not decided. */
+static bool ends_answer(const spry_answer_parser *p, size_t at, bool *wait)
 {
-    return p->options.tools && (p->options.style == SPRY_TOOLS_LLAMA || p->options.style == SPRY_TOOLS_JSON);
+    spry_view text = spry_buffer_view(&p->held);
+    *wait = false;
+    while ((at = spry_space_skip(text, at)) < text.size) {
+        size_t next = at;
+        for (size_t i = 0; i < p->n_marks && next == at; i++) {
+            spry_mark_match how =
+                p->marks[i].kind == TURN_END ? spry_mark_at(&next, text, at, p->marks[i].text, p->final) : SPRY_MARK_NO;
+            if (how == SPRY_MARK_PERHAPS) {
+                *wait = true;
+                return false;
+            }
+        }
+        if (next == at)
+            return false;
+        at = next;
+    }
+    *wait = !p->final;
+    return p->final;
 }
 
-/* Reasoning begins here, or a call; otherwise content. */
-static bool step_start(spry_answer_parser *p)
+static bool take_mark(spry_answer_parser *p, const known_mark *m, size_t size)
 {
-    size_t at = skip_space(spry_buffer_view(&p->held), 0);
-    bool wait = at == p->held.size && !p->final;
-    for (size_t i = 0; p->options.reasoning && !wait && i < SPRY_COUNT(thoughts); i++) {
-        match how = match_at(p, at, thoughts[i].open);
-        if (how == YES) {
-            spry_buffer_consume(&p->held, at + strlen(thoughts[i].open));
-            p->thought = &thoughts[i];
-            p->state = IN_THOUGHT;
-            p->drop_space = true;
+    bool wait;
+    switch (m->kind) {
+    case THOUGHT_OPEN:
+        spry_buffer_consume(&p->held, size);
+        p->thought_close = m->text == p->thoughts->open ? p->thoughts->close : spry_thought_style_default()->close;
+        begin_thought(p);
+        return true;
+    case THOUGHT_CLOSE:
+        spry_buffer_consume(&p->held, size);
+        begin_part(p, true);
+        return true;
+    case SECTION_OPEN:
+    case CALL_OPEN: begin_call(p, size, m->kind == SECTION_OPEN); return true;
+    case TURN_END:
+        if (ends_answer(p, size, &wait)) {
+            spry_buffer_clear(&p->held);
             return true;
         }
-        wait |= how == PERHAPS;
+        if (!wait)
+            release(p, SPRY_ANSWER_CONTENT, size);
+        return !wait;
+    case SECTION_CLOSE: p->in_section = false; /* fall through */
+    case HIDDEN: spry_buffer_consume(&p->held, size); return true;
     }
-    match call = p->options.tools ? match_at(p, at, p->marks->open) : NO;
-    if (wait || call == PERHAPS)
-        return false;
-    bool bare = takes_bare_json(p) && at < p->held.size && (p->held.data[at] == '{' || p->held.data[at] == '[');
-    if (p->drop_space) {
-        spry_buffer_consume(&p->held, at);
-        at = 0;
-    }
-    if (call == YES || bare)
-        begin_call(p, at, call == YES);
-    else
-        p->state = IN_CONTENT;
-    return true;
+    return false;
 }
 
-static bool step_thought(spry_answer_parser *p)
+/* Whether JSON without a mark begins a call here. */
+static bool takes_bare_json(const spry_answer_parser *p, size_t at)
 {
-    match how;
-    if (p->drop_space)
-        spry_buffer_consume(&p->held, skip_space(spry_buffer_view(&p->held), 0));
-    p->drop_space = p->drop_space && p->held.size == 0;
-    size_t at = find_mark(p, p->thought->close, &how), end = at;
-    while (end > 0 && is_space(p->held.data[end - 1]) && !(p->final && how == NO))
-        end--;
-    if (end)
-        release(p, SPRY_ANSWER_REASONING, end);
-    if (how != YES)
-        return false;
-    spry_buffer_consume(&p->held, at - end + strlen(p->thought->close));
-    p->options.reasoning = false;
-    p->drop_space = true;
-    p->state = AT_START;
-    return true;
+    return p->options.tools && p->options.style->bare && (p->at_start || p->after_call) && at < p->held.size &&
+           (p->held.data[at] == '{' || p->held.data[at] == '[');
 }
 
 static bool step_content(spry_answer_parser *p)
 {
-    match how = NO;
-    size_t at = p->options.tools ? find_mark(p, p->marks->open, &how) : p->held.size;
+    size_t at, end, first = spry_space_skip(spry_buffer_view(&p->held), 0);
+    if (takes_bare_json(p, first)) {
+        release(p, SPRY_ANSWER_CONTENT, first);
+        begin_call(p, 0, false);
+        return true;
+    }
+    const known_mark *found = find_mark(p, &at, &end);
     if (at)
         release(p, SPRY_ANSWER_CONTENT, at);
-    if (how == YES)
-        begin_call(p, 0, true);
-    return how == YES;
+    return found && p->held.size && take_mark(p, found, end - at);
+}
+
+/* Where a call's mark is inside a thought, from `from` on; the end: nowhere. */
+static size_t find_call(const spry_answer_parser *p, size_t from)
+{
+    spry_view text = spry_buffer_view(&p->held);
+    size_t first = text.size;
+    for (size_t i = 0; i < p->n_marks; i++)
+        if (p->marks[i].kind == SECTION_OPEN || p->marks[i].kind == CALL_OPEN) {
+            size_t at = spry_mark_find(text, from, p->marks[i].text);
+            first = at < first ? at : first;
+        }
+    return first;
+}
+
+/* The longest end of the text that a mark may begin with. */
+static size_t partial_mark(const spry_answer_parser *p, size_t from)
+{
+    spry_view text = spry_buffer_view(&p->held);
+    size_t end;
+    for (size_t at = from; at < text.size && !p->final; at++) {
+        if (spry_mark_at(&end, text, at, p->thought_close, false) == SPRY_MARK_PERHAPS)
+            return at;
+        for (size_t i = 0; i < p->n_marks; i++)
+            if ((p->marks[i].kind == SECTION_OPEN || p->marks[i].kind == CALL_OPEN) &&
+                spry_mark_at(&end, text, at, p->marks[i].text, false) == SPRY_MARK_PERHAPS)
+                return at;
+    }
+    return text.size;
+}
+
+/* At the start of a thought that the prompt began, models repeat its mark. */
+static bool skip_repeated_open(spry_answer_parser *p)
+{
+    spry_view text = spry_buffer_view(&p->held);
+    size_t at = spry_space_skip(text, 0), end;
+    spry_mark_match how = spry_mark_at(&end, text, at, p->thoughts->open, p->final);
+    if (how == SPRY_MARK_PERHAPS || (at == text.size && !p->final))
+        return false;
+    p->thought_fresh = false;
+    if (how == SPRY_MARK_YES)
+        spry_buffer_consume(&p->held, end);
+    return true;
+}
+
+/* The thought ended without its mark: what looks like a call is one, if it is complete. */
+static bool end_suspect(spry_answer_parser *p)
+{
+    size_t end;
+    p->suspect = false;
+    p->searched = 1;
+    p->from_thought = true;
+    for (size_t i = 0; i < p->n_marks; i++) {
+        mark_kind kind = p->marks[i].kind;
+        if ((kind == SECTION_OPEN || kind == CALL_OPEN) &&
+            spry_mark_at(&end, spry_buffer_view(&p->held), 0, p->marks[i].text, true) == SPRY_MARK_YES) {
+            begin_call(p, end, kind == SECTION_OPEN);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool step_thought(spry_answer_parser *p)
+{
+    spry_view text = spry_buffer_view(&p->held);
+    if (p->thought_fresh && !skip_repeated_open(p))
+        return false;
+    text = spry_buffer_view(&p->held);
+    size_t close = spry_mark_find(text, p->searched, p->thought_close);
+    if (close < text.size) {
+        release(p, SPRY_ANSWER_REASONING, close);
+        spry_buffer_consume(&p->held, strlen(p->thought_close));
+        begin_part(p, true);
+        p->state = IN_CONTENT;
+        return true;
+    }
+    if (!p->suspect) {
+        size_t call = p->thoughts->anywhere ? text.size : find_call(p, p->from_thought ? p->searched : 0);
+        p->from_thought = false;
+        if (call < text.size) {
+            release(p, SPRY_ANSWER_REASONING, call);
+            p->suspect = true;
+        } else {
+            release(p, SPRY_ANSWER_REASONING, partial_mark(p, text.size > 64 ? text.size - 64 : 0));
+        }
+    }
+    size_t keep = strlen(p->thought_close);
+    p->searched = p->suspect && p->held.size > keep ? p->held.size - keep : 0;
+    return p->suspect && p->final && end_suspect(p);
+}
+
+/* The text of the reader is no call, or no longer one. */
+static void drop_call(spry_answer_parser *p)
+{
+    spry_call_reader *r = &p->reader;
+    if (r->begun) {
+        tell_call(p, SPRY_ANSWER_CALL_CUT, (spry_view){p->held.data + r->done, r->at - r->done});
+        p->n_calls++;
+        spry_buffer_consume(&p->held, r->at);
+        p->after_call = true;
+        p->state = IN_CONTENT;
+    } else if (r->done) {
+        spry_buffer_consume(&p->held, r->done);
+        p->after_call = false;
+        p->state = IN_CONTENT;
+    } else if (p->from_thought) {
+        p->state = IN_THOUGHT; /* searched is 1: the mark is passed over */
+        return;
+    } else {
+        bool bare = !r->marked;
+        p->at_start = p->at_start && !bare;
+        p->after_call = p->after_call && !bare;
+        p->state = IN_CONTENT;
+        if (!bare)
+            release(p, SPRY_ANSWER_CONTENT, 1);
+    }
+    p->from_thought = false;
 }
 
 static bool step_call(spry_answer_parser *p)
 {
-    size_t mark = p->lead + (p->marked ? strlen(p->marks->open) : 0), end = 0;
-    spry_view body = {"", 0}, text = {p->held.data + mark, p->held.size - mark};
-    spry_call_state found = spry_call_body_find(&p->scan, &body, &end, text, p->options.style, p->marked, p->final);
-    if (found == SPRY_CALL_MORE)
+    spry_call_reader *r = &p->reader;
+    spry_call_state state = spry_call_read(r, spry_buffer_view(&p->held), p->final);
+    if (state == SPRY_CALL_MORE)
         return false;
-    if (found == SPRY_CALL_WHOLE && spry_call_body_read(body, p->marked, p->options.declared, tell_call, p)) {
-        spry_buffer_consume(&p->held, mark + end);
-        p->state = BETWEEN_CALLS;
+    if (state == SPRY_CALL_WRONG) {
+        drop_call(p);
         return true;
     }
-    release(p, SPRY_ANSWER_CONTENT, mark);
+    spry_buffer_consume(&p->held, r->done);
+    begin_part(p, false);
+    p->in_section = p->options.style->section_close != NULL;
+    p->at_start = p->from_thought = false;
+    p->after_call = true;
     p->state = IN_CONTENT;
-    return true;
-}
-
-static bool step_between(spry_answer_parser *p)
-{
-    spry_view text = spry_buffer_view(&p->held);
-    size_t at = skip_space(text, 0);
-    while (at < text.size && *p->marks->between && strchr(p->marks->between, text.data[at]))
-        at = skip_space(text, at + 1);
-    match call = match_at(p, at, p->marks->open);
-    bool bare = takes_bare_json(p) && at < text.size && (text.data[at] == '{' || text.data[at] == '[');
-    if (call == PERHAPS || (at == text.size && !p->final))
-        return false;
-    if (call == YES || bare) {
-        begin_call(p, at, call == YES);
-    } else {
-        if (at == text.size)
-            spry_buffer_consume(&p->held, at);
-        p->state = IN_CONTENT;
-    }
     return true;
 }
 
 static void advance(spry_answer_parser *p)
 {
     static bool (*const steps[])(spry_answer_parser *) = {
-        [AT_START] = step_start, [IN_THOUGHT] = step_thought,    [IN_CONTENT] = step_content,
-        [IN_CALL] = step_call,   [BETWEEN_CALLS] = step_between,
-    };
+        [IN_CONTENT] = step_content, [IN_THOUGHT] = step_thought, [IN_CALL] = step_call};
     while (p->held.size && steps[p->state](p))
         continue;
 }
 
 /* ---- from outside ------------------------------------------------------------------------------------------------ */
+
+/* Whether a prompt ends with a mark, whitespace aside. */
+static bool ends_with(spry_view prompt, const char *mark)
+{
+    spry_view text = spry_view_of(mark);
+    while (text.size && is_space(text.data[text.size - 1]))
+        text.size--;
+    while (prompt.size && is_space(prompt.data[prompt.size - 1]))
+        prompt.size--;
+    return text.size && spry_view_ends(prompt, text);
+}
+
+/* What the prompt began. */
+static void continue_prompt(spry_answer_parser *p)
+{
+    const spry_thought_style *general = spry_thought_style_default();
+    const spry_answer_options *o = &p->options;
+    bool own = ends_with(o->prompt, p->thoughts->open);
+    if (o->reasoning && (own || ends_with(o->prompt, general->open))) {
+        p->thought_close = own ? p->thoughts->close : general->close;
+        begin_thought(p);
+    } else if (o->tools && o->style->prompted && ends_with(o->prompt, o->style->open)) {
+        spry_buffer_text(&p->held, o->style->open);
+    }
+}
 
 spry_status spry_answer_parser_create(spry_answer_parser **out, const spry_answer_options *options, spry_error *error)
 {
@@ -261,19 +471,28 @@ spry_status spry_answer_parser_create(spry_answer_parser **out, const spry_answe
     if (!p)
         return spry_fail_memory(error, "a parser of answers", sizeof *p);
     p->options = *options;
-    p->marks = spry_tool_style_marks(options->style);
+    p->thoughts = options->thoughts ? options->thoughts : spry_thought_style_default();
     p->random = options->seed;
-    p->thought = &thoughts[0];
-    p->state = options->reasoning && options->in_thought ? IN_THOUGHT : AT_START;
-    p->drop_space = p->state == IN_THOUGHT;
+    p->at_start = true;
     spry_buffer_init(&p->held, MAX_HELD_BYTES);
+    spry_buffer_init(&p->space, MAX_HELD_BYTES);
+    spry_call_reader_init(&p->reader, options->style, options->declared);
+    p->reader.on_begin = on_begin;
+    p->reader.on_arguments = on_arguments;
+    p->reader.on_end = on_end;
+    p->reader.user = p;
+    collect_marks(p);
+    continue_prompt(p);
     return SPRY_OK;
 }
 
 void spry_answer_parser_destroy(spry_answer_parser *p)
 {
-    if (p)
-        spry_buffer_deinit(&p->held);
+    if (!p)
+        return;
+    spry_call_reader_deinit(&p->reader);
+    spry_buffer_deinit(&p->space);
+    spry_buffer_deinit(&p->held);
     free(p);
 }
 
@@ -289,14 +508,35 @@ void spry_answer_parser_finish(spry_answer_parser *p)
 {
     p->final = true;
     advance(p);
+    if (!p->after_call && !p->drop_space)
+        say(p, p->state == IN_THOUGHT ? SPRY_ANSWER_REASONING : SPRY_ANSWER_CONTENT, spry_buffer_view(&p->space));
+    spry_buffer_clear(&p->space);
 }
 
-bool spry_answer_opens_thought(spry_view prompt)
+bool spry_answer_needs_token(const spry_tool_style *style, const spry_thought_style *thoughts, spry_view spelling)
 {
-    while (prompt.size && is_space(prompt.data[prompt.size - 1]))
-        prompt.size--;
-    for (size_t i = 0; i < SPRY_COUNT(thoughts); i++)
-        if (spry_view_ends(prompt, spry_view_of(thoughts[i].open)))
+    const char *const marks[] = {style->section_open,
+                                 style->section_close,
+                                 style->open,
+                                 style->close,
+                                 style->arguments_open,
+                                 style->arguments_close,
+                                 style->name_mark,
+                                 style->id_mark,
+                                 style->parameter.key_open,
+                                 style->parameter.key_close,
+                                 style->parameter.value_open,
+                                 style->parameter.value_close,
+                                 style->quote,
+                                 thoughts->open,
+                                 thoughts->close,
+                                 spry_thought_style_default()->open,
+                                 spry_thought_style_default()->close};
+    for (size_t i = 0; i < SPRY_COUNT(marks) && spelling.size > 1; i++)
+        if (marks[i] && memmem(marks[i], strlen(marks[i]), spelling.data, spelling.size))
+            return true;
+    for (size_t i = 0; i < SPRY_THOUGHT_HIDDEN && thoughts->hidden[i] && spelling.size > 1; i++)
+        if (memmem(thoughts->hidden[i], strlen(thoughts->hidden[i]), spelling.data, spelling.size))
             return true;
     return false;
 }

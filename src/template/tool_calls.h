@@ -1,20 +1,27 @@
-/* Splits the text of an answer, as it is generated, into content, reasoning and tool calls.
+/* Splits the text of an answer, as it is generated, into content, thoughts and tool calls.
  *
- * The text may be fed in pieces of any size: the events are the same, except for how text is divided into deltas. Text
- * is held back only while it could be part of a mark or a call. A call is reported once it is complete and valid; text
- * that looked like a call but is none is reported as content. Whitespace around reasoning and between calls is dropped.
+ * The text may be fed in pieces of any size: the events are the same, except for how texts are divided into deltas.
+ * Text is held back only while it could be part of a mark. A call is reported as soon as its name is certain, and its
+ * arguments as they come; text that looked like a call but is none is reported as content. Whitespace around thoughts
+ * and calls is dropped.
  */
 #ifndef SPRY_TEMPLATE_TOOL_CALLS_H
 #define SPRY_TEMPLATE_TOOL_CALLS_H
 
+#include <jansson.h>
+
+#include "base/error.h"
+#include "template/thought_styles.h"
 #include "template/tool_styles.h"
 
 typedef enum spry_answer_event_kind {
     SPRY_ANSWER_CONTENT,    /* text */
     SPRY_ANSWER_REASONING,  /* text */
     SPRY_ANSWER_CALL_BEGIN, /* index, id, name */
-    SPRY_ANSWER_ARGUMENTS,  /* index, text: JSON exactly as the model wrote it */
-    SPRY_ANSWER_CALL_END,   /* index */
+    SPRY_ANSWER_ARGUMENTS,  /* index, text: the next part of the arguments' JSON */
+    SPRY_ANSWER_CALL_END,   /* index: the arguments are complete and valid */
+    SPRY_ANSWER_CALL_CUT, /* index, instead of CALL_END: the call ends or goes wrong in the middle; text: what the model
+                           * wrote of it */
 } spry_answer_event_kind;
 
 typedef struct spry_answer_event {
@@ -27,12 +34,14 @@ typedef struct spry_answer_event {
 
 typedef struct spry_answer_options {
     bool tools; /* detect calls */
-    spry_tool_style style;
-    const json_t *declared; /* the declared tools, borrowed; NULL: whether an argument is a string is guessed from its
-                             * text */
-    bool reasoning;         /* detect reasoning at the start of the answer */
-    bool in_thought;        /* the prompt ends inside reasoning: see spry_answer_opens_thought */
-    uint64_t seed;          /* for generated ids */
+    const spry_tool_style *style;
+    const json_t *declared; /* the declared tools, borrowed; NULL: types of arguments are guessed from their text */
+    bool reasoning;         /* detect thoughts */
+    const spry_thought_style *thoughts; /* NULL: the default */
+    spry_view prompt;                   /* the end of the prompt, which may have begun a thought or a call */
+    spry_view source;                   /* of the template, for marks that end turns */
+    const char *eos;                    /* how the model spells the end of a turn, borrowed; NULL: unknown */
+    uint64_t seed;                      /* for generated ids */
     /* Event data is valid only during the callback. */
     void (*on_event)(void *user, const spry_answer_event *event);
     void *user;
@@ -48,7 +57,7 @@ spry_status spry_answer_parser_feed(spry_answer_parser *parser, spry_view text, 
 /* Ends the answer: reports the text held back. */
 void spry_answer_parser_finish(spry_answer_parser *parser);
 
-/* Whether a rendered prompt ends inside reasoning, so that the answer begins in it. */
-bool spry_answer_opens_thought(spry_view prompt);
+/* Whether the spelling of a control token is part of a mark of the styles, so that a parser must see it. */
+bool spry_answer_needs_token(const spry_tool_style *style, const spry_thought_style *thoughts, spry_view spelling);
 
 #endif

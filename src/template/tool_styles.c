@@ -1,173 +1,301 @@
-/* One table of styles; the form of a call follows from it. */
+/* The table of styles. Templates are compared from the top, so more specific styles come first. */
 #include "template/tool_styles.h"
 
-#include <stdlib.h>
+#include "base/compiler.h"
 
-#include "base/buffer.h"
-
-enum { MAX_TEXT_BYTES = 16 << 20 };
-
-/* Templates are compared from the top: more specific styles first. */
-static const spry_tool_marks styles[SPRY_TOOL_STYLES] = {
-    [SPRY_TOOLS_XML] = {"<tool_call>", "</tool_call>", "", "<function=", "arguments", false},
-    [SPRY_TOOLS_HERMES] = {"<tool_call>", "</tool_call>", "", "<tool_call>", "arguments", false},
-    [SPRY_TOOLS_LLAMA] = {"<|python_tag|>", "", ";", "<|python_tag|>", "parameters", false},
-    [SPRY_TOOLS_MISTRAL] = {"[TOOL_CALLS]", "", "", "[TOOL_CALLS]", "arguments", true},
-    [SPRY_TOOLS_MISTRAL_ARGS] = {"[TOOL_CALLS]", "", "", "[ARGS]", "arguments", false},
-    [SPRY_TOOLS_MARKED_JSON] = {"<|tool_call|>", "", "", "<|tool_call|>", "arguments", true},
-    [SPRY_TOOLS_JSON] = {"", "", ";,", NULL, "arguments", false},
+/* Every call has a NAME and a JSON object or parameters; members that are not set are empty. */
+static const spry_tool_style styles[] = {
+    {.name = "mistral-named", /* [TOOL_CALLS]NAME[CALL_ID]ID[ARGS]{...} */
+     .in_template = {"[TOOL_CALLS]", "[ARGS]"},
+     .syntax = SPRY_CALL_NAMED,
+     .open = "[TOOL_CALLS]",
+     .id_mark = "[CALL_ID]",
+     .arguments_open = "[ARGS]"},
+    {.name = "mistral", /* [TOOL_CALLS][{...}, ...] */
+     .in_template = {"[TOOL_CALLS]"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "[TOOL_CALLS]",
+     .list = true},
+    {.name = "deepseek-fenced", /* V3, R1: function<sep>NAME and JSON between fences */
+     .in_template = {"<｜tool▁calls▁begin｜>", "```json"},
+     .syntax = SPRY_CALL_NAMED,
+     .section_open = "<｜tool▁calls▁begin｜>",
+     .section_close = "<｜tool▁calls▁end｜>",
+     .open = "<｜tool▁call▁begin｜>",
+     .name_mark = "<｜tool▁sep｜>",
+     .arguments_open = "```json",
+     .arguments_close = "```",
+     .close = "<｜tool▁call▁end｜>"},
+    {.name = "deepseek", /* V3.1 */
+     .in_template = {"<｜tool▁calls▁begin｜>"},
+     .syntax = SPRY_CALL_NAMED,
+     .section_open = "<｜tool▁calls▁begin｜>",
+     .section_close = "<｜tool▁calls▁end｜>",
+     .open = "<｜tool▁call▁begin｜>",
+     .arguments_open = "<｜tool▁sep｜>",
+     .close = "<｜tool▁call▁end｜>"},
+    {.name = "dsml-tools", /* DeepSeek V4 */
+     .in_template = {"｜DSML｜", "tool_calls>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<｜DSML｜tool_calls>",
+     .section_close = "</｜DSML｜tool_calls>",
+     .open = "<｜DSML｜invoke name=\"",
+     .arguments_open = ">",
+     .close = "</｜DSML｜invoke>",
+     .parameter = {"<｜DSML｜parameter name=\"", ">", NULL, "</｜DSML｜parameter>"}},
+    {.name = "dsml", /* DeepSeek V3.2 */
+     .in_template = {"｜DSML｜"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<｜DSML｜function_calls>",
+     .section_close = "</｜DSML｜function_calls>",
+     .open = "<｜DSML｜invoke name=\"",
+     .arguments_open = ">",
+     .close = "</｜DSML｜invoke>",
+     .parameter = {"<｜DSML｜parameter name=\"", ">", NULL, "</｜DSML｜parameter>"}},
+    {.name = "kimi", /* K2: functions.NAME:0 */
+     .in_template = {"<|tool_call_argument_begin|>"},
+     .syntax = SPRY_CALL_NAMED,
+     .section_open = "<|tool_calls_section_begin|>",
+     .section_close = "<|tool_calls_section_end|>",
+     .open = "<|tool_call_begin|>",
+     .name_prefix = "functions.",
+     .numbered = true,
+     .arguments_open = "<|tool_call_argument_begin|>",
+     .close = "<|tool_call_end|>"},
+    {.name = "kimi-elements", /* K3 */
+     .in_template = {"<|open|>", "<|close|>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<|open|>tools<|sep|>",
+     .section_close = "<|close|>tools<|sep|>",
+     .open = "<|open|>call tool=\"",
+     .arguments_open = "<|sep|>",
+     .close = "<|close|>call<|sep|>",
+     .parameter = {"<|open|>argument key=\"", "<|sep|>", NULL, "<|close|>argument<|sep|>"}},
+    {.name = "minimax-elements", /* M3 */
+     .in_template = {"]<]minimax[>["},
+     .syntax = SPRY_CALL_TREE,
+     .section_open = "]<]minimax[>[<tool_call>",
+     .section_close = "]<]minimax[>[</tool_call>",
+     .open = "]<]minimax[>[<invoke name=\"",
+     .arguments_open = "\">",
+     .close = "]<]minimax[>[</invoke>",
+     .quote = "]<]minimax[>["},
+    {.name = "minimax", /* M2 */
+     .in_template = {"<minimax:tool_call>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<minimax:tool_call>",
+     .section_close = "</minimax:tool_call>",
+     .open = "<invoke name=\"",
+     .arguments_open = "\">",
+     .close = "</invoke>",
+     .parameter = {"<parameter name=\"", "\">", NULL, "</parameter>"}},
+    {.name = "atem",
+     .in_template = {"<atem:function_calls>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<atem:function_calls>",
+     .section_close = "</atem:function_calls>",
+     .open = "<atem:invoke name=\"",
+     .arguments_open = "\">",
+     .close = "</atem:invoke>",
+     .parameter = {"<atem:parameter name=\"", "\">", NULL, "</atem:parameter>"}},
+    {.name = "seed", /* Seed-OSS */
+     .in_template = {"<seed:tool_call>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<seed:tool_call>",
+     .section_close = "</seed:tool_call>",
+     .open = "<function=",
+     .arguments_open = ">",
+     .close = "</function>",
+     .parameter = {"<parameter=", ">", NULL, "</parameter>"}},
+    {.name = "hunyuan", /* Hy3 */
+     .in_template = {"arg_key", ":opensource"},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<tool_calls:opensource>",
+     .section_close = "</tool_calls:opensource>",
+     .open = "<tool_call:opensource>",
+     .arguments_open = "<tool_sep:opensource>",
+     .close = "</tool_call:opensource>",
+     .parameter = {"<arg_key:opensource>", "</arg_key:opensource>", "<arg_value:opensource>",
+                   "</arg_value:opensource>"}},
+    {.name = "glm", /* 4.5 and later */
+     .in_template = {"<arg_key>"},
+     .syntax = SPRY_CALL_TAGGED,
+     .open = "<tool_call>",
+     .close = "</tool_call>",
+     .parameter = {"<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"}},
+    {.name = "minicpm",
+     .in_template = {"<function name=\"", "<param name=\""},
+     .syntax = SPRY_CALL_TAGGED,
+     .open = "<function name=\"",
+     .arguments_open = "\">",
+     .close = "</function>",
+     .parameter = {"<param name=\"", "\">", NULL, "</param>"}},
+    {.name = "qwen-coder", /* Qwen3-Coder, Qwen3.5, Nemotron 3, Step */
+     .in_template = {"<function=", "<parameter="},
+     .syntax = SPRY_CALL_TAGGED,
+     .section_open = "<tool_call>",
+     .section_close = "</tool_call>",
+     .open = "<function=",
+     .arguments_open = ">",
+     .close = "</function>",
+     .parameter = {"<parameter=", ">", NULL, "</parameter>"},
+     .lines = true},
+    {.name = "functionary", /* v3.1 */
+     .in_template = {"<function=", "</function>"},
+     .syntax = SPRY_CALL_NAMED,
+     .open = "<function=",
+     .arguments_open = ">",
+     .close = "</function>"},
+    {.name = "functionary-recipients", /* v3.2: >>>NAME, a line break, JSON; content goes to ">>>all" */
+     .in_template = {"'>>>'", ">>>all"},
+     .syntax = SPRY_CALL_NAMED,
+     .open = ">>>",
+     .arguments_open = "\n",
+     .prompted = true},
+    {.name = "gpt-oss", /* harmony: to=functions.NAME<|channel|>commentary json<|message|>{...}<|call|> */
+     .in_template = {"<|channel|>commentary", "<|message|>"},
+     .syntax = SPRY_CALL_NAMED,
+     .open = " to=",
+     .name_prefix = "functions.",
+     .arguments_open = "<|message|>",
+     .close = "<|call|>"},
+    {.name = "solar",
+     .in_template = {"<|tool_call:args|>"},
+     .syntax = SPRY_CALL_NAMED,
+     .section_open = "<|tool_calls|>",
+     .section_close = "<|calls|>",
+     .open = "<|tool_call:begin|>",
+     .name_mark = "<|tool_call:name|>",
+     .id_first = true,
+     .arguments_open = "<|tool_call:args|>",
+     .close = "<|tool_call:end|>"},
+    {.name = "gemma", /* Gemma 4 */
+     .in_template = {"<|tool_call>"},
+     .syntax = SPRY_CALL_BRACED,
+     .open = "<|tool_call>call:",
+     .arguments_open = "{",
+     .close = "<tool_call|>",
+     .quote = "<|\"|>"},
+    {.name = "function-gemma", /* Gemma 3 */
+     .in_template = {"<start_function_call>"},
+     .syntax = SPRY_CALL_BRACED,
+     .open = "<start_function_call>call:",
+     .arguments_open = "{",
+     .close = "<end_function_call>",
+     .quote = "<escape>"},
+    {.name = "lfm", /* LFM2: [NAME(key=value), ...] */
+     .in_template = {"<|tool_list_start|>"},
+     .syntax = SPRY_CALL_PYTHON,
+     .open = "<|tool_call_start|>",
+     .close = "<|tool_call_end|>"},
+    {.name = "lfm",
+     .in_template = {"List of tools: [", "keep_past_thinking"},
+     .syntax = SPRY_CALL_PYTHON,
+     .open = "<|tool_call_start|>",
+     .close = "<|tool_call_end|>"},
+    {.name = "lfm",
+     .in_template = {"<|tool_call_start|>"},
+     .syntax = SPRY_CALL_PYTHON,
+     .open = "<|tool_call_start|>",
+     .close = "<|tool_call_end|>"},
+    {.name = "cohere", /* Command R7B and A */
+     .in_template = {"<|START_ACTION|>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|START_ACTION|>",
+     .close = "<|END_ACTION|>",
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .list = true},
+    {.name = "cohere-action", /* Command R+ */
+     .in_template = {"Action:", "\"tool_name\""},
+     .syntax = SPRY_CALL_JSON,
+     .open = "Action:\n```json",
+     .close = "```",
+     .name_key = "tool_name",
+     .arguments_key = "parameters",
+     .list = true},
+    {.name = "apertus", /* [{NAME: {...}}, ...] */
+     .in_template = {"<|tools_prefix|>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .keyed = true,
+     .list = true},
+    {.name = "nemotron", /* Nano v2 */
+     .in_template = {"<TOOLCALL>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<TOOLCALL>",
+     .close = "</TOOLCALL>",
+     .list = true},
+    {.name = "apriel",
+     .in_template = {"<tool_calls>", "</tool_calls>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<tool_calls>",
+     .close = "</tool_calls>",
+     .list = true},
+    {.name = "gigachat", .in_template = {"<|function_call|>"}, .syntax = SPRY_CALL_JSON, .open = "<|function_call|>"},
+    {.name = "gigachat-role",
+     .in_template = {"function call", "<|role_sep|>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|message_sep|>\n\nfunction call<|role_sep|>\n"},
+    {.name = "functools", /* firefunction */
+     .in_template = {"functools["},
+     .syntax = SPRY_CALL_JSON,
+     .open = "functools",
+     .list = true},
+    {.name = "hermes", /* Hermes, Qwen, Granite 4 */
+     .in_template = {"<tool_call>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<tool_call>",
+     .close = "</tool_call>"},
+    {.name = "phi", /* Phi-4, Granite 3 */
+     .in_template = {"<|tool_call|>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|tool_call|>",
+     .close = "<|/tool_call|>",
+     .list = true},
+    {.name = "llama", /* also <|python_tag|>NAME.call(key="value") */
+     .in_template = {"<|python_tag|>"},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|python_tag|>",
+     .arguments_key = "parameters",
+     .bare = true},
+    {.name = "llama", /* 3.2 */
+     .in_template = {"ipython", "\"parameters\""},
+     .syntax = SPRY_CALL_JSON,
+     .open = "<|python_tag|>",
+     .arguments_key = "parameters",
+     .bare = true},
+    {.name = "json", /* templates that say nothing */
+     .syntax = SPRY_CALL_JSON,
+     .open = "<tool_call>",
+     .close = "</tool_call>",
+     .bare = true},
 };
 
-static const spry_tool_style order[] = {SPRY_TOOLS_MISTRAL_ARGS, SPRY_TOOLS_MISTRAL,     SPRY_TOOLS_XML,
-                                        SPRY_TOOLS_HERMES,       SPRY_TOOLS_MARKED_JSON, SPRY_TOOLS_LLAMA};
-
-const spry_tool_marks *spry_tool_style_marks(spry_tool_style style)
+static bool contains(spry_view source, const char *text)
 {
-    return &styles[style];
+    return !text || memmem(source.data, source.size, text, strlen(text));
 }
 
-spry_tool_style spry_tool_style_find(spry_view source)
+const spry_tool_style *spry_tool_style_find(spry_view source)
 {
-    for (size_t i = 0; i < SPRY_COUNT(order); i++) {
-        const char *mark = styles[order[i]].in_template;
-        if (memmem(source.data, source.size, mark, strlen(mark)))
-            return order[i];
-    }
-    return SPRY_TOOLS_JSON;
+    const spry_tool_style *last = &styles[SPRY_COUNT(styles) - 1];
+    for (const spry_tool_style *style = styles; style < last; style++)
+        if (contains(source, style->in_template[0]) && contains(source, style->in_template[1]))
+            return style;
+    return last;
 }
 
-/* ---- forms ------------------------------------------------------------------------------------------------------- */
-
-static char *join(const char *a, const char *b, const char *c)
+const spry_tool_style *spry_tool_style_named(const char *name)
 {
-    spry_buffer text;
-    spry_buffer_init(&text, MAX_TEXT_BYTES);
-    spry_buffer_text(&text, a);
-    spry_buffer_text(&text, b);
-    spry_buffer_text(&text, c);
-    char *copy = text.failed ? NULL : strdup(spry_buffer_view(&text).data);
-    spry_buffer_deinit(&text);
-    return copy;
+    for (size_t i = 0; i < SPRY_COUNT(styles); i++)
+        if (strcmp(styles[i].name, name) == 0)
+            return &styles[i];
+    return NULL;
 }
 
-static const json_t *function_of(const json_t *tool)
+const spry_tool_style *spry_tool_style_at(size_t index)
 {
-    const json_t *function = json_object_get(tool, "function");
-    return json_is_object(function) ? function : tool;
-}
-
-/* References such as "#/$defs/x" start at the root, so the definitions move there. */
-static void hoist_definitions(json_t *schema, json_t *parameters)
-{
-    static const char *const keys[] = {"$defs", "definitions"};
-    for (size_t i = 0; i < SPRY_COUNT(keys); i++) {
-        json_t *definitions = json_object_get(parameters, keys[i]);
-        if (definitions) {
-            json_object_set(schema, keys[i], definitions);
-            json_object_del(parameters, keys[i]);
-        }
-    }
-}
-
-/* {"name": NAME, arguments: ...}, in a list where the style has one. */
-static json_t *call_schema(const spry_tool_marks *marks, const char *name, json_t *parameters)
-{
-    json_t *call =
-        json_pack("{ss s{s{ss} sO} s[ss] sb}", "type", "object", "properties", "name", "const", name, marks->arguments,
-                  parameters, "required", "name", marks->arguments, "additionalProperties", 0);
-    json_t *schema =
-        call && marks->list ? json_pack("{ss so si}", "type", "array", "items", call, "minItems", 1) : call;
-    if (schema)
-        hoist_definitions(schema, parameters);
-    return schema;
-}
-
-static bool make_form(spry_tool_form *out, spry_tool_style style, const char *name, const json_t *function)
-{
-    const spry_tool_marks *marks = &styles[style];
-    const json_t *given = json_object_get(function, "parameters");
-    json_t *parameters = json_is_object(given) ? json_deep_copy(given) : json_pack("{ss}", "type", "object");
-    json_t *schema = NULL;
-    if (!parameters)
-        return false;
-    if (style == SPRY_TOOLS_XML) {
-        out->open = join("<tool_call>\n<function=", name, ">\n");
-        out->close = strdup("</function>\n</tool_call>");
-    } else if (style == SPRY_TOOLS_MISTRAL_ARGS) {
-        out->open = join(marks->open, name, "[ARGS]");
-        out->close = strdup("");
-        schema = json_incref(parameters);
-    } else {
-        bool lines = style == SPRY_TOOLS_HERMES;
-        out->open = style == SPRY_TOOLS_LLAMA ? strdup("") : join(marks->open, lines ? "\n" : "", "");
-        out->close = join(lines ? "\n" : "", marks->close, "");
-        schema = call_schema(marks, name, parameters);
-    }
-    out->schema = schema ? json_dumps(schema, JSON_COMPACT) : NULL;
-    bool made = out->open && out->close && (out->schema || style == SPRY_TOOLS_XML);
-    json_decref(schema);
-    json_decref(parameters);
-    return made;
-}
-
-/* Parses `choice`. *only is the function it names, or NULL. */
-static spry_status read_choice(bool *required, bool *none, const char **only, const json_t *choice, spry_error *error)
-{
-    const char *word = json_string_value(choice);
-    *only = json_string_value(json_object_get(function_of(choice), "name"));
-    *none = word && strcmp(word, "none") == 0;
-    *required = *only || (word && strcmp(word, "required") == 0);
-    bool known = !choice || json_is_null(choice) || *none || *required || (word && strcmp(word, "auto") == 0);
-    return known ? SPRY_OK
-                 : spry_fail(error, SPRY_ERR_INPUT,
-                             "tool_choice must be \"auto\", \"none\", \"required\" or an object that names a function");
-}
-
-static spry_status add_forms(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const char *only,
-                             spry_error *error)
-{
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *function = function_of(json_array_get(tools, i));
-        const char *name = json_string_value(json_object_get(function, "name"));
-        if (!name || !*name)
-            return spry_fail(error, SPRY_ERR_INPUT, "tools[%zu] has no name", i);
-        if (only && strcmp(only, name) != 0)
-            continue;
-        if (!make_form(&out->items[out->count++], style, name, function))
-            return spry_fail_memory(error, "the form of a tool call", MAX_TEXT_BYTES);
-    }
-    if (only && out->count == 0)
-        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice names %.200s, which is not among the tools", only);
-    return SPRY_OK;
-}
-
-spry_status spry_tool_forms_make(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const json_t *choice,
-                                 spry_error *error)
-{
-    bool none;
-    const char *only;
-    *out = (spry_tool_forms){0};
-    spry_status status = read_choice(&out->required, &none, &only, choice, error);
-    if (status || none || (json_array_size(tools) == 0 && !out->required))
-        return status;
-    if (json_array_size(tools) == 0)
-        return spry_fail(error, SPRY_ERR_INPUT, "tool_choice asks for a call, but there are no tools");
-    out->items = calloc(json_array_size(tools), sizeof *out->items);
-    if (!out->items)
-        return spry_fail_memory(error, "the forms of tool calls", json_array_size(tools) * sizeof *out->items);
-    status = add_forms(out, style, tools, only, error);
-    if (status)
-        spry_tool_forms_deinit(out);
-    return status;
-}
-
-void spry_tool_forms_deinit(spry_tool_forms *forms)
-{
-    for (size_t i = 0; i < forms->count; i++) {
-        free(forms->items[i].open);
-        free(forms->items[i].close);
-        free(forms->items[i].schema);
-    }
-    free(forms->items);
-    *forms = (spry_tool_forms){0};
+    return index < SPRY_COUNT(styles) ? &styles[index] : NULL;
 }

@@ -1,55 +1,58 @@
-/* How models write tool calls. The style is detected from marks in the chat template. */
+/* How models write tool calls. A style is data; templates are recognised by texts that they contain.
+ *
+ * Calls stand in a section, or for themselves:
+ *
+ *   section_open { open HEADER arguments_open ARGUMENTS close } section_close
+ *
+ * Whitespace between these is ignored, and a model may leave out the marks of the section. Absent marks are NULL. */
 #ifndef SPRY_TEMPLATE_TOOL_STYLES_H
 #define SPRY_TEMPLATE_TOOL_STYLES_H
 
-#include <jansson.h>
-
-#include "base/error.h"
 #include "base/view.h"
 
-typedef enum spry_tool_style {
-    SPRY_TOOLS_HERMES,       /* <tool_call>{"name": ..., "arguments": ...}</tool_call> */
-    SPRY_TOOLS_XML,          /* <tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call> */
-    SPRY_TOOLS_LLAMA,        /* {"name": ..., "parameters": ...}, optionally after <|python_tag|> */
-    SPRY_TOOLS_MISTRAL,      /* [TOOL_CALLS][{"name": ..., "arguments": ...}, ...] */
-    SPRY_TOOLS_MISTRAL_ARGS, /* [TOOL_CALLS]NAME[ARGS]{...} */
-    SPRY_TOOLS_MARKED_JSON,  /* <|tool_call|>[{"name": ..., "arguments": ...}, ...] */
-    SPRY_TOOLS_JSON,         /* {"name": ..., "arguments": ...}, one or a list: for templates without marks */
-    SPRY_TOOL_STYLES
+typedef enum spry_call_syntax {
+    SPRY_CALL_JSON,   /* {"name": NAME, "arguments": {...}}: one, a list, or one behind the other */
+    SPRY_CALL_NAMED,  /* NAME in the header, then a JSON object */
+    SPRY_CALL_TAGGED, /* NAME in the header, then parameters between marks */
+    SPRY_CALL_TREE,   /* NAME in the header, then elements that have the parameters' names, nested */
+    SPRY_CALL_PYTHON, /* NAME(key=value, ...), one or a list */
+    SPRY_CALL_BRACED, /* NAME in the header, then key:value, ..., strings between quote marks */
+} spry_call_syntax;
+
+/* Marks of a parameter: key_open KEY key_close value_open VALUE value_close. */
+typedef struct spry_parameter_marks {
+    const char *key_open, *key_close, *value_open, *value_close;
+} spry_parameter_marks;
+
+typedef struct spry_tool_style {
+    const char *name;
+    const char *in_template[2]; /* texts that templates of this style contain */
+    spry_call_syntax syntax;
+    const char *section_open, *section_close;
+    const char *open, *close;
+    const char *arguments_open;  /* ends the header; NULL: the header ends where arguments or `close` begin */
+    const char *arguments_close; /* may stand between the arguments and `close` */
+    const char *name_mark;       /* the name begins behind it; what precedes it is no part of the name */
+    const char *id_mark;         /* the id begins behind it, and the name ends there; NULL: none */
+    const char *name_prefix;     /* dropped from the name; NULL: none */
+    spry_parameter_marks parameter;
+    const char *quote;    /* BRACED: around strings; TREE: before every tag */
+    const char *name_key; /* JSON: keys that the model was taught; NULL: "name", "arguments" */
+    const char *arguments_key;
+    bool keyed;    /* JSON: the name is the key of the arguments */
+    bool list;     /* JSON: calls are written as a list */
+    bool bare;     /* an answer may begin with a JSON call without marks */
+    bool lines;    /* TAGGED: a line break at each end of a value belongs to the marks */
+    bool numbered; /* the name ends with ":" and a number, and the header is the call's id */
+    bool id_first; /* what precedes name_mark is the id */
+    bool prompted; /* the prompt ends with `open` */
 } spry_tool_style;
 
-typedef struct spry_tool_marks {
-    const char *open;        /* mark before a call; empty: an answer that begins with JSON may be one */
-    const char *close;       /* mark after it; empty: none */
-    const char *between;     /* separator allowed between two calls, besides whitespace */
-    const char *in_template; /* text in templates of this style; NULL: not detected by a mark */
-    const char *arguments;   /* key of the arguments */
-    bool list;               /* calls are in a list */
-} spry_tool_marks;
-
-const spry_tool_marks *spry_tool_style_marks(spry_tool_style style);
-
-/* The style of a template's source. */
-spry_tool_style spry_tool_style_find(spry_view source);
-
-/* ---- what a call must look like ---------------------------------------------------------------------------------- */
-
-/* One way to call one tool: the literal `open`, then a value of `schema`, then the literal `close`. */
-typedef struct spry_tool_form {
-    char *open, *close;
-    char *schema; /* JSON Schema as text; NULL: any text up to `close` */
-} spry_tool_form;
-
-typedef struct spry_tool_forms {
-    spry_tool_form *items;
-    size_t count;
-    bool required; /* the answer must be a call; otherwise it may be text, and a call begins at `open` */
-} spry_tool_forms;
-
-/* The forms for a list of tools in OpenAI's format. `choice`: NULL, "auto", "none" (no forms), "required", or an object
- * that names a function. */
-spry_status spry_tool_forms_make(spry_tool_forms *out, spry_tool_style style, const json_t *tools, const json_t *choice,
-                                 spry_error *error);
-void spry_tool_forms_deinit(spry_tool_forms *forms);
+/* The style of a template's source; one for JSON in any of the common forms if there is none. */
+const spry_tool_style *spry_tool_style_find(spry_view source);
+/* The style of a name; NULL: there is none. */
+const spry_tool_style *spry_tool_style_named(const char *name);
+/* Style number `index`; NULL behind the last one. */
+const spry_tool_style *spry_tool_style_at(size_t index);
 
 #endif

@@ -185,6 +185,13 @@ static bool enter_words(spry_tokenizer *tokenizer)
     return true;
 }
 
+/* With channels "<|end|>" ends a message, not the turn. */
+static bool has_channels(const spry_tokenizer *tokenizer)
+{
+    return spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|call|>")) >= 0 ||
+           spry_vocab_find(&tokenizer->vocab, SPRY_VIEW("<|calls|>")) >= 0;
+}
+
 static void mark_ends(spry_tokenizer *tokenizer)
 {
     static const char *const spellings[] = {
@@ -201,9 +208,14 @@ static void mark_ends(spry_tokenizer *tokenizer)
         "<|END_OF_TURN_TOKEN|>",
         "<EOT>",
         "<｜end▁of▁sentence｜>",
+        "<|call|>",
+        "<|calls|>",
+        "<|return|>",
     };
     for (size_t i = 0; i < SPRY_COUNT(spellings); i++) {
         int32_t id = spry_vocab_find(&tokenizer->vocab, spry_view_of(spellings[i]));
+        if (strcmp(spellings[i], "<|end|>") == 0 && has_channels(tokenizer))
+            continue;
         if (id >= 0 && tokenizer->vocab.kinds[id] != SPRY_TOKEN_NORMAL)
             tokenizer->ends[id] = true;
     }

@@ -10,6 +10,7 @@
 #include "base/compiler.h"
 #include "support/rendering.h"
 #include "template/tool_calls.h"
+#include "template/tool_forms.h"
 
 enum { LOG_BYTES = 1 << 16 };
 
@@ -47,10 +48,14 @@ static void on_event(void *user, const spry_answer_event *event)
         assert_int_equal(event->index, log->calls);
         assert_int_equal(log->open, 1);
     }
+    if (event->kind == SPRY_ANSWER_CALL_CUT)
+        spry_buffer_text(&log->text, " CUT(");
     spry_buffer_append(&log->text, event->text.data, event->text.size);
     if (words)
         spry_buffer_text(&log->text, ")");
-    if (event->kind == SPRY_ANSWER_CALL_END) {
+    if (event->kind == SPRY_ANSWER_CALL_CUT)
+        spry_buffer_text(&log->text, ")");
+    if (event->kind == SPRY_ANSWER_CALL_END || event->kind == SPRY_ANSWER_CALL_CUT) {
         assert_int_equal(log->open, 1);
         log->open = 0;
         log->calls++;
@@ -59,8 +64,7 @@ static void on_event(void *user, const spry_answer_event *event)
 }
 
 typedef struct answer_case {
-    spry_tool_style style;
-    const char *answer, *expected;
+    const char *style, *answer, *expected;
     bool in_thought;
 } answer_case;
 
@@ -68,14 +72,16 @@ typedef struct answer_case {
 static void parse(event_log *log, const answer_case *c, const json_t *tools, size_t cut, size_t step)
 {
     spry_answer_parser *parser;
-    spry_answer_options options = {.tools = true,
-                                   .style = c->style,
-                                   .declared = tools,
-                                   .reasoning = true,
-                                   .in_thought = c->in_thought,
-                                   .seed = 1,
-                                   .on_event = on_event,
-                                   .user = log};
+    spry_answer_options options = {
+        .tools = true,
+        .style = spry_tool_style_named(c->style),
+        .thoughts = spry_thought_style_find(spry_view_of(strstr(c->answer, "[THINK]") ? "[THINK]" : "")),
+        .declared = tools,
+        .reasoning = true,
+        .prompt = spry_view_of(c->in_thought ? "<think>\n" : ""),
+        .seed = 1,
+        .on_event = on_event,
+        .user = log};
     spry_view answer = spry_view_of(c->answer);
     *log = (event_log){0};
     spry_buffer_init(&log->text, LOG_BYTES);
@@ -118,19 +124,19 @@ static void test_words(void **state)
 {
     (void)state;
     static const answer_case cases[] = {
-        {SPRY_TOOLS_HERMES, "", "", false},
-        {SPRY_TOOLS_HERMES, "Hello", "C(Hello)", false},
-        {SPRY_TOOLS_HERMES, " \n", "C( \n)", false},
-        {SPRY_TOOLS_HERMES, " a <b> <tool", "C( a <b> <tool)", false},
-        {SPRY_TOOLS_HERMES, "<think>\nhm\n </think>\n\nHi", "R(hm)C(Hi)", false},
-        {SPRY_TOOLS_HERMES, "\n<think></think>Hi", "C(Hi)", false},
-        {SPRY_TOOLS_HERMES, "<think>a </thin b", "R(a </thin b)", false},
-        {SPRY_TOOLS_HERMES, "<think>a\n", "R(a\n)", false},
-        {SPRY_TOOLS_HERMES, "<thinker>", "C(<thinker>)", false},
-        {SPRY_TOOLS_HERMES, "a <think>b</think>", "C(a <think>b</think>)", false},
-        {SPRY_TOOLS_HERMES, "\nhm</think>\nHi <think>", "R(hm)C(Hi <think>)", true},
-        {SPRY_TOOLS_HERMES, "hm", "R(hm)", true},
-        {SPRY_TOOLS_MISTRAL, "[THINK]a[/THINK]b", "R(a)C(b)", false},
+        {"hermes", "", "", false},
+        {"hermes", "Hello", "C(Hello)", false},
+        {"hermes", " \n", "C( \n)", false},
+        {"hermes", " a <b> <tool", "C( a <b> <tool)", false},
+        {"hermes", "<think>\nhm\n </think>\n\nHi", "R(hm)C(Hi)", false},
+        {"hermes", "\n<think></think>Hi", "C(Hi)", false},
+        {"hermes", "<think>a </thin b", "R(a </thin b)", false},
+        {"hermes", "<think>a\n", "R(a\n)", false},
+        {"hermes", "<thinker>", "C(<thinker>)", false},
+        {"hermes", "a <think>b</think>", "C(a <think>b</think>)", false},
+        {"hermes", "\nhm</think>\nHi <think>", "R(hm)C(Hi <think>)", true},
+        {"hermes", "hm", "R(hm)", true},
+        {"mistral", "[THINK]a[/THINK]b", "R(a)C(b)", false},
     };
     check_cases(cases, SPRY_COUNT(cases));
 }
@@ -140,34 +146,33 @@ static void test_hermes(void **state)
     (void)state;
 #define CALL "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"s\":  \"}\\\"{\"}}\n</tool_call>"
     static const answer_case cases[] = {
-        {SPRY_TOOLS_HERMES, CALL, "f{\"s\":  \"}\\\"{\"}", false},
-        {SPRY_TOOLS_HERMES, "<think>x</think>\n\n" CALL "\n" CALL "\n",
-         "R(x)f{\"s\":  \"}\\\"{\"}f{\"s\":  \"}\\\"{\"}", false},
-        {SPRY_TOOLS_HERMES, "Let me.\n" CALL " Done.", "C(Let me.\n)f{\"s\":  \"}\\\"{\"}C( Done.)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"g\"}</tool_call>", "g{}", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"arguments\": {}, \"name\": \"a\\u0062\"}</tool_call>", "ab{}", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"n\\\": 1}\"}</tool_call>",
-         "f{\"n\": 1}", false},
-        {SPRY_TOOLS_HERMES,
+        {"hermes", CALL, "f{\"s\":  \"}\\\"{\"}", false},
+        {"hermes", "<think>x</think>\n\n" CALL "\n" CALL "\n", "R(x)f{\"s\":  \"}\\\"{\"}f{\"s\":  \"}\\\"{\"}", false},
+        {"hermes", "Let me.\n" CALL " Done.", "C(Let me.)f{\"s\":  \"}\\\"{\"}C( Done.)", false},
+        {"hermes", "<tool_call>{\"name\": \"g\"}</tool_call>", "g{}", false},
+        {"hermes", "<tool_call>{\"arguments\": {\"a\": [{}]}, \"name\": \"a\\u0062\"}</tool_call>", "ab{\"a\": [{}]}",
+         false},
+        {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": \"{\\\"n\\\": 1}\"}</tool_call>", "f{\"n\": 1}", false},
+        {"hermes",
          "<tool_call>{\"type\": \"function\", \"function\": {\"name\": \"f\", \"arguments\": {}}}</tool_call>", "f{}",
          false},
-        {SPRY_TOOLS_HERMES, "<tool_call>[{\"name\": \"f\"}, {\"name\": \"g\"}]</tool_call>", "f{}g{}", false},
+        {"hermes", "<tool_call>[{\"name\": \"f\"}, {\"name\": \"g\"}]</tool_call>", "f{}g{}", false},
         /* the closing mark may be missing at the end */
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"f\"}\n", "f{}", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"f\"}</tool", "f{}", false},
+        {"hermes", "<tool_call>{\"name\": \"f\"}\n", "f{}", false},
+        {"hermes", "<tool_call>{\"name\": \"f\"}</tool", "f{}", false},
         /* and these are none */
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"f\"", "C(<tool_call>{\"name\": \"f\")", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": f}</tool_call>", "C(<tool_call>{\"name\": f}</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": 5}</tool_call>", "C(<tool_call>{\"name\": 5}</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
+        {"hermes", "<tool_call>{\"name\": \"f\"", "C(<tool_call>{\"name\": \"f\")", false},
+        {"hermes", "<tool_call>{\"name\": f}</tool_call>", "C(<tool_call>{\"name\": f}</tool_call>)", false},
+        {"hermes", "<tool_call>{\"name\": 5}</tool_call>", "C(<tool_call>{\"name\": 5}</tool_call>)", false},
+        {"hermes", "<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>",
          "C(<tool_call>{\"name\": \"f\", \"arguments\": [1]}</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{} junk</tool_call>", "C(<tool_call>{} junk</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>words</tool_call>", "C(<tool_call>words</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>[]</tool_call>", "C(<tool_call>[]</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>{]</tool_call>", "C(<tool_call>{]</tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "<tool_call><tool_call>{\"name\": \"f\"}</tool_call>", "C(<tool_call>)f{}", false},
-        {SPRY_TOOLS_HERMES, "<tool_call>", "C(<tool_call>)", false},
-        {SPRY_TOOLS_HERMES, "{\"name\": \"f\", \"arguments\": {}}", "C({\"name\": \"f\", \"arguments\": {}})", false},
+        {"hermes", "<tool_call>{} junk</tool_call>", "C(<tool_call>{} junk</tool_call>)", false},
+        {"hermes", "<tool_call>words</tool_call>", "C(<tool_call>words</tool_call>)", false},
+        {"hermes", "<tool_call>[]</tool_call>", "C(<tool_call>[]</tool_call>)", false},
+        {"hermes", "<tool_call>{]</tool_call>", "C(<tool_call>{]</tool_call>)", false},
+        {"hermes", "<tool_call><tool_call>{\"name\": \"f\"}</tool_call>", "C(<tool_call>)f{}", false},
+        {"hermes", "<tool_call>", "C(<tool_call>)", false},
+        {"hermes", "{\"name\": \"f\", \"arguments\": {}}", "C({\"name\": \"f\", \"arguments\": {}})", false},
     };
 #undef CALL
     check_cases(cases, SPRY_COUNT(cases));
@@ -177,24 +182,23 @@ static void test_xml(void **state)
 {
     (void)state;
     static const answer_case cases[] = {
-        {SPRY_TOOLS_XML,
+        {"qwen-coder",
          "<tool_call>\n<function=f>\n<parameter=s>\n12\n</parameter>\n<parameter=n>\n12\n</parameter>\n</function>\n</"
          "tool_call>",
          "f{\"s\": \"12\", \"n\": 12}", false},
-        {SPRY_TOOLS_XML,
+        {"qwen-coder",
          "ok <tool_call><function=g><parameter=a>x \"y\"\n</parameter><parameter=b>{\"k\": "
          "[1]}</parameter></function></tool_call>",
-         "C(ok )g{\"a\": \"x \\\"y\\\"\", \"b\": {\"k\": [1]}}", false},
-        {SPRY_TOOLS_XML,
-         "<tool_call><function=g></function></tool_call>\n<tool_call><function=h></function></tool_call>", "g{}h{}",
-         false},
-        {SPRY_TOOLS_XML, "<tool_call><function=g><parameter=a>\n</parameter></function>", "g{\"a\": \"\"}", false},
-        {SPRY_TOOLS_XML, "<tool_call>{\"name\": \"f\"}</tool_call>", "f{}", false},
-        {SPRY_TOOLS_XML, "<tool_call><function=g><parameter=a>x</function></tool_call>",
+         "C(ok)g{\"a\": \"x \\\"y\\\"\", \"b\": {\"k\": [1]}}", false},
+        {"qwen-coder", "<tool_call><function=g></function></tool_call>\n<tool_call><function=h></function></tool_call>",
+         "g{}h{}", false},
+        {"qwen-coder", "<tool_call><function=g><parameter=a>\n</parameter></function>", "g{\"a\": \"\"}", false},
+        {"qwen-coder", "<tool_call>{\"name\": \"f\"}</tool_call>", "f{}", false},
+        {"qwen-coder", "<tool_call><function=g><parameter=a>x</function></tool_call>",
          "C(<tool_call><function=g><parameter=a>x</function></tool_call>)", false},
-        {SPRY_TOOLS_XML, "<tool_call><function=></function></tool_call>",
+        {"qwen-coder", "<tool_call><function=></function></tool_call>",
          "C(<tool_call><function=></function></tool_call>)", false},
-        {SPRY_TOOLS_XML, "<tool_call><functio", "C(<tool_call><functio)", false},
+        {"qwen-coder", "<tool_call><functio", "C(<tool_call><functio)", false},
     };
     check_cases(cases, SPRY_COUNT(cases));
 }
@@ -203,28 +207,26 @@ static void test_llama(void **state)
 {
     (void)state;
     static const answer_case cases[] = {
-        {SPRY_TOOLS_LLAMA, "{\"name\": \"f\", \"parameters\": {\"n\": 1}}", "f{\"n\": 1}", false},
-        {SPRY_TOOLS_LLAMA, "\n{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "f{}", false},
-        {SPRY_TOOLS_LLAMA, "<|python_tag|>{\"name\": \"other\", \"parameters\": {}}", "other{}", false},
-        {SPRY_TOOLS_LLAMA, "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {\"n\":2}}",
+        {"llama", "{\"name\": \"f\", \"parameters\": {\"n\": 1}}", "f{\"n\": 1}", false},
+        {"llama", "\n{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}", "f{}", false},
+        {"llama", "<|python_tag|>{\"name\": \"other\", \"parameters\": {}}", "other{}", false},
+        {"llama", "{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"f\", \"parameters\": {\"n\":2}}",
          "f{}f{\"n\":2}", false},
-        {SPRY_TOOLS_LLAMA, "{\"name\": \"f\", \"parameters\": {}} and more", "f{}C( and more)", false},
-        {SPRY_TOOLS_LLAMA, "<|python_tag|>print(1)", "C(<|python_tag|>print(1))", false},
+        {"llama", "{\"name\": \"f\", \"parameters\": {}} and more", "f{}C( and more)", false},
+        {"llama", "<|python_tag|>print(1)", "C(<|python_tag|>print(1))", false},
         /* JSON that is an answer, not a call */
-        {SPRY_TOOLS_LLAMA, "{\"names\": [1]}", "C({\"names\": [1]})", false},
-        {SPRY_TOOLS_LLAMA, "{\"name\": \"Bob\"}", "C({\"name\": \"Bob\"})", false},
-        {SPRY_TOOLS_LLAMA, "{\"name\": \"other\", \"parameters\": {}}", "C({\"name\": \"other\", \"parameters\": {}})",
-         false},
-        {SPRY_TOOLS_LLAMA, "{}", "C({})", false},
-        {SPRY_TOOLS_LLAMA, " [1, 2]", "C( [1, 2])", false},
-        {SPRY_TOOLS_LLAMA, "{\"na", "C({\"na)", false},
-        {SPRY_TOOLS_LLAMA, "a {\"name\": \"f\", \"parameters\": {}}", "C(a {\"name\": \"f\", \"parameters\": {}})",
-         false},
-        {SPRY_TOOLS_JSON, "[{\"name\": \"f\", \"arguments\": {}}, {\"function\": \"f\", \"parameters\": {\"n\":1}}]",
+        {"llama", "{\"names\": [1]}", "C({\"names\": [1]})", false},
+        {"llama", "{\"name\": \"Bob\"}", "C({\"name\": \"Bob\"})", false},
+        {"llama", "{\"name\": \"other\", \"parameters\": {}}", "C({\"name\": \"other\", \"parameters\": {}})", false},
+        {"llama", "{}", "C({})", false},
+        {"llama", " [1, 2]", "C( [1, 2])", false},
+        {"llama", "{\"na", "C({\"na)", false},
+        {"llama", "a {\"name\": \"f\", \"parameters\": {}}", "C(a {\"name\": \"f\", \"parameters\": {}})", false},
+        {"json", "[{\"name\": \"f\", \"arguments\": {}}, {\"function\": \"f\", \"parameters\": {\"n\":1}}]",
          "f{}f{\"n\":1}", false},
-        {SPRY_TOOLS_JSON, "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}]}", "f{}", false},
-        {SPRY_TOOLS_JSON, "{\"tool_calls\": 5}", "C({\"tool_calls\": 5})", false},
-        {SPRY_TOOLS_MARKED_JSON, "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 1}}]", "f{\"n\": 1}", false},
+        {"json", "{\"tool_calls\": [{\"name\": \"f\", \"arguments\": {}}]}", "f{}", false},
+        {"json", "{\"tool_calls\": 5}", "C({\"tool_calls\": 5})", false},
+        {"phi", "<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 1}}]", "f{\"n\": 1}", false},
     };
     check_cases(cases, SPRY_COUNT(cases));
 }
@@ -233,17 +235,15 @@ static void test_mistral(void **state)
 {
     (void)state;
     static const answer_case cases[] = {
-        {SPRY_TOOLS_MISTRAL,
-         "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
+        {"mistral", "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 1}}, {\"name\": \"g\", \"arguments\": {}}]",
          "f{\"n\": 1}g{}", false},
-        {SPRY_TOOLS_MISTRAL, "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abc123def\"}]", "f{}",
-         false},
-        {SPRY_TOOLS_MISTRAL_ARGS, "ok[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]g[ARGS]{}", "C(ok)f{\"n\": 1}g{}", false},
-        {SPRY_TOOLS_MISTRAL_ARGS, "[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{}", "f{}", false},
-        {SPRY_TOOLS_MISTRAL_ARGS, "[TOOL_CALLS]f[ARGS]no", "C([TOOL_CALLS]f[ARGS]no)", false},
-        {SPRY_TOOLS_MISTRAL_ARGS, "[TOOL_CALLS]f and no more", "C([TOOL_CALLS]f and no more)", false},
-        {SPRY_TOOLS_MISTRAL, "[TOOL_CALLS][1]", "C([TOOL_CALLS][1])", false},
-        {SPRY_TOOLS_MISTRAL, "see [TOOL", "C(see [TOOL)", false},
+        {"mistral", "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}, \"id\": \"abc123def\"}]", "f{}", false},
+        {"mistral-named", "ok[TOOL_CALLS]f[ARGS]{\"n\": 1}[TOOL_CALLS]g[ARGS]{}", "C(ok)f{\"n\": 1}g{}", false},
+        {"mistral-named", "[TOOL_CALLS]f[CALL_ID]abc123def[ARGS]{}", "f{}", false},
+        {"mistral-named", "[TOOL_CALLS]f[ARGS]no", "C([TOOL_CALLS]f[ARGS]no)", false},
+        {"mistral-named", "[TOOL_CALLS]f and no more", "C([TOOL_CALLS]f and no more)", false},
+        {"mistral", "[TOOL_CALLS][1]", "C([TOOL_CALLS][1])", false},
+        {"mistral", "see [TOOL", "C(see [TOOL)", false},
     };
     check_cases(cases, SPRY_COUNT(cases));
 }
@@ -254,9 +254,10 @@ static void test_held_back(void **state)
     (void)state;
     event_log log = {0};
     spry_answer_parser *parser;
-    spry_answer_options options = {.tools = true, .style = SPRY_TOOLS_HERMES, .on_event = on_event, .user = &log};
+    spry_answer_options options = {
+        .tools = true, .style = spry_tool_style_named("hermes"), .on_event = on_event, .user = &log};
     static const char *const pieces[][2] = {
-        {"Hello ", "C(Hello )"}, {"<b", "C(Hello <b)"}, {" <to", "C(Hello <b )"}, {"ad", "C(Hello <b <toad)"}};
+        {"Hello ", "C(Hello)"}, {"<b", "C(Hello <b)"}, {" <to", "C(Hello <b)"}, {"ad", "C(Hello <b <toad)"}};
     spry_buffer_init(&log.text, LOG_BYTES);
     assert_int_equal(spry_answer_parser_create(&parser, &options, NULL), SPRY_OK);
     for (size_t i = 0; i < SPRY_COUNT(pieces); i++) {
@@ -265,6 +266,14 @@ static void test_held_back(void **state)
     }
     spry_answer_parser_destroy(parser);
     spry_buffer_deinit(&log.text);
+}
+
+static const char *random_style(uint64_t *random)
+{
+    size_t count = 0;
+    while (spry_tool_style_at(count))
+        count++;
+    return spry_tool_style_at(hostile_random(random) % count)->name;
 }
 
 /* Random text made of pieces of marks: nothing is lost, and cutting changes nothing. */
@@ -299,7 +308,7 @@ static void test_random(void **state)
         for (uint64_t n = hostile_random(&random) % 10; n > 0; n--)
             size += (size_t)snprintf(answer + size, sizeof answer - size, "%s",
                                      parts[hostile_random(&random) % SPRY_COUNT(parts)]);
-        answer_case c = {(spry_tool_style)(hostile_random(&random) % SPRY_TOOL_STYLES), answer, "", round % 7 == 0};
+        answer_case c = {random_style(&random), answer, "", round % 7 == 0};
         event_log whole, bytes;
         parse(&whole, &c, NULL, size, size);
         parse(&bytes, &c, NULL, 0, 1);
@@ -322,22 +331,25 @@ static void test_styles(void **state)
 {
     (void)state;
     static const struct {
-        const char *source;
-        spry_tool_style style;
+        const char *source, *style;
     } cases[] = {
-        {"... <tool_call>\\n{\"name\"", SPRY_TOOLS_HERMES},
-        {"<tool_call>\\n<function=", SPRY_TOOLS_XML},
-        {"<|python_tag|>", SPRY_TOOLS_LLAMA},
-        {"[TOOL_CALLS][", SPRY_TOOLS_MISTRAL},
-        {"[TOOL_CALLS]' + name + '[ARGS]", SPRY_TOOLS_MISTRAL_ARGS},
-        {"<|tool_call|>", SPRY_TOOLS_MARKED_JSON},
-        {"", SPRY_TOOLS_JSON},
+        {"... <tool_call>\\n{\"name\"", "hermes"},
+        {"<tool_call>\\n<function=x><parameter=y>", "qwen-coder"},
+        {"<|python_tag|>", "llama"},
+        {"[TOOL_CALLS][", "mistral"},
+        {"[TOOL_CALLS]' + name + '[ARGS]", "mistral-named"},
+        {"<|tool_call|>", "phi"},
+        {"", "json"},
     };
     for (size_t i = 0; i < SPRY_COUNT(cases); i++)
-        assert_int_equal(spry_tool_style_find(spry_view_of(cases[i].source)), cases[i].style);
-    assert_true(spry_answer_opens_thought(SPRY_VIEW("<|im_start|>assistant\n<think>\n")));
-    assert_false(spry_answer_opens_thought(SPRY_VIEW("<think>\n\n</think>\n\n")));
-    assert_false(spry_answer_opens_thought(SPRY_VIEW("")));
+        assert_string_equal(spry_tool_style_find(spry_view_of(cases[i].source))->name, cases[i].style);
+    assert_null(spry_tool_style_named("no such style"));
+    const spry_tool_style *kimi = spry_tool_style_named("kimi");
+    const spry_thought_style *thoughts = spry_thought_style_default();
+    assert_true(spry_answer_needs_token(kimi, thoughts, SPRY_VIEW("<|tool_calls_section_begin|>")));
+    assert_true(spry_answer_needs_token(kimi, thoughts, SPRY_VIEW("<think>")));
+    assert_false(spry_answer_needs_token(kimi, thoughts, SPRY_VIEW("<|im_end|>")));
+    assert_false(spry_answer_needs_token(kimi, thoughts, SPRY_VIEW("")));
 }
 
 static void test_forms(void **state)
@@ -350,18 +362,18 @@ static void test_forms(void **state)
                                    "\"type\":\"object\"}},\"required\":"
                                    "[\"name\",\"arguments\"],\"additionalProperties\":false,\"$defs\":{\"d\":{}}}";
     static const struct {
-        spry_tool_style style;
-        const char *open, *close, *schema;
+        const char *style, *open, *close, *schema;
     } cases[] = {
-        {SPRY_TOOLS_HERMES, "<tool_call>\n", "\n</tool_call>", f_schema},
-        {SPRY_TOOLS_XML, "<tool_call>\n<function=f>\n", "</function>\n</tool_call>", NULL},
-        {SPRY_TOOLS_JSON, "", "", f_schema},
-        {SPRY_TOOLS_MISTRAL_ARGS, "[TOOL_CALLS]f[ARGS]", "", "{\"type\":\"object\",\"$defs\":{\"d\":{}}}"},
+        {"hermes", "<tool_call>\n", "\n</tool_call>", f_schema},
+        {"qwen-coder", "<tool_call>\n<function=f>\n", "</function>\n</tool_call>", NULL},
+        {"json", "", "", f_schema},
+        {"mistral-named", "[TOOL_CALLS]f[ARGS]", "", "{\"type\":\"object\",\"$defs\":{\"d\":{}}}"},
     };
     json_t *list = rendering_json(tools);
     for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
         spry_tool_forms forms;
-        assert_int_equal(spry_tool_forms_make(&forms, cases[i].style, list, NULL, NULL), SPRY_OK);
+        assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named(cases[i].style), list, NULL, NULL),
+                         SPRY_OK);
         assert_int_equal(forms.count, 2);
         assert_false(forms.required);
         assert_string_equal(forms.items[0].open, cases[i].open);
@@ -373,10 +385,10 @@ static void test_forms(void **state)
         spry_tool_forms_deinit(&forms);
     }
     spry_tool_forms forms;
-    assert_int_equal(spry_tool_forms_make(&forms, SPRY_TOOLS_LLAMA, list, NULL, NULL), SPRY_OK);
+    assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named("llama"), list, NULL, NULL), SPRY_OK);
     assert_non_null(strstr(forms.items[1].schema, "\"parameters\":{\"type\":\"object\"}"));
     spry_tool_forms_deinit(&forms);
-    assert_int_equal(spry_tool_forms_make(&forms, SPRY_TOOLS_MISTRAL, list, NULL, NULL), SPRY_OK);
+    assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named("mistral"), list, NULL, NULL), SPRY_OK);
     assert_non_null(strstr(forms.items[0].schema, "{\"type\":\"array\",\"items\":{"));
     assert_non_null(strstr(forms.items[0].schema, "\"minItems\":1,\"$defs\""));
     spry_tool_forms_deinit(&forms);
@@ -409,7 +421,7 @@ static void test_choice(void **state)
         json_t *tools = rendering_json(cases[i].tools), *choice = rendering_json(cases[i].choice);
         spry_tool_forms forms;
         spry_error error = {0};
-        spry_status status = spry_tool_forms_make(&forms, SPRY_TOOLS_HERMES, tools, choice, &error);
+        spry_status status = spry_tool_forms_make(&forms, spry_tool_style_named("hermes"), tools, choice, &error);
         if (cases[i].words) {
             hostile_expect(status, &error, SPRY_ERR_INPUT, cases[i].words);
         } else {

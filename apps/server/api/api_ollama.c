@@ -138,9 +138,13 @@ static void write_chatted(spry_completion *c, spry_choice *choice, const spry_ch
     case SPRY_CHAT_REASONING: message = message_json(SPRY_VIEW(""), spry_event_text(event)); break;
     case SPRY_CHAT_CALL_BEGIN:
     case SPRY_CHAT_ARGUMENTS: spry_choice_add(choice, event); return;
+    case SPRY_CHAT_CALL_CUT: /* nothing of it was written, so it is text */
+        spry_choice_add(choice, event);
+        message = message_json(spry_event_text(event), SPRY_VIEW(""));
+        break;
     case SPRY_CHAT_CALL_END: {
         spry_choice_add(choice, event);
-        json_t *one = json_pack("[O]", json_array_get(choice->calls, event->index));
+        json_t *one = json_pack("[O]", json_array_get(choice->calls, json_array_size(choice->calls) - 1));
         message = message_json(SPRY_VIEW(""), SPRY_VIEW(""));
         json_object_set_new(message, "tool_calls", calls_json(one));
         json_decref(one);
@@ -169,7 +173,7 @@ static json_t *whole_chatted(spry_completion *c)
     json_t *message = last_line(c);
     json_t *inner = message_json(spry_buffer_view(&choice->content), spry_buffer_view(&choice->reasoning));
     add_logprobs(message, c);
-    if (choice->calls)
+    if (json_array_size(choice->calls))
         json_object_set_new(inner, "tool_calls", calls_json(choice->calls));
     json_object_set_new(message, "message", inner);
     return message;

@@ -42,14 +42,15 @@ static json_t *delta_of(const spry_chat_event *event)
     case SPRY_CHAT_ARGUMENTS:
         return json_pack("{s:[{s:i, s:{s:o}}]}", "tool_calls", "index", (int)event->index, "function", "arguments",
                          spry_view_json(spry_event_text(event)));
-    case SPRY_CHAT_CALL_END: break;
+    case SPRY_CHAT_CALL_END:
+    case SPRY_CHAT_CALL_CUT: break;
     }
     return NULL;
 }
 
 static void write_delta(spry_completion *c, spry_choice *choice, const spry_chat_event *event)
 {
-    if (event->kind == SPRY_CHAT_CALL_END)
+    if (event->kind == SPRY_CHAT_CALL_END || event->kind == SPRY_CHAT_CALL_CUT)
         return;
     json_t *message = chunk(c, choice, delta_of(event), NULL);
     add_logprobs(message, c, choice);
@@ -88,12 +89,12 @@ static json_t *calls_json(const json_t *calls)
 
 static json_t *message_of(const spry_choice *choice)
 {
-    json_t *message =
-        json_pack("{s:s, s:o}", "role", "assistant", "content",
-                  choice->calls && !choice->content.size ? json_null() : spry_buffer_json(&choice->content));
+    json_t *message = json_pack(
+        "{s:s, s:o}", "role", "assistant", "content",
+        json_array_size(choice->calls) && !choice->content.size ? json_null() : spry_buffer_json(&choice->content));
     if (choice->reasoning.size)
         json_object_set_new(message, "reasoning_content", spry_buffer_json(&choice->reasoning));
-    if (choice->calls)
+    if (json_array_size(choice->calls))
         json_object_set_new(message, "tool_calls", calls_json(choice->calls));
     return message;
 }

@@ -27,9 +27,14 @@ void spry_choice_add(spry_choice *choice, const spry_chat_event *event)
         break;
     case SPRY_CHAT_ARGUMENTS: spry_buffer_append(&choice->arguments, event->text, event->text_size); break;
     case SPRY_CHAT_CALL_END:
-        json_object_set_new(json_array_get(choice->calls, event->index), "arguments",
+        json_object_set_new(json_array_get(choice->calls, json_array_size(choice->calls) - 1), "arguments",
                             spry_buffer_json(&choice->arguments));
         spry_buffer_clear(&choice->arguments);
+        break;
+    case SPRY_CHAT_CALL_CUT: /* it is no call, and nothing the model wrote is lost */
+        json_array_remove(choice->calls, json_array_size(choice->calls) - 1);
+        spry_buffer_clear(&choice->arguments);
+        spry_buffer_append(&choice->content, event->text, event->text_size);
         break;
     }
 }
@@ -40,8 +45,7 @@ static void on_event(void *user, const spry_chat_event *event)
     spry_completion *c = choice->owner;
     if (c->options.one_call && event->index && event->kind >= SPRY_CHAT_CALL_BEGIN)
         return;
-    if (event->kind == SPRY_CHAT_CALL_BEGIN)
-        choice->n_calls = event->index + 1;
+    choice->n_calls += event->kind == SPRY_CHAT_CALL_END;
     if (c->options.stream || c->interface->ordered)
         c->interface->delta(c, choice, event);
     else

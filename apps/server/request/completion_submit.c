@@ -98,6 +98,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     request.on_prefill = on_prefill;
     request.on_token = c->options.want_logprobs ? on_token : NULL;
     request.user = choice;
+    request.marks = choice->parser != NULL;
     request.lane = choice->index ? 0 : c->costs.laps.lane;
     spry_status status = spry_job_create_answer(&choice->job.handle, c->model->engine, &request, &options, error);
     return status != SPRY_OK ? status : spry_job_submit(choice->job.handle, error);

@@ -61,6 +61,18 @@ static void add_text(spry_answer_parts *parts, spry_completion *c, spry_chat_eve
         parts->writer->add(c, part, text);
 }
 
+/* A call that is none after all: text, unless it is in the stream already. */
+static void cut_call(spry_answer_parts *parts, spry_completion *c, spry_view text)
+{
+    if (!parts->writer && parts->open) {
+        spry_answer_part *part = &parts->list[parts->count - 1];
+        part->kind = SPRY_CHAT_CONTENT;
+        spry_buffer_clear(&part->text);
+        parts->failed = !spry_buffer_append(&part->text, text.data, text.size) || parts->failed;
+    }
+    spry_answer_parts_end(parts, c);
+}
+
 void spry_answer_parts_add(spry_answer_parts *parts, spry_completion *c, const spry_chat_event *event)
 {
     switch (event->kind) {
@@ -69,6 +81,7 @@ void spry_answer_parts_add(spry_answer_parts *parts, spry_completion *c, const s
     case SPRY_CHAT_CALL_BEGIN: begin_call(parts, c, event); break;
     case SPRY_CHAT_ARGUMENTS: add_text(parts, c, SPRY_CHAT_CALL_BEGIN, spry_event_text(event)); break;
     case SPRY_CHAT_CALL_END: spry_answer_parts_end(parts, c); break;
+    case SPRY_CHAT_CALL_CUT: cut_call(parts, c, spry_event_text(event)); break;
     }
     if (parts->failed)
         c->reply.out.failed = true;

@@ -1,0 +1,101 @@
+/* Reads tool calls out of the text of an answer, as far as it has arrived, and reports names and arguments as soon as
+ * they are certain. */
+#ifndef SPRY_TEMPLATE_CALL_READER_H
+#define SPRY_TEMPLATE_CALL_READER_H
+
+#include "template/argument_value.h"
+#include "template/json_walk.h"
+#include "template/tool_styles.h"
+
+typedef enum spry_call_state {
+    SPRY_CALL_MORE,  /* incomplete */
+    SPRY_CALL_WRONG, /* not a call, or no longer one */
+    SPRY_CALL_WHOLE, /* complete */
+    SPRY_CALL_ON,    /* within the reader: continue with the next stage */
+} spry_call_state;
+
+typedef enum spry_call_stage {
+    SPRY_CALL_ENTER,  /* behind the mark of a section */
+    SPRY_CALL_HEADER, /* behind `open` */
+    SPRY_CALL_ARGUMENTS,
+    SPRY_CALL_CLOSE,
+} spry_call_stage;
+
+/* Where a JSON call is. Offsets are into the text of the call. */
+typedef struct spry_json_call {
+    spry_json_walk walk;
+    uint32_t list_depth;  /* objects directly within it are calls */
+    uint32_t call_depth;  /* of the members of the call; 0: not inside a call */
+    uint8_t field;        /* the member that the value belongs to */
+    size_t token;         /* where the key or value begins */
+    spry_text_range held; /* arguments that came before the name */
+    bool has_arguments;   /* seen, whole */
+    bool streams;         /* inside arguments that are being reported */
+    bool first_key_seen;
+    size_t sent; /* arguments before it are reported */
+    size_t n_calls;
+} spry_json_call;
+
+typedef struct spry_call_reader {
+    /* set by the caller */
+    const spry_tool_style *style;
+    const json_t *tools;                                        /* the declared ones; NULL: unknown */
+    void (*on_begin)(void *user, spry_view name, spry_view id); /* id empty: the model gave none */
+    void (*on_arguments)(void *user, spry_view text);
+    void (*on_end)(void *user);
+    void *user;
+
+    /* progress */
+    spry_call_stage stage;
+    spry_call_syntax syntax;
+    bool marked;          /* a mark opened the call */
+    bool begun;           /* a call was reported that has not ended */
+    size_t at;            /* bytes of the text that were read */
+    size_t done;          /* bytes of complete calls */
+    spry_buffer name, id; /* of the call being read */
+    const json_t *function;
+    bool named;
+    size_t n_arguments;
+    bool in_list, expects_name; /* PYTHON */
+    size_t search;              /* no end of the value is before it */
+    spry_literal_scan scan;
+    spry_json_call json;
+} spry_call_reader;
+
+void spry_call_reader_init(spry_call_reader *reader, const spry_tool_style *style, const json_t *tools);
+void spry_call_reader_deinit(spry_call_reader *reader);
+
+/* A call may begin: `mark` bytes at the start of the text are its opening mark, or that of its section. */
+void spry_call_reader_start(spry_call_reader *reader, size_t mark, bool section);
+
+/* Continues with the text from the start of the call on. `final`: no more text follows. */
+spry_call_state spry_call_read(spry_call_reader *reader, spry_view text, bool final);
+
+/* ---- for the syntaxes -------------------------------------------------------------------------------------------- */
+
+/* They read from the reader's stage on; `text` is as above. */
+spry_call_state spry_call_read_json(spry_call_reader *reader, spry_view text, bool final);
+spry_call_state spry_call_read_object(spry_call_reader *reader, spry_view text, bool final); /* NAMED */
+spry_call_state spry_call_read_tagged(spry_call_reader *reader, spry_view text, bool final);
+spry_call_state spry_call_read_tree(spry_call_reader *reader, spry_view text, bool final);
+spry_call_state spry_call_read_python(spry_call_reader *reader, spry_view text, bool final);
+spry_call_state spry_call_read_braced(spry_call_reader *reader, spry_view text, bool final);
+
+/* Reports the beginning of the call; false: it cannot be a call. */
+bool spry_call_begin(spry_call_reader *reader);
+/* Reports "{" or ", ", the key and the value `out`, and the beginning of the call before the first one. */
+bool spry_call_argument(spry_call_reader *reader, spry_view key, spry_view json);
+/* Reports the end of a call whose arguments were reported one by one. */
+bool spry_call_end(spry_call_reader *reader);
+
+typedef enum spry_mark_match { SPRY_MARK_NO, SPRY_MARK_PERHAPS, SPRY_MARK_YES } spry_mark_match;
+
+/* Whether a mark stands at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark stands
+ * for a word. *end is behind the mark. */
+spry_mark_match spry_mark_at(size_t *end, spry_view text, size_t at, const char *mark, bool final);
+size_t spry_mark_size(const char *mark);
+/* The first place from `at` on; text.size: there is none. */
+size_t spry_mark_find(spry_view text, size_t at, const char *mark);
+size_t spry_space_skip(spry_view text, size_t at);
+
+#endif
