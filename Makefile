@@ -39,9 +39,10 @@ run: setup
 	@$(MAKE) --no-print-directory all
 	@scripts/tale $(BUILD)/spry
 
-# The browser is large; where it cannot be had, the page's test says that it is skipped.
+# The browser is large; where it cannot be had, the page's test says that it is skipped. So do the tests of speech.
 test: setup
 	@scripts/setup web || true
+	@scripts/setup voice || true
 	@$(MAKE) --no-print-directory everything
 	@scripts/test $(BUILD)
 

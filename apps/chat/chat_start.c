@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "chat/chat.h"
 #include "cli/input.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
@@ -48,8 +47,8 @@ static spry_status describe(spry_chat *chat, const spry_model_source *source, co
     return set ? SPRY_OK : spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for the chat's record");
 }
 
-spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
-                            spry_error *error)
+spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
+                                 int (*run)(const spry_chat_job *job, void *user), void *user, spry_error *error)
 {
     spry_engine *engine = NULL;
     spry_session *session = NULL;
@@ -71,8 +70,8 @@ spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, 
         spry_chat_saver saver;
         spry_chat_saver_init(&saver, flags, &past->chat);
         spry_interrupt_install(session, false);
-        *code = spry_chat_run(
-            &(spry_chat_job){engine, session, source.name, flags, &saver, &past->conversation, drafter.how});
+        *code =
+            run(&(spry_chat_job){engine, session, source.name, flags, &saver, &past->conversation, drafter.how}, user);
         spry_interrupt_remove();
         spry_chat_saver_deinit(&saver);
     }
@@ -81,4 +80,16 @@ spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, 
     spry_drafter_close(&drafter);
     spry_model_source_deinit(&source);
     return status;
+}
+
+static int run_chat(const spry_chat_job *job, void *user)
+{
+    (void)user;
+    return spry_chat_run(job);
+}
+
+spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
+                            spry_error *error)
+{
+    return spry_chat_start_with(code, past, model, flags, run_chat, NULL, error);
 }

@@ -2,7 +2,7 @@
 #ifndef SPRY_APPS_CHAT_START_H
 #define SPRY_APPS_CHAT_START_H
 
-#include "chat/chat_flags.h"
+#include "chat/chat.h"
 #include "chat/chat_store.h"
 
 /* A stored chat, or a new one: then both are empty. */
@@ -18,5 +18,9 @@ void spry_chat_past_deinit(spry_chat_past *past);
  * means that no chat took place; else *code is the program's exit code. */
 spry_status spry_chat_start(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
                             spry_error *error);
+
+/* The same with another loop than the chat's; it returns the exit code. */
+spry_status spry_chat_start_with(int *code, spry_chat_past *past, const char *model, spry_chat_flags *flags,
+                                 int (*run)(const spry_chat_job *job, void *user), void *user, spry_error *error);
 
 #endif

@@ -18,6 +18,7 @@ static const struct command {
 } commands[] = {
     {"run", "Answer a prompt, or chat", spry_cmd_run},
     {"chats", "List, show, resume, delete and export stored chats", spry_cmd_chats},
+    {"voice", "Talk with a model, or write down speech", spry_cmd_voice},
     {"serve", "Answer requests over HTTP", spry_cmd_serve},
     {"pull", "Copy or download a model into the models folder", spry_cmd_pull},
     {"batch", "Answer a file of requests", spry_cmd_batch},

@@ -54,6 +54,8 @@ static bool on_text(void *user, const char *text, size_t size)
     }
     if (g->job->stream && !spry_word_wrap_write(&g->wrap, (spry_view){text, size}))
         return false;
+    if (g->job->on_piece && !g->job->on_piece(g->job->user, (spry_view){text, size}))
+        return false;
     return !spry_interrupt_seen();
 }
 

@@ -37,6 +37,8 @@ typedef struct spry_answer_job {
     spry_constraint constraint;
     const char *constraint_text;
     uint64_t seed;
+    bool (*on_piece)(void *user, spry_view text); /* text as it is generated; false ends the answer. May be NULL */
+    void *user;
     bool stream;       /* to standard output as it is generated */
     bool keep_tokens;  /* fill answer->tokens */
     uint32_t logprobs; /* alternatives in answer->tokens */

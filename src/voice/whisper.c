@@ -9,7 +9,6 @@
 
 #include "base/checked.h"
 #include "kernels/kv_layout.h"
-#include "kernels/ref/lanes.h"
 #include "platform/memory.h"
 
 enum { OUTPUT_GRAIN = 16, ATTEND_ROWS = 16, WORTH_WAKING = 8192 };
@@ -214,28 +213,14 @@ typedef struct row_job {
     size_t n_rows, n;
 } row_job;
 
-static void norm_row(float *out, const float *in, const spry_voice_norm *norm, size_t n)
-{
-    float lanes[SPRY_LANES] = {0}, squares[SPRY_LANES] = {0};
-    for (size_t i = 0; i < n; i++)
-        lanes[i % SPRY_LANES] += in[i];
-    float mean = spry_lanes_fold(lanes) / (float)n;
-    for (size_t i = 0; i < n; i++) {
-        out[i] = in[i] - mean;
-        squares[i % SPRY_LANES] += out[i] * out[i];
-    }
-    float scale = 1 / sqrtf(spry_lanes_fold(squares) / (float)n + NORM_EPS);
-    for (size_t i = 0; i < n; i++)
-        out[i] = out[i] * scale * norm->weight[i] + norm->bias[i];
-}
-
 static void norm_part(void *context, size_t worker, size_t n_workers)
 {
     const row_job *job = context;
     size_t begin, end;
     spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++)
-        norm_row(job->out + row * job->n, job->in + row * job->n, job->norm, job->n);
+        job->w->ops->layer_norm(job->out + row * job->n, job->in + row * job->n, job->norm->weight, job->norm->bias,
+                                job->n, NORM_EPS);
 }
 
 static void layer_norm(spry_whisper *w, float *out, const float *in, const spry_voice_norm *norm, size_t n_rows)
@@ -248,7 +233,7 @@ static void gelu_part(void *context, size_t worker, size_t n_workers)
 {
     const row_job *job = context;
     size_t begin, end;
-    spry_threads_part(&begin, &end, job->n_rows * job->n, SPRY_LANES, worker, n_workers);
+    spry_threads_part(&begin, &end, job->n_rows * job->n, OUTPUT_GRAIN, worker, n_workers);
     for (size_t i = begin; i < end; i++) {
         float x = job->out[i];
         if (!(fabsf(x) < GELU_RANGE)) {

@@ -1,0 +1,138 @@
+/* Speech from another process: a command of the user, or eSpeak NG, which knows many languages. eSpeak NG's licence
+ * asks that it stays a program of its own. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buffer.h"
+#include "spry_voice.h"
+#include "voice/child_process.h"
+#include "voice/sound_file.h"
+#include "voice/synthesiser.h"
+
+enum { SOUND_BYTES_MAX = 256 << 20, WAV_HEADER = 44, WAV_RATE = 24, VOICE_BYTES = 64 };
+
+typedef struct process {
+    const char *command; /* NULL: eSpeak NG */
+    char voice[VOICE_BYTES];
+} process;
+
+static bool command_wanted(const spry_synthesiser_options *options)
+{
+    return options->command != NULL;
+}
+
+static bool espeak_wanted(const spry_synthesiser_options *options)
+{
+    (void)options;
+    return true;
+}
+
+static spry_status open_process(void **state, const char *command, const char *voice, spry_error *error)
+{
+    process *p = calloc(1, sizeof *p);
+    if (!p)
+        return spry_fail_memory(error, "a synthesiser", sizeof *p);
+    p->command = command;
+    snprintf(p->voice, sizeof p->voice, "%s", voice);
+    *state = p;
+    return SPRY_OK;
+}
+
+static spry_status open_command(void **state, const spry_synthesiser_options *options, spry_error *error)
+{
+    if (!options->command)
+        return spry_fail(error, SPRY_ERR_INPUT, "which command speaks? Give one with --tts-cmd");
+    return open_process(state, options->command, "", error);
+}
+
+static spry_status open_espeak(void **state, const spry_synthesiser_options *options, spry_error *error)
+{
+    const char *voice = options->voice ? options->voice : options->language ? options->language : "en";
+    if (voice[0] == '-' || strlen(voice) >= VOICE_BYTES)
+        return spry_fail(error, SPRY_ERR_INPUT, "'%.40s' is no voice of eSpeak NG", voice);
+    return open_process(state, NULL, voice, error);
+}
+
+static void close_process(void *state)
+{
+    free(state);
+}
+
+typedef struct passing {
+    spry_sound_sink sink;
+    void *user;
+    char odd; /* the first byte of a sample whose second has not come */
+    bool has_odd;
+} passing;
+
+static bool pass_on(void *user, const char *data, size_t size)
+{
+    passing *p = user;
+    int16_t samples[2049];
+    while (size) {
+        size_t n = 0, most = sizeof samples / sizeof *samples - 1;
+        unsigned char *bytes = (unsigned char *)samples;
+        if (p->has_odd)
+            bytes[n++] = (unsigned char)p->odd;
+        size_t taken = size < 2 * most ? size : 2 * most;
+        memcpy(bytes + n, data, taken);
+        n += taken;
+        data += taken;
+        size -= taken;
+        p->has_odd = n % 2;
+        if (p->has_odd)
+            p->odd = (char)bytes[n - 1];
+        if (n >= 2 && !p->sink(p->user, samples, n / 2))
+            return false;
+    }
+    return true;
+}
+
+static spry_status speak_command(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    passing p = {.sink = sink, .user = user};
+    return spry_child_run(((process *)state)->command, NULL, spry_view_of(text), pass_on, &p, error);
+}
+
+static bool collect(void *user, const char *data, size_t size)
+{
+    return spry_buffer_append(user, data, size);
+}
+
+/* A WAV file on its standard output, whose header's lengths are not set. */
+static spry_status speak_espeak(void *state, const char *text, spry_sound_sink sink, void *user, spry_error *error)
+{
+    const process *p = state;
+    const char *const arguments[] = {"espeak-ng", "--stdin", "--stdout", "-v", p->voice, NULL};
+    spry_buffer wav;
+    int16_t *samples = NULL, *converted = NULL;
+    size_t n_converted = 0;
+    spry_buffer_init(&wav, SOUND_BYTES_MAX);
+    spry_status status = spry_child_run(NULL, arguments, spry_view_of(text), collect, &wav, error);
+    if (status != SPRY_OK && wav.size == 0)
+        spry_fail(error, status, "espeak-ng is not there, or has no voice '%s'", p->voice);
+    if (status == SPRY_OK && (wav.failed || wav.size < WAV_HEADER || memcmp(wav.data, "RIFF", 4) != 0))
+        status = spry_fail(error, SPRY_ERR_DEVICE, "espeak-ng has no voice '%s', or wrote no sound", p->voice);
+    if (status == SPRY_OK) {
+        const unsigned char *rate = (const unsigned char *)wav.data + WAV_RATE;
+        size_t count = (wav.size - WAV_HEADER) / 2;
+        samples = calloc(count + 1, sizeof *samples);
+        if (samples)
+            memcpy(samples, wav.data + WAV_HEADER, count * sizeof *samples);
+        status = samples ? spry_sound_convert(&converted, &n_converted, samples, count,
+                                              (unsigned)(rate[0] | rate[1] << 8 | rate[2] << 16), error)
+                         : spry_fail_memory(error, "speech", count);
+    }
+    if (status == SPRY_OK && n_converted)
+        sink(user, converted, n_converted);
+    free(samples);
+    free(converted);
+    spry_buffer_deinit(&wav);
+    return status;
+}
+
+const spry_synthesiser_kind spry_synthesiser_command = {
+    .name = "command", .wanted = command_wanted, .open = open_command, .close = close_process, .speak = speak_command};
+const spry_synthesiser_kind spry_synthesiser_espeak = {
+    .name = "espeak", .wanted = espeak_wanted, .open = open_espeak, .close = close_process, .speak = speak_espeak};

@@ -1,0 +1,448 @@
+/* A spoken conversation. Two threads: the one with the clock takes sound in and gives sound out, step by step, and
+ * finds where speech begins and ends; the other recognises and answers.
+ *
+ * A turn begins before it is certain that the speaker has finished: after a pause of PAUSE_FIRST_MS the words are
+ * recognised and answered, and the sound of the answer is held. If the pause lasts as long as --pause says, the sound
+ * is released; if speech goes on, the turn is dropped and the utterance grows. So the pause that tells the end of
+ * speech is not lost time. */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/interrupt.h"
+#include "cli/terminal.h"
+#include "platform/background.h"
+#include "platform/clock.h"
+#include "voice/player.h"
+#include "voice/sound_port.h"
+#include "voice/voice.h"
+#include "voice/voice_turn.h"
+
+enum {
+    PAUSE_FIRST_MS = 180,
+    SAMPLES_MS = SPRY_SOUND_RATE / 1000,
+    PARTIAL_SAMPLES = SPRY_SOUND_RATE * 7 / 10, /* new sound between two looks at the words so far */
+    HISTORY = 2 * SPRY_SOUND_RATE,              /* samples kept before an utterance */
+    WORDS_MAX = 1 << 20,
+};
+
+typedef struct live {
+    spry_voice voice;
+    const spry_voice_flags *flags;
+    spry_recogniser *recogniser;
+    spry_player *player;
+    spry_sound_port *port;
+    spry_vad *vad;
+    float history[HISTORY]; /* ring of the last samples */
+    uint64_t position;      /* samples taken */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    /* Under the lock. */
+    spry_utterance utterance;
+    uint64_t epoch; /* counts changes that make the work at hand useless */
+    bool pausing;   /* the utterance may be over */
+    bool over;      /* it is */
+    bool answering; /* the worker has a turn */
+    bool leave;
+    uint64_t ended_ns, ended_at; /* when and at which sample speech ended */
+    uint64_t sounded_at;         /* sample at which its answer began to be heard; 0: not yet */
+    spry_buffer heard;           /* of an answer that was interrupted */
+    spry_status status;
+    spry_error error;
+
+    /* Of the worker. */
+    uint64_t working;           /* the epoch it works for */
+    size_t n_heard;             /* samples that the recogniser has */
+    spry_buffer words, carried; /* `carried`: said before an answer that was not heard */
+    double recognise_ms;
+} live;
+
+/* ---- the worker ----------------------------------------------------------------------------------------------------
+ */
+
+static bool is_current(void *user)
+{
+    live *l = user;
+    pthread_mutex_lock(&l->lock);
+    bool current = l->epoch == l->working && !l->leave;
+    pthread_mutex_unlock(&l->lock);
+    return current && !spry_interrupt_seen();
+}
+
+/* Lets the recogniser hear the utterance up to `count`. */
+static spry_status hear(live *l, size_t count, spry_error *error)
+{
+    const spry_recogniser_kind *kind = l->recogniser->kind;
+    spry_status status = SPRY_OK;
+    if (l->n_heard == 0)
+        status = kind->begin(l->recogniser->state, error);
+    while (status == SPRY_OK && l->n_heard < count) {
+        float block[SPRY_VAD_STEP * 10];
+        size_t n = count - l->n_heard < SPRY_COUNT(block) ? count - l->n_heard : SPRY_COUNT(block);
+        pthread_mutex_lock(&l->lock); /* the utterance may be moved as it grows */
+        memcpy(block, l->utterance.samples + l->n_heard, n * sizeof *block);
+        pthread_mutex_unlock(&l->lock);
+        status = kind->hear(l->recogniser->state, block, n, error);
+        l->n_heard += n;
+    }
+    return status;
+}
+
+static spry_status recognise(live *l, size_t count, bool over, spry_error *error)
+{
+    const spry_recogniser_kind *kind = l->recogniser->kind;
+    uint64_t began = spry_clock_ns();
+    spry_status status = hear(l, count, error);
+    if (status == SPRY_OK)
+        status = kind->words(l->recogniser->state, &l->words, over, is_current, l, error);
+    if (over)
+        l->n_heard = 0;
+    l->recognise_ms += (double)(spry_clock_ns() - began) / 1e6;
+    return status == SPRY_ERR_CANCELLED ? SPRY_OK : status;
+}
+
+static void show_partial(const live *l)
+{
+    if (!l->flags->json && l->words.size)
+        fprintf(stderr, "%s... %.*s%s\n", spry_style_begin(stderr, SPRY_STYLE_DIM), (int)l->words.size, l->words.data,
+                spry_style_end(stderr));
+}
+
+/* Words so far: shown, and the prompt computed as if they were all. */
+static spry_status look_ahead(live *l, size_t count, spry_error *error)
+{
+    if (!l->recogniser->kind->partial)
+        return SPRY_OK;
+    spry_status status = recognise(l, count, false, error);
+    if (status != SPRY_OK || l->words.size == 0 || !is_current(l))
+        return status;
+    show_partial(l);
+    spry_error ignored; /* an answer will meet the same, and report it */
+    spry_voice_prefill(&l->voice, spry_buffer_view(&l->words), &ignored);
+    return SPRY_OK;
+}
+
+/* Waits until the answer was heard, or is not wanted any more. */
+static void wait_heard(live *l)
+{
+    pthread_mutex_lock(&l->lock);
+    while (l->epoch == l->working && !l->leave && (!l->over || spry_player_busy(l->player)))
+        pthread_cond_wait(&l->changed, &l->lock);
+    pthread_mutex_unlock(&l->lock);
+}
+
+/* After an answer: what was heard of it stays in the conversation. Where nothing was, the words belong to what is said
+ * next. */
+static spry_status settle(live *l, spry_turn_figures *figures, bool interrupted, spry_error *error)
+{
+    const spry_buffer *heard = interrupted ? &l->heard : &l->voice.answer.text;
+    figures->interrupted = interrupted;
+    spry_buffer_clear(&l->carried);
+    if (heard->size == 0) {
+        spry_conversation_drop_last(l->voice.job->conversation);
+        spry_buffer_append(&l->carried, l->words.data, l->words.size);
+        return SPRY_OK;
+    }
+    FILE *stream = l->flags->out && strcmp(l->flags->out, "-") == 0 ? stderr : stdout;
+    spry_status status = spry_voice_keep(&l->voice, spry_buffer_view(heard), error);
+    spry_voice_report(&l->voice, stream, figures, spry_buffer_view(&l->words), spry_buffer_view(heard));
+    return status;
+}
+
+static void join_words(live *l)
+{
+    if (l->carried.size == 0)
+        return;
+    spry_buffer joined;
+    spry_buffer_init(&joined, WORDS_MAX);
+    spry_buffer_append(&joined, l->carried.data, l->carried.size);
+    spry_buffer_text(&joined, " ");
+    spry_buffer_append(&joined, l->words.data, l->words.size);
+    spry_buffer_deinit(&l->words);
+    l->words = joined;
+}
+
+/* The sound of a new answer is held until the utterance is over. */
+static void begin_sound(live *l)
+{
+    if (l->voice.speaker)
+        spry_speaker_begin(l->voice.speaker);
+    pthread_mutex_lock(&l->lock);
+    spry_player_begin(l->player, !l->over);
+    l->sounded_at = 0;
+    spry_buffer_clear(&l->heard);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static spry_status turn(live *l, size_t count, uint64_t ended_ns, uint64_t ended_at, spry_error *error)
+{
+    spry_turn_figures figures = {.speech_s = (double)count / SPRY_SOUND_RATE};
+    spry_status status = recognise(l, count, true, error);
+    figures.recognise_ms = l->recognise_ms;
+    begin_sound(l);
+    if (status != SPRY_OK || !is_current(l) || l->words.size == 0)
+        return status;
+    figures.words_ms = (double)(spry_clock_ns() - ended_ns) / 1e6;
+    join_words(l);
+    status = spry_voice_answer(&l->voice, &figures, spry_buffer_view(&l->words), ended_ns, error);
+    if (status != SPRY_OK)
+        return status;
+    wait_heard(l);
+    pthread_mutex_lock(&l->lock);
+    bool interrupted = l->epoch != l->working;
+    uint64_t sounded_at = l->sounded_at;
+    pthread_mutex_unlock(&l->lock);
+    if (sounded_at > ended_at)
+        figures.first_sound_ms = (double)(sounded_at - ended_at) / SAMPLES_MS;
+    if (interrupted && sounded_at == 0) { /* the speaker had not finished */
+        spry_conversation_drop_last(l->voice.job->conversation);
+        return SPRY_OK;
+    }
+    return settle(l, &figures, interrupted, error);
+}
+
+/* Work there is: a turn, or a look at the words so far. Called with the lock held. */
+static spry_status work(live *l, size_t *looked, spry_error *error)
+{
+    size_t count = l->utterance.count;
+    bool pausing = l->pausing;
+    uint64_t ended_ns = l->ended_ns, ended_at = l->ended_at;
+    if (l->working != l->epoch) {
+        l->working = l->epoch;
+        l->n_heard = *looked = 0; /* recognised again from its beginning */
+    }
+    l->answering = pausing;
+    pthread_mutex_unlock(&l->lock);
+    spry_status status = pausing ? turn(l, count, ended_ns, ended_at, error) : look_ahead(l, count, error);
+    pthread_mutex_lock(&l->lock);
+    *looked = count;
+    if (pausing && l->epoch == l->working) { /* the turn is complete */
+        l->pausing = l->over = false;
+        l->utterance.count = *looked = 0;
+        l->recognise_ms = 0;
+        l->epoch++;
+    }
+    l->answering = false;
+    pthread_cond_broadcast(&l->changed);
+    return status;
+}
+
+static void *run_worker(void *context)
+{
+    live *l = context;
+    size_t looked = 0;
+    pthread_mutex_lock(&l->lock);
+    while (!l->leave && l->status == SPRY_OK) {
+        size_t count = l->utterance.count;
+        if (l->pausing || count > looked + PARTIAL_SAMPLES || (count && count < looked))
+            l->status = work(l, &looked, &l->error);
+        else
+            pthread_cond_wait(&l->changed, &l->lock);
+    }
+    l->leave = l->leave || l->status != SPRY_OK;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+/* ---- the clock -----------------------------------------------------------------------------------------------------
+ */
+
+/* What the worker does is useless from now on. Called with the lock held. */
+static void drop_work(live *l)
+{
+    if (l->answering && l->epoch == l->working)
+        spry_player_heard(l->player, &l->heard);
+    l->epoch++;
+    l->pausing = l->over = false;
+    spry_player_stop(l->player);
+    if (l->voice.speaker)
+        spry_speaker_stop(l->voice.speaker);
+    spry_session_cancel(l->voice.job->session);
+    pthread_cond_broadcast(&l->changed);
+}
+
+static spry_status begin_utterance(live *l, spry_error *error)
+{
+    uint64_t from = spry_vad_begin_at(l->vad), least = l->position > HISTORY ? l->position - HISTORY : 0;
+    spry_status status = SPRY_OK;
+    l->utterance.count = 0;
+    l->recognise_ms = 0;
+    for (uint64_t i = from > least ? from : least; i < l->position && status == SPRY_OK; i++)
+        status = spry_utterance_add(&l->utterance, &l->history[i % HISTORY], 1, error);
+    return status;
+}
+
+/* Follows the speaker by one step. Called with the lock held. */
+static spry_status follow(live *l, const float *samples, spry_vad_event event, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    bool open = spry_player_busy(l->player) || l->answering;
+    if (event == SPRY_VAD_BEGIN) {
+        if (open && !l->flags->barge_in)
+            return SPRY_OK;
+        if (open || l->pausing)
+            drop_work(l);
+        l->epoch++;
+        return begin_utterance(l, error);
+    }
+    if (l->utterance.count == 0 || l->over || (!spry_vad_speaking(l->vad) && event != SPRY_VAD_END))
+        return SPRY_OK;
+    status = spry_utterance_add(&l->utterance, samples, SPRY_VAD_STEP, error);
+    uint64_t quiet_ms = (l->position - spry_vad_end_at(l->vad)) / SAMPLES_MS;
+    if (l->pausing && quiet_ms < PAUSE_FIRST_MS) {
+        drop_work(l); /* speech goes on */
+    } else if (!l->pausing && quiet_ms >= PAUSE_FIRST_MS) {
+        l->pausing = true;
+        l->ended_at = spry_vad_end_at(l->vad);
+        l->ended_ns = spry_clock_ns() - quiet_ms * 1000000;
+    }
+    if (event == SPRY_VAD_END) {
+        l->over = true;
+        spry_player_release(l->player);
+    }
+    pthread_cond_broadcast(&l->changed);
+    return status;
+}
+
+/* One step: sound in, sound out. */
+static spry_status step(live *l, bool *more, spry_error *error)
+{
+    float in[SPRY_VAD_STEP];
+    int16_t out[SPRY_VAD_STEP];
+    spry_status status = spry_sound_port_read(l->port, in, more, error);
+    if (status != SPRY_OK || !*more)
+        return status;
+    for (size_t i = 0; i < SPRY_VAD_STEP; i++)
+        l->history[(l->position + i) % HISTORY] = in[i];
+    l->position += SPRY_VAD_STEP;
+    spry_vad_event event = spry_vad_push(l->vad, in);
+    pthread_mutex_lock(&l->lock);
+    status = follow(l, in, event, error);
+    if (spry_player_pull(l->player, out, SPRY_VAD_STEP) && !l->sounded_at)
+        l->sounded_at = l->position;
+    pthread_cond_broadcast(&l->changed);
+    *more = !l->leave && !spry_interrupt_seen();
+    pthread_mutex_unlock(&l->lock);
+    return status == SPRY_OK ? spry_sound_port_write(l->port, out, error) : status;
+}
+
+/* The sound has ended: what was said last is still answered, and heard to the end. */
+static spry_status finish(live *l, spry_error *error)
+{
+    int16_t out[SPRY_VAD_STEP];
+    spry_status status = SPRY_OK;
+    pthread_mutex_lock(&l->lock);
+    if (l->utterance.count && !l->over) {
+        if (!l->pausing) {
+            l->ended_at = l->position;
+            l->ended_ns = spry_clock_ns();
+        }
+        l->pausing = l->over = true;
+        spry_player_release(l->player);
+        pthread_cond_broadcast(&l->changed);
+    }
+    while (status == SPRY_OK && !l->leave && !spry_interrupt_seen() &&
+           (l->utterance.count || l->answering || spry_player_busy(l->player))) {
+        size_t n = spry_player_pull(l->player, out, SPRY_VAD_STEP);
+        l->position += n ? SPRY_VAD_STEP : 0;
+        if (n && !l->sounded_at)
+            l->sounded_at = l->position;
+        pthread_cond_broadcast(&l->changed);
+        if (n == 0)
+            spry_background_wait(&l->changed, &l->lock, 10000000);
+        pthread_mutex_unlock(&l->lock);
+        if (n)
+            status = spry_sound_port_write(l->port, out, error);
+        pthread_mutex_lock(&l->lock);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return status;
+}
+
+/* ---- both ----------------------------------------------------------------------------------------------------------
+ */
+
+static spry_status converse(live *l, spry_error *error)
+{
+    pthread_t worker;
+    spry_error own;
+    bool more = true;
+    spry_status status = spry_background_start(&worker, run_worker, l, "the listener", error);
+    if (status != SPRY_OK)
+        return status;
+    while (status == SPRY_OK && more)
+        status = step(l, &more, &own);
+    if (status == SPRY_OK)
+        status = finish(l, &own);
+    pthread_mutex_lock(&l->lock);
+    l->leave = true;
+    drop_work(l);
+    pthread_mutex_unlock(&l->lock);
+    pthread_join(worker, NULL);
+    if (status != SPRY_OK)
+        *error = own;
+    else if (l->status != SPRY_OK)
+        *error = l->error;
+    return status != SPRY_OK ? status : l->status;
+}
+
+static spry_status open_parts(live *l, spry_speaker **speaker, const spry_voice_parts *parts, spry_error *error)
+{
+    spry_vad_options options;
+    spry_vad_options_default(&options);
+    options.end_ms = l->flags->pause_ms;
+    options.threshold = l->flags->threshold;
+    spry_status status = spry_vad_create(&l->vad, &options, error);
+    if (status == SPRY_OK)
+        status = spry_player_create(&l->player, error);
+    if (status == SPRY_OK && parts->synthesiser->kind) {
+        const spry_speaker_sink sink = {spry_player_push, spry_player_clause, l->player};
+        status = spry_speaker_create(speaker, parts->synthesiser, &sink, error);
+    }
+    if (status == SPRY_OK)
+        status = spry_sound_port_open(&l->port, l->flags->in, l->flags->out, error);
+    return status;
+}
+
+spry_status spry_voice_live(const spry_chat_job *job, const spry_voice_parts *parts, spry_error *error)
+{
+    spry_speaker *speaker = NULL;
+    spry_error closing;
+    live *l = calloc(1, sizeof *l);
+    if (!l)
+        return spry_fail_memory(error, "a conversation", sizeof *l);
+    l->flags = parts->flags;
+    l->recogniser = parts->recogniser;
+    pthread_mutex_init(&l->lock, NULL);
+    spry_background_condition(&l->changed);
+    spry_buffer *const texts[] = {&l->words, &l->carried, &l->heard};
+    for (size_t i = 0; i < SPRY_COUNT(texts); i++)
+        spry_buffer_init(texts[i], WORDS_MAX);
+    spry_status status = open_parts(l, &speaker, parts, error);
+    spry_voice_init(&l->voice, job, parts->flags, parts->recogniser, speaker);
+    l->voice.proceed = is_current;
+    l->voice.user = l;
+    if (status == SPRY_OK)
+        status = converse(l, error);
+    if (l->player)
+        spry_player_stop(l->player);
+    spry_speaker_destroy(speaker);
+    spry_voice_deinit(&l->voice);
+    spry_status closed = spry_sound_port_close(l->port, &closing);
+    if (status == SPRY_OK && closed != SPRY_OK) {
+        status = closed;
+        *error = closing;
+    }
+    spry_player_destroy(l->player);
+    spry_vad_destroy(l->vad);
+    for (size_t i = 0; i < SPRY_COUNT(texts); i++)
+        spry_buffer_deinit(texts[i]);
+    free(l->utterance.samples);
+    pthread_cond_destroy(&l->changed);
+    pthread_mutex_destroy(&l->lock);
+    free(l);
+    return status;
+}
