@@ -16,11 +16,17 @@ static const struct {
     [SPRY_Q3_K] = {"Q3_K", 256, 110},  [SPRY_Q4_K] = {"Q4_K", 256, 144},   [SPRY_Q5_K] = {"Q5_K", 256, 176},
     [SPRY_Q6_K] = {"Q6_K", 256, 210},  [SPRY_IQ4_NL] = {"IQ4_NL", 32, 18}, [SPRY_IQ4_XS] = {"IQ4_XS", 256, 136},
     [SPRY_TQ1_0] = {"TQ1_0", 256, 54}, [SPRY_TQ2_0] = {"TQ2_0", 256, 66},  [SPRY_MXFP4] = {"MXFP4", 32, 17},
+    [SPRY_U8] = {"U8", 1, 1},          [SPRY_F8_E4M3] = {"F8_E4M3", 1, 1}, [SPRY_F8] = {"F8", 32, 36},
 };
 
 bool spry_dtype_known(uint32_t id)
 {
-    return id < SPRY_DTYPE_COUNT && types[id].name;
+    return id < SPRY_DTYPE_COUNT && types[id].name && id != SPRY_U8 && id != SPRY_F8_E4M3;
+}
+
+bool spry_dtype_in_gguf(uint32_t id)
+{
+    return id < SPRY_U8 && spry_dtype_known(id);
 }
 
 const char *spry_dtype_name(spry_dtype type)
@@ -46,7 +52,8 @@ bool spry_dtype_size(size_t *bytes, spry_dtype type, size_t count)
 bool spry_dtype_find(spry_dtype *type, spry_view name)
 {
     for (uint32_t i = 0; i < SPRY_DTYPE_COUNT; i++)
-        if (types[i].name && strlen(types[i].name) == name.size && !strncasecmp(types[i].name, name.data, name.size)) {
+        if (spry_dtype_in_gguf(i) && strlen(types[i].name) == name.size &&
+            !strncasecmp(types[i].name, name.data, name.size)) {
             *type = (spry_dtype)i;
             return true;
         }

@@ -28,11 +28,18 @@ typedef enum spry_dtype {
     SPRY_TQ1_0 = 34,
     SPRY_TQ2_0 = 35,
     SPRY_MXFP4 = 39,
-    SPRY_DTYPE_COUNT = 40
+    /* Types of our own, in no GGUF file: parts of weights in safetensors, and what is made of them. */
+    SPRY_U8 = 45,      /* a part: bytes */
+    SPRY_F8_E4M3 = 46, /* a part: floats of 8 bits, without their scales */
+    SPRY_F8 = 47,      /* such floats in blocks with a scale */
+    SPRY_DTYPE_COUNT = 48
 } spry_dtype;
 
-/* Whether `id` (any number from a file) is in the table. */
+/* Whether there is arithmetic for type `id`. */
 bool spry_dtype_known(uint32_t id);
+
+/* Whether `id` (any number from a GGUF file) is one of its types, and known. */
+bool spry_dtype_in_gguf(uint32_t id);
 
 const char *spry_dtype_name(spry_dtype type); /* "Q4_0" */
 size_t spry_dtype_block(spry_dtype type);     /* values in a block */

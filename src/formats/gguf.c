@@ -258,7 +258,7 @@ static size_t read_dims(reader *in, spry_tensor *tensor)
 static void read_type(reader *in, spry_tensor *tensor, size_t count)
 {
     uint32_t type = take_u32(in, "type");
-    if (!spry_dtype_known(type))
+    if (!spry_dtype_in_gguf(type))
         refuse(in, SPRY_ERR_UNSUPPORTED, "type id %u is unknown; known are %s", type, spry_dtype_names());
     if (in->status != SPRY_OK)
         return;

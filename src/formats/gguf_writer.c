@@ -207,7 +207,7 @@ void spry_gguf_writer_entry(spry_gguf_writer *writer, const spry_gguf_entry *ent
 static size_t tensor_bytes(spry_gguf_writer *writer, const spry_tensor *tensor)
 {
     size_t count = 1, bytes = 0;
-    bool possible = tensor->n_dims >= 1 && tensor->n_dims <= SPRY_TENSOR_DIMS && spry_dtype_known(tensor->type);
+    bool possible = tensor->n_dims >= 1 && tensor->n_dims <= SPRY_TENSOR_DIMS && spry_dtype_in_gguf(tensor->type);
     for (size_t i = 0; possible && i < tensor->n_dims; i++)
         possible = tensor->dims[i] > 0 && spry_checked_mul(&count, count, tensor->dims[i]);
     if (!possible || tensor->dims[tensor->n_dims - 1] % spry_dtype_block(tensor->type) != 0 ||

@@ -1,6 +1,7 @@
 /* A safetensors file is a length (u64), that many bytes of JSON with each tensor's type, shape and byte range, then the
  * tensor bytes. The ranges must cover the bytes exactly, without overlaps or gaps. Integer and bool tensors are checked
- * like the others but not listed: checkpoints contain such buffers, and no weight is one. */
+ * like the others but not listed: checkpoints contain such buffers, and no weight is one. Bytes are listed: they may be
+ * parts of weights. */
 #include "formats/safetensors.h"
 
 #include <jansson.h>
@@ -72,9 +73,19 @@ typedef struct element {
 } element;
 
 static const element elements[] = {
-    {"F32", 4, true, SPRY_F32}, {"F16", 2, true, SPRY_F16}, {"BF16", 2, true, SPRY_BF16}, {"BOOL", 1, false, 0},
-    {"U8", 1, false, 0},        {"I8", 1, false, 0},        {"U16", 2, false, 0},         {"I16", 2, false, 0},
-    {"U32", 4, false, 0},       {"I32", 4, false, 0},       {"U64", 8, false, 0},         {"I64", 8, false, 0},
+    {"F32", 4, true, SPRY_F32},
+    {"F16", 2, true, SPRY_F16},
+    {"BF16", 2, true, SPRY_BF16},
+    {"BOOL", 1, false, 0},
+    {"U8", 1, false, SPRY_U8},
+    {"I8", 1, false, 0},
+    {"U16", 2, false, 0},
+    {"I16", 2, false, 0},
+    {"U32", 4, false, 0},
+    {"I32", 4, false, 0},
+    {"U64", 8, false, 0},
+    {"I64", 8, false, 0},
+    {"F8_E4M3", 1, true, SPRY_F8_E4M3},
 };
 
 static const element *find_element(const char *name)
@@ -148,7 +159,7 @@ static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, c
         return refuse(error, SPRY_ERR_FORMAT, name, "has no dtype");
     const element *kind = find_element(type);
     if (!kind)
-        return refuse(error, SPRY_ERR_UNSUPPORTED, name, "has type %.40s; known are F32, F16, BF16", type);
+        return refuse(error, SPRY_ERR_UNSUPPORTED, name, "has type %.40s; known are F32, F16, BF16, F8_E4M3", type);
     size_t count = 0, bytes = 0;
     spry_status status = read_shape(tensor, &count, name, json_object_get(facts, "shape"), kind->listed, error);
     if (status == SPRY_OK)
@@ -163,7 +174,7 @@ static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, c
     tensor->type = kind->type;
     tensor->data = data + where->begin;
     tensor->bytes = bytes;
-    *listed = kind->listed;
+    *listed = kind->listed || (kind->type == SPRY_U8 && count && tensor->n_dims <= SPRY_TENSOR_DIMS);
     return SPRY_OK;
 }
 

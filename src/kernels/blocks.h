@@ -60,6 +60,12 @@ typedef struct spry_block_mxfp4 {
     uint8_t low[16];
 } spry_block_mxfp4;
 
+/* scale * the 8-bit float q (sign, four bits of exponent, three of mantissa); in no file */
+typedef struct spry_block_f8 {
+    float scale;
+    uint8_t values[32];
+} spry_block_f8;
+
 /* ---- blocks of 256 with a scale for each part ------------------------------------------------------------------- */
 
 /* Parts of 16: scale * (scales & 15) * q - min * (scales >> 4). Byte i of each 32 of `low` holds the values i, i + 32,
@@ -135,6 +141,7 @@ static_assert(sizeof(spry_block_q5_1) == 24, "q5_1 has padding");
 static_assert(sizeof(spry_block_q8_0) == 34, "q8_0 has padding");
 static_assert(sizeof(spry_block_iq4_nl) == 18, "iq4_nl has padding");
 static_assert(sizeof(spry_block_mxfp4) == 17, "mxfp4 has padding");
+static_assert(sizeof(spry_block_f8) == 36, "f8 has padding");
 static_assert(sizeof(spry_block_q2_k) == 84, "q2_k has padding");
 static_assert(sizeof(spry_block_q3_k) == 110, "q3_k has padding");
 static_assert(sizeof(spry_block_q4_k) == 144, "q4_k has padding");

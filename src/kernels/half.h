@@ -48,6 +48,15 @@ static inline uint16_t spry_f16_encode(float value)
     return (uint16_t)(sign | half);
 }
 
+/* Four bits of exponent, three of mantissa, no infinities; all bits set is a NaN. As a half its value is 2^-8 times as
+ * large. */
+static inline float spry_e4m3_decode(uint8_t bits)
+{
+    if ((bits & 0x7f) == 0x7f)
+        return spry_float_of_bits(0x7fc00000u);
+    return spry_f16_decode((uint16_t)((bits & 0x80) << 8 | (bits & 0x7f) << 7)) * 256;
+}
+
 static inline float spry_bf16_decode(uint16_t bits)
 {
     return spry_float_of_bits((uint32_t)bits << 16);

@@ -64,7 +64,8 @@ typedef struct spry_attend {
     size_t key_offset, value_offset; /* of this layer's heads in a page; see kv_layout.h */
     size_t head_bytes;               /* of a head's keys, or values */
     size_t token_bytes;              /* of one token's values */
-    const spry_kv_entry *entries;    /* ascending by start, without gaps */
+    const float *sinks; /* NULL, or a score a query head that takes its share of the weights and gives nothing */
+    const spry_kv_entry *entries; /* ascending by start, without gaps */
     size_t n_entries;
     const spry_turn *turns; /* indexed by an entry's turn; NULL: no page is rotated */
     size_t n_pairs;         /* of a turn, as in rope; interleaved, too */
@@ -73,7 +74,7 @@ typedef struct spry_attend {
 
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 512 }; /* largest head_dim that attend supports */
 
-typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_COUNT } spry_gate;
+typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_CLAMPED, SPRY_GATE_COUNT } spry_gate;
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
@@ -106,7 +107,7 @@ typedef struct spry_ops {
 
     void (*attend)(const spry_attend *a, size_t kv_head);
 
-    /* out = activation(gate) * up; out may be gate. */
+    /* out = activation(gate) * up; out may be gate. SPRY_GATE_CLAMPED is gpt-oss's, see ref/gate_ref.c. */
     void (*gate[SPRY_GATE_COUNT])(float *out, const float *gate, const float *up, size_t n);
 
     void (*add)(float *x, const float *y, size_t n);                     /* x += y */

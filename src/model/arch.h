@@ -37,20 +37,26 @@ typedef struct spry_arch {
     spry_gate gate;
     spry_norm_places norms;
     spry_qk_norm qk_norm;
-    bool layer_norm;               /* norms subtract the mean; they may have biases */
-    bool ungated;                  /* the feed-forward part is down(activation(up)) */
-    bool interleaved;              /* rope pairs are (2i, 2i + 1) in Hugging Face files, too */
-    bool permuted_in_gguf;         /* GGUF files hold q and k rows permuted for rope pairs (2i, 2i + 1) */
-    bool norm_plus_one;            /* Hugging Face files hold w where the norm multiplies by 1 + w */
-    bool scaled_embedding;         /* embeddings are multiplied by sqrt(n_embd) */
-    bool divides_logits;           /* by the logit scale, instead of multiplying */
-    bool fused_qkv;                /* q, k, v in one matrix */
-    bool fused_gate_up;            /* gate and up in one */
-    bool gguf_normalises;          /* experts' weights are renormalised when GGUF does not say */
-    bool qkv_bias;                 /* q, k and v have biases unless config.json says no */
-    bool shared_expert;            /* every row also goes through a shared expert, behind a gate of its own */
-    bool window_needs_flag;        /* config.json's sliding_window applies only with use_sliding_window */
-    bool never_slides;             /* config.json's sliding_window is ignored */
+    bool layer_norm;        /* norms subtract the mean; they may have biases */
+    bool ungated;           /* the feed-forward part is down(activation(up)) */
+    bool interleaved;       /* rope pairs are (2i, 2i + 1) in Hugging Face files, too */
+    bool permuted_in_gguf;  /* GGUF files hold q and k rows permuted for rope pairs (2i, 2i + 1) */
+    bool norm_plus_one;     /* Hugging Face files hold w where the norm multiplies by 1 + w */
+    bool scaled_embedding;  /* embeddings are multiplied by sqrt(n_embd) */
+    bool divides_logits;    /* by the logit scale, instead of multiplying */
+    bool fused_qkv;         /* q, k, v in one matrix */
+    bool fused_gate_up;     /* gate and up in one */
+    bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
+    bool qkv_bias;          /* q, k and v have biases unless config.json says no */
+    bool sinks;             /* attention has sinks */
+    spry_routing routing;   /* 0: softmax */
+    bool choice_bias;       /* experts are chosen by score plus a bias */
+    bool experts_in_rows;   /* Hugging Face files hold all experts in one tensor, gate and up one after the other */
+    bool experts_mixed;     /* or transposed, gate and up alternating; or so as 4-bit floats, not transposed */
+    bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
+    bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
+    bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */
+    bool never_slides;      /* config.json's sliding_window is ignored */
     const spry_tensor_name *names; /* its own spellings, up to one without a name; NULL: the usual ones */
     /* Sets defaults for values that a file may omit, before it is read. NULL: none. */
     void (*defaults)(spry_config *config, spry_config_dialect dialect);
@@ -74,6 +80,7 @@ const char *spry_arch_hf_names(void);
 extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, spry_arch_qwen2, spry_arch_qwen2_moe,
     spry_arch_qwen3, spry_arch_qwen3_moe, spry_arch_gemma, spry_arch_gemma2, spry_arch_gemma3, spry_arch_phi3,
     spry_arch_olmo2, spry_arch_granite, spry_arch_smollm3, spry_arch_glm4, spry_arch_cohere, spry_arch_cohere2,
-    spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2;
+    spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
+    spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe;
 
 #endif

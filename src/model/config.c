@@ -34,8 +34,13 @@ static const field fields[] = {
     WHOLE("context_length", JSON("max_position_embeddings"), n_context, 1 << 30),
     WHOLE("attention.sliding_window", JSON("sliding_window"), window, 1 << 30),
     WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
-    WHOLE("expert_count", JSON("num_experts", "num_local_experts"), n_experts, SPRY_MAX_EXPERTS),
-    WHOLE("expert_used_count", JSON("num_experts_per_tok"), n_experts_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_count", JSON("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), n_experts, SPRY_MAX_EXPERTS),
+    WHOLE("expert_used_count", JSON("num_experts_per_tok", "moe_k"), n_experts_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_shared_count", JSON("n_shared_experts", "moe_num_shared_experts"), n_shared, SPRY_MAX_EXPERTS),
+    WHOLE("expert_group_count", JSON("n_group"), n_groups, SPRY_MAX_EXPERTS),
+    WHOLE("expert_group_used_count", JSON("topk_group"), n_groups_used, SPRY_MAX_EXPERTS),
+    WHOLE("expert_gating_func", JSON(NULL), routing, 1 << 10),
+    WHOLE("nextn_predict_layers", JSON(NULL), n_extra_layers, SPRY_MAX_LAYERS),
     WHOLE("expert_feed_forward_length", JSON("moe_intermediate_size"), n_expert_ff, 1 << 24),
     WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
     WHOLE("rope.dimension_count", JSON(NULL), rope_dim, SPRY_MAX_HEAD_DIM),
@@ -47,6 +52,7 @@ static const field fields[] = {
     REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
     REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
     REAL("final_logit_softcapping", JSON("final_logit_softcapping"), final_softcap),
+    REAL("expert_weights_scale", JSON("routed_scaling_factor"), routed_scale),
     REAL("embedding_scale", JSON("embedding_multiplier"), embedding_scale),
     REAL("residual_scale", JSON("residual_multiplier"), residual_scale),
     REAL("logit_scale", JSON("logit_scale", "logits_scaling"), logit_scale),
@@ -78,6 +84,9 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
                             .n_context = 2048,
                             .norm_eps = 1e-6f,
                             .window_layers = 1,
+                            .routing = arch->routing ? arch->routing : SPRY_ROUTING_SOFTMAX,
+                            .routed_scale = 1,
+                            .scale_block = {128, 128},
                             .embedding_scale = 1,
                             .residual_scale = 1,
                             .logit_scale = 1};
@@ -123,6 +132,13 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "the rotated part of a head is odd or larger than the head";
     else if (c->n_experts && (!c->n_experts_used || c->n_experts_used > c->n_experts || !c->n_expert_ff))
         wrong = "the number of experts used is not within the number of experts, or their size is missing";
+    else if (c->n_experts && (!c->routing || c->routing > SPRY_ROUTING_CHOSEN))
+        wrong = "how experts are chosen is not known (expert_gating_func)";
+    else if (c->n_groups > 1 && (c->n_experts % c->n_groups || c->n_groups_used > c->n_groups || !c->n_groups_used ||
+                                 c->n_experts / c->n_groups < 2))
+        wrong = "the experts do not divide into their groups, or more groups are used than there are";
+    else if (c->n_experts && !usable(c->routed_scale, 0))
+        wrong = "the multiplier of experts' weights is not positive";
     else if (!c->n_ff && !c->n_experts)
         wrong = "the feed-forward size is missing";
     else if (!(c->norm_eps > 0) || !usable(c->rope.theta, 1) || !usable(c->rope_sliding.theta, 1))
@@ -152,6 +168,11 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_UNROTATED, unrotated},
         {SPRY_FEATURE_SCALES, c->embedding_scale != 1 || c->residual_scale != 1 || c->logit_scale != 1},
         {SPRY_FEATURE_UNGATED, arch->ungated},
+        {SPRY_FEATURE_SINKS, arch->sinks},
+        {SPRY_FEATURE_CLAMPED, arch->gate == SPRY_GATE_CLAMPED},
+        {SPRY_FEATURE_ROUTING, c->n_experts && (c->routing == SPRY_ROUTING_SIGMOID || arch->choice_bias ||
+                                                c->n_groups > 1 || c->routed_scale != 1)},
+        {SPRY_FEATURE_SHARED, c->n_shared},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -166,7 +187,11 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "norms of q and k that are not per head before rope",
                                         "layers without rope",
                                         "multipliers",
-                                        "a feed-forward part without a gate"};
+                                        "a feed-forward part without a gate",
+                                        "attention sinks",
+                                        "clamped gates",
+                                        "experts chosen other than by a softmax",
+                                        "shared experts without a gate of their own"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -185,8 +210,11 @@ static void derive_sizes(spry_config *c)
         c->rope_dim = c->head_dim;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */
+    if (c->n_shared)
+        c->n_shared_ff = c->n_shared * c->n_expert_ff;
     if (c->arch->layer_norm)
         c->norm_eps = c->layer_norm_eps;
+    c->n_layers -= c->n_extra_layers < c->n_layers ? c->n_extra_layers : 0;
 }
 
 static void derive_scales(spry_config *c)

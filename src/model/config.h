@@ -36,6 +36,9 @@ typedef struct spry_rope {
     const float *factors, *long_factors;
 } spry_rope;
 
+/* How logits of a router become scores. The numbers are GGUF's. */
+typedef enum spry_routing { SPRY_ROUTING_SOFTMAX = 1, SPRY_ROUTING_SIGMOID = 2, SPRY_ROUTING_CHOSEN = 3 } spry_routing;
+
 /* Parts of a model beyond the plain block. A device says which it computes (device/device_impl.h); models that use
  * others are refused there. */
 typedef enum spry_feature {
@@ -45,7 +48,11 @@ typedef enum spry_feature {
     SPRY_FEATURE_UNROTATED = 1 << 3,   /* layers without rope */
     SPRY_FEATURE_SCALES = 1 << 4,      /* multipliers of embeddings, residuals or logits */
     SPRY_FEATURE_UNGATED = 1 << 5,
-    SPRY_FEATURES_END = 1 << 6
+    SPRY_FEATURE_SINKS = 1 << 6,
+    SPRY_FEATURE_CLAMPED = 1 << 7, /* gpt-oss's gate */
+    SPRY_FEATURE_ROUTING = 1 << 8, /* experts chosen or weighted other than by a softmax */
+    SPRY_FEATURE_SHARED = 1 << 9,  /* a shared expert without a gate of its own */
+    SPRY_FEATURES_END = 1 << 10
 } spry_feature;
 
 typedef struct spry_config {
@@ -65,11 +72,17 @@ typedef struct spry_config {
     float attn_softcap, final_softcap;
     float embedding_scale, residual_scale, logit_scale; /* what embeddings, parts and logits are multiplied by */
     uint32_t n_experts, n_experts_used, n_expert_ff, n_shared_ff;
-    bool normalise_experts; /* the chosen experts' weights are made to sum to 1 */
-    bool qkv_bias;          /* q, k and v have biases that must be there */
-    bool qk_norm;           /* q and k have norms that must be there */
-    bool tied;              /* the output matrix is the embedding */
-    bool interleaved;       /* rope pairs are (2i, 2i + 1) */
+    uint32_t n_shared;                /* shared experts without a gate, as one of their size together */
+    uint32_t routing;                 /* spry_routing */
+    uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
+    float routed_scale;               /* what experts' weights are multiplied by */
+    uint32_t n_extra_layers;          /* behind the model's own, for predicting further tokens; not used */
+    uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
+    bool normalise_experts;           /* the chosen experts' weights are made to sum to 1 */
+    bool qkv_bias;                    /* q, k and v have biases that must be there */
+    bool qk_norm;                     /* q and k have norms that must be there */
+    bool tied;                        /* the output matrix is the embedding */
+    bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
     spry_rope rope, rope_sliding;
 } spry_config;
 

@@ -55,6 +55,7 @@ static const typed_key config_keys[] = {
     {"use_bidirectional_attention", TRUTH},
     {"norm_topk_prob", TRUTH},
     {"attention_bias", TRUTH},
+    {"quantization_config", OBJECT},
     {"use_bias", TRUTH},
     {"use_qk_norm", TRUTH},
     {"qkv_bias", TRUTH},
@@ -183,7 +184,7 @@ static void read_rope_numbers(spry_rope *rope, const json_t *json)
     real(&rope->beta_fast, json, "beta_fast");
     real(&rope->beta_slow, json, "beta_slow");
     real(&rope->attention_factor, json, "attention_factor");
-    rope->truncate = truth(json, "truncate", true);
+    rope->truncate = truth(json, "truncate", rope->truncate);
     if (!(rope->beta_fast > 0))
         rope->beta_fast = 32;
     if (!(rope->beta_slow > 0))
@@ -261,7 +262,8 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
         return SPRY_OK;
     const char *act = json_string_value(item);
     /* Gemma's first configs say gelu and mean its tanh form. */
-    bool ok = arch->gate == SPRY_GATE_SILU ? !strcmp(act, "silu") || !strcmp(act, "swish") : !strncmp(act, "gelu", 4);
+    bool ok =
+        arch->gate != SPRY_GATE_GELU_TANH ? !strcmp(act, "silu") || !strcmp(act, "swish") : !strncmp(act, "gelu", 4);
     return ok ? SPRY_OK
               : spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: hidden_act '%.60s' is not what %s models use", name, act,
                           arch->name);
@@ -283,6 +285,31 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
                              "%s: layer_types[%u] is '%.60s'; known are full_attention and sliding_attention", name, i,
                              type ? type : "not a string");
         config->sliding[i] = sliding && config->window;
+    }
+    return SPRY_OK;
+}
+
+/* quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which the tensors
+ * show by themselves. */
+static spry_status read_stored_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *stored = json_object_get(json, "quantization_config"), *block;
+    const char *method = json_string_value(json_object_get(stored, "quant_method"));
+    if (!json_is_object(stored))
+        return SPRY_OK;
+    if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: weights are stored by the method '%.60s'; known are fp8 (e4m3 in blocks) and mxfp4", name,
+                         method ? method : "?");
+    block = json_object_get(stored, "weight_block_size");
+    if (strcmp(method, "fp8") != 0 || json_is_null(block))
+        return SPRY_OK;
+    for (size_t i = 0; i < 2 && block; i++) {
+        double size = json_number_value(json_array_get(block, i));
+        if (json_array_size(block) != 2 || !(size >= 32 && size <= 65536 && fmod(size, 32) == 0))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                             "%s: weight_block_size must be two multiples of 32, as in [128, 128]", name);
+        config->scale_block[i] = (uint32_t)size;
     }
     return SPRY_OK;
 }
@@ -327,6 +354,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = check_activation(config->arch, json, name, error);
     if (!status)
         status = read_ropes(config, json, name, arena, error);
+    if (!status)
+        status = read_stored_types(config, json, name, error);
     if (status)
         return status;
     if (config->arch->window_needs_flag && !truth(json, "use_sliding_window", false))
@@ -338,8 +367,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
     config->interleaved = config->arch->interleaved;
-    config->qk_norm =
-        config->arch->qk_norm == SPRY_QK_NORM_EACH ? truth(json, "use_qk_norm", false) : config->arch->qk_norm != 0;
+    config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag || truth(json, "use_qk_norm", false));
     status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_layer_types(config, json, name, error);

@@ -96,6 +96,12 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
         whole(&k, "expert_used_count", c->n_experts_used);
         whole(&k, "expert_feed_forward_length", c->n_expert_ff);
         whole(&k, "expert_shared_feed_forward_length", c->n_shared_ff);
+        whole(&k, "expert_shared_count", c->n_shared);
+        whole(&k, "expert_group_count", c->n_groups);
+        whole(&k, "expert_group_used_count", c->n_groups_used);
+        whole(&k, "expert_gating_func", c->routing);
+        if (c->routed_scale != 1)
+            real(&k, "expert_weights_scale", c->routed_scale);
         spry_gguf_writer_bool(writer, below(&k, "expert_weights_norm"), c->normalise_experts);
     }
     write_rope(&k, c);

@@ -119,9 +119,35 @@ static void add_fused(spry_export_plan *plan, uint32_t layer, const char *what, 
     add_linear(plan, layer, what, whole, 0);
 }
 
+/* Biases of all experts in one tensor. */
+static void add_expert_biases(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *experts,
+                              size_t n)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t n_out = experts[0].n_out;
+    float *values = spry_arena_alloc(&plan->arena, n * n_out, sizeof *values);
+    spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)values,
+                                              .type = SPRY_F32,
+                                              .n_out = n,
+                                              .n_in = n_out,
+                                              .row_bytes = n_out * sizeof *values});
+    if (!values || !w) {
+        plan->status = spry_fail_memory(plan->error, "biases", n * n_out * sizeof *values);
+        return;
+    }
+    for (size_t e = 0; e < n; e++)
+        memcpy(values + e * n_out, experts[e].bias, n_out * sizeof *values);
+    spry_export_item *item =
+        add(plan, layer_name(name, plan, layer, what, "bias"), w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){n, n_out});
+    if (item)
+        item->as.type = SPRY_F32;
+}
+
 static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what, const spry_weight *experts, size_t n)
 {
     char name[SPRY_TENSOR_NAME_MAX];
+    if (experts && experts[0].bias)
+        add_expert_biases(plan, layer, what, experts, n);
     if (experts)
         add(plan, layer_name(name, plan, layer, what, "weight"), experts, n, 3,
             (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
@@ -144,6 +170,7 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_norm(plan, i, "attn_q_norm", l->q_norm, wide ? l->q.n_out : c->head_dim);
     add_norm(plan, i, "attn_k_norm", l->k_norm, wide ? l->k.n_out : c->head_dim);
     add_linear(plan, i, "attn_output", &l->o, 0);
+    add_norm(plan, i, "attn_sinks", l->sinks, c->n_heads);
     add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
     add_norm(plan, i, "ffn_norm", l->ffn_norm, c->n_embd);
     add_norm_bias(plan, i, "ffn_norm", l->ffn_norm_bias);
@@ -155,6 +182,10 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     }
     add_linear(plan, i, "ffn_down", &l->down, 0);
     add_linear(plan, i, "ffn_gate_inp", &l->router, 0);
+    if (l->choice_bias) {
+        char name[SPRY_TENSOR_NAME_MAX];
+        add_vector(plan, layer_name(name, plan, i, "exp_probs_b", "bias"), l->choice_bias, c->n_experts);
+    }
     add_experts(plan, i, "ffn_gate_exps", l->expert_gate, c->n_experts);
     add_experts(plan, i, "ffn_up_exps", l->expert_up, c->n_experts);
     add_experts(plan, i, "ffn_down_exps", l->expert_down, c->n_experts);

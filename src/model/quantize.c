@@ -81,7 +81,7 @@ static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
     if (!w->data || q->status)
         return;
     spry_dtype type = spry_recipe_type(q->recipe, spry_view_of(name), q->model->config.n_layers, 2, w->n_in);
-    if (spry_dtype_block(w->type) > 1) {
+    if (spry_dtype_block(w->type) > 1 && w->type != SPRY_F8) {
         q->status = spry_fail(q->error, SPRY_ERR_INPUT,
                               "%s: tensor '%s' is %s already; only models of F32, F16 or BF16 can be quantised to %s",
                               q->model->name, name, spry_dtype_name(w->type), q->recipe->name);

@@ -164,7 +164,8 @@ spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const ch
     m->config = shape->config;
     m->config.rope_sliding = m->config.rope;
     m->config.qkv_bias = shape->biased;
-    m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
+    m->config.routing = SPRY_ROUTING_SOFTMAX;
+    m->config.routed_scale = m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
     m->name = spry_arena_copy(&m->arena, spry_view_of(name));
     spry_status status = m->name ? SPRY_OK : spry_fail_memory(error, "a model's name", strlen(name));
     if (!status)

@@ -7,23 +7,9 @@
 #include "base/checked.h"
 #include "kernels/ops.h"
 #include "model/arch.h"
-#include "model/tensor_names.h"
+#include "model/weights_bind.h"
 
-typedef struct binder {
-    spry_weights *out;
-    spry_config *config;
-    const spry_gguf *gguf;
-    const spry_safetensors *files;
-    const char *name;   /* of the file, for messages */
-    const char *prefix; /* of Hugging Face names: "model." or what a larger model puts before it */
-    const spry_ops *ops;
-    spry_arena *arena;
-    spry_error *error;
-} binder;
-
-enum { OPTIONAL = false, REQUIRED = true };
-
-static const spry_tensor *find(const binder *b, const char *name)
+const spry_tensor *spry_bind_find(const spry_binder *b, const char *name)
 {
     return b->gguf ? spry_gguf_find_tensor(b->gguf, spry_view_of(name))
                    : spry_safetensors_find(b->files, spry_view_of(name));
@@ -31,29 +17,29 @@ static const spry_tensor *find(const binder *b, const char *name)
 
 /* A layer's tensor by our own name; `expert` counts only where Hugging Face stores experts apart. Leaves the name in
  * `name`. */
-static const spry_tensor *find_in_layer(const binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
-                                        const char *ours, uint32_t expert, const char *suffix)
+const spry_tensor *spry_bind_find_in_layer(const spry_binder *b, char name[SPRY_TENSOR_NAME_MAX], uint32_t layer,
+                                           const char *ours, uint32_t expert, const char *suffix)
 {
     if (b->gguf)
         spry_tensor_gguf_name(name, b->config->arch, layer, ours, suffix);
     else if (!spry_tensor_hf_name(name, b->config->arch, b->prefix, layer, ours, expert, suffix))
         return NULL;
-    return find(b, name);
+    return spry_bind_find(b, name);
 }
 
-static spry_status missing(const binder *b, const char *name)
+spry_status spry_bind_missing(const spry_binder *b, const char *name)
 {
     return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' is missing", b->name, name);
 }
 
-static spry_status wrong_shape(const binder *b, const spry_tensor *t, size_t n_out, size_t n_in)
+spry_status spry_bind_wrong_shape(const spry_binder *b, const spry_tensor *t, size_t n_out, size_t n_in)
 {
     return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has shape [%zu, %zu, %zu, %zu], expected [%zu, %zu]",
                      b->name, SPRY_VIEW_ARG(t->name), t->dims[0], t->dims[1], t->dims[2], t->dims[3], n_out, n_in);
 }
 
 /* Both kinds of files keep their tensors in one list. A stacked tensor is copied when one of its slices is. */
-static void use_as(const binder *b, const spry_tensor *t, spry_tensor_use use)
+void spry_bind_use(const spry_binder *b, const spry_tensor *t, spry_tensor_use use)
 {
     const spry_tensor *first = b->gguf ? spry_gguf_tensor(b->gguf, 0) : spry_safetensors_tensor(b->files, 0);
     unsigned char *place = &b->out->uses[t - first];
@@ -61,17 +47,24 @@ static void use_as(const binder *b, const spry_tensor *t, spry_tensor_use use)
         *place = (unsigned char)use;
 }
 
-/* A vector as floats, plus `add` on each. */
-static spry_status bind_vector(const binder *b, const float **out, const spry_tensor *t, size_t n, float add)
+static spry_status not_a_weight(const spry_binder *b, const spry_tensor *t)
+{
+    return spry_fail(b->error, SPRY_ERR_UNSUPPORTED, "%s: tensor '%.*s' is %s, which is not a type of weights here",
+                     b->name, SPRY_VIEW_ARG(t->name), spry_dtype_name(t->type));
+}
+
+spry_status spry_bind_vector(const spry_binder *b, const float **out, const spry_tensor *t, size_t n, float add)
 {
     size_t count = t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3];
     if (count != n)
-        return wrong_shape(b, t, n, 1);
+        return spry_bind_wrong_shape(b, t, n, 1);
+    if (!spry_dtype_known(t->type))
+        return not_a_weight(b, t);
     float *values = spry_arena_alloc(b->arena, n, sizeof *values);
     void *aligned = spry_arena_alloc(b->arena, t->bytes, 1);
     if (!values || !aligned)
         return spry_fail_memory(b->error, "a vector", n * sizeof *values);
-    use_as(b, t, SPRY_USE_FLOATS);
+    spry_bind_use(b, t, SPRY_USE_FLOATS);
     memcpy(aligned, t->data, t->bytes);
     b->ops->decode[t->type](values, aligned, n);
     for (size_t i = 0; i < n; i++)
@@ -88,24 +81,26 @@ static size_t alignment_of(spry_dtype type)
 }
 
 /* A matrix, or the `part`-th of equal slices of a stacked one. */
-static spry_status bind_slice(const binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in,
-                              size_t part)
+spry_status spry_bind_slice(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in,
+                            size_t part)
 {
     size_t row_bytes, bytes;
+    if (!spry_dtype_known(t->type))
+        return not_a_weight(b, t);
     if (!spry_dtype_size(&row_bytes, t->type, n_in))
         return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' has rows of %zu, not whole blocks of %s",
                          b->name, SPRY_VIEW_ARG(t->name), n_in, spry_dtype_name(t->type));
     if (!spry_checked_mul(&bytes, row_bytes, n_out) || bytes > t->bytes || part * bytes > t->bytes - bytes)
-        return wrong_shape(b, t, n_out, n_in);
+        return spry_bind_wrong_shape(b, t, n_out, n_in);
     const unsigned char *data = t->data + part * bytes;
-    use_as(b, t, SPRY_USE_MATRIX);
+    spry_bind_use(b, t, SPRY_USE_MATRIX);
     if ((uintptr_t)data % alignment_of(t->type)) {
         void *copy = spry_arena_alloc(b->arena, bytes, 1);
         if (!copy)
             return spry_fail_memory(b->error, "an unaligned tensor", bytes);
         data = memcpy(copy, data, bytes);
         b->out->copied_bytes += bytes;
-        use_as(b, t, SPRY_USE_COPIED);
+        spry_bind_use(b, t, SPRY_USE_COPIED);
     }
     b->out->parameters += n_out * n_in;
     b->out->bytes += bytes;
@@ -113,62 +108,64 @@ static spry_status bind_slice(const binder *b, spry_weight *out, const spry_tens
     return SPRY_OK;
 }
 
-static spry_status bind_matrix(const binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
+spry_status spry_bind_matrix(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
 {
     /* A [n] vector may stand for [1, n]: Qwen2-MoE's shared gate in GGUF. */
     bool row = n_out == 1 && t->n_dims == 1 && t->dims[0] == n_in;
     if (!row && (t->dims[0] != n_out || t->dims[1] != n_in || t->dims[2] != 1 || t->dims[3] != 1))
-        return wrong_shape(b, t, n_out, n_in);
-    return bind_slice(b, out, t, n_out, n_in, 0);
+        return spry_bind_wrong_shape(b, t, n_out, n_in);
+    if (t->type == SPRY_F8_E4M3)
+        return spry_bind_f8(b, out, t, n_out, n_in);
+    return spry_bind_slice(b, out, t, n_out, n_in, 0);
 }
 
-static spry_status layer_norm(const binder *b, const float **out, uint32_t layer, const char *gguf_name, size_t n,
+static spry_status layer_norm(const spry_binder *b, const float **out, uint32_t layer, const char *gguf_name, size_t n,
                               bool required)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
     if (!t)
-        return required ? missing(b, name) : SPRY_OK;
-    return bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
+        return required ? spry_bind_missing(b, name) : SPRY_OK;
+    return spry_bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
 }
 
 /* A norm before a part: layer norms may have a bias. */
-static spry_status layer_norm_with_bias(const binder *b, const float **out, const float **bias, uint32_t layer,
+static spry_status layer_norm_with_bias(const spry_binder *b, const float **out, const float **bias, uint32_t layer,
                                         const char *ours)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     spry_status status = layer_norm(b, out, layer, ours, b->config->n_embd, REQUIRED);
     const spry_tensor *t =
-        !status && b->config->arch->layer_norm ? find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
-    return t ? bind_vector(b, bias, t, b->config->n_embd, 0) : status;
+        !status && b->config->arch->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
+    return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
 }
 
-static spry_status layer_linear(const binder *b, spry_weight *out, uint32_t layer, const char *gguf_name, size_t n_out,
-                                size_t n_in, bool required)
+spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
+                             size_t n_out, size_t n_in, bool required)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
     if (!t)
-        return required ? missing(b, name) : SPRY_OK;
-    spry_status status = bind_matrix(b, out, t, n_out, n_in);
-    t = status ? NULL : find_in_layer(b, name, layer, gguf_name, 0, "bias");
-    return t ? bind_vector(b, &out->bias, t, n_out, 0) : status;
+        return required ? spry_bind_missing(b, name) : SPRY_OK;
+    spry_status status = spry_bind_matrix(b, out, t, n_out, n_in);
+    t = status ? NULL : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");
+    return t ? spry_bind_vector(b, &out->bias, t, n_out, 0) : status;
 }
 
 /* q, k or v: with a bias where the architecture has one. */
-static spry_status layer_projection(const binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
+static spry_status layer_projection(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
                                     size_t n_out)
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
-    spry_status status = layer_linear(b, out, layer, gguf_name, n_out, b->config->n_embd, REQUIRED);
+    spry_status status = spry_bind_linear(b, out, layer, gguf_name, n_out, b->config->n_embd, REQUIRED);
     if (status || out->bias || !b->config->qkv_bias)
         return status;
-    find_in_layer(b, name, layer, gguf_name, 0, "bias");
-    return missing(b, name);
+    spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");
+    return spry_bind_missing(b, name);
 }
 
 /* Rows [begin, begin + count) of a matrix. */
-static spry_weight rows_of(const spry_weight *whole, size_t begin, size_t count)
+spry_weight spry_weight_rows(const spry_weight *whole, size_t begin, size_t count)
 {
     spry_weight part = *whole;
     part.data += begin * whole->row_bytes;
@@ -178,18 +175,25 @@ static spry_weight rows_of(const spry_weight *whole, size_t begin, size_t count)
     return part;
 }
 
-static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
+static spry_status bind_sinks(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_tensor *t = spry_bind_find_in_layer(b, name, i, "attn_sinks", 0, "weight");
+    return t ? spry_bind_vector(b, &l->sinks, t, b->config->n_heads, 0) : spry_bind_missing(b, name);
+}
+
+static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     spry_status status;
     if (c->arch->fused_qkv) {
         spry_weight all = {0};
-        if ((status = layer_linear(b, &all, i, "attn_qkv", n_q + 2 * n_kv, c->n_embd, REQUIRED)))
+        if ((status = spry_bind_linear(b, &all, i, "attn_qkv", n_q + 2 * n_kv, c->n_embd, REQUIRED)))
             return status;
-        l->q = rows_of(&all, 0, n_q);
-        l->k = rows_of(&all, n_q, n_kv);
-        l->v = rows_of(&all, n_q + n_kv, n_kv);
+        l->q = spry_weight_rows(&all, 0, n_q);
+        l->k = spry_weight_rows(&all, n_q, n_kv);
+        l->v = spry_weight_rows(&all, n_q + n_kv, n_kv);
     } else if ((status = layer_projection(b, &l->q, i, "attn_q", n_q)) ||
                (status = layer_projection(b, &l->k, i, "attn_k", n_kv)) ||
                (status = layer_projection(b, &l->v, i, "attn_v", n_kv))) {
@@ -199,76 +203,36 @@ static spry_status bind_attention(const binder *b, spry_layer *l, uint32_t i)
     if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, c->qk_norm)) ||
         (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, c->qk_norm)))
         return status;
-    return layer_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
-}
-
-/* All experts of one kind: a stacked tensor in GGUF, one tensor each in Hugging Face files. */
-static spry_status bind_experts(const binder *b, spry_weight **out, uint32_t layer, const char *gguf_name, size_t n_out,
-                                size_t n_in)
-{
-    uint32_t n = b->config->n_experts;
-    char name[SPRY_TENSOR_NAME_MAX] = "";
-    *out = spry_arena_alloc(b->arena, n, sizeof **out);
-    if (!*out)
-        return spry_fail_memory(b->error, "experts", n * sizeof **out);
-    for (uint32_t e = 0; e < n; e++) {
-        const spry_tensor *t = find_in_layer(b, name, layer, gguf_name, e, "weight");
-        if (!t)
-            return missing(b, name);
-        spry_status status;
-        if (!b->gguf)
-            status = bind_matrix(b, &(*out)[e], t, n_out, n_in);
-        else if (t->dims[0] != n || t->dims[1] != n_out || t->dims[2] != n_in)
-            status = wrong_shape(b, t, n_out, n_in);
-        else
-            status = bind_slice(b, &(*out)[e], t, n_out, n_in, e);
-        if (status)
-            return status;
-    }
-    return SPRY_OK;
-}
-
-static spry_status bind_moe(const binder *b, spry_layer *l, uint32_t i)
-{
-    const spry_config *c = b->config;
-    size_t ff = c->n_expert_ff, shared = c->n_shared_ff;
-    spry_status status;
-    if ((status = bind_experts(b, &l->expert_gate, i, "ffn_gate_exps", ff, c->n_embd)) ||
-        (status = bind_experts(b, &l->expert_up, i, "ffn_up_exps", ff, c->n_embd)) ||
-        (status = bind_experts(b, &l->expert_down, i, "ffn_down_exps", c->n_embd, ff)))
+    if (c->arch->sinks && (status = bind_sinks(b, l, i)))
         return status;
-    if (!c->arch->shared_expert)
-        return SPRY_OK;
-    if ((status = layer_linear(b, &l->shared_router, i, "ffn_gate_inp_shexp", 1, c->n_embd, REQUIRED)) ||
-        (status = layer_linear(b, &l->shared_gate, i, "ffn_gate_shexp", shared, c->n_embd, REQUIRED)) ||
-        (status = layer_linear(b, &l->shared_up, i, "ffn_up_shexp", shared, c->n_embd, REQUIRED)))
-        return status;
-    return layer_linear(b, &l->shared_down, i, "ffn_down_shexp", c->n_embd, shared, REQUIRED);
+    return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
 }
 
-static spry_status bind_feed_forward(const binder *b, spry_layer *l, uint32_t i)
+static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     size_t ff = c->n_ff;
     spry_status status = SPRY_OK;
-    if (c->n_experts && (status = layer_linear(b, &l->router, i, "ffn_gate_inp", c->n_experts, c->n_embd, OPTIONAL)))
+    if (c->n_experts &&
+        (status = spry_bind_linear(b, &l->router, i, "ffn_gate_inp", c->n_experts, c->n_embd, OPTIONAL)))
         return status;
     if (l->router.data) /* a layer without a router is dense */
-        return bind_moe(b, l, i);
+        return spry_bind_moe(b, l, i);
     if (c->arch->fused_gate_up) {
         spry_weight both = {0};
-        if ((status = layer_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
+        if ((status = spry_bind_linear(b, &both, i, "ffn_up", 2 * ff, c->n_embd, REQUIRED)))
             return status;
-        l->gate = rows_of(&both, 0, ff);
-        l->up = rows_of(&both, ff, ff);
-    } else if ((!c->arch->ungated && (status = layer_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED))) ||
-               (status = layer_linear(b, &l->up, i, "ffn_up", ff, c->n_embd, REQUIRED))) {
+        l->gate = spry_weight_rows(&both, 0, ff);
+        l->up = spry_weight_rows(&both, ff, ff);
+    } else if ((!c->arch->ungated &&
+                (status = spry_bind_linear(b, &l->gate, i, "ffn_gate", ff, c->n_embd, REQUIRED))) ||
+               (status = spry_bind_linear(b, &l->up, i, "ffn_up", ff, c->n_embd, REQUIRED))) {
         return status;
     }
-    return layer_linear(b, &l->down, i, "ffn_down", c->n_embd, ff, REQUIRED);
+    return spry_bind_linear(b, &l->down, i, "ffn_down", c->n_embd, ff, REQUIRED);
 }
 
-static spry_status bind_layer(const binder *b, spry_layer *l, uint32_t i)
+static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;
     spry_norm_places norms = b->config->arch->norms;
@@ -288,7 +252,7 @@ static spry_status bind_layer(const binder *b, spry_layer *l, uint32_t i)
 }
 
 /* GGUF keeps llama3's scaled frequencies and long rope's lists as tensors. */
-static spry_status bind_rope_factors(const binder *b)
+static spry_status bind_rope_factors(const spry_binder *b)
 {
     static const struct {
         const char *name;
@@ -298,11 +262,11 @@ static spry_status bind_rope_factors(const binder *b)
                    {"rope_factors_long.weight", offsetof(spry_rope, long_factors)}};
     size_t n_pairs = b->config->rope_dim / 2;
     for (size_t i = 0; b->gguf && i < SPRY_COUNT(tensors); i++) {
-        const spry_tensor *t = find(b, tensors[i].name);
+        const spry_tensor *t = spry_bind_find(b, tensors[i].name);
         const float *factors = NULL;
         if (!t)
             continue;
-        spry_status status = bind_vector(b, &factors, t, n_pairs, 0);
+        spry_status status = spry_bind_vector(b, &factors, t, n_pairs, 0);
         if (status)
             return status;
         for (size_t j = 0; j < n_pairs; j++)
@@ -317,50 +281,50 @@ static spry_status bind_rope_factors(const binder *b)
 }
 
 /* GGUF says by leaving it out that the output matrix is the embedding; Hugging Face by a flag. */
-static spry_status bind_output(const binder *b)
+static spry_status bind_output(const spry_binder *b)
 {
     spry_config *c = b->config;
     static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight"};
-    const spry_tensor *t = b->gguf ? find(b, "output.weight") : NULL;
+    const spry_tensor *t = b->gguf ? spry_bind_find(b, "output.weight") : NULL;
     for (size_t i = 0; !b->gguf && !c->tied && !t && i < SPRY_COUNT(names); i++)
-        t = find(b, names[i]);
+        t = spry_bind_find(b, names[i]);
     if (!t && !b->gguf && !c->tied)
-        return missing(b, names[0]);
+        return spry_bind_missing(b, names[0]);
     c->tied = !t;
     if (t)
-        return bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
+        return spry_bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
     b->out->output = b->out->embedding;
     return SPRY_OK;
 }
 
-static spry_status bind_ends(binder *b)
+static spry_status bind_ends(spry_binder *b)
 {
     static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
     spry_config *c = b->config;
     char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
-    const spry_tensor *t = b->gguf ? find(b, name) : NULL;
+    const spry_tensor *t = b->gguf ? spry_bind_find(b, name) : NULL;
     for (size_t i = 0; !b->gguf && !t && i < SPRY_COUNT(prefixes); i++) {
         b->prefix = prefixes[i];
         snprintf(name, sizeof name, "%sembed_tokens.weight", b->prefix);
-        t = find(b, name);
+        t = spry_bind_find(b, name);
     }
     if (!t)
-        return missing(b, b->gguf ? name : "model.embed_tokens.weight");
+        return spry_bind_missing(b, b->gguf ? name : "model.embed_tokens.weight");
     if (t->dims[0] > INT32_MAX)
-        return wrong_shape(b, t, INT32_MAX, c->n_embd);
+        return spry_bind_wrong_shape(b, t, INT32_MAX, c->n_embd);
     c->n_vocab = (uint32_t)t->dims[0];
-    spry_status status = bind_matrix(b, &b->out->embedding, t, c->n_vocab, c->n_embd);
+    spry_status status = spry_bind_matrix(b, &b->out->embedding, t, c->n_vocab, c->n_embd);
     if (status)
         return status;
     snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.weight" : "norm.weight");
-    t = find(b, name);
+    t = spry_bind_find(b, name);
     if (!t)
-        return missing(b, name);
-    status = bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
+        return spry_bind_missing(b, name);
+    status = spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
     snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
-    t = !status && c->arch->layer_norm ? find(b, name) : NULL;
+    t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
     if (t)
-        status = bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0);
+        status = spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0);
     if (status)
         return status;
     return bind_output(b);
@@ -370,7 +334,7 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
                               const spry_safetensors *files, const char *name, spry_arena *arena, spry_error *error)
 {
     *weights = (spry_weights){0};
-    binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
+    spry_binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
     size_t n_tensors = gguf ? spry_gguf_tensor_count(gguf) : spry_safetensors_count(files);
     weights->uses = spry_arena_alloc(arena, n_tensors, sizeof *weights->uses);
     if (!weights->uses)

@@ -35,7 +35,10 @@ typedef struct spry_layer {
     spry_weight gate, up, down;                         /* dense feed-forward; absent when there are experts */
     spry_weight router;                                 /* [n_experts, n_embd]; absent when dense */
     spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */
-    spry_weight shared_gate, shared_up, shared_down, shared_router; /* Qwen2-MoE's shared expert, or absent */
+    const float *choice_bias;                           /* [n_experts], added to scores to choose by; or NULL */
+    spry_weight shared_gate, shared_up, shared_down;    /* shared experts, or absent */
+    spry_weight shared_router;                          /* what weighs them, or absent: they are just added */
+    const float *sinks;                                 /* [n_heads] or NULL */
 } spry_layer;
 
 /* How a tensor of a file is used. */

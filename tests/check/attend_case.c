@@ -15,6 +15,10 @@ static void choose_shape(check *c, attend_case *k)
     a->n_entries = check_between(c, 1, ATTEND_MAX_ENTRIES);
     a->window = check_between(c, 0, 1) ? (uint32_t)check_between(c, 1, 70) : 0;
     a->softcap = caps[check_between(c, 0, SPRY_COUNT(caps) - 1)];
+    static float sinks[ATTEND_MAX_HEADS];
+    for (size_t i = 0; i < ATTEND_MAX_HEADS; i++)
+        sinks[i] = 3 * check_uniform(c);
+    a->sinks = check_between(c, 0, 2) ? NULL : sinks;
     a->scale = 1 / sqrtf((float)a->head_dim);
     k->n_kv_heads = check_between(c, 1, 3);
     k->n_pages = check_between(c, 0, 1) ? 7 : 9;

@@ -5,7 +5,12 @@
 
 #include "check/check.h"
 
-enum { ATTEND_MAX_ENTRIES = 6, ATTEND_MAX_KEYS = ATTEND_MAX_ENTRIES * SPRY_PAGE_TOKENS, ATTEND_TURNS = 2 };
+enum {
+    ATTEND_MAX_ENTRIES = 6,
+    ATTEND_MAX_KEYS = ATTEND_MAX_ENTRIES * SPRY_PAGE_TOKENS,
+    ATTEND_TURNS = 2,
+    ATTEND_MAX_HEADS = 64
+};
 
 typedef struct attend_case {
     size_t n_kv_heads, n_keys, n_pages;

@@ -46,13 +46,17 @@ static double naive_scores(naive_row *n, const attend_case *k, size_t kv_head, s
     return ((double)(a->head_dim + CHECK_OTHER_ROUNDINGS) * largest + 8 * cap) * CHECK_ROUNDING;
 }
 
-static void naive_weights(naive_row *n, const attend_case *k, size_t kv_head, size_t row, const float *query)
+static void naive_weights(naive_row *n, const attend_case *k, size_t head, size_t row, const float *query)
 {
-    double slack = naive_scores(n, k, kv_head, row, query), max = -INFINITY, min = INFINITY, sum = 0;
+    double slack = naive_scores(n, k, head / k->a.group, row, query), max = -INFINITY, min = INFINITY, sum = 0;
+    if (k->a.sinks)
+        max = min = (double)k->a.sinks[head];
     for (size_t i = 0; i < k->n_keys; i++) {
         max = fmax(max, n->weight[i]);
         min = n->weight[i] > -INFINITY ? fmin(min, n->weight[i]) : min;
     }
+    if (k->a.sinks)
+        sum = exp((double)k->a.sinks[head] - max);
     for (size_t i = 0; i < k->n_keys; i++)
         sum += n->weight[i] = exp(n->weight[i] - max);
     for (size_t i = 0; i < k->n_keys; i++)
@@ -70,7 +74,7 @@ static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t 
     size_t offset = row * a->row_stride + head * a->head_dim;
     double expected[SPRY_ATTEND_HEAD_DIM_MAX] = {0}, size[SPRY_ATTEND_HEAD_DIM_MAX] = {0};
     naive_row n;
-    naive_weights(&n, k, kv_head, row, a->query + offset);
+    naive_weights(&n, k, head, row, a->query + offset);
     for (size_t i = 0; i < k->n_keys; i++) {
         const double *value = k->values + attend_case_index(k, kv_head, i, 0);
         for (size_t d = 0; n.weight[i] != 0 && d < a->head_dim; d++) {
@@ -159,6 +163,7 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
     guarded out = guarded_create(k->out.size);
     spry_attend a = k->a;
     a.window = 1;
+    a.sinks = NULL;
     a.out = guarded_f(&out);
     c->ops->attend(&a, kv_head);
     for (size_t row = 0; row < a.n_rows; row++) {

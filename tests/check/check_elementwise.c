@@ -44,6 +44,21 @@ static double naive_gelu(double *magnitude, double a, double b, double parameter
     return 0.5 * a * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))) * b;
 }
 
+static void call_clamped(const spry_ops *ops, float *out, const float *a, const float *b, float parameter, size_t n)
+{
+    (void)parameter;
+    ops->gate[SPRY_GATE_CLAMPED](out, a, b, n);
+}
+
+static double naive_clamped(double *magnitude, double a, double b, double parameter)
+{
+    (void)parameter;
+    double x = a > 7 ? 7 : a, y = b > 7 ? 7 : b < -7 ? -7 : b;
+    double value = x / (1 + exp(-(double)1.702f * x));
+    *magnitude = fabs(value) * (1 + fabs(y)) * (1 + fabs(x)); /* the exponent is rounded, too */
+    return value * (y + 1);
+}
+
 static void call_add(const spry_ops *ops, float *out, const float *a, const float *b, float parameter, size_t n)
 {
     (void)a;
@@ -105,9 +120,13 @@ static double naive_softcap(double *magnitude, double a, double b, double parame
  * and two products.
  * softcap: the quotient, tanh, the product. */
 static const elementwise_op ops[] = {
-    {"gate silu", false, 5, call_silu, naive_silu}, {"gate gelu_tanh", false, 7, call_gelu, naive_gelu},
-    {"add", true, 1, call_add, naive_add},          {"add_scaled", true, 2, call_add_scaled, naive_add_scaled},
-    {"scale", true, 1, call_scale, naive_scale},    {"softcap", true, 6, call_softcap, naive_softcap},
+    {"gate silu", false, 5, call_silu, naive_silu},
+    {"gate gelu_tanh", false, 7, call_gelu, naive_gelu},
+    {"add", true, 1, call_add, naive_add},
+    {"add_scaled", true, 2, call_add_scaled, naive_add_scaled},
+    {"gate clamped", false, 7, call_clamped, naive_clamped},
+    {"scale", true, 1, call_scale, naive_scale},
+    {"softcap", true, 6, call_softcap, naive_softcap},
 };
 
 static void compare(check *c, const elementwise_op *op, const float *out, const guarded *a, const guarded *b,
@@ -183,6 +202,8 @@ static void check_special(check *c, const elementwise_op *op)
     for (size_t k = 0; k < SPRY_COUNT(special); k++) {
         size_t place = check_between(c, 0, N - 1);
         float a[N], b[N], parameter = 3;
+        if (op->naive == naive_clamped && k == 3)
+            continue; /* of an infinity it makes a number that is rounded */
         check_detail(c, "%g among others", (double)special[k]);
         check_fill(c, a, N, 5);
         check_fill(c, b, N, 5);

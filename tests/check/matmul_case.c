@@ -23,6 +23,12 @@ static void set_halves(unsigned char *block, spry_dtype type, float first, float
 }
 
 /* Scales of 1, and small ones of parts, so that sums stay exact for long. */
+static void set_f8(unsigned char *block, spry_dtype type, float scale)
+{
+    if (type == SPRY_F8)
+        memcpy(block, &scale, sizeof scale);
+}
+
 static void make_whole(unsigned char *block, spry_dtype type)
 {
     set_halves(block, type, 1, 1);
@@ -32,6 +38,9 @@ static void make_whole(unsigned char *block, spry_dtype type)
         block[i] = (unsigned char)(block[i] % 7 - 3);
     if (type == SPRY_MXFP4)
         block[0] = 128;
+    for (int i = 4; type == SPRY_F8 && i < 36; i++)
+        block[i] = (unsigned char)(block[i] % 2 ? 0xb8 : 0x40); /* -1 and 2 */
+    set_f8(block, type, 1);
 }
 
 /* Every byte the same, which puts all levels at an end of their range: 0xff for those without a sign. */
@@ -42,6 +51,9 @@ static void make_extreme(check *c, unsigned char *block, spry_dtype type)
     set_halves(block, type, check_uniform(c), check_uniform(c));
     if (type == SPRY_MXFP4)
         block[0] = 127;
+    for (int i = 4; type == SPRY_F8 && i < 36; i++)
+        block[i] = block[i] & 128 ? 0xfe : 0x7e; /* the largest */
+    set_f8(block, type, check_uniform(c));
 }
 
 static void make_odd_scales(check *c, unsigned char *block, spry_dtype type)
@@ -51,6 +63,7 @@ static void make_odd_scales(check *c, unsigned char *block, spry_dtype type)
                scales[check_between(c, 0, SPRY_COUNT(scales) - 1)]);
     if (check_between(c, 0, 3) == 0)
         memset(block, 0, spry_dtype_bytes(type));
+    set_f8(block, type, scales[check_between(c, 0, SPRY_COUNT(scales) - 1)]);
     if (type == SPRY_MXFP4)
         block[0] = (unsigned char)check_between(c, 90, 150);
 }

@@ -74,6 +74,18 @@ static unsigned two_bits(const unsigned char *bytes, size_t i)
     return bytes[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
 }
 
+static uint32_t word_at(const unsigned char *b)
+{
+    return b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+static double e4m3(unsigned bits)
+{
+    unsigned exponent = bits >> 3 & 15, mantissa = bits & 7;
+    double size = exponent ? ldexp(8 + mantissa, (int)exponent - 10) : ldexp(mantissa, -9);
+    return (bits & 127) == 127 ? NAN : bits & 128 ? -size : size;
+}
+
 static double small_value(double *magnitude, spry_dtype type, const unsigned char *b, size_t i)
 {
     switch (type) {
@@ -84,6 +96,7 @@ static double small_value(double *magnitude, spry_dtype type, const unsigned cha
     case SPRY_Q8_0: return exact(magnitude, half_at(b) * (signed char)b[2 + i]);
     case SPRY_IQ4_NL: return exact(magnitude, half_at(b) * iq4_level(nibble(b + 2, i)));
     case SPRY_MXFP4: return exact(magnitude, ldexp(e2m1(nibble(b + 1, i)), b[0] - 127));
+    case SPRY_F8: return exact(magnitude, float_of(word_at(b)) * e4m3(b[4 + i]));
     default: return NAN;
     }
 }
@@ -220,6 +233,10 @@ void check_fill_type(check *c, void *out, spry_dtype type, size_t n)
             uint16_t half = spry_f16_encode(check_uniform(c) * 0.1f);
             memcpy(b + offsets[k], &half, sizeof half);
         }
+        for (size_t i = 4; type == SPRY_F8 && i < bytes; i++)
+            b[i] = (b[i] & 127) == 127 ? 0 : b[i]; /* no NaN */
+        if (type == SPRY_F8)
+            memcpy(b, &(float){check_uniform(c) * 0.1f}, sizeof(float));
         if (type == SPRY_MXFP4)
             b[0] = (unsigned char)check_between(c, 120, 130);
     }

@@ -355,13 +355,15 @@ static void dtype_table_is_gguf(void **state)
     (void)state;
     size_t known = 0;
     for (uint32_t id = 0; id < 300; id++)
-        known += spry_dtype_known(id);
+        known += spry_dtype_in_gguf(id);
     assert_int_equal(known, SPRY_COUNT(expected_types));
-    assert_false(spry_dtype_known(UINT32_MAX));
+    assert_false(spry_dtype_known(UINT32_MAX) || spry_dtype_known(SPRY_U8) || spry_dtype_known(SPRY_F8_E4M3));
+    assert_true(spry_dtype_known(SPRY_F8) && !spry_dtype_in_gguf(SPRY_F8)); /* made in memory, in no GGUF file */
+    assert_int_equal(spry_dtype_bytes(SPRY_F8), 4 + 32);
     for (size_t i = 0; i < SPRY_COUNT(expected_types); i++) {
         spry_dtype type = expected_types[i].type;
         assert_int_equal(type, expected_types[i].id);
-        assert_true(spry_dtype_known(expected_types[i].id));
+        assert_true(spry_dtype_known(expected_types[i].id) && spry_dtype_in_gguf(expected_types[i].id));
         assert_string_equal(spry_dtype_name(type), expected_types[i].name);
         assert_int_equal(spry_dtype_block(type), expected_types[i].block);
         assert_int_equal(spry_dtype_bytes(type), expected_types[i].bytes);

@@ -320,6 +320,7 @@ static void test_wrong_values(void **state)
         {"llama", {"block_count", SPRY_GGUF_I32, -3, NULL, NULL}, SPRY_ERR_FORMAT, "block_count is -3"},
         {"llama", F32("block_count", 2.5), SPRY_ERR_FORMAT, "block_count is 2.5"},
         {"llama", U32("attention.head_count", 3), SPRY_ERR_FORMAT, "not a multiple"},
+        {"gpt-oss", U32("expert_gating_func", 7), SPRY_ERR_FORMAT, "expert_gating_func"},
         {"llama", LAYERS("attention.head_count", unequal), SPRY_ERR_FORMAT,
          "attention.head_count is not a number, or not the same for every layer"},
         {"llama", U32("attention.key_length", 1024), SPRY_ERR_FORMAT, "attention.key_length is 1024"},

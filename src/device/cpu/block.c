@@ -211,6 +211,7 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .group = c->n_heads / c->n_kv_heads,
                          .scale = 1 / sqrtf(c->query_scalar),
                          .softcap = c->attn_softcap,
+                         .sinks = p->weights->layers[layer].sinks,
                          .type = p->pool->shape.type,
                          .pages = p->pages->memory,
                          .page_bytes = p->pool->page_bytes,

@@ -141,6 +141,8 @@ static void pack_layer(packer *p, spry_layer *l)
         copy_floats(p, wide[i], p->config->n_embd);
     spry_qk_norm kind = p->config->arch->qk_norm;
     bool rows = kind == SPRY_QK_NORM_ROW || kind == SPRY_QK_NORM_EACH;
+    copy_floats(p, &l->choice_bias, p->config->n_experts);
+    copy_floats(p, &l->sinks, p->config->n_heads);
     copy_floats(p, &l->q_norm, rows ? l->q.n_out : p->config->head_dim);
     copy_floats(p, &l->k_norm, rows ? l->k.n_out : p->config->head_dim);
 }

@@ -98,6 +98,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, whole_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
+    p->choice = carve(c, 1, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
     p->chosen_weight = carve(c, moe_rows, f->n_experts_used, sizeof(float));
     p->expert_rows = carve(c, moe_rows, 1, sizeof *p->expert_rows);

@@ -50,6 +50,7 @@ struct spry_pass {
     float *gate, *up;              /* [max_rows, widest feed-forward] */
     spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
     float *router;                 /* [max_rows, n_experts] */
+    float *choice;                 /* [n_experts]: what the row at hand chooses by */
     uint32_t *chosen;              /* [max_rows, n_experts_used], ascending */
     float *chosen_weight;          /* [max_rows, n_experts_used] */
     uint32_t *expert_rows;         /* [max_rows]: rows of the expert at hand */

@@ -111,3 +111,10 @@ static void block_mxfp4(float *out, const spry_block_mxfp4 *block)
     }
 }
 SPRY_DECODE_BLOCKS(mxfp4, SPRY_BLOCK_SMALL)
+
+static void block_f8(float *out, const spry_block_f8 *block)
+{
+    for (int i = 0; i < SPRY_BLOCK_SMALL; i++)
+        out[i] = spry_e4m3_decode(block->values[i]) * block->scale;
+}
+SPRY_DECODE_BLOCKS(f8, SPRY_BLOCK_SMALL)

@@ -19,3 +19,14 @@ void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, siz
         out[i] = 0.5f * x * (1.0f + tanhf(inner)) * up[i];
     }
 }
+
+/* gpt-oss: gates of at most 7, the rest within 7; (up + 1) * gate * sigmoid(1.702 gate). */
+void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n)
+{
+    const float limit = 7, alpha = 1.702f;
+    for (size_t i = 0; i < n; i++) {
+        float x = gate[i] > limit ? limit : gate[i];
+        float y = up[i] > limit ? limit : up[i] < -limit ? -limit : up[i];
+        out[i] = (y + 1) * (x / (1.0f + expf(-alpha * x)));
+    }
+}

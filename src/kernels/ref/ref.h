@@ -19,6 +19,7 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
     X(Q8_0, q8_0)                                                                                                      \
     X(IQ4_NL, iq4_nl)                                                                                                  \
     X(MXFP4, mxfp4)                                                                                                    \
+    X(F8, f8)                                                                                                          \
     X(Q2_K, q2_k)                                                                                                      \
     X(Q3_K, q3_k)                                                                                                      \
     X(Q4_K, q4_k)                                                                                                      \
@@ -65,6 +66,7 @@ void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_he
 
 void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n);
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n);
+void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n);
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps);
 void spry_ref_layer_norm(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps);
@@ -88,7 +90,9 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
     .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                                  \
     .layer_norm = spry_ref_layer_norm, .rope = spry_ref_rope, .encode_act = spry_act_encode,                           \
     .attend = spry_ref_attend,                                                                                         \
-    .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu, [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh},                  \
+    .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu,                                                                    \
+             [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh,                                                          \
+             [SPRY_GATE_CLAMPED] = spry_ref_gate_clamped},                                                             \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
     .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
 

@@ -17,6 +17,7 @@ const spry_arch spry_arch_cohere = {
     .gate = SPRY_GATE_SILU,
     .norms = SPRY_NORMS_PARALLEL,
     .qk_norm = SPRY_QK_NORM_EACH,
+    .qk_norm_flag = true,
     .layer_norm = true,
     .interleaved = true,
     .never_slides = true,

@@ -1,0 +1,31 @@
+/* Granite MoE: Granite with experts, all in one tensor. */
+#include "model/arch.h"
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->n_experts = 8;
+    config->n_experts_used = 2;
+    config->normalise_experts = true;
+}
+
+static const spry_tensor_name names[] = {
+    {"ffn_gate_inp", "block_sparse_moe.router.layer", NULL},
+    {"ffn_gate_up_exps", "block_sparse_moe.input_linear", NULL},
+    {"ffn_down_exps", "block_sparse_moe.output_linear", NULL},
+    {0},
+};
+
+const spry_arch spry_arch_granite_moe = {
+    .name = "Granite MoE",
+    .gguf = "granitemoe",
+    .hf_type = "granitemoe",
+    .gate = SPRY_GATE_SILU,
+    .experts_in_rows = true,
+    .gguf_normalises = true,
+    .never_slides = true,
+    .permuted_in_gguf = true,
+    .divides_logits = true,
+    .names = names,
+    .defaults = defaults,
+};
