@@ -253,9 +253,9 @@ SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_cha
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);
 
-/* The text that the template makes of that JSON; *size as in spry_engine_detokenize. */
-SPRY_API spry_status spry_engine_chat_text(const spry_engine *engine, char *text, size_t capacity, size_t *size,
-                                           const char *json, size_t json_size, spry_error *error);
+/* The text that the template makes of that JSON, *size bytes and a zero; the caller frees it with spry_free. */
+SPRY_API spry_status spry_engine_chat_text(const spry_engine *engine, char **text, size_t *size, const char *json,
+                                           size_t json_size, spry_error *error);
 
 /* The source of the template for conversations, or for those with tools; it lives as long as the engine. */
 SPRY_API const char *spry_engine_chat_template(const spry_engine *engine, bool tools, size_t *size);

@@ -179,8 +179,8 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
     return read_request(input, *request, error);
 }
 
-spry_status spry_engine_chat_text(const spry_engine *e, char *text, size_t capacity, size_t *size, const char *json,
-                                  size_t json_size, spry_error *error)
+spry_status spry_engine_chat_text(const spry_engine *e, char **text, size_t *size, const char *json, size_t json_size,
+                                  spry_error *error)
 {
     json_t *request = NULL;
     spry_chat_input input;
@@ -189,10 +189,12 @@ spry_status spry_engine_chat_text(const spry_engine *e, char *text, size_t capac
     spry_status status = spry_engine_parse_chat(&request, &input, json, json_size, error);
     if (!status)
         status = spry_engine_render(e, &out, &input, error);
-    size_t fits = out.text.size < capacity ? out.text.size + 1 : capacity; /* with the zero */
-    if (!status && fits)
-        memcpy(text, spry_buffer_view(&out.text).data, fits);
+    if (!status && !spry_buffer_append(&out.text, "", 0))
+        status = spry_fail_memory(error, "a conversation", out.text.size);
     *size = status ? 0 : out.text.size;
+    *text = status ? NULL : out.text.data;
+    if (!status)
+        out.text.data = NULL; /* the caller's now */
     spry_chat_text_deinit(&out);
     json_decref(request);
     return status;

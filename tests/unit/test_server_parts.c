@@ -127,6 +127,11 @@ static void test_fragments_are_rendered_once(void **state)
     assert_int_equal(c->prompts.n_spans, 1);
     assert_true(c->prompts.spans[0].begin < c->prompts.spans[0].end &&
                 c->prompts.spans[0].end < c->prompts.ids[0].count);
+    json_t *text;
+    assert_int_equal(spry_prompt_render(&text, engine, messages, NULL, NULL, true, &error), SPRY_OK);
+    assert_int_equal(n_renders, 2);
+    assert_non_null(strstr(json_string_value(text), "A fox came."));
+    json_decref(text);
     json_decref(messages);
     spry_tokens_deinit(&c->prompts.ids[0]);
     free(c->prompts.spans);

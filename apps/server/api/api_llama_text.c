@@ -110,11 +110,10 @@ void spry_llama_detokenize(spry_exchange *x)
 void spry_llama_apply_template(spry_exchange *x)
 {
     text_call call;
-    spry_buffer text;
+    json_t *text;
     spry_error error;
     if (!begin_text(&call, x))
         return;
-    spry_buffer_init(&text, TEXT_BYTES_MAX);
     const json_t *messages = spry_fields_array(&call.fields, "messages"),
                  *tools = spry_fields_array(&call.fields, "tools"),
                  *extra = spry_fields_object(&call.fields, "chat_template_kwargs");
@@ -122,10 +121,9 @@ void spry_llama_apply_template(spry_exchange *x)
     spry_fields_messages(&call.fields, messages);
     if (spry_fields_fine(&call.fields, x)) {
         if (spry_prompt_render(&text, call.model->engine, messages, tools, extra, generate, &error) == SPRY_OK)
-            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "prompt", spry_buffer_json(&text)));
+            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:o}", "prompt", text));
         else
             spry_reply_failure(x, &error);
     }
-    spry_buffer_deinit(&text);
     end_text(&call, x);
 }

@@ -20,18 +20,15 @@ static char *conversation(const json_t *messages, const json_t *tools, const jso
     return text;
 }
 
-spry_status spry_prompt_render(spry_buffer *out, const spry_engine *engine, const json_t *messages, const json_t *tools,
+spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
                                const json_t *extra, bool generate, spry_error *error)
 {
-    char *json = conversation(messages, tools, extra, NULL, generate);
-    size_t size = 0, length = json ? strlen(json) : 0;
-    spry_status status = json ? spry_engine_chat_text(engine, NULL, 0, &size, json, length, error)
+    char *json = conversation(messages, tools, extra, NULL, generate), *text = NULL;
+    size_t size = 0;
+    spry_status status = json ? spry_engine_chat_text(engine, &text, &size, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
-    char *text = status == SPRY_OK && size ? spry_buffer_extend(out, size) : NULL;
-    if (text)
-        status = spry_engine_chat_text(engine, text, size, &size, json, length, error);
-    if (status == SPRY_OK && out->failed)
-        status = spry_fail_memory(error, "the conversation", size);
+    *out = text ? spry_view_json((spry_view){text, size}) : NULL;
+    spry_free(text);
     free(json);
     return status;
 }

@@ -30,8 +30,8 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
 /* Checks that no prompt is empty, that each leaves room for an answer, and that all answers fit the queue. */
 spry_status spry_prompt_check(const spry_completion *completion, spry_error *error);
 
-/* Appends the text that the template renders. */
-spry_status spry_prompt_render(spry_buffer *out, const spry_engine *engine, const json_t *messages, const json_t *tools,
+/* The text that the template renders, as a JSON string. */
+spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
                                const json_t *extra, bool generate, spry_error *error);
 
 #endif
