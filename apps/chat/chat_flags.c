@@ -25,14 +25,13 @@ static const spry_option chat_options[] = {
     {.name = "save",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(save),
-     .help = "Store the chat after every answer; `spry chats` lists what is stored",
-     .group = "Chat"},
+     .help = "Store the chat after every answer; `spry chats` lists what is stored"},
     {.name = "chats",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(chats),
      .metavar = "FILE",
      .help = "File of stored chats; default: spry/chats.db in the user's data folder",
-     .group = "Chat"},
+     .group = "Chat"}, /* also a table by itself */
 };
 
 /* Options of this run that are not settings of the chat. */

@@ -37,11 +37,7 @@ static const spry_option options[] = {
      .offset = offsetof(list_flags, limit),
      .help = "Show at most N chats; 0 shows all",
      .group = "Output"},
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(list_flags, json),
-     .help = "Print a JSON array",
-     .group = "Output"},
+    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = offsetof(list_flags, json), .help = "Print a JSON array"},
 };
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */

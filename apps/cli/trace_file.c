@@ -14,8 +14,7 @@ static const spry_option trace_options[] = {
     {.name = "trace-ops",
      .kind = SPRY_OPTION_FLAG,
      .offset = offsetof(spry_trace_flags, ops),
-     .help = "With --trace: include every op of every step, with its kernel",
-     .group = "Trace"},
+     .help = "With --trace: include every op of every step, with its kernel"},
 };
 
 spry_option_table spry_trace_flags_table(spry_trace_flags *flags)

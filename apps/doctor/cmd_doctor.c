@@ -47,15 +47,13 @@ static const spry_option doctor_options[] = {
     {.name = "models",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(models),
-     .help = "Show the expected speeds of published models",
-     .group = "Doctor"},
+     .help = "Show the expected speeds of published models"},
     {.name = "threads",
      .letter = 't',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(threads),
      .max = THREADS_MAX,
-     .help = "Number of threads; 0: every processor available to this process",
-     .group = "Doctor"},
+     .help = "Number of threads; 0: every processor available to this process"},
     {.name = "json",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(json),
@@ -66,8 +64,7 @@ static const spry_option doctor_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(output),
      .metavar = "FILE",
-     .help = "Write to FILE instead of standard output",
-     .group = "Output"},
+     .help = "Write to FILE instead of standard output"},
 };
 
 /* ---- what was measured ------------------------------------------------------------------------------------------- */

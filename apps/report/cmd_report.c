@@ -41,8 +41,7 @@ static const spry_option report_options[] = {
     {.name = "markdown",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(markdown),
-     .help = "Write Markdown: the same sections, tables instead of plots",
-     .group = "Report"},
+     .help = "Write Markdown: the same sections, tables instead of plots"},
 };
 
 /* A report must not overwrite its inputs. */

@@ -87,23 +87,20 @@ static const spry_option prompt_options[] = {
     {.name = "raw",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(raw),
-     .help = "Continue the prompt without the chat template",
-     .group = "Prompt"},
+     .help = "Continue the prompt without the chat template"},
     {.name = "span",
      .kind = SPRY_OPTION_LIST,
      .offset = FIELD(spans),
      .metavar = "FILE",
      .help = "Put this file before the prompt as a fragment: computed once, reused at any position and in any order; "
-             "up to 64",
-     .group = "Prompt"},
+             "up to 64"},
     {.name = "span-repair",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(span_repair),
      .metavar = "N",
      .help =
          "Tokens at the beginning of each fragment that are recomputed in place, in whole pages of 32; 0: none; all: "
-         "as if it were no fragment",
-     .group = "Prompt"},
+         "as if it were no fragment"},
 };
 
 static const spry_option output_options[] = {
@@ -116,13 +113,11 @@ static const spry_option output_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(logprobs),
      .max = SPRY_TOP_LOGPROBS_MAX,
-     .help = "With --json: the log probability of each token and of the N most probable ones; 0: off",
-     .group = "Output"},
+     .help = "With --json: the log probability of each token and of the N most probable ones; 0: off"},
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(chat.stats),
-     .help = "Print time and memory use of the answer to standard error",
-     .group = "Output"},
+     .help = "Print time and memory use of the answer to standard error"},
 };
 
 /* ---- the prompt -------------------------------------------------------------------------------------------------- */

@@ -38,13 +38,8 @@ static const spry_option inspect_options[] = {
      .letter = 'c',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(context),
-     .help = "Context size for the memory estimate; 0: the model's limit, at most 8192",
-     .group = "Inspect"},
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(json),
-     .help = "Print one JSON object",
-     .group = "Inspect"},
+     .help = "Context size for the memory estimate; 0: the model's limit, at most 8192"},
+    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print one JSON object"},
 };
 
 static spry_status print_json(const json_t *description, spry_error *error)

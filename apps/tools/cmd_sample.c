@@ -46,16 +46,14 @@ static const spry_option sample_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(draw),
      .max = DRAW_MAX,
-     .help = "Sample N tokens, all with the same history, instead of showing probabilities",
-     .group = "Output"},
+     .help = "Sample N tokens, all with the same history, instead of showing probabilities"},
     {.name = "top",
      .letter = 'n',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(top),
      .min = 1,
      .max = 1000000,
-     .help = "Number of most probable tokens to list",
-     .group = "Output"},
+     .help = "Number of most probable tokens to list"},
 };
 
 /* The contents of standard input. */

@@ -39,18 +39,12 @@ static const spry_option tokenize_options[] = {
     {.name = "special",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(special),
-     .help = "Spellings of control tokens become those tokens; with --decode, control tokens are shown",
-     .group = "Tokens"},
+     .help = "Spellings of control tokens become those tokens; with --decode, control tokens are shown"},
     {.name = "bos",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(bos),
-     .help = "Add the tokens that the model's tokenizer adds before and after a text",
-     .group = "Tokens"},
-    {.name = "json",
-     .kind = SPRY_OPTION_FLAG,
-     .offset = FIELD(json),
-     .help = "Print the ids as a JSON array",
-     .group = "Tokens"},
+     .help = "Add the tokens that the model's tokenizer adds before and after a text"},
+    {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print the ids as a JSON array"},
 };
 
 static void print_ids(const spry_tokens *ids, bool json)

@@ -31,7 +31,7 @@ typedef struct spry_option {
     const char *metavar;        /* placeholder for the value in help; NULL: chosen by kind */
     const char *unset;          /* what help shows for a default that is NaN, or UINT32_MAX; NULL: the number */
     const char *help;           /* a sentence without its full stop */
-    const char *group;          /* heading in help; the options of a group are adjacent */
+    const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
 } spry_option;
 
 /* Strings in the caller's array. */

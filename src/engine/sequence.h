@@ -35,7 +35,7 @@ typedef struct spry_sequence {
     spry_work *work;
     size_t n_work, next_work, work_capacity;
     spry_kv_table *spans; /* tables of spans that are being computed */
-    size_t n_spans, span_capacity;
+    size_t n_spans;
     const int32_t *rest; /* of a prompt longer than the table: the part still to be appended; borrowed */
     size_t n_rest;
 

@@ -98,16 +98,16 @@ static void test_allowed_methods_are_copied(void **state)
 
 static size_t n_renders;
 
-spry_status __real_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
-                                      spry_error *error);
-spry_status __wrap_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
-                                      spry_error *error);
+spry_status __real_spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out,
+                                             const spry_chat_input *input, spry_error *error);
+spry_status __wrap_spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out,
+                                             const spry_chat_input *input, spry_error *error);
 
-spry_status __wrap_spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
-                                      spry_error *error)
+spry_status __wrap_spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out,
+                                             const spry_chat_input *input, spry_error *error)
 {
     n_renders++;
-    return __real_spry_engine_render(engine, out, input, error);
+    return __real_spry_chat_template_render(chat, out, input, error);
 }
 
 static void test_fragments_are_rendered_once(void **state)

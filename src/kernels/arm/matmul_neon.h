@@ -265,14 +265,3 @@ static inline void int_store(float *out, int_sum sum, size_t n_out)
     if (n_out < GROUP)
         memcpy(out, part, n_out * sizeof *out);
 }
-
-SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
-                            const spry_act_block *const act[], size_t n_in, int n_rows)
-{
-    if (type == SPRY_Q6_K)
-        q6_blocks(sum, p, act, n_in, n_rows);
-    else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
-        k45_blocks(sum, type, p, act, n_in, n_rows);
-    else
-        small_blocks(sum, type, p, act, n_in, n_rows);
-}

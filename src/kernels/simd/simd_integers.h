@@ -1,9 +1,20 @@
 /* The loops around integer products, written once: blocks of rows that stay in the cache, groups of outputs, tiles of
- * rows. First include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum and functions,
- * and define OP(name). */
+ * rows. First include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum, int_zero,
+ * int_store, small_blocks, k45_blocks and q6_blocks, and define OP(name). */
 #include <math.h>
 
 #include "kernels/packed.h"
+
+SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                            const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    if (type == SPRY_Q6_K)
+        q6_blocks(sum, p, act, n_in, n_rows);
+    else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
+        k45_blocks(sum, type, p, act, n_in, n_rows);
+    else
+        small_blocks(sum, type, p, act, n_in, n_rows);
+}
 
 /* One group of outputs for n_rows rows; `n_out` of the group's outputs exist. */
 SPRY_INLINE void int_tile(const spry_matmul *m, spry_dtype type, size_t group, size_t row, int n_rows, size_t n_out)
