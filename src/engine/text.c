@@ -109,6 +109,7 @@ spry_status spry_engine_render(const spry_engine *e, spry_chat_text *out, spry_c
     input->bos_token = token_name(e, spry_tokenizer_bos(e->model->tokenizer));
     input->eos_token = token_name(e, spry_tokenizer_eos(e->model->tokenizer));
     input->now = wall_clock();
+    input->dates = true;
     return spry_chat_template_render(e->model->chat, out, input, error);
 }
 

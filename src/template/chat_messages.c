@@ -33,6 +33,7 @@ static json_t *joined_parts(const json_t *content)
     spry_buffer_init(&text, MAX_CONTENT_BYTES);
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_object_get(json_array_get(content, i), "text");
+        spry_buffer_text(&text, i ? "\n" : "");
         spry_buffer_append(&text, json_string_value(part), json_string_length(part));
     }
     json_t *joined = text.failed ? NULL : json_stringn(spry_buffer_view(&text).data, text.size);
@@ -109,6 +110,55 @@ spry_status spry_chat_messages_form(json_t **out, bool *differs, const json_t *m
     }
     *differs = form == SPRY_CHAT_TEXT_ARGUMENTS ? arguments : contents;
     return SPRY_OK;
+}
+
+/* A copy of an object with `key` set to an empty text where it has none. */
+static json_t *with_text(const json_t *object, const char *key, bool *changed)
+{
+    json_t *copy = json_is_object(object) ? json_copy(mutable(object)) : json_incref(mutable(object));
+    if (json_is_object(copy) && !json_object_get(copy, key)) {
+        *changed = true;
+        json_object_set_new(copy, key, json_string(""));
+    }
+    return copy;
+}
+
+/* The same for a function and its parameters. */
+static json_t *described_function(const json_t *function, bool *changed)
+{
+    json_t *copy = with_text(function, "description", changed);
+    json_t *parameters = json_deep_copy(json_object_get(copy, "parameters")), *property;
+    json_t *properties = json_object_get(parameters, "properties");
+    const char *key;
+    void *next;
+    json_object_foreach_safe(properties, next, key, property)
+    {
+        json_object_set_new(properties, key, with_text(property, "description", changed));
+    }
+    if (!parameters) {
+        *changed = true;
+        parameters = json_pack("{s:s, s:{}}", "type", "object", "properties");
+    }
+    json_object_set_new(copy, "parameters", parameters);
+    return copy;
+}
+
+spry_status spry_chat_tools_described(json_t **out, bool *differs, const json_t *tools, spry_error *error)
+{
+    *differs = false;
+    *out = json_array();
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        const json_t *tool = json_array_get(tools, i), *function = json_object_get(tool, "function");
+        json_t *copy = function ? json_copy(mutable(tool)) : described_function(tool, differs);
+        if (function)
+            json_object_set_new(copy, "function", described_function(function, differs));
+        if (!copy || json_array_append_new(*out, copy)) {
+            json_decref(*out);
+            *out = NULL;
+            return spry_fail_memory(error, "tools", json_array_size(tools));
+        }
+    }
+    return *out ? SPRY_OK : spry_fail_memory(error, "tools", 0);
 }
 
 bool spry_chat_messages_have_parts(const json_t *messages)

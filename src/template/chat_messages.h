@@ -9,7 +9,8 @@
 /* In the order in which they are tried. */
 typedef enum spry_chat_form {
     SPRY_CHAT_AS_GIVEN,       /* JSON text in tool-call arguments becomes an object */
-    SPRY_CHAT_PLAIN_CONTENT,  /* in addition, lists of text parts become one text, and null content an empty text */
+    SPRY_CHAT_PLAIN_CONTENT,  /* in addition, text parts are joined with line breaks, and null content is an empty text
+                               */
     SPRY_CHAT_TEXT_ARGUMENTS, /* contents as above, arguments unchanged */
     SPRY_CHAT_FORMS
 } spry_chat_form;
@@ -17,6 +18,10 @@ typedef enum spry_chat_form {
 /* The caller releases *out with json_decref. *differs: whether it differs from the previous form. */
 spry_status spry_chat_messages_form(json_t **out, bool *differs, const json_t *messages, spry_chat_form form,
                                     spry_error *error);
+
+/* Tools with an empty description, and no parameters, where they have none. The caller releases *out with json_decref.
+ */
+spry_status spry_chat_tools_described(json_t **out, bool *differs, const json_t *tools, spry_error *error);
 
 /* Whether a message's content is a list of text parts. */
 bool spry_chat_messages_have_parts(const json_t *messages);

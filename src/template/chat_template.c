@@ -149,20 +149,32 @@ const char *spry_chat_template_problem(const spry_chat_template *chat)
 
 /* ---- rendering --------------------------------------------------------------------------------------------------- */
 
+static spry_view or_empty(spry_view text)
+{
+    return text.data ? text : SPRY_VIEW("");
+}
+
+/* The date under a name that templates use, unless the caller gave one. */
+static void bind_date(spry_jinja_run *run, const char *name, const char *format, const spry_chat_input *input)
+{
+    if (input->dates && !json_object_get(input->extra, name))
+        spry_jinja_bind(run, spry_view_of(name), spry_jinja_date(run, spry_view_of(format)));
+}
+
 static void bind_input(spry_jinja_run *run, const spry_chat_input *input, const json_t *messages)
 {
     const spry_jinja_value extra = input->extra ? spry_jinja_from_json(run, input->extra) : SPRY_JINJA_NOTHING;
     if (extra.kind == SPRY_JINJA_DICT)
         for (size_t i = 0; i < extra.dict->count && !run->status; i++)
             spry_jinja_bind(run, spry_jinja_view(extra.dict->entries[i].key), extra.dict->entries[i].value);
+    bind_date(run, "date_string", "%d %b %Y", input);
+    bind_date(run, "datetime", "%b %d %Y %H:%M:%S", input);
     spry_jinja_bind(run, SPRY_VIEW("messages"), spry_chat_messages_value(run, messages));
     if (input->tools)
         spry_jinja_bind(run, SPRY_VIEW("tools"), spry_jinja_from_json(run, input->tools));
     spry_jinja_bind(run, SPRY_VIEW("add_generation_prompt"), SPRY_JINJA_BOOLEAN(input->add_generation_prompt));
-    if (input->bos_token.data)
-        spry_jinja_bind(run, SPRY_VIEW("bos_token"), spry_jinja_text(run, input->bos_token, false));
-    if (input->eos_token.data)
-        spry_jinja_bind(run, SPRY_VIEW("eos_token"), spry_jinja_text(run, input->eos_token, false));
+    spry_jinja_bind(run, SPRY_VIEW("bos_token"), spry_jinja_text(run, or_empty(input->bos_token), false));
+    spry_jinja_bind(run, SPRY_VIEW("eos_token"), spry_jinja_text(run, or_empty(input->eos_token), false));
 }
 
 static spry_status hand_over(spry_chat_text *out, const spry_jinja_builder *from, spry_error *error)
@@ -203,16 +215,13 @@ static spry_status attempt(const spry_chat_template *chat, spry_chat_text *out, 
     return status;
 }
 
-spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
-                                      spry_error *error)
+/* The messages in each form that templates accept, until one is rendered. */
+static spry_status render_forms(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
+                                spry_error *error)
 {
     spry_status status = SPRY_OK, first = SPRY_OK; /* the error of the first attempt is the most useful */
     spry_error later;
     bool missed = true;
-    if (!json_is_array(input->messages))
-        return spry_fail(error, SPRY_ERR_INPUT, "messages must be a list");
-    if (json_array_size(input->tools) && chat->tool_use)
-        chat = chat->tool_use;
     for (spry_chat_form form = SPRY_CHAT_AS_GIVEN; form < SPRY_CHAT_FORMS && (status || missed); form++) {
         json_t *messages;
         bool differs;
@@ -225,4 +234,26 @@ spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_
         json_decref(messages);
     }
     return status && first ? first : status;
+}
+
+spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
+                                      spry_error *error)
+{
+    if (!json_is_array(input->messages))
+        return spry_fail(error, SPRY_ERR_INPUT, "messages must be a list");
+    spry_status status = render_forms(used(chat, json_array_size(input->tools) > 0), out, input, error);
+    if (!status || !json_array_size(input->tools))
+        return status;
+    json_t *tools;
+    bool differs;
+    spry_error later;
+    spry_chat_input described = *input;
+    spry_status made = spry_chat_tools_described(&tools, &differs, input->tools, error);
+    if (made)
+        return made;
+    described.tools = tools;
+    if (differs && render_forms(used(chat, true), out, &described, &later) == SPRY_OK)
+        status = SPRY_OK;
+    json_decref(tools);
+    return status;
 }

@@ -54,13 +54,15 @@ typedef struct spry_chat_input {
     const json_t *tools;    /* an array, or NULL */
     const json_t *extra;    /* an object of further variables ("enable_thinking"), or NULL */
     bool add_generation_prompt;
-    spry_view bos_token, eos_token; /* data NULL: the model has none */
+    spry_view bos_token, eos_token; /* data NULL: the model has none; templates get an empty text */
     int64_t now;                    /* for dates: seconds since 1970, local time */
+    bool dates;                     /* `date_string` and `datetime` are that time, unless `extra` has them */
 } spry_chat_input;
 
 /* Appends the conversation and, if requested, the start of the assistant's next message. Templates differ in the input
  * they accept: tool-call arguments that are JSON text are passed as objects; if a template does not accept lists of
- * text parts or null content, it gets plain text, and then unchanged arguments. */
+ * text parts or null content, it gets plain text, and then unchanged arguments; if it fails for tools without
+ * descriptions or parameters, it gets empty ones. */
 spry_status spry_chat_template_render(const spry_chat_template *chat, spry_chat_text *out, const spry_chat_input *input,
                                       spry_error *error);
 

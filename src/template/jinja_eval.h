@@ -53,6 +53,9 @@ bool spry_jinja_has_test(spry_view name);
 
 /* A global function; undefined for unknown names. */
 spry_jinja_value spry_jinja_global(spry_view name);
+
+/* The time of the run in a format of strftime. */
+spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format);
 /* A method of a string, list, dict or loop; undefined when there is none. */
 spry_jinja_value spry_jinja_method(spry_jinja_run *run, spry_jinja_value self, spry_view name);
 

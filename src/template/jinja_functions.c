@@ -110,20 +110,15 @@ static bool format_time(char *out, size_t size, char letter, const struct tm *t)
     return true;
 }
 
-static spry_jinja_value call_strftime_now(spry_jinja_run *run, const spry_jinja_callable *callee,
-                                          const spry_jinja_args *args)
+/* The time of the run in a format. */
+static spry_jinja_value format_now(spry_jinja_run *run, spry_view text, const spry_jinja_string *source)
 {
-    spry_jinja_value format = spry_jinja_arg(args, 0, "format", SPRY_JINJA_NOTHING);
     time_t now = (time_t)run->now;
     struct tm t;
-    (void)callee;
-    if (format.kind != SPRY_JINJA_STRING || !gmtime_r(&now, &t)) {
-        spry_jinja_fail(run, "strftime_now() takes a format");
-        return SPRY_JINJA_NOTHING;
-    }
-    spry_view text = spry_jinja_view(format);
     spry_jinja_builder b;
     spry_jinja_builder_init(&b, run);
+    if (!gmtime_r(&now, &t))
+        spry_jinja_fail(run, "the time has no form");
     for (size_t i = 0; i < text.size && !run->status; i++) {
         char piece[64];
         bool bare = text.data[i] == '%' && i + 2 < text.size && text.data[i + 1] == '-'; /* no leading zero */
@@ -131,11 +126,30 @@ static spry_jinja_value call_strftime_now(spry_jinja_run *run, const spry_jinja_
         if (text.data[i] == '%' && letter < text.size && format_time(piece, sizeof piece, text.data[letter], &t)) {
             spry_jinja_append_text(&b, piece + (bare && piece[0] == '0' && piece[1]));
             i = letter;
+        } else if (source) {
+            spry_jinja_append_part(&b, source, i, i + 1);
         } else {
-            spry_jinja_append_part(&b, format.string, i, i + 1);
+            spry_jinja_append_text(&b, (char[]){text.data[i], 0});
         }
     }
     return spry_jinja_builder_string(&b);
+}
+
+spry_jinja_value spry_jinja_date(spry_jinja_run *run, spry_view format)
+{
+    return format_now(run, format, NULL);
+}
+
+static spry_jinja_value call_strftime_now(spry_jinja_run *run, const spry_jinja_callable *callee,
+                                          const spry_jinja_args *args)
+{
+    spry_jinja_value format = spry_jinja_arg(args, 0, "format", SPRY_JINJA_NOTHING);
+    (void)callee;
+    if (format.kind != SPRY_JINJA_STRING) {
+        spry_jinja_fail(run, "strftime_now() takes a format");
+        return SPRY_JINJA_NOTHING;
+    }
+    return format_now(run, spry_jinja_view(format), format.string);
 }
 
 spry_jinja_value spry_jinja_global(spry_view name)

@@ -169,8 +169,8 @@ static inline bool call_turn_render(spry_chat_text *out, const spry_chat_templat
     free(functions);
     if (turn->thoughts)
         json_object_set_new(extra, "enable_thinking", json_true());
-    json_t *request = json_pack("{s:o, s:O, s:b, s:o}", "messages", messages, "tools", tools, "add_generation_prompt",
-                                !with_turn, "extra", extra);
+    json_t *request = json_pack("{s:o, s:O, s:b, s:o, s:b}", "messages", messages, "tools", tools,
+                                "add_generation_prompt", !with_turn, "extra", extra, "dates", 1);
     spry_status status = rendering_request(out, chat, request, error);
     json_decref(request);
     return status == SPRY_OK;

@@ -47,6 +47,7 @@ static inline spry_status rendering_request(spry_chat_text *out, const spry_chat
         .bos_token = SPRY_VIEW("<s>"),
         .eos_token = SPRY_VIEW("</s>"),
         .now = RENDERING_NOW,
+        .dates = json_is_true(json_object_get(request, "dates")),
     };
     spry_chat_text_init(out, RENDERING_MAX);
     return spry_chat_template_render(chat, out, &input, error);

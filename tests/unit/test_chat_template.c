@@ -194,16 +194,54 @@ static void test_parts(void **state)
     } cases[] = {
         {"{% for p in messages[0].content %}({{ p.text }}){% endfor %}", parts, "(a)(<b>)"},
         {"{{ messages[0].content[1].text }}", parts, "<b>"},
-        {"{{ 'x' + messages[0].content }}", parts, "xa<b>"},
-        {"{{ messages[0].content }}", parts, "a<b>"},
-        {"{{ messages[0].content | trim }}", parts, "a<b>"},
-        {"{{ messages[0].content if messages[0].content is string else '' }}", parts, "a<b>"},
+        {"{{ 'x' + messages[0].content }}", parts, "xa\n<b>"},
+        {"{{ messages[0].content }}", parts, "a\n<b>"},
+        {"{{ messages[0].content | trim }}", parts, "a\n<b>"},
+        {"{{ messages[0].content if messages[0].content is string else '' }}", parts, "a\n<b>"},
         {"{{ messages[0].content }}", image, "[{'type': 'image', 'text': 'alt'}]"},
         {"{{ messages[0].content }}", nothing, "None"},
         {"{{ 'x' + messages[0].content }}", nothing, "x"},
     };
     for (size_t i = 0; i < SPRY_COUNT(cases); i++)
         rendering_check(cases[i].source, cases[i].request, cases[i].expected);
+}
+
+/* What a template finds beside the messages. */
+static void test_surroundings(void **state)
+{
+    (void)state;
+    static const char dated[] = "{\"messages\": [], \"dates\": true}";
+    static const char own_date[] = "{\"messages\": [], \"dates\": true, \"extra\": {\"date_string\": \"today\"}}";
+    static const char bare[] = "{\"messages\": [], \"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"f\","
+                               "\"parameters\": {\"properties\": {\"a\": {\"type\": \"string\"}}}}},"
+                               "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}]}";
+    static const struct {
+        const char *source, *request, *expected;
+    } cases[] = {
+        {"{{ date_string }}, {{ datetime }}, {{ strftime_now('%d %b %Y') }}", dated,
+         "02 Jan 2026, Jan 02 2026 03:04:05, 02 Jan 2026"},
+        {"{{ date_string }}", own_date, "today"},
+        {"{{ date_string is defined }}", "{\"messages\": []}", "False"},
+        {"{{ enable_thinking is defined }}", dated, "False"},
+        /* empty descriptions only where the template fails without them */
+        {"{% for t in tools %}{{ t.function.name + ':' + t.function.description }} {% endfor %}", bare, "f: g: "},
+        {"{% for t in tools %}{% for k, v in t.function.parameters.properties.items() %}{{ k + v.description }} "
+         "{% endfor %}{% endfor %}",
+         bare, "a "},
+        {"{{ tools[1] | tojson }}", bare, "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++)
+        rendering_check(cases[i].source, cases[i].request, cases[i].expected);
+    /* a model without these tokens */
+    spry_chat_template *chat = rendering_template("[{{ bos_token + eos_token }}]");
+    spry_chat_text text;
+    json_t *messages = json_array();
+    spry_chat_text_init(&text, 1 << 20);
+    assert_int_equal(spry_chat_template_render(chat, &text, &(spry_chat_input){.messages = messages}, NULL), SPRY_OK);
+    assert_true(spry_view_is(spry_buffer_view(&text.text), "[]"));
+    spry_chat_text_deinit(&text);
+    json_decref(messages);
+    spry_chat_template_destroy(chat);
 }
 
 /* Arguments come as text over the wire, and as objects to templates; as text again to those that insist. */
@@ -299,10 +337,11 @@ static void test_words_stay_words(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_text_and_ranges), cmocka_unit_test(test_appending),
-        cmocka_unit_test(test_whose_template),  cmocka_unit_test(test_too_long),
-        cmocka_unit_test(test_tool_use),        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_arguments),       cmocka_unit_test(test_words_stay_words),
+        cmocka_unit_test(test_text_and_ranges),  cmocka_unit_test(test_appending),
+        cmocka_unit_test(test_whose_template),   cmocka_unit_test(test_too_long),
+        cmocka_unit_test(test_tool_use),         cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_arguments),        cmocka_unit_test(test_surroundings),
+        cmocka_unit_test(test_words_stay_words),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -193,11 +193,20 @@ static spry_status continue_prompt(spry_completion *c, spry_fields *fields, cons
     return status;
 }
 
+/* Whether the last message is the beginning of an answer, and the request does not say what it is for. */
+static bool ends_with_assistant(spry_fields *fields, const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    const char *role = json_string_value(json_object_get(last, "role"));
+    return role && strcmp(role, "assistant") == 0 && !json_array_size(json_object_get(last, "tool_calls")) &&
+           !spry_fields_get(fields, "add_generation_prompt");
+}
+
 spry_status spry_openai_chat_prompt(spry_completion *c, spry_fields *fields, spry_error *error)
 {
     const json_t *messages = json_object_get(fields->object, "messages");
     bool generate = spry_fields_bool(fields, "add_generation_prompt", true);
-    if (spry_fields_bool(fields, "continue_final_message", false))
+    if (spry_fields_bool(fields, "continue_final_message", ends_with_assistant(fields, messages)))
         return continue_prompt(c, fields, messages, error);
     return make_prompt(c, fields, messages, generate, error);
 }
