@@ -12,16 +12,23 @@ extern "C" {
 
 /* ---- several processes ----------------------------------------------------------------------------------------- */
 
-/* Joins the processes that mpirun started together; alone, size is 1. Call it once, before any engine is opened. Rank 0
- * then opens engines as usual, and each model is shared among all; the others call spry_ranks_serve. When a rank does
- * not answer any more, on_quit is told why, and all processes are ended. */
-SPRY_API spry_status spry_ranks_join(uint32_t *rank, uint32_t *size, void (*on_quit)(const char *why),
-                                     spry_error *error);
+/* Joins the processes that mpirun started together. Call it once, before any engine is opened. When a rank that others
+ * wait for does not answer any more, on_quit is told why, and all processes are ended. */
+SPRY_API spry_status spry_ranks_join(void (*on_quit)(const char *why), spry_error *error);
 
-/* On ranks other than 0: computes for rank 0, and returns when that has left. */
+/* Either all ranks share each model: rank 0 opens engines as usual after spry_ranks_share, and the others call
+ * spry_ranks_serve, which computes for rank 0 and returns when that has left. */
+SPRY_API void spry_ranks_share(void);
 SPRY_API spry_status spry_ranks_serve(spry_error *error);
 
-/* Ends the work of all ranks. Rank 0 calls it when its engines are closed. No effect when alone. */
+/* Or each has engines of its own, and they send each other messages. Any thread. */
+SPRY_API bool spry_ranks_post(uint32_t to, const void *bytes, size_t size); /* false: it does not answer */
+SPRY_API bool spry_ranks_fetch(uint32_t *from, char **bytes, size_t *size); /* false: there is none now; to be freed */
+
+/* This process's number; alone, 0 of 1. */
+SPRY_API uint32_t spry_ranks_number(uint32_t *size);
+
+/* Every rank calls it at the end, when its engines are closed. No effect when alone. */
 SPRY_API void spry_ranks_leave(void);
 
 /* ---- tokens ---------------------------------------------------------------------------------------------------- */

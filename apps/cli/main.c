@@ -124,24 +124,32 @@ static void on_quit(const char *why)
     spry_complain("%s", why);
 }
 
-/* Started by mpirun, rank 0 runs the command and the others compute for it. */
+/* Started by mpirun, rank 0 runs the command and the others compute for it; `batch` divides its work itself. */
+static int run_ranks(const struct command *command, int argc, char **argv)
+{
+    spry_error error;
+    uint32_t size, rank = spry_ranks_number(&size);
+    if (command->run == spry_cmd_batch)
+        return spry_trace_file_close(command->run(argc, argv));
+    spry_ranks_share();
+    if (!rank)
+        return spry_trace_file_close(command->run(argc, argv));
+    signal(SIGINT, SIG_IGN); /* rank 0 decides when to end */
+    signal(SIGTERM, SIG_IGN);
+    if (!spry_ranks_serve(&error))
+        return SPRY_EXIT_OK;
+    spry_complain("%s", error.message);
+    return SPRY_EXIT_FAILURE;
+}
+
 static int run_command(const struct command *command, int argc, char **argv)
 {
     spry_error error;
-    uint32_t rank, size;
-    spry_status status = spry_ranks_join(&rank, &size, on_quit, &error);
-    if (!status && rank) {
-        signal(SIGINT, SIG_IGN); /* rank 0 decides when to end */
-        signal(SIGTERM, SIG_IGN);
-        status = spry_ranks_serve(&error);
-    }
-    if (status) {
+    if (spry_ranks_join(on_quit, &error)) {
         spry_complain("%s", error.message);
         return SPRY_EXIT_FAILURE;
     }
-    if (rank)
-        return SPRY_EXIT_OK;
-    int code = spry_trace_file_close(command->run(argc, argv));
+    int code = run_ranks(command, argc, argv);
     spry_ranks_leave();
     return code;
 }

@@ -18,7 +18,7 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     size_t length = strcspn(name, ":"), used = 0;
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
         if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
-            bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_link(); /* the CPUs of all */
+            bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_shared(); /* the CPUs of all */
             *kind = ranks ? &spry_device_kind_ranks : kinds[i];
             return SPRY_OK;
         }

@@ -27,3 +27,9 @@ uint64_t spry_entropy(void)
     value *= 0x9e3779b97f4a7c15u;
     return value ^ (value >> 29) ^ spry_clock_ns();
 }
+
+void spry_clock_sleep_ns(uint64_t ns)
+{
+    const struct timespec time = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    nanosleep(&time, NULL);
+}

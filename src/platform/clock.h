@@ -6,6 +6,8 @@
 
 uint64_t spry_clock_ns(void);
 
+void spry_clock_sleep_ns(uint64_t ns);
+
 /* An unpredictable number, for seeds that the user did not choose. */
 uint64_t spry_entropy(void);
 

@@ -183,6 +183,51 @@ class Server(cli_support.CliTest):
         self.assertIn("another rank has not answered", self.read_errors(process))
 
 
+class Batch(cli_support.CliTest):
+    def setUp(self):
+        folder = tempfile.mkdtemp(dir=HOME)
+        self.questions, self.answers = (os.path.join(folder, name) for name in ("questions.jsonl", "answers.jsonl"))
+
+    def write(self, count, tokens):
+        with open(self.questions, "w") as file:
+            for i in range(count):
+                body = {"prompt": "Story %d: once" % i, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}
+                file.write(json.dumps({"custom_id": "q%d" % i, "method": "POST", "url": "/v1/completions", "body": body}) + "\n")
+
+    def arguments(self, answers):
+        return ["batch", self.questions, answers, "--kv-bytes", "64M", "--parallel", "2", "--draft", "none", "--threads", "1"]
+
+    def read(self, path):
+        with open(path) as file:
+            lines = [json.loads(line) for line in file]
+        return [(line["custom_id"], line["response"]["body"]["choices"][0]["text"]) for line in lines]
+
+    def test_lines_are_answered_once_and_in_order(self):
+        self.write(12, 8)
+        alone = self.answers + "-alone"
+        self.assertEqual(spry(*self.arguments(alone)).code, 0)
+        result = mpirun(3, *self.arguments(self.answers))
+        self.assertEqual(result.code, 0, result.errors)
+        self.assertEqual([name for name, text in self.read(alone)], ["q%d" % i for i in range(12)])
+        self.assertEqual(self.read(self.answers), self.read(alone))
+        self.assertIn("12 skipped", mpirun(2, *self.arguments(self.answers)).errors)
+
+    def test_others_answer_the_lines_of_a_killed_rank(self):
+        self.write(16, 100)
+        process = subprocess.Popen(["mpirun", "--enable-recovery", "-n", "3", SPRY, *self.arguments(self.answers)],
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME,
+                                   env=environment(**MPI))
+        while not os.path.exists(self.answers) or os.path.getsize(self.answers) == 0:
+            self.assertIsNone(process.poll())
+            time.sleep(0.02)
+        with open("/proc/%d/task/%d/children" % (process.pid, process.pid)) as file:
+            os.kill(int(file.read().split()[2]), signal.SIGKILL)
+        errors = process.communicate(timeout=RANK_TIMEOUT)[1]
+        self.assertIn(b"spry: 1 of 3 ranks were lost", errors)
+        self.assertIn(b"spry: 16 answered, 0 of them with an error", errors)
+        self.assertEqual([name for name, text in self.read(self.answers)], ["q%d" % i for i in range(16)])
+
+
 if __name__ == "__main__":
     if not shutil.which("mpirun") or not os.path.exists(os.path.join(os.path.dirname(SPRY), "spry_mpi.so")):
         print("SKIPPED ranks: Open MPI was not there when spry was built\n0 passed, 0 failed, 1 skipped")

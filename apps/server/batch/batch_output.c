@@ -74,17 +74,16 @@ bool spry_batch_output_has(const spry_batch_output *o, const char *custom_id)
     return spry_map_find(&o->done, spry_view_of(custom_id), &value);
 }
 
-spry_status spry_batch_output_add(spry_batch_output *o, json_t *line, spry_error *error)
+spry_status spry_batch_output_add(spry_batch_output *o, spry_view json, spry_error *error)
 {
-    char *text = line ? json_dumps(line, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
-    json_decref(line);
+    char *text = json.size ? malloc(json.size + 1) : NULL;
     if (!text)
-        return spry_fail_memory(error, "an answer", 0);
-    size_t size = strlen(text);
-    text[size] = '\n'; /* in place of the terminating zero */
-    ssize_t written = write(o->file, text, size + 1);
+        return spry_fail_memory(error, "an answer", json.size);
+    memcpy(text, json.data, json.size);
+    text[json.size] = '\n';
+    ssize_t written = write(o->file, text, json.size + 1);
     free(text);
-    if (written == (ssize_t)(size + 1))
+    if (written == (ssize_t)(json.size + 1))
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_FILE, "%s: %s", o->path, written < 0 ? strerror(errno) : "the disk is full");
 }

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/map.h"
+#include "platform/file.h"
 
 typedef struct spry_batch_output {
     const char *path;
@@ -21,7 +22,14 @@ void spry_batch_output_close(spry_batch_output *output);
 
 bool spry_batch_output_has(const spry_batch_output *output, const char *custom_id);
 
-/* Appends a line; takes the reference. */
-spry_status spry_batch_output_add(spry_batch_output *output, json_t *line, spry_error *error);
+/* Appends a line. */
+spry_status spry_batch_output_add(spry_batch_output *output, spry_view json, spry_error *error);
+
+/* The custom_id of a line of the input; without one, it is named by its number, in `room`. */
+enum { SPRY_BATCH_ID_BYTES = 32 };
+const char *spry_batch_line_id(char room[SPRY_BATCH_ID_BYTES], const json_t *request, size_t number);
+
+/* Replaces the file by one whose lines are in the order of the input. */
+spry_status spry_batch_output_sort(spry_batch_output *output, const spry_mapping *input, spry_error *error);
 
 #endif

@@ -9,24 +9,30 @@
 #include "cli/usage.h"
 #include "platform/background.h"
 #include "platform/clock.h"
-#include "platform/file.h"
+#include "server/batch/batch_lines.h"
 #include "server/batch/batch_output.h"
+#include "server/batch/batch_ranks.h"
 #include "server/http/exchange.h"
 #include "server/http/http_route.h"
 #include "server/server_setup.h"
+#include "spry_serve.h"
 
-enum { WORKERS_MAX = 512, ID_BYTES = 32 };
+enum { WORKERS_MAX = 512 };
 
 static const spry_usage usage = {
     .command = "batch",
     .arguments = "INPUT OUTPUT [options]",
-    .about = "Answers every line of INPUT, a request of OpenAI's batch format ({\"custom_id\", \"method\", \"url\", "
-             "\"body\"} with url /v1/chat/completions or /v1/completions), and appends one line per answer to OUTPUT, "
-             "in the order in which they complete.\n"
-             "A line whose custom_id is already in OUTPUT is skipped, so an interrupted batch continues where it "
-             "stopped. A line without a custom_id is named by its number: line-7.\n"
-             "Ctrl-C stops the batch when unfinished answers are complete. Exit codes: 0 all answered, 1 some failed.",
+    .about =
+        "Answers every line of INPUT, a request of OpenAI's batch format ({\"custom_id\", \"method\", \"url\", "
+        "\"body\"} with url /v1/chat/completions or /v1/completions), and appends one line per answer to OUTPUT, "
+        "in the order in which they complete; when all are there, OUTPUT is put in the order of INPUT.\n"
+        "A line whose custom_id is already in OUTPUT is skipped, so an interrupted batch continues where it "
+        "stopped. A line without a custom_id is named by its number: line-7.\n"
+        "Started by mpirun, each process has a model of its own and is given line after line; the lines of a process "
+        "that dies are answered by the others (docs/SCALING.md).\n"
+        "Ctrl-C stops the batch when unfinished answers are complete. Exit codes: 0 all answered, 1 some failed.",
     .examples = "spry batch questions.jsonl answers.jsonl\n"
+                "mpirun --enable-recovery -n 4 spry batch questions.jsonl answers.jsonl\n"
                 "spry batch questions.jsonl answers.jsonl --parallel 16 --models-dir ~/models",
 };
 
@@ -42,10 +48,10 @@ static const spry_option batch_options[] = {
 
 typedef struct batch {
     spry_server *server;
-    spry_mapping input;
+    spry_batch_lines lines;
+    spry_batch_guest *guest; /* NULL on rank 0, which has the input and the output */
     spry_batch_output output;
     pthread_mutex_t lock; /* of all members below */
-    size_t at, line;      /* position in the input: byte and line */
     size_t total, done, failed, skipped;
     spry_status status;
     spry_error error;
@@ -61,25 +67,6 @@ static void on_interrupt(int number)
 }
 
 /* ---- one line ---------------------------------------------------------------------------------------------------- */
-
-/* The next line that is not blank; false at the end, after a failure, or when interrupted. */
-static bool next_line(batch *b, spry_view *text, size_t *number)
-{
-    bool found = false;
-    pthread_mutex_lock(&b->lock);
-    while (!found && b->status == SPRY_OK && !interrupted && b->at < b->input.size) {
-        const char *begin = (const char *)b->input.data + b->at;
-        const char *end = memchr(begin, '\n', b->input.size - b->at);
-        text->data = begin;
-        text->size = end ? (size_t)(end - begin) : b->input.size - b->at;
-        b->at += text->size + (end != NULL);
-        *number = ++b->line;
-        for (size_t i = 0; i < text->size && !found; i++)
-            found = !memchr(" \t\r", begin[i], 3);
-    }
-    pthread_mutex_unlock(&b->lock);
-    return found;
-}
 
 static bool is_allowed(const char *url)
 {
@@ -106,7 +93,7 @@ static json_t *call_handler(batch *b, const char *url, json_t *body, unsigned *s
 
 static json_t *answer_line(batch *b, const json_t *request, const char *id, size_t number, bool *failed)
 {
-    char name[ID_BYTES];
+    char name[SPRY_BATCH_ID_BYTES];
     unsigned status = 0;
     const char *url = json_string_value(json_object_get(request, "url"));
     json_t *body = json_object_get(request, "body"), *answer = NULL;
@@ -124,11 +111,13 @@ static json_t *answer_line(batch *b, const json_t *request, const char *id, size
                                         : "body must be an object");
 }
 
-static void finish_line(batch *b, json_t *answer, bool failed)
+/* Stores an answer. */
+static void store(void *user, spry_view json, bool failed)
 {
+    batch *b = user;
     spry_error error;
     pthread_mutex_lock(&b->lock);
-    spry_status status = spry_batch_output_add(&b->output, answer, &error);
+    spry_status status = spry_batch_output_add(&b->output, json, &error);
     if (status != SPRY_OK && b->status == SPRY_OK) {
         b->status = status;
         b->error = error;
@@ -136,30 +125,55 @@ static void finish_line(batch *b, json_t *answer, bool failed)
     b->done++;
     b->failed += failed;
     spry_progress_update(&b->progress, b->done + b->skipped, b->total);
+    if (b->status != SPRY_OK || interrupted)
+        spry_batch_lines_stop(&b->lines);
     pthread_mutex_unlock(&b->lock);
+}
+
+static void finish_line(batch *b, const spry_batch_line *line, json_t *answer, bool failed)
+{
+    char *json = answer ? json_dumps(answer, JSON_COMPACT | JSON_REAL_PRECISION(9)) : NULL;
+    json_decref(answer);
+    const char *text = json ? json : "";
+    if (b->guest)
+        spry_batch_guest_answer(b->guest, line->number, text, failed);
+    else if (spry_batch_lines_done(&b->lines, line->number, 0))
+        store(b, spry_view_of(text), failed);
+    free(json);
+}
+
+static void skip_line(batch *b, const spry_batch_line *line)
+{
+    pthread_mutex_lock(&b->lock);
+    b->skipped++;
+    pthread_mutex_unlock(&b->lock);
+    spry_batch_lines_done(&b->lines, line->number, 0);
+}
+
+static void process_line(batch *b, const spry_batch_line *line)
+{
+    char own[SPRY_BATCH_ID_BYTES];
+    json_t *request = NULL;
+    bool failed = false;
+    (void)spry_json_object(&request, line->text, NULL);
+    const char *id = spry_batch_line_id(own, request, line->number);
+    if (!b->guest && spry_batch_output_has(&b->output, id))
+        skip_line(b, line);
+    else
+        finish_line(b, line, answer_line(b, request, id, line->number, &failed), failed);
+    json_decref(request);
 }
 
 static void *work(void *argument)
 {
     batch *b = argument;
-    spry_view text;
-    size_t number;
-    while (next_line(b, &text, &number)) {
-        char own[ID_BYTES];
-        json_t *request = NULL;
-        bool failed;
-        snprintf(own, sizeof own, "line-%zu", number);
-        (void)spry_json_object(&request, text, NULL);
-        const char *given = json_string_value(json_object_get(request, "custom_id")), *id = given ? given : own;
-        if (spry_batch_output_has(&b->output, id)) {
-            pthread_mutex_lock(&b->lock);
-            b->skipped++;
-            pthread_mutex_unlock(&b->lock);
-        } else {
-            json_t *answer = answer_line(b, request, id, number, &failed);
-            finish_line(b, answer, failed);
-        }
-        json_decref(request);
+    spry_batch_line line;
+    char *text = NULL;
+    while (!interrupted &&
+           (b->guest ? spry_batch_guest_next(b->guest, &line, &text) : spry_batch_lines_next(&b->lines, &line, 0))) {
+        process_line(b, &line);
+        free(text);
+        text = NULL;
     }
     return NULL;
 }
@@ -168,8 +182,9 @@ static void *work(void *argument)
 
 static void count_lines(batch *b)
 {
-    for (size_t i = 0; i < b->input.size; i++)
-        b->total += b->input.data[i] == '\n' || i + 1 == b->input.size;
+    const spry_mapping *input = &b->lines.input;
+    for (size_t i = 0; i < input->size; i++)
+        b->total += input->data[i] == '\n' || i + 1 == input->size;
 }
 
 /* Twice as many workers as running answers, so that the queue is never empty. */
@@ -186,31 +201,72 @@ static void run_workers(batch *b, uint32_t parallel)
         pthread_join(workers[i], NULL);
 }
 
-static spry_status run(batch *b, spry_server_flags *flags, const char *const paths[2], spry_error *error)
+/* The server's handlers, without its socket. */
+static spry_status open_server(batch *b, spry_server_flags *flags, spry_error *error)
 {
     const spry_option_list none = {0};
-    spry_status status = spry_mapping_open(&b->input, paths[0], error);
+    spry_status status = spry_server_open(&b->server, flags, &none, error);
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    if (status == SPRY_OK)
+        sigaction(SIGINT, &action, NULL);
+    return status;
+}
+
+/* Rank 0, or the only process: answers lines and hands them out. */
+static spry_status run(batch *b, spry_server_flags *flags, uint32_t n_ranks, size_t *lost, spry_error *error)
+{
+    spry_batch_host *host = NULL;
+    spry_status status = open_server(b, flags, error);
     if (status != SPRY_OK)
         return status;
-    status = spry_batch_output_open(&b->output, paths[1], error);
+    count_lines(b);
+    if (n_ranks > 1)
+        status = spry_batch_host_start(&host, &b->lines, n_ranks, store, b, error);
     if (status == SPRY_OK) {
-        status = spry_server_open(&b->server, flags, &none, error);
-        if (status == SPRY_OK) {
-            struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
-            sigaction(SIGINT, &action, NULL);
-            count_lines(b);
-            pthread_mutex_init(&b->lock, NULL);
-            spry_progress_begin(&b->progress, "answering");
-            run_workers(b, flags->parallel);
-            spry_progress_end(&b->progress);
-            pthread_mutex_destroy(&b->lock);
-            spry_server_close(b->server);
-            status = b->status;
-            *error = b->error;
-        }
-        spry_batch_output_close(&b->output);
+        spry_progress_begin(&b->progress, "answering");
+        run_workers(b, flags->parallel);
+        if (interrupted)
+            spry_batch_lines_stop(&b->lines);
+        *lost = host ? spry_batch_host_finish(host) : 0;
+        spry_progress_end(&b->progress);
+        status = b->status;
+        *error = b->error;
     }
-    spry_mapping_close(&b->input);
+    spry_server_close(b->server);
+    if (status == SPRY_OK && !interrupted)
+        status = spry_batch_output_sort(&b->output, &b->lines.input, error);
+    return status;
+}
+
+static spry_status run_host(batch *b, spry_server_flags *flags, const char *const paths[2], uint32_t n_ranks,
+                            size_t *lost, spry_error *error)
+{
+    spry_status status = spry_batch_lines_open(&b->lines, paths[0], error);
+    if (status == SPRY_OK) {
+        status = spry_batch_output_open(&b->output, paths[1], error);
+        if (status == SPRY_OK) {
+            pthread_mutex_init(&b->lock, NULL);
+            status = run(b, flags, n_ranks, lost, error);
+            pthread_mutex_destroy(&b->lock);
+            spry_batch_output_close(&b->output);
+        }
+    }
+    spry_batch_lines_close(&b->lines);
+    return status;
+}
+
+/* Another rank: answers what rank 0 hands out. */
+static spry_status run_guest(batch *b, spry_server_flags *flags, spry_error *error)
+{
+    spry_status status = spry_batch_guest_start(&b->guest, error);
+    if (status != SPRY_OK)
+        return status;
+    status = open_server(b, flags, error);
+    if (status == SPRY_OK) {
+        run_workers(b, flags->parallel);
+        spry_server_close(b->server);
+    }
+    spry_batch_guest_finish(b->guest);
     return status;
 }
 
@@ -235,8 +291,14 @@ int spry_cmd_batch(int argc, char **argv)
     if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
     batch b = {.status = SPRY_OK};
-    if (run(&b, &flags, paths, &error) != SPRY_OK)
+    uint32_t n_ranks, rank = spry_ranks_number(&n_ranks);
+    size_t lost = 0;
+    if ((rank ? run_guest(&b, &flags, &error) : run_host(&b, &flags, paths, n_ranks, &lost, &error)) != SPRY_OK)
         return spry_complain_error(&error);
+    if (rank)
+        return SPRY_EXIT_OK;
+    if (lost)
+        spry_complain("%zu of %u ranks were lost; the others answered their lines", lost, n_ranks);
     spry_complain("%zu answered, %zu of them with an error; %zu skipped as answered before", b.done, b.failed,
                   b.skipped);
     return interrupted ? SPRY_EXIT_INTERRUPTED : b.failed ? SPRY_EXIT_FAILURE : SPRY_EXIT_OK;

@@ -8,7 +8,7 @@
 
 #include "kernels/ops.h"
 #include "platform/memory.h"
-#include "spry.h"
+#include "spry_serve.h"
 
 /* What ranks tell each other at the start. */
 typedef struct introduction {
@@ -19,6 +19,7 @@ typedef struct introduction {
 
 static struct {
     const spry_rank_link *link;
+    bool shared;
     pthread_mutex_t lock;
     size_t memory;
 } ranks = {.lock = PTHREAD_MUTEX_INITIALIZER};
@@ -26,6 +27,16 @@ static struct {
 const spry_rank_link *spry_ranks_link(void)
 {
     return ranks.link;
+}
+
+bool spry_ranks_shared(void)
+{
+    return ranks.shared;
+}
+
+void spry_ranks_share(void)
+{
+    ranks.shared = ranks.link;
 }
 
 size_t spry_ranks_memory(void)

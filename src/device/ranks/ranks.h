@@ -15,7 +15,12 @@ typedef struct spry_rank_link {
     void (*broadcast)(void *bytes, size_t size, bool idle);
     /* As in spry_team. */
     void (*gather)(void *all, const void *own, const size_t *bytes, bool to_first);
-    void (*leave)(void);
+    /* A message to one rank; false: it does not answer. Looks for a message from any, to be freed; false: there is
+     * none.
+     */
+    bool (*post)(uint32_t to, const void *bytes, size_t size);
+    bool (*fetch)(uint32_t *from, char **bytes, size_t *size);
+    void (*leave)(void); /* does not wait for ranks that did not answer */
     /* Ends the processes of all ranks, after the function of spry_ranks_join was told why. */
     void (*quit)(const char *why);
 } spry_rank_link;
@@ -27,8 +32,11 @@ typedef const spry_rank_link *spry_rank_link_open(double timeout_s, void (*on_qu
  * there are too many ranks. */
 spry_status spry_ranks_use(const spry_rank_link *link, spry_error *error);
 
-/* NULL: this process computes alone. */
+/* NULL: this process was not started with others. */
 const spry_rank_link *spry_ranks_link(void);
+
+/* Whether each model is shared among all ranks (spry_ranks_share). */
+bool spry_ranks_shared(void);
 
 /* Bytes of memory that all ranks have together. */
 size_t spry_ranks_memory(void);

@@ -4,6 +4,7 @@
 #include <mpi.h>
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
 
 #include "device/ranks/ranks.h"
@@ -12,6 +13,8 @@
 static spry_rank_link link;
 static double limit_s; /* for an answer of the other ranks */
 static void (*tell)(const char *why);
+static bool missed; /* a rank did not answer */
+enum { TAG = 1 };
 
 static double now(void)
 {
@@ -28,8 +31,9 @@ static void quit(const char *why)
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-/* Looks often at first, then lets other processes run; long idle waits sleep. */
-static void wait_for(MPI_Request *request, bool idle)
+/* Looks often at first, then lets other processes run; long waits sleep. False: `limit` seconds have passed; 0: no
+ * limit. */
+static bool wait_within(MPI_Request *request, double limit)
 {
     enum { LOOKS = 200 };
     const double nap_after_s = 0.02;
@@ -38,22 +42,27 @@ static void wait_for(MPI_Request *request, bool idle)
     for (unsigned looks = 0;; looks++) {
         int done = 0;
         if (MPI_Test(request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS)
-            quit("a message was lost");
+            return false;
         if (done)
-            return;
+            return true;
         if (looks < LOOKS)
             continue;
         if (looks == LOOKS)
             start = now();
         double waited = now() - start;
-        if (!idle && waited > limit_s)
-            quit("another rank has not answered for too long (SPRY_RANK_TIMEOUT seconds); it is stuck, or the "
-                 "network is");
+        if (limit > 0 && waited > limit)
+            return false;
         if (waited > nap_after_s)
             nanosleep(&nap, NULL);
         else
             sched_yield();
     }
+}
+
+static void wait_for(MPI_Request *request, bool idle)
+{
+    if (!wait_within(request, idle ? 0 : limit_s))
+        quit("another rank has not answered for too long (SPRY_RANK_TIMEOUT seconds); it is stuck, or the network is");
 }
 
 static void broadcast(void *bytes, size_t size, bool idle)
@@ -87,8 +96,43 @@ static void gather(void *all, const void *own, const size_t *bytes, bool to_firs
     wait_for(&request, false);
 }
 
+static bool post(uint32_t to, const void *bytes, size_t size)
+{
+    MPI_Request request;
+    if (size > INT_MAX ||
+        MPI_Isend(bytes, (int)size, MPI_BYTE, (int)to, TAG, MPI_COMM_WORLD, &request) != MPI_SUCCESS ||
+        !wait_within(&request, limit_s))
+        missed = true;
+    return !missed;
+}
+
+static bool fetch(uint32_t *from, char **bytes, size_t *size)
+{
+    MPI_Status status;
+    int found = 0, count = 0;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, TAG, MPI_COMM_WORLD, &found, &status) != MPI_SUCCESS || !found)
+        return false;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    *from = (uint32_t)status.MPI_SOURCE;
+    *size = (size_t)count;
+    *bytes = malloc(*size + 1);
+    if (!*bytes)
+        quit("there is no memory for a message");
+    MPI_Request request;
+    MPI_Irecv(*bytes, count, MPI_BYTE, status.MPI_SOURCE, TAG, MPI_COMM_WORLD, &request);
+    if (wait_within(&request, limit_s))
+        return true;
+    missed = true;
+    free(*bytes);
+    return false;
+}
+
+/* Waits for all ranks, which one that is lost would make endless. */
 static void leave(void)
 {
+    MPI_Request request;
+    if (missed || MPI_Ibarrier(MPI_COMM_WORLD, &request) != MPI_SUCCESS || !wait_within(&request, limit_s))
+        return;
     MPI_Finalize();
 }
 
@@ -103,7 +147,8 @@ const spry_rank_link *spry_mpi_link(double timeout_s, void (*on_quit)(const char
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     limit_s = timeout_s;
     tell = on_quit;
-    link = (spry_rank_link){(uint32_t)rank, (uint32_t)size, broadcast, gather, leave, quit};
+    link = (spry_rank_link){(uint32_t)rank, (uint32_t)size, broadcast, gather, post, fetch, leave, quit};
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (threads < MPI_THREAD_SERIALIZED)
         quit("this MPI was built without threads");
     return &link;
