@@ -361,6 +361,17 @@ typedef enum spry_constraint {
     SPRY_JSON_OBJECT = 5  /* any object; there is no text */
 } spry_constraint;
 
+/* How an answer under SPRY_JSON_SCHEMA or SPRY_JSON_OBJECT is written. The first three are narrower than the schema:
+ * members in the schema's order, no undeclared ones unless additionalProperties or patternProperties give them,
+ * integers as digits. */
+typedef enum spry_json_style {
+    SPRY_JSON_COMPACT = 0, /* at most one space, behind colons and commas */
+    SPRY_JSON_PRETTY = 1,  /* a line for each member and item */
+    SPRY_JSON_FREE = 2,    /* blanks between tokens as the model likes, bounded */
+    SPRY_JSON_ANY = 3,     /* every text that is valid against the schema */
+    SPRY_JSON_LENIENT = 16 /* or-ed to a style: what cannot be enforced is left out, with a warning */
+} spry_json_style;
+
 /* Whether a constraint can be used, without an engine: SPRY_ERR_INPUT and a sentence with the position of the error
  * otherwise. Compiles it, in bounded time and memory. Any thread. */
 SPRY_API spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size,
@@ -401,7 +412,8 @@ typedef struct spry_request {
     bool special;    /* control tokens appear in the text */
     bool ignore_end; /* continue after the end token */
     bool marks;      /* control tokens that take part in calls and thoughts appear in the text, for spry_chat_parser */
-    bool reserved[5];
+    unsigned char json_style; /* spry_json_style, perhaps with SPRY_JSON_LENIENT */
+    bool reserved[4];
 } spry_request;
 
 typedef enum spry_finish {
@@ -436,13 +448,19 @@ typedef struct spry_result {
     double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
-    uint32_t stop; /* index of the stop string that ended it, with SPRY_FINISH_STOP */
-    uint64_t reserved[16];
+    uint32_t stop;        /* index of the stop string that ended it, with SPRY_FINISH_STOP */
+    size_t forced_tokens; /* of the answer: the constraint left no choice, so the model was not asked */
+    uint64_t reserved[15];
 } spry_result;
 
 /* Any thread. */
 SPRY_API void spry_request_default_sized(spry_request *request, size_t size);
 #define spry_request_default(request) spry_request_default_sized(request, sizeof(spry_request))
+
+/* What a lenient schema of the request leaves out, one sentence per line; empty: nothing. The caller frees *warnings
+ * with spry_free. Any thread. */
+SPRY_API spry_status spry_engine_warnings(spry_engine *engine, char **warnings, const spry_request *request,
+                                          spry_error *error);
 
 /* Generates the answer to a request; returns when it is complete. A cancelled answer is not an error: it finishes with
  * SPRY_FINISH_CANCELLED. */

@@ -135,12 +135,13 @@ SPRY_API spry_status spry_tokenizer_text(const spry_tokenizer *tokenizer, char *
 typedef struct spry_matching spry_matching;
 
 /* `tokenizer` NULL: only bytes. It must outlive the matching. */
-SPRY_API spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, const char *text,
-                                          size_t size, const spry_tokenizer *tokenizer, spry_error *error);
+SPRY_API spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, spry_json_style style,
+                                          const char *text, size_t size, const spry_tokenizer *tokenizer,
+                                          spry_error *error);
 /* Another constraint for the same tokenizer, whose vocabulary is not sorted again. When it fails there is none: only
  * this function and spry_matching_destroy may be called. */
-SPRY_API spry_status spry_matching_replace(spry_matching *matching, spry_constraint constraint, const char *text,
-                                           size_t size, spry_error *error);
+SPRY_API spry_status spry_matching_replace(spry_matching *matching, spry_constraint constraint, spry_json_style style,
+                                           const char *text, size_t size, spry_error *error);
 /* Back to the beginning of the text. */
 SPRY_API void spry_matching_reset(spry_matching *matching);
 SPRY_API void spry_matching_destroy(spry_matching *matching);

@@ -142,6 +142,8 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
 
 /* ---- how to answer ----------------------------------------------------------------------------------------------- */
 
+static const char *const json_styles[] = {"compact", "pretty", "free", "any", NULL};
+
 static const spry_option answer_options[] = {
     {.name = "seed",
      .kind = SPRY_OPTION_STRING,
@@ -194,6 +196,15 @@ static const spry_option answer_options[] = {
      .metavar = "FILE",
      .help = "The answer is JSON that is valid against this schema",
      .group = "Shape of the answer"},
+    {.name = "json-style",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = offsetof(spry_answer_flags, json_style),
+     .choices = json_styles,
+     .help = "With --json-schema: blanks between the parts of JSON; any: members in any order, too"},
+    {.name = "json-lenient",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_answer_flags, json_lenient),
+     .help = "With --json-schema: leave out what cannot be enforced instead of refusing the schema"},
     {.name = "grammar",
      .kind = SPRY_OPTION_STRING,
      .offset = offsetof(spry_answer_flags, grammar_file),
@@ -210,9 +221,17 @@ static const spry_option answer_options[] = {
      .help = "The answer is one of these texts"},
 };
 
+unsigned char spry_answer_flags_style(const spry_answer_flags *flags)
+{
+    unsigned char i = 0;
+    while (json_styles[i + 1] && strcmp(json_styles[i], flags->json_style) != 0)
+        i++;
+    return (unsigned char)(flags->json_lenient ? i | SPRY_JSON_LENIENT : i);
+}
+
 void spry_answer_flags_default(spry_answer_flags *flags)
 {
-    *flags = (spry_answer_flags){0};
+    *flags = (spry_answer_flags){.json_style = "compact"};
     spry_sampling_default(&flags->sampling);
     flags->sampling.temperature = flags->sampling.top_p = flags->sampling.min_p = flags->sampling.repeat_penalty = NAN;
     flags->sampling.top_k = UINT32_MAX;

@@ -46,6 +46,8 @@ typedef struct spry_answer_flags {
     const char *draft; /* auto, none, lookup or a model */
     uint32_t draft_most;
     const char *schema_file, *grammar_file, *regex, *choice; /* constraint of the answer; at most one is not NULL */
+    const char *json_style;
+    bool json_lenient;
     const char *stops[SPRY_STOPS_MAX];
     spry_option_list stop; /* storage is `stops` */
 } spry_answer_flags;
@@ -58,6 +60,9 @@ void spry_answer_flags_tables(spry_option_table tables[2], spry_answer_flags *fl
 
 /* Sets sampling.seed after parsing: the value of --seed, or a random number. */
 spry_status spry_answer_flags_settle(spry_answer_flags *flags, spry_error *error);
+
+/* spry_request.json_style as the flags give it. */
+unsigned char spry_answer_flags_style(const spry_answer_flags *flags);
 
 /* The settings to sample with: each is what its option gave, or else what the model recommends, or else the default of
  * `spry run` and the chat: temperature 0.8, top-p 0.95, min-p 0.05. */

@@ -133,6 +133,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     request.draft_most = job->flags->draft_most;
     request.constraint = job->constraint;
     request.constraint_text = job->constraint_text;
+    request.json_style = spry_answer_flags_style(job->flags);
     request.max_tokens = job->flags->max_tokens;
     spry_answer_flags_sampling(&request.sampling, job->flags, job->engine);
     request.sampling.seed = job->seed;
@@ -278,6 +279,9 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     if (r->generated_tokens > 1)
         fprintf(stderr, " (%.1f tokens/s)", per_second(r->generated_tokens - 1, r->decode_ms));
     fprintf(stderr, ", %s; seed %" PRIu64 "\n", finish_words(r->finish), seed);
+    if (r->forced_tokens)
+        fprintf(stderr, "grammar  %zu of %zu tokens decided by the constraint\n", r->forced_tokens,
+                r->generated_tokens);
     if (r->drafts.drafted)
         fprintf(stderr, "drafts   %zu of %zu drafted tokens accepted, %.2f tokens per step, estimated %.2fx as fast\n",
                 r->drafts.accepted, r->drafts.drafted, r->drafts.tokens_per_step, r->drafts.speedup);

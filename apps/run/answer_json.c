@@ -148,6 +148,8 @@ json_t *spry_answer_to_json(const spry_answer *answer, spry_engine *engine, cons
                   "prompt_tokens", (json_int_t)r->prompt_tokens, "reused_tokens", (json_int_t)r->reused_tokens,
                   "generated_tokens", (json_int_t)r->generated_tokens, "prefill_ms", r->prefill_ms, "first_step_ms",
                   r->first_step_ms, "decode_ms", r->decode_ms, "total_ms", r->total_ms, "tokens", ids);
+    if (object && r->forced_tokens)
+        json_object_set_new(object, "forced_tokens", json_integer((json_int_t)r->forced_tokens));
     if (object)
         add_cache(object, engine, r);
     if (object && r->drafts.steps)

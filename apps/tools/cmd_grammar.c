@@ -34,7 +34,7 @@ static const spry_usage usage = {
 };
 
 typedef struct grammar_settings {
-    const char *grammar, *kind, *regex, *choice, *model, *text;
+    const char *grammar, *kind, *regex, *choice, *model, *text, *style;
     bool json, bench, trim, list;
     spry_model_flags models;
 } grammar_settings;
@@ -42,6 +42,8 @@ typedef struct grammar_settings {
 #define FIELD(name) offsetof(grammar_settings, name)
 
 static const char *const kind_names[] = {"auto", "gbnf", "schema", "regex", "choice", "json-object", NULL};
+
+static const char *const style_names[] = {"compact", "pretty", "free", "any", NULL};
 
 static const spry_option grammar_options[] = {
     {.name = "grammar",
@@ -66,6 +68,11 @@ static const spry_option grammar_options[] = {
      .offset = FIELD(choice),
      .metavar = "JSON",
      .help = "A JSON array of the texts to choose from, instead of a file"},
+    {.name = "json-style",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(style),
+     .choices = style_names,
+     .help = "A schema's texts as answers are written; any: every text that is valid against it"},
     {.name = "trim",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(trim),
@@ -108,6 +115,14 @@ static spry_constraint kind_of(const grammar_settings *settings)
     return kinds[i];
 }
 
+static spry_json_style style_of(const grammar_settings *settings)
+{
+    unsigned i = 0;
+    while (style_names[i + 1] && strcmp(style_names[i], settings->style) != 0)
+        i++;
+    return (spry_json_style)i;
+}
+
 /* `tokenizer` NULL: for bytes alone. */
 static spry_status open_matching(spry_matching **out, const spry_tokenizer *tokenizer, const grammar_settings *settings,
                                  spry_error *error)
@@ -124,7 +139,8 @@ static spry_status open_matching(spry_matching **out, const spry_tokenizer *toke
         status = spry_fail_memory(error, "a grammar", source.size);
     if (!status) {
         spry_view text = spry_buffer_view(&source);
-        status = spry_matching_create(out, kind_of(settings), text.data, text.size, tokenizer, error);
+        status =
+            spry_matching_create(out, kind_of(settings), style_of(settings), text.data, text.size, tokenizer, error);
         if (status && settings->grammar && !given)
             spry_fail_prefix(error, status, settings->grammar);
     }
@@ -363,7 +379,8 @@ static int mask(const grammar_settings *settings)
 
 static int suite(const grammar_settings *settings)
 {
-    spry_suite_settings wanted = {.path = settings->grammar, .list = settings->list, .json = settings->json};
+    spry_suite_settings wanted = {
+        .path = settings->grammar, .style = style_of(settings), .list = settings->list, .json = settings->json};
     mask_work work = {0};
     spry_error error;
     spry_status status = SPRY_OK;
@@ -383,7 +400,7 @@ static int suite(const grammar_settings *settings)
 
 int spry_cmd_grammar(int argc, char **argv)
 {
-    grammar_settings settings = {.kind = "auto"};
+    grammar_settings settings = {.kind = "auto", .style = "any"};
     const spry_option_table tables[] = {{grammar_options, SPRY_COUNT(grammar_options), &settings},
                                         spry_model_flags_table(&settings.models)};
     const char *words[2] = {NULL, NULL};

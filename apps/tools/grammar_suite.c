@@ -176,7 +176,8 @@ static spry_status compile(suite *s, const char *schema, spry_error *error)
 {
     double begin = now_ms();
     const uint32_t *mask;
-    spry_status status = spry_matching_replace(s->matching, SPRY_JSON_SCHEMA, schema, strlen(schema), error);
+    spry_status status =
+        spry_matching_replace(s->matching, SPRY_JSON_SCHEMA, s->settings->style, schema, strlen(schema), error);
     if (!status && s->settings->tokenizer)
         status = spry_matching_mask(s->matching, &mask, error);
     add_time(&s->first, now_ms() - begin);
@@ -337,7 +338,8 @@ spry_status spry_suite_run(bool *wrong, const spry_suite_settings *settings, spr
     if (!s)
         return spry_fail_memory(error, "a suite", sizeof *s);
     s->settings = settings;
-    spry_status status = spry_matching_create(&s->matching, SPRY_JSON_OBJECT, "", 0, settings->tokenizer, error);
+    spry_status status =
+        spry_matching_create(&s->matching, SPRY_JSON_OBJECT, settings->style, "", 0, settings->tokenizer, error);
     if (!status)
         run_path(s, settings->path, 8);
     if (!status && !s->schemas)

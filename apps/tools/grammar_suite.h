@@ -9,7 +9,8 @@
 typedef struct spry_suite_settings {
     const char *path;                /* a file or a folder, which is searched for .json files */
     const spry_tokenizer *tokenizer; /* NULL: masks are not measured */
-    bool list;                       /* print every schema that is refused or judged wrongly */
+    spry_json_style style;
+    bool list; /* print every schema that is refused or judged wrongly */
     bool json;
 } spry_suite_settings;
 

@@ -111,7 +111,8 @@ class _Request(ctypes.Structure):
                 ("n_stop", c_size_t), ("constraint_text", c_char_p), ("constraint", c_int), ("speculation", c_int),
                 ("max_tokens", c_uint32), ("draft_most", c_uint32), ("logprobs", c_uint32), ("lane", c_uint32),
                 ("on_text", _OnText), ("on_token", c_void_p), ("on_prefill", c_void_p), ("user", c_void_p),
-                ("special", c_bool), ("ignore_end", c_bool), ("reserved", c_bool * 6)]
+                ("special", c_bool), ("ignore_end", c_bool), ("marks", c_bool), ("json_style", c_ubyte),
+                ("reserved", c_bool * 4)]
 
 
 class _DraftReport(ctypes.Structure):
@@ -128,7 +129,7 @@ class _Result(ctypes.Structure):
                 ("prefill_ms", c_double), ("first_step_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
-                ("stop", c_uint32), ("reserved", c_uint64 * 16)]
+                ("stop", c_uint32), ("forced_tokens", c_size_t), ("reserved", c_uint64 * 15)]
 
 
 class _JobOptions(ctypes.Structure):

@@ -1,4 +1,6 @@
 /* Grammars of requests: compiled once per text, with a matcher for each answer. */
+#include <string.h>
+
 #include "engine/engine_state.h"
 
 spry_status spry_constraint_check(spry_constraint constraint, const char *text, size_t size, spry_error *error)
@@ -26,6 +28,30 @@ static spry_status prepare(spry_engine *e, spry_error *error)
     return status;
 }
 
+static spry_status find_grammar(spry_engine *e, spry_grammar **grammar, spry_grammar_kind kind, const spry_request *r,
+                                spry_error *error)
+{
+    if (r->json_style % SPRY_JSON_LENIENT > SPRY_JSON_ANY)
+        return spry_fail(error, SPRY_ERR_INPUT, "the style of JSON %d is not known", (int)r->json_style);
+    spry_view text = spry_view_of(r->constraint_text ? r->constraint_text : "");
+    spry_status status = prepare(e, error);
+    if (!status)
+        status = spry_grammar_cache_get(e->grammars, grammar, kind, (spry_json_style)r->json_style, text, error);
+    return status;
+}
+
+spry_status spry_engine_warnings(spry_engine *e, char **warnings, const spry_request *r, spry_error *error)
+{
+    spry_grammar_kind kind;
+    spry_grammar *grammar = NULL;
+    spry_status status = SPRY_OK;
+    if (spry_grammar_kind_of(&kind, r->constraint))
+        status = find_grammar(e, &grammar, kind, r, error);
+    *warnings = status ? NULL : strdup(grammar ? spry_grammar_warnings(grammar) : "");
+    spry_grammar_unref(grammar);
+    return status || *warnings ? status : spry_fail_memory(error, "warnings", 0);
+}
+
 spry_status spry_engine_make_matcher(spry_engine *e, spry_matcher **matcher, const spry_request *r, spry_error *error)
 {
     spry_grammar_kind kind;
@@ -35,10 +61,7 @@ spry_status spry_engine_make_matcher(spry_engine *e, spry_matcher **matcher, con
         return SPRY_OK;
     if (!spry_grammar_kind_of(&kind, r->constraint))
         return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)r->constraint);
-    spry_view text = spry_view_of(r->constraint_text ? r->constraint_text : "");
-    spry_status status = prepare(e, error);
-    if (!status)
-        status = spry_grammar_cache_get(e->grammars, &grammar, kind, text, error);
+    spry_status status = find_grammar(e, &grammar, kind, r, error);
     if (status)
         return status;
     status = spry_matcher_create(matcher, grammar, e->vocabulary, error);

@@ -46,10 +46,10 @@ static size_t tokens_left(const spry_generation *g, size_t held)
 /* Whether the grammar's completion fits in `left` tokens; `completion` gets the tokens if they had to be built. */
 static spry_status fits(spry_generation *g, bool *fit, spry_tokens *completion, size_t left, spry_error *error)
 {
+    completion->count = 0;
     *fit = spry_matcher_completion_bound(g->matcher) <= left; /* a token is at least one byte */
     if (*fit)
         return SPRY_OK;
-    completion->count = 0;
     spry_status status = spry_matcher_completion_tokens(g->matcher, completion, error);
     *fit = !status && completion->count <= left;
     return status == SPRY_ERR_UNSUPPORTED ? SPRY_OK : status; /* a completion that is too long never fits */
@@ -90,7 +90,9 @@ spry_status spry_generation_complete(spry_generation *g, int32_t id, size_t held
     if (!status && now && !completion.count) /* it was short enough without building it */
         status = spry_matcher_completion_tokens(g->matcher, &completion, error);
     if (!status && now) {
+        size_t before = g->result->generated_tokens;
         status = emit_all(g, &completion, false, error);
+        g->result->forced_tokens += g->result->generated_tokens - before;
         spry_generation_finish(g, SPRY_FINISH_END);
         g->result->finish = SPRY_FINISH_END; /* even with the last token that fits */
     }
@@ -109,8 +111,10 @@ spry_status spry_generation_force(spry_generation *g, spry_error *error)
     if (!g->request->on_token)
         status = spry_matcher_forced_tokens(g->matcher, g->model->tokenizer, &forced, error);
     spry_lap(g->laps, SPRY_PART_GRAMMAR);
+    size_t before = g->result->generated_tokens;
     if (!status)
         status = emit_all(g, &forced, true, error);
+    g->result->forced_tokens += g->result->generated_tokens - before;
     spry_tokens_deinit(&forced);
     return status;
 }

@@ -27,6 +27,9 @@ bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint);
 /* Compiles in bounded time and memory. The error message contains the position; a grammar that matches no text
  * fails. */
 spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
+/* The same for answers: JSON is written in a style. Other kinds ignore it. */
+spry_status spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                       spry_view source, spry_error *error);
 /* Compiles from a builder, which the caller keeps. */
 spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node root, spry_error *error);
 /* What a lenient schema left out, one sentence per line; empty: nothing. Valid as long as the grammar. */

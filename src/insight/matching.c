@@ -24,8 +24,8 @@ static double ms_since(uint64_t *start)
     return (double)(now - before) / 1e6;
 }
 
-spry_status spry_matching_replace(spry_matching *m, spry_constraint constraint, const char *text, size_t size,
-                                  spry_error *error)
+spry_status spry_matching_replace(spry_matching *m, spry_constraint constraint, spry_json_style style, const char *text,
+                                  size_t size, spry_error *error)
 {
     spry_grammar_kind kind;
     spry_matcher_destroy(m->matcher);
@@ -35,7 +35,7 @@ spry_status spry_matching_replace(spry_matching *m, spry_constraint constraint, 
     if (!spry_grammar_kind_of(&kind, constraint))
         return spry_fail(error, SPRY_ERR_INPUT, "constraint %d is not known", (int)constraint);
     uint64_t start = spry_clock_ns();
-    spry_status status = spry_grammar_create(&m->grammar, kind, (spry_view){text, size}, error);
+    spry_status status = spry_grammar_create_styled(&m->grammar, kind, style, (spry_view){text, size}, error);
     m->times.compile_ms = ms_since(&start);
     if (!status)
         status = spry_matcher_create(&m->matcher, m->grammar, m->vocabulary, error);
@@ -43,8 +43,8 @@ spry_status spry_matching_replace(spry_matching *m, spry_constraint constraint, 
     return status;
 }
 
-spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, const char *text, size_t size,
-                                 const spry_tokenizer *tokenizer, spry_error *error)
+spry_status spry_matching_create(spry_matching **out, spry_constraint constraint, spry_json_style style,
+                                 const char *text, size_t size, const spry_tokenizer *tokenizer, spry_error *error)
 {
     spry_status status = SPRY_OK;
     uint64_t start = spry_clock_ns();
@@ -56,7 +56,7 @@ spry_status spry_matching_create(spry_matching **out, spry_constraint constraint
         status = spry_vocabulary_create(&m->vocabulary, tokenizer, spry_tokenizer_size(tokenizer), error);
     m->times.vocabulary_ms = ms_since(&start);
     if (!status)
-        status = spry_matching_replace(m, constraint, text, size, error);
+        status = spry_matching_replace(m, constraint, style, text, size, error);
     if (status)
         spry_matching_destroy(m);
     else

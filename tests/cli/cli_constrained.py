@@ -56,7 +56,7 @@ class Constrained(cli_support.CliTest):
             kind = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
             check = kind(schema, format_checker=formats())
             for seed in range(EACH):
-                text = self.finished(answer(seed, "--json-schema", path))
+                text = self.finished(answer(seed, "--json-schema", path, "-n", "600"))
                 check.validate(json.loads(text, parse_float=number))
 
     def test_ends_in_time(self):

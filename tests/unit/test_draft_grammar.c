@@ -26,6 +26,7 @@ static size_t compare(spry_engine *engine, client *both, uint32_t seed)
         r->sampling.temperature = seed % 2 ? 1.0f : 0.0f;
         r->constraint = SPRY_JSON_SCHEMA;
         r->constraint_text = schema;
+        r->json_style = SPRY_JSON_ANY; /* leaves the model the most choices */
         r->ignore_end = false;
         r->on_token = NULL;
         r->draft_most = 4;

@@ -352,20 +352,25 @@ static void test_cache(void **state)
     spry_error error;
     spry_grammar *first, *again, *other;
     assert_int_equal(spry_grammar_cache_create(&cache, &error), SPRY_OK);
-    assert_int_equal(spry_grammar_cache_get(cache, &first, SPRY_GRAMMAR_REGEX, SPRY_VIEW("ab*"), &error), SPRY_OK);
-    assert_int_equal(spry_grammar_cache_get(cache, &again, SPRY_GRAMMAR_REGEX, SPRY_VIEW("ab*"), &error), SPRY_OK);
+    assert_int_equal(spry_grammar_cache_get(cache, &first, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, SPRY_VIEW("ab*"), &error),
+                     SPRY_OK);
+    assert_int_equal(spry_grammar_cache_get(cache, &again, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, SPRY_VIEW("ab*"), &error),
+                     SPRY_OK);
     assert_ptr_equal(first, again);
-    assert_int_equal(spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, SPRY_VIEW("(ab*"), &error),
-                     SPRY_ERR_INPUT);
+    assert_int_equal(
+        spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, SPRY_VIEW("(ab*"), &error),
+        SPRY_ERR_INPUT);
     for (int i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++) {
         char source[32];
         snprintf(source, sizeof source, "x{%d}", i);
-        assert_int_equal(spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, spry_view_of(source), &error),
-                         SPRY_OK);
+        assert_int_equal(
+            spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, spry_view_of(source), &error),
+            SPRY_OK);
         spry_grammar_unref(other);
     }
     spry_grammar_unref(again);
-    assert_int_equal(spry_grammar_cache_get(cache, &again, SPRY_GRAMMAR_REGEX, SPRY_VIEW("ab*"), &error), SPRY_OK);
+    assert_int_equal(spry_grammar_cache_get(cache, &again, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, SPRY_VIEW("ab*"), &error),
+                     SPRY_OK);
     assert_ptr_not_equal(first, again);
     spry_grammar_cache_destroy(cache);
     expect(first, "abbb", true);

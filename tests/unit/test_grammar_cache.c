@@ -56,7 +56,8 @@ static void *request(void *context)
 {
     client *c = context;
     spry_error error;
-    c->status = spry_grammar_cache_get(c->cache, &c->grammar, SPRY_GRAMMAR_REGEX, spry_view_of(c->source), &error);
+    c->status = spry_grammar_cache_get(c->cache, &c->grammar, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY,
+                                       spry_view_of(c->source), &error);
     return NULL;
 }
 
@@ -93,8 +94,9 @@ static void request_others(spry_grammar_cache *cache)
         spry_error error;
         spry_grammar *other;
         snprintf(source, sizeof source, "x{%d}", i);
-        assert_int_equal(spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, spry_view_of(source), &error),
-                         SPRY_OK);
+        assert_int_equal(
+            spry_grammar_cache_get(cache, &other, SPRY_GRAMMAR_REGEX, SPRY_JSON_ANY, spry_view_of(source), &error),
+            SPRY_OK);
         spry_grammar_unref(other);
     }
 }

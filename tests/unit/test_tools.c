@@ -130,7 +130,7 @@ static void test_matching(void **state)
     const uint32_t *mask;
     uint64_t bytes[4];
     size_t taken;
-    assert_int_equal(spry_matching_create(&matching, SPRY_REGEX, "ab+", 3, NULL, &error), SPRY_OK);
+    assert_int_equal(spry_matching_create(&matching, SPRY_REGEX, SPRY_JSON_ANY, "ab+", 3, NULL, &error), SPRY_OK);
     assert_int_equal(spry_matching_take(matching, &taken, "abbc", 4, &error), SPRY_OK);
     assert_int_equal(taken, 3);
     assert_true(spry_matching_may_end(matching));
@@ -139,13 +139,15 @@ static void test_matching(void **state)
     assert_int_equal(spry_matching_mask(matching, &mask, &error), SPRY_ERR_INPUT);
     spry_matching_destroy(matching);
     assert_int_equal(spry_tokenizer_load(&tokenizer, &folder, &error), SPRY_OK);
-    assert_int_equal(spry_matching_create(&matching, SPRY_JSON_OBJECT, "", 0, tokenizer, &error), SPRY_OK);
+    assert_int_equal(spry_matching_create(&matching, SPRY_JSON_OBJECT, SPRY_JSON_ANY, "", 0, tokenizer, &error),
+                     SPRY_OK);
     assert_int_equal(spry_matching_mask(matching, &mask, &error), SPRY_OK);
     assert_true(spry_matching_get_times(matching).compile_ms >= 0);
     spry_matching_destroy(matching);
     spry_tokenizer_free(tokenizer);
-    assert_int_equal(spry_matching_create(&matching, SPRY_REGEX, "(", 1, NULL, &error), SPRY_ERR_INPUT);
-    assert_int_equal(spry_matching_create(&matching, SPRY_ANY_TEXT, "", 0, NULL, &error), SPRY_ERR_INPUT);
+    assert_int_equal(spry_matching_create(&matching, SPRY_REGEX, SPRY_JSON_ANY, "(", 1, NULL, &error), SPRY_ERR_INPUT);
+    assert_int_equal(spry_matching_create(&matching, SPRY_ANY_TEXT, SPRY_JSON_ANY, "", 0, NULL, &error),
+                     SPRY_ERR_INPUT);
     assert_null(matching);
     spry_matching_destroy(matching);
 }

@@ -166,7 +166,12 @@ static void read_response_format(spry_completion_options *o, spry_fields *fields
     const json_t *schema = json_object_get(json_object_get(format, "json_schema"), "schema");
     if (type && strcmp(type, "text") == 0)
         return;
-    if (type && strcmp(type, "json_object") == 0)
+    const json_t *wanted = json_object_get(format, "schema");
+    if (type && strcmp(type, "json_object") == 0 && json_is_object(wanted))
+        spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_SCHEMA, wanted);
+    else if (type && strcmp(type, "json_object") == 0 && wanted && !json_is_null(wanted))
+        spry_fields_refuse(fields, "response_format", "response_format.schema must be an object");
+    else if (type && strcmp(type, "json_object") == 0)
         spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_OBJECT, NULL);
     else if (!type || strcmp(type, "json_schema") != 0)
         spry_fields_refuse(fields, "response_format",
@@ -175,6 +180,21 @@ static void read_response_format(spry_completion_options *o, spry_fields *fields
         spry_fields_refuse(fields, "response_format", "response_format.json_schema.schema must be an object");
     else
         spry_fields_set_constraint(o, fields, "response_format", SPRY_JSON_SCHEMA, schema);
+}
+
+/* How JSON is written. */
+static void read_style(spry_completion_options *o, spry_fields *fields)
+{
+    static const char *const styles[] = {"compact", "pretty", "free", "any"};
+    const char *style = spry_fields_string(fields, "json_style", styles[0]);
+    unsigned char i = 0;
+    while (i < SPRY_COUNT(styles) && strcmp(style, styles[i]) != 0)
+        i++;
+    if (i == SPRY_COUNT(styles))
+        spry_fields_refuse(fields, "json_style", "json_style must be \"compact\", \"pretty\", \"free\" or \"any\"");
+    o->request.json_style = i;
+    if (spry_fields_bool(fields, "json_lenient", false))
+        o->request.json_style |= SPRY_JSON_LENIENT;
 }
 
 void spry_fields_constraint(spry_completion_options *o, spry_fields *fields)
@@ -193,6 +213,7 @@ void spry_fields_constraint(spry_completion_options *o, spry_fields *fields)
         {"json_schema", SPRY_JSON_SCHEMA, JSON_OBJECT, JSON_STRING, "an object or a string"},
     };
     read_response_format(o, fields);
+    read_style(o, fields);
     for (size_t i = 0; i < SPRY_COUNT(constraints); i++) {
         const char *key = constraints[i].key;
         const json_t *value = spry_fields_get(fields, key);

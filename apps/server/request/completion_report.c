@@ -155,6 +155,34 @@ json_t *spry_choice_live_timings(const spry_choice *choice)
                      steps > 0 ? made_ms / steps : 0.0, "predicted_per_second", rate(steps, made_ms));
 }
 
+/* Tokens of an answer under a constraint, how many of them the constraint decided, and what of it is not enforced. */
+static void add_shape(json_t *timings, const spry_completion *c)
+{
+    const spry_request *request = &c->options.request;
+    const spry_result *r = &c->choices[0].job.result;
+    if (request->constraint == SPRY_ANY_TEXT)
+        return;
+    double all = (double)r->generated_tokens, forced = (double)r->forced_tokens;
+    json_object_set_new(timings, "constrained_tokens", json_integer((json_int_t)r->generated_tokens));
+    json_object_set_new(timings, "forced_tokens", json_integer((json_int_t)r->forced_tokens));
+    json_object_set_new(timings, "forced_share", json_real(all > 0 ? forced / all : 0));
+    char *warnings = NULL;
+    spry_error error;
+    if (request->constraint != SPRY_JSON_SCHEMA || spry_engine_warnings(c->model->engine, &warnings, request, &error) ||
+        !*warnings) {
+        spry_free(warnings);
+        return;
+    }
+    json_t *list = json_array();
+    for (char *line = warnings; *line;) {
+        size_t size = strcspn(line, "\n");
+        json_array_append_new(list, json_stringn(line, size));
+        line += size + (line[size] == '\n');
+    }
+    json_object_set_new(timings, "warnings", list);
+    spry_free(warnings);
+}
+
 /* With several answers, times are those of the first. */
 json_t *spry_completion_timings(const spry_completion *c)
 {
@@ -171,6 +199,7 @@ json_t *spry_completion_timings(const spry_completion *c)
         (json_int_t)n.span, "repaired_tokens", (json_int_t)n.repaired, "generated_tokens", (json_int_t)n.generated,
         "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted);
     add_rates(timings, r);
+    add_shape(timings, c);
     add_parts(timings, c, n.generated);
     return timings;
 }

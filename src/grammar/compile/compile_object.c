@@ -163,7 +163,11 @@ spry_status spry_compiler_object(spry_compiler *compiler, spry_ir_node node, uin
 {
     spry_grammar *grammar = compiler->grammar;
     const spry_ir_object *from = &compiler->ir->objects[compiler->ir->nodes[node].a];
-    spry_object object = {.key_start = SPRY_NO_STATE, .comma = SPRY_NO_STATE, .min = from->min, .max = from->max};
+    spry_object object = {.key_start = SPRY_NO_STATE,
+                          .comma = SPRY_NO_STATE,
+                          .min = from->min,
+                          .max = from->max,
+                          .ordered = from->ordered};
     spry_status status = add_members(compiler, from, &object);
     if (!status && object.n_declared)
         status = compile_keys(compiler, from, &object);

@@ -7,6 +7,7 @@
 typedef struct entry {
     spry_grammar *grammar;
     spry_grammar_kind kind;
+    spry_json_style style;
     char *source;
     size_t size;
     uint64_t used; /* clock of the last request */
@@ -47,11 +48,12 @@ void spry_grammar_cache_destroy(spry_grammar_cache *cache)
     free(cache);
 }
 
-static entry *find(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view source)
+static entry *find(spry_grammar_cache *cache, spry_grammar_kind kind, spry_json_style style, spry_view source)
 {
     for (size_t i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++) {
         entry *at = &cache->entries[i];
-        if (at->source && at->kind == kind && spry_view_equal((spry_view){at->source, at->size}, source))
+        if (at->source && at->kind == kind && at->style == style &&
+            spry_view_equal((spry_view){at->source, at->size}, source))
             return at;
     }
     return NULL;
@@ -59,7 +61,7 @@ static entry *find(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view 
 
 /* Reserves the least recently used entry for a grammar that the caller compiles. NULL when every entry is being
  * compiled, the source is too long or there is no memory for it: the caller then compiles without caching. */
-static entry *reserve(spry_grammar_cache *cache, spry_grammar_kind kind, spry_view source)
+static entry *reserve(spry_grammar_cache *cache, spry_grammar_kind kind, spry_json_style style, spry_view source)
 {
     entry *oldest = NULL;
     for (size_t i = 0; i < SPRY_GRAMMAR_CACHE_ENTRIES; i++) {
@@ -74,30 +76,31 @@ static entry *reserve(spry_grammar_cache *cache, spry_grammar_kind kind, spry_vi
     if (source.size)
         memcpy(copy, source.data, source.size);
     clear(oldest);
-    *oldest = (entry){NULL, kind, copy, source.size, ++cache->clock};
+    *oldest = (entry){NULL, kind, style, copy, source.size, ++cache->clock};
     return oldest;
 }
 
 /* Waits while another thread compiles this source. NULL when the source is not cached; *failed: the compile this thread
  * waited for has failed. */
-static entry *find_ready(spry_grammar_cache *cache, bool *failed, spry_grammar_kind kind, spry_view source)
+static entry *find_ready(spry_grammar_cache *cache, bool *failed, spry_grammar_kind kind, spry_json_style style,
+                         spry_view source)
 {
-    entry *known = find(cache, kind, source);
+    entry *known = find(cache, kind, style, source);
     *failed = false;
     while (known && !known->grammar) {
         pthread_cond_wait(&cache->compiled, &cache->lock);
-        known = find(cache, kind, source);
+        known = find(cache, kind, style, source);
         *failed = !known;
     }
     return known;
 }
 
 spry_status spry_grammar_cache_get(spry_grammar_cache *cache, spry_grammar **out, spry_grammar_kind kind,
-                                   spry_view source, spry_error *error)
+                                   spry_json_style style, spry_view source, spry_error *error)
 {
     bool failed;
     pthread_mutex_lock(&cache->lock);
-    entry *known = find_ready(cache, &failed, kind, source);
+    entry *known = find_ready(cache, &failed, kind, style, source);
     if (known) {
         known->used = ++cache->clock;
         *out = spry_grammar_ref(known->grammar);
@@ -105,9 +108,9 @@ spry_status spry_grammar_cache_get(spry_grammar_cache *cache, spry_grammar **out
         return SPRY_OK;
     }
     /* After a failed compile each waiting thread compiles by itself, at the same time, to get its own error. */
-    entry *reserved = failed ? NULL : reserve(cache, kind, source);
+    entry *reserved = failed ? NULL : reserve(cache, kind, style, source);
     pthread_mutex_unlock(&cache->lock);
-    spry_status status = spry_grammar_create(out, kind, source, error);
+    spry_status status = spry_grammar_create_styled(out, kind, style, source, error);
     if (!reserved)
         return status;
     pthread_mutex_lock(&cache->lock);

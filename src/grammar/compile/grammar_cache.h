@@ -18,6 +18,6 @@ void spry_grammar_cache_destroy(spry_grammar_cache *cache); /* NULL is allowed *
 /* Gets the grammar of `source`, compiled if it is not cached; the caller unreferences it. A new grammar replaces the
  * least recently used one. */
 spry_status spry_grammar_cache_get(spry_grammar_cache *cache, spry_grammar **out, spry_grammar_kind kind,
-                                   spry_view source, spry_error *error);
+                                   spry_json_style style, spry_view source, spry_error *error);
 
 #endif

@@ -46,19 +46,25 @@ static spry_ir_node read_choice(spry_ir *ir, spry_view source)
     return node;
 }
 
-static spry_ir_node read_source(spry_ir *ir, spry_grammar_kind kind, spry_view source)
+static spry_ir_node read_source(spry_ir *ir, spry_grammar_kind kind, spry_json_style style, spry_view source)
 {
     switch (kind) {
     case SPRY_GRAMMAR_GBNF: return spry_ir_gbnf(ir, source);
-    case SPRY_GRAMMAR_JSON_SCHEMA: return spry_ir_json_schema(ir, source);
+    case SPRY_GRAMMAR_JSON_SCHEMA: return spry_ir_json_written(ir, source, style);
     case SPRY_GRAMMAR_REGEX: return spry_ir_regex(ir, source, false);
     case SPRY_GRAMMAR_CHOICE: return read_choice(ir, source);
-    case SPRY_GRAMMAR_JSON_OBJECT: return spry_ir_json_object(ir);
+    case SPRY_GRAMMAR_JSON_OBJECT: return spry_ir_json_object(ir, style);
     }
     return spry_ir_fail(ir, SPRY_ERR_INPUT, "a grammar of an unknown kind");
 }
 
 spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error)
+{
+    return spry_grammar_create_styled(out, kind, SPRY_JSON_ANY, source, error);
+}
+
+spry_status spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                       spry_view source, spry_error *error)
 {
     *out = NULL;
     if (source.size > SOURCE_BYTES_MAX)
@@ -68,7 +74,7 @@ spry_status spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry
     spry_status status = spry_ir_create(&ir, error);
     if (status)
         return status;
-    spry_ir_node root = read_source(ir, kind, source);
+    spry_ir_node root = read_source(ir, kind, style, source);
     status = spry_grammar_from_ir(out, ir, root, error);
     spry_ir_destroy(ir);
     return status;

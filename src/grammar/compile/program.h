@@ -61,6 +61,7 @@ typedef struct spry_object {
     uint32_t comma; /* machine; SPRY_NO_STATE: there is no second member */
     uint32_t min, max;
     uint32_t n_declared, n_required, n_words;
+    bool ordered;       /* declared keys come in their order, repeatable ones last */
     uint32_t *values;   /* [n_declared] machines */
     uint64_t *required; /* [n_words] */
     uint32_t first_many, n_many;

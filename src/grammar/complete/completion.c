@@ -165,9 +165,8 @@ static uint32_t declared_length(completion *c, const spry_record *record, uint32
     const spry_object *object = record->object;
     uint64_t bit = (uint64_t)1 << declared % 64;
     bool required = object->required[declared / 64] & bit;
-    bool room = record->count < object->max && (required || object->max - record->count > record->missing);
     uint32_t all = spry_needed_length(&c->members, c->grammar, object, true);
-    if (record->seen[declared / 64] & bit || !room || all == SPRY_TOO_LONG)
+    if (!spry_record_allows(record, declared) || all == SPRY_TOO_LONG)
         return SPRY_TOO_LONG;
     uint32_t comma = object->comma == SPRY_NO_STATE ? 0 : c->grammar->lengths[object->comma];
     uint32_t whole = spry_member_length(c->grammar, object, declared), saved = 0;

@@ -31,7 +31,8 @@ static void push_declared(spry_needed_list *list, const spry_grammar *grammar, c
                           bool required)
 {
     const spry_object *object = record->object;
-    for (uint32_t i = 0; i < object->n_declared && !list->failed; i++) {
+    uint32_t first = object->ordered && also != SPRY_NO_STATE ? also + 1 : 0;
+    for (uint32_t i = first; i < object->n_declared && !list->failed; i++) {
         uint64_t bit = (uint64_t)1 << i % 64;
         if (i != also && !(record->seen[i / 64] & bit) && required == ((object->required[i / 64] & bit) != 0))
             push(list, (spry_needed){i, spry_member_length(grammar, object, i), 1});
@@ -43,6 +44,12 @@ static int compare_lengths(const void *left, const void *right)
     const spry_needed *a = left, *b = right;
     if (a->length != b->length)
         return a->length > b->length ? 1 : -1;
+    return (a->member > b->member) - (a->member < b->member);
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const spry_needed *a = left, *b = right;
     return (a->member > b->member) - (a->member < b->member);
 }
 
@@ -86,6 +93,8 @@ void spry_shortest_members(spry_needed_list *list, const spry_grammar *grammar, 
     list->extra = least > list->count ? (uint32_t)(least - list->count) : 0;
     if (list->extra)
         push_extra(list, grammar, record, also);
+    if (list->extra && object->ordered)
+        qsort(list->items, list->count, sizeof *list->items, compare_places);
     for (size_t i = 0; i < list->count; i++) {
         list->length = spry_length_sum(list->length, spry_length_times(list->items[i].length, list->items[i].times));
         list->n_members += list->items[i].times;

@@ -372,8 +372,7 @@ bool spry_ir_is_defined(const spry_ir *ir, spry_view name)
     return spry_map_find(&ir->rule_names, name, &rule) && ir->rules[rule].node != SPRY_IR_NONE;
 }
 
-spry_ir_node spry_ir_members(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma, uint32_t min,
-                             uint32_t max)
+static spry_ir_node add_members(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_object object)
 {
     if (ir->error.status)
         return SPRY_IR_NONE;
@@ -383,10 +382,23 @@ spry_ir_node spry_ir_members(spry_ir *ir, const spry_ir_member *members, size_t 
     if (!spry_grow(&ir->members, &ir->members_room, ir->n_members + count, sizeof *ir->members) ||
         !spry_grow(&ir->objects, &ir->objects_room, ir->n_objects + 1, sizeof *ir->objects))
         return fail_memory(ir);
-    spry_ir_object object = {(uint32_t)ir->n_members, (uint32_t)count, comma, min, max};
+    object.first = (uint32_t)ir->n_members;
+    object.count = (uint32_t)count;
     if (count)
         memcpy(ir->members + ir->n_members, members, count * sizeof *members);
     ir->n_members += count;
     ir->objects[ir->n_objects++] = object;
     return spry_ir_add(ir, (spry_ir_entry){.kind = SPRY_IR_MEMBERS, .a = (uint32_t)ir->n_objects - 1});
+}
+
+spry_ir_node spry_ir_members(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma, uint32_t min,
+                             uint32_t max)
+{
+    return add_members(ir, members, count, (spry_ir_object){.comma = comma, .min = min, .max = max});
+}
+
+spry_ir_node spry_ir_members_ordered(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma,
+                                     uint32_t min, uint32_t max)
+{
+    return add_members(ir, members, count, (spry_ir_object){.comma = comma, .min = min, .max = max, .ordered = true});
 }

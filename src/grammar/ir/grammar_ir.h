@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/view.h"
+#include "spry.h"
 
 typedef struct spry_ir spry_ir;
 typedef uint32_t spry_ir_node;
@@ -70,6 +71,10 @@ enum { SPRY_IR_MEMBERS_MAX = 4096 };
 spry_ir_node spry_ir_members(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma, uint32_t min,
                              uint32_t max);
 
+/* The members in the order of the list, those with `many` last. */
+spry_ir_node spry_ir_members_ordered(spry_ir *ir, const spry_ir_member *members, size_t count, spry_ir_node comma,
+                                     uint32_t min, uint32_t max);
+
 /* ---- front ends -------------------------------------------------------------------------------------------------- */
 
 /* A regular expression for the whole text (anchored at both ends) or, with `search`, for any part of it. The dialect is
@@ -79,10 +84,13 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search);
 /* GBNF as documented by llama.cpp; defines its rules and returns a reference to "root". */
 spry_ir_node spry_ir_gbnf(spry_ir *ir, spry_view text);
 
-/* A JSON schema (2020-12 or draft-07). Keywords that cannot be enforced fail with their path in the schema. */
+/* A JSON schema: the texts that are valid against it. Keywords that cannot be enforced fail with their path in the
+ * schema. */
 spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view schema);
+/* Those of them that are written in a style. */
+spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view schema, spry_json_style style);
 
 /* Any JSON object. */
-spry_ir_node spry_ir_json_object(spry_ir *ir);
+spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style);
 
 #endif

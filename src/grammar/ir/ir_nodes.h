@@ -37,6 +37,7 @@ typedef struct spry_ir_object {
     uint32_t first, count; /* of `members` */
     spry_ir_node comma;
     uint32_t min, max;
+    bool ordered;
 } spry_ir_object;
 
 struct spry_ir {

@@ -213,10 +213,7 @@ static void after_key(spry_places *places, uint32_t tag, const spry_return *back
     const spry_object *object = &places->grammar->objects[places->grammar->states[back->state].owner];
     spry_record record = spry_places_record(places, back->data);
     uint32_t declared = tag - 1;
-    bool seen = record.seen[declared / 64] >> declared % 64 & 1;
-    bool required = object->required[declared / 64] >> declared % 64 & 1;
-    bool room = record.count < object->max && (required || object->max - record.count > record.missing);
-    if (!seen && room)
+    if (spry_record_allows(&record, declared))
         begin_value(places, object, object->values[declared], spry_places_member(places, back->data, declared),
                     back->below);
 }

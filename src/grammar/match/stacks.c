@@ -149,6 +149,10 @@ uint32_t spry_places_member(spry_places *places, uint32_t record, uint32_t decla
         words[HEADER_WORDS + declared / 64] |= bit;
         words[1] -= (object->required[declared / 64] & bit) != 0;
     }
+    /* In an ordered object the keys before this one can no longer come. */
+    uint32_t passed = !object->ordered ? 0 : declared == SPRY_NO_STATE ? object->n_declared : declared;
+    for (uint32_t i = 0; i < passed; i++)
+        words[HEADER_WORDS + i / 64] |= (uint64_t)1 << i % 64;
     return spry_places_intern_record(places, n);
 }
 
@@ -165,20 +169,53 @@ static bool only_required(const spry_record *record)
     return record->object->max - record->count <= record->missing;
 }
 
+/* The bits of word `word` that stand for keys below `end`. */
+static uint64_t bits_below(uint32_t end, uint32_t word)
+{
+    uint32_t first = word * 64;
+    return end <= first ? 0 : end - first >= 64 ? UINT64_MAX : ((uint64_t)1 << (end - first)) - 1;
+}
+
+/* In an ordered object: one past the last key that leaves enough keys for the minimum behind it. */
+static uint32_t last_start(const spry_record *record)
+{
+    const spry_object *object = record->object;
+    uint32_t least = record->count < object->min ? object->min - record->count : 0;
+    if (object->n_many || least <= 1)
+        return object->n_declared;
+    return object->n_declared >= least ? object->n_declared - least + 1 : 0;
+}
+
 bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys)
 {
-    if (record->count >= record->object->max)
+    const spry_object *object = record->object;
+    if (record->count >= object->max)
         return false;
     bool limited = only_required(record);
-    for (uint32_t i = 0; i < record->object->n_words; i++)
-        if (keys[i] & ~record->seen[i] & (limited ? record->object->required[i] : UINT64_MAX))
+    uint32_t end = object->ordered ? last_start(record) : object->n_declared;
+    for (uint32_t i = 0; i < object->n_words; i++) {
+        uint64_t open = ~record->seen[i] & bits_below(end, i), needed = object->required[i] & ~record->seen[i];
+        if (object->ordered && needed) /* nothing comes before a required key that is missing */
+            open &= needed ^ (needed - 1);
+        if (keys[i] & open & (limited ? object->required[i] : UINT64_MAX))
             return true;
+        if (object->ordered && needed)
+            return false;
+    }
     return false;
+}
+
+bool spry_record_allows(const spry_record *record, uint32_t declared)
+{
+    uint64_t keys[SPRY_IR_MEMBERS_MAX / 64] = {0};
+    keys[declared / 64] = (uint64_t)1 << declared % 64;
+    return spry_record_allows_declared(record, keys);
 }
 
 bool spry_record_allows_many(const spry_record *record)
 {
-    return record->object->n_many && record->count < record->object->max && !only_required(record);
+    return record->object->n_many && record->count < record->object->max && !only_required(record) &&
+           !(record->object->ordered && record->missing);
 }
 
 bool spry_record_may_close(const spry_record *record)

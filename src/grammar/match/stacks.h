@@ -130,6 +130,7 @@ spry_record spry_places_record(const spry_places *places, uint32_t record);
 
 /* Whether a declared key of `keys`, or a repeatable key, may come next. */
 bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys);
+bool spry_record_allows(const spry_record *record, uint32_t declared);
 bool spry_record_allows_many(const spry_record *record);
 bool spry_record_may_close(const spry_record *record);
 

@@ -123,9 +123,12 @@ static void deinit(spry_schema *schema)
     spry_map_deinit(&schema->never_index);
 }
 
-static void init(spry_schema *schema, spry_ir *ir)
+static void init(spry_schema *schema, spry_ir *ir, spry_json_style style)
 {
-    *schema = (spry_schema){.ir = ir, .serial = ir->n_rules};
+    *schema = (spry_schema){.ir = ir,
+                            .serial = ir->n_rules,
+                            .style = (spry_json_style)(style % SPRY_JSON_LENIENT),
+                            .lenient = style >= SPRY_JSON_LENIENT};
     spry_arena_init(&schema->arena);
     spry_map_init(&schema->place_index);
     spry_map_init(&schema->uris);
@@ -141,18 +144,29 @@ static void init(spry_schema *schema, spry_ir *ir)
         shape->any = true;
         schema->everything.items[schema->everything.count++] = shape;
     }
-    schema->gap = spry_json_gap(ir);
-    spry_ir_node comma[] = {spry_ir_literal(ir, SPRY_VIEW(",")), schema->gap};
-    schema->comma = spry_ir_sequence(ir, comma, 2);
-    spry_ir_node space = spry_ir_repeat(ir, spry_ir_literal(ir, SPRY_VIEW(" ")), 0, 1);
-    schema->colon = spry_ir_sequence(ir, (spry_ir_node[]){space, spry_ir_literal(ir, SPRY_VIEW(":")), space}, 3);
 }
 
-spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text)
+/* The blanks of the style. */
+static void init_gaps(spry_schema *schema)
+{
+    spry_ir *ir = schema->ir;
+    spry_ir_node space = spry_ir_repeat(ir, spry_ir_literal(ir, SPRY_VIEW(" ")), 0, 1), empty = spry_ir_empty(ir);
+    bool compact = schema->style == SPRY_JSON_COMPACT, pretty = schema->style == SPRY_JSON_PRETTY;
+    schema->gap = compact ? empty : pretty ? spry_json_line(ir) : spry_json_gap(ir);
+    schema->empty_gap = pretty ? empty : schema->gap;
+    spry_ir_node comma[] = {spry_ir_literal(ir, SPRY_VIEW(",")), compact ? space : schema->gap};
+    schema->comma = spry_ir_sequence(ir, comma, 2);
+    spry_ir_node behind = pretty ? spry_ir_literal(ir, SPRY_VIEW(" ")) : space;
+    spry_ir_node colon[] = {compact || pretty ? empty : space, spry_ir_literal(ir, SPRY_VIEW(":")), behind};
+    schema->colon = spry_ir_sequence(ir, colon, 3);
+}
+
+spry_ir_node spry_ir_json_written(spry_ir *ir, spry_view text, spry_json_style style)
 {
     spry_schema schema;
     spry_ir_node node = SPRY_IR_NONE;
-    init(&schema, ir);
+    init(&schema, ir, style);
+    init_gaps(&schema);
     if (!spry_schema_failed(&schema))
         spry_schema_read(&schema, text);
     if (!spry_schema_failed(&schema))
@@ -161,7 +175,12 @@ spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text)
     return node;
 }
 
-spry_ir_node spry_ir_json_object(spry_ir *ir)
+spry_ir_node spry_ir_json_schema(spry_ir *ir, spry_view text)
 {
-    return spry_ir_json_schema(ir, SPRY_VIEW("{\"type\":\"object\"}"));
+    return spry_ir_json_written(ir, text, SPRY_JSON_ANY);
+}
+
+spry_ir_node spry_ir_json_object(spry_ir *ir, spry_json_style style)
+{
+    return spry_ir_json_written(ir, SPRY_VIEW("{\"type\":\"object\"}"), style);
 }

@@ -1,6 +1,7 @@
 /* The spellings of characters, and the whitespace between JSON tokens. */
 #include "grammar/schema/json_spelling.h"
 
+#include "base/buffer.h"
 #include "base/utf8.h"
 #include "grammar/source/code_ranges.h"
 
@@ -209,15 +210,58 @@ spry_ir_node spry_json_spell_text(spry_ir *ir, spry_view text)
     return whole;
 }
 
+spry_ir_node spry_json_spell_usual(spry_ir *ir, spry_view text)
+{
+    spry_buffer out;
+    spry_buffer_init(&out, 6 * text.size + 1);
+    for (size_t i = 0; i < text.size; i++) {
+        unsigned char byte = (unsigned char)text.data[i];
+        const char *escape = NULL;
+        for (size_t k = 0; k < sizeof short_escapes / sizeof *short_escapes; k++)
+            if (byte == (unsigned char)short_escapes[k].character && byte != '/')
+                escape = short_escapes[k].escape;
+        if (escape)
+            spry_buffer_text(&out, escape);
+        else if (byte < 0x20)
+            spry_buffer_format(&out, "\\u%04x", byte);
+        else
+            spry_buffer_append(&out, text.data + i, 1);
+    }
+    spry_ir_node node = out.failed
+                            ? spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for a text of %zu bytes", text.size)
+                            : spry_ir_literal(ir, spry_buffer_view(&out));
+    spry_buffer_deinit(&out);
+    return node;
+}
+
 /* ---- blanks ------------------------------------------------------------------------------------------------------ */
+
+enum { INDENT_MAX = 40 };
 
 spry_ir_node spry_json_gap(spry_ir *ir)
 {
-    enum { INDENT_MAX = 40 };
     spry_ir_node space = spry_ir_literal(ir, SPRY_VIEW(" "));
     spry_ir_node blank = spry_ir_class(ir, (spry_code_range[]){{' ', ' '}, {'\t', '\t'}}, 2, false);
     spry_ir_node line[] = {spry_ir_repeat(ir, spry_ir_literal(ir, SPRY_VIEW("\r")), 0, 1),
                            spry_ir_literal(ir, SPRY_VIEW("\n")), spry_ir_repeat(ir, blank, 0, INDENT_MAX)};
     spry_ir_node gap[] = {spry_ir_empty(ir), space, spry_ir_sequence(ir, line, 3)};
     return spry_ir_choice(ir, gap, 3);
+}
+
+spry_ir_node spry_json_line(spry_ir *ir)
+{
+    spry_ir_node space = spry_ir_literal(ir, SPRY_VIEW(" "));
+    return spry_ir_sequence(
+        ir, (spry_ir_node[]){spry_ir_literal(ir, SPRY_VIEW("\n")), spry_ir_repeat(ir, space, 0, INDENT_MAX)}, 2);
+}
+
+spry_ir_node spry_json_prose(spry_ir *ir)
+{
+    static const spry_code_range others[] = {{0, '\n' - 1}, {'\n' + 1, ' ' - 1}, {' ' + 1, SPRY_CODE_LAST}};
+    spry_ir_node blank = spry_ir_literal(ir, SPRY_VIEW(" ")), blanks = spry_ir_repeat(ir, blank, 0, 1);
+    spry_ir_node line[] = {spry_ir_literal(ir, SPRY_VIEW("\\n")), spry_ir_repeat(ir, blank, 0, SPRY_JSON_INDENT_MAX)};
+    spry_ir_node either[] = {spry_json_spell_class(ir, others, 3), spry_ir_sequence(ir, line, 2)};
+    spry_ir_node round[] = {blanks, spry_ir_choice(ir, either, 2)};
+    spry_ir_node rounds = spry_ir_repeat(ir, spry_ir_sequence(ir, round, 2), 0, SPRY_IR_UNBOUNDED);
+    return spry_ir_sequence(ir, (spry_ir_node[]){rounds, blanks}, 2);
 }

@@ -18,6 +18,17 @@ spry_ir_node spry_json_respell(spry_ir *ir, spry_ir_node node);
 /* Any character in the spellings above; with `escapes` also printable ASCII as \uXXXX. */
 spry_ir_node spry_json_any_character(spry_ir *ir, bool escapes);
 
+/* Exactly this text in its one usual spelling: only what must be escaped is. */
+spry_ir_node spry_json_spell_usual(spry_ir *ir, spry_view text);
+/* The insides of a string as programs like them: characters in any spelling but needless escapes, and blanks one at a
+ * time, except behind a line end, where up to SPRY_JSON_INDENT_MAX of them indent a line. */
+spry_ir_node spry_json_prose(spry_ir *ir);
+
+enum { SPRY_JSON_INDENT_MAX = 24 };
+
+/* One newline and up to 40 spaces. */
+spry_ir_node spry_json_line(spry_ir *ir);
+
 /* Whitespace between JSON tokens: nothing, one space, or one newline and up to 40 spaces or tabs. */
 spry_ir_node spry_json_gap(spry_ir *ir);
 

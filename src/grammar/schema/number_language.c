@@ -13,8 +13,11 @@ enum {
     EXPONENT_MAX = 307, /* representable as a double with any digits */
     LARGE = 16,         /* exponents from which integers are written in this form; maximum of digits after their
                          * point */
-    BOUND_MAX = 40,     /* exponents of bounds are below */
-    BOUND_DIGITS = 44,  /* of a bound in plain form */
+    USUAL_WHOLE = 19,   /* digits before the point, in answers */
+    USUAL_FRACTION = 15,
+    USUAL_ZEROS = 7,   /* smaller numbers are written with an exponent */
+    BOUND_MAX = 40,    /* exponents of bounds are below */
+    BOUND_DIGITS = 44, /* of a bound in plain form */
 };
 
 /* Which numbers, and how integers are spelled. */
@@ -325,7 +328,8 @@ static spry_ir_node write_range(spry_schema *schema, const spry_number_shape *nu
     spry_bound mirrored_low = mirrored(&low), mirrored_high = mirrored(&high);
     bool below_zero = high.set && high.at.negative, above_zero = low.set && !low.at.negative && low.at.n_digits > 0;
     spry_ir_node positive = spry_ir_never(ir), negative = spry_ir_never(ir);
-    wholeness integer = !number->integer ? ANY_NUMBER : schema->draft == SPRY_DRAFT_04 ? DIGITS : WHOLE;
+    bool digits = schema->draft == SPRY_DRAFT_04 || spry_schema_writes(schema);
+    wholeness integer = !number->integer ? ANY_NUMBER : digits ? DIGITS : WHOLE;
     bool low_counts = low.set && !low.at.negative,
          high_counts = high.set && (high.at.negative || high.at.n_digits == 0);
     if (!below_zero)
@@ -344,12 +348,17 @@ static spry_ir_node write_value(spry_schema *schema, const spry_decimal *value)
     size.negative = false;
     spry_ir_node all = spry_ir_never(ir);
     plain laid_out;
-    if (lay_out(&laid_out, &size)) {
+    bool usual = spry_schema_writes(schema),
+         short_enough = value->exponent > -USUAL_ZEROS && value->exponent < USUAL_WHOLE;
+    if (lay_out(&laid_out, &size) && (!usual || short_enough || !value->n_digits)) {
         spry_ir_node whole = spry_ir_literal(ir, (spry_view){laid_out.whole, laid_out.n_whole});
         spry_ir_node fraction = spry_ir_literal(ir, (spry_view){laid_out.fraction, laid_out.n_fraction});
-        all = two(ir, whole, laid_out.n_fraction ? two(ir, text(ir, "."), fraction) : maybe(ir, text(ir, ".0")));
+        all = two(ir, whole,
+                  laid_out.n_fraction ? two(ir, text(ir, "."), fraction)
+                  : usual             ? spry_ir_empty(ir)
+                                      : maybe(ir, text(ir, ".0")));
     }
-    if (value->n_digits && (value->exponent >= LARGE || value->exponent < 0)) {
+    if (value->n_digits && (usual ? !short_enough : value->exponent >= LARGE || value->exponent < 0)) {
         spry_ir_node first = spry_ir_literal(ir, (spry_view){value->digits, 1}), rest = spry_ir_empty(ir);
         if (value->n_digits > 1)
             rest = two(ir, text(ir, "."), spry_ir_literal(ir, (spry_view){value->digits + 1, value->n_digits - 1u}));
@@ -358,7 +367,7 @@ static spry_ir_node write_value(spry_schema *schema, const spry_decimal *value)
     }
     if (value->negative)
         return two(ir, text(ir, "-"), all);
-    return value->n_digits ? all : two(ir, maybe(ir, text(ir, "-")), all);
+    return value->n_digits || usual ? all : two(ir, maybe(ir, text(ir, "-")), all);
 }
 
 /* Numbers that are not integers. */
@@ -369,10 +378,31 @@ static spry_ir_node write_fractional(spry_ir *ir)
     return either(ir, signed_plainly, spry_number_small(ir, 0));
 }
 
+/* Numbers as they are written in answers: without exponent, of bounded length. */
+static spry_ir_node usual_number(spry_ir *ir, bool integer)
+{
+    spry_ir_node whole = two(ir, digits_between(ir, '1', '9'), some_digits(ir, 0, USUAL_WHOLE - 1));
+    spry_ir_node fraction = two(ir, text(ir, "."), some_digits(ir, 1, USUAL_FRACTION)),
+                 minus = maybe(ir, text(ir, "-"));
+    if (integer)
+        return either(ir, text(ir, "0"), two(ir, minus, whole));
+    return two(ir, minus, two(ir, either(ir, text(ir, "0"), whole), maybe(ir, fraction)));
+}
+
+/* The usual spellings among `node`, if there are any. */
+static spry_ir_node prefer_usual(spry_schema *schema, spry_ir_node node, bool integer)
+{
+    spry_ir_node usual = spry_schema_meet(schema, node, usual_number(schema->ir, integer));
+    return spry_schema_is_never(schema, usual) ? node : usual;
+}
+
 spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number)
 {
     spry_ir *ir = schema->ir;
     spry_ir_node node;
+    bool writes = spry_schema_writes(schema) && !number->values;
+    if (writes && !number->low.set && !number->high.set && !number->fractional && !number->also.count)
+        return usual_number(ir, number->integer);
     if (number->values) {
         spry_ir_node *choices = spry_schema_alloc(schema, number->n_values, sizeof *choices);
         for (size_t i = 0; choices && i < number->n_values; i++)
@@ -385,7 +415,7 @@ spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *num
     }
     for (size_t i = 0; i < number->also.count; i++)
         node = spry_schema_meet(schema, node, number->also.items[i]);
-    return node;
+    return writes ? prefer_usual(schema, node, number->integer) : node;
 }
 
 spry_ir_node spry_number_large_whole(spry_ir *ir, int least)

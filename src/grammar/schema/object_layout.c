@@ -146,6 +146,7 @@ typedef struct name_class {
     spry_ir_node key;
     spry_claims claims;
     bool matched; /* by a pattern of the current part */
+    bool given;   /* some schema says that such names may come */
 } name_class;
 
 /* Splits each class into names that match and names that do not. */
@@ -159,7 +160,7 @@ static void split_classes(spry_schema *schema, name_class *classes, size_t *coun
         inside.key = spry_schema_meet(schema, classes[i].key, language);
         if (spry_schema_is_never(schema, inside.key))
             continue;
-        inside.matched = true;
+        inside.matched = inside.given = true;
         inside.claims = add_schema_claim(schema, classes[i].claims, part, said);
         classes[i].key = spry_ir_subtract(ir, classes[i].key, language);
         if (spry_schema_is_never(schema, classes[i].key))
@@ -185,6 +186,27 @@ static bool is_closed(spry_schema *schema, const spry_object_shape *object)
     return false;
 }
 
+/* Whether the declared names are too few: then an answer may have others, too. */
+static bool needs_others(const spry_layout *layout, const spry_object_shape *object)
+{
+    size_t possible = 0;
+    for (size_t i = 0; i < layout->n_names; i++)
+        possible += !layout->names[i].absent;
+    return possible == 0 || possible < object->min;
+}
+
+/* Whether some schema says that undeclared names may come. */
+static bool gives_others(const spry_schema *schema, const spry_object_shape *object)
+{
+    for (size_t i = 0; i < object->n_parts; i++) {
+        const json_t *json = part_json(schema, &object->parts[i]);
+        if (object->parts[i].kind == SPRY_PART_SCHEMA &&
+            (spry_schema_additional(json) || json_object_size(json_object_get(json, "patternProperties"))))
+            return true;
+    }
+    return false;
+}
+
 static void find_classes(spry_schema *schema, spry_layout *layout, const spry_object_shape *object,
                          spry_ir_node allowed)
 {
@@ -203,13 +225,18 @@ static void find_classes(spry_schema *schema, spry_layout *layout, const spry_ob
         json_t *said;
         json_object_foreach(json_object_get(part_json(schema, part), "patternProperties"), pattern, said)
             split_classes(schema, classes, &count, part, pattern, said);
-        for (size_t i = 0; i < count; i++)
+        for (size_t i = 0; i < count; i++) {
             classes[i].claims = about_other_name(schema, classes[i].claims, part, classes[i].matched);
+            classes[i].given |= spry_schema_additional(part_json(schema, part)) != NULL;
+        }
     }
     bool infinite = count == 1 && !object->key_claims.count; /* all names except some */
     layout->classes = spry_schema_alloc(schema, count, sizeof *layout->classes);
+    bool all = !spry_schema_writes(schema) || needs_others(layout, object);
     for (size_t i = 0; layout->classes && i < count && !spry_schema_failed(schema); i++)
-        if (infinite || !spry_schema_is_never(schema, classes[i].key))
+        if (!all && !classes[i].given)
+            continue;
+        else if (infinite || !spry_schema_is_never(schema, classes[i].key))
             layout->classes[layout->n_classes++] =
                 (spry_layout_class){classes[i].key, spry_schema_goal(schema, classes[i].claims)};
 }
@@ -230,7 +257,8 @@ void spry_object_lay_out(spry_schema *schema, spry_shape *shape)
         object->key_claims.count ? spry_schema_key_language(schema, object->key_claims) : SPRY_IR_NONE;
     if (!spry_schema_failed(schema))
         find_name_goals(schema, layout, object, allowed);
-    if (!spry_schema_failed(schema) && !is_closed(schema, object) && object->max > 0)
+    if (!spry_schema_failed(schema) && !is_closed(schema, object) && object->max > 0 &&
+        (!spry_schema_writes(schema) || needs_others(layout, object) || gives_others(schema, object)))
         find_classes(schema, layout, object, allowed);
     shape->layout = layout;
 }
@@ -274,6 +302,12 @@ static spry_ir_node write_key(spry_schema *schema, spry_ir_node name)
     return spry_ir_sequence(schema->ir, (spry_ir_node[]){quote, name, quote, schema->colon}, 4);
 }
 
+static spry_ir_node spell_name(spry_schema *schema, const char *name)
+{
+    return spry_schema_writes(schema) ? spry_json_spell_usual(schema->ir, spry_view_of(name))
+                                      : spry_json_spell_text(schema->ir, spry_view_of(name));
+}
+
 static spry_ir_node write_members(spry_schema *schema, const spry_shape *shape, member_counts counts)
 {
     const spry_layout *layout = shape->layout;
@@ -284,10 +318,9 @@ static spry_ir_node write_members(spry_schema *schema, const spry_shape *shape, 
     for (size_t i = 0; i < layout->n_names; i++) {
         const spry_layout_name *name = &layout->names[i];
         if (can_be(schema, name))
-            members[count++] =
-                (spry_ir_member){.key = write_key(schema, spry_json_spell_text(schema->ir, spry_view_of(name->name))),
-                                 .value = spry_goal_node(schema, name->goal),
-                                 .required = name->required};
+            members[count++] = (spry_ir_member){.key = write_key(schema, spell_name(schema, name->name)),
+                                                .value = spry_goal_node(schema, name->goal),
+                                                .required = name->required};
     }
     for (size_t i = 0; i < layout->n_classes; i++)
         if (schema->goals[layout->classes[i].goal]->productive)
@@ -295,7 +328,9 @@ static spry_ir_node write_members(spry_schema *schema, const spry_shape *shape, 
                                                 .value = spry_goal_node(schema, layout->classes[i].goal),
                                                 .many = true};
     uint32_t min = shape->as.object.min > 1 ? shape->as.object.min : 1;
-    return spry_ir_members(schema->ir, members, count, schema->comma, min, shape->as.object.max);
+    spry_ir_node (*join)(spry_ir *, const spry_ir_member *, size_t, spry_ir_node, uint32_t, uint32_t) =
+        spry_schema_writes(schema) ? spry_ir_members_ordered : spry_ir_members;
+    return join(schema->ir, members, count, schema->comma, min, shape->as.object.max);
 }
 
 spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape)
@@ -309,13 +344,13 @@ spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape)
             "%u cannot be enforced where members of any name may come, for a name could come twice; name "
             "the members and set additionalProperties to false",
             object->min);
-    spry_ir_node inside = spry_ir_empty(ir);
-    if (counts.names + counts.classes > 0 && object->max > 0) {
-        inside = spry_ir_sequence(ir, (spry_ir_node[]){write_members(schema, shape, counts), schema->gap}, 2);
-        if (counts.required == 0 && object->min == 0)
-            inside = spry_ir_repeat(ir, inside, 0, 1);
-    }
-    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("{")), schema->gap, inside,
-                            spry_ir_literal(ir, SPRY_VIEW("}"))};
-    return spry_ir_sequence(ir, whole, 4);
+    spry_ir_node inside = spry_ir_never(ir);
+    bool filled = counts.names + counts.classes > 0 && object->max > 0;
+    if (filled)
+        inside =
+            spry_ir_sequence(ir, (spry_ir_node[]){schema->gap, write_members(schema, shape, counts), schema->gap}, 3);
+    if (!filled || (counts.required == 0 && object->min == 0))
+        inside = spry_ir_choice(ir, (spry_ir_node[]){inside, schema->empty_gap}, 2);
+    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("{")), inside, spry_ir_literal(ir, SPRY_VIEW("}"))};
+    return spry_ir_sequence(ir, whole, 3);
 }

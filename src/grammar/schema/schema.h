@@ -193,6 +193,7 @@ typedef struct spry_schema {
     json_t *root;
     spry_arena arena;
     spry_draft draft;
+    spry_json_style style;
     bool lenient; /* a keyword that cannot be enforced is left out, with a warning */
     unsigned depth, probing;
     const json_t *at;          /* the schema being expanded, or NULL */
@@ -213,6 +214,7 @@ typedef struct spry_schema {
     spry_map never_index;   /* node -> whether it matches no text */
     spry_shapes everything;
     spry_ir_node gap, comma, colon; /* whitespace; with a comma; with a colon */
+    spry_ir_node empty_gap;         /* between brackets with nothing else */
 } spry_schema;
 
 /* ---- json_schema.c ----------------------------------------------------------------------------------------------- */
@@ -230,6 +232,12 @@ void spry_schema_blame(spry_schema *schema, const json_t *where, const char *key
 
 /* In a lenient schema, turns a failure because of a keyword that cannot be enforced into a warning; false otherwise. */
 bool spry_schema_excuse(spry_schema *schema);
+
+/* Whether the grammar is for writing: narrower than the schema. */
+static inline bool spry_schema_writes(const spry_schema *schema)
+{
+    return schema->style != SPRY_JSON_ANY;
+}
 
 /* Until draft-07 the keywords beside a $ref are ignored. */
 static inline bool spry_schema_lone_reference(const spry_schema *schema, const json_t *json)

@@ -180,13 +180,11 @@ spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape)
 {
     spry_ir *ir = schema->ir;
     uint32_t max = possible_items(schema, shape);
-    spry_ir_node inside = spry_ir_empty(ir);
-    if (max > 0) {
-        inside = spry_ir_sequence(ir, (spry_ir_node[]){write_items(schema, shape, max), schema->gap}, 2);
-        if (shape->as.array.min == 0)
-            inside = spry_ir_repeat(ir, inside, 0, 1);
-    }
-    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("[")), schema->gap, inside,
-                            spry_ir_literal(ir, SPRY_VIEW("]"))};
-    return spry_ir_sequence(ir, whole, 4);
+    spry_ir_node inside = spry_ir_never(ir);
+    if (max > 0)
+        inside = spry_ir_sequence(ir, (spry_ir_node[]){schema->gap, write_items(schema, shape, max), schema->gap}, 3);
+    if (max == 0 || shape->as.array.min == 0)
+        inside = spry_ir_choice(ir, (spry_ir_node[]){inside, schema->empty_gap}, 2);
+    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("[")), inside, spry_ir_literal(ir, SPRY_VIEW("]"))};
+    return spry_ir_sequence(ir, whole, 3);
 }

@@ -118,7 +118,8 @@ static spry_ir_node write_values(spry_schema *schema, const spry_string_shape *s
         return SPRY_IR_NONE;
     for (size_t i = 0; i < string->n_values; i++) {
         spry_view text = {json_string_value(string->values[i]), json_string_length(string->values[i])};
-        choices[i] = spry_json_spell_text(schema->ir, text);
+        choices[i] = spry_schema_writes(schema) ? spry_json_spell_usual(schema->ir, text)
+                                                : spry_json_spell_text(schema->ir, text);
     }
     return spry_ir_choice(schema->ir, choices, string->n_values);
 }
@@ -128,10 +129,14 @@ static spry_ir_node write_inside(spry_schema *schema, const spry_string_shape *s
 {
     spry_ir *ir = schema->ir;
     spry_ir_node inside = SPRY_IR_NONE;
+    bool free = string->also.count == 0 && string->min == 0 && string->max == SPRY_IR_UNBOUNDED;
     if (string->values)
         inside = write_values(schema, string);
+    else if (free && spry_schema_writes(schema))
+        inside = spry_json_prose(ir);
     else if (string->also.count == 0 || string->min > 0 || string->max != SPRY_IR_UNBOUNDED)
-        inside = spry_ir_repeat(ir, spry_json_any_character(ir, string->also.count == 0), string->min, string->max);
+        inside = spry_ir_repeat(ir, spry_json_any_character(ir, string->also.count == 0 && !spry_schema_writes(schema)),
+                                string->min, string->max);
     for (size_t i = 0; i < string->also.count; i++)
         inside =
             inside == SPRY_IR_NONE ? string->also.items[i] : spry_schema_meet(schema, inside, string->also.items[i]);
