@@ -1,4 +1,4 @@
-/* Models by name, loaded once, unloaded when memory is needed or when idle. Real models, small ones. */
+/* Models by name, loaded once, used by many. Real models, small ones. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,125 +6,9 @@
 
 #include <cmocka.h>
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
 #include "base/buffer.h"
-#include "base/compiler.h"
-#include "engine/engine_state.h"
 #include "platform/file.h"
-#include "pool/model_load.h"
-#include "spry_serve.h"
-#include "support/engine_fixture.h"
-#include "support/hostile.h"
-#include "support/scratch.h"
-
-#define FOLDER TEST_DATA "/models"
-
-static scratch place;
-static atomic_uint n_loaded, n_let_go;
-
-static void note_log(void *user, int level, const char *sentence)
-{
-    (void)user;
-    (void)level;
-    n_loaded += strstr(sentence, ": loaded in") != NULL;
-    n_let_go += strstr(sentence, ": let go") != NULL;
-}
-
-/* Of the pool that is started next. */
-static spry_engine_options engine_options;
-static spry_jobs_options jobs_options;
-
-static spry_pool_options plain_options(const char *folder)
-{
-    spry_pool_options o;
-    spry_pool_options_default(&o);
-    spry_engine_options_default(&engine_options);
-    spry_jobs_options_default(&jobs_options);
-    engine_options.threads = 1;
-    engine_options.context = 256;
-    engine_options.kv_bytes = (size_t)4 << 20;
-    engine_options.log = note_log;
-    jobs_options.max_running = 2;
-    o.models_dir = folder;
-    o.engine = &engine_options;
-    o.jobs = &jobs_options;
-    o.max_bytes = (size_t)1 << 30;
-    n_loaded = n_let_go = 0;
-    return o;
-}
-
-static spry_model_pool *start(const spry_pool_options *options)
-{
-    spry_model_pool *pool;
-    spry_error error = {0};
-    if (spry_model_pool_create(&pool, options, &error))
-        fail_msg("%s", error.message);
-    return pool;
-}
-
-static const spry_pooled *acquire(spry_model_pool *pool, const char *name)
-{
-    const spry_pooled *model;
-    spry_error error = {0};
-    if (spry_model_pool_acquire(pool, &model, name, &error))
-        fail_msg("%s", error.message);
-    return model;
-}
-
-static void use(spry_model_pool *pool, const char *name)
-{
-    spry_model_pool_release(pool, acquire(pool, name));
-}
-
-static void expect_refused(spry_model_pool *pool, const char *name, spry_status status, const char *words)
-{
-    const spry_pooled *model;
-    spry_error error = {0};
-    hostile_expect(spry_model_pool_acquire(pool, &model, name, &error), &error, status, words);
-    assert_null(model);
-}
-
-/* ---- what a pool tells ------------------------------------------------------------------------------------------ */
-
-typedef struct asked {
-    const char *name;
-    spry_pool_info info;
-    size_t found, count, stop_at;
-} asked;
-
-static bool note_info(void *context, const spry_pool_info *info)
-{
-    asked *a = context;
-    if (a->name && strcmp(info->name, a->name) == 0) {
-        a->info = *info;
-        a->found++;
-    }
-    return ++a->count != a->stop_at;
-}
-
-static spry_pool_info info_of(spry_model_pool *pool, const char *name)
-{
-    asked a = {.name = name};
-    spry_model_pool_each(pool, note_info, &a);
-    assert_int_equal(a.found, 1);
-    return a.info;
-}
-
-static bool is_loaded(spry_model_pool *pool, const char *name)
-{
-    return info_of(pool, name).state == SPRY_POOL_LOADED;
-}
-
-static void nap(long ms)
-{
-    const struct timespec pause = {ms / 1000, ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-}
+#include "support/pool_scene.h"
 
 /* ---- names ------------------------------------------------------------------------------------------------------ */
 
@@ -292,21 +176,6 @@ static void test_bad_entries(void **state)
 
 /* ---- loading ---------------------------------------------------------------------------------------------------- */
 
-typedef struct asker {
-    spry_model_pool *pool;
-    const char *name;
-    spry_status status;
-    spry_error error;
-    const spry_pooled *model;
-} asker;
-
-static void *ask(void *argument)
-{
-    asker *a = argument;
-    a->status = spry_model_pool_acquire(a->pool, &a->model, a->name, &a->error);
-    return NULL;
-}
-
 static void ask_at_once(spry_model_pool *pool, asker *askers, size_t count, const char *name)
 {
     pthread_t threads[16];
@@ -414,210 +283,6 @@ static void test_estimates(void **state)
     }
 }
 
-/* ---- letting go ------------------------------------------------------------------------------------------------- */
-
-static size_t bytes_of(const char *name)
-{
-    spry_pool_options options = plain_options(FOLDER);
-    spry_model_pool *pool = start(&options);
-    use(pool, name);
-    size_t bytes = info_of(pool, name).loaded_bytes;
-    spry_model_pool_destroy(pool);
-    return bytes;
-}
-
-static void test_least_recent_goes(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.max_bytes = bytes_of("llama") + bytes_of("qwen2") + bytes_of("qwen3") + (1 << 16);
-    n_loaded = n_let_go = 0;
-    spry_model_pool *pool = start(&options);
-    use(pool, "llama");
-    use(pool, "qwen2");
-    use(pool, "qwen3");
-    use(pool, "llama");
-    assert_int_equal(n_let_go, 0);
-    use(pool, "gemma");
-    assert_true(is_loaded(pool, "llama") && is_loaded(pool, "gemma"));
-    assert_false(is_loaded(pool, "qwen2"));
-    assert_int_equal(spry_model_pool_pin(pool, "llama", true, NULL), SPRY_OK);
-    use(pool, "qwen2");
-    use(pool, "qwen3");
-    use(pool, "gemma3");
-    use(pool, "qwen2");
-    assert_true(is_loaded(pool, "llama")); /* though it is the oldest */
-    spry_model_pool_destroy(pool);
-}
-
-static void test_no_room(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.max_bytes = bytes_of("llama") + (1 << 16);
-    spry_model_pool *pool = start(&options);
-    expect_refused(pool, "llama-256", SPRY_ERR_MEMORY, "llama-256: needs 0.|GB in all");
-    const spry_pooled *model = acquire(pool, "llama");
-    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
-    assert_int_equal(info_of(pool, "qwen2").state, SPRY_POOL_ON_DISK);
-    assert_true(info_of(pool, "qwen2").estimated_bytes > 0);
-    spry_error error = {0};
-    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is in use");
-    spry_model_pool_release(pool, model);
-    use(pool, "qwen2");
-    assert_false(is_loaded(pool, "llama"));
-    assert_int_equal(spry_model_pool_unload(pool, "qwen2", &error), SPRY_OK);
-    assert_int_equal(spry_model_pool_unload(pool, "qwen2", &error), SPRY_OK);
-    assert_false(is_loaded(pool, "qwen2"));
-    hostile_expect(spry_model_pool_unload(pool, "none", &error), &error, SPRY_ERR_FILE, "no model 'none'");
-    hostile_expect(spry_model_pool_pin(pool, "../x", true, &error), &error, SPRY_ERR_FILE, "no model");
-    spry_model_pool_destroy(pool);
-}
-
-static size_t measured_bytes; /* told of the next model; 0: what it really takes */
-
-spry_status __real_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error);
-spry_status __wrap_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error);
-
-spry_status __wrap_spry_loaded_model_measure(size_t *bytes, const spry_loaded_model *loaded, spry_error *error)
-{
-    spry_status status = __real_spry_loaded_model_measure(bytes, loaded, error);
-    *bytes = measured_bytes ? measured_bytes : *bytes;
-    return status;
-}
-
-/* A model that takes more than was estimated, and more than all may take, leaves no room: less than none is not a lot.
- */
-static void test_larger_than_estimated(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.max_bytes = bytes_of("llama") + bytes_of("qwen2");
-    spry_model_pool *pool = start(&options);
-    measured_bytes = options.max_bytes + 1;
-    const spry_pooled *model = acquire(pool, "llama");
-    measured_bytes = 0;
-    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
-    spry_model_pool_release(pool, model);
-    use(pool, "qwen2");
-    assert_false(is_loaded(pool, "llama"));
-    spry_model_pool_destroy(pool);
-}
-
-static void wait_until_gone(spry_model_pool *pool, const char *name)
-{
-    for (int i = 0; i < 200 && is_loaded(pool, name); i++)
-        nap(10);
-    assert_false(is_loaded(pool, name));
-}
-
-/* What cannot go when it is asked to goes when it can. */
-static void test_unload(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.max_bytes = bytes_of("llama") + (1 << 16);
-    spry_model_pool *pool = start(&options);
-    spry_error error = {0};
-    assert_int_equal(spry_model_pool_unload(pool, "llama", &error), SPRY_OK);
-    assert_int_equal(info_of(pool, "llama").load_ms, 0); /* it was not even loaded */
-    const spry_pooled *model = acquire(pool, "llama");
-    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is in use");
-    nap(50);
-    assert_true(is_loaded(pool, "llama"));
-    spry_model_pool_release(pool, model);
-    wait_until_gone(pool, "llama");
-    assert_int_equal(spry_model_pool_pin(pool, "llama", true, NULL), SPRY_OK);
-    use(pool, "llama");
-    hostile_expect(spry_model_pool_unload(pool, "llama", &error), &error, SPRY_ERR_BUSY, "llama: it is pinned");
-    expect_refused(pool, "qwen2", SPRY_ERR_BUSY, "qwen2: needs 0.|in use or pinned take 0.");
-    nap(50);
-    assert_true(is_loaded(pool, "llama"));
-    assert_int_equal(spry_model_pool_pin(pool, "llama", false, NULL), SPRY_OK);
-    wait_until_gone(pool, "llama");
-    spry_model_pool_destroy(pool);
-}
-
-/* Two who load different models at once do not pass the limit together. */
-static void test_no_room_for_two(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.max_bytes = bytes_of("llama") + (1 << 18);
-    for (int round = 0; round < 8; round++) {
-        spry_model_pool *pool = start(&options);
-        asker askers[2] = {{.pool = pool, .name = "llama"}, {.pool = pool, .name = "qwen2"}};
-        pthread_t threads[2];
-        for (size_t i = 0; i < 2; i++)
-            assert_int_equal(pthread_create(&threads[i], NULL, ask, &askers[i]), 0);
-        for (size_t i = 0; i < 2; i++)
-            pthread_join(threads[i], NULL);
-        assert_int_equal((askers[0].status == SPRY_OK) + (askers[1].status == SPRY_OK), 1);
-        assert_int_equal((askers[0].status == SPRY_ERR_BUSY) + (askers[1].status == SPRY_ERR_BUSY), 1);
-        spry_model_pool_release(pool, askers[0].model);
-        spry_model_pool_release(pool, askers[1].model);
-        spry_model_pool_destroy(pool);
-    }
-}
-
-static void test_keep_alive(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.keep_alive_s = 0.15;
-    spry_model_pool *pool = start(&options);
-    const spry_pooled *held = acquire(pool, "qwen2");
-    use(pool, "llama");
-    spry_pool_info told = info_of(pool, "llama");
-    assert_true(told.expires_s <= 0.15);
-    assert_true(info_of(pool, "qwen2").expires_s < 0);
-    assert_int_equal(spry_model_pool_pin(pool, "qwen3", true, NULL), SPRY_OK);
-    use(pool, "qwen3");
-    for (int i = 0; i < 200 && is_loaded(pool, "llama"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "llama"));
-    nap(200);
-    assert_true(is_loaded(pool, "qwen2") && is_loaded(pool, "qwen3"));
-    assert_int_equal(spry_model_pool_pin(pool, "qwen3", false, NULL), SPRY_OK);
-    for (int i = 0; i < 200 && is_loaded(pool, "qwen3"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "qwen3"));
-    spry_model_pool_release(pool, held);
-    for (int i = 0; i < 200 && n_let_go < 3; i++)
-        nap(10);
-    assert_int_equal(n_let_go, 3);
-    use(pool, "llama"); /* and again */
-    spry_model_pool_destroy(pool);
-}
-
-/* A model's own time goes before the pool's, until it is let go. */
-static void test_keep(void **state)
-{
-    (void)state;
-    spry_pool_options options = plain_options(FOLDER);
-    options.keep_alive_s = 1000;
-    spry_model_pool *pool = start(&options);
-    use(pool, "qwen3");
-    const spry_pooled *held = acquire(pool, "llama");
-    spry_model_pool_keep(pool, held, 0);
-    assert_true(is_loaded(pool, "llama"));
-    spry_model_pool_release(pool, held);
-    for (int i = 0; i < 200 && is_loaded(pool, "llama"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "llama"));
-    assert_true(info_of(pool, "llama").expires_s < 0);
-    use(pool, "llama");
-    assert_true(info_of(pool, "llama").expires_s > 900);
-    held = acquire(pool, "llama");
-    spry_model_pool_keep(pool, held, -1);
-    spry_model_pool_release(pool, held);
-    assert_true(info_of(pool, "llama").expires_s < 0);
-    assert_true(info_of(pool, "qwen3").expires_s > 900);
-    assert_int_equal(info_of(pool, "qwen3").work.running, 0);
-    assert_true(info_of(pool, "qwen3").work.batch_limit > 0);
-    spry_model_pool_destroy(pool);
-}
-
 /* ---- many at once ----------------------------------------------------------------------------------------------- */
 
 static void *use_many(void *argument)
@@ -663,39 +328,12 @@ static void test_many_at_once(void **state)
     spry_model_pool_destroy(pool);
 }
 
-static int set_up(void **state)
-{
-    (void)state;
-    scratch_init(&place);
-    return 0;
-}
-
-static int tear_down(void **state)
-{
-    (void)state;
-    scratch_deinit(&place);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_names),
-        cmocka_unit_test(test_one_name_twice),
-        cmocka_unit_test(test_entries),
-        cmocka_unit_test(test_bad_entries),
-        cmocka_unit_test(test_loaded_once),
-        cmocka_unit_test(test_bad_files),
-        cmocka_unit_test(test_warm),
-        cmocka_unit_test(test_estimates),
-        cmocka_unit_test(test_least_recent_goes),
-        cmocka_unit_test(test_no_room),
-        cmocka_unit_test(test_larger_than_estimated),
-        cmocka_unit_test(test_unload),
-        cmocka_unit_test(test_no_room_for_two),
-        cmocka_unit_test(test_keep_alive),
-        cmocka_unit_test(test_keep),
-        cmocka_unit_test(test_many_at_once),
+        cmocka_unit_test(test_names),       cmocka_unit_test(test_one_name_twice), cmocka_unit_test(test_entries),
+        cmocka_unit_test(test_bad_entries), cmocka_unit_test(test_loaded_once),    cmocka_unit_test(test_bad_files),
+        cmocka_unit_test(test_warm),        cmocka_unit_test(test_estimates),      cmocka_unit_test(test_many_at_once),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
