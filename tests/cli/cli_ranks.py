@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import unittest
 import urllib.request
 
 import cli_support
@@ -181,6 +182,73 @@ class Server(cli_support.CliTest):
             except ProcessLookupError:
                 pass
         self.assertIn("another rank has not answered", self.read_errors(process))
+
+
+class Network(cli_support.CliTest):
+    """Two ranks in network namespaces with their own names and addresses, as on two machines."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.names = ["spry%d%s" % (os.getpid() % 100000, end) for end in "ab"]
+        cls.folder = tempfile.mkdtemp(dir=HOME)
+        try:
+            cls.make_network()
+        except (OSError, subprocess.CalledProcessError) as error:
+            cls.tearDownClass()
+            print("SKIPPED ranks over a network: network namespaces cannot be made here: %s" % error)
+            raise unittest.SkipTest("no network namespaces")
+
+    @classmethod
+    def make_network(cls):
+        a, b = cls.names
+        commands = ["netns add " + a, "netns add " + b, "link add %s type veth peer name %s" % (a, b)]
+        for number, name in enumerate(cls.names, 1):
+            commands += ["link set %s netns %s" % (name, name), "-n %s addr add 10.77.0.%d/24 dev %s" % (name, number, name),
+                         "-n %s link set lo up" % name, "-n %s link set %s up" % (name, name)]
+        for command in commands:
+            subprocess.run(["ip", *command.split()], check=True, capture_output=True)
+        cls.agent = os.path.join(cls.folder, "agent")
+        with open(cls.agent, "w") as file:
+            file.write('#!/bin/sh\nshift\nexec ip netns exec %s unshare --uts sh -c "hostname second; $*"\n' % b)
+        os.chmod(cls.agent, 0o755)
+
+    @classmethod
+    def tearDownClass(cls):
+        for name in cls.names:
+            inside = subprocess.run(["ip", "netns", "pids", name], capture_output=True).stdout.split()
+            for process in inside:
+                os.kill(int(process), signal.SIGKILL)
+            subprocess.run(["ip", "netns", "del", name], capture_output=True)
+
+    def command(self, *arguments):
+        network = "10.77.0.0/24"
+        return ["ip", "netns", "exec", self.names[0], "mpirun", "--host", "10.77.0.1:1,10.77.0.2:1", "-n", "2", "--mca",
+                "plm_rsh_agent", self.agent, "--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", network, "--mca",
+                "oob_tcp_if_include", network, "-x", "SPRY_RANK_TIMEOUT", SPRY, *arguments]
+
+    def test_two_machines_give_the_bits_of_one(self):
+        paths = [os.path.join(self.folder, name) for name in ("alone", "together")]
+        arguments = ["logits", tiny("qwen3"), "--ids", "1,5,9,20,33", "--rows", "all", "-o"]
+        self.assertEqual(spry(*arguments, paths[0]).code, 0)
+        result = subprocess.run(self.command(*arguments, paths[1]), stdin=subprocess.DEVNULL, capture_output=True,
+                                timeout=RANK_TIMEOUT, cwd=HOME, env=environment(**MPI, SPRY_RANK_TIMEOUT="60"))
+        self.assertEqual(result.returncode, 0, result.stderr)
+        with open(paths[0], "rb") as alone, open(paths[1], "rb") as together:
+            self.assertEqual(together.read(), alone.read())
+
+    def test_a_cut_network_ends_the_job(self):
+        process = subprocess.Popen(self.command("run", "-p", "Once", "-n", "4000", "--ignore-end", "--slide"),
+                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME,
+                                   env=environment(**MPI, SPRY_RANK_TIMEOUT="2"))
+        process.stdout.read(20)
+        subprocess.run(["ip", "-n", self.names[0], "link", "set", self.names[0], "down"], check=True)
+        try:
+            lines = iter(process.stderr.readline, b"")
+            self.assertTrue(any(b"another rank has not answered" in line for line in lines))
+        finally:  # mpirun itself waits for the other machine
+            subprocess.run(["ip", "-n", self.names[0], "link", "set", self.names[0], "up"], check=True)
+            process.kill()
+            process.communicate()
 
 
 class Batch(cli_support.CliTest):
