@@ -43,6 +43,7 @@ run: setup
 test: setup
 	@scripts/setup web || true
 	@scripts/setup voice || true
+	@scripts/setup ranks || true
 	@$(MAKE) --no-print-directory everything
 	@scripts/test $(BUILD)
 
