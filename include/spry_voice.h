@@ -25,7 +25,8 @@ typedef struct spry_speech_options {
     uint32_t reserved32;
 } spry_speech_options;
 
-SPRY_API void spry_speech_options_default(spry_speech_options *options);
+SPRY_API void spry_speech_options_default_sized(spry_speech_options *options, size_t size);
+#define spry_speech_options_default(options) spry_speech_options_default_sized(options, sizeof(spry_speech_options))
 
 /* Opens a Whisper model: a Hugging Face folder, or a ggml file of whisper.cpp. `options` may be NULL. */
 SPRY_API spry_status spry_speech_open(spry_speech **out, const char *path, const spry_speech_options *options,
@@ -69,7 +70,9 @@ typedef struct spry_transcribe_options {
     void *user;
 } spry_transcribe_options;
 
-SPRY_API void spry_transcribe_options_default(spry_transcribe_options *options);
+SPRY_API void spry_transcribe_options_default_sized(spry_transcribe_options *options, size_t size);
+#define spry_transcribe_options_default(options)                                                                       \
+    spry_transcribe_options_default_sized(options, sizeof(spry_transcribe_options))
 
 typedef struct spry_transcript {
     size_t size;      /* as in spry_engine_info */
@@ -109,7 +112,8 @@ typedef enum spry_vad_event {
 
 enum { SPRY_VAD_STEP = 160 }; /* samples of a step: 10 ms */
 
-SPRY_API void spry_vad_options_default(spry_vad_options *options);
+SPRY_API void spry_vad_options_default_sized(spry_vad_options *options, size_t size);
+#define spry_vad_options_default(options) spry_vad_options_default_sized(options, sizeof(spry_vad_options))
 SPRY_API spry_status spry_vad_create(spry_vad **out, const spry_vad_options *options, spry_error *error);
 SPRY_API void spry_vad_destroy(spry_vad *vad);
 

@@ -18,9 +18,10 @@ enum {
 /* ---- opening -------------------------------------------------------------------------------------------------------
  */
 
-void spry_speech_options_default(spry_speech_options *options)
+void spry_speech_options_default_sized(spry_speech_options *options, size_t size)
 {
-    *options = (spry_speech_options){.size = sizeof *options, .cpu = "auto"};
+    const spry_speech_options own = {.cpu = "auto"};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 /* The control tokens of every published model lie at the end of the vocabulary in the same order. */
@@ -266,10 +267,10 @@ static bool split(spry_speech *s, size_t *used, double start, size_t n_samples)
 /* ---- windows -------------------------------------------------------------------------------------------------------
  */
 
-void spry_transcribe_options_default(spry_transcribe_options *options)
+void spry_transcribe_options_default_sized(spry_transcribe_options *options, size_t size)
 {
-    *options = (spry_transcribe_options){
-        .size = sizeof *options, .no_speech = 0.6f, .least_logprob = -1, .most_compression = 2.4f};
+    const spry_transcribe_options own = {.no_speech = 0.6f, .least_logprob = -1, .most_compression = 2.4f};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 static spry_status choose_language(spry_speech *s, spry_error *error)

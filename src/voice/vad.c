@@ -38,9 +38,10 @@ struct spry_vad {
     bool speaking;
 };
 
-void spry_vad_options_default(spry_vad_options *options)
+void spry_vad_options_default_sized(spry_vad_options *options, size_t size)
 {
-    *options = (spry_vad_options){.size = sizeof *options, .begin_ms = 80, .end_ms = 500, .threshold = 7};
+    const spry_vad_options own = {.begin_ms = 80, .end_ms = 500, .threshold = 7};
+    spry_sized_default(options, size, &own, sizeof own);
 }
 
 spry_status spry_vad_create(spry_vad **out, const spry_vad_options *options, spry_error *error)

@@ -157,6 +157,10 @@ people='a word for people, not for program parts'
 for word in who'ever' some'body' no'body' every'body' any'body' h'e' hi's' hi'm'; do
     plant "$word in a comment" "src/base/one.c:8: $people" "echo '/* what $word asks */' >>src/base/one.c"
 done
+plant "a default without a size" "include/spry.h:[0-9]+: a default needs the size" \
+    "echo 'void spry_x_options_default(int *x);' >>include/spry.h"
+plant "a layer that CONTRIBUTING lacks" "CONTRIBUTING.md:1: device is not in the row of layer 5" \
+    'sed s,/device,/devices, "$here/CONTRIBUTING.md" >CONTRIBUTING.md'
 plant 'a riddle in a page' 'docs/plan.md:1: say it in plain words' "echo 'it is all the s''ame' >docs/plan.md"
 plant "a word for people in a document" "docs/plan.md:2: $people" "printf 'A plan.\\nFor no''body.\\n' >docs/plan.md"
 plant "a pronoun in a script's comment" "scripts/check:[0-9]+: $people" "echo '# h''e comes' >>scripts/check"

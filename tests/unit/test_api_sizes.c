@@ -9,6 +9,7 @@
 #include "base/sized.h"
 #include "spry_serve.h"
 #include "spry_tools.h"
+#include "spry_voice.h"
 #include "support/engine_fixture.h"
 
 /* A struct as three versions of a header know it. */
@@ -79,6 +80,9 @@ DEFAULTS(spry_chat_parser_options)
 DEFAULTS(spry_pool_options)
 DEFAULTS(spry_convert_options)
 DEFAULTS(spry_memory_use)
+DEFAULTS(spry_speech_options)
+DEFAULTS(spry_transcribe_options)
+DEFAULTS(spry_vad_options)
 
 static const struct {
     void (*write)(void *own, size_t size);
@@ -91,7 +95,10 @@ static const struct {
                 {default_spry_chat_parser_options, sizeof(spry_chat_parser_options)},
                 {default_spry_pool_options, sizeof(spry_pool_options)},
                 {default_spry_convert_options, sizeof(spry_convert_options)},
-                {default_spry_memory_use, sizeof(spry_memory_use)}};
+                {default_spry_memory_use, sizeof(spry_memory_use)},
+                {default_spry_speech_options, sizeof(spry_speech_options)},
+                {default_spry_transcribe_options, sizeof(spry_transcribe_options)},
+                {default_spry_vad_options, sizeof(spry_vad_options)}};
 
 /* A program's struct of any size gets its bytes and no other. */
 static void test_defaults(void **state)
