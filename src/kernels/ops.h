@@ -64,6 +64,8 @@ typedef struct spry_attend {
     size_t key_offset, value_offset; /* of this layer's heads in a page; see kv_layout.h */
     size_t head_bytes;               /* of a head's keys, or values */
     size_t token_bytes;              /* of one token's values */
+    size_t latent; /* 0: values have their own place; else the last `latent` coordinates of a key are its value, and
+                    * those of out are the first of a head */
     const float *sinks; /* NULL, or a score a query head that takes its share of the weights and gives nothing */
     const spry_kv_entry *entries; /* ascending by start, without gaps */
     size_t n_entries;
@@ -72,7 +74,7 @@ typedef struct spry_attend {
     bool interleaved;
 } spry_attend;
 
-enum { SPRY_ATTEND_HEAD_DIM_MAX = 512 }; /* largest head_dim that attend supports */
+enum { SPRY_ATTEND_HEAD_DIM_MAX = 640 }; /* largest head_dim that attend supports */
 
 typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_CLAMPED, SPRY_GATE_COUNT } spry_gate;
 

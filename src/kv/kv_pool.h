@@ -13,7 +13,14 @@
 typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     spry_dtype type; /* F32, F16 or Q8_0 */
+    bool keys_only;  /* values are a part of the keys, and have no place of their own */
 } spry_kv_shape;
+
+/* Keys and values, or keys. */
+static inline size_t spry_kv_sides(const spry_kv_shape *shape)
+{
+    return shape->keys_only ? 1 : 2;
+}
 
 /* Moves the bytes of pages; a device implements it (device/device.h). All but `read` is for the owner of the pool. */
 typedef struct spry_kv_mover {
@@ -58,7 +65,7 @@ void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page);
 /* The offset of keys (side 0) or values (side 1) of a layer in a page. */
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)
 {
-    return (layer * 2 + side) * pool->side_bytes;
+    return (layer * spry_kv_sides(&pool->shape) + side) * pool->side_bytes;
 }
 
 #endif

@@ -48,6 +48,7 @@ typedef struct spry_arch {
     bool fused_gate_up;     /* gate and up in one */
     bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
     bool qkv_bias;          /* q, k and v have biases unless config.json says no */
+    bool latent;            /* multi-head latent attention */
     bool sinks;             /* attention has sinks */
     spry_routing routing;   /* 0: softmax */
     bool choice_bias;       /* experts are chosen by score plus a bias */
@@ -69,6 +70,10 @@ typedef struct spry_arch {
     bool (*rotates)(const spry_config *config, uint32_t layer);
 } spry_arch;
 
+/* Of architectures with latent attention. */
+extern const spry_tensor_name spry_latent_names[];
+void spry_latent_finish(spry_config *config);
+
 /* NULL: unknown. */
 const spry_arch *spry_arch_by_gguf(spry_view name);
 const spry_arch *spry_arch_by_hf(spry_view model_type);
@@ -81,6 +86,7 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_qwen3, spry_arch_qwen3_moe, spry_arch_gemma, spry_arch_gemma2, spry_arch_gemma3, spry_arch_phi3,
     spry_arch_olmo2, spry_arch_granite, spry_arch_smollm3, spry_arch_glm4, spry_arch_cohere, spry_arch_cohere2,
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
-    spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe;
+    spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
+    spry_arch_deepseek_v3;
 
 #endif

@@ -43,7 +43,12 @@ static const field fields[] = {
     WHOLE("nextn_predict_layers", JSON(NULL), n_extra_layers, SPRY_MAX_LAYERS),
     WHOLE("expert_feed_forward_length", JSON("moe_intermediate_size"), n_expert_ff, 1 << 24),
     WHOLE("expert_shared_feed_forward_length", JSON("shared_expert_intermediate_size"), n_shared_ff, 1 << 24),
-    WHOLE("rope.dimension_count", JSON(NULL), rope_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE("rope.dimension_count", JSON("qk_rope_head_dim"), rope_dim, SPRY_MAX_HEAD_DIM),
+    WHOLE("attention.kv_lora_rank", JSON("kv_lora_rank"), n_kv_rank, SPRY_MAX_HEAD_DIM),
+    WHOLE("attention.q_lora_rank", JSON("q_lora_rank"), n_q_rank, 1 << 20),
+    WHOLE("attention.key_length_mla", JSON(NULL), key_dim, 1 << 12),
+    WHOLE("attention.value_length_mla", JSON("v_head_dim"), value_dim, 1 << 12),
+    WHOLE(NULL, JSON("qk_nope_head_dim"), nope_dim, 1 << 12),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
     REAL(NULL, JSON("partial_rotary_factor"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
@@ -95,6 +100,8 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
         arch->defaults(config, dialect);
     for (size_t i = 0; i < SPRY_COUNT(fields); i++) {
         const field *f = &fields[i];
+        if (arch->latent && f->offset == offsetof(spry_config, head_dim))
+            continue; /* means another size in each kind of file, and follows from others */
         const char *key = dialect == SPRY_DIALECT_GGUF ? f->gguf : f->json[0];
         double value = 0;
         int found = key ? get(source, key, &value) : 0;
@@ -126,7 +133,9 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "a size is zero (hidden size, heads, key/value heads or head size)";
     else if (c->n_heads % c->n_kv_heads)
         wrong = "the number of heads is not a multiple of the number of key/value heads";
-    else if (c->head_dim > SPRY_MAX_HEAD_DIM)
+    else if (c->arch->latent && (!c->n_kv_rank || !c->rope_dim || !c->nope_dim || !c->value_dim))
+        wrong = "a rank or a size of latent attention is zero";
+    else if (c->head_dim > (c->arch->latent ? SPRY_ATTEND_HEAD_DIM_MAX : SPRY_MAX_HEAD_DIM))
         wrong = "the head size is over 512";
     else if (c->rope_dim > c->head_dim || c->rope_dim % 2)
         wrong = "the rotated part of a head is odd or larger than the head";
@@ -173,6 +182,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_ROUTING, c->n_experts && (c->routing == SPRY_ROUTING_SIGMOID || arch->choice_bias ||
                                                 c->n_groups > 1 || c->routed_scale != 1)},
         {SPRY_FEATURE_SHARED, c->n_shared},
+        {SPRY_FEATURE_LATENT, arch->latent},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -191,7 +201,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "attention sinks",
                                         "clamped gates",
                                         "experts chosen other than by a softmax",
-                                        "shared experts without a gate of their own"};
+                                        "shared experts without a gate of their own",
+                                        "latent attention"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -202,6 +213,12 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
 
 static void derive_sizes(spry_config *c)
 {
+    if (c->arch->latent) {
+        c->n_kv_heads = 1;
+        c->head_dim = c->n_kv_rank + c->rope_dim;
+        if (c->key_dim > c->rope_dim)
+            c->nope_dim = c->key_dim - c->rope_dim;
+    }
     if (!c->n_kv_heads)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim && c->n_heads)

@@ -11,7 +11,7 @@
 #include "formats/gguf.h"
 #include "kernels/ops.h"
 
-enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = SPRY_ATTEND_HEAD_DIM_MAX };
+enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512 };
 
 typedef enum spry_rope_kind {
     SPRY_ROPE_DEFAULT,
@@ -52,13 +52,19 @@ typedef enum spry_feature {
     SPRY_FEATURE_CLAMPED = 1 << 7, /* gpt-oss's gate */
     SPRY_FEATURE_ROUTING = 1 << 8, /* experts chosen or weighted other than by a softmax */
     SPRY_FEATURE_SHARED = 1 << 9,  /* a shared expert without a gate of its own */
-    SPRY_FEATURES_END = 1 << 10
+    SPRY_FEATURE_LATENT = 1 << 10, /* latent attention */
+    SPRY_FEATURES_END = 1 << 11
 } spry_feature;
 
 typedef struct spry_config {
     const struct spry_arch *arch;
     uint32_t n_layers, n_embd, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_context;
     uint32_t rope_dim;
+    /* Latent attention: keys are [rope_dim | n_kv_rank], the latter are the values, too; head_dim is both. Queries come
+     * through n_q_rank, 0: directly; in the model's terms a head has nope_dim + rope_dim and values of value_dim. */
+    uint32_t n_kv_rank, n_q_rank, nope_dim, value_dim;
+    uint32_t key_dim;       /* nope_dim + rope_dim, where the file says that */
+    float latent_log;       /* yarn's factor of latent scores: 1 + this * log(factor), squared */
     float rope_part;        /* of a head that is rotated, where the file says it so; 0: the whole head */
     uint32_t rope_interval; /* what arch->rotates needs */
     bool *rotated;          /* [n_layers]: has rope */

@@ -86,6 +86,10 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     rope->original_context = context >= 1 && context < 1e9f ? (uint32_t)context : config->n_context;
     if (rope->factor == 0)
         rope->factor = 1;
+    if (config->arch->latent && rope->kind == SPRY_ROPE_YARN) {
+        real(&config->latent_log, from, "rope.scaling.yarn_log_multiplier");
+        rope->attention_factor = 1;
+    }
     if (rope->kind == SPRY_ROPE_LONG) {
         rope->attention_factor = magnitude > 0 ? magnitude : 1;
         rope->factor = (float)config->n_context / (float)rope->original_context;

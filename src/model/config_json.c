@@ -58,6 +58,8 @@ static const typed_key config_keys[] = {
     {"quantization_config", OBJECT},
     {"use_bias", TRUTH},
     {"use_qk_norm", TRUTH},
+    {"rope_interleave", TRUTH},
+    {"topk_method", TEXT},
     {"qkv_bias", TRUTH},
 };
 
@@ -192,7 +194,7 @@ static void read_rope_numbers(spry_rope *rope, const json_t *json)
 }
 
 /* The scaling factor, where it is left out, and yarn's magnitude. */
-static void derive_rope(spry_rope *rope, const spry_config *config, const json_t *json)
+static void derive_rope(spry_rope *rope, spry_config *config, const json_t *json)
 {
     float mscale = 0, mscale_all = 0;
     real(&mscale, json, "mscale");
@@ -201,6 +203,8 @@ static void derive_rope(spry_rope *rope, const spry_config *config, const json_t
         rope->factor = 1;
     else if (rope->factor == 0 && (rope->kind == SPRY_ROPE_YARN || rope->kind == SPRY_ROPE_LONG))
         rope->factor = (float)config->n_context / (float)rope->original_context;
+    if (rope->kind == SPRY_ROPE_YARN && config->arch->latent)
+        config->latent_log = 0.1f * mscale_all;
     if (rope->kind == SPRY_ROPE_YARN && !(rope->attention_factor > 0) && mscale > 0 && mscale_all > 0)
         rope->attention_factor = yarn_magnitude(rope->factor, mscale) / yarn_magnitude(rope->factor, mscale_all);
 }
@@ -220,7 +224,8 @@ static spry_status read_rope(spry_rope *rope, spry_config *config, const json_t 
     real(&partial, json, "partial_rotary_factor");
     partial = partial > 0 ? partial : config->rope_part;
     uint32_t head_dim = config->head_dim ? config->head_dim : config->n_embd / (config->n_heads ? config->n_heads : 1);
-    config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
+    if (!config->arch->latent)
+        config->rope_dim = partial > 0 && partial < 1 ? (uint32_t)((float)head_dim * partial) : head_dim;
     rope->original_context = original >= 1 && original < 1e9f ? (uint32_t)original : config->n_context;
     real(&alpha, json, "alpha");
     if (rope->kind == SPRY_ROPE_DEFAULT && alpha > 0 && head_dim > 2)
@@ -366,7 +371,10 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
-    config->interleaved = config->arch->interleaved;
+    config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
+    const char *method = json_string_value(json_object_get(json, "topk_method"));
+    if (method && !strcmp(method, "greedy"))
+        config->n_groups = 1;
     config->qk_norm = config->arch->qk_norm && (!config->arch->qk_norm_flag || truth(json, "use_qk_norm", false));
     status = spry_config_finish(config, name, arena, error);
     if (!status)

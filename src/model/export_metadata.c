@@ -44,6 +44,7 @@ static void write_rope(keys *k, const spry_config *c)
     real(k, "rope.scaling.factor", rope->factor);
     whole(k, "rope.scaling.original_context_length", rope->original_context);
     if (rope->kind == SPRY_ROPE_YARN) {
+        real(k, "rope.scaling.yarn_log_multiplier", c->latent_log);
         real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
         real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
         if (rope->attention_factor > 0) /* GGUF's is relative to what yarn would take */
@@ -78,9 +79,15 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
     whole(&k, "attention.head_count", c->n_heads);
     whole(&k, "attention.head_count_kv", c->n_kv_heads);
     whole(&k, "attention.key_length", c->head_dim);
-    whole(&k, "attention.value_length", c->head_dim);
+    whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->head_dim);
+    if (c->arch->latent) {
+        whole(&k, "attention.kv_lora_rank", c->n_kv_rank);
+        whole(&k, "attention.q_lora_rank", c->n_q_rank);
+        whole(&k, "attention.key_length_mla", c->nope_dim + c->rope_dim);
+        whole(&k, "attention.value_length_mla", c->value_dim);
+    }
     real(&k, c->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
-    if (c->query_scalar != (float)c->head_dim)
+    if (c->query_scalar != (float)c->head_dim && !c->arch->latent)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
     real(&k, "attn_logit_softcapping", c->attn_softcap);
     real(&k, "final_logit_softcapping", c->final_softcap);

@@ -153,6 +153,19 @@ static void add_experts(spry_export_plan *plan, uint32_t layer, const char *what
             (size_t[SPRY_TENSOR_DIMS]){n, experts[0].n_out, experts[0].n_in});
 }
 
+/* Heads' matrices are stacked as experts' are. */
+static void add_latent(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    add_linear(plan, i, "attn_q_a", &l->q_a, 0);
+    add_norm(plan, i, "attn_q_a_norm", l->q_a_norm, c->n_q_rank);
+    add_linear(plan, i, c->n_q_rank ? "attn_q_b" : "attn_q", &l->q, 0);
+    add_linear(plan, i, "attn_kv_a_mqa", &l->k, 0);
+    add_norm(plan, i, "attn_kv_a_norm", l->kv_a_norm, c->n_kv_rank);
+    add_experts(plan, i, "attn_k_b", l->k_b, c->n_heads);
+    add_experts(plan, i, "attn_v_b", l->v_b, c->n_heads);
+}
+
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -160,7 +173,9 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
     add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
-    if (c->arch->fused_qkv) {
+    if (c->arch->latent) {
+        add_latent(plan, l, i);
+    } else if (c->arch->fused_qkv) {
         add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
     } else {
         add_linear(plan, i, "attn_q", &l->q, head);

@@ -34,7 +34,7 @@ static void hash_part(void *context, size_t worker, size_t n_workers)
         job->hashes[i] = hash_tensor(tensor_at(job->model, i));
 }
 
-enum { SETTINGS = 64 };
+enum { SETTINGS = 96 };
 
 static double *add_rope(double *at, const spry_rope *r)
 {
@@ -71,6 +71,10 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->n_experts_used,
                             c->normalise_experts,
                             c->routing,
+                            c->n_kv_rank,
+                            c->n_q_rank,
+                            c->nope_dim,
+                            c->value_dim,
                             c->n_groups,
                             c->n_groups_used,
                             (double)c->routed_scale,

@@ -247,7 +247,7 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     if (!status && after)
         status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
     if (!status)
-        status = bind_attention(b, l, i);
+        status = b->config->arch->latent ? spry_bind_latent(b, l, i) : bind_attention(b, l, i);
     return status ? status : bind_feed_forward(b, l, i);
 }
 

@@ -32,6 +32,11 @@ typedef struct spry_layer {
     const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */
     const float *q_norm, *k_norm;                /* [head_dim], or one of these a head; or NULL */
     spry_weight q, k, v, o;
+    /* Latent attention: q_a and its norm, where queries come through them; k gives latents and what rope turns, no v.
+     * Each head's k_b [n_kv_rank, nope_dim] takes queries into the latents' space, v_b [value_dim, n_kv_rank] takes
+     * results out of it; both in floats of some type. */
+    spry_weight q_a, *k_b, *v_b;
+    const float *q_a_norm, *kv_a_norm;
     spry_weight gate, up, down;                         /* dense feed-forward; absent when there are experts */
     spry_weight router;                                 /* [n_experts, n_embd]; absent when dense */
     spry_weight *expert_gate, *expert_up, *expert_down; /* [n_experts] */

@@ -48,6 +48,9 @@ static spry_status bind_kind(const spry_binder *b, spry_weight **out, uint32_t l
         status = stacked ? check_stacked(b, t, n_out, n_in) : spry_bind_matrix(b, &(*out)[e], t, n_out, n_in);
         if (!status && stacked)
             status = spry_bind_slice(b, &(*out)[e], t, n_out, n_in, e);
+        t = status || stacked ? NULL : spry_bind_find_in_layer(b, name, layer, ours, e, "bias");
+        if (t)
+            status = spry_bind_vector(b, &(*out)[e].bias, t, n_out, 0);
     }
     const spry_tensor *bias = !status && b->gguf ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
     return bias ? bind_biases(b, *out, bias, 0, 1) : status;

@@ -19,6 +19,7 @@ static void choose_shape(check *c, attend_case *k)
     for (size_t i = 0; i < ATTEND_MAX_HEADS; i++)
         sinks[i] = 3 * check_uniform(c);
     a->sinks = check_between(c, 0, 2) ? NULL : sinks;
+    a->latent = check_between(c, 0, 3) ? 0 : a->head_dim / 2 + 3;
     a->scale = 1 / sqrtf((float)a->head_dim);
     k->n_kv_heads = check_between(c, 1, 3);
     k->n_pages = check_between(c, 0, 1) ? 7 : 9;

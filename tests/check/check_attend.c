@@ -75,14 +75,16 @@ static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t 
     double expected[SPRY_ATTEND_HEAD_DIM_MAX] = {0}, size[SPRY_ATTEND_HEAD_DIM_MAX] = {0};
     naive_row n;
     naive_weights(&n, k, head, row, a->query + offset);
+    size_t n_values = a->latent ? a->latent : a->head_dim;
     for (size_t i = 0; i < k->n_keys; i++) {
-        const double *value = k->values + attend_case_index(k, kv_head, i, 0);
-        for (size_t d = 0; n.weight[i] != 0 && d < a->head_dim; d++) {
+        const double *value = a->latent ? k->keys + attend_case_index(k, kv_head, i, a->head_dim - a->latent)
+                                        : k->values + attend_case_index(k, kv_head, i, 0);
+        for (size_t d = 0; n.weight[i] != 0 && d < n_values; d++) {
             expected[d] += n.weight[i] * value[d];
             size[d] += n.weight[i] * fabs(value[d]);
         }
     }
-    for (size_t d = 0; d < a->head_dim; d++) {
+    for (size_t d = 0; d < n_values; d++) {
         double underflow = (double)k->n_keys * 2 * (double)FLT_MIN;
         check_close(c, offset + d, (double)a->out[offset + d], expected[d], n.relative * size[d] + underflow);
     }
@@ -164,6 +166,7 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
     spry_attend a = k->a;
     a.window = 1;
     a.sinks = NULL;
+    a.latent = 0;
     a.out = guarded_f(&out);
     c->ops->attend(&a, kv_head);
     for (size_t row = 0; row < a.n_rows; row++) {

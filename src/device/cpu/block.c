@@ -133,8 +133,7 @@ typedef struct layer_job {
     uint32_t index;
 } layer_job;
 
-/* Stores a row's keys and values of a layer in its page. */
-static void store_row(const spry_pass *p, size_t row, size_t layer)
+void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)
 {
     const spry_kv_pool *pool = p->pool;
     size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n, token = p->slots[row].token;
@@ -142,7 +141,8 @@ static void store_row(const spry_pass *p, size_t row, size_t layer)
     unsigned char *values = p->slots[row].page + spry_kv_offset(pool, layer, 1) + token * pool->token_bytes;
     for (size_t head = 0; head < pool->shape.n_kv_heads; head++, keys += pool->head_bytes, values += pool->head_bytes) {
         spry_kv_store_key(p->ops, pool->shape.type, keys, token, p->k + row * width + head * n, n);
-        p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
+        if (!pool->shape.keys_only)
+            p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
     }
 }
 
@@ -191,7 +191,7 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
         }
         if (later)
             normalise_later(p, q, k, job->layer);
-        store_row(p, row, job->index);
+        spry_pass_store_row(p, row, job->index);
     }
 }
 
@@ -211,6 +211,7 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .group = c->n_heads / c->n_kv_heads,
                          .scale = 1 / sqrtf(c->query_scalar),
                          .softcap = c->attn_softcap,
+                         .latent = c->n_kv_rank,
                          .sinks = p->weights->layers[layer].sinks,
                          .type = p->pool->shape.type,
                          .pages = p->pages->memory,
@@ -244,6 +245,13 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
         }
 }
 
+void spry_pass_attend(spry_pass *p, const spry_layer *l, uint32_t index)
+{
+    layer_job job = {p, l, index};
+    spry_threads_run(p->threads, attend_part, &job);
+    spry_pass_took_attention(p, index);
+}
+
 /* y = attention of the input */
 static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 {
@@ -254,8 +262,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->in, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
-    spry_threads_run(p->threads, attend_part, &job);
-    spry_pass_took_attention(p, index);
+    spry_pass_attend(p, l, index);
     spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn), p->n_rows);
 }
 
@@ -322,7 +329,10 @@ void spry_pass_block(spry_pass *p, uint32_t index)
 {
     const spry_layer *l = &p->weights->layers[index];
     take_input(p, l->attn_norm, l->attn_norm_bias);
-    attention(p, l, index);
+    if (p->config->arch->latent)
+        spry_pass_latent(p, l, index);
+    else
+        attention(p, l, index);
     add_residual(p, l->attn_post_norm);
     if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
         take_input(p, l->ffn_norm, l->ffn_norm_bias);

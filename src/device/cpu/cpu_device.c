@@ -129,10 +129,10 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool, size_t begin, size_t tokens)
 {
     const spry_kv_shape *shape = &pool->shape;
-    size_t side = pool->page_bytes / (2 * shape->n_layers), head = side / shape->n_kv_heads;
-    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += 2 * side) {
+    size_t sides = spry_kv_sides(shape), side = pool->side_bytes, head = pool->head_bytes;
+    for (size_t layer = 0; layer < shape->n_layers; layer++, begin += sides * side) {
         spry_memory_tally_add(tally, begin, begin + side);
-        for (size_t i = 0, at = begin + side; i < shape->n_kv_heads; i++, at += head)
+        for (size_t i = 0, at = begin + side; sides == 2 && i < shape->n_kv_heads; i++, at += head)
             spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
     }
 }

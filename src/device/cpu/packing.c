@@ -124,8 +124,8 @@ static void pack(packer *p, spry_weight *w)
 
 static void pack_layer(packer *p, spry_layer *l)
 {
-    spry_weight *const matrices[] = {&l->q,  &l->k,    &l->v,           &l->o,         &l->gate,
-                                     &l->up, &l->down, &l->shared_gate, &l->shared_up, &l->shared_down};
+    spry_weight *const matrices[] = {&l->q_a, &l->q,    &l->k,           &l->v,         &l->o,          &l->gate,
+                                     &l->up,  &l->down, &l->shared_gate, &l->shared_up, &l->shared_down};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
     for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++) {
@@ -133,6 +133,12 @@ static void pack_layer(packer *p, spry_layer *l)
         pack(p, &l->expert_up[e]);
         pack(p, &l->expert_down[e]);
     }
+    for (uint32_t h = 0; l->k_b && h < p->config->n_heads; h++) {
+        pack(p, &l->k_b[h]);
+        pack(p, &l->v_b[h]);
+    }
+    copy_floats(p, &l->q_a_norm, p->config->n_q_rank);
+    copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
     pack(p, &l->router);
     pack(p, &l->shared_router);
     const float **const wide[] = {&l->attn_norm,     &l->ffn_norm,       &l->attn_norm_bias,
@@ -219,6 +225,13 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
             if (!list)
                 return false;
             *lists[k] = memcpy(list, *lists[k], n * sizeof *list);
+        }
+        spry_weight **const heads[] = {&layers[i].k_b, &layers[i].v_b};
+        for (size_t k = 0; k < SPRY_COUNT(heads) && *heads[k]; k++) {
+            spry_weight *list = spry_arena_alloc(arena, config->n_heads, sizeof *list);
+            if (!list)
+                return false;
+            *heads[k] = memcpy(list, *heads[k], config->n_heads * sizeof *list);
         }
     }
     return true;

@@ -93,10 +93,16 @@ static void carve_all(spry_pass *p, carver *c)
     p->attn = carve(c, rows, n_q, sizeof(float));
     p->k = carve(c, rows, n_kv, sizeof(float));
     p->v = carve(c, rows, n_kv, sizeof(float));
+    size_t n_raw = (size_t)f->n_heads * larger(f->nope_dim + f->rope_dim, f->value_dim);
+    n_raw = f->arch->latent ? n_raw : 0;
+    p->raw = carve(c, rows, n_raw, sizeof(float));
+    p->low = carve(c, rows, f->n_q_rank, sizeof(float));
     p->gate = carve(c, rows, ff, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
-    p->act = carve_for(c, c->integers, rows, larger(f->n_embd, larger(ff, whole_q)) / SPRY_ACT_BLOCK, sizeof *p->act);
+    p->act = carve_for(c, c->integers, rows,
+                       larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, n_raw))) / SPRY_ACT_BLOCK,
+                       sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->choice = carve(c, 1, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);

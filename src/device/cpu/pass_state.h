@@ -47,6 +47,7 @@ struct spry_pass {
     float *ones;                   /* [widest feed-forward or head]: 1 */
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
+    float *raw, *low;              /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
     float *gate, *up;              /* [max_rows, widest feed-forward] */
     spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
     float *router;                 /* [max_rows, n_experts] */
@@ -103,6 +104,13 @@ void spry_pass_experts(spry_pass *pass, const spry_layer *layer);
 /* out = down(activation(gate(in)) * up(in)), or down(activation(up(in))) without a gate. */
 void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
                      const spry_weight *down, const float *in, size_t n_rows);
+
+/* block.c: a row's keys and values of a layer into its page; attention over the pages, of q into attn. */
+void spry_pass_store_row(const spry_pass *pass, size_t row, size_t layer);
+void spry_pass_attend(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* latent.c: y = attention of the input. */
+void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
 /* One layer: x += attention(norm(x)); x += feed-forward(norm(x)). */
 void spry_pass_block(spry_pass *pass, uint32_t layer);

@@ -105,7 +105,7 @@ static void score_tile(query_state *queries, size_t n, const spry_attend *a, con
 }
 
 /* Converts the tile's scores to weights under the new maximum, and rescales the sums so far. */
-static void weigh_tile(query_state *q, size_t head_dim)
+static void weigh_tile(query_state *q, size_t n_values)
 {
     if (q->tile_begin == q->tile_end)
         return;
@@ -115,7 +115,7 @@ static void weigh_tile(query_state *q, size_t head_dim)
     float keep = expf(q->max - max);
     q->max = max;
     q->sum *= keep;
-    for (size_t i = 0; i < head_dim; i++)
+    for (size_t i = 0; i < n_values; i++)
         q->weighted[i] *= keep;
     for (size_t t = q->tile_begin; t < q->tile_end; t++) {
         q->scores[t] = expf(q->scores[t] - max);
@@ -123,18 +123,29 @@ static void weigh_tile(query_state *q, size_t head_dim)
     }
 }
 
-static void gather_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *values, size_t begin,
+/* How many numbers a value has. */
+static size_t value_dim(const spry_attend *a)
+{
+    return a->latent ? a->latent : a->head_dim;
+}
+
+static void gather_tile(query_state *queries, size_t n, const spry_attend *a, const unsigned char *page, size_t begin,
                         size_t end)
 {
     float buffer[SPRY_ATTEND_HEAD_DIM_MAX];
+    size_t n_values = value_dim(a);
     for (size_t t = begin; t < end; t++) {
-        const float *value = value_floats(buffer, a, values + t * a->token_bytes);
+        const float *value = buffer + a->head_dim - n_values;
+        if (a->latent)
+            spry_kv_load_key(a->type, buffer, page + a->key_offset, t, a->head_dim);
+        else
+            value = value_floats(buffer, a, page + a->value_offset + t * a->token_bytes);
         for (size_t i = 0; i < n; i++) {
             query_state *q = &queries[i];
             if (t < q->tile_begin || t >= q->tile_end)
                 continue;
             float weight = q->scores[t];
-            for (size_t d = 0; d < a->head_dim; d++)
+            for (size_t d = 0; d < n_values; d++)
                 q->weighted[d] += weight * value[d];
         }
     }
@@ -155,12 +166,12 @@ static void attend_batch(const spry_attend *a, size_t kv_head, size_t first_quer
         const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
         score_tile(queries, n, a, page + a->key_offset, begin, end);
         for (size_t i = 0; i < n; i++)
-            weigh_tile(&queries[i], a->head_dim);
-        gather_tile(queries, n, a, page + a->value_offset, begin, end);
+            weigh_tile(&queries[i], value_dim(a));
+        gather_tile(queries, n, a, page, begin, end);
     }
     for (size_t i = 0; i < n; i++) {
         float inverse = 1.0f / queries[i].sum;
-        for (size_t d = 0; d < a->head_dim; d++)
+        for (size_t d = 0; d < value_dim(a); d++)
             queries[i].out[d] = queries[i].weighted[d] * inverse;
     }
 }

@@ -247,10 +247,11 @@ SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype ty
     }
 }
 
-/* Heads that are not a multiple of the vector size use the plain version; the choice depends on the model alone. */
+/* Heads that are not a multiple of the vector size, and values within keys, use the plain version; the choice depends
+ * on the model alone. */
 static void OP(attend)(const spry_attend *a, size_t kv_head)
 {
-    if (a->head_dim % LANES)
+    if (a->head_dim % LANES || a->latent)
         spry_ref_attend(a, kv_head);
     else if (a->type == SPRY_F32)
         attend_type(a, kv_head, SPRY_F32);

@@ -1,0 +1,58 @@
+/* DeepSeek V3 and R1: V2 whose experts are chosen by a sigmoid, a bias and groups. */
+#include <math.h>
+
+#include "model/arch.h"
+
+const spry_tensor_name spry_latent_names[] = {
+    {"attn_q_a", "self_attn.q_a_proj", NULL},
+    {"attn_q_a_norm", "self_attn.q_a_layernorm", NULL},
+    {"attn_q_b", "self_attn.q_b_proj", NULL},
+    {"attn_kv_a_mqa", "self_attn.kv_a_proj_with_mqa", NULL},
+    {"attn_kv_a_norm", "self_attn.kv_a_layernorm", NULL},
+    {"attn_kv_b", "self_attn.kv_b_proj", NULL},
+    {"exp_probs_b", "=mlp.gate.e_score_correction_bias", NULL},
+    {"ffn_gate_shexp", "mlp.shared_experts.gate_proj", NULL},
+    {"ffn_up_shexp", "mlp.shared_experts.up_proj", NULL},
+    {"ffn_down_shexp", "mlp.shared_experts.down_proj", NULL},
+    {0},
+};
+
+void spry_latent_finish(spry_config *config)
+{
+    float m = config->rope.factor > 1 ? 1 + config->latent_log * logf(config->rope.factor) : 1;
+    config->query_scalar = (float)(config->nope_dim + config->rope_dim) / (m * m * m * m);
+}
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect; /* GGUF calls it deepseek2, as V2 */
+    config->n_context = 4096;
+    config->n_kv_rank = 512;
+    config->n_q_rank = 1536;
+    config->nope_dim = 128;
+    config->rope_dim = 64;
+    config->value_dim = 128;
+    config->n_experts = 256;
+    config->n_experts_used = 8;
+    config->n_expert_ff = 2048;
+    config->n_shared = 1;
+    config->n_groups = 8;
+    config->n_groups_used = 4;
+    config->routed_scale = 2.5f;
+    config->normalise_experts = true;
+}
+
+const spry_arch spry_arch_deepseek_v3 = {
+    .name = "DeepSeek V3",
+    .gguf = "deepseek2",
+    .hf_type = "deepseek_v3",
+    .gate = SPRY_GATE_SILU,
+    .latent = true,
+    .interleaved = true,
+    .routing = SPRY_ROUTING_SIGMOID,
+    .choice_bias = true,
+    .never_slides = true,
+    .names = spry_latent_names,
+    .defaults = defaults,
+    .finish = spry_latent_finish,
+};
