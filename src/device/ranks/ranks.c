@@ -66,7 +66,10 @@ spry_status spry_ranks_use(const spry_rank_link *link, spry_error *error)
             return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                              "rank %zu (%s) runs spry %s, rank 0 (%s) runs %s: install the same program on all", i,
                              all[i].host, all[i].program, all[0].host, all[0].program);
-        ranks.memory += all[i].memory;
+        size_t first = 0;
+        while (strcmp(all[first].host, all[i].host) != 0)
+            first++;
+        ranks.memory += first == i ? all[i].memory : 0; /* ranks of one machine share its memory */
     }
     ranks.link = link;
     return SPRY_OK;
