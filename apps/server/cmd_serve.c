@@ -186,11 +186,12 @@ int spry_cmd_serve(int argc, char **argv)
 {
     spry_server_flags flags;
     spry_server_flags_default(&flags);
-    spry_option_table tables[2 + SPRY_SERVER_FLAG_TABLES] = {
+    spry_option_table tables[3 + SPRY_SERVER_FLAG_TABLES] = {
         {reach_options, SPRY_COUNT(reach_options), &flags},
         {limit_options, SPRY_COUNT(limit_options), &flags},
+        spry_speech_flags_table(&flags.speech),
     };
-    spry_server_flags_tables(&tables[2], &flags);
+    spry_server_flags_tables(&tables[3], &flags);
     const char *names[SPRY_SERVER_MODELS_MAX];
     spry_option_list named = {names, SPRY_SERVER_MODELS_MAX, 0};
     int code;

@@ -45,6 +45,7 @@ typedef struct spry_server {
     spry_access_keys keys;
     spry_registry registry;
     spry_response_store responses;
+    struct spry_speech_service *speech;
     const char *models_folder; /* NULL: none */
     size_t pool_bytes;         /* limit for the memory of all loaded models */
     uint32_t slots;            /* answers of one model that run at the same time */

@@ -65,6 +65,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                  .policy = "auto",
                                  .draft = "auto"};
     spry_engine_flags_default(&flags->engine);
+    spry_speech_flags_default(&flags->speech);
 }
 
 void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES], spry_server_flags *flags)
@@ -248,6 +249,10 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     if (status == SPRY_OK)
         status = spry_energy_open(&server->meter, "", error);
     flags->engine.options.trace = server->trace;
+    flags->speech.recogniser.cpu = flags->engine.options.cpu;
+    flags->speech.recogniser.threads = flags->engine.options.threads;
+    if (status == SPRY_OK)
+        status = spry_speech_service_create(&server->speech, &flags->speech, error);
     if (status == SPRY_OK)
         status = list_models(models, flags, named, error);
     if (status == SPRY_OK)
@@ -266,6 +271,7 @@ void spry_server_close(spry_server *server)
     if (server->pool)
         spry_model_pool_destroy(server->pool);
     spry_energy_close(server->meter);
+    spry_speech_service_destroy(server->speech);
     spry_access_keys_deinit(&server->keys);
     spry_registry_deinit(&server->registry);
     spry_response_store_deinit(&server->responses);

@@ -3,6 +3,7 @@
 #define SPRY_SERVER_SERVER_SETUP_H
 
 #include "cli/common_options.h"
+#include "server/audio/speech_service.h"
 #include "server/server.h"
 
 enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 4 };
@@ -14,6 +15,7 @@ typedef struct spry_server_flags {
     size_t model_bytes;
     spry_engine_flags engine;
     spry_model_flags model;
+    spry_speech_flags speech; /* has its own table */
 } spry_server_flags;
 
 void spry_server_flags_default(spry_server_flags *flags);

@@ -1,0 +1,22 @@
+/* The server's ears and mouth: a recogniser and a synthesiser, opened when they are first needed and used by one
+ * request at a time. */
+#ifndef SPRY_SERVER_SPEECH_SERVICE_H
+#define SPRY_SERVER_SPEECH_SERVICE_H
+
+#include "voice/voice_flags.h"
+
+typedef struct spry_speech_service spry_speech_service;
+
+/* Borrows the flags. */
+spry_status spry_speech_service_create(spry_speech_service **out, const spry_speech_flags *flags, spry_error *error);
+void spry_speech_service_destroy(spry_speech_service *service);
+
+/* The recogniser, for this caller alone until it is returned. */
+spry_status spry_speech_service_take(spry_speech_service *service, spry_recogniser **recogniser, spry_error *error);
+void spry_speech_service_return(spry_speech_service *service);
+
+/* A synthesiser with a voice (NULL: the first one); NULL and a reason in *error where there is none. They are kept. */
+spry_status spry_speech_service_voice(spry_speech_service *service, spry_synthesiser **synthesiser, const char *voice,
+                                      spry_error *error);
+
+#endif

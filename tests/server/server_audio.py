@@ -1,0 +1,161 @@
+"""/v1/audio/transcriptions, /translations and /speech: forms, formats, bad input, and OpenAI's npm client. The recogniser is
+a command, so that what it hears and says is known."""
+
+import array
+import io
+import json
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+import wave
+
+import server_support
+from server_support import HOME, ServerTest, spry
+
+HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
+WORDS = "Good morning."
+RATE = 16000
+
+
+def sound(seconds=1.5, rate=RATE):
+    out = io.BytesIO()
+    with wave.open(out, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(array.array("h", [int(9000 * math.sin(i / 7)) for i in range(int(seconds * rate))]).tobytes())
+    return out.getvalue()
+
+
+def form(fields, boundary="a-boundary"):
+    body = b""
+    for name, value in fields.items():
+        extra = '; filename="sound.wav"' if name == "file" else ""
+        body += ('--%s\r\nContent-Disposition: form-data; name="%s"%s\r\n\r\n' % (boundary, name, extra)).encode()
+        body += (value if isinstance(value, bytes) else value.encode()) + b"\r\n"
+    return body + b"--" + boundary.encode() + b"--\r\n"
+
+
+def missing():
+    result = spry("voice", "--say", "Hello.", "--out", os.path.join(HOME, "probe.wav"))
+    return None if result.code == 0 else result.errors.strip()
+
+
+WHY_NOT = missing()
+if WHY_NOT:
+    print("SKIPPED server_audio: %s" % WHY_NOT)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Audio(ServerTest):
+    arguments = ("--stt-cmd", "wc -c >heard; echo ' %s '" % WORDS)
+
+    def send(self, path="transcriptions", content="multipart/form-data; boundary=a-boundary", **fields):
+        fields.setdefault("file", sound())
+        return self.server.ask("POST", "/v1/audio/" + path, form({k: v for k, v in fields.items() if v is not None}),
+                               {"Content-Type": content})
+
+    def test_formats(self):
+        self.assertEqual(self.send(model="whisper-1").json, {"text": WORDS})
+        with open(os.path.join(HOME, "heard"), encoding="utf-8") as file:
+            self.assertEqual(int(file.read()), 3 * RATE)
+        self.assertEqual(self.send(response_format="text").text, WORDS + "\n")
+        self.assertEqual(self.send(response_format="srt").text, "1\n00:00:00,000 --> 00:00:01,500\n%s\n\n" % WORDS)
+        vtt = self.send(response_format="vtt")
+        self.assertEqual(vtt.text, "WEBVTT\n\n00:00:00.000 --> 00:00:01.500\n%s\n\n" % WORDS)
+        self.assertIn("text/vtt", vtt.headers["content-type"])
+        verbose = self.send(response_format="verbose_json").json
+        self.assertEqual((verbose["task"], verbose["duration"], len(verbose["segments"])), ("transcribe", 1.5, 1))
+
+    def test_files(self):
+        self.assertEqual(self.send(file=sound(rate=44100)).status, 200)
+        for wrong, words in ((b"", "not a sound file"), (b"hello", "not a sound file"), (sound()[:20], "not a sound file"),
+                             (sound(0), "no sound")):
+            reply = self.send(file=wrong)
+            self.assertEqual(reply.status, 400, reply.text)
+            self.assertIn(words, reply.json["error"]["message"])
+
+    def test_wrong_fields(self):
+        for field, value in (("response_format", "pdf"), ("temperature", "warm"), ("temperature", "2"), ("stream", "true"),
+                             ("timestamp_granularities[]", "word"), ("language", b"\xff"), ("prompt", b"a\0b")):
+            reply = self.send(**{field: value})
+            self.assertEqual(reply.status, 400, (field, reply.text))
+            self.assertEqual(reply.json["error"]["param"], field.replace("[]", ""))
+        reply = self.send(file=None)
+        self.assertEqual((reply.status, reply.json["error"]["param"]), (400, "file"))
+        self.assertEqual(self.send(content="application/json").status, 415)
+        self.assertEqual(self.send(content="multipart/form-data").status, 400)
+        self.assertEqual(self.send(content="multipart/form-data; boundary=another").status, 400)
+        many = {"field%d" % i: "x" for i in range(40)}
+        self.assertEqual(self.send(**many).status, 400)
+        self.assertEqual(self.send("translations").status, 400)
+
+    def speak(self, **fields):
+        body = {"model": "tts-1", "voice": "alloy", "input": WORDS}
+        body.update(fields)
+        return self.server.post("/v1/audio/speech", body)
+
+    def test_speech(self):
+        reply = self.speak()
+        self.assertEqual((reply.status, reply.headers["content-type"]), (200, "audio/wav"))
+        with wave.open(io.BytesIO(reply.body)) as file:
+            self.assertEqual((file.getframerate(), file.getnchannels(), file.getsampwidth()), (RATE, 1, 2))
+        samples = array.array("h", reply.body[44:])
+        self.assertGreater(max(samples), 2000)
+        pcm = self.speak(response_format="pcm")
+        self.assertEqual(pcm.headers["content-type"], "audio/pcm")
+        self.assertAlmostEqual(len(pcm.body) / 2, 1.5 * len(samples), delta=2)  # 24 kHz
+        for voice in "rms", "onyx", "slt":
+            self.assertEqual(self.speak(voice=voice).status, 200)
+        self.assertGreater(len(self.speak(input="One. Two. Three, four. " * 20).body), 20 * len(reply.body))
+
+    def test_speech_refused(self):
+        for fields in ({"input": ""}, {"input": None}, {"input": 7}, {"input": "x" * 70000}, {"voice": "nobody's"},
+                       {"response_format": "mp3"}, {"speed": 2}, {"stream_format": "sse"}):
+            reply = self.speak(**fields)
+            self.assertEqual(reply.status, 400, (list(fields), reply.text))
+            self.assertIn(reply.json["error"]["param"], (next(iter(fields)), None))
+
+    def test_client(self):
+        if not shutil.which("npm") or not shutil.which("node"):
+            print("SKIPPED server_audio client: npm is not there")
+            self.skipTest("no npm")
+        folder = tempfile.mkdtemp(prefix="spry-audio-", dir=HOME)
+        with open(os.path.join(HERE, "package.json"), encoding="utf-8") as file:
+            version = json.load(file)["dependencies"]["openai"]
+        shutil.copy(os.path.join(HERE, "audio.mjs"), folder)
+        try:
+            done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent", "openai@" + version], cwd=folder,
+                                  capture_output=True, timeout=120, check=False).returncode == 0
+        except subprocess.TimeoutExpired:
+            done = False
+        if not done:
+            print("SKIPPED server_audio client: npm cannot fetch it")
+            self.skipTest("no client")
+        path = os.path.join(folder, "sound.wav")
+        with open(path, "wb") as file:
+            file.write(sound())
+        result = subprocess.run(["node", "audio.mjs", "http://127.0.0.1:%d" % self.server.port, "none", path, WORDS],
+                                cwd=folder, capture_output=True, timeout=120, check=False)
+        lines = result.stdout.decode("utf-8").splitlines()
+        self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
+        self.assertEqual(len(lines), 6)
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
+class Missing(ServerTest):
+    arguments = ("--whisper", "/nowhere/whisper.bin", "--tts-cmd", "exit 1")
+
+    def test_no_model(self):
+        body = form({"file": sound()})
+        reply = self.server.ask("POST", "/v1/audio/transcriptions", body,
+                                {"Content-Type": "multipart/form-data; boundary=a-boundary"})
+        self.assertEqual(reply.status, 404)
+        self.assertIn("/nowhere/whisper.bin", reply.json["error"]["message"])
+
+
+if __name__ == "__main__":
+    server_support.main()
