@@ -8,6 +8,7 @@
 #   make CC=clang                with another compiler
 #   make test-arm                build for 64-bit ARM and test the kernels under emulation
 #   make test-gpu                kernels, golden models and the server on this machine's NVIDIA GPU
+#   make test-real               with published weights, which are fetched into a cache
 #   make install PREFIX=/usr/local DESTDIR=
 #   make format, make clean
 #
@@ -22,7 +23,7 @@ compiler := $(if $(filter default,$(origin CC)),,$(notdir $(lastword $(CC))))
 BUILD    := build$(addprefix -,$(compiler))$(addprefix -,$(SAN))
 export PROMPT
 
-.PHONY: all everything run test test-arm test-gpu setup install format clean
+.PHONY: all everything run test test-arm test-gpu test-real setup install format clean
 all: $(BUILD)/configured
 	@cmake --build $(BUILD) --target spry --parallel $$(nproc)
 
@@ -52,6 +53,9 @@ test-arm:
 
 test-gpu: everything
 	@scripts/test-gpu $(BUILD)
+
+test-real: all
+	@scripts/test-real $(BUILD)
 
 setup:
 	@scripts/setup

@@ -1,4 +1,5 @@
 /* Implements the recogniser of spry_voice.h: windows over sound of any length. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -330,12 +331,25 @@ static spry_status decode(spry_speech *s, size_t n, bool timestamps, spry_error 
     return status;
 }
 
+/* Whether there is any sound at all: below -80 decibels nothing is said. */
+static bool is_silent(const float *samples, size_t n)
+{
+    size_t i = 0;
+    while (i < n && fabsf(samples[i]) < 1e-4f)
+        i++;
+    return i == n;
+}
+
 /* Writes down one window. */
 static spry_status window(spry_speech *s, size_t *used, bool *more, size_t n, double start, bool timestamps,
                           spry_error *error)
 {
-    spry_status status = decode(s, n, timestamps, error);
     *used = n;
+    if (is_silent(s->window, n)) {
+        s->transcript->silent_windows++;
+        return SPRY_OK;
+    }
+    spry_status status = decode(s, n, timestamps, error);
     if (status == SPRY_OK && s->decoding.silent)
         s->transcript->silent_windows++;
     else if (status == SPRY_OK)
