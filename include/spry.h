@@ -238,17 +238,17 @@ typedef struct spry_chat_prompt {
     spry_span *spans; /* ascending */
     size_t n_spans;
     double template_ms, tokenize_ms; /* how long its two parts took */
-    /* Where the conversation requires a call of a tool, the prompt ends with call_open, the beginning of the call;
-     * otherwise NULL. call_close is the text behind it, which the model does not write when it is held to call_schema
-     * (as SPRY_JSON_SCHEMA); that is NULL where the call has no schema. */
-    char *call_open, *call_close, *call_schema;
+    /* With tools: a SPRY_TOOL_CALLS constraint, under which every call is one of the tools and has its arguments, and
+     * which requires a call where "tool_choice" does. NULL: no tools, or too many. */
+    char *call_constraint;
+    char *reserved_texts[2]; /* NULL */
     uint64_t reserved[8];
 } spry_chat_prompt;
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
- * "tool_choice", "chat_template_kwargs" (variables for the template) and "add_generation_prompt" (default true). Parts
- * of a message's content can declare a fragment: {"type": "text", "text": "...", "cache": "span"}. The caller frees the
- * prompt with spry_chat_prompt_deinit, also after a failure. */
+ * "tool_choice", "parallel_tool_calls", "chat_template_kwargs" (variables for the template) and "add_generation_prompt"
+ * (default true). Parts of a message's content can declare a fragment: {"type": "text", "text": "...", "cache":
+ * "span"}. The caller frees the prompt with spry_chat_prompt_deinit, also after a failure. */
 SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);
@@ -358,7 +358,8 @@ typedef enum spry_constraint {
     SPRY_JSON_SCHEMA = 2, /* the text of a schema */
     SPRY_REGEX = 3,       /* for the whole answer */
     SPRY_CHOICE = 4,      /* one of the strings in a JSON array */
-    SPRY_JSON_OBJECT = 5  /* any object; there is no text */
+    SPRY_JSON_OBJECT = 5, /* any object; there is no text */
+    SPRY_TOOL_CALLS = 6   /* calls of tools in the model's own syntax; the text is spry_chat_prompt.call_constraint */
 } spry_constraint;
 
 /* How an answer under SPRY_JSON_SCHEMA or SPRY_JSON_OBJECT is written. The first three are narrower than the schema:

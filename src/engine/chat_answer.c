@@ -53,7 +53,6 @@ static spry_view prompt_end(const spry_engine *e, char text[OPENING_BYTES], cons
 
 static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_chat_parser_options *o, spry_error *error)
 {
-    const char *begun = o->prompt ? o->prompt->call_open : NULL;
     char text[OPENING_BYTES];
     json_error_t wrong;
     if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
@@ -68,9 +67,9 @@ static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_ch
         .tools = o->tools != NULL,
         .style = spry_chat_template_tool_style(e->model->chat, o->tools != NULL),
         .declared = json_array_size(p->tools) ? p->tools : NULL,
-        .reasoning = o->reasoning && !begun,
+        .reasoning = o->reasoning,
         .thoughts = spry_chat_template_thought_style(e->model->chat, o->tools != NULL),
-        .prompt = begun ? (spry_view){"", 0} : prompt_end(e, text, o->prompt),
+        .prompt = prompt_end(e, text, o->prompt),
         .source = source,
         .eos = p->eos,
         .seed = o->seed,
@@ -79,10 +78,7 @@ static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_ch
     };
     p->on_event = o->on_event;
     p->user = o->user;
-    spry_status status = spry_answer_parser_create(&p->parser, &options, error);
-    if (!status && begun)
-        status = spry_answer_parser_feed(p->parser, spry_view_of(begun), error);
-    return status;
+    return spry_answer_parser_create(&p->parser, &options, error);
 }
 
 spry_status spry_chat_parser_create(spry_chat_parser **out, const spry_engine *engine,

@@ -234,6 +234,7 @@ spry_status spry_engine_close(spry_engine *e)
     spry_session_destroy(e->drafter);
     spry_grammar_cache_destroy(e->grammars);
     spry_vocabulary_destroy(e->vocabulary);
+    spry_vocabulary_destroy(e->call_vocabulary);
     spry_kv_cache_deinit(&e->cache);
     spry_kv_disk_close(e->disk); /* it reads pages until then */
     spry_device_close(e->device);

@@ -22,15 +22,16 @@ struct spry_engine {
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
-    size_t device_bytes;          /* of memory that it has in all; 0: not known */
-    bool device_missing;          /* the one asked for is not there: this is the CPU */
-    spry_device *device;          /* weights, pages and steps */
-    spry_step_cost steps;         /* cost of steps by rows */
-    spry_vocabulary *vocabulary;  /* for grammars; NULL until the first request with one */
-    spry_grammar_cache *grammars; /* NULL until the first request with a grammar */
-    pthread_mutex_t making;       /* protects these two: any thread may bring the first grammar */
-    spry_session *drafter;        /* session of the draft engine; NULL: none */
-    struct spry_driver *driver;   /* runs everything that computes */
+    size_t device_bytes;              /* of memory that it has in all; 0: not known */
+    bool device_missing;              /* the one asked for is not there: this is the CPU */
+    spry_device *device;              /* weights, pages and steps */
+    spry_step_cost steps;             /* cost of steps by rows */
+    spry_vocabulary *vocabulary;      /* for grammars; NULL until the first request with one */
+    spry_vocabulary *call_vocabulary; /* for tool calls: marks of calls and thoughts are text */
+    spry_grammar_cache *grammars;     /* NULL until the first request with a grammar */
+    pthread_mutex_t making;           /* protects these two: any thread may bring the first grammar */
+    spry_session *drafter;            /* session of the draft engine; NULL: none */
+    struct spry_driver *driver;       /* runs everything that computes */
     spry_log log;
     spry_trace *trace;    /* NULL: none */
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
@@ -72,10 +73,9 @@ spry_status spry_engine_parse_chat(json_t **request, spry_chat_input *input, con
 spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, spry_chat_input *input,
                                spry_error *error);
 
-/* If `choice` requires a tool call: appends its beginning to `ids` and the prompt, and sets the constraint for the
- * rest. */
-spry_status spry_engine_require_call(spry_chat_prompt *prompt, spry_tokens *ids, const spry_engine *engine,
-                                     const json_t *tools, const json_t *choice, spry_error *error);
+/* Sets prompt->call_constraint from the request's tools and its choice. `ids`: the tokens of the prompt. */
+spry_status spry_engine_constrain_calls(spry_chat_prompt *prompt, const spry_tokens *ids, const spry_engine *engine,
+                                        const json_t *request, const json_t *tools, spry_error *error);
 
 /* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit
  * the machine. Allocates nothing. */

@@ -168,9 +168,8 @@ spry_status spry_engine_chat_prompt(const spry_engine *e, spry_chat_prompt *prom
         status = mark_all(&f, json_object_get(request, "messages"), error);
     if (!status)
         status = make_pieces(&p, prompt, &f, &input);
-    const json_t *choice = json_object_get(request, "tool_choice");
-    if (!status && choice && !json_is_null(choice))
-        status = spry_engine_require_call(prompt, &p.ids, e, input.tools, choice, error);
+    if (!status && !json_is_false(json_object_get(request, "add_generation_prompt")))
+        status = spry_engine_constrain_calls(prompt, &p.ids, e, request, input.tools, error);
     if (status) {
         spry_tokens_deinit(&p.ids);
         spry_buffer_deinit(&p.spans);
@@ -188,8 +187,6 @@ void spry_chat_prompt_deinit(spry_chat_prompt *prompt)
 {
     free(prompt->ids);
     free(prompt->spans);
-    free(prompt->call_open);
-    free(prompt->call_close);
-    free(prompt->call_schema);
+    free(prompt->call_constraint);
     *prompt = (spry_chat_prompt){0};
 }

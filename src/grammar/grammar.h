@@ -19,6 +19,7 @@ typedef enum spry_grammar_kind {
     SPRY_GRAMMAR_REGEX,  /* the whole text */
     SPRY_GRAMMAR_CHOICE, /* a JSON array of strings */
     SPRY_GRAMMAR_JSON_OBJECT,
+    SPRY_GRAMMAR_TOOL_CALLS, /* see tool_grammar.h */
 } spry_grammar_kind;
 
 /* The kind of a request's constraint; false: there is none. */
@@ -41,6 +42,10 @@ void spry_grammar_unref(spry_grammar *grammar);
  * which may exceed the number of tokens. */
 spry_status spry_vocabulary_create(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
                                    spry_error *error);
+/* As above, with the control tokens whose spelling `shows` accepts as text: marks of tool calls. */
+spry_status spry_vocabulary_create_marks(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
+                                         bool (*shows)(const void *user, spry_view spelling), const void *user,
+                                         spry_error *error);
 void spry_vocabulary_destroy(spry_vocabulary *vocabulary);
 
 /* Creates a matcher at the beginning of the text. `vocabulary` may be NULL when only bytes are matched; otherwise it

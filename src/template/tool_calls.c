@@ -451,6 +451,11 @@ static bool ends_with(spry_view prompt, const char *mark)
     return text.size && spry_view_ends(prompt, text);
 }
 
+bool spry_answer_opens_thought(const spry_thought_style *thoughts, spry_view prompt)
+{
+    return ends_with(prompt, thoughts->open) || ends_with(prompt, spry_thought_style_default()->open);
+}
+
 /* What the prompt began. */
 static void continue_prompt(spry_answer_parser *p)
 {
@@ -522,6 +527,8 @@ bool spry_answer_needs_token(const spry_tool_style *style, const spry_thought_st
                                  style->arguments_open,
                                  style->arguments_close,
                                  style->name_mark,
+                                 style->name_tails[0],
+                                 style->name_tails[1],
                                  style->id_mark,
                                  style->parameter.key_open,
                                  style->parameter.key_close,

@@ -57,6 +57,9 @@ spry_status spry_answer_parser_feed(spry_answer_parser *parser, spry_view text, 
 /* Ends the answer: reports the text held back. */
 void spry_answer_parser_finish(spry_answer_parser *parser);
 
+/* Whether a prompt ends inside a thought. */
+bool spry_answer_opens_thought(const spry_thought_style *thoughts, spry_view prompt);
+
 /* Whether the spelling of a control token is part of a mark of the styles, so that a parser must see it. */
 bool spry_answer_needs_token(const spry_tool_style *style, const spry_thought_style *thoughts, spry_view spelling);
 

@@ -35,17 +35,21 @@ typedef struct spry_tool_style {
     const char *name_mark;       /* the name begins behind it; what precedes it is no part of the name */
     const char *id_mark;         /* the id begins behind it, and the name ends there; NULL: none */
     const char *name_prefix;     /* dropped from the name; NULL: none */
+    const char *name_tails[2];   /* one of them stands behind the name, where there are any */
     spry_parameter_marks parameter;
-    const char *quote;    /* BRACED: around strings; TREE: before every tag */
-    const char *name_key; /* JSON: keys that the model was taught; NULL: "name", "arguments" */
+    const char *string_attribute; /* TAGGED: behind the key of a string */
+    const char *other_attribute;  /* behind the key of another value; NULL with the former set: its type */
+    const char *quote;            /* BRACED: around strings; TREE: before every tag */
+    const char *name_key;         /* JSON: keys that the model was taught; NULL: "name", "arguments" */
     const char *arguments_key;
-    bool keyed;    /* JSON: the name is the key of the arguments */
-    bool list;     /* JSON: calls are written as a list */
-    bool bare;     /* an answer may begin with a JSON call without marks */
-    bool lines;    /* TAGGED: a line break at each end of a value belongs to the marks */
-    bool numbered; /* the name ends with ":" and a number, and the header is the call's id */
-    bool id_first; /* what precedes name_mark is the id */
-    bool prompted; /* the prompt ends with `open` */
+    bool keyed;      /* JSON: the name is the key of the arguments */
+    bool list;       /* JSON: calls are written as a list */
+    bool bare;       /* an answer may begin with a JSON call without marks */
+    bool lines;      /* TAGGED: a line break at each end of a value belongs to the marks */
+    bool numbered;   /* the name ends with ":" and a number, and the header is the call's id */
+    bool id_first;   /* what precedes name_mark is the id */
+    bool prompted;   /* the prompt ends with `open` */
+    bool close_ends; /* `close` is a token that ends the answer */
 } spry_tool_style;
 
 /* The style of a template's source; one for JSON in any of the common forms if there is none. */

@@ -36,14 +36,6 @@ static void make_prompt(spry_chat_prompt *prompt, const spry_engine *engine, con
         fail_msg("%s", error.message);
 }
 
-static void prompt_text(char *text, size_t capacity, const spry_engine *engine, const spry_chat_prompt *prompt)
-{
-    size_t size;
-    assert_int_equal(spry_engine_detokenize(engine, text, capacity, &size, prompt->ids, prompt->count, true, NULL),
-                     SPRY_OK);
-    assert_true(size < capacity);
-}
-
 static void test_spans(void **state)
 {
     (void)state;
@@ -67,10 +59,72 @@ static void test_spans(void **state)
         assert_non_null(strstr(text, expected[i]));
     }
     assert_true(prompt.template_ms >= 0 && prompt.tokenize_ms > 0);
-    assert_null(prompt.call_open);
+    assert_null(prompt.call_constraint);
     spry_chat_prompt_deinit(&prompt);
     spry_chat_prompt_deinit(&prompt); /* twice is nothing */
     spry_engine_close(engine);
+}
+
+/* ---- answers --------------------------------------------------------------------------------------------------- */
+
+typedef struct heard {
+    char text[4096];
+} heard;
+
+static void on_event(void *user, const spry_chat_event *e)
+{
+    static const char *const kinds[] = {"C", "R", "call ", "A", "end ", "cut "};
+    heard *h = user;
+    size_t at = strlen(h->text);
+    assert_int_equal(e->size, offsetof(spry_chat_event, reserved));
+    snprintf(h->text + at, sizeof h->text - at, "%s%.*s%.*s|", kinds[e->kind], (int)e->name_size,
+             e->name ? e->name : "", (int)e->text_size, e->text ? e->text : "");
+    assert_true(e->kind != SPRY_CHAT_CALL_BEGIN || strlen(e->id) == 9);
+}
+
+static bool feed(void *user, const char *text, size_t size)
+{
+    return spry_chat_parser_feed(user, text, size, NULL) == SPRY_OK;
+}
+
+/* The model answers under the constraint: random weights give a call all the same. */
+static void answer_with_call(spry_engine *engine, const char *messages)
+{
+    spry_chat_prompt prompt;
+    spry_chat_parser *parser;
+    spry_chat_parser_options options;
+    spry_session *session;
+    spry_request request;
+    spry_result result;
+    heard h = {""};
+    char json[1024];
+    snprintf(json, sizeof json, "{%s, \"tool_choice\": \"required\", \"parallel_tool_calls\": false}", messages);
+    make_prompt(&prompt, engine, json);
+    spry_chat_parser_options_default(&options);
+    options.tools = TOOLS;
+    options.prompt = &prompt;
+    options.reasoning = true;
+    options.on_event = on_event;
+    options.user = &h;
+    assert_int_equal(spry_chat_parser_create(&parser, engine, &options, NULL), SPRY_OK);
+    spry_request_default(&request);
+    request.prompt = prompt.ids;
+    request.n_prompt = prompt.count;
+    request.constraint = SPRY_TOOL_CALLS;
+    request.constraint_text = prompt.call_constraint;
+    request.marks = true;
+    request.max_tokens = 120;
+    request.on_text = feed;
+    request.user = parser;
+    assert_int_equal(spry_session_create(&session, engine, NULL), SPRY_OK);
+    assert_int_equal(spry_session_generate(session, &result, &request, NULL), SPRY_OK);
+    spry_chat_parser_finish(parser);
+    const char *call = strstr(h.text, "call add|"); /* behind a thought, perhaps */
+    if (!call || !strstr(call, "end add|") || strstr(call, "C"))
+        fail_msg("%s", h.text);
+    spry_session_destroy(session);
+    spry_chat_parser_destroy(parser);
+    spry_chat_prompt_deinit(&prompt);
 }
 
 static void test_required_call(void **state)
@@ -79,31 +133,27 @@ static void test_required_call(void **state)
     spry_engine *engine = open_engine();
     spry_chat_prompt prompt;
     spry_error error = {0};
-    char text[512];
     static const char messages[] = "\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": " TOOLS;
     char json[1024];
 
-    snprintf(json, sizeof json, "{%s, \"tool_choice\": \"required\"}", messages);
-    make_prompt(&prompt, engine, json);
-    assert_non_null(prompt.call_open);
-    assert_non_null(prompt.call_close);
-    assert_non_null(strstr(prompt.call_open, "<tool_call>"));
-    assert_non_null(strstr(prompt.call_schema, "integer"));
-    prompt_text(text, sizeof text, engine, &prompt);
-    size_t opened = strlen(prompt.call_open), whole = strlen(text);
-    assert_true(whole > opened);
-    assert_string_equal(text + whole - opened, prompt.call_open);
-    assert_int_equal(spry_constraint_check(SPRY_JSON_SCHEMA, prompt.call_schema, strlen(prompt.call_schema), &error),
-                     SPRY_OK);
-    spry_chat_prompt_deinit(&prompt);
-
-    static const char *const free_choices[] = {"\"auto\"", "\"none\"", "null"};
-    for (size_t i = 0; i < 3; i++) {
-        snprintf(json, sizeof json, "{%s, \"tool_choice\": %s}", messages, free_choices[i]);
+    static const struct {
+        const char *choice;
+        bool constrained, required;
+    } cases[] = {
+        {"\"required\"", true, true}, {"\"auto\"", true, false}, {"null", true, false}, {"\"none\"", false, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(json, sizeof json, "{%s, \"tool_choice\": %s}", messages, cases[i].choice);
         make_prompt(&prompt, engine, json);
-        assert_true(!prompt.call_open && !prompt.call_close && !prompt.call_schema);
+        assert_int_equal(prompt.call_constraint != NULL, cases[i].constrained);
+        if (prompt.call_constraint) {
+            assert_int_equal(strstr(prompt.call_constraint, "\"required\":true") != NULL, cases[i].required);
+            assert_int_equal(
+                spry_constraint_check(SPRY_TOOL_CALLS, prompt.call_constraint, strlen(prompt.call_constraint), &error),
+                SPRY_OK);
+        }
         spry_chat_prompt_deinit(&prompt);
     }
+    answer_with_call(engine, messages);
     snprintf(json, sizeof json, "{%s, \"tool_choice\": {\"type\": \"function\", \"function\": {\"name\": \"nobody\"}}}",
              messages);
     assert_int_equal(spry_engine_chat_prompt(engine, &prompt, json, strlen(json), &error), SPRY_ERR_INPUT);
@@ -111,23 +161,6 @@ static void test_required_call(void **state)
     assert_null(prompt.ids);
     spry_chat_prompt_deinit(&prompt);
     spry_engine_close(engine);
-}
-
-/* ---- answers --------------------------------------------------------------------------------------------------- */
-
-typedef struct heard {
-    char text[512];
-} heard;
-
-static void on_event(void *user, const spry_chat_event *e)
-{
-    static const char *const kinds[] = {"C", "R", "call ", "A", "end "};
-    heard *h = user;
-    size_t at = strlen(h->text);
-    assert_int_equal(e->size, offsetof(spry_chat_event, reserved));
-    snprintf(h->text + at, sizeof h->text - at, "%s%.*s%.*s|", kinds[e->kind], (int)e->name_size,
-             e->name ? e->name : "", (int)e->text_size, e->text ? e->text : "");
-    assert_true(e->kind != SPRY_CHAT_CALL_BEGIN || strlen(e->id) == 9);
 }
 
 static void test_parser(void **state)
@@ -149,24 +182,6 @@ static void test_parser(void **state)
     spry_chat_parser_finish(parser);
     spry_chat_parser_destroy(parser);
     assert_string_equal(h.text, "Rhm|CYes.|call add|Aadd{\"n\": 1}|end add|");
-
-    /* The prompt has begun the call. */
-    spry_chat_prompt prompt;
-    make_prompt(&prompt, engine,
-                "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}], \"tools\": " TOOLS
-                ", \"tool_choice\": \"required\"}");
-    h.text[0] = 0;
-    options.prompt = &prompt;
-    assert_int_equal(spry_chat_parser_create(&parser, engine, &options, NULL), SPRY_OK);
-    static const char rest[] = "{\"name\": \"add\", \"arguments\": {\"n\": 2}}";
-    const char *begun = strchr(prompt.call_open, '{'); /* where the style begins with the name */
-    const char *left = begun ? rest + strlen(begun) : rest;
-    assert_int_equal(spry_chat_parser_feed(parser, left, strlen(left), NULL), SPRY_OK);
-    assert_int_equal(spry_chat_parser_feed(parser, prompt.call_close, strlen(prompt.call_close), NULL), SPRY_OK);
-    spry_chat_parser_finish(parser);
-    assert_string_equal(h.text, "call add|Aadd{\"n\": 2}|end add|");
-    spry_chat_parser_destroy(parser);
-    spry_chat_prompt_deinit(&prompt);
 
     /* Nothing to look for: all is content. */
     h.text[0] = 0;

@@ -10,7 +10,7 @@
 #include "base/compiler.h"
 #include "support/rendering.h"
 #include "template/tool_calls.h"
-#include "template/tool_forms.h"
+#include "template/tool_choice.h"
 
 enum { LOG_BYTES = 1 << 16 };
 
@@ -352,84 +352,49 @@ static void test_styles(void **state)
     assert_false(spry_answer_needs_token(kimi, thoughts, SPRY_VIEW("")));
 }
 
-static void test_forms(void **state)
-{
-    (void)state;
-    static const char tools[] = "[{\"type\": \"function\", \"function\": {\"name\": \"f\", \"parameters\": {\"type\": "
-                                "\"object\", \"$defs\": {\"d\": {}}}}},"
-                                "{\"name\": \"g\"}]";
-    static const char f_schema[] = "{\"type\":\"object\",\"properties\":{\"name\":{\"const\":\"f\"},\"arguments\":{"
-                                   "\"type\":\"object\"}},\"required\":"
-                                   "[\"name\",\"arguments\"],\"additionalProperties\":false,\"$defs\":{\"d\":{}}}";
-    static const struct {
-        const char *style, *open, *close, *schema;
-    } cases[] = {
-        {"hermes", "<tool_call>\n", "\n</tool_call>", f_schema},
-        {"qwen-coder", "<tool_call>\n<function=f>\n", "</function>\n</tool_call>", NULL},
-        {"json", "", "", f_schema},
-        {"mistral-named", "[TOOL_CALLS]f[ARGS]", "", "{\"type\":\"object\",\"$defs\":{\"d\":{}}}"},
-    };
-    json_t *list = rendering_json(tools);
-    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
-        spry_tool_forms forms;
-        assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named(cases[i].style), list, NULL, NULL),
-                         SPRY_OK);
-        assert_int_equal(forms.count, 2);
-        assert_false(forms.required);
-        assert_string_equal(forms.items[0].open, cases[i].open);
-        assert_string_equal(forms.items[0].close, cases[i].close);
-        if (cases[i].schema)
-            assert_string_equal(forms.items[0].schema, cases[i].schema);
-        else
-            assert_null(forms.items[0].schema);
-        spry_tool_forms_deinit(&forms);
-    }
-    spry_tool_forms forms;
-    assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named("llama"), list, NULL, NULL), SPRY_OK);
-    assert_non_null(strstr(forms.items[1].schema, "\"parameters\":{\"type\":\"object\"}"));
-    spry_tool_forms_deinit(&forms);
-    assert_int_equal(spry_tool_forms_make(&forms, spry_tool_style_named("mistral"), list, NULL, NULL), SPRY_OK);
-    assert_non_null(strstr(forms.items[0].schema, "{\"type\":\"array\",\"items\":{"));
-    assert_non_null(strstr(forms.items[0].schema, "\"minItems\":1,\"$defs\""));
-    spry_tool_forms_deinit(&forms);
-    json_decref(list);
-}
-
 static void test_choice(void **state)
 {
     (void)state;
+    static const char two[] = "[{\"name\": \"f\"}, {\"type\": \"function\", \"function\": {\"name\": \"g\"}}]";
     static const struct {
         const char *tools, *choice;
         size_t count;
         bool required;
         const char *words; /* of an error */
     } cases[] = {
-        {declared, "\"auto\"", 1, false, NULL},
-        {declared, "null", 1, false, NULL},
-        {declared, "\"none\"", 0, false, NULL},
-        {declared, "\"required\"", 1, true, NULL},
-        {declared, "{\"type\": \"function\", \"function\": {\"name\": \"f\"}}", 1, true, NULL},
+        {two, "\"auto\"", 2, false, NULL},
+        {two, "null", 2, false, NULL},
+        {two, "\"none\"", 0, false, NULL},
+        {two, "\"required\"", 2, true, NULL},
+        {two, "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}", 1, true, NULL},
+        {two, "{\"type\": \"function\", \"name\": \"g\"}", 1, true, NULL},
+        {two,
+         "{\"type\": \"allowed_tools\", \"allowed_tools\": {\"mode\": \"auto\", \"tools\": [{\"type\": \"function\", "
+         "\"function\": {\"name\": \"g\"}}]}}",
+         1, false, NULL},
+        {two, "{\"type\": \"allowed_tools\", \"mode\": \"required\", \"tools\": [{\"name\": \"f\"}]}", 1, true, NULL},
+        {two, "{\"type\": \"allowed_tools\", \"mode\": \"required\", \"tools\": []}", 0, false, "needs a list"},
+        {two, "{\"type\": \"allowed_tools\", \"tools\": [{\"name\": \"h\"}]}", 0, false, "names h|not among the tools"},
         {"[]", "\"auto\"", 0, false, NULL},
         {"[]", "\"required\"", 0, false, "there are no tools"},
-        {declared, "{\"type\": \"function\", \"function\": {\"name\": \"g\"}}", 0, false,
-         "names g|not among the tools"},
-        {declared, "\"sometimes\"", 0, false, "tool_choice must be"},
-        {declared, "5", 0, false, "tool_choice must be"},
+        {two, "{\"type\": \"function\", \"function\": {\"name\": \"h\"}}", 0, false, "names h|not among the tools"},
+        {two, "\"sometimes\"", 0, false, "tool_choice must be"},
+        {two, "5", 0, false, "tool_choice must be"},
         {"[{}]", "\"auto\"", 0, false, "tools[0] has no name"},
+        {"[{\"name\": \"f\"}, {\"name\": \"f\"}]", "\"auto\"", 0, false, "same name"},
     };
     for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
         json_t *tools = rendering_json(cases[i].tools), *choice = rendering_json(cases[i].choice);
-        spry_tool_forms forms;
+        spry_tool_choice read;
         spry_error error = {0};
-        spry_status status = spry_tool_forms_make(&forms, spry_tool_style_named("hermes"), tools, choice, &error);
-        if (cases[i].words) {
+        spry_status status = spry_tool_choice_read(&read, tools, choice, &error);
+        if (cases[i].words)
             hostile_expect(status, &error, SPRY_ERR_INPUT, cases[i].words);
-        } else {
+        else
             assert_int_equal(status, SPRY_OK);
-            assert_int_equal(forms.required, cases[i].required);
-        }
-        assert_int_equal(forms.count, cases[i].count);
-        spry_tool_forms_deinit(&forms);
+        assert_int_equal(read.required, cases[i].required);
+        assert_int_equal(json_array_size(read.functions), cases[i].count);
+        spry_tool_choice_deinit(&read);
         json_decref(tools);
         json_decref(choice);
     }
@@ -440,8 +405,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_words),  cmocka_unit_test(test_hermes),  cmocka_unit_test(test_xml),
         cmocka_unit_test(test_llama),  cmocka_unit_test(test_mistral), cmocka_unit_test(test_held_back),
-        cmocka_unit_test(test_random), cmocka_unit_test(test_styles),  cmocka_unit_test(test_forms),
-        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_random), cmocka_unit_test(test_styles),  cmocka_unit_test(test_choice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -79,7 +79,7 @@ static const spry_field chat[] = {
     HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "text parts only; others are refused"),
     HONOURED("tools", LIST, "[{\"type\": \"function\", \"function\": {\"name\": \"f\"}}]", "functions"),
     HONOURED("tool_choice", STRING | OBJECT, "\"auto\"", "`auto`, `none`, `required`, or a function"),
-    HONOURED("parallel_tool_calls", BOOL, "false", "`false`: calls behind the first are dropped"),
+    HONOURED("parallel_tool_calls", BOOL, "false", "`false`: the answer has at most one call"),
     HONOURED("max_completion_tokens", INTEGER, "8", "the same as `max_tokens`"),
     HONOURED("logprobs", BOOL, "true", "of generated tokens"),
     HONOURED("top_logprobs", INTEGER, "2", "needs `logprobs`"),

@@ -96,8 +96,7 @@ struct spry_completion {
         uint32_t count;
         spry_span *spans; /* of the only prompt */
         size_t n_spans;
-        char *call_open, *call_close; /* a tool call that the prompt begins for the model; NULL: none */
-        void *extra;                  /* the interface's own */
+        void *extra; /* the interface's own */
         void (*free_extra)(void *extra);
     } prompts;
 

@@ -60,8 +60,7 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error)
     const json_t *tools = json_object_get(c->root, "tools");
     if (!c->options.parse_tools && !c->options.parse_reasoning)
         return SPRY_OK;
-    const spry_chat_prompt prompt = {
-        .ids = c->prompts.ids[0].ids, .count = c->prompts.ids[0].count, .call_open = c->prompts.call_open};
+    const spry_chat_prompt prompt = {.ids = c->prompts.ids[0].ids, .count = c->prompts.ids[0].count};
     char *declared = c->options.parse_tools && json_is_array(tools) ? json_dumps(tools, JSON_COMPACT) : NULL;
     spry_chat_parser_options options;
     spry_chat_parser_options_default(&options);
@@ -157,8 +156,6 @@ static void finish_choice(spry_choice *choice, bool last)
              c->exchange->late ? "the answer took longer than allowed" : "the answer was cancelled");
     if (c->jobs.error.status != SPRY_OK)
         return;
-    if (choice->parser && c->prompts.call_close && finish == SPRY_FINISH_END)
-        add_text(choice, spry_view_of(c->prompts.call_close));
     if (choice->parser)
         spry_chat_parser_finish(choice->parser);
     if (c->options.stream)

@@ -25,7 +25,7 @@ typedef struct spry_completion_options {
     bool want_timings;         /* with stream: timings in every event */
     const spry_engine *engine; /* NULL until the model is loaded */
     bool several;              /* the prompt is a list of prompts, and so is the reply */
-    bool one_call;             /* drop calls behind the first */
+    bool one_call;             /* at most one call */
     bool keep_raw_text;        /* keep the text as generated, in addition to what is parsed from it */
     bool has_keep_alive;
     double keep_alive_s; /* of the model, once it is not in use; negative: no limit */

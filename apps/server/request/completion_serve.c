@@ -143,8 +143,6 @@ static void deinit_prompts(spry_completion *c)
     for (size_t i = 0; i < SPRY_ANSWERS_MAX; i++)
         spry_tokens_deinit(&c->prompts.ids[i]);
     free(c->prompts.spans);
-    free(c->prompts.call_open);
-    free(c->prompts.call_close);
     if (c->prompts.extra)
         c->prompts.free_extra(c->prompts.extra);
 }

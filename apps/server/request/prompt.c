@@ -10,11 +10,11 @@
 
 /* The conversation as the library takes it; NULL when memory is short. */
 static char *conversation(const json_t *messages, const json_t *tools, const json_t *extra, const json_t *choice,
-                          bool generate)
+                          bool generate, bool parallel)
 {
-    json_t *all =
-        json_pack("{s:O, s:O*, s:O*, s:O*, s:b}", "messages", messages, "tools", tools, "chat_template_kwargs",
-                  json_is_object(extra) ? extra : NULL, "tool_choice", choice, "add_generation_prompt", generate);
+    json_t *all = json_pack("{s:O, s:O*, s:O*, s:O*, s:b, s:b}", "messages", messages, "tools", tools,
+                            "chat_template_kwargs", json_is_object(extra) ? extra : NULL, "tool_choice", choice,
+                            "add_generation_prompt", generate, "parallel_tool_calls", parallel);
     char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return text;
@@ -23,7 +23,7 @@ static char *conversation(const json_t *messages, const json_t *tools, const jso
 spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
                                const json_t *extra, bool generate, spry_error *error)
 {
-    char *json = conversation(messages, tools, extra, NULL, generate), *text = NULL;
+    char *json = conversation(messages, tools, extra, NULL, generate, true), *text = NULL;
     size_t size = 0;
     spry_status status = json ? spry_engine_chat_text(engine, &text, &size, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
@@ -33,8 +33,8 @@ spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const js
     return status;
 }
 
-/* Appends the prompt to the ids that the request began with, and takes what else it owns. A required tool call is held
- * to its schema, unless the request has a constraint of its own. */
+/* Appends the prompt to the ids that the request began with, and takes what else it owns. Tool calls are held
+ * to their schemas, unless the request has a constraint of its own. */
 static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spry_error *error)
 {
     spry_tokens *out = &c->prompts.ids[0];
@@ -46,16 +46,13 @@ static spry_status take_prompt(spry_completion *c, spry_chat_prompt *prompt, spr
         prompt->spans[i] = (spry_span){before + prompt->spans[i].begin, before + prompt->spans[i].end};
     c->prompts.spans = prompt->spans;
     c->prompts.n_spans = prompt->n_spans;
-    c->prompts.call_open = prompt->call_open;
-    c->prompts.call_close = prompt->call_close;
     prompt->spans = NULL;
-    prompt->call_open = prompt->call_close = NULL;
-    if (prompt->call_schema && c->options.request.constraint == SPRY_ANY_TEXT) {
+    if (prompt->call_constraint && c->options.request.constraint == SPRY_ANY_TEXT) {
         free(c->options.constraint_text);
-        c->options.constraint_text = prompt->call_schema;
-        c->options.request.constraint = SPRY_JSON_SCHEMA;
-        c->options.request.constraint_text = prompt->call_schema;
-        prompt->call_schema = NULL;
+        c->options.constraint_text = prompt->call_constraint;
+        c->options.request.constraint = SPRY_TOOL_CALLS;
+        c->options.request.constraint_text = prompt->call_constraint;
+        prompt->call_constraint = NULL;
     }
     return SPRY_OK;
 }
@@ -64,7 +61,7 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_chat_prompt prompt = {0};
-    char *json = conversation(messages, tools, extra, choice, generate);
+    char *json = conversation(messages, tools, extra, choice, generate, !c->options.one_call);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
     spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
@@ -102,11 +99,8 @@ static void reset_prompt(spry_completion *c, size_t before)
 {
     c->prompts.ids[0].count = before;
     free(c->prompts.spans);
-    free(c->prompts.call_open);
-    free(c->prompts.call_close);
     c->prompts.spans = NULL;
     c->prompts.n_spans = 0;
-    c->prompts.call_open = c->prompts.call_close = NULL;
 }
 
 spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "grammar/grammar.h"
+#include "grammar/source/tool_grammar.h"
 
 enum { SOURCE_BYTES_MAX = 1 << 24 };
 
@@ -12,7 +13,8 @@ bool spry_grammar_kind_of(spry_grammar_kind *kind, spry_constraint constraint)
                                               [SPRY_JSON_SCHEMA] = SPRY_GRAMMAR_JSON_SCHEMA,
                                               [SPRY_REGEX] = SPRY_GRAMMAR_REGEX,
                                               [SPRY_CHOICE] = SPRY_GRAMMAR_CHOICE,
-                                              [SPRY_JSON_OBJECT] = SPRY_GRAMMAR_JSON_OBJECT};
+                                              [SPRY_JSON_OBJECT] = SPRY_GRAMMAR_JSON_OBJECT,
+                                              [SPRY_TOOL_CALLS] = SPRY_GRAMMAR_TOOL_CALLS};
     if (constraint == SPRY_ANY_TEXT || (size_t)constraint >= SPRY_COUNT(kinds))
         return false;
     *kind = kinds[constraint];
@@ -54,6 +56,7 @@ static spry_ir_node read_source(spry_ir *ir, spry_grammar_kind kind, spry_json_s
     case SPRY_GRAMMAR_REGEX: return spry_ir_regex(ir, source, false);
     case SPRY_GRAMMAR_CHOICE: return read_choice(ir, source);
     case SPRY_GRAMMAR_JSON_OBJECT: return spry_ir_json_object(ir, style);
+    case SPRY_GRAMMAR_TOOL_CALLS: return spry_ir_tool_calls(ir, source);
     }
     return spry_ir_fail(ir, SPRY_ERR_INPUT, "a grammar of an unknown kind");
 }

@@ -70,12 +70,20 @@ static size_t certain_bytes(const spry_vocabulary *vocabulary, spry_view text)
     return text.size;
 }
 
+/* The bytes of a token, of a control token its spelling. */
+static spry_view spelled(const spry_tokenizer *tokenizer, int32_t id)
+{
+    spry_view bytes = spry_tokenizer_bytes(tokenizer, id);
+    return bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
+}
+
 /* Tokenises `text` followed by `behind` as in the middle of a text. Some tokenizers add a space at the beginning, so a
  * newline is put first and its tokens are skipped: *first is the index of the first token of `text`. */
 static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, size_t *first, spry_view text,
-                            const char *behind, spry_error *error)
+                            const char *behind, bool marks, spry_error *error)
 {
     spry_text_range all = {0, SIZE_MAX};
+    unsigned flags = marks ? SPRY_ENCODE_SPECIAL : 0u;
     for (int with_line = 0; with_line < 2; with_line++) {
         spry_buffer whole;
         spry_buffer_init(&whole, SIZE_MAX / 2);
@@ -83,9 +91,9 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
         spry_buffer_append(&whole, text.data, text.size);
         spry_buffer_text(&whole, behind);
         out->count = 0;
-        spry_status status = whole.failed
-                                 ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for forced text")
-                                 : spry_tokenizer_encode(tokenizer, out, spry_buffer_view(&whole), &all, 1, 0, error);
+        spry_status status =
+            whole.failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory for forced text")
+                         : spry_tokenizer_encode(tokenizer, out, spry_buffer_view(&whole), &all, !marks, flags, error);
         spry_buffer_deinit(&whole);
         if (status)
             return status;
@@ -93,7 +101,7 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
             if (spry_view_ends(spry_tokenizer_bytes(tokenizer, out->ids[*first]), SPRY_VIEW("\n")))
                 break;
         *first += with_line != 0;
-        if (*first < out->count && spry_view_starts(text, spry_tokenizer_bytes(tokenizer, out->ids[*first])))
+        if (*first < out->count && spry_view_starts(text, spelled(tokenizer, out->ids[*first])))
             return SPRY_OK;
     }
     *first = out->count;
@@ -102,10 +110,10 @@ static spry_status tokenize(const spry_tokenizer *tokenizer, spry_tokens *out, s
 
 /* How many of `ids` (the tokens of `text`) are also produced when other text follows. */
 static spry_status keep_common(const spry_tokenizer *tokenizer, spry_tokens *scratch, const int32_t *ids, size_t *count,
-                               spry_view text, const char *behind, spry_error *error)
+                               spry_view text, const char *behind, bool marks, spry_error *error)
 {
     size_t first, same = 0;
-    spry_status status = tokenize(tokenizer, scratch, &first, text, behind, error);
+    spry_status status = tokenize(tokenizer, scratch, &first, text, behind, marks, error);
     if (status)
         return status;
     while (same < *count && first + same < scratch->count && scratch->ids[first + same] == ids[same])
@@ -126,16 +134,17 @@ spry_status spry_matcher_forced_tokens(spry_matcher *matcher, const spry_tokeniz
     spry_view text = spry_buffer_view(&forced);
     size_t certain = certain_bytes(matcher->vocabulary, text);
     if (!status && certain)
-        status = tokenize(tokenizer, &plain, &first, text, "", error);
+        status = tokenize(tokenizer, &plain, &first, text, "", matcher->vocabulary->marks, error);
     for (size_t bytes = 0; !status && first + count < plain.count; count++) {
-        spry_view token = spry_tokenizer_bytes(tokenizer, plain.ids[first + count]);
+        spry_view token = matcher->vocabulary->texts[plain.ids[first + count]];
         spry_view rest = {text.data + bytes, text.size - bytes};
         bytes += token.size;
         if (bytes > certain || !token.size || !spry_view_starts(rest, token))
             break;
     }
     for (size_t i = 0; !status && count && i < SPRY_COUNT(behinds); i++)
-        status = keep_common(tokenizer, &other, plain.ids + first, &count, text, behinds[i], error);
+        status = keep_common(tokenizer, &other, plain.ids + first, &count, text, behinds[i], matcher->vocabulary->marks,
+                             error);
     for (size_t i = 0; !status && i < count; i++)
         if (!spry_tokens_push(out, plain.ids[first + i]))
             status = spry_fail_memory(error, "forced tokens", count * sizeof *out->ids);

@@ -5,19 +5,32 @@
 
 #include "grammar/ir/grow.h"
 
-static bool is_text(const spry_tokenizer *tokenizer, int32_t id)
+/* Which control tokens are text. */
+typedef struct shown_tokens {
+    bool (*shows)(const void *user, spry_view spelling); /* NULL: none */
+    const void *user;
+} shown_tokens;
+
+/* The bytes of a token that can be text; empty: it cannot. */
+static spry_view text_of(const spry_tokenizer *tokenizer, int32_t id, const shown_tokens *shown)
 {
     spry_token_kind kind = spry_tokenizer_kind(tokenizer, id);
-    return (kind == SPRY_TOKEN_NORMAL || kind == SPRY_TOKEN_ADDED || kind == SPRY_TOKEN_BYTE) &&
-           !spry_tokenizer_is_end(tokenizer, id) && spry_tokenizer_bytes(tokenizer, id).size <= SPRY_TOKEN_BYTES_MAX;
+    spry_view bytes = spry_tokenizer_bytes(tokenizer, id), none = {"", 0};
+    bool mark = false;
+    if (kind == SPRY_TOKEN_CONTROL && shown->shows) {
+        bytes = bytes.size ? bytes : spry_tokenizer_name(tokenizer, id);
+        mark = shown->shows(shown->user, bytes);
+    }
+    bool text = mark || kind == SPRY_TOKEN_NORMAL || kind == SPRY_TOKEN_ADDED || kind == SPRY_TOKEN_BYTE;
+    return text && !spry_tokenizer_is_end(tokenizer, id) && bytes.size <= SPRY_TOKEN_BYTES_MAX ? bytes : none;
 }
 
 /* Copies the bytes of every token that can be text. */
-static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, size_t known)
+static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, size_t known, const shown_tokens *shown)
 {
     size_t total = 0, used = 0;
     for (size_t i = 0; i < known; i++)
-        total += spry_tokenizer_bytes(tokenizer, (int32_t)i).size;
+        total += text_of(tokenizer, (int32_t)i, shown).size;
     made->bytes = malloc(total + 1);
     made->texts = calloc(made->n_ids + 1, sizeof *made->texts);
     made->order = malloc((known + 1) * sizeof *made->order);
@@ -25,10 +38,10 @@ static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, s
     if (!made->bytes || !made->texts || !made->order || !made->ends)
         return false;
     for (size_t i = 0; i < known; i++) {
-        spry_view text = spry_tokenizer_bytes(tokenizer, (int32_t)i);
+        spry_view text = text_of(tokenizer, (int32_t)i, shown);
         if (spry_tokenizer_is_end(tokenizer, (int32_t)i))
             spry_bit_set(made->ends, (uint32_t)i);
-        if (!text.size || !is_text(tokenizer, (int32_t)i))
+        if (!text.size)
             continue;
         memcpy(made->bytes + used, text.data, text.size);
         made->texts[i] = (spry_view){made->bytes + used, text.size};
@@ -112,6 +125,14 @@ static bool make_trie(spry_vocabulary *made)
 spry_status spry_vocabulary_create(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
                                    spry_error *error)
 {
+    return spry_vocabulary_create_marks(out, tokenizer, n_ids, NULL, NULL, error);
+}
+
+spry_status spry_vocabulary_create_marks(spry_vocabulary **out, const spry_tokenizer *tokenizer, size_t n_ids,
+                                         bool (*shows)(const void *user, spry_view spelling), const void *user,
+                                         spry_error *error)
+{
+    const shown_tokens shown = {shows, user};
     static atomic_ullong serial = 1;
     size_t known = spry_tokenizer_size(tokenizer);
     spry_vocabulary *made = *out = calloc(1, sizeof *made);
@@ -121,7 +142,8 @@ spry_status spry_vocabulary_create(spry_vocabulary **out, const spry_tokenizer *
     made->n_ids = n_ids;
     made->n_words = (n_ids + 31) / 32;
     made->share = spry_mask_share_create();
-    if (made->share && copy_texts(made, tokenizer, known < n_ids ? known : n_ids) && sort_tokens(made) &&
+    made->marks = shows != NULL;
+    if (made->share && copy_texts(made, tokenizer, known < n_ids ? known : n_ids, &shown) && sort_tokens(made) &&
         make_trie(made))
         return SPRY_OK;
     spry_vocabulary_destroy(made);

@@ -25,6 +25,7 @@ struct spry_vocabulary {
     char *bytes;      /* memory of the texts */
     uint32_t *ends;   /* [n_words] end-of-answer ids */
     uint32_t longest; /* bytes of the longest token */
+    bool marks;       /* some control tokens are text */
     spry_mask_share *share;
 };
 

@@ -1,0 +1,354 @@
+/* An answer is text with calls in it, or only calls. Text never contains the mark that opens a call, so what follows
+ * that mark is a call; inside a thought the mark is text. */
+#include "grammar/source/tool_grammar.h"
+
+#include <stdlib.h>
+
+#include "base/buffer.h"
+
+#define JSON_STYLE ((spry_json_style)(SPRY_JSON_COMPACT | SPRY_JSON_LENIENT))
+
+enum { BRIEF_TOOLS = 128, BRIEF_BYTES = 256 << 10, NAMES_MAX = 20000 };
+
+/* ---- parts ------------------------------------------------------------------------------------------------------- */
+
+spry_ir_node spry_tool_literal(const spry_tool_builder *b, const char *text)
+{
+    return text && *text ? spry_ir_literal(b->ir, spry_view_of(text)) : spry_ir_empty(b->ir);
+}
+
+/* Text without control characters, except tabs and line breaks. */
+static spry_ir_node any_text(const spry_tool_builder *b)
+{
+    static const spry_code_range controls[] = {{0, 8}, {11, 12}, {14, 31}};
+    spry_ir_node one = spry_ir_class(b->ir, controls, SPRY_COUNT(controls), true);
+    return spry_ir_repeat(b->ir, one, 0, SPRY_IR_UNBOUNDED);
+}
+
+spry_ir_node spry_tool_text_without(const spry_tool_builder *b, const char *mark, const char *other)
+{
+    spry_ir_node any = any_text(b), found = spry_tool_literal(b, mark);
+    if (other)
+        found = SPRY_TOOL_CHOICE(b, found, spry_tool_literal(b, other));
+    return spry_ir_subtract(b->ir, any, SPRY_TOOL_SEQUENCE(b, any, found, any));
+}
+
+static spry_ir_node any_number_of(const spry_tool_builder *b, spry_ir_node node)
+{
+    return spry_ir_repeat(b->ir, node, 0, SPRY_IR_UNBOUNDED);
+}
+
+static spry_ir_node optional(const spry_tool_builder *b, spry_ir_node node)
+{
+    return spry_ir_repeat(b->ir, node, 0, 1);
+}
+
+/* A text as a JSON string. */
+static spry_ir_node quoted(const spry_tool_builder *b, const char *text)
+{
+    json_t *string = json_string(text);
+    char *spelled = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    spry_ir_node node = spelled ? spry_tool_literal(b, spelled)
+                                : spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the names of tools");
+    free(spelled);
+    json_decref(string);
+    return node;
+}
+
+spry_ir_node spry_tool_json(const spry_tool_builder *b, spry_argument_schema of)
+{
+    static const char *const shared[] = {"$defs", "definitions"};
+    json_t *schema = json_is_object(of.schema) ? json_deep_copy(of.schema) : json_object();
+    for (size_t i = 0; i < SPRY_COUNT(shared); i++) /* references start at the root */
+        if (of.schema != of.root && json_object_get(of.root, shared[i]))
+            json_object_set(schema, shared[i], json_object_get(of.root, shared[i]));
+    char *text = json_dumps(schema, JSON_COMPACT);
+    spry_ir_node node = text ? spry_ir_json_written(b->ir, spry_view_of(text), JSON_STYLE)
+                             : spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for the schema of a tool");
+    free(text);
+    json_decref(schema);
+    return node;
+}
+
+/* The object of all arguments. */
+static spry_ir_node arguments_of(const spry_tool_builder *b, const json_t *function)
+{
+    const json_t *parameters = json_object_get(function, "parameters");
+    json_t *schema = json_is_object(parameters) ? json_deep_copy(parameters) : json_object();
+    if (!json_object_get(schema, "type"))
+        json_object_set_new(schema, "type", json_string("object"));
+    if (!json_object_get(schema, "properties") && !json_object_get(schema, "$ref") && !json_object_get(schema, "anyOf"))
+        json_object_set_new(schema, "additionalProperties", json_false());
+    spry_ir_node node = spry_tool_json(b, (spry_argument_schema){schema, schema});
+    json_decref(schema);
+    return node;
+}
+
+/* ---- one call ---------------------------------------------------------------------------------------------------- */
+
+static spry_ir_node word(const spry_tool_builder *b, uint32_t least, uint32_t most)
+{
+    static const spry_code_range letters[] = {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'_', '_'}};
+    return spry_ir_repeat(b->ir, spry_ir_class(b->ir, letters, SPRY_COUNT(letters), false), least, most);
+}
+
+/* "key": , with the spaces that models write. */
+static spry_ir_node json_key(const spry_tool_builder *b, const char *key)
+{
+    return SPRY_TOOL_SEQUENCE(b, quoted(b, key), spry_tool_literal(b, ":"), b->space);
+}
+
+/* What differs between the calls of two functions. */
+typedef struct called {
+    spry_ir_node name, quoted;          /* plain, and as a JSON string */
+    spry_ir_node arguments, parameters; /* as one JSON object, and in the style's own syntax */
+} called;
+
+static spry_ir_node json_call(const spry_tool_builder *b, const called *c)
+{
+    const spry_tool_style *s = b->style;
+    spry_ir_node open = spry_tool_literal(b, "{"), close = spry_tool_literal(b, "}");
+    spry_ir_node colon = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ":"), b->space);
+    if (s->keyed)
+        return SPRY_TOOL_SEQUENCE(b, open, c->quoted, colon, c->arguments, close);
+    spry_ir_node comma = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ","), b->space), id = spry_ir_empty(b->ir);
+    if (s->name_key) /* models that number their calls first */
+        id = optional(b, SPRY_TOOL_SEQUENCE(b, json_key(b, "tool_call_id"), spry_tool_literal(b, "\""), word(b, 1, 9),
+                                            spry_tool_literal(b, "\""), comma));
+    return SPRY_TOOL_SEQUENCE(b, open, id, json_key(b, s->name_key ? s->name_key : "name"), c->quoted, comma,
+                              json_key(b, s->arguments_key ? s->arguments_key : "arguments"), c->arguments, close);
+}
+
+/* What stands between `open` and the arguments. */
+static spry_ir_node header(const spry_tool_builder *b, spry_ir_node name)
+{
+    const spry_tool_style *s = b->style;
+    spry_ir_node before = spry_ir_empty(b->ir), after = spry_ir_empty(b->ir), tails[SPRY_COUNT(s->name_tails)];
+    size_t n_tails = 0;
+    if (s->name_mark)
+        before = SPRY_TOOL_SEQUENCE(b, s->id_first ? word(b, 1, 24) : spry_tool_literal(b, "function"),
+                                    spry_tool_literal(b, s->name_mark));
+    if (s->id_mark)
+        after = optional(b, SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, s->id_mark), word(b, 9, 9)));
+    if (s->numbered) {
+        static const spry_code_range digits[] = {{'0', '9'}};
+        after = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ":"),
+                                   spry_ir_repeat(b->ir, spry_ir_class(b->ir, digits, 1, false), 1, 2));
+    }
+    for (; n_tails < SPRY_COUNT(s->name_tails) && s->name_tails[n_tails]; n_tails++)
+        tails[n_tails] = spry_tool_literal(b, s->name_tails[n_tails]);
+    if (n_tails)
+        after = spry_ir_choice(b->ir, tails, n_tails);
+    return SPRY_TOOL_SEQUENCE(b, before, spry_tool_literal(b, s->name_prefix), name, after,
+                              s->arguments_close ? spry_tool_literal(b, "\n") : spry_ir_empty(b->ir),
+                              spry_tool_literal(b, s->arguments_open));
+}
+
+/* A call, without the marks of a section, and without `open`. */
+static spry_ir_node call_of(const spry_tool_builder *b, const called *c)
+{
+    const spry_tool_style *s = b->style;
+    spry_ir_node line = spry_tool_literal(b, "\n"), close = spry_tool_literal(b, s->close_ends ? NULL : s->close);
+    switch (s->syntax) {
+    case SPRY_CALL_JSON: return json_call(b, c);
+    case SPRY_CALL_NAMED:
+        if (s->arguments_close)
+            return SPRY_TOOL_SEQUENCE(b, header(b, c->name), line, c->arguments, line,
+                                      spry_tool_literal(b, s->arguments_close), close);
+        return SPRY_TOOL_SEQUENCE(b, header(b, c->name), c->arguments, close);
+    case SPRY_CALL_PYTHON:
+        return SPRY_TOOL_SEQUENCE(b, c->name, spry_tool_literal(b, "("), c->parameters, spry_tool_literal(b, ")"));
+    case SPRY_CALL_BRACED:
+        return SPRY_TOOL_SEQUENCE(b, header(b, c->name), c->parameters, spry_tool_literal(b, "}"), close);
+    default: return SPRY_TOOL_SEQUENCE(b, header(b, c->name), b->gap, c->parameters, close);
+    }
+}
+
+static const char *name_at(const spry_tool_builder *b, size_t index)
+{
+    return json_string_value(json_object_get(json_array_get(b->functions, index), "name"));
+}
+
+/* One of the names, as JSON strings or plain. */
+static spry_ir_node any_name(const spry_tool_builder *b, bool json)
+{
+    size_t count = json_array_size(b->functions);
+    spry_ir_node *nodes = malloc((count + 1) * sizeof *nodes);
+    if (!nodes)
+        return spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for %zu tools", count);
+    for (size_t i = 0; i < count; i++)
+        nodes[i] = json ? quoted(b, name_at(b, i)) : spry_tool_literal(b, name_at(b, i));
+    spry_ir_node node = spry_ir_choice(b->ir, nodes, count);
+    free(nodes);
+    return node;
+}
+
+static spry_ir_node any_call(const spry_tool_builder *b)
+{
+    size_t count = json_array_size(b->functions);
+    bool json = b->style->syntax == SPRY_CALL_JSON || b->style->syntax == SPRY_CALL_NAMED;
+    if (b->brief)
+        return call_of(b, &(called){any_name(b, false), any_name(b, true), b->any_object,
+                                    json ? SPRY_IR_NONE : spry_tool_any_parameters(b)});
+    spry_ir_node *nodes = malloc((count + 1) * sizeof *nodes);
+    if (!nodes)
+        return spry_ir_fail(b->ir, SPRY_ERR_MEMORY, "not enough memory for %zu tools", count);
+    for (size_t i = 0; i < count; i++) {
+        const json_t *function = json_array_get(b->functions, i);
+        nodes[i] = call_of(b, &(called){spry_tool_literal(b, name_at(b, i)), quoted(b, name_at(b, i)),
+                                        json ? arguments_of(b, function) : SPRY_IR_NONE,
+                                        json ? SPRY_IR_NONE : spry_tool_parameters(b, function)});
+    }
+    spry_ir_node node = spry_ir_choice(b->ir, nodes, count);
+    free(nodes);
+    return node;
+}
+
+/* ---- all calls --------------------------------------------------------------------------------------------------- */
+
+/* One item, or several with `between`. */
+static spry_ir_node some(const spry_tool_builder *b, spry_ir_node item, spry_ir_node between)
+{
+    if (!b->parallel)
+        return item;
+    return SPRY_TOOL_SEQUENCE(b, item, any_number_of(b, SPRY_TOOL_SEQUENCE(b, between, item)));
+}
+
+/* Calls with all their marks; `opened`: behind the first mark. */
+static spry_ir_node all_calls(const spry_tool_builder *b, bool opened)
+{
+    const spry_tool_style *s = b->style;
+    spry_ir_node call = any_call(b), open = spry_tool_literal(b, s->open), close = spry_tool_literal(b, s->close);
+    spry_ir_node comma = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ","), b->gap), first = open;
+    if (s->syntax == SPRY_CALL_PYTHON || s->list) {
+        spry_ir_node list = SPRY_TOOL_SEQUENCE(b, b->gap, spry_tool_literal(b, "["), b->gap, some(b, call, comma),
+                                               b->gap, spry_tool_literal(b, "]"), b->gap, close);
+        return opened ? list : SPRY_TOOL_SEQUENCE(b, open, list);
+    }
+    if (s->syntax == SPRY_CALL_JSON)
+        call = SPRY_TOOL_SEQUENCE(b, b->gap, call, b->gap, close);
+    if (!s->section_open) {
+        spry_ir_node marked = SPRY_TOOL_SEQUENCE(b, open, call);
+        if (!opened)
+            return some(b, marked, b->gap);
+        return b->parallel ? SPRY_TOOL_SEQUENCE(b, call, any_number_of(b, SPRY_TOOL_SEQUENCE(b, b->gap, marked)))
+                           : call;
+    }
+    first = spry_tool_literal(b, s->section_open);
+    spry_ir_node inside = SPRY_TOOL_SEQUENCE(b, b->gap, some(b, SPRY_TOOL_SEQUENCE(b, open, call), b->gap), b->gap,
+                                             spry_tool_literal(b, s->section_close));
+    spry_ir_node whole = SPRY_TOOL_SEQUENCE(b, first, inside);
+    if (!opened)
+        return some(b, whole, b->gap);
+    return b->parallel ? SPRY_TOOL_SEQUENCE(b, inside, any_number_of(b, SPRY_TOOL_SEQUENCE(b, b->gap, whole))) : inside;
+}
+
+/* JSON that begins an answer, for styles that need no mark. */
+static spry_ir_node bare_calls(const spry_tool_builder *b)
+{
+    return some(b, any_call(b), SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, ";"), b->space));
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+/* Text that does not begin like a call without marks: {"name": and the name of a tool. */
+static spry_ir_node without_bare_call(const spry_tool_builder *b, spry_ir_node text)
+{
+    static const spry_code_range blanks[] = {{' ', ' '}, {'\t', '\r'}};
+    spry_ir_node blank = any_number_of(b, spry_ir_class(b->ir, blanks, 2, false)), name = any_name(b, true);
+    spry_ir_node call = SPRY_TOOL_SEQUENCE(b, blank, spry_tool_literal(b, "{"), blank, quoted(b, "name"), blank,
+                                           spry_tool_literal(b, ":"), blank, name, any_text(b));
+    return spry_ir_subtract(b->ir, text, call);
+}
+
+/* Text and calls, where no call is required. */
+static spry_ir_node free_answer(const spry_tool_builder *b)
+{
+    const spry_tool_style *s = b->style;
+    const char *mark = s->section_open ? s->section_open : s->open;
+    spry_ir_node text = spry_tool_text_without(b, mark, s->section_open ? s->open : NULL);
+    spry_ir_node calls = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, mark), all_calls(b, true));
+    spry_ir_node start = s->bare ? without_bare_call(b, text) : text;
+    spry_ir_node rest = b->parallel ? any_number_of(b, SPRY_TOOL_SEQUENCE(b, calls, text))
+                                    : optional(b, SPRY_TOOL_SEQUENCE(b, calls, b->gap));
+    spry_ir_node answer = SPRY_TOOL_SEQUENCE(b, start, rest);
+    return s->bare ? SPRY_TOOL_CHOICE(b, SPRY_TOOL_SEQUENCE(b, b->gap, bare_calls(b)), answer) : answer;
+}
+
+/* Recipients: ">>>" stands at the end of the prompt, and content has a recipient too. */
+static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
+{
+    spry_ir_node calls = all_calls(b, true);
+    if (required)
+        return calls;
+    spry_ir_node content =
+        SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, "all\n"), spry_tool_text_without(b, b->style->open, NULL));
+    return SPRY_TOOL_CHOICE(b, calls, SPRY_TOOL_SEQUENCE(b, content, optional(b, all_calls(b, false))));
+}
+
+/* With a thought before it: one that the prompt began, or one that the answer begins. */
+static spry_ir_node behind_thought(const spry_tool_builder *b, const json_t *spec, spry_ir_node answer, bool required)
+{
+    const char *open = json_string_value(json_object_get(spec, "thought_open"));
+    const char *close = json_string_value(json_object_get(spec, "thought_close"));
+    if (!open || !close)
+        return answer;
+    spry_ir_node thought = spry_tool_text_without(b, close, NULL);
+    spry_ir_node whole = SPRY_TOOL_SEQUENCE(b, thought, spry_tool_literal(b, close), b->gap, answer);
+    if (json_is_true(json_object_get(spec, "in_thought")))
+        return required ? whole : SPRY_TOOL_CHOICE(b, whole, thought);
+    return SPRY_TOOL_CHOICE(b, answer, SPRY_TOOL_SEQUENCE(b, b->gap, spry_tool_literal(b, open), whole));
+}
+
+static spry_ir_node build(spry_tool_builder *b, const json_t *spec)
+{
+    bool required = json_is_true(json_object_get(spec, "required"));
+    spry_ir_node answer;
+    if (b->style->prompted)
+        return prompted_answer(b, required);
+    if (!required)
+        answer = free_answer(b);
+    else if (b->style->bare)
+        answer = bare_calls(b);
+    else
+        answer = all_calls(b, false);
+    return behind_thought(b, spec, answer, required);
+}
+
+static void init(spry_tool_builder *b, spry_ir *ir, const json_t *spec)
+{
+    static const spry_code_range blanks[] = {{' ', ' '}, {'\n', '\n'}};
+    const char *style = json_string_value(json_object_get(spec, "style"));
+    *b = (spry_tool_builder){.ir = ir,
+                             .style = spry_tool_style_named(style ? style : ""),
+                             .functions = json_object_get(spec, "tools"),
+                             .parallel = !json_is_false(json_object_get(spec, "parallel"))};
+    size_t count = json_array_size(b->functions), bytes = 0;
+    for (size_t i = 0; i < count && count <= BRIEF_TOOLS; i++)
+        bytes += json_dumpb(json_array_get(b->functions, i), NULL, 0, JSON_COMPACT);
+    b->brief = count > BRIEF_TOOLS || bytes > BRIEF_BYTES;
+    b->gap = spry_ir_repeat(ir, spry_ir_class(ir, blanks, 2, false), 0, 2);
+    b->space = spry_ir_repeat(ir, spry_ir_class(ir, blanks, 1, false), 0, 1);
+    b->any_object = b->brief ? spry_ir_json_object(ir, SPRY_JSON_COMPACT) : SPRY_IR_NONE;
+    const char *end = b->style ? b->style->parameter.value_close : NULL;
+    end = !end && b->style ? b->style->quote : end;
+    b->raw = end ? spry_tool_text_without(b, end, NULL) : SPRY_IR_NONE;
+}
+
+spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source)
+{
+    json_t *spec = json_loadb(source.data, source.size, JSON_ALLOW_NUL, NULL);
+    spry_tool_builder b;
+    spry_ir_node node;
+    init(&b, ir, spec);
+    size_t count = json_array_size(b.functions);
+    if (!b.style || count == 0)
+        node = spry_ir_fail(ir, SPRY_ERR_INPUT, "tool calls need a style and tools");
+    else if (count > NAMES_MAX)
+        node = spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED, "calls of %zu tools cannot be enforced; at most %d can", count,
+                            NAMES_MAX);
+    else
+        node = build(&b, spec);
+    json_decref(spec);
+    return node;
+}

@@ -1,0 +1,47 @@
+/* What a call must look like, as parts of grammars in the syntax of a style. */
+#ifndef SPRY_GRAMMAR_TOOL_GRAMMAR_H
+#define SPRY_GRAMMAR_TOOL_GRAMMAR_H
+
+#include <jansson.h>
+
+#include "grammar/ir/grammar_ir.h"
+#include "template/argument_types.h"
+#include "template/thought_styles.h"
+#include "template/tool_styles.h"
+
+typedef struct spry_tool_builder {
+    spry_ir *ir;
+    const spry_tool_style *style;
+    const json_t *functions;
+    bool parallel;      /* more than one call is allowed */
+    bool brief;         /* so many tools that arguments are any of the right form, and not by their schemas */
+    spry_ir_node gap;   /* a little whitespace */
+    spry_ir_node space; /* a space, or none */
+    spry_ir_node any_object;
+    spry_ir_node raw; /* a value without quotes: text without the mark that ends it; SPRY_IR_NONE: the style has none */
+} spry_tool_builder;
+
+/* The whole answer. `source`: a JSON object with "style", "tools" (functions), "required", "parallel", and about
+ * thoughts "thought_open", "thought_close" and "in_thought": the prompt has begun one. */
+spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source);
+
+/* ---- the parts --------------------------------------------------------------------------------------------------- */
+
+spry_ir_node spry_tool_literal(const spry_tool_builder *builder, const char *text); /* NULL: the empty text */
+/* Text that does not contain a mark, of two; the second may be NULL. */
+spry_ir_node spry_tool_text_without(const spry_tool_builder *builder, const char *mark, const char *other);
+/* A JSON value of a schema. */
+spry_ir_node spry_tool_json(const spry_tool_builder *builder, spry_argument_schema of);
+/* Parameters of the function in the style's syntax, for TAGGED, TREE, PYTHON and BRACED. */
+spry_ir_node spry_tool_parameters(const spry_tool_builder *builder, const json_t *function);
+/* Parameters of any names and values. */
+spry_ir_node spry_tool_any_parameters(const spry_tool_builder *builder);
+
+#define SPRY_TOOL_SEQUENCE(builder, ...)                                                                               \
+    spry_ir_sequence((builder)->ir, (const spry_ir_node[]){__VA_ARGS__},                                               \
+                     sizeof((const spry_ir_node[]){__VA_ARGS__}) / sizeof(spry_ir_node))
+#define SPRY_TOOL_CHOICE(builder, ...)                                                                                 \
+    spry_ir_choice((builder)->ir, (const spry_ir_node[]){__VA_ARGS__},                                                 \
+                   sizeof((const spry_ir_node[]){__VA_ARGS__}) / sizeof(spry_ir_node))
+
+#endif
