@@ -48,6 +48,9 @@ typedef struct spry_arch {
     bool fused_gate_up;     /* gate and up in one */
     bool gguf_normalises;   /* experts' weights are renormalised when GGUF does not say */
     bool qkv_bias;          /* q, k and v have biases unless config.json says no */
+    bool streams;           /* Gemma 3n's several residual streams and inputs by layer */
+    bool v_norm;            /* values are normalised per head, without weights */
+    bool two_ropes;         /* layers that slide have a rope of their own */
     bool latent;            /* multi-head latent attention */
     bool sinks;             /* attention has sinks */
     spry_routing routing;   /* 0: softmax */
@@ -87,6 +90,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_olmo2, spry_arch_granite, spry_arch_smollm3, spry_arch_glm4, spry_arch_cohere, spry_arch_cohere2,
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
-    spry_arch_deepseek_v3;
+    spry_arch_deepseek_v3, spry_arch_gemma3n;
 
 #endif

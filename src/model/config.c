@@ -49,6 +49,10 @@ static const field fields[] = {
     WHOLE("attention.key_length_mla", JSON(NULL), key_dim, 1 << 12),
     WHOLE("attention.value_length_mla", JSON("v_head_dim"), value_dim, 1 << 12),
     WHOLE(NULL, JSON("qk_nope_head_dim"), nope_dim, 1 << 12),
+    WHOLE("altup.num_inputs", JSON("altup_num_inputs"), n_streams, SPRY_MAX_STREAMS),
+    WHOLE("altup.active_idx", JSON("altup_active_idx"), active_stream, SPRY_MAX_STREAMS),
+    WHOLE("embedding_length_per_layer_input", JSON("hidden_size_per_layer_input"), n_layer_embd, 1 << 16),
+    WHOLE("attention.shared_kv_layers", JSON("num_kv_shared_layers"), n_shared_kv, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
     REAL(NULL, JSON("partial_rotary_factor"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
@@ -154,6 +158,10 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "a norm epsilon or rope base is not positive, or too large";
     else if (!usable(c->rope.factor, 0) || !usable(c->rope_sliding.factor, 0) || isinf(c->rope.attention_factor))
         wrong = "a rope scaling factor is not positive, or too large";
+    else if (c->arch->streams && (c->n_streams < 2 || c->active_stream >= c->n_streams || !c->n_layer_embd))
+        wrong = "there are fewer than two residual streams, or the active one is not among them";
+    else if (c->n_shared_kv >= c->n_layers)
+        wrong = "no layer has keys and values of its own";
     else if (!c->n_context)
         wrong = "the context length is zero";
     else if (!usable(c->embedding_scale, 0) || !usable(c->residual_scale, 0) || !usable(c->logit_scale, 0))
@@ -183,6 +191,7 @@ uint32_t spry_config_features(const spry_config *c)
                                                 c->n_groups > 1 || c->routed_scale != 1)},
         {SPRY_FEATURE_SHARED, c->n_shared},
         {SPRY_FEATURE_LATENT, arch->latent},
+        {SPRY_FEATURE_STREAMS, arch->streams},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -202,7 +211,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "clamped gates",
                                         "experts chosen other than by a softmax",
                                         "shared experts without a gate of their own",
-                                        "latent attention"};
+                                        "latent attention",
+                                        "several residual streams"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -250,6 +260,12 @@ void spry_config_sort_layers(spry_config *c)
 {
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->rotated[i] = !c->arch->rotates || c->arch->rotates(c, i);
+    uint32_t own = c->n_layers - c->n_shared_kv, *from = c->kv_layer;
+    for (uint32_t i = 0; i < c->n_layers; i++) { /* the last one that slides as this one does */
+        from[i] = i < own ? i : own - 1;
+        for (uint32_t j = own; i >= own && j-- > 0 && c->sliding[from[i]] != c->sliding[i];)
+            from[i] = j;
+    }
 }
 
 spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *arena, spry_error *error)
@@ -265,7 +281,8 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
         c->rope_sliding.original_context = c->n_context;
     c->sliding = spry_arena_alloc(arena, c->n_layers, sizeof *c->sliding);
     c->rotated = spry_arena_alloc(arena, c->n_layers, sizeof *c->rotated);
-    if (!c->sliding || !c->rotated)
+    c->kv_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->kv_layer);
+    if (!c->sliding || !c->rotated || !c->kv_layer)
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));

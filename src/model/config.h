@@ -11,6 +11,7 @@
 #include "formats/gguf.h"
 #include "kernels/ops.h"
 
+enum { SPRY_MAX_STREAMS = 16 };
 enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512 };
 
 typedef enum spry_rope_kind {
@@ -49,11 +50,12 @@ typedef enum spry_feature {
     SPRY_FEATURE_SCALES = 1 << 4,      /* multipliers of embeddings, residuals or logits */
     SPRY_FEATURE_UNGATED = 1 << 5,
     SPRY_FEATURE_SINKS = 1 << 6,
-    SPRY_FEATURE_CLAMPED = 1 << 7, /* gpt-oss's gate */
-    SPRY_FEATURE_ROUTING = 1 << 8, /* experts chosen or weighted other than by a softmax */
-    SPRY_FEATURE_SHARED = 1 << 9,  /* a shared expert without a gate of its own */
-    SPRY_FEATURE_LATENT = 1 << 10, /* latent attention */
-    SPRY_FEATURES_END = 1 << 11
+    SPRY_FEATURE_CLAMPED = 1 << 7,  /* gpt-oss's gate */
+    SPRY_FEATURE_ROUTING = 1 << 8,  /* experts chosen or weighted other than by a softmax */
+    SPRY_FEATURE_SHARED = 1 << 9,   /* a shared expert without a gate of its own */
+    SPRY_FEATURE_LATENT = 1 << 10,  /* latent attention */
+    SPRY_FEATURE_STREAMS = 1 << 11, /* several residual streams, inputs by layer, shared keys and values */
+    SPRY_FEATURES_END = 1 << 12
 } spry_feature;
 
 typedef struct spry_config {
@@ -63,8 +65,13 @@ typedef struct spry_config {
     /* Latent attention: keys are [rope_dim | n_kv_rank], the latter are the values, too; head_dim is both. Queries come
      * through n_q_rank, 0: directly; in the model's terms a head has nope_dim + rope_dim and values of value_dim. */
     uint32_t n_kv_rank, n_q_rank, nope_dim, value_dim;
-    uint32_t key_dim;       /* nope_dim + rope_dim, where the file says that */
-    float latent_log;       /* yarn's factor of latent scores: 1 + this * log(factor), squared */
+    uint32_t key_dim; /* nope_dim + rope_dim, where the file says that */
+    float latent_log; /* yarn's factor of latent scores: 1 + this * log(factor), squared */
+    /* Gemma 3n: residual streams, of which layers compute one; numbers a token gives to each layer; how many of the
+     * last layers use keys and values of an earlier one. 0: none of that. */
+    uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
+    uint32_t *kv_layer;     /* [n_layers]: whose keys and values a layer sees */
+    const float *sparsity;  /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
     float rope_part;        /* of a head that is rotated, where the file says it so; 0: the whole head */
     uint32_t rope_interval; /* what arch->rotates needs */
     bool *rotated;          /* [n_layers]: has rope */

@@ -96,7 +96,7 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* relative to what yarn would take */
         rope->attention_factor = magnitude * (rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1);
     }
-    if (config->arch != &spry_arch_gemma3)
+    if (!config->arch->two_ropes)
         config->rope_sliding = *rope;
     return SPRY_OK;
 }
@@ -112,6 +112,27 @@ static void read_pattern(spry_config *config, const source *from)
         for (uint32_t i = 0; i < config->n_layers; i++)
             if (spry_gguf_array_u64(&array, i, &slides))
                 config->sliding[i] = slides && config->window;
+}
+
+/* The last value stands for layers behind the list. */
+static spry_status read_sparsity(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
+{
+    char key[128];
+    spry_gguf_array array;
+    full_key(key, from, "activation_sparsity_scale");
+    if (!config->arch->streams || !spry_gguf_get_array(from->gguf, key, &array) || !array.count)
+        return SPRY_OK;
+    float *values = spry_arena_alloc(arena, config->n_layers, sizeof *values);
+    if (!values)
+        return spry_fail_memory(error, "the layers", config->n_layers * sizeof *values);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        double value = -INFINITY;
+        if (!spry_gguf_array_f64(&array, i < array.count ? i : array.count - 1, &value) || isnan(value))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s is not a list of numbers", key);
+        values[i] = (float)value;
+    }
+    config->sparsity = values;
+    return SPRY_OK;
 }
 
 spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, spry_arena *arena, spry_error *error)
@@ -145,6 +166,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (!status) {
         read_pattern(config, &from);
         spry_config_sort_layers(config);
+        status = read_sparsity(config, &from, arena, error);
     }
     return status;
 }

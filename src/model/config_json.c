@@ -250,7 +250,7 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     spry_status status = read_rope(&config->rope, config, json, full, name, arena, error);
     if (status)
         return status;
-    if (config->arch != &spry_arch_gemma3) {
+    if (!config->arch->two_ropes) {
         config->rope_sliding = config->rope;
         return SPRY_OK;
     }
@@ -319,6 +319,42 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
     return SPRY_OK;
 }
 
+/* The number of deviations below which a part `share` of a normal distribution lies, as a float. */
+static float deviations(double share)
+{
+    double low = -10, high = 10;
+    for (int i = 0; i < 100; i++) {
+        double middle = (low + high) / 2;
+        if (erfc(-middle / 1.4142135623730951) / 2 < share)
+            low = middle;
+        else
+            high = middle;
+    }
+    return (float)high;
+}
+
+static spry_status read_sparsity(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
+                                 spry_error *error)
+{
+    const json_t *list = json_object_get(json, "activation_sparsity_pattern");
+    if (!config->arch->streams || !list || json_is_null(list))
+        return SPRY_OK;
+    float *values = spry_arena_alloc(arena, config->n_layers, sizeof *values);
+    if (!values)
+        return spry_fail_memory(error, "the layers", config->n_layers * sizeof *values);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const json_t *item = json_is_array(list) ? json_array_get(list, i) : list;
+        double share = json_number_value(item);
+        if (!json_is_number(item) || !(share >= 0 && share < 1) ||
+            (json_is_array(list) && json_array_size(list) != config->n_layers))
+            return spry_fail(error, SPRY_ERR_FORMAT,
+                             "%s: activation_sparsity_pattern must have a number from 0 to 1 for every layer", name);
+        values[i] = share > 0 ? deviations(share) : -INFINITY;
+    }
+    config->sparsity = values;
+    return SPRY_OK;
+}
+
 /* A list of which layers have rope. */
 static spry_status read_rotated(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
@@ -382,5 +418,6 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     if (status)
         return status;
     spry_config_sort_layers(config);
-    return read_rotated(config, json, name, error);
+    status = read_sparsity(config, json, name, arena, error);
+    return status ? status : read_rotated(config, json, name, error);
 }

@@ -36,7 +36,7 @@ static void write_rope(keys *k, const spry_config *c)
     const spry_rope *rope = &c->rope;
     real(k, "rope.freq_base", rope->theta);
     whole(k, "rope.dimension_count", c->rope_dim);
-    if (c->arch == &spry_arch_gemma3)
+    if (c->arch->two_ropes)
         real(k, "rope.freq_base_swa", c->rope_sliding.theta);
     if (rope->kind == SPRY_ROPE_DEFAULT || rope->kind == SPRY_ROPE_LLAMA3)
         return;
@@ -87,7 +87,7 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
         whole(&k, "attention.value_length_mla", c->value_dim);
     }
     real(&k, c->arch->layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", c->norm_eps);
-    if (c->query_scalar != (float)c->head_dim && !c->arch->latent)
+    if (c->query_scalar != (float)c->head_dim && !c->arch->latent && !c->arch->streams)
         real(&k, "attention.scale", 1 / sqrtf(c->query_scalar));
     real(&k, "attn_logit_softcapping", c->attn_softcap);
     real(&k, "final_logit_softcapping", c->final_softcap);
@@ -97,6 +97,14 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
         real(&k, "residual_scale", c->residual_scale);
     if (c->logit_scale != 1 || c->arch->layer_norm)
         real(&k, "logit_scale", c->arch->divides_logits ? 1 / c->logit_scale : c->logit_scale);
+    if (c->arch->streams) {
+        whole(&k, "altup.num_inputs", c->n_streams);
+        spry_gguf_writer_u32(writer, below(&k, "altup.active_idx"), c->active_stream);
+        whole(&k, "embedding_length_per_layer_input", c->n_layer_embd);
+        whole(&k, "attention.shared_kv_layers", c->n_shared_kv);
+    }
+    if (c->sparsity)
+        spry_gguf_writer_f32s(writer, below(&k, "activation_sparsity_scale"), c->sparsity, c->n_layers);
     whole(&k, "vocab_size", c->n_vocab);
     if (c->n_experts) {
         whole(&k, "expert_count", c->n_experts);

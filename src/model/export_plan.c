@@ -166,6 +166,49 @@ static void add_latent(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_experts(plan, i, "attn_v_b", l->v_b, c->n_heads);
 }
 
+static void add_side(spry_export_plan *plan, const spry_side *s, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    size_t n = c->n_streams;
+    const struct {
+        const char *what;
+        const float *values;
+        size_t n_out, n_in;
+    } small[] = {{"altup_predict_coef", s->predict, n * n, n}, {"altup_correct_coef", s->correct, n, n}};
+    add_linear(plan, i, "laurel_l", &s->laurel_l, 0);
+    add_linear(plan, i, "laurel_r", &s->laurel_r, 0);
+    add_linear(plan, i, "altup_router", &s->router, 0);
+    add_linear(plan, i, "inp_gate", &s->gate, 0);
+    add_linear(plan, i, "proj", &s->proj, 0);
+    add_norm(plan, i, "laurel_post_norm", s->laurel_norm, c->n_embd);
+    add_norm(plan, i, "altup_router_norm", s->router_norm, c->n_embd);
+    add_norm(plan, i, "post_norm", s->post_norm, c->n_embd);
+    add_norm(plan, i, "altup_correct_scale", s->correct_scale, c->n_embd);
+    for (size_t k = 0; k < SPRY_COUNT(small); k++) {
+        spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)small[k].values,
+                                                  .type = SPRY_F32,
+                                                  .n_out = small[k].n_out,
+                                                  .n_in = small[k].n_in,
+                                                  .row_bytes = small[k].n_in * sizeof(float)});
+        if (w)
+            add_linear(plan, i, small[k].what, w, 0);
+    }
+}
+
+static void add_streams(spry_export_plan *plan)
+{
+    const spry_weights *w = &plan->model->weights;
+    const spry_weight *tables[] = {&w->layer_embedding, &w->layer_projection};
+    const char *const names[] = {"per_layer_token_embd.weight", "per_layer_model_proj.weight"};
+    const spry_config *c = &plan->model->config;
+    size_t n = c->n_streams - 1;
+    for (size_t i = 0; i < 2; i++)
+        add(plan, names[i], tables[i], 1, 2, (size_t[SPRY_TENSOR_DIMS]){tables[i]->n_out, tables[i]->n_in});
+    add(plan, "altup_proj.weight", w->stream_in, n, 3, (size_t[SPRY_TENSOR_DIMS]){n, c->n_embd, c->n_embd});
+    add(plan, "altup_unembd_proj.weight", w->stream_out, n, 3, (size_t[SPRY_TENSOR_DIMS]){n, c->n_embd, c->n_embd});
+    add_vector(plan, "per_layer_proj_norm.weight", w->layer_norm, c->n_layer_embd);
+}
+
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -209,6 +252,8 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_linear(plan, i, "ffn_up_shexp", &l->shared_up, 0);
     add_linear(plan, i, "ffn_down_shexp", &l->shared_down, 0);
     add_norm(plan, i, "post_ffw_norm", l->ffn_post_norm, c->n_embd);
+    if (l->side)
+        add_side(plan, l->side, i);
 }
 
 const float *spry_export_rope_factors(const spry_config *c, spry_arena *arena)
@@ -254,6 +299,8 @@ static void plan_checkpoint(spry_export_plan *plan)
     if (!m->config.tied)
         add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
     add_rope(plan);
+    if (m->config.arch->streams)
+        add_streams(plan);
     for (uint32_t i = 0; i < m->config.n_layers; i++)
         add_layer(plan, &w->layers[i], i);
 }

@@ -186,6 +186,7 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
 {
     const spry_config *c = b->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    bool own = c->kv_layer[i] == i; /* keys and values */
     spry_status status;
     if (c->arch->fused_qkv) {
         spry_weight all = {0};
@@ -195,13 +196,13 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
         l->k = spry_weight_rows(&all, n_q, n_kv);
         l->v = spry_weight_rows(&all, n_q + n_kv, n_kv);
     } else if ((status = layer_projection(b, &l->q, i, "attn_q", n_q)) ||
-               (status = layer_projection(b, &l->k, i, "attn_k", n_kv)) ||
-               (status = layer_projection(b, &l->v, i, "attn_v", n_kv))) {
+               (own && (status = layer_projection(b, &l->k, i, "attn_k", n_kv))) ||
+               (own && (status = layer_projection(b, &l->v, i, "attn_v", n_kv)))) {
         return status;
     }
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     if ((status = layer_norm(b, &l->q_norm, i, "attn_q_norm", wide ? n_q : c->head_dim, c->qk_norm)) ||
-        (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, c->qk_norm)))
+        (own && (status = layer_norm(b, &l->k_norm, i, "attn_k_norm", wide ? n_kv : c->head_dim, c->qk_norm))))
         return status;
     if (c->arch->sinks && (status = bind_sinks(b, l, i)))
         return status;
@@ -248,6 +249,8 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
         status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
     if (!status)
         status = b->config->arch->latent ? spry_bind_latent(b, l, i) : bind_attention(b, l, i);
+    if (!status && b->config->arch->streams)
+        status = spry_bind_side(b, l, i);
     return status ? status : bind_feed_forward(b, l, i);
 }
 
@@ -274,7 +277,7 @@ static spry_status bind_rope_factors(const spry_binder *b)
                 return spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' holds %g", b->name, tensors[i].name,
                                  (double)factors[j]);
         *(const float **)(void *)((char *)&b->config->rope + tensors[i].offset) = factors;
-        if (b->config->arch != &spry_arch_gemma3)
+        if (!b->config->arch->two_ropes)
             *(const float **)(void *)((char *)&b->config->rope_sliding + tensors[i].offset) = factors;
     }
     return SPRY_OK;
@@ -344,6 +347,8 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
         status = bind_ends(&b);
     if (!status)
         status = bind_rope_factors(&b);
+    if (!status && config->arch->streams)
+        status = spry_bind_streams(&b);
     if (status)
         return status;
     weights->layers = spry_arena_alloc(arena, config->n_layers, sizeof *weights->layers);

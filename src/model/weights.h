@@ -26,6 +26,14 @@ static inline double spry_weight_read_bytes(const spry_weight *w, uint32_t group
                               : (double)w->n_out * (double)w->row_bytes;
 }
 
+/* Gemma 3n: what a layer has beside attention and feed-forward. */
+typedef struct spry_side {
+    spry_weight laurel_l, laurel_r, router, gate, proj;
+    const float *laurel_norm, *router_norm, *post_norm, *correct_scale; /* [n_embd] */
+    const float *predict;                                               /* [n_streams * n_streams, n_streams] */
+    const float *correct;                                               /* [n_streams, n_streams] */
+} spry_side;
+
 typedef struct spry_layer {
     const float *attn_norm, *ffn_norm;           /* [n_embd] or NULL */
     const float *attn_norm_bias, *ffn_norm_bias; /* [n_embd] or NULL */
@@ -43,6 +51,7 @@ typedef struct spry_layer {
     const float *choice_bias;                           /* [n_experts], added to scores to choose by; or NULL */
     spry_weight shared_gate, shared_up, shared_down;    /* shared experts, or absent */
     spry_weight shared_router;                          /* what weighs them, or absent: they are just added */
+    struct spry_side *side;                             /* Gemma 3n's paths beside the block, or NULL */
     const float *sinks;                                 /* [n_heads] or NULL */
 } spry_layer;
 
@@ -59,6 +68,10 @@ typedef struct spry_weights {
     spry_weight output;    /* the same as embedding when tied */
     const float *output_norm;
     const float *output_norm_bias; /* or NULL */
+    /* Gemma 3n: into and out of the other streams, [n_streams - 1] each [n_embd, n_embd]; what a token gives to each
+     * layer, from a table and from its embedding. */
+    spry_weight *stream_in, *stream_out, layer_embedding, layer_projection;
+    const float *layer_norm; /* [n_layer_embd] */
     spry_layer *layers;
     size_t parameters;
     size_t bytes;             /* of all tensors in use */

@@ -51,6 +51,10 @@ spry_weight spry_weight_rows(const spry_weight *whole, size_t begin, size_t coun
 /* weights_experts.c: all of a layer's experts, and the shared ones. */
 spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t layer);
 
+/* weights_streams.c: Gemma 3n's own. */
+spry_status spry_bind_streams(const spry_binder *b);
+spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t layer);
+
 /* weights_latent.c: all of latent attention but the output. */
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer);
 

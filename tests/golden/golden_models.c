@@ -17,7 +17,7 @@ const char *const golden_models[] = {
     "mixtral",       "qwen2",        "qwen2-moe", "qwen3",       "qwen3-moe",   "phi3",        "phi4-mini",
     "olmo2",         "granite",      "smollm3",   "glm4",        "cohere",      "cohere2",     "exaone4",
     "seed-oss",      "ernie4.5",     "hunyuan",   "starcoder2",  "granite-moe", "glm4-moe",    "gpt-oss",
-    "gpt-oss-mxfp4", "ernie4.5-moe", "qwen3-fp8", "deepseek-v2", "deepseek-v3", NULL,
+    "gpt-oss-mxfp4", "ernie4.5-moe", "qwen3-fp8", "deepseek-v2", "deepseek-v3", "gemma3n",     NULL,
 };
 
 bool golden_folder(char path[512], const char *model)

@@ -175,23 +175,28 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
     const spry_angles *angles = c->sliding[job->index] ? &p->sliding : &p->full;
+    bool own = c->kv_layer[job->index] == job->index; /* keys and values */
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
     size_t n_pairs = c->rope_dim / 2, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
+        if (c->arch->v_norm && own)
+            normalise_heads(p, p->v + row * c->n_kv_heads * c->head_dim, p->ones, c->n_kv_heads);
         if (!later) {
             normalise_heads(p, q, job->layer->q_norm, c->n_heads);
-            normalise_heads(p, k, job->layer->k_norm, c->n_kv_heads);
+            normalise_heads(p, k, own ? job->layer->k_norm : NULL, c->n_kv_heads);
         }
         const float *cosine = angles->cosine + row * n_pairs, *sine = angles->sine + row * n_pairs;
         if (c->rotated[job->index]) {
             p->ops->rope(q, cosine, sine, c->n_heads, c->head_dim, n_pairs, c->interleaved);
-            p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
+            if (own)
+                p->ops->rope(k, cosine, sine, c->n_kv_heads, c->head_dim, n_pairs, c->interleaved);
         }
         if (later)
             normalise_later(p, q, k, job->layer);
-        spry_pass_store_row(p, row, job->index);
+        if (own)
+            spry_pass_store_row(p, row, job->index);
     }
 }
 
@@ -216,8 +221,8 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .type = p->pool->shape.type,
                          .pages = p->pages->memory,
                          .page_bytes = p->pool->page_bytes,
-                         .key_offset = spry_kv_offset(p->pool, layer, 0),
-                         .value_offset = spry_kv_offset(p->pool, layer, 1),
+                         .key_offset = spry_kv_offset(p->pool, c->kv_layer[layer], 0),
+                         .value_offset = spry_kv_offset(p->pool, c->kv_layer[layer], 1),
                          .head_bytes = p->pool->head_bytes,
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
@@ -259,7 +264,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index};
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
-    spry_pass_products(p, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), p->in, p->n_rows);
+    spry_pass_products(p, SPRY_OP_QKV, qkv, l->k.data ? SPRY_COUNT(qkv) : 1, p->in, p->n_rows);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, l, index);
@@ -280,6 +285,8 @@ static void gate_part(void *context, size_t worker, size_t n_workers)
     spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *gate = p->gate + row * job->n;
+        if (p->sparsity > -INFINITY)
+            spry_pass_sparsify(gate, job->n, p->sparsity);
         p->ops->gate[p->config->arch->gate](gate, gate, job->gated ? p->up + row * job->n : p->ones, job->n);
     }
 }
@@ -328,12 +335,19 @@ static void take_input(spry_pass *p, const float *norm, const float *bias)
 void spry_pass_block(spry_pass *p, uint32_t index)
 {
     const spry_layer *l = &p->weights->layers[index];
+    p->sparsity = p->config->sparsity ? p->config->sparsity[index] : -INFINITY;
+    if (l->side)
+        spry_pass_streams_predict(p, l->side);
     take_input(p, l->attn_norm, l->attn_norm_bias);
+    if (l->side)
+        spry_pass_laurel(p, l->side);
     if (p->config->arch->latent)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);
     add_residual(p, l->attn_post_norm);
+    if (l->side)
+        spry_pass_add_laurel(p);
     if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
         take_input(p, l->ffn_norm, l->ffn_norm_bias);
     if (l->router.data)
@@ -341,4 +355,6 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
     add_residual(p, l->ffn_post_norm);
+    if (l->side)
+        spry_pass_streams_correct(p, l->side, index);
 }

@@ -122,6 +122,19 @@ static void pack(packer *p, spry_weight *w)
     p->dropped += w->n_out * w->row_bytes;
 }
 
+static void pack_side(packer *p, spry_side *s)
+{
+    size_t n = p->config->n_streams;
+    spry_weight *const matrices[] = {&s->laurel_l, &s->laurel_r, &s->router, &s->gate, &s->proj};
+    const float **const wide[] = {&s->laurel_norm, &s->router_norm, &s->post_norm, &s->correct_scale};
+    for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
+        pack(p, matrices[i]);
+    for (size_t i = 0; i < SPRY_COUNT(wide); i++)
+        copy_floats(p, wide[i], p->config->n_embd);
+    copy_floats(p, &s->predict, n * n * n);
+    copy_floats(p, &s->correct, n * n);
+}
+
 static void pack_layer(packer *p, spry_layer *l)
 {
     spry_weight *const matrices[] = {&l->q_a, &l->q,    &l->k,           &l->v,         &l->o,          &l->gate,
@@ -147,6 +160,8 @@ static void pack_layer(packer *p, spry_layer *l)
         copy_floats(p, wide[i], p->config->n_embd);
     spry_qk_norm kind = p->config->arch->qk_norm;
     bool rows = kind == SPRY_QK_NORM_ROW || kind == SPRY_QK_NORM_EACH;
+    if (l->side)
+        pack_side(p, l->side);
     copy_floats(p, &l->choice_bias, p->config->n_experts);
     copy_floats(p, &l->sinks, p->config->n_heads);
     copy_floats(p, &l->q_norm, rows ? l->q.n_out : p->config->head_dim);
@@ -168,6 +183,15 @@ static void pack_all(packer *p)
     pack(p, &w->output);
     copy_floats(p, &w->output_norm, p->config->n_embd);
     copy_floats(p, &w->output_norm_bias, p->config->n_embd);
+    for (uint32_t i = 1; w->stream_in && i < p->config->n_streams; i++) {
+        pack(p, &w->stream_in[i - 1]);
+        pack(p, &w->stream_out[i - 1]);
+    }
+    if (w->layer_projection.data) {
+        pack(p, &w->layer_projection);
+        copy_rows(p, &w->layer_embedding);
+        copy_floats(p, &w->layer_norm, p->config->n_layer_embd);
+    }
     if (!tied)
         copy_rows(p, &w->embedding);
     else if (p->memory)
@@ -211,31 +235,36 @@ static void give_back(const packer *p, const spry_weights *files)
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 
+/* A list of matrices, to be modified; false when memory is short. */
+static bool copy_list(spry_weight **list, spry_arena *arena, size_t n)
+{
+    spry_weight *copy = *list ? spry_arena_alloc(arena, n, sizeof *copy) : NULL;
+    if (copy)
+        *list = memcpy(copy, *list, n * sizeof *copy);
+    return !*list || copy;
+}
+
 bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_config *config)
 {
-    size_t n_layers = config->n_layers, n = config->n_experts;
+    size_t n_layers = config->n_layers, n_streams = config->n_streams ? config->n_streams - 1 : 0;
     spry_layer *layers = spry_arena_alloc(arena, n_layers, sizeof *layers);
-    if (!layers)
+    bool whole = layers && copy_list(&w->stream_in, arena, n_streams) && copy_list(&w->stream_out, arena, n_streams);
+    if (!whole)
         return false;
     memcpy(layers, w->layers, n_layers * sizeof *layers);
     w->layers = layers;
-    for (size_t i = 0; i < n_layers; i++) {
-        spry_weight **const lists[] = {&layers[i].expert_gate, &layers[i].expert_up, &layers[i].expert_down};
-        for (size_t k = 0; k < SPRY_COUNT(lists) && *lists[k]; k++) {
-            spry_weight *list = spry_arena_alloc(arena, n, sizeof *list);
-            if (!list)
-                return false;
-            *lists[k] = memcpy(list, *lists[k], n * sizeof *list);
-        }
-        spry_weight **const heads[] = {&layers[i].k_b, &layers[i].v_b};
-        for (size_t k = 0; k < SPRY_COUNT(heads) && *heads[k]; k++) {
-            spry_weight *list = spry_arena_alloc(arena, config->n_heads, sizeof *list);
-            if (!list)
-                return false;
-            *heads[k] = memcpy(list, *heads[k], config->n_heads * sizeof *list);
-        }
+    for (size_t i = 0; whole && i < n_layers; i++) {
+        spry_layer *l = &layers[i];
+        whole = copy_list(&l->expert_gate, arena, config->n_experts) &&
+                copy_list(&l->expert_up, arena, config->n_experts) &&
+                copy_list(&l->expert_down, arena, config->n_experts) && copy_list(&l->k_b, arena, config->n_heads) &&
+                copy_list(&l->v_b, arena, config->n_heads);
+        spry_side *side = whole && l->side ? spry_arena_alloc(arena, 1, sizeof *side) : NULL;
+        if (side)
+            l->side = memcpy(side, l->side, sizeof *side);
+        whole = whole && (!l->side || side);
     }
-    return true;
+    return whole;
 }
 
 spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all, spry_error *error)

@@ -96,8 +96,16 @@ static void carve_all(spry_pass *p, carver *c)
     size_t n_raw = (size_t)f->n_heads * larger(f->nope_dim + f->rope_dim, f->value_dim);
     n_raw = f->arch->latent ? n_raw : 0;
     p->raw = carve(c, rows, n_raw, sizeof(float));
-    p->low = carve(c, rows, f->n_q_rank, sizeof(float));
-    p->gate = carve(c, rows, ff, sizeof(float));
+    size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
+    size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;
+    p->low = carve(c, rows, larger(f->n_q_rank, streams ? f->n_embd : 0), sizeof(float));
+    p->streams = carve(c, rows * streams, f->n_embd, sizeof(float));
+    p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
+    p->laurel = carve(c, layer_rows, f->n_embd, sizeof(float));
+    p->modality = carve(c, layer_rows, streams, sizeof(float));
+    p->layer_in = carve(c, layer_rows, n_layer_in, sizeof(float));
+    p->layer_row = carve(c, streams ? 1 : 0, n_layer_in, sizeof(float));
+    p->gate = carve(c, rows, larger(ff, f->n_layer_embd), sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     p->act = carve_for(c, c->integers, rows,
@@ -304,8 +312,12 @@ static void run(spry_pass *p, const spry_segment *segments, size_t n_segments)
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     embed(p);
     spry_pass_charge(p, SPRY_OP_EMBED);
+    if (p->config->arch->streams)
+        spry_pass_streams_begin(p);
     for (uint32_t layer = 0; layer < p->config->n_layers; layer++)
         spry_pass_block(p, layer);
+    if (p->config->arch->streams)
+        spry_pass_streams_end(p);
     unembed(p);
 }
 

@@ -48,6 +48,11 @@ struct spry_pass {
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
     float *raw, *low;              /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
+    float *streams, *predicted;    /* Gemma 3n: [n_streams, max_rows, n_embd] */
+    float *laurel;                 /* [max_rows, n_embd] */
+    float *modality;               /* [max_rows, n_streams] */
+    float *layer_in, *layer_row;   /* [max_rows, n_layers * n_layer_embd], one row */
+    float sparsity;                /* of the gates at hand; -INFINITY: none */
     float *gate, *up;              /* [max_rows, widest feed-forward] */
     spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
     float *router;                 /* [max_rows, n_experts] */
@@ -108,6 +113,15 @@ void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const
 /* block.c: a row's keys and values of a layer into its page; attention over the pages, of q into attn. */
 void spry_pass_store_row(const spry_pass *pass, size_t row, size_t layer);
 void spry_pass_attend(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* streams.c: Gemma 3n's parts, in their order. */
+void spry_pass_streams_begin(spry_pass *pass);
+void spry_pass_streams_predict(spry_pass *pass, const spry_side *side);
+void spry_pass_laurel(spry_pass *pass, const spry_side *side);
+void spry_pass_add_laurel(spry_pass *pass);
+void spry_pass_sparsify(float *gate, size_t n, float times);
+void spry_pass_streams_correct(spry_pass *pass, const spry_side *side, uint32_t index);
+void spry_pass_streams_end(spry_pass *pass);
 
 /* latent.c: y = attention of the input. */
 void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);

@@ -37,6 +37,7 @@ const spry_arch spry_arch_gemma3 = {
     .hf_type = "gemma3_text",
     .gate = SPRY_GATE_GELU_TANH,
     .qk_norm = SPRY_QK_NORM_HEAD,
+    .two_ropes = true,
     .norm_plus_one = true,
     .scaled_embedding = true,
     .norms = SPRY_NORMS_AROUND,
