@@ -75,6 +75,10 @@ static const spry_option reach_options[] = {
      .help =
          "Allow /api/pull to copy or download models into the models folder, from any file the server can read and any "
          "address it can reach"},
+    {.name = "any-model",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.any_model),
+     .help = "Answer requests that name an unknown model with the first one, for clients that send a fixed name"},
     {.name = "allow-pin",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.allow_pin),
@@ -119,6 +123,10 @@ static const spry_option limit_options[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Close a connection that is idle for this time; waiting for the model does not count"},
+    {.name = "max-tokens",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.max_tokens),
+     .help = "Limit for the tokens of every answer, also where a request asks for more; 0: no limit"},
     {.name = "answer-timeout",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.answer_s),

@@ -22,11 +22,13 @@ typedef struct spry_serve_settings {
     const char *cors;               /* the origin whose pages may send requests, or "*"; NULL: none */
     bool insecure;                  /* reachable from other machines without keys */
     bool allow_pull;                /* /api/pull may download models */
+    bool any_model;                 /* a request for an unknown model uses the first one */
     bool allow_pin;                 /* /models/pin is allowed */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     uint32_t connections;           /* limit for open connections */
     uint32_t idle_s;                /* an idle connection is closed after this time */
+    uint32_t max_tokens;            /* limit for every answer; 0: none */
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
     uint32_t grace_s;               /* time for unfinished requests when the server stops */
     size_t responses_bytes;         /* limit for stored responses */

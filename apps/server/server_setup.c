@@ -266,6 +266,16 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     return status;
 }
 
+void spry_server_model_file(spry_model_file *file, const spry_server *server, const spry_pool_info *info)
+{
+    *file = (spry_model_file){.path = info->path, .name = info->name};
+    for (size_t i = 0; i < server->models->count; i++) {
+        const spry_pool_entry *entry = &server->models->entries[i];
+        if (entry->data && strcmp(entry->name, info->name) == 0)
+            *file = (spry_model_file){.name = entry->name, .data = entry->data, .size = entry->size};
+    }
+}
+
 void spry_server_close(spry_server *server)
 {
     if (server->pool)

@@ -5,6 +5,7 @@
 #include "cli/common_options.h"
 #include "server/audio/speech_service.h"
 #include "server/server.h"
+#include "spry_tools.h"
 
 enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 4 };
 
@@ -27,6 +28,9 @@ void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES],
  * command line. */
 spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const spry_option_list *named,
                              spry_error *error);
+/* The file or the bytes of a model of the pool. What `file` points to lives as long as `info` and the server. */
+void spry_server_model_file(spry_model_file *file, const spry_server *server, const spry_pool_info *info);
+
 void spry_server_close(spry_server *server);
 
 #endif

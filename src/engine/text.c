@@ -110,7 +110,16 @@ spry_status spry_engine_render(const spry_engine *e, spry_chat_text *out, spry_c
     input->eos_token = token_name(e, spry_tokenizer_eos(e->model->tokenizer));
     input->now = wall_clock();
     input->dates = true;
-    return spry_chat_template_render(e->model->chat, out, input, error);
+    if (!input->source.data)
+        return spry_chat_template_render(e->model->chat, out, input, error);
+    spry_chat_template *own = NULL;
+    status = spry_chat_template_create(&own, input->source, error);
+    if (!status && !spry_chat_template_is_own(own))
+        status = spry_fail(error, SPRY_ERR_INPUT, "chat_template: %s", spry_chat_template_problem(own));
+    if (!status)
+        status = spry_chat_template_render(own, out, input, error);
+    spry_chat_template_destroy(own);
+    return status;
 }
 
 /* Messages as JSON; NULL when memory is short. Texts may be any bytes. */
@@ -152,10 +161,12 @@ spry_status spry_engine_chat(const spry_engine *e, int32_t *ids, size_t capacity
 static spry_status read_request(spry_chat_input *input, const json_t *request, spry_error *error)
 {
     const json_t *prompt = json_object_get(request, "add_generation_prompt");
+    const json_t *source = json_object_get(request, "chat_template");
     *input = (spry_chat_input){
         .messages = json_object_get(request, "messages"),
         .tools = json_object_get(request, "tools"),
         .extra = json_object_get(request, "chat_template_kwargs"),
+        .source = {json_string_value(source), json_string_length(source)},
         .add_generation_prompt = !json_is_false(prompt),
     };
     if (!json_is_array(input->messages))

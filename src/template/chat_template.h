@@ -53,6 +53,7 @@ typedef struct spry_chat_input {
     const json_t *messages; /* an array in OpenAI's format; content may be text, null, or a list of parts */
     const json_t *tools;    /* an array, or NULL */
     const json_t *extra;    /* an object of further variables ("enable_thinking"), or NULL */
+    spry_view source;       /* data NULL, or a template that is used instead */
     bool add_generation_prompt;
     spry_view bos_token, eos_token; /* data NULL: the model has none; templates get an empty text */
     int64_t now;                    /* for dates: seconds since 1970, local time */

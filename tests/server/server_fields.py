@@ -6,7 +6,10 @@ import os
 import re
 
 import server_support
-from server_support import MODEL, ROOT, TALE, ServerTest, spry
+from server_support import HOME, MODEL, ROOT, TALE, ServerTest, spry
+
+FOLDER = os.path.join(HOME, "fields-models")
+os.makedirs(FOLDER, exist_ok=True)
 
 BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/v1/completions": {"prompt": "Once", "max_tokens": 2},
@@ -18,6 +21,7 @@ BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/api/generate": {"model": MODEL, "prompt": "Hi", "stream": False, "options": {"num_predict": 2}},
          "/api/embed": {"model": MODEL, "input": "Once"},
          "/completion": {"prompt": "Once", "n_predict": 2},
+         "/api/create": {"model": "derived", "from": MODEL},
          "/infill": {"prompt": "Once", "n_predict": 2},
          "/rerank": {"query": "A fox", "documents": ["A fox.", "A hen."]}}
 NEEDED = {"top_logprobs": {"logprobs": True}}
@@ -53,6 +57,8 @@ def message(reply):
 
 
 class Fields(ServerTest):
+    arguments = ("--models-dir", FOLDER, "--allow-pull")
+
     def test_the_list_is_the_programs(self):
         with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:
             written = "## Fields\n" + file.read().split("\n## Fields\n")[1]

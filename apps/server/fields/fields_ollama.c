@@ -76,6 +76,28 @@ const spry_field_table spry_fields_ollama_generate = {.title = "POST /api/genera
                                                       .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both)},
                                                       .inside = inside};
 
+/* ---- derived models ---------------------------------------------------------------------------------------------- */
+
+static const spry_field create[] = {
+    HONOURED("model", STRING, "\"derived\"", "the name of the derived model"),
+    HONOURED("name", STRING, "\"derived\"", "the older name of `model`"),
+    HONOURED("from", STRING, "\"Spry-Tales-29M\"", "a model, derived or not"),
+    HONOURED("system", STRING, "\"Be brief.\"", "the system message of requests that have none"),
+    HONOURED("template", STRING, "\"{{ messages[0].content }}\"", "a Jinja template"),
+    HONOURED("parameters", OBJECT, "{\"temperature\": 0.1}", "as `options` of `/api/chat`"),
+    HONOURED("modelfile", STRING, "\"FROM Spry-Tales-29M\"", "the same as text: FROM, PARAMETER, SYSTEM, TEMPLATE"),
+    NO_EFFECT("stream", BOOL, "false", "the reply has one line"),
+    NO_EFFECT("license", STRING | LIST, "\"MIT\"", NO_STORE),
+    REFUSED("quantize", STRING, "\"q4_K_M\"", "use `spry convert`", NULL),
+    REFUSED("quantization", STRING, "\"q4_K_M\"", "use `spry convert`", NULL),
+    REFUSED("files", OBJECT, "{\"a.gguf\": \"sha256:1\"}", "use /api/pull", "[{}]"),
+    REFUSED("adapters", OBJECT, "{\"a.gguf\": \"sha256:1\"}", "there are no adapters", "[{}]"),
+    REFUSED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]", "send them with requests", "[[]]"),
+};
+
+const spry_field_table spry_fields_ollama_create = {
+    .title = "POST /api/create", .within = "", .groups = {SPRY_FIELD_GROUP(create)}};
+
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
 static const spry_field embed[] = {
@@ -86,6 +108,7 @@ static const spry_field embed[] = {
     HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
     HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
     NO_EFFECT("options", OBJECT, "{\"num_ctx\": 2048}", "nothing is sampled"),
+    NO_EFFECT("stream", BOOL, "false", "the reply is one object"),
 };
 
 const spry_field_table spry_fields_ollama_embed = {

@@ -85,8 +85,10 @@ struct spry_completion {
     spry_exchange *exchange;
     const spry_completion_interface *interface;
     char id[48];
-    int64_t created; /* seconds since 1970 */
-    json_t *root;    /* the body */
+    int64_t created;        /* seconds since 1970 */
+    json_t *root;           /* the body */
+    json_t *derived;        /* the description of the model it names; NULL: it is not derived from another */
+    const json_t *template; /* of that description; NULL: the model's own */
 
     spry_completion_options options;
 

@@ -9,7 +9,9 @@
 #include "platform/clock.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
+#include "server/models/derived_model.h"
 #include "server/request/completion_internal.h"
+#include "server/request/model_name.h"
 #include "server/request/prompt.h"
 
 enum { STREAM_BYTES_MAX = 64 << 20 };
@@ -21,7 +23,9 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     const spry_pooled *model = NULL;
     spry_error error;
     uint64_t began = spry_clock_ns();
-    spry_status status = spry_model_pool_acquire(x->server->pool, &model, name && *name ? name : NULL, &error);
+    char known[SPRY_MODEL_NAME];
+    spry_status status =
+        spry_model_pool_acquire(x->server->pool, &model, spry_model_name(known, x->server, name), &error);
     x->load_ns = spry_clock_ns() - began;
     if (status != SPRY_OK)
         spry_completion_refuse_model(x, name, &error);
@@ -72,7 +76,10 @@ static spry_completion *create(spry_exchange *x, json_t *root, const spry_comple
 
 static bool read_options(spry_completion *c, spry_fields *fields)
 {
+    uint32_t most = c->exchange->server->settings->max_tokens, *wanted = &c->options.request.max_tokens;
     c->interface->read(&c->options, fields);
+    if (most && (!*wanted || *wanted > most))
+        *wanted = most;
     spry_lap(&c->costs.laps, SPRY_PART_READ);
     return spry_fields_fine(fields, c->exchange);
 }
@@ -110,12 +117,25 @@ static bool make_prompts(spry_completion *c, spry_fields *fields)
     return status == SPRY_OK;
 }
 
+/* The model that computes; where `name` is a derived model, what that sets is added to the body. */
+static const char *use_derived(spry_completion *c, const char *name)
+{
+    c->derived = spry_derived_load(c->exchange->server, name);
+    if (!c->derived)
+        return name;
+    const json_t *source = json_object_get(c->derived, "template");
+    c->template = json_string_length(source) ? source : NULL;
+    spry_derived_apply(c->derived, c->root, c->exchange->route->errors == SPRY_ERRORS_OLLAMA);
+    return json_string_value(json_object_get(c->derived, "from"));
+}
+
 void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, const char *model,
                            const spry_completion_interface *interface)
 {
     spry_completion *c = create(x, root, interface);
     if (!c)
         return;
+    model = use_derived(c, model);
     if (!read_options(c, fields) || !load_model(c, fields, model) || !make_prompts(c, fields))
         spry_completion_destroy(c);
     else if (spry_completion_submit(c, &c->jobs.error) != SPRY_OK)
@@ -166,5 +186,6 @@ void spry_completion_destroy(spry_completion *c)
         spry_model_pool_release(c->exchange->server->pool, c->model);
     spry_completion_options_deinit(&c->options);
     json_decref(c->root);
+    json_decref(c->derived);
     free(c);
 }

@@ -48,6 +48,11 @@ static const fill_in_tokens *tokens_of(const spry_engine *engine)
     return NULL;
 }
 
+bool spry_engine_can_fill_in(const spry_engine *engine)
+{
+    return tokens_of(engine) != NULL;
+}
+
 static spry_status add(spry_tokens *out, const spry_engine *engine, const char *token, spry_view text,
                        spry_error *error)
 {

@@ -1,0 +1,28 @@
+/* Derived models: a name for another model with a system message, a chat template and settings of its own. Each is a
+ * file NAME.derived.json in the models folder, with the members of Ollama's /api/create: "from", "system", "template",
+ * "parameters". */
+#ifndef SPRY_SERVER_DERIVED_MODEL_H
+#define SPRY_SERVER_DERIVED_MODEL_H
+
+#include <jansson.h>
+
+#include "server/server.h"
+
+/* The description of a derived model, a new reference; NULL: there is none of this name, with or without ":latest". */
+json_t *spry_derived_load(const spry_server *server, const char *name);
+
+/* Writes it; one that exists is replaced. */
+spry_status spry_derived_save(const spry_server *server, const char *name, const json_t *description,
+                              spry_error *error);
+
+/* False: there is none of this name. */
+bool spry_derived_remove(const spry_server *server, const char *name);
+
+/* Calls `visit` with the name of every derived model. */
+void spry_derived_each(const spry_server *server, void (*visit)(void *context, const char *name), void *context);
+
+/* Adds what the description sets to the body of a request, except what the request sets itself; `ollama`: settings are
+ * in "options". */
+void spry_derived_apply(const json_t *description, json_t *body, bool ollama);
+
+#endif
