@@ -14,7 +14,7 @@
 #include "cli/terminal.h"
 #include "platform/clock.h"
 
-enum { REASONS_MAX = 512, REASONS_SHOWN = 25, REASON_SIZE = 120, PATH_SIZE = 4096 };
+enum { REASONS_MAX = 512, REASONS_SHOWN = 25, REASON_SIZE = 120, PATH_SIZE = 4096, SLOW_MS = 100 };
 
 typedef struct times {
     double *items;
@@ -116,9 +116,9 @@ static spry_status walk(suite *s, bool *whole, const char *text, spry_error *err
     *whole = true;
     for (size_t i = 0; i < count && !status && *whole; i++) {
         const uint32_t *mask;
-        uint64_t begin = spry_clock_ns();
+        uint64_t begin = spry_clock_cpu_ns();
         status = spry_matching_mask(s->matching, &mask, error);
-        add_time(&s->masks, (double)(spry_clock_ns() - begin) / 1e3);
+        add_time(&s->masks, (double)(spry_clock_cpu_ns() - begin) / 1e3);
         *whole = !status && mask[ids[i] / 32] >> ids[i] % 32 & 1;
         if (*whole)
             status = spry_matching_token(s->matching, ids[i], error);
@@ -169,7 +169,7 @@ static bool judge(suite *s, const json_t *tests, const char *name)
 
 static double now_ms(void)
 {
-    return (double)spry_clock_ns() / 1e6;
+    return (double)spry_clock_cpu_ns() / 1e6;
 }
 
 static spry_status compile(suite *s, const char *schema, spry_error *error)
@@ -203,6 +203,9 @@ static void run_group(suite *s, json_t *group, const char *name, const char *dia
         return;
     s->schemas++;
     spry_status status = compile(s, text, &error);
+    double took = s->first.count ? s->first.items[s->first.count - 1] : 0;
+    if (s->settings->list && took > SLOW_MS)
+        spry_out_format("%s: compiling took %.0f ms\n", name, took);
     if (!status) {
         s->compiled++;
         s->right += judge(s, tests, name);

@@ -17,6 +17,11 @@ uint64_t spry_clock_ns(void)
     return read_clock(CLOCK_MONOTONIC);
 }
 
+uint64_t spry_clock_cpu_ns(void)
+{
+    return read_clock(CLOCK_THREAD_CPUTIME_ID);
+}
+
 uint64_t spry_entropy(void)
 {
     uint64_t value;

@@ -197,6 +197,41 @@ static void large_schemas(void **state)
     spry_buffer_deinit(&text);
 }
 
+/* Patterns and nests whose automata or alternatives grow exponentially are refused by name, in bounded time. */
+static void explosions(void **state)
+{
+    (void)state;
+    check_refused(
+        SPRY_VIEW("{\"type\":\"string\",\"pattern\":\"^(a|b)*a(a|b){24}$\",\"allOf\":[{\"pattern\":\"b(a|b){23}$\"}]}"),
+        SPRY_ERR_UNSUPPORTED, "");
+    spry_buffer text;
+    spry_buffer_init(&text, 8 << 20);
+    spry_buffer_text(&text, "{\"allOf\":[{}");
+    for (int i = 0; i < 40; i++)
+        spry_buffer_format(&text, ",{\"anyOf\":[{\"required\":[\"a%d\"]},{\"required\":[\"b%d\"]}]}", i, i);
+    spry_buffer_text(&text, "]}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_UNSUPPORTED, "alternatives");
+    spry_buffer_clear(&text);
+    spry_buffer_text(&text, "{\"type\":\"object\",\"properties\":{\"x\":null");
+    text.size -= 4;
+    spry_buffer_text(&text, "{}");
+    for (int i = 0; i < 400; i++)
+        spry_buffer_format(&text, ",\"p%d\":{\"type\":\"string\",\"pattern\":\"^([a-z]|%d)*x.{9}y\",\"maxLength\":%d}",
+                           i, i, 500 + i);
+    spry_buffer_text(&text, "}}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_UNSUPPORTED, "");
+    spry_buffer_clear(&text);
+    spry_buffer_text(&text, "{\"enum\":[\"a\"");
+    for (int i = 0; i < 10000; i++)
+        spry_buffer_format(&text, ",\"value number %d\"", i);
+    spry_buffer_text(&text, "]}");
+    spry_grammar *grammar = grammar_of(spry_buffer_view(&text).data);
+    assert_true(matches(grammar, "\"value number 9999\""));
+    assert_false(matches(grammar, "\"value number 10000\""));
+    spry_grammar_unref(grammar);
+    spry_buffer_deinit(&text);
+}
+
 /* Every prefix of a schema, and every schema with one byte changed, is taken or refused, and nothing else happens. */
 static void damaged_schemas(void **state)
 {
@@ -228,8 +263,8 @@ static void damaged_schemas(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(refusals),      cmocka_unit_test(deep_schemas),    cmocka_unit_test(many_combinations),
-        cmocka_unit_test(large_schemas), cmocka_unit_test(damaged_schemas),
+        cmocka_unit_test(refusals),      cmocka_unit_test(deep_schemas), cmocka_unit_test(many_combinations),
+        cmocka_unit_test(large_schemas), cmocka_unit_test(explosions),   cmocka_unit_test(damaged_schemas),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,7 +59,8 @@ typedef struct spry_nfa {
     spry_nfa_state *states;
     spry_nfa_edge *edges;
     size_t n_states, n_edges, states_room, edges_room;
-    size_t limit; /* maximum number of states, and of edges */
+    size_t limit;    /* maximum number of states, and of edges */
+    uint64_t *spent; /* work of determinising, all automata of a grammar together; NULL: not counted */
     spry_automaton_result result;
 } spry_nfa;
 
@@ -81,6 +82,12 @@ enum { SPRY_DFA_STATES_MAX = 1 << 15 };
 /* Builds a small deterministic automaton for an NFA that starts in state 0. Where several tags meet, the smallest wins.
  * SPRY_AUTOMATON_TOO_LARGE when it has more than `max_states` states or takes too long. */
 spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
+
+/* The work that may be spent on one grammar: visited edges. */
+#define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 25)
+
+/* Determinises and minimises; results are cached for the whole process (automaton_cache.c). */
+spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
 /* Removes the epsilon edges without determinising. */
 spry_automaton_result spry_automaton_without_silent(spry_automaton *out, const spry_nfa *nfa);

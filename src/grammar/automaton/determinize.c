@@ -8,6 +8,7 @@
 enum {
     SET_ITEMS_MAX = 1 << 22, /* total of all sets */
     WORK_MAX = 1 << 26,      /* edges visited */
+    EDGES_A_STATE = 32,      /* minimising costs about as much as this many edges for each state */
 };
 
 typedef struct set_span {
@@ -95,7 +96,7 @@ static void reach(maker *made, uint32_t state)
             made->stack[depth++] = edge->target;
         }
     }
-    if (made->work > WORK_MAX)
+    if (made->work > WORK_MAX || (made->nfa->spent && *made->nfa->spent + made->work > SPRY_AUTOMATON_WORK_MAX))
         fail(made, SPRY_AUTOMATON_TOO_LARGE);
 }
 
@@ -266,6 +267,8 @@ spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry
         write_edges(&made);
         write_calls(&made);
     }
+    if (nfa->spent)
+        *nfa->spent += made.work + EDGES_A_STATE * made.n_sets;
     return finish(&made, out, true);
 }
 

@@ -1,12 +1,16 @@
 /* Operations on the whole automaton of a regular node: intersection, difference, emptiness. */
 #include "grammar/automaton/ir_nfa.h"
 
-enum { REGULAR_STATES_MAX = 1 << 17 };
+enum {
+    REGULAR_STATES_MAX = 1 << 17,
+    PRODUCT_WORK = 128, /* for each state */
+};
 
 /* Writes the whole of a regular node. A recursive rule would grow without end, so it is refused as too large. */
 static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
 {
     spry_nfa_init(nfa, REGULAR_STATES_MAX);
+    nfa->spent = ir->spent;
     spry_ir_nfa build = {.nfa = nfa, .ir = ir};
     uint32_t from = spry_nfa_state_add(nfa), to = spry_nfa_state_add(nfa);
     if (!nfa->result)
@@ -18,9 +22,7 @@ static spry_automaton_result make_automaton(const spry_ir *ir, spry_ir_node node
 {
     spry_nfa nfa;
     write_nfa(ir, node, &nfa);
-    spry_automaton_result result = spry_automaton_determinize(out, &nfa, SPRY_DFA_STATES_MAX);
-    if (!result)
-        result = spry_automaton_minimize(out);
+    spry_automaton_result result = spry_automaton_make(out, &nfa, SPRY_DFA_STATES_MAX);
     spry_nfa_deinit(&nfa);
     return result;
 }
@@ -29,6 +31,8 @@ static spry_ir_node fail(spry_ir *ir, spry_automaton_result result, const char *
 {
     if (result == SPRY_AUTOMATON_NO_MEMORY)
         return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for the %s of patterns", what);
+    if (*ir->spent >= SPRY_AUTOMATON_WORK_MAX)
+        return spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED, "%s", SPRY_IR_TOO_MUCH_WORK);
     return spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED,
                         "the %s of patterns needs more than %d states, or one of them reaches itself", what,
                         SPRY_DFA_STATES_MAX);
@@ -44,6 +48,7 @@ static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, bool su
         result = make_automaton(ir, b, &second);
     if (!result)
         result = spry_automaton_product(&both, &first, &second, subtract, SPRY_DFA_STATES_MAX);
+    *ir->spent += (uint64_t)PRODUCT_WORK * (both.n_states + first.n_states + second.n_states);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
     if (!result)
@@ -105,6 +110,7 @@ spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node)
         return SPRY_IR_NONE;
     spry_nfa plain, phases;
     spry_nfa_init(&phases, REGULAR_STATES_MAX);
+    phases.spent = ir->spent;
     write_nfa(ir, node, &plain);
     phases.result = plain.result;
     write_phases(&phases, &plain);

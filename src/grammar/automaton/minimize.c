@@ -195,13 +195,38 @@ static int compare_keys(const void *left, const void *right)
     return (a->key > b->key) - (a->key < b->key);
 }
 
+/* Keys are tags and byte classes, nearly always small: they are counted, not compared. */
+static bool sort_keys(keyed *keys, size_t n)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < n; i++)
+        most = keys[i].key > most ? keys[i].key : most;
+    if (most > 2 * n + 256) {
+        qsort(keys, n, sizeof *keys, compare_keys);
+        return true;
+    }
+    uint32_t *starts = calloc((size_t)most + 2, sizeof *starts);
+    keyed *sorted = malloc((n + 1) * sizeof *sorted);
+    if (starts && sorted) {
+        for (size_t i = 0; i < n; i++)
+            starts[keys[i].key + 1]++;
+        for (uint32_t i = 0; i < most; i++)
+            starts[i + 1] += starts[i];
+        for (size_t i = 0; i < n; i++)
+            sorted[starts[keys[i].key]++] = keys[i];
+        memcpy(keys, sorted, n * sizeof *keys);
+    }
+    bool ok = starts && sorted;
+    free(starts);
+    free(sorted);
+    return ok;
+}
+
 /* The initial partition: members with equal keys are in one set. */
 static bool partition_by_key(partition *p, keyed *keys, size_t n)
 {
-    if (!partition_init(p, n))
+    if (!partition_init(p, n) || (n && !sort_keys(keys, n)))
         return false;
-    if (n)
-        qsort(keys, n, sizeof *keys, compare_keys);
     for (size_t i = 0; i < n; i++) {
         if (i && keys[i].key != keys[i - 1].key)
             p->first[p->n_sets++] = (uint32_t)i;

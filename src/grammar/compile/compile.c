@@ -98,6 +98,8 @@ spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result 
 {
     if (result == SPRY_AUTOMATON_NO_MEMORY)
         return spry_fail_memory(compiler->error, "a grammar's states", SPRY_MACHINE_NFA_MAX);
+    if (*compiler->ir->spent >= SPRY_AUTOMATON_WORK_MAX)
+        return spry_fail(compiler->error, SPRY_ERR_UNSUPPORTED, "%s", SPRY_IR_TOO_MUCH_WORK);
     const char *what = name.size ? "the rule '" : "the grammar", *end = name.size ? "'" : "";
     return spry_fail(compiler->error, SPRY_ERR_INPUT, "%s%.*s%s needs more than %d states; make it simpler", what,
                      SPRY_VIEW_ARG(name), end, SPRY_MACHINE_NFA_MAX);
@@ -108,16 +110,8 @@ spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result 
 /* Deterministic if its size stays proportional to the source; otherwise nondeterministic. */
 static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa *nfa)
 {
-    if (nfa->result)
-        return nfa->result;
-    spry_automaton_result result = spry_automaton_determinize(out, nfa, 4096 + 4 * nfa->n_states);
-    if (!result) {
-        result = spry_automaton_minimize(out);
-        return result == SPRY_AUTOMATON_TOO_LARGE ? SPRY_AUTOMATON_OK : result;
-    }
-    if (result == SPRY_AUTOMATON_TOO_LARGE)
-        result = spry_automaton_without_silent(out, nfa);
-    return result;
+    spry_automaton_result result = spry_automaton_make(out, nfa, 4096 + 4 * nfa->n_states);
+    return result == SPRY_AUTOMATON_TOO_LARGE && !nfa->result ? spry_automaton_without_silent(out, nfa) : result;
 }
 
 /* A 128-bit digest of an automaton without calls. */
@@ -146,6 +140,7 @@ static spry_status compile_plain(spry_compiler *compiler, spry_ir_node node, uin
 {
     spry_nfa nfa;
     spry_nfa_init(&nfa, SPRY_MACHINE_NFA_MAX);
+    nfa.spent = compiler->ir->spent;
     spry_ir_nfa build = {&nfa, compiler->ir, &compiler->facts, find_callee, compiler};
     uint32_t from = spry_nfa_state_add(&nfa), to = spry_nfa_state_add(&nfa), first = 0;
     if (!nfa.result)

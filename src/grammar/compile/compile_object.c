@@ -17,6 +17,7 @@ static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from
 {
     spry_nfa nfa;
     spry_nfa_init(&nfa, SPRY_MACHINE_NFA_MAX);
+    nfa.spent = compiler->ir->spent;
     spry_ir_nfa build = {.nfa = &nfa, .ir = compiler->ir};
     uint32_t start = spry_nfa_state_add(&nfa), tag = 0;
     for (uint32_t i = 0; i < from->count && !nfa.result; i++) {
@@ -28,9 +29,7 @@ static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from
             nfa.states[end].tag = ++tag;
         spry_ir_nfa_write(&build, member->key, start, end, true);
     }
-    spry_automaton_result result = spry_automaton_determinize(out, &nfa, 4096 + 4 * nfa.n_states);
-    if (!result)
-        result = spry_automaton_minimize(out);
+    spry_automaton_result result = spry_automaton_make(out, &nfa, 4096 + 4 * nfa.n_states);
     spry_nfa_deinit(&nfa);
     if (result)
         return spry_compiler_failed(compiler, result, SPRY_VIEW(""));

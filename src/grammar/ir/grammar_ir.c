@@ -23,6 +23,7 @@ spry_status spry_ir_create(spry_ir **out, spry_error *error)
     if (!*out)
         return spry_fail_memory(error, "a grammar", sizeof **out);
     spry_arena_init(&(*out)->arena);
+    (*out)->spent = &(*out)->work;
     spry_map_init(&(*out)->rule_names);
     spry_buffer_init(&(*out)->warnings, WARNINGS_MAX);
     return SPRY_OK;

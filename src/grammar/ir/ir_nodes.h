@@ -54,14 +54,17 @@ struct spry_ir {
     size_t n_nodes, n_bytes, n_ranges, n_children, n_objects, n_members, n_automata, n_rules;
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
-    spry_buffer warnings; /* one per line */
-    uint32_t *interned;   /* [interned_size], a power of two; node + 1, 0: free */
+    spry_buffer warnings;  /* one per line */
+    uint64_t work, *spent; /* spent: points to `work`, of all automata */
+    uint32_t *interned;    /* [interned_size], a power of two; node + 1, 0: free */
     size_t interned_size;
 };
 
 /* Adds a node or finds an equal one. Its payload, if any, is the last item added to its array; it is removed again when
  * an equal node exists. */
 spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
+
+#define SPRY_IR_TOO_MUCH_WORK "the grammar takes too much work to compile; make it simpler"
 
 /* Takes ownership of an automaton without calls. */
 spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);

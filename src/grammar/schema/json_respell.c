@@ -101,6 +101,7 @@ static spry_ir_node respell_automaton(spry_ir *ir, uint32_t number)
     spry_automaton spelled = {0};
     uint32_t n_states = ir->automata[number].n_states;
     spry_nfa_init(&nfa, (size_t)1 << 18);
+    nfa.spent = ir->spent;
     for (uint32_t i = 0; i < n_states + !n_states; i++)
         spry_nfa_state_add(&nfa);
     for (uint32_t i = 0; i < n_states && !nfa.result && !all.failed; i++) {
@@ -109,7 +110,7 @@ static spry_ir_node respell_automaton(spry_ir *ir, uint32_t number)
         spell_steps(ir, &build, &all, i);
     }
     spry_automaton_result result =
-        all.failed ? SPRY_AUTOMATON_NO_MEMORY : spry_automaton_determinize(&spelled, &nfa, SPRY_DFA_STATES_MAX);
+        all.failed ? SPRY_AUTOMATON_NO_MEMORY : spry_automaton_make(&spelled, &nfa, SPRY_DFA_STATES_MAX);
     free(all.items);
     spry_nfa_deinit(&nfa);
     if (result == SPRY_AUTOMATON_OK)

@@ -88,7 +88,7 @@ static spry_ir_node make(spry_schema *schema, uint32_t q, uint32_t f, bool negat
         spry_nfa_state_add(&nfa);
     if (nfa.result == SPRY_AUTOMATON_OK)
         add_edges(&d);
-    spry_automaton_result result = spry_automaton_determinize(&automaton, &nfa, SPRY_DFA_STATES_MAX);
+    spry_automaton_result result = spry_automaton_make(&automaton, &nfa, SPRY_DFA_STATES_MAX);
     spry_nfa_deinit(&nfa);
     if (result == SPRY_AUTOMATON_OK)
         return spry_ir_take_automaton(schema->ir, &automaton);

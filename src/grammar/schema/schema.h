@@ -29,7 +29,7 @@ enum {
     SPRY_SCHEMA_DEPTH_MAX = 200,    /* of schemas that apply to one value: allOf in $ref in anyOf ... */
     SPRY_SCHEMA_GOALS_MAX = 50000,  /* different sets of claims */
     SPRY_SCHEMA_SHAPES_MAX = 2048,  /* alternatives of one type for one value; */
-    SPRY_SCHEMA_OBJECTS_MAX = 256,  /* of arrays, and of objects */
+    SPRY_SCHEMA_OBJECTS_MAX = 1024, /* of arrays, and of objects */
     SPRY_SCHEMA_LAYOUTS_MAX = 8192, /* objects and arrays, all together */
     SPRY_SCHEMA_CLASSES_MAX = 64,   /* classes of keys distinguished by patternProperties */
     SPRY_SCHEMA_NAME_MAX = 1000,    /* bytes of a property's name */
