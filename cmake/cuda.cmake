@@ -18,10 +18,18 @@ if(SPRY_CUDA AND NVCC)
   foreach(source ${CUDA_SOURCES})
     get_filename_component(name ${source} NAME_WE)
     set(image ${CUDA_FOLDER}/${name}.fatbin)
+    # What only one kind of GPU has: its own code for that, and nothing for the others.
+    set(targets ${CUDA_TARGETS})
+    if(name STREQUAL "products_cores")
+      set(targets -gencode arch=compute_80,code=compute_80)
+      if("90" IN_LIST SPRY_CUDA_ARCHITECTURES)
+        list(APPEND targets -gencode arch=compute_90a,code=sm_90a)
+      endif()
+    endif()
     # From the source folder by relative names, so that a compiler cache serves every checkout.
     add_custom_command(OUTPUT ${image} DEPENDS ${source} ${CUDA_HEADERS} WORKING_DIRECTORY ${CMAKE_SOURCE_DIR}
                        COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${NVCC} -std=c++17 -O3 -fmad=false -Isrc -Iinclude -Werror all-warnings
-                               -diag-suppress 128 ${CUDA_TARGETS} -fatbin -c -o ${image} ${source}
+                               -diag-suppress 128 ${targets} -fatbin -c -o ${image} ${source}
                        COMMENT "Compiling kernels ${name}" VERBATIM)
     list(APPEND CUDA_IMAGES ${image})
     string(APPEND CUDA_LABELS "    .quad spry_cuda_image_${name}\n")

@@ -298,7 +298,7 @@ typedef struct spry_op_sum {
 
 /* ---- steps ----------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_STEPS_MAX = 16, SPRY_POLICY_STEPS = 32 };
+enum { SPRY_STEPS_MAX = 64, SPRY_POLICY_STEPS = 32 };
 
 /* Sequences that step together on an engine, for measuring. They hold pages of the engine; one thread at a time for the
  * engine, with no session and no job in use. */

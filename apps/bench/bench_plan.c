@@ -120,6 +120,9 @@ static void settle(spry_bench_needs *needs, const planner *p)
         needs->context = needs->batch;
     size_t of_one = ((size_t)needs->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
     needs->sessions = (uint32_t)((needs->pages + of_one - 1) / of_one);
+    /* An engine has rows of logits by its sessions: 16, and 4 for each but the first. */
+    uint32_t rows = needs->batch > 16 ? (needs->batch - 16 + 3) / 4 + 1 : 1;
+    needs->sessions = needs->sessions < rows ? rows : needs->sessions;
 }
 
 void spry_bench_plan(spry_bench_report *report, spry_bench_needs *needs, const spry_bench_settings *settings,

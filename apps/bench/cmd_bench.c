@@ -11,6 +11,8 @@
 #include "cli/usage.h"
 #include "platform/file.h"
 
+enum { POLICY_MOST = 16 }; /* largest batch of the policy that is measured unasked */
+
 static const spry_usage usage = {
     .command = "bench",
     .arguments = "[MODEL] [options]",
@@ -298,7 +300,7 @@ static spry_status take_settings(bench_flags *flags, spry_error *error)
         status = spry_options_check(&tables[i], error);
     if (status)
         return spry_fail_prefix(error, status, flags->judge.baseline_path ? flags->judge.baseline_path : "settings");
-    for (uint32_t size = 1; flags->policy && size <= SPRY_STEPS_MAX; size *= 2)
+    for (uint32_t size = 1; flags->policy && size <= POLICY_MOST; size *= 2)
         add_policy(&s->policy, size);
     for (size_t i = 0; flags->policy && given->batch && i < s->batch.count; i++)
         add_policy(&s->policy, s->batch.values[i]);

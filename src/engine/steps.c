@@ -5,8 +5,6 @@
 #include "sched/driver.h"
 #include "spry_tools.h"
 
-_Static_assert((int)SPRY_STEPS_MAX <= (int)SPRY_MAX_LOGIT_ROWS, "a step has a row of logits for each sequence");
-
 struct spry_steps {
     spry_engine *engine;
     size_t count;
@@ -84,8 +82,10 @@ static spry_status compute(spry_steps *s, const spry_segment *segments, size_t c
 spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error)
 {
     *out = NULL;
-    if (count > SPRY_STEPS_MAX)
-        return spry_fail(error, SPRY_ERR_INPUT, "%zu sequences are more than %d", count, SPRY_STEPS_MAX);
+    if (count > SPRY_STEPS_MAX || count > engine->logit_rows) /* a step has a row of logits for each sequence */
+        return spry_fail(error, SPRY_ERR_INPUT,
+                         "%zu sequences are more than %d, or than the %u rows of logits of a step", count,
+                         SPRY_STEPS_MAX, engine->logit_rows);
     spry_steps *s = calloc(1, sizeof *s);
     if (!s)
         return spry_fail_memory(error, "sequences", sizeof *s);

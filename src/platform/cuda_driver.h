@@ -36,6 +36,7 @@ typedef struct spry_cuda_attribute {
     int id, unused;
     union {
         int flag;
+        unsigned size[3];
         char bytes[64];
     } value;
 } spry_cuda_attribute;
@@ -47,7 +48,8 @@ typedef struct spry_cuda_launch_config {
     unsigned n_attributes;
 } spry_cuda_launch_config;
 
-enum { SPRY_CUDA_OVERLAP = 6 }; /* attribute: it may begin while the kernel before it ends */
+/* Attributes: blocks of a cluster, by dimensions; it may begin while the kernel before it ends. */
+enum { SPRY_CUDA_CLUSTER = 4, SPRY_CUDA_OVERLAP = 6 };
 
 typedef struct spry_cuda {
     void *library; /* NULL: not open */

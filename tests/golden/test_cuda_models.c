@@ -1,6 +1,7 @@
 /* Whole models on the CUDA device against transformers' logits and greedy tokens, and the promise that a row's bits
  * depend on its sequence alone: not on chunks, batches or graphs. The GPU is imitated (support/cuda_imitation.h);
- * `test_cuda_models gpu` uses the first real one, and all of the goldens. */
+ * `test_cuda_models gpu [MODEL...]` uses the first real one, and all of the goldens,
+ * or those named. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,11 +25,22 @@ static const char *const models[] = {"gemma",       "gemma2",      "gemma3",  "l
                                      "llama3-rope", "mistral-swa", "mixtral", "qwen2", "qwen2-moe",
                                      "qwen3",       "qwen3-moe",   "phi3"};
 static bool real;
+static char **chosen_models; /* NULL: all, or the names of some, and NULL */
 
 static void must(spry_status status, const spry_error *error)
 {
     if (status)
         fail_msg("%s", error->message);
+}
+
+static bool is_chosen(const char *model)
+{
+    bool chosen = !chosen_models;
+    for (size_t i = 0; chosen_models && chosen_models[i]; i++)
+        chosen = chosen || !strcmp(chosen_models[i], model);
+    if (!chosen)
+        print_message("%-12s left out: not among the models named\n", model);
+    return chosen;
 }
 
 /* A runner whose device is the GPU. */
@@ -130,6 +142,8 @@ static void models_agree_with_transformers(void **state)
     for (size_t i = 0; i < SPRY_COUNT(models); i++) {
         model_runner r;
         golden_file golden = {0};
+        if (!is_chosen(models[i]))
+            continue;
         golden_open(&golden, folder_of(folder, models[i]));
         open_runner(&r, folder, SPRY_F32);
         for (size_t k = 0; k < (real ? golden.n_cases : 1); k++)
@@ -164,6 +178,8 @@ static void check_invariance(const char *model, spry_dtype kv, size_t count)
     char folder[512];
     model_runner r;
     int32_t ids[RUNNER_TOKENS];
+    if (!is_chosen(model))
+        return;
     open_runner(&r, folder_of(folder, model), kv);
     size_t n_vocab = r.model->config.n_vocab, bytes = count * n_vocab * sizeof(float);
     for (size_t i = 0; i < count; i++)
@@ -188,6 +204,7 @@ static void chunks_and_batches_change_no_bit(void **state)
 {
     (void)state;
     check_invariance("qwen3", SPRY_F16, 70);
+    check_invariance("llama-256", SPRY_F16, 70);
     check_invariance("mistral-swa", SPRY_Q8_0, 40);
     check_invariance("qwen3-moe", SPRY_F32, 36);
 }
@@ -199,5 +216,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(chunks_and_batches_change_no_bit),
     };
     real = argc > 1 && !strcmp(argv[1], "gpu");
+    chosen_models = argc > 2 ? argv + 2 : NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

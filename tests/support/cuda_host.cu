@@ -12,9 +12,9 @@
 
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
 
-enum { THREADS_MAX = 1024, LANES = 32, STACK_BYTES = 256 << 10 };
+enum { FIBERS_MAX = 1024, LANES = 32, STACK_BYTES = 256 << 10 };
 
-enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, DONE };
+enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_CLUSTER, DONE };
 
 struct fiber {
     jmp_buf place;
@@ -23,9 +23,9 @@ struct fiber {
     unsigned exchanges; /* so far: two rooms are used in turn */
 };
 
-static fiber fibers[THREADS_MAX];
+static fiber fibers[FIBERS_MAX];
 static unsigned char *stacks;
-alignas(16) static unsigned char rooms[THREADS_MAX / LANES][2][LANES][CUDA_HOST_ROOM];
+alignas(16) static unsigned char rooms[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_ROOM];
 static jmp_buf scheduler;
 static unsigned current;
 static const cuda_host_kernel *kernels, *running;
@@ -39,7 +39,8 @@ static void give_up(const char *why)
 
 /* ---- kernels by name --------------------------------------------------------------------------------------------- */
 
-cuda_host_kernel::cuda_host_kernel(const char *own_name, void (*own_run)(const void *), unsigned own_max, size_t size)
+cuda_host_kernel::cuda_host_kernel(const char *own_name, void (*own_run)(const void *), size_t size, unsigned own_max,
+                                   unsigned)
     : name(own_name), run(own_run), max_threads(own_max), arguments(size), next(kernels)
 {
     kernels = this;
@@ -86,7 +87,7 @@ static void enter(unsigned thread)
     if (_setjmp(scheduler))
         return;
     current = thread;
-    threadIdx.x = thread;
+    threadIdx.x = thread % blockDim.x;
     if (fibers[thread].begun)
         _longjmp(fibers[thread].place, 1);
     begin(thread);
@@ -103,6 +104,11 @@ static void wait_as(fiber_state state)
 void cuda_host_block_wait()
 {
     wait_as(AT_BARRIER);
+}
+
+void cuda_host_cluster_wait()
+{
+    wait_as(AT_CLUSTER);
 }
 
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
@@ -135,32 +141,53 @@ static void run_warp(unsigned first)
     }
 }
 
-static void run_block(unsigned threads)
+/* Runs the block whose first fiber is `base` until its threads all end or wait for the cluster; whether they ended. */
+static bool run_block(unsigned base, unsigned threads)
 {
-    for (unsigned i = 0; i < threads; i++)
-        fibers[i] = fiber();
     for (;;) {
-        unsigned waiting = 0, done = 0;
-        for (unsigned first = 0; first < threads; first += LANES)
+        unsigned counts[DONE + 1] = {};
+        for (unsigned first = base; first < base + threads; first += LANES)
             run_warp(first);
-        for (unsigned i = 0; i < threads; i++) {
-            waiting += fibers[i].state == AT_BARRIER;
-            done += fibers[i].state == DONE;
-        }
-        if (done == threads)
-            return;
-        if (waiting != threads)
+        for (unsigned i = base; i < base + threads; i++)
+            counts[fibers[i].state]++;
+        if (counts[DONE] == threads || counts[AT_CLUSTER] == threads)
+            return counts[DONE] == threads;
+        if (counts[AT_BARRIER] != threads)
             give_up("not all threads of a block reach a barrier");
-        for (unsigned i = 0; i < threads; i++)
+        for (unsigned i = base; i < base + threads; i++)
             fibers[i].state = READY;
     }
 }
 
+/* Runs all blocks of one y and z, which are a cluster or each alone. */
+static void run_line(unsigned blocks, unsigned threads, bool cluster)
+{
+    unsigned together = cluster ? blocks : 1;
+    if (together * threads > FIBERS_MAX)
+        give_up("a cluster of more threads than there are fibers");
+    for (unsigned first = 0; first < blocks; first += together) {
+        unsigned ended = 0;
+        for (unsigned i = 0; i < together * threads; i++)
+            fibers[i] = fiber();
+        while (ended < together) {
+            ended = 0;
+            for (unsigned i = 0; i < together; i++) {
+                blockIdx.x = first + i;
+                ended += run_block(i * threads, threads);
+            }
+            if (ended != together && (ended || !cluster))
+                give_up("not all blocks of a cluster wait for it");
+            for (unsigned i = 0; i < together * threads && ended < together; i++)
+                fibers[i].state = READY;
+        }
+    }
+}
+
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      const void *arguments)
+                      bool cluster, const void *arguments)
 {
     if (!stacks) {
-        stacks = (unsigned char *)mmap(NULL, (size_t)THREADS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
+        stacks = (unsigned char *)mmap(NULL, (size_t)FIBERS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
                                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (stacks == MAP_FAILED)
             abort();
@@ -173,8 +200,7 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
         give_up("a number of threads that it is not made for");
     for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
-            for (blockIdx.x = 0; blockIdx.x < grid_x; blockIdx.x++)
-                run_block(threads);
+            run_line(grid_x, threads, cluster);
 }
 
 /* ---- matrix instructions ----------------------------------------------------------------------------------------- */
@@ -249,4 +275,47 @@ void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b)
 {
     multiply_some_bytes(c, operands{{a0, a1, 0, 0}, {b, 0}}, 16);
+}
+
+/* ---- matrix instructions of four warps --------------------------------------------------------------------------- */
+
+/* Where 16 bytes of a column lie: columns by 8, then by 16 bytes of inputs. */
+static const unsigned char *core(const void *b, uint32_t group_bytes, int group, int column, int piece)
+{
+    return static_cast<const unsigned char *>(b) + (size_t)group * group_bytes + (size_t)(piece * 128 + column * 16);
+}
+
+void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+{
+    const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
+    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    int lane = (int)(threadIdx.x % LANES);
+    for (int j = 0; j < 64; j++) {
+        int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        double sum = fresh ? 0 : (double)c[j / 4][i];
+        for (int k = 0; k < 16; k++) {
+            uint16_t right;
+            memcpy(&right, core(b, group_bytes, j / 4, column, k / 8) + k % 8 * 2, 2);
+            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
+            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, true) * (double)spry_bf16_decode(right);
+        }
+        c[j / 4][i] = (float)sum;
+    }
+}
+
+void multiply_cores_bytes(int32_t c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+{
+    const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
+    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    int lane = (int)(threadIdx.x % LANES);
+    for (int j = 0; j < 64; j++) {
+        int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        int32_t sum = fresh ? 0 : c[j / 4][i];
+        for (int k = 0; k < 32; k++) {
+            const operands &left = lane_operands(room, row % 8 * 4 + k % 16 / 4);
+            sum += byte_of(left.a[row / 8 + k / 16 * 2], k % 4) *
+                   (int8_t)core(b, group_bytes, j / 4, column, k / 16)[k % 16];
+        }
+        c[j / 4][i] = sum;
+    }
 }

@@ -1,6 +1,6 @@
 /* Kernels on the host: the functions of machine.cuh in plain C++. The threads of a block are fibers that run one after
- * another until each waits at a barrier or an exchange; blocks run one after another. A barrier that not all threads
- * reach ends the program with a sentence. */
+ * another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns from
+ * one wait of the cluster to the next. A barrier that not all threads reach ends the program with a sentence. */
 #pragma once
 
 #include <math.h>
@@ -39,16 +39,16 @@ struct cuda_host_kernel {
     unsigned max_threads;
     size_t arguments;
     const cuda_host_kernel *next;
-    cuda_host_kernel(const char *name, void (*run)(const void *), unsigned max_threads, size_t arguments);
+    cuda_host_kernel(const char *name, void (*run)(const void *), size_t arguments, unsigned max_threads, unsigned blocks = 1);
 };
 
-#define SPRY_KERNEL_EARLY(name, arguments, threads)                                                                          \
+#define SPRY_KERNEL_EARLY(name, arguments, ...)                                                                              \
     static void name(const arguments &a);                                                                              \
     static void name##_run(const void *given)                                                                          \
     {                                                                                                                  \
         name(*static_cast<const arguments *>(given));                                                                  \
     }                                                                                                                  \
-    static cuda_host_kernel name##_kernel(#name, name##_run, threads, sizeof(arguments));                              \
+    static cuda_host_kernel name##_kernel(#name, name##_run, sizeof(arguments), __VA_ARGS__);                           \
     static void name(const arguments &a)
 
 SPRY_DEVICE void grid_wait()
@@ -56,6 +56,7 @@ SPRY_DEVICE void grid_wait()
 }
 
 void cuda_host_block_wait();
+void cuda_host_cluster_wait();
 /* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
  * CUDA_HOST_ROOM bytes apart. */
 enum { CUDA_HOST_ROOM = 64 };
@@ -64,6 +65,11 @@ const unsigned char *cuda_host_exchange(const void *bytes, size_t size);
 SPRY_DEVICE void block_wait()
 {
     cuda_host_block_wait();
+}
+
+SPRY_DEVICE void cluster_wait()
+{
+    cuda_host_cluster_wait();
 }
 
 SPRY_DEVICE void warp_wait()
@@ -142,6 +148,21 @@ void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
 void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
+
+void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh);
+void multiply_cores_bytes(int32_t c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh);
+
+SPRY_DEVICE void cores_begin()
+{
+}
+
+template <class C> SPRY_DEVICE void cores_end(C[16][4])
+{
+}
+
+SPRY_DEVICE void cores_publish()
+{
+}
 
 SPRY_DEVICE void copy_commit()
 {

@@ -2,6 +2,7 @@
 #ifndef TESTS_CUDA_HOST_H
 #define TESTS_CUDA_HOST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #ifdef __cplusplus
@@ -14,9 +15,9 @@ const void *cuda_host_find(const char *name);
 /* Bytes of its arguments. */
 size_t cuda_host_arguments(const void *kernel);
 
-/* Runs every block of a grid and returns when all are done. */
+/* Runs every block of a grid and returns when all are done; blocks of one y and z may be a cluster. */
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      const void *arguments);
+                      bool cluster, const void *arguments);
 
 #ifdef __cplusplus
 }

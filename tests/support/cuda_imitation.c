@@ -18,6 +18,7 @@ enum { HEADER = 256 };
 typedef struct node {
     const void *kernel;
     unsigned grid[3], threads;
+    bool cluster;
     void *arguments;
     struct node *next;
 } node;
@@ -76,9 +77,8 @@ static int device_name(char *name, int size, int number)
 
 static int device_attribute(int *value, int attribute, int number)
 {
-    (void)attribute;
     (void)number;
-    *value = imitation.compute_major;
+    *value = attribute == SPRY_CUDA_COMPUTE_MAJOR ? imitation.compute_major : 0;
     return step();
 }
 
@@ -284,13 +284,26 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     if (c->block_y != 1 || c->block_z != 1 || extra || !c->grid_x || !c->grid_y || !c->grid_z || c->grid_y > 65535 ||
         c->grid_z > 65535)
         return 1; /* invalid value */
+    bool cluster = false;
+    for (unsigned i = 0; i < c->n_attributes; i++) {
+        const spry_cuda_attribute *a = &c->attributes[i];
+        if (a->id != SPRY_CUDA_CLUSTER)
+            continue;
+        if (a->value.size[0] != c->grid_x || a->value.size[0] > 8 || a->value.size[1] != 1 || a->value.size[2] != 1)
+            return 1;
+        cluster = true;
+    }
     imitation.launches++;
     if (!captured_end) {
-        cuda_host_launch(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, parameters[0]);
+        cuda_host_launch(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, cluster, parameters[0]);
         return 0;
     }
     node *n = calloc(1, sizeof *n);
-    *n = (node){function, {c->grid_x, c->grid_y, c->grid_z}, c->block_x, malloc(cuda_host_arguments(function)), NULL};
+    *n = (node){.kernel = function,
+                .grid = {c->grid_x, c->grid_y, c->grid_z},
+                .threads = c->block_x,
+                .cluster = cluster,
+                .arguments = malloc(cuda_host_arguments(function))};
     memcpy(n->arguments, parameters[0], cuda_host_arguments(function));
     *captured_end = n;
     captured_end = &n->next;
@@ -332,7 +345,7 @@ static int graph_launch(void *exec, void *stream)
     (void)stream;
     int result = step();
     for (const node *n = exec; n && !result; n = n->next)
-        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->arguments);
+        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
     return result;
 }
 

@@ -197,17 +197,20 @@ static void multiply(product_case *c, float *out, size_t first, size_t n_rows)
     spry_cuda_free(&gpu, &to);
 }
 
-/* The same of all rows by a kernel of this name. */
+/* The same of all rows by a kernel of this name; `cores`: with rows in the order of multiply_cores. */
 static void multiply_by(product_case *c, float *out, const char *kernel, size_t tiles, size_t rows, unsigned threads,
-                        size_t shared_bytes)
+                        size_t shared_bytes, uint32_t cores)
 {
     const spry_cuda_matrix *w = &c->device.model.output;
     spry_cuda_memory in = on_gpu(c->floats, ROWS * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, ROWS * OUTPUTS * sizeof(float));
-    const spry_cuda_product product = {to, OUTPUTS, w};
-    spry_cuda_encode(&c->device, (spry_encode_args){.in = in, .n = (uint32_t)c->n_in}, &product, 1, ROWS);
+    spry_acts act = spry_cuda_acts(&c->device, w, c->n_in);
+    act.cores = cores;
+    spry_encode_args encode = {.in = in, .n = (uint32_t)c->n_in, .in_stride = (uint32_t)c->n_in};
+    encode.to[spry_cuda_form(c->type)] = act;
+    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_encode"), ROWS, 1, 1, 256, &encode);
     const spry_product_args args = {.parts = {{.weight = w->tiles, .out = to, .stride = OUTPUTS}},
-                                    .act = spry_cuda_acts(&c->device, w, c->n_in),
+                                    .act = act,
                                     .n_parts = 1,
                                     .n_tiles = w->tiles.n_tiles,
                                     .n_rows = ROWS};
@@ -231,15 +234,83 @@ static void wide_products_have_the_same_bits(void **state)
             multiply(&c, few, 0, 60);
             if (floats) {
                 snprintf(name, sizeof name, "spry_product_%s_staged", spry_cuda_type_name(types[t]));
-                multiply_by(&c, wide, name, 8, 64, 128, 3 * 32768);
+                multiply_by(&c, wide, name, 8, 64, 128, 3 * 32768, 0);
             } else {
                 snprintf(name, sizeof name, "spry_product_%s_wide_%zu", spry_cuda_type_name(types[t]), each);
-                multiply_by(&c, wide, name, 4 * each, 128, 256, 0);
+                multiply_by(&c, wide, name, 4 * each, 128, 256, 0, 0);
             }
             if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
                 fail_msg("%s has other bits", name);
+            if (gpu.cores) {
+                snprintf(name, sizeof name, "spry_product_%s_cores_%zu", spry_cuda_type_name(types[t]), 4 * each);
+                multiply_by(&c, wide, name, 4 * each, 128, (unsigned)(128 * each), floats ? 3 * 32768 : 3 * 10240, 16);
+                if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
+                    fail_msg("%s has other bits", name);
+            }
             close_case(&c);
         }
+}
+
+/* Rows that are normalised, or gated, within a product: what the kernels one by one give. */
+static void compare_fused(product_case *c, size_t n_rows, float *norm)
+{
+    enum { GATED = OUTPUTS / 64 * 64 };
+    static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
+    static unsigned char acts[2][SLOTS * 64 * 24], zeros[SLOTS * 64 * 24];
+    spry_cuda_memory in = on_gpu(c->floats, n_rows * c->n_in * sizeof(float)), weight = on_gpu(norm, c->n_in * 4);
+    spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * 4), up = on_gpu(NULL, n_rows * OUTPUTS * 4);
+    const spry_cuda_product product = {to, OUTPUTS, &c->device.model.output};
+    const spry_encode_args from = {.in = in, .weight = weight, .n = (uint32_t)c->n_in, .gate = 1};
+    spry_cuda_encode(&c->device, from, &product, 1, n_rows);
+    spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
+    from_gpu(apart, to, n_rows * OUTPUTS * 4);
+    spry_cuda_encode_products(&c->device, from, &product, 1, n_rows, false);
+    from_gpu(fused, to, n_rows * OUTPUTS * 4);
+    if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
+        fail_msg("%s: %zu rows normalised on the way have other bits", spry_dtype_name(c->type), n_rows);
+
+    spry_cuda_matrix whole = c->device.model.output;
+    whole.tiles.n_out = GATED;
+    whole.tiles.n_tiles = GATED / 16;
+    const spry_cuda_product both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
+    spry_act_form form = spry_cuda_form(c->type);
+    size_t bytes = (form == SPRY_ACT_BYTES ? 64 : 256) * SPRY_ACT_ROWS * (GATED / 64);
+    for (size_t i = 0; i < 2; i++) {
+        spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros, bytes);
+        if (i)
+            assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
+        else
+            spry_cuda_encode(&c->device, from, both, 2, n_rows);
+        if (!i)
+            spry_cuda_products(&c->device, both, 2, n_rows, false, (spry_cuda_groups){0});
+        if (!i)
+            spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros, bytes);
+        if (!i)
+            spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = 1}, both, 1,
+                             n_rows);
+        from_gpu(acts[i], c->device.scratch.act_values[form], bytes);
+    }
+    if (memcmp(acts[0], acts[1], bytes))
+        fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
+    spry_cuda_free(&gpu, &in);
+    spry_cuda_free(&gpu, &weight);
+    spry_cuda_free(&gpu, &to);
+    spry_cuda_free(&gpu, &up);
+}
+
+static void fused_products_have_the_same_bits(void **state)
+{
+    (void)state;
+    static float norm[2048];
+    fill(norm, SPRY_COUNT(norm), 2);
+    for (size_t t = 1; t < SPRY_COUNT(types); t++) { /* not F32 */
+        product_case c;
+        open_case(&c, types[t]);
+        static const size_t counts[] = {1, 3, 8};
+        for (size_t i = 0; i < SPRY_COUNT(counts); i++)
+            compare_fused(&c, counts[i], norm);
+        close_case(&c);
+    }
 }
 
 static void products_are_right_and_do_not_depend_on_other_rows(void **state)
@@ -416,16 +487,19 @@ static void place_rows_of(attend_scene *s)
     }
 }
 
-/* `many`: runs of `each` rows; otherwise one by one. */
+/* `many`: runs of `each` rows; otherwise one by one, in pieces of `each`. */
 static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
 {
     const attend_shape *p = s->shape;
-    uint32_t few[ATTEND_ROWS], n_runs = 0, n_heads = (uint32_t)(KV_HEADS * p->group);
+    uint32_t few[ATTEND_ROWS], n_runs = 0, n_pieces = 0, n_heads = (uint32_t)(KV_HEADS * p->group);
     spry_attend_run runs[ATTEND_ROWS];
+    spry_attend_piece pieces[ATTEND_ROWS];
     for (uint32_t i = 0; i < ATTEND_ROWS; i++)
         few[i] = i;
     for (uint32_t i = 0; i < ATTEND_ROWS; i += each)
         runs[n_runs++] = (spry_attend_run){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each};
+    for (uint32_t i = 0; i < ATTEND_ROWS; i += each)
+        pieces[n_pieces++] = (spry_attend_piece){i, ATTEND_ROWS - i < each ? ATTEND_ROWS - i : each, i};
     const spry_config config = {.n_heads = n_heads, .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
     const spry_cuda_attention way = spry_cuda_attention_of(&config, p->type);
     size_t chunks = (ENTRIES + way.chunk_pages - 1) / way.chunk_pages, bytes = ATTEND_ROWS * s->width * sizeof(float);
@@ -438,7 +512,8 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
                                  on_gpu(runs, sizeof runs),
                                  on_gpu(NULL, TURNS * p->head_dim / 2 * sizeof(float)),
                                  on_gpu(NULL, TURNS * p->head_dim / 2 * sizeof(float)),
-                                 on_gpu(s->pages, PAGES * s->page_bytes)};
+                                 on_gpu(s->pages, PAGES * s->page_bytes),
+                                 on_gpu(pieces, sizeof pieces)};
     for (size_t t = 1; t < TURNS; t++) {
         spry_cuda_write(&gpu, memory[7] + t * p->head_dim / 2 * sizeof(float), s->cosine[t], p->head_dim / 2 * 4);
         spry_cuda_write(&gpu, memory[8] + t * p->head_dim / 2 * sizeof(float), s->sine[t], p->head_dim / 2 * 4);
@@ -449,6 +524,7 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
                                    .rows = memory[3],
                                    .entries = memory[4],
                                    .few = memory[5],
+                                   .pieces = memory[10],
                                    .runs = memory[6],
                                    .turn_cosine = memory[7],
                                    .turn_sine = memory[8],
@@ -474,7 +550,8 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
     if (many) {
         spry_cuda_launch_shared(&gpu, kernel, n_runs, KV_HEADS, 1, threads, way.shared_bytes, &args);
     } else {
-        spry_cuda_launch(&gpu, kernel, ATTEND_ROWS, KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
+        spry_cuda_launch(&gpu, kernel, way.pieces ? n_pieces : ATTEND_ROWS,
+                         KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
                          (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, &args);
         spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_merge"), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
@@ -504,6 +581,10 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
                 fail_msg("shape %zu: row %zu, value %zu: %g instead of %g", t, i / s.width, i % s.width, (double)few[i],
                          (double)s.expected[i]);
         assert_memory_equal(few, many, n * sizeof(float));
+        if (s.shape->group < 16) {
+            attend_on_gpu(&s, many, false, (uint32_t)(16 / s.shape->group));
+            assert_memory_equal(few, many, n * sizeof(float));
+        }
         assert_memory_equal(few, others, n * sizeof(float));
         free(few);
         free(many);
@@ -651,6 +732,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(embeddings_are_those_of_the_file),
         cmocka_unit_test(products_are_right_and_do_not_depend_on_other_rows),
+        cmocka_unit_test(fused_products_have_the_same_bits),
         cmocka_unit_test(wide_products_have_the_same_bits),
         cmocka_unit_test(attention_is_right_and_does_not_depend_on_other_rows),
         cmocka_unit_test(draws_are_those_of_the_host),

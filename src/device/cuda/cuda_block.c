@@ -65,25 +65,31 @@ static spry_kv_pages layer_pages(const spry_cuda_device *d, uint32_t layer)
 }
 
 /* Head norms, rope, keys and values into their pages. */
-static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
+    return (spry_prepare_args){.q = s->q,
+                               .k = s->k,
+                               .v = s->v,
+                               .q_norm = l->q_norm,
+                               .k_norm = l->k_norm,
+                               .cosine = s->cosine[c->sliding[layer]],
+                               .sine = s->sine[c->sliding[layer]],
+                               .rows = d->upload.memory + d->upload.rows,
+                               .kv = layer_pages(d, layer),
+                               .n_rows = (uint32_t)d->n_rows,
+                               .n_heads = c->n_heads,
+                               .n_pairs = c->rope_dim / 2,
+                               .interleaved = c->interleaved,
+                               .eps = c->norm_eps};
+}
+
+static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_prepare_args args = prepare_args(d, l, layer);
     char name[SPRY_CUDA_KERNEL_NAME];
-    const spry_prepare_args args = {.q = s->q,
-                                    .k = s->k,
-                                    .v = s->v,
-                                    .q_norm = l->q_norm,
-                                    .k_norm = l->k_norm,
-                                    .cosine = s->cosine[c->sliding[layer]],
-                                    .sine = s->sine[c->sliding[layer]],
-                                    .rows = d->upload.memory + d->upload.rows,
-                                    .kv = layer_pages(d, layer),
-                                    .n_rows = (uint32_t)d->n_rows,
-                                    .n_heads = c->n_heads,
-                                    .n_pairs = c->rope_dim / 2,
-                                    .interleaved = c->interleaved,
-                                    .eps = c->norm_eps};
     snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
                      (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, c->n_heads + 2 * c->n_kv_heads, 1,
@@ -102,14 +108,17 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
 {
     size_t blocks = c->head_dim / 32, dims = 1;
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
-        return (spry_cuda_attention){.few = "spry_attend_pages_few_%zu",
-                                     .many = "spry_attend_pages_many_%zu",
-                                     .number = blocks,
-                                     .chunk_pages = 1,
-                                     .warps = blocks <= 4 ? 4 : 2,
-                                     .queries = 16,
-                                     .parts = blocks <= 4 ? 1 : 2,
-                                     .shared_bytes = pages_shared(blocks)};
+        return (spry_cuda_attention){
+            .few = "spry_attend_pages_few_%zu",
+            .many = "spry_attend_pages_many_%zu",
+            .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GROUP ? "spry_attend_decode_%zu" : NULL,
+            .number = blocks,
+            .pieces = true,
+            .chunk_pages = 1,
+            .warps = blocks <= 4 ? 4 : 2,
+            .queries = 16,
+            .parts = blocks <= 4 ? 1 : 2,
+            .shared_bytes = pages_shared(blocks)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -141,18 +150,18 @@ static bool attend_encodes(const spry_cuda_device *d)
     return !d->n_runs && d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
 }
 
-static void attend(spry_cuda_device *d, uint32_t layer)
+static spry_attend_args attend_args(const spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    size_t kind = c->sliding[layer], group = c->n_heads / c->n_kv_heads;
-    const spry_cuda_attention *way = &d->attention;
+    size_t kind = c->sliding[layer];
     spry_attend_args args = {.out = s->attn,
                              .q = s->q,
                              .partial = s->partial,
                              .rows = d->upload.memory + d->upload.rows,
                              .entries = d->upload.memory + d->upload.entries,
                              .few = d->upload.memory + d->upload.few,
+                             .pieces = d->upload.memory + d->upload.pieces,
                              .runs = d->upload.memory + d->upload.runs,
                              .turn_cosine = s->turn_cosine[kind],
                              .turn_sine = s->turn_sine[kind],
@@ -162,24 +171,56 @@ static void attend(spry_cuda_device *d, uint32_t layer)
                              .interleaved = c->interleaved,
                              .window = kind ? c->window : 0,
                              .n_chunks = (uint32_t)d->n_chunks,
-                             .chunk_pages = (uint32_t)way->chunk_pages,
+                             .chunk_pages = (uint32_t)d->attention.chunk_pages,
                              .scale = 1 / sqrtf(c->query_scalar),
                              .softcap = c->attn_softcap};
     const spry_cuda_matrix *o = &d->model.layers[layer].o;
     if (attend_encodes(d))
         args.to[spry_cuda_form(o->type)] = spry_cuda_acts(d, o, o->tiles.n_in);
+    return args;
+}
+
+static void attend(spry_cuda_device *d, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_attention *way = &d->attention;
+    const spry_attend_args args = attend_args(d, layer);
+    size_t group = c->n_heads / c->n_kv_heads;
     unsigned threads = (unsigned)way->warps * 32;
     size_t batches = (group + way->queries - 1) / way->queries * way->parts;
     size_t pages = d->n_chunks * way->chunk_pages;
     if (d->n_few) {
-        spry_cuda_launch(&d->context, attend_kernel(d, way->few), d->n_few, c->n_kv_heads * batches,
-                         (pages + way->warps - 1) / way->warps, threads, &args);
+        spry_cuda_launch(&d->context, attend_kernel(d, way->few), way->pieces ? d->n_pieces : d->n_few,
+                         c->n_kv_heads * batches, (pages + way->warps - 1) / way->warps, threads, &args);
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
                          MERGE_THREADS, &args);
     }
     if (d->n_runs)
         spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads,
                                 way->shared_bytes, &args);
+}
+
+/* Whether one kernel does everything for the step's rows, each the only new one of its sequence. Measured: it is faster
+ * for one row and for many; for a few, pages spread over more blocks win. */
+static bool decodes(const spry_cuda_device *d)
+{
+    enum { SPREAD_FROM = 2, SPREAD_TO = 12 };
+    bool spread = d->n_rows >= SPREAD_FROM && d->n_rows <= SPREAD_TO;
+    return d->attention.decode && d->context.overlaps && d->alone && !d->n_runs && !spread;
+}
+
+/* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
+ * share the pages of one. */
+static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    enum { BLOCKS = 264, SHARE = 8 };
+    const spry_cuda_attention *way = &d->attention;
+    const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = attend_args(d, layer)};
+    size_t share = SHARE, n_kv = d->config->n_kv_heads;
+    while (share > way->parts && d->n_rows * n_kv * share > BLOCKS)
+        share /= 2;
+    spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows,
+                             (unsigned)way->warps * 32, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
@@ -209,15 +250,22 @@ static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     spry_cuda_encode_products(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv,
                               SPRY_COUNT(qkv), d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
-    prepare(d, l, layer);
-    spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
-    attend(d, layer);
+    if (decodes(d)) {
+        attend_decode(d, l, layer);
+    } else {
+        prepare(d, l, layer);
+        spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
+        attend(d, layer);
+    }
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
-    if (attend_encodes(d))
+    if (attend_encodes(d)) {
+        d->lanes = true;
         spry_cuda_products(d, &o, 1, d->n_rows, !l->attn_post_norm, no_groups);
-    else
+        d->lanes = false;
+    } else {
         spry_cuda_encode_products(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows,
                                   !l->attn_post_norm);
+    }
     spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (l->attn_post_norm)
         add_residual(d, l->attn_post_norm);
@@ -230,11 +278,16 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
     size_t n = l->gate.tiles.n_out;
     const spry_cuda_product both[] = {{s->gate, n, &l->gate}, {s->up, n, &l->up}};
     const spry_cuda_product down = part_product(d, &l->down, l->ffn_post_norm);
-    spry_cuda_encode_products(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, both,
-                              SPRY_COUNT(both), d->n_rows, false);
-    spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
+    const spry_encode_args norm = {.in = s->x, .weight = l->ffn_norm, .n = c->n_embd, .gate = c->arch->gate};
     const spry_encode_args gated = {.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate};
-    spry_cuda_encode_products(d, gated, &down, 1, d->n_rows, !l->ffn_post_norm);
+    if (spry_cuda_gated_products(d, norm, both, &l->down, d->n_rows)) {
+        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
+        spry_cuda_products(d, &down, 1, d->n_rows, !l->ffn_post_norm, no_groups);
+    } else {
+        spry_cuda_encode_products(d, norm, both, SPRY_COUNT(both), d->n_rows, false);
+        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
+        spry_cuda_encode_products(d, gated, &down, 1, d->n_rows, !l->ffn_post_norm);
+    }
     spry_cuda_took_products(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
 }
 

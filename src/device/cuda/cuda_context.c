@@ -32,17 +32,19 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 
 static spry_status find_device(spry_cuda_context *c, int index, spry_error *error)
 {
-    int count = 0, major = 0;
+    int count = 0, major = 0, minor = 0;
     if (!went_well(c, c->cuda->init(0), "cuInit") || !went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
         return spry_cuda_fault(c, "looking for a GPU", error);
     if (index < 0 || index >= count)
         return spry_fail(error, SPRY_ERR_INPUT, "there is no GPU %d: the driver has %d", index, count);
     if (!went_well(c, c->cuda->device(&c->device, index), "cuDeviceGet") ||
         !went_well(c, c->cuda->device_name(c->name, sizeof c->name, c->device), "cuDeviceGetName") ||
-        !went_well(c, c->cuda->device_attribute(&major, SPRY_CUDA_COMPUTE_MAJOR, c->device), "cuDeviceGetAttribute"))
+        !went_well(c, c->cuda->device_attribute(&major, SPRY_CUDA_COMPUTE_MAJOR, c->device), "cuDeviceGetAttribute") ||
+        !went_well(c, c->cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, c->device), "cuDeviceGetAttribute"))
         return spry_cuda_fault(c, "asking for a GPU", error);
     c->name[sizeof c->name - 1] = '\0';
     c->overlaps = major >= COMPUTE_OVERLAPS;
+    c->cores = major == COMPUTE_OVERLAPS && minor == 0;
     if (major < COMPUTE_MIN)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is of compute capability %d, at least %d is needed", c->name,
                          major, COMPUTE_MIN);
@@ -120,32 +122,46 @@ void *spry_cuda_kernel(spry_cuda_context *c, const char *name)
     return find_function(c, name);
 }
 
-void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
-                      const void *arguments)
-{
-    spry_cuda_launch_shared(c, kernel, grid_x, grid_y, grid_z, threads, 0, arguments);
-}
-
-void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                             unsigned threads, size_t shared_bytes, const void *arguments)
+/* `cluster`: blocks of one y and z run together. */
+static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], unsigned threads, size_t shared_bytes,
+                   bool cluster, const void *arguments)
 {
     void *parameters[] = {(void *)(uintptr_t)arguments};
-    spry_cuda_attribute overlap = {.id = SPRY_CUDA_OVERLAP, .value.flag = 1};
-    const spry_cuda_launch_config config = {.grid_x = (unsigned)grid_x,
-                                            .grid_y = (unsigned)grid_y,
-                                            .grid_z = (unsigned)grid_z,
+    spry_cuda_attribute attributes[] = {{.id = SPRY_CUDA_OVERLAP, .value.flag = 1},
+                                        {.id = SPRY_CUDA_CLUSTER, .value.size = {(unsigned)grid[0], 1, 1}}};
+    const spry_cuda_launch_config config = {.grid_x = (unsigned)grid[0],
+                                            .grid_y = (unsigned)grid[1],
+                                            .grid_z = (unsigned)grid[2],
                                             .block_x = threads,
                                             .block_y = 1,
                                             .block_z = 1,
                                             .shared_bytes = (unsigned)shared_bytes,
                                             .stream = c->stream,
-                                            .attributes = &overlap,
-                                            .n_attributes = c->overlaps};
+                                            .attributes = attributes,
+                                            .n_attributes = cluster ? 2 : c->overlaps};
     if (!c->fault && shared_bytes)
         went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
                   "cuFuncSetAttribute");
-    if (!c->fault && grid_x && grid_y && grid_z)
+    if (!c->fault && grid[0] && grid[1] && grid[2])
         went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
+}
+
+void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
+                      const void *arguments)
+{
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, false, arguments);
+}
+
+void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                             unsigned threads, size_t shared_bytes, const void *arguments)
+{
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, false, arguments);
+}
+
+void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                              unsigned threads, const void *arguments)
+{
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, true, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

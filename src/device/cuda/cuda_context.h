@@ -7,7 +7,7 @@
 #include "device/cuda/kernel_args.h"
 #include "platform/cuda_driver.h"
 
-enum { SPRY_CUDA_MODULES_MAX = 16, SPRY_CUDA_NAME = 96, SPRY_CUDA_KERNEL_NAME = 64 };
+enum { SPRY_CUDA_MODULES_MAX = 24, SPRY_CUDA_NAME = 96, SPRY_CUDA_KERNEL_NAME = 64 };
 
 /* A kernel that was asked for before. */
 typedef struct spry_cuda_function {
@@ -25,7 +25,8 @@ typedef struct spry_cuda_context {
     size_t n_modules;
     spry_cuda_function functions[SPRY_CUDA_FUNCTIONS]; /* by the hash of their name */
     char name[SPRY_CUDA_NAME];
-    bool overlaps;       /* kernels may begin while those before them end */
+    bool overlaps;       /* kernels may begin while those before them end, and blocks form clusters */
+    bool cores;          /* it has matrix instructions of four warps */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
     int fault;           /* the first result that was not 0 */
     const char *fault_call;
@@ -50,6 +51,10 @@ void spry_cuda_launch(spry_cuda_context *context, void *kernel, size_t grid_x, s
 /* The same for kernels that have SPRY_SHARED_LARGE memory. */
 void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              unsigned threads, size_t shared_bytes, const void *arguments);
+
+/* The same for kernels whose blocks of one y and z run together, 8 at most; only on a GPU that `overlaps`. */
+void spry_cuda_launch_cluster(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
+                              unsigned threads, const void *arguments);
 
 /* What is launched between the two becomes a graph, and does not run; NULL when that failed. */
 void spry_cuda_capture_begin(spry_cuda_context *context);

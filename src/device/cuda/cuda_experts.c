@@ -65,6 +65,7 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
     size_t n_routers = shared ? 2 : 1, pairs = d->n_rows * c->n_experts_used;
     size_t align =
         pairs / c->n_experts >= SPRY_CUDA_EXPERT_ALIGN_MANY ? SPRY_CUDA_EXPERT_ALIGN_MANY : SPRY_CUDA_EXPERT_ALIGN;
+    d->lanes = true; /* groups of slots have experts of their own */
     spry_cuda_encode(d, (spry_encode_args){.in = s->x, .weight = l->ffn_norm, .n = c->n_embd}, routers, n_routers,
                      d->n_rows);
     spry_cuda_products(d, routers, n_routers, d->n_rows, false, none);
@@ -73,6 +74,7 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *l)
     gated(d, s->expert_out, &l->gate, &l->up, &l->down, l->ffn_norm, slots, (spry_cuda_groups){s->experts, align});
     if (shared)
         gated(d, s->shared_out, &l->shared_gate, &l->shared_up, &l->shared_down, l->ffn_norm, d->n_rows, none);
+    d->lanes = false;
     const spry_combine_args combine = {.y = s->y,
                                        .out = s->expert_out,
                                        .slot = s->slot,

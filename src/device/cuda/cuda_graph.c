@@ -8,8 +8,10 @@ enum { GRAPH_ROWS = 64 }; /* longer steps take longer than launching them */
 
 static spry_cuda_shape shape_of(const spry_cuda_device *d)
 {
-    return (spry_cuda_shape){.n_rows = d->n_rows,
+    return (spry_cuda_shape){.alone = d->alone,
+                             .n_rows = d->n_rows,
                              .n_few = d->n_few,
+                             .n_pieces = d->n_pieces,
                              .n_runs = d->n_runs,
                              .n_chunks = d->n_chunks,
                              .n_logits = d->n_logits,

@@ -12,7 +12,10 @@ enum {
     STAGED_BYTES = 3 * 8 * (2048 + 2048), /* three units of 8 tiles and 8 groups of rows */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
-    FROM_TILES = 200,
+    CORES_ROWS = 192, /* at least, for the matrix instructions of four warps */
+    CORES_BLOCKS = 100,
+    CORES_FLOATS = 3 * 16 * 2048, /* three units of 16 groups */
+    CORES_BYTES = 3 * 16 * (512 + 128),
 };
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
@@ -22,11 +25,22 @@ spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, s
                        .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
 }
 
+/* Groups of rows in the order of multiply_cores, for products with a matrix of this type; 0: in the order of lanes. */
+static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
+{
+    bool fit = d->context.cores && !d->lanes && n_rows >= CORES_ROWS && spry_cuda_form(type) != SPRY_ACT_THREE;
+    return fit ? (uint32_t)((n_rows + SPRY_CORES_ROWS - 1) / SPRY_CORES_ROWS * (SPRY_CORES_ROWS / SPRY_ACT_ROWS)) : 0;
+}
+
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows)
 {
-    for (size_t i = 0; i < n_products; i++)
-        args.to[spry_cuda_form(products[i].w->type)] = spry_cuda_acts(d, products[i].w, args.n);
+    for (size_t i = 0; i < n_products; i++) {
+        const spry_cuda_matrix *w = products[i].w;
+        spry_acts *to = &args.to[spry_cuda_form(w->type)];
+        *to = spry_cuda_acts(d, w, args.n);
+        to->cores = cores_of(d, w->type, n_rows);
+    }
     args.in_stride = args.n;
     args.eps = d->config->norm_eps;
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode"), n_rows, 1, 1, ROW_THREADS, &args);
@@ -53,7 +67,7 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
         return false;
     if (type == SPRY_F32) {
         *way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
-        snprintf(way->name, sizeof way->name, "spry_product_%s_8", name);
+        snprintf(way->name, sizeof way->name, "spry_product_%s_many", name);
     } else if (floats) {
         *way = (product_way){.rows = 64, .tiles = 8, .threads = STAGED_THREADS, .shared_bytes = STAGED_BYTES};
         snprintf(way->name, sizeof way->name, "spry_product_%s_staged", name);
@@ -66,17 +80,45 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
     return true;
 }
 
+static bool choose_cores(product_way *way, const spry_product_args *args, spry_dtype type)
+{
+    size_t row_blocks = (args->n_rows + SPRY_CORES_ROWS - 1) / SPRY_CORES_ROWS;
+    size_t tiles = (args->n_tiles + 7) / 8 * row_blocks < CORES_BLOCKS ? 4 : 8;
+    if (!args->act.cores)
+        return false;
+    *way = (product_way){.rows = SPRY_CORES_ROWS,
+                         .tiles = tiles,
+                         .threads = (unsigned)tiles * 32,
+                         .shared_bytes = spry_cuda_form(type) == SPRY_ACT_BYTES ? CORES_BYTES : CORES_FLOATS};
+    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu", spry_cuda_type_name(type), tiles);
+    return true;
+}
+
+/* Shared memory in which floats of so many units wait for each warp; none for quantised ones, which wait in registers.
+ */
+static size_t kept_bytes(spry_dtype type, size_t units)
+{
+    size_t unit = type == SPRY_F32 ? 4096 : 2048;
+    return spry_cuda_form(type) == SPRY_ACT_BYTES ? 0 : SPRY_PRODUCT_SPLITS * units * unit;
+}
+
+/* For few rows: several tiles a block where there are blocks enough, because they share rows. */
 static product_way choose_way(const spry_product_args *args, spry_dtype type)
 {
+    enum { BLOCKS = 96 };
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_many(&way, args, type))
+    if (choose_cores(&way, args, type) || choose_many(&way, args, type))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;
-    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu", spry_cuda_type_name(type), way.rows / SPRY_ACT_ROWS);
+    size_t groups = way.rows / SPRY_ACT_ROWS, blocks = (args->n_rows + way.rows - 1) / way.rows;
+    if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
+        way.tiles = groups;
+    way.shared_bytes = kept_bytes(type, groups > 1 || type == SPRY_F32 ? 1 : SPRY_PRODUCT_AHEAD);
+    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu_%zu", spry_cuda_type_name(type), groups, way.tiles);
     return way;
 }
 
@@ -113,6 +155,7 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
     for (size_t i = 0; i < n_products;) {
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
+        args.act.cores = cores_of(d, type, n_rows);
         args.experts = groups.experts;
         args.expert_rows = (uint32_t)groups.align;
         args.add = add;
@@ -120,36 +163,59 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
     }
 }
 
-/* Whether products can encode their rows themselves. */
-static bool encodes(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products, size_t n_rows)
+/* Whether products normalise their rows themselves. */
+static bool normalises(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products,
+                       size_t n_rows)
 {
-    bool can = n_rows == 1 && !from->source && !from->plain;
+    bool can = n_rows <= SPRY_ACT_ROWS && from->weight && !from->source && !from->plain;
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
     return can;
 }
 
+/* `kind`: "norm" or "gate"; `tiles`: of a block. */
+static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, spry_dtype type,
+                        const char *kind, size_t blocks, size_t tiles)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    snprintf(name, sizeof name, "spry_product_%s_%s_%d", spry_cuda_type_name(type), kind,
+             args->n_rows > 1 ? SPRY_ACT_ROWS : 1);
+    from.in_stride = from.n;
+    from.eps = d->config->norm_eps;
+    args->from = from;
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name), blocks, 1, 1, FEW_THREADS,
+                            kept_bytes(type, tiles), args);
+}
+
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,
                                size_t n_products, size_t n_rows, bool add)
 {
-    if (!encodes(&from, products, n_products, n_rows)) {
+    if (!normalises(&from, products, n_products, n_rows)) {
         spry_cuda_encode(d, from, products, n_products, n_rows);
         spry_cuda_products(d, products, n_products, n_rows, add, (spry_cuda_groups){0});
         return;
     }
-    from.in_stride = from.n;
-    from.eps = d->config->norm_eps;
     for (size_t i = 0; i < n_products;) {
-        char name[SPRY_CUDA_KERNEL_NAME];
-        const char *type = spry_cuda_type_name(products[i].w->type);
+        spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
-        /* Where blocks are many, smaller ones are all there at once. */
-        unsigned warps = args.n_tiles > FROM_TILES ? 8 : 16;
-        args.from = from;
         args.add = add;
-        snprintf(name, sizeof name, "spry_product_%s_from_%u", type, warps);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), args.n_tiles, 1, 1, warps * 32, &args);
+        launch_rows(d, &args, from, type, "norm",
+                    (args.n_tiles + SPRY_PRODUCT_NORM_TILES - 1) / SPRY_PRODUCT_NORM_TILES, SPRY_PRODUCT_NORM_TILES);
     }
+}
+
+bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
+                              const spry_cuda_matrix *down, size_t n_rows)
+{
+    const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
+    if (!normalises(&from, both, 2, n_rows) || both[0].w->type != both[1].w->type || gate->n_out != up->n_out ||
+        gate->n_out % SPRY_TILE_UNIT)
+        return false;
+    size_t at = 0;
+    spry_product_args args = gather_products(d, both, 2, n_rows, &at);
+    from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
+    launch_rows(d, &args, from, both[0].w->type, "gate", gate->n_tiles / 2, 4);
+    return true;
 }
 
 void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)

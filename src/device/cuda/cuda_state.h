@@ -8,6 +8,7 @@
 
 enum {
     SPRY_CUDA_FEW_ROWS = 16,    /* rows of a segment, at most, whose pages are spread over blocks */
+    SPRY_CUDA_FEW_PIECES = 64,  /* the same where a warp takes several rows */
     SPRY_CUDA_EXPERT_ALIGN = 8, /* slots of an expert are multiples of this, or of the next */
     SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
     SPRY_CUDA_DRAWS = 16, /* tokens drawn in one launch */
@@ -45,7 +46,7 @@ typedef struct spry_cuda_upload {
     unsigned char *host; /* pinned */
     spry_cuda_memory memory;
     size_t bytes;
-    size_t rows, few, runs, source, deltas, entries; /* offsets */
+    size_t rows, few, pieces, runs, source, deltas, entries; /* offsets */
 } spry_cuda_upload;
 
 /* The same for draws, and their results. */
@@ -61,6 +62,8 @@ typedef struct spry_cuda_draws {
 /* How attention is computed for a kind of pages and heads. */
 typedef struct spry_cuda_attention {
     const char *few, *many; /* names of kernels, with a place for `number` */
+    const char *decode;     /* NULL: none, which takes rows that are alone in their sequences */
+    bool pieces;            /* few rows: a warp takes several of a segment */
     size_t number;          /* values of a head by 32, or values that a lane holds */
     size_t chunk_pages;     /* of few rows */
     size_t warps, queries;  /* of a block, and of a warp */
@@ -70,7 +73,7 @@ typedef struct spry_cuda_attention {
 
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
-    uint64_t n_rows, n_few, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
+    uint64_t alone, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
 } spry_cuda_shape;
 
 typedef struct spry_cuda_graph {
@@ -104,7 +107,9 @@ typedef struct spry_cuda_device {
     uint64_t begin_ns;
 
     /* the step */
-    size_t n_segments, n_rows, n_few, n_runs, n_chunks, n_logits, n_wanted;
+    size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
+    bool lanes; /* rows are encoded in the order of lanes, however many they are */
+    bool alone; /* every row is the only one of its sequence */
     spry_draw *const *step_draws;
     size_t n_draws;
 } spry_cuda_device;
@@ -162,6 +167,11 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 /* Both, one behind the other or, for few rows, in one kernel. */
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products,
                                size_t n_products, size_t n_rows, bool add);
+
+/* Both of a gate and its `up`, with the gated rows encoded for the product with `down`, in one kernel; false where that
+ * cannot be, and nothing was done. */
+bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product both[2],
+                              const spry_cuda_matrix *down, size_t n_rows);
 
 /* Where a row of n values goes in the form that products with a matrix need. */
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);

@@ -23,6 +23,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     size_t rows = d->device.limits.max_rows, used = 0;
     u->rows = section(&used, rows, sizeof(spry_step_row));
     u->few = section(&used, rows, sizeof(uint32_t));
+    u->pieces = section(&used, rows, sizeof(spry_attend_piece));
     u->runs = section(&used, rows, sizeof(spry_attend_run));
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
@@ -59,7 +60,7 @@ static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t f
 {
     size_t chunks = table_chunks(d, g->table);
     chunks = chunks > n_chunks ? chunks : n_chunks;
-    return g->n_rows <= SPRY_CUDA_FEW_ROWS &&
+    return g->n_rows <= (d->attention.pieces ? SPRY_CUDA_FEW_PIECES : SPRY_CUDA_FEW_ROWS) &&
            (few + g->n_rows) * d->config->n_heads * chunks * (d->config->head_dim + 2) <= d->scratch.partial_floats;
 }
 
@@ -83,14 +84,37 @@ static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_ro
 static void add_few(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     uint32_t *few = (uint32_t *)(void *)(d->upload.host + d->upload.few);
-    size_t chunks = table_chunks(d, g->table);
+    spry_attend_piece *pieces = (spry_attend_piece *)(void *)(d->upload.host + d->upload.pieces);
+    size_t chunks = table_chunks(d, g->table), group = d->config->n_heads / d->config->n_kv_heads;
+    size_t each = d->attention.queries > group ? d->attention.queries / group : 1;
+    for (size_t i = 0; i < g->n_rows; i += each)
+        pieces[d->n_pieces++] =
+            (spry_attend_piece){(uint32_t)(first_row + i), (uint32_t)(g->n_rows - i < each ? g->n_rows - i : each),
+                                (uint32_t)(d->n_few + i)};
     for (size_t i = 0; i < g->n_rows; i++)
         few[d->n_few++] = (uint32_t)(first_row + i);
     d->n_chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
 }
 
+/* The first position that the step computes of a segment's sequence, which may have several segments in it; whether it
+ * has. */
+static bool find_first(uint32_t *first, const spry_device_step *step, const spry_segment *g)
+{
+    bool several = false;
+    *first = g->first_position;
+    for (size_t s = 0; s < step->n_segments; s++) {
+        const spry_segment *other = &step->segments[s];
+        if (other == g || other->table != g->table)
+            continue;
+        several = true;
+        *first = other->first_position < *first ? other->first_position : *first;
+    }
+    return several;
+}
+
 /* The rows of a segment; its entries begin at `first_entry`. */
-static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row, size_t first_entry)
+static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_row, size_t first_entry,
+                     uint32_t first_new)
 {
     spry_step_row *rows = (spry_step_row *)(void *)(d->upload.host + d->upload.rows);
     for (size_t i = 0; i < g->n_rows; i++) {
@@ -102,7 +126,7 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
                                               .slot = position - entry->start,
                                               .first_entry = (uint32_t)first_entry,
                                               .n_entries = (uint32_t)(entry - g->table->entries) + 1,
-                                              .first_new = g->first_position};
+                                              .first_new = first_new};
     }
 }
 
@@ -137,12 +161,15 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     if (status)
         return status;
     spry_cuda_upload *u = &d->upload;
-    d->n_rows = d->n_few = d->n_runs = d->n_chunks = d->n_wanted = 0;
+    d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
     d->n_segments = step->n_segments;
+    d->alone = true;
     n_entries = 0;
     for (size_t s = 0; s < step->n_segments; s++) {
         const spry_segment *g = &step->segments[s];
-        add_rows(d, g, d->n_rows, n_entries);
+        uint32_t first_new;
+        d->alone = !find_first(&first_new, step, g) && g->n_rows == 1 && d->alone;
+        add_rows(d, g, d->n_rows, n_entries, first_new);
         if (takes_few(d, g, d->n_few, d->n_chunks))
             add_few(d, g, d->n_rows);
         else

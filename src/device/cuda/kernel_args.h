@@ -48,7 +48,10 @@ typedef struct spry_acts {
     SPRY_AT(unsigned char) values;
     SPRY_AT(float) scales; /* of bytes: [group, block of 32, 8 rows, {scale, sum of the values}] */
     uint32_t n_units;      /* of 64 inputs */
+    uint32_t cores; /* groups of rows, a multiple of 16, in the order of multiply_cores; 0: in the order of lanes */
 } spry_acts;
+
+enum { SPRY_CORES_ROWS = 128 }; /* that a block multiplies in the order of multiply_cores */
 
 enum { SPRY_ACT_TARGETS = 3 };
 
@@ -78,7 +81,7 @@ typedef struct spry_residual_args {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
+enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16, SPRY_PRODUCT_NORM_TILES = 2, SPRY_PRODUCT_AHEAD = 3 };
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
  * matrices of one type and one input; blocks take tiles of all of them in order. */
@@ -97,7 +100,7 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
-    spry_encode_args from; /* one row: what it is made of, in place of `act` */
+    spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go */
 } spry_product_args;
 
 /* ---- rows of a step ---------------------------------------------------------------------------------------------- */
@@ -173,15 +176,22 @@ typedef struct spry_attend_run {
     uint32_t first_row, n_rows;
 } spry_attend_run;
 
+/* The same of rows that are attended one by one, so few that a warp takes all their queries; `few`: number of the first
+ * among such rows. */
+typedef struct spry_attend_piece {
+    uint32_t first_row, n_rows, few;
+} spry_attend_piece;
+
 typedef struct spry_attend_args {
     SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
     SPRY_AT(const float) q;
     SPRY_AT(float) partial; /* few rows: [few, n_heads, chunks, head_dim + 2] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
-    SPRY_AT(const uint32_t) few;         /* numbers of rows that are attended one by one */
-    SPRY_AT(const spry_attend_run) runs; /* and runs of the others */
-    SPRY_AT(const float) turn_cosine;    /* [turns, pairs] */
+    SPRY_AT(const uint32_t) few;             /* numbers of rows that are attended one by one */
+    SPRY_AT(const spry_attend_piece) pieces; /* the same rows */
+    SPRY_AT(const spry_attend_run) runs;     /* and runs of the others */
+    SPRY_AT(const float) turn_cosine;        /* [turns, pairs] */
     SPRY_AT(const float) turn_sine;
     spry_kv_pages kv;
     spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
@@ -190,6 +200,15 @@ typedef struct spry_attend_args {
     uint32_t n_chunks, chunk_pages; /* for few rows: chunks of the longest table, pages of a chunk */
     float scale, softcap;
 } spry_attend_args;
+
+/* Both at once, for rows that are the only new ones of their sequences (attention_decode.cu); `few` numbers them. Heads
+ * that share keys and values are at most SPRY_DECODE_GROUP. */
+enum { SPRY_DECODE_GROUP = 8 };
+
+typedef struct spry_decode_args {
+    spry_prepare_args prepare;
+    spry_attend_args attend;
+} spry_decode_args;
 
 /* ---- experts ----------------------------------------------------------------------------------------------------- */
 

@@ -2,8 +2,9 @@
  * Lane = 4 g + t works on row g of its group.
  *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale =
  *          largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats.
+ *          For multiply_cores [unit, group, 16 bytes of inputs, row, 16] and [unit, group, block, row].
  *   sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. Two terms keep 16 bits of an
- *          activation, three all of them. */
+ *          activation, three all of them. For multiply_cores [unit, group, term, 8 inputs, row, 8 bf16]. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
@@ -38,10 +39,17 @@ SPRY_DEVICE void write_bytes(const spry_acts &to, uint32_t row, uint32_t block, 
     int quant = finite ? (int)rintf(value * inverse) : 0;
     int sum = warp_sum(quant);
     int8_t *bytes = (int8_t *)act_bytes(to, row / SPRY_ACT_ROWS, block);
-    bytes[((row % SPRY_ACT_ROWS) * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (int8_t)quant;
+    uint64_t unit = (uint64_t)(block / 2) * to.cores + row / SPRY_ACT_ROWS; /* of the order of multiply_cores */
+    if (to.cores)
+        to.values[(unit * 4 + block % 2 * 2 + (uint32_t)lane / 16) * 128 + row % SPRY_ACT_ROWS * 16 + (uint32_t)lane % 16] =
+            (unsigned char)quant;
+    else
+        bytes[((row % SPRY_ACT_ROWS) * 4 + lane % 16 / 4) * 8 + lane / 16 * 4 + lane % 4] = (int8_t)quant;
     if (lane == 0) {
         float2 scale = {finite ? largest / 127 : NAN, (float)sum};
-        act_scales(to, row / SPRY_ACT_ROWS, block)[row % SPRY_ACT_ROWS] = scale;
+        float2 *all = to.cores ? (float2 *)to.scales + (unit * 2 + block % 2) * SPRY_ACT_ROWS
+                               : act_scales(to, row / SPRY_ACT_ROWS, block);
+        all[row % SPRY_ACT_ROWS] = scale;
     }
 }
 
@@ -51,10 +59,17 @@ SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, 
     int in_step = lane % ACT_STEP;
     uint16_t *halves = (uint16_t *)act_terms<TERMS>(to, row / SPRY_ACT_ROWS, block * 2 + lane / ACT_STEP);
     halves += ((row % SPRY_ACT_ROWS) * 4 + in_step % 8 / 2) * 4 + in_step / 8 * 2 + in_step % 2;
+    uint64_t next = WARP * 4;
+    if (to.cores) {
+        uint64_t unit = (uint64_t)(block / 2) * to.cores + row / SPRY_ACT_ROWS;
+        uint32_t in_unit = block % 2 * 32 + (uint32_t)lane;
+        next = 8 * 64;
+        halves = (uint16_t *)to.values + unit * TERMS * next + in_unit / 8 * 64 + row % SPRY_ACT_ROWS * 8 + in_unit % 8;
+    }
     SPRY_UNROLL
     for (int term = 0; term < TERMS; term++) {
         uint32_t bits = bf16_bits(value);
-        halves[term * WARP * 4] = (uint16_t)bits;
+        halves[term * next] = (uint16_t)bits;
         value -= float_of_bf16(bits);
     }
 }

@@ -5,7 +5,7 @@
  * walking it.
  *
  * DIMS: values of a head that a lane holds. QUERIES: heads of rows that a warp works on together. */
-#include "device/cuda/kernels/acts.cuh"
+#include "device/cuda/kernels/merge.cuh"
 #include "device/cuda/kernels/pages.cuh"
 
 enum { ATTEND_WARPS = SPRY_ATTEND_CHUNK, MERGE_THREADS = 128 };
@@ -29,18 +29,6 @@ template <int QUERIES, int DIMS> SPRY_DEVICE void clear_state(attend_state<QUERI
         for (int i = 0; i < DIMS; i++)
             s.out[q][i] = 0;
     }
-}
-
-/* What both sides are multiplied by when `part` is folded into a state; false when `part` is empty. */
-SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_max)
-{
-    if (part_max == -INFINITY)
-        return false;
-    float larger = fmaxf(*max, part_max);
-    *keep = expf(*max - larger);
-    *take = expf(part_max - larger);
-    *max = larger;
-    return true;
 }
 
 template <int QUERIES, int DIMS>
@@ -189,11 +177,6 @@ SPRY_DEVICE void attend_page(attend_state<QUERIES, DIMS> &s, const float *querie
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
 
 /* Where the state of a chunk of the block's row goes: {max, sum, out}. */
-SPRY_DEVICE float *chunk_partial(const spry_attend_args &a, uint32_t head, uint32_t chunk)
-{
-    return a.partial + (((uint64_t)blockIdx.x * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + 2);
-}
-
 /* Warp `number` folds the pages of query `number`. */
 template <int QUERIES, int DIMS>
 SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERIES, DIMS> &page,
@@ -224,7 +207,7 @@ SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERI
     }
     if (q.end[warp] == 0)
         return;
-    float *to = chunk_partial(a, q.head[warp], chunk);
+    float *to = chunk_partial(a, blockIdx.x, q.head[warp], chunk);
     if (lane == 0) {
         to[0] = folded.max[0];
         to[1] = folded.sum[0];
@@ -261,40 +244,13 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_few(const spry_attend_args
     write_chunk(a, page, q, chunk, warp, lane);
 }
 
-/* Value d of a head, all chunks folded; several are loaded before the first is used. */
-SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t head, uint32_t chunks, uint32_t d)
-{
-    enum { AHEAD = 16 };
-    float max = -INFINITY, sum = 0, out = 0, keep, take;
-    for (uint32_t first = 0; first < chunks; first += AHEAD) {
-        float maxes[AHEAD], sums[AHEAD], outs[AHEAD];
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < AHEAD; i++) {
-            const float *part = chunk_partial(a, head, first + i < chunks ? first + i : first);
-            maxes[i] = first + i < chunks ? part[0] : -INFINITY;
-            sums[i] = part[1];
-            outs[i] = part[2 + d];
-        }
-        SPRY_UNROLL
-        for (uint32_t i = 0; i < AHEAD; i++)
-            if (fold_factors(&max, &keep, &take, maxes[i])) {
-                sum = fmaf(sum, keep, sums[i] * take);
-                out = fmaf(out, keep, outs[i] * take);
-            }
-    }
-    return out * (1.0f / sum);
-}
-
 /* A block for (row, head). */
 SPRY_KERNEL(spry_attend_merge, spry_attend_args, MERGE_THREADS)
 {
     uint32_t row = a.few[blockIdx.x], head = blockIdx.y;
     uint32_t chunks = (a.rows[row].n_entries + a.chunk_pages - 1) / a.chunk_pages;
-    for (uint32_t d = threadIdx.x; d < a.kv.head_dim; d += blockDim.x) {
-        float value = merged(a, head, chunks, d);
-        a.out[((uint64_t)row * a.n_heads + head) * a.kv.head_dim + d] = value;
-        write_forms(a.to, row, (head * a.kv.head_dim + d) / ACT_BLOCK, (int)(d % ACT_BLOCK), value);
-    }
+    for (uint32_t first = 0; first < a.kv.head_dim; first += blockDim.x)
+        merge_value(a, blockIdx.x, row, head, chunks, first + threadIdx.x);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */

@@ -133,3 +133,29 @@ SPRY_DEVICE void rotate_head(float *head, const float *cosine, const float *sine
         head[second] = x * sine[i] + y * cosine[i];
     }
 }
+
+SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, float eps, int lane)
+{
+    float sum = 0;
+    for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
+        sum = fmaf(head[d], head[d], sum);
+    float scale = 1.0f / sqrtf(warp_sum(sum) / (float)n + eps);
+    for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
+        head[d] = head[d] * scale * weight[d];
+}
+
+/* Brings a head of a row to shared memory as attention wants it: normalised where there is a norm, turned to the row's
+ * position where it `turns`. A warp. */
+SPRY_DEVICE void turn_head(float *head, const float *from, const float *norm, bool turns, const spry_prepare_args &a,
+                           uint32_t row, int lane)
+{
+    for (uint32_t d = (uint32_t)lane; d < a.kv.head_dim; d += WARP)
+        head[d] = from[d];
+    if (norm)
+        normalise_head(head, norm, a.kv.head_dim, a.eps, lane);
+    warp_wait();
+    if (turns)
+        rotate_head(head, a.cosine + (uint64_t)row * a.n_pairs, a.sine + (uint64_t)row * a.n_pairs, a.n_pairs,
+                    a.interleaved, lane);
+    warp_wait();
+}

@@ -2,16 +2,6 @@
  * their heads: heads of q, then of k, then of v; a warp for a row. */
 #include "device/cuda/kernels/pages.cuh"
 
-SPRY_DEVICE void normalise_head(float *head, const float *weight, uint32_t n, float eps, int lane)
-{
-    float sum = 0;
-    for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
-        sum = fmaf(head[d], head[d], sum);
-    float scale = 1.0f / sqrtf(warp_sum(sum) / (float)n + eps);
-    for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
-        head[d] = head[d] * scale * weight[d];
-}
-
 enum { PREPARE_WARPS = SPRY_PREPARE_THREADS / WARP };
 
 /* What a block works on. */
@@ -36,15 +26,7 @@ template <class KV> SPRY_DEVICE void prepare_head(const spry_prepare_args &a, co
     int lane = (int)(threadIdx.x % WARP);
     float *query = a.q + ((uint64_t)row * a.n_heads + p.number) * n;
     const float *from = p.is_q ? query : (p.is_k ? a.k : a.v) + ((uint64_t)row * a.kv.n_kv_heads + p.kv_head) * n;
-    for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
-        head[d] = from[d];
-    if (p.norm)
-        normalise_head(head, p.norm, n, a.eps, lane);
-    warp_wait();
-    if (p.is_q || p.is_k)
-        rotate_head(head, a.cosine + (uint64_t)row * a.n_pairs, a.sine + (uint64_t)row * a.n_pairs, a.n_pairs,
-                    a.interleaved, lane);
-    warp_wait();
+    turn_head(head, from, p.norm, p.is_q || p.is_k, a, row, lane);
     for (uint32_t d = (uint32_t)lane; p.is_q && d < n; d += WARP)
         query[d] = head[d];
     if (p.is_q)

@@ -162,28 +162,100 @@ SPRY_DEVICE uint32_t split_begin(const product_place &p, uint32_t split)
     return p.weight.n_units * split / SPRY_PRODUCT_SPLITS;
 }
 
-/* Adds up one split; the weights of its first unit are there. The next unit's are on their way while one is used. */
-template <class T, int GROUPS>
-SPRY_DEVICE void add_split(float acc[GROUPS][4], typename unit_weights<T>::type &first, const product_place &p,
-                           const spry_acts &act, uint32_t split)
-{
-    uint32_t end = split_begin(p, split + 1);
-    typename unit_weights<T>::type now = first;
-    for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
-        typename unit_weights<T>::type next = now;
-        if (unit + 1 < end)
-            next.load(p, unit + 1);
-        now.template add<GROUPS>(acc, p, act, unit);
-        now = next;
-    }
-}
+/* Units that are on their way before anything else is there. Quantised ones wait in registers, floats, of which there would be
+ * too many for a second kernel beside this one, in shared memory, where each lane finds what it copied. */
+template <class T, int AHEAD, bool BYTES> struct kept_units {
+    typedef unit_quants<T> unit;
+    enum { ROOM = 16 };
+    unit units[AHEAD];
 
-/* The weights of a split's first unit, if it has one. */
-template <class T> SPRY_DEVICE void load_first(typename unit_weights<T>::type &first, const product_place &p, uint32_t split)
-{
-    if (split_begin(p, split) < split_begin(p, split + 1))
-        first.load(p, split_begin(p, split));
-}
+    SPRY_METHOD void place(unsigned char *, uint32_t, int)
+    {
+    }
+
+    SPRY_METHOD void load(const product_place &p, uint32_t i, uint32_t number)
+    {
+        units[i].load(p, number);
+    }
+
+    SPRY_METHOD void wait() const
+    {
+    }
+
+    SPRY_METHOD const unit &get(uint32_t i) const
+    {
+        return units[i];
+    }
+};
+
+template <class T, int AHEAD> struct kept_units<T, AHEAD, false> {
+    typedef unit_floats<T> unit;
+    enum { PIECES = T::LANE / 16, UNIT = 4 * PIECES * WARP * 16, ROOM = AHEAD * UNIT };
+    unsigned char *room;
+
+    /* `number` of a list of units in `all`. */
+    SPRY_METHOD void place(unsigned char *all, uint32_t number, int lane)
+    {
+        room = all + number * ROOM + lane * 16;
+    }
+
+    SPRY_METHOD void load(const product_place &p, uint32_t i, uint32_t number)
+    {
+        const unsigned char *from = tile_plane(p.weight, 0, tile_unit(p.weight, p.tile, number), UNIT) + p.lane * 16;
+        SPRY_UNROLL
+        for (int k = 0; k < 4 * PIECES; k++)
+            copy_ahead(room + i * UNIT + k * WARP * 16, from + k * WARP * 16);
+    }
+
+    SPRY_METHOD void wait() const
+    {
+        copy_wait();
+    }
+
+    SPRY_METHOD unit get(uint32_t i) const
+    {
+        unit u;
+        SPRY_UNROLL
+        for (int k = 0; k < 4 * PIECES; k++)
+            load_words(u.steps[k / PIECES].words + k % PIECES * 4, room + i * UNIT + k * WARP * 16, 4);
+        return u;
+    }
+};
+
+template <class T, int AHEAD> struct units_ahead {
+    typedef kept_units<T, AHEAD, (int)T::FORM == (int)SPRY_ACT_BYTES> kept;
+    kept units;
+    uint32_t begin, end;
+
+    SPRY_METHOD void load(const product_place &p, uint32_t split)
+    {
+        begin = split_begin(p, split);
+        end = split_begin(p, split + 1);
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (begin + i < end)
+                units.load(p, i, begin + i);
+    }
+
+    /* Adds up the split. Behind the first units the next one is on its way while one is used. */
+    template <int GROUPS> SPRY_METHOD void add(float acc[GROUPS][4], const product_place &p, const spry_acts &act)
+    {
+        typename unit_weights<T>::type next = {};
+        if (begin + AHEAD < end)
+            next.load(p, begin + AHEAD);
+        units.wait();
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            if (begin + i < end)
+                units.get(i).template add<GROUPS>(acc, p, act, begin + i);
+        for (uint32_t unit = begin + AHEAD; unit < end; unit++) {
+            typename unit_weights<T>::type now = next;
+            if (unit + 1 < end)
+                next.load(p, unit + 1);
+            now.template add<GROUPS>(acc, p, act, unit);
+        }
+    }
+};
 
 /* ---- in and out -------------------------------------------------------------------------------------------------- */
 
@@ -209,53 +281,152 @@ SPRY_DEVICE product_place place_product(const spry_product_args &a, const spry_p
     return p;
 }
 
-/* Number i of lane's four sums of a group of rows. */
-SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p,
-                           uint32_t group, int lane, int i, float sum, int32_t expert)
+/* Where number i of lane's four sums of a group of rows goes, and what is added to it there. */
+struct sum_place {
+    float *out; /* NULL: nowhere */
+    float base;
+};
+
+SPRY_DEVICE sum_place find_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p,
+                               uint32_t group, int lane, int i)
 {
     uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(lane / 4 + i / 2 * 8);
     uint32_t row = group * SPRY_ACT_ROWS + (uint32_t)(lane % 4 * 2 + i % 2);
+    sum_place at = {(float *)0, 0};
     if (output >= part.weight.n_out || row >= a.n_rows)
+        return at;
+    at.out = part.out + (uint64_t)row * part.stride + output;
+    at.base = a.add ? *at.out : 0;
+    return at;
+}
+
+/* Of the same number: what an output has besides. */
+SPRY_DEVICE float sum_bias(const spry_product_part &part, const product_place &p, int lane, int i, int32_t expert)
+{
+    uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(lane / 4 + i / 2 * 8);
+    return part.bias && output < part.weight.n_out ? part.bias[(uint64_t)expert * part.weight.n_out + output] : 0;
+}
+
+SPRY_DEVICE void write_sum(const spry_product_args &a, const spry_product_part &part, const product_place &p,
+                           uint32_t group, int lane, int i, float sum, int32_t expert)
+{
+    sum_place at = find_sum(a, part, p, group, lane, i);
+    if (!at.out)
         return;
-    float *out = part.out + (uint64_t)row * part.stride + output;
     if (part.bias)
-        sum += part.bias[(uint64_t)expert * part.weight.n_out + output];
-    *out = a.add ? *out + sum : sum;
+        sum += sum_bias(part, p, lane, i, expert);
+    *at.out = a.add ? at.base + sum : sum;
 }
 
 /* ---- few rows, and the plain way for many ------------------------------------------------------------------------------------------------ */
 
 enum { FEW_THREADS = SPRY_PRODUCT_SPLITS * WARP, MANY_WARPS = 8, MANY_GROUPS = 8 };
 
-/* A block for (tile, groups of rows); a warp for a split. */
-template <class T, int GROUPS> SPRY_DEVICE void multiply_few(const spry_product_args &a)
+/* A block for (TILES tiles, groups of rows); a warp for a split of a tile, in as many rounds as there are tiles: the warps
+ * that have the same split use the same rows at about the same time. What sums are added to is loaded as soon as it is
+ * there. */
+template <class T, int GROUPS, int TILES> struct few_block {
+    enum { SPLITS = SPRY_PRODUCT_SPLITS / TILES, N = GROUPS * 4 * WARP, ALL = TILES * N };
+    enum { EACH = (ALL + FEW_THREADS - 1) / FEW_THREADS, AHEAD = GROUPS * TILES > 1 || (int)T::FORM == (int)SPRY_ACT_THREE ? 1 : SPRY_PRODUCT_AHEAD };
+    typedef units_ahead<T, AHEAD> weights;
+    uint32_t part, group;
+    int32_t expert;
+    sum_place to[EACH];
+    float total[EACH];
+
+    /* Number k of the thread's sums: its place among all, in the tile's, its tile. */
+    static SPRY_METHOD int number(int k)
+    {
+        return (int)threadIdx.x + k * FEW_THREADS;
+    }
+
+    SPRY_METHOD const spry_product_part &find(product_place &at, const spry_product_args &a, uint32_t tile) const
+    {
+        uint32_t last = blockIdx.x * TILES + tile, which = last < a.n_tiles ? last : a.n_tiles - 1;
+        const spry_product_part &its = a.parts[TILES > 1 ? product_part(a, which) : part];
+        at = place_product(a, its, which, group, expert);
+        return its;
+    }
+
+    SPRY_METHOD void find_sums(const spry_product_args &a)
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            int i = number(k) % N;
+            product_place at;
+            to[k].out = (float *)0;
+            to[k].base = total[k] = 0;
+            if (number(k) >= ALL || blockIdx.x * TILES + (uint32_t)(number(k) / N) >= a.n_tiles)
+                continue;
+            const spry_product_part &its = find(at, a, (uint32_t)(number(k) / N));
+            to[k] = find_sum(a, its, at, group + (uint32_t)(i / (4 * WARP)), i % WARP, i / WARP % 4);
+        }
+    }
+
+    /* Adds the splits of a round to what those before gave, in order. */
+    SPRY_METHOD void add_round(const float (*sums)[ALL])
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            SPRY_UNROLL
+            for (int s = 0; s < SPLITS; s++)
+                if (number(k) < ALL)
+                    total[k] += sums[s][number(k)];
+        }
+    }
+
+    SPRY_METHOD void write(const spry_product_args &a)
+    {
+        SPRY_UNROLL
+        for (int k = 0; k < EACH; k++) {
+            int i = number(k) % N;
+            product_place at;
+            if (!to[k].out)
+                continue;
+            const spry_product_part &its = find(at, a, (uint32_t)(number(k) / N));
+            float sum = its.bias ? total[k] + sum_bias(its, at, i % WARP, i / WARP % 4, expert) : total[k];
+            *to[k].out = a.add ? to[k].base + sum : sum;
+        }
+    }
+};
+
+template <class T, int GROUPS, int TILES> SPRY_DEVICE void multiply_few(const spry_product_args &a)
 {
-    SPRY_SHARED float sums[SPRY_PRODUCT_SPLITS][GROUPS * 4 * WARP];
-    const spry_product_part &part = a.parts[product_part(a, blockIdx.x)];
-    uint32_t group = blockIdx.y * GROUPS, split = threadIdx.x / WARP;
+    typedef few_block<T, GROUPS, TILES> block;
+    SPRY_SHARED float sums[block::SPLITS][block::ALL];
+    uint32_t warp = threadIdx.x / WARP, tile = warp % TILES, slot = warp / TILES;
+    block b;
+    b.part = product_part(a, blockIdx.x);
+    b.group = blockIdx.y * GROUPS;
     if (a.experts) /* which weights is known only now */
         grid_wait();
-    int32_t expert = product_expert(a, group);
-    if (expert < 0)
+    b.expert = product_expert(a, b.group);
+    if (b.expert < 0)
         return;
-    product_place p = place_product(a, part, blockIdx.x, group, expert);
-    typename unit_weights<T>::type first = {};
-    load_first<T>(first, p, split);
+    product_place p;
+    b.find(p, a, tile);
+    SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS * block::weights::kept::ROOM);
+    typename block::weights ahead;
+    ahead.units.place(rooms, warp, p.lane);
+    ahead.load(p, slot);
     if (!a.experts)
         grid_wait();
-    float acc[GROUPS][4] = {};
-    add_split<T, GROUPS>(acc, first, p, a.act, split);
+    b.find_sums(a);
     SPRY_UNROLL
-    for (int i = 0; i < GROUPS * 4; i++)
-        sums[split][i * WARP + p.lane] = acc[i / 4][i % 4];
-    block_wait();
-    for (int i = (int)threadIdx.x; i < GROUPS * 4 * WARP; i += FEW_THREADS) {
-        float sum = 0;
+    for (uint32_t round = 0; round < TILES; round++) {
+        float acc[GROUPS][4] = {};
+        ahead.template add<GROUPS>(acc, p, a.act);
+        if (round + 1 < TILES)
+            ahead.load(p, (round + 1) * block::SPLITS + slot);
+        if (round)
+            block_wait();
         SPRY_UNROLL
-        for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
-            sum += sums[s][i];
-        write_sum(a, part, p, group + (uint32_t)(i / (4 * WARP)), i % WARP, i / WARP % 4, sum, expert);
+        for (int i = 0; i < GROUPS * 4; i++)
+            sums[slot][tile * block::N + (uint32_t)(i * WARP + p.lane)] = acc[i / 4][i % 4];
+        block_wait();
+        b.add_round(sums);
     }
+    b.write(a);
 }
 
 /* A warp for (tile, groups of rows): warps of a block share rows. */
@@ -270,9 +441,12 @@ template <class T, int GROUPS> SPRY_DEVICE void multiply_many(const spry_product
     float total[GROUPS][4] = {};
     for (uint32_t split = 0; split < SPRY_PRODUCT_SPLITS; split++) {
         float acc[GROUPS][4] = {};
-        typename unit_weights<T>::type first = {};
-        load_first<T>(first, p, split);
-        add_split<T, GROUPS>(acc, first, p, a.act, split);
+        uint32_t end = split_begin(p, split + 1);
+        for (uint32_t unit = split_begin(p, split); unit < end; unit++) {
+            typename unit_weights<T>::type weights;
+            weights.load(p, unit);
+            weights.template add<GROUPS>(acc, p, a.act, unit);
+        }
         SPRY_UNROLL
         for (int i = 0; i < GROUPS * 4; i++)
             total[i / 4][i % 4] += acc[i / 4][i % 4];
@@ -418,151 +592,15 @@ template <class T, int TILES> SPRY_DEVICE void multiply_wide(const spry_product_
     }
 }
 
-/* ---- one row, encoded on the way --------------------------------------------------------------------------------- */
-
-/* Each warp encodes what it multiplies: the same values that spry_encode writes, without a kernel and a wait between. All
- * that does not depend on kernels before is loaded before they are waited for; the rest at once behind that. A block of
- * WARPS takes 16 / WARPS splits a warp. */
-enum { FROM_UNITS = 4 }; /* of a split, at most, whose values are loaded at once */
-
-template <class T> struct local_acts {
-    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, VALUES = BYTES ? 512 : 2048, SCALES = BYTES ? 128 : 16 };
-    uint4 values[VALUES / 16], scales[SCALES / 16];
-};
-
-/* A lane's two values of a unit: as they are, and what they are multiplied by. */
-struct raw_unit {
-    float in[2], other[2];
-};
-
-/* The norm's weights, which are there from the beginning, or the `up` of a gate. */
-SPRY_DEVICE void load_other(raw_unit &r, const spry_encode_args &from, const float *other, uint32_t unit, int lane)
-{
-    SPRY_UNROLL
-    for (int block = 0; block < 2; block++) {
-        uint32_t i = unit * SPRY_TILE_UNIT + (uint32_t)(block * ACT_BLOCK + lane);
-        r.other[block] = other && i < from.n ? other[i] : 0;
-    }
-}
-
-SPRY_DEVICE void load_in(raw_unit &r, const spry_encode_args &from, uint32_t unit, int lane)
-{
-    SPRY_UNROLL
-    for (int block = 0; block < 2; block++) {
-        uint32_t i = unit * SPRY_TILE_UNIT + (uint32_t)(block * ACT_BLOCK + lane);
-        r.in[block] = i < from.n ? from.in[i] : 0;
-    }
-}
-
-template <class T>
-SPRY_DEVICE spry_acts encode_unit(local_acts<T> &room, const spry_encode_args &from, const raw_unit &r, float scale,
-                                  int lane)
-{
-    spry_acts to = {(unsigned char *)room.values, (float *)room.scales, 1};
-    warp_wait();
-    SPRY_UNROLL
-    for (int block = 0; block < 2; block++) {
-        float value = from.up       ? gated(r.in[block], r.other[block], from.gate)
-                      : from.weight ? r.in[block] * scale * r.other[block]
-                                    : r.in[block];
-        if (local_acts<T>::BYTES)
-            write_bytes(to, 0, (uint32_t)block, lane, value);
-        else
-            write_terms<2>(to, 0, (uint32_t)block, lane, value);
-    }
-    warp_wait();
-    return to;
-}
-
-/* What a warp brings along of one split. */
-template <class T> struct from_split {
-    typename unit_weights<T>::type weights; /* of the first unit */
-    raw_unit raw[FROM_UNITS];
-    uint32_t begin, end;
-};
-
-template <class T>
-SPRY_DEVICE void add_from(float acc[1][4], from_split<T> &f, local_acts<T> &room, const product_place &p,
-                          const spry_encode_args &from, float scale)
-{
-    typename unit_weights<T>::type now = f.weights;
-    SPRY_UNROLL
-    for (uint32_t i = 0; i < FROM_UNITS; i++) {
-        if (f.begin + i >= f.end)
-            break;
-        typename unit_weights<T>::type next = now;
-        if (f.begin + i + 1 < f.end)
-            next.load(p, f.begin + i + 1);
-        now.template add<1>(acc, p, encode_unit<T>(room, from, f.raw[i], scale, p.lane), 0);
-        now = next;
-    }
-    for (uint32_t unit = f.begin + FROM_UNITS; unit < f.end; unit++) {
-        raw_unit raw;
-        typename unit_weights<T>::type next = now;
-        if (unit + 1 < f.end)
-            next.load(p, unit + 1);
-        load_other(raw, from, from.up ? from.up : from.weight, unit, p.lane);
-        load_in(raw, from, unit, p.lane);
-        now.template add<1>(acc, p, encode_unit<T>(room, from, raw, scale, p.lane), 0);
-        now = next;
-    }
-}
-
-template <class T, int WARPS> SPRY_DEVICE void multiply_from(const spry_product_args &a)
-{
-    enum { EACH = SPRY_PRODUCT_SPLITS / WARPS };
-    SPRY_SHARED float sums[SPRY_PRODUCT_SPLITS][4 * WARP];
-    SPRY_SHARED local_acts<T> rooms[WARPS];
-    const spry_product_part &part = a.parts[product_part(a, blockIdx.x)];
-    uint32_t warp = threadIdx.x / WARP;
-    product_place p = place_product(a, part, blockIdx.x, 0, 0);
-    from_split<T> splits[EACH];
-    SPRY_UNROLL
-    for (uint32_t i = 0; i < EACH; i++) {
-        splits[i].begin = split_begin(p, warp * EACH + i);
-        splits[i].end = split_begin(p, warp * EACH + i + 1);
-        if (splits[i].begin < splits[i].end)
-            splits[i].weights.load(p, splits[i].begin);
-        SPRY_UNROLL
-        for (uint32_t unit = 0; unit < FROM_UNITS; unit++)
-            load_other(splits[i].raw[unit], a.from, a.from.weight, splits[i].begin + unit, p.lane);
-    }
-    grid_wait();
-    SPRY_UNROLL
-    for (uint32_t i = 0; i < EACH * FROM_UNITS; i++) {
-        raw_unit &raw = splits[i / FROM_UNITS].raw[i % FROM_UNITS];
-        uint32_t unit = splits[i / FROM_UNITS].begin + i % FROM_UNITS;
-        load_in(raw, a.from, unit, p.lane);
-        if (a.from.up)
-            load_other(raw, a.from, a.from.up, unit, p.lane);
-    }
-    float scale = a.from.weight ? inverse_rms(a.from.in, a.from.n, a.from.eps) : 1;
-    SPRY_UNROLL
-    for (uint32_t i = 0; i < EACH; i++) {
-        float acc[1][4] = {};
-        add_from<T>(acc, splits[i], rooms[warp], p, a.from, scale);
-        SPRY_UNROLL
-        for (int j = 0; j < 4; j++)
-            sums[warp * EACH + i][j * WARP + p.lane] = acc[0][j];
-    }
-    block_wait();
-    if (threadIdx.x >= 4 * WARP)
-        return;
-    float sum = 0;
-    SPRY_UNROLL
-    for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
-        sum += sums[s][threadIdx.x];
-    write_sum(a, part, p, 0, p.lane, (int)warp, sum, 0);
-}
-
-#define PRODUCT_FEW(name, groups)                                                                                      \
-    SPRY_KERNEL_EARLY(spry_product_##name##_##groups, spry_product_args, FEW_THREADS)                                  \
+#define PRODUCT_FEW(name, groups, tiles)                                                                               \
+    SPRY_KERNEL_EARLY(spry_product_##name##_##groups##_##tiles, spry_product_args, FEW_THREADS, groups > 1 ? 1 : 2)    \
     {                                                                                                                  \
-        multiply_few<type_##name, groups>(a);                                                                          \
+        multiply_few<type_##name, groups, tiles>(a);                                                                   \
     }
-#define PRODUCTS_FEW(name) PRODUCT_FEW(name, 1) PRODUCT_FEW(name, 2) PRODUCT_FEW(name, 4)
+#define PRODUCTS_FEW(name)                                                                                             \
+    PRODUCT_FEW(name, 1, 1) PRODUCT_FEW(name, 2, 1) PRODUCT_FEW(name, 4, 1) PRODUCT_FEW(name, 2, 2) PRODUCT_FEW(name, 4, 4)
 #define PRODUCTS_MANY(name)                                                                                            \
-    SPRY_KERNEL(spry_product_##name##_8, spry_product_args, MANY_WARPS *WARP)                                          \
+    SPRY_KERNEL(spry_product_##name##_many, spry_product_args, MANY_WARPS *WARP)                                          \
     {                                                                                                                  \
         multiply_many<type_##name, MANY_GROUPS>(a);                                                                    \
     }
@@ -575,13 +613,4 @@ template <class T, int WARPS> SPRY_DEVICE void multiply_from(const spry_product_
     {                                                                                                                  \
         multiply_wide<type_##name, 2>(a);                                                                              \
     }
-#define PRODUCTS_FROM(name)                                                                                            \
-    SPRY_KERNEL_EARLY(spry_product_##name##_from_16, spry_product_args, 16 * WARP)                                     \
-    {                                                                                                                  \
-        multiply_from<type_##name, 16>(a);                                                                             \
-    }                                                                                                                  \
-    SPRY_KERNEL_EARLY(spry_product_##name##_from_8, spry_product_args, 8 * WARP)                                       \
-    {                                                                                                                  \
-        multiply_from<type_##name, 8>(a);                                                                              \
-    }
-#define PRODUCTS(name) PRODUCTS_FEW(name) PRODUCTS_FROM(name) PRODUCTS_WIDE(name)
+#define PRODUCTS(name) PRODUCTS_FEW(name) PRODUCTS_WIDE(name)

@@ -2,9 +2,7 @@
 #include "device/cuda/kernels/products.cuh"
 
 PRODUCTS_FEW(f16)
-PRODUCTS_FROM(f16)
 PRODUCTS_FEW(bf16)
-PRODUCTS_FROM(bf16)
 /* F32 is rare: no faster way for many rows. */
 PRODUCTS_FEW(f32)
 PRODUCTS_MANY(f32)
