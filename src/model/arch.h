@@ -57,6 +57,9 @@ typedef struct spry_arch {
     bool choice_bias;       /* experts are chosen by score plus a bias */
     bool experts_in_rows;   /* Hugging Face files hold all experts in one tensor, gate and up one after the other */
     bool experts_mixed;     /* or transposed, gate and up alternating; or so as 4-bit floats, not transposed */
+    bool norm_bias;         /* layer norms have biases */
+    bool out_bias;          /* attention's output has a bias where q, k and v do */
+    bool router_bias;       /* routers have biases */
     bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
     bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
     bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */

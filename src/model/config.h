@@ -93,6 +93,7 @@ typedef struct spry_config {
     uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
     bool normalise_experts;           /* the chosen experts' weights are made to sum to 1 */
     bool qkv_bias;                    /* q, k and v have biases that must be there */
+    bool every_bias;                  /* attention's output and feed-forward parts have biases that must be there */
     bool qk_norm;                     /* q and k have norms that must be there */
     bool tied;                        /* the output matrix is the embedding */
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */

@@ -407,6 +407,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
+    config->every_bias = truth(json, "use_bias", false);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     const char *method = json_string_value(json_object_get(json, "topk_method"));
     if (method && !strcmp(method, "greedy"))

@@ -137,7 +137,22 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
     spry_status status = layer_norm(b, out, layer, ours, b->config->n_embd, REQUIRED);
     const spry_tensor *t =
         !status && b->config->arch->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
+    if (!status && !t && b->config->arch->norm_bias)
+        return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
+}
+
+/* Biases that Hugging Face files must have. Those of q, k and v are looked for apart. */
+static bool needs_bias(const spry_binder *b, const char *ours)
+{
+    const spry_config *c = b->config;
+    if (b->gguf)
+        return false;
+    if (!strcmp(ours, "ffn_gate_inp"))
+        return c->arch->router_bias;
+    if (!strcmp(ours, "attn_output"))
+        return c->every_bias || (c->arch->out_bias && c->qkv_bias);
+    return c->every_bias && (!strcmp(ours, "ffn_gate") || !strcmp(ours, "ffn_up") || !strcmp(ours, "ffn_down"));
 }
 
 spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t layer, const char *gguf_name,
@@ -149,6 +164,8 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     spry_status status = spry_bind_matrix(b, out, t, n_out, n_in);
     t = status ? NULL : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");
+    if (!status && !t && needs_bias(b, gguf_name))
+        return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, &out->bias, t, n_out, 0) : status;
 }
 
@@ -326,6 +343,8 @@ static spry_status bind_ends(spry_binder *b)
     status = spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
     snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
     t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
+    if (!status && !t && c->arch->norm_bias)
+        return spry_bind_missing(b, name);
     if (t)
         status = spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0);
     if (status)

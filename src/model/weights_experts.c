@@ -89,8 +89,10 @@ static spry_status bind_mixed(const spry_binder *b, spry_weight **out, uint32_t 
     const spry_tensor *scales = find_part(b, name, layer, ours, "_scales");
     const spry_tensor *blocks = find_part(b, name, layer, ours, "_blocks");
     const spry_tensor *plain = find_part(b, name, layer, ours, "");
-    if (!plain && (!blocks || !scales))
+    if (!plain && (!blocks || !scales)) {
+        find_part(b, name, layer, ours, scales ? "_blocks" : blocks ? "_scales" : "");
         return spry_bind_missing(b, name);
+    }
     spry_status status = make_list(b, out);
     for (; !status && part.expert < b->config->n_experts; part.expert++)
         status = plain ? spry_bind_columns(b, &(*out)[part.expert], plain, &part)

@@ -70,6 +70,7 @@ static inline json_t *tensor_entry(const spry_tensor *t, size_t offset)
     return json_pack("{s:s, s:o, s:[I,I]}", "dtype",
                      t->type == SPRY_F32   ? "F32"
                      : t->type == SPRY_F16 ? "F16"
+                     : t->type == SPRY_U8  ? "U8"
                                            : "BF16",
                      "shape", shape, "data_offsets", (json_int_t)offset, (json_int_t)(offset + t->bytes));
 }

@@ -248,38 +248,48 @@ static char *name_in(spry_buffer *file, const char *name)
     return at + 1;
 }
 
+/* Fixtures with parts that the others lack: norms with biases, biases everywhere, sinks, experts in 4 bits. */
+static const char *const more_names[] = {"granite", "cohere", "starcoder2", "hunyuan", "gpt-oss-mxfp4"};
+
 /* Each tensor of each fixture is needed. A name with another first letter is unknown. */
+static void miss_each_tensor(const char *model)
+{
+    spry_safetensors *files = open_fixture(model), *without;
+    spry_buffer bytes;
+    spry_buffer_init(&bytes, 1 << 26);
+    tensor_file_build(&bytes, &(tensor_file){.from = files}, "", NULL);
+    assert_int_equal(bind(model, files, NULL), SPRY_OK);
+    for (size_t k = 0; k < spry_safetensors_count(files); k++) {
+        const spry_tensor *t = spry_safetensors_tensor(files, k);
+        char name[SCRATCH_PATH];
+        spry_error error = {0};
+        snprintf(name, sizeof name, "%.*s", (int)t->name.size, t->name.data);
+        char *first = name_in(&bytes, name), letter = *first;
+        *first = 'X';
+        assert_int_equal(spry_safetensors_open_memory(&without, bytes.data, bytes.size, "", NULL), SPRY_OK);
+        spry_status status = bind(model, without, &error);
+        *first = letter;
+        spry_safetensors_close(without);
+        if (status != SPRY_ERR_FORMAT)
+            fail_msg("%s without %s: %s", model, name, spry_status_name(status));
+        /* A layer without a router is dense, so then a matrix of the dense kind is missed. */
+        bool router = strstr(name, "mlp.gate.weight") || strstr(name, "block_sparse_moe.gate.weight") ||
+                      strstr(name, "mlp.router.weight");
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, router ? "is missing" : name);
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, "is missing");
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, model);
+    }
+    spry_safetensors_close(files);
+    spry_buffer_deinit(&bytes);
+}
+
 static void test_missing_tensors(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < N_MODELS; i++) {
-        spry_safetensors *files = open_fixture(model_names[i]), *without;
-        spry_buffer bytes;
-        spry_buffer_init(&bytes, 1 << 26);
-        tensor_file_build(&bytes, &(tensor_file){.from = files}, "", NULL);
-        assert_int_equal(bind(model_names[i], files, NULL), SPRY_OK);
-        for (size_t k = 0; k < spry_safetensors_count(files); k++) {
-            const spry_tensor *t = spry_safetensors_tensor(files, k);
-            char name[SCRATCH_PATH];
-            spry_error error = {0};
-            snprintf(name, sizeof name, "%.*s", (int)t->name.size, t->name.data);
-            char *first = name_in(&bytes, name), letter = *first;
-            *first = 'X';
-            assert_int_equal(spry_safetensors_open_memory(&without, bytes.data, bytes.size, "", NULL), SPRY_OK);
-            spry_status status = bind(model_names[i], without, &error);
-            *first = letter;
-            spry_safetensors_close(without);
-            if (status != SPRY_ERR_FORMAT)
-                fail_msg("%s without %s: %s", model_names[i], name, spry_status_name(status));
-            /* A layer without a router is dense, so then a matrix of the dense kind is missed. */
-            bool router = strstr(name, "mlp.gate.weight") || strstr(name, "block_sparse_moe.gate.weight");
-            hostile_expect(status, &error, SPRY_ERR_FORMAT, router ? "is missing" : name);
-            hostile_expect(status, &error, SPRY_ERR_FORMAT, "is missing");
-            hostile_expect(status, &error, SPRY_ERR_FORMAT, model_names[i]);
-        }
-        spry_safetensors_close(files);
-        spry_buffer_deinit(&bytes);
-    }
+    for (size_t i = 0; i < N_MODELS; i++)
+        miss_each_tensor(model_names[i]);
+    for (size_t i = 0; i < SPRY_COUNT(more_names); i++)
+        miss_each_tensor(more_names[i]);
 }
 
 /* The same for GGUF. */
@@ -346,7 +356,7 @@ static void bind_built(const tensor_file *f, const char *model, spry_status *sta
 static void test_wrong_shapes(void **state)
 {
     (void)state;
-    static const char *const models[] = {"llama", "phi3", "qwen2-moe"};
+    static const char *const models[] = {"llama", "phi3", "qwen2-moe", "starcoder2"};
     for (size_t i = 0; i < SPRY_COUNT(models); i++) {
         spry_safetensors *files = open_fixture(models[i]);
         for (size_t k = 0; k < spry_safetensors_count(files); k++) {
@@ -366,6 +376,36 @@ static void test_wrong_shapes(void **state)
         }
         spry_safetensors_close(files);
     }
+}
+
+/* One expert fewer than the config says, in every tensor that holds all of them. */
+static bool drop_expert(void *context, spry_tensor *tensor, char name[SCRATCH_PATH])
+{
+    if (!strcmp(name, context)) {
+        tensor->dims[0] /= 2;
+        tensor->dims[1] *= 2;
+    }
+    return true;
+}
+
+static void test_wrong_experts(void **state)
+{
+    (void)state;
+    spry_safetensors *files = open_fixture("gpt-oss-mxfp4");
+    for (size_t k = 0; k < spry_safetensors_count(files); k++) {
+        const spry_tensor *t = spry_safetensors_tensor(files, k);
+        char name[SCRATCH_PATH];
+        spry_error error = {0};
+        spry_status status;
+        snprintf(name, sizeof name, "%.*s", (int)t->name.size, t->name.data);
+        if (t->type != SPRY_U8)
+            continue;
+        tensor_file f = {.from = files, .take = drop_expert, .context = name};
+        bind_built(&f, "gpt-oss-mxfp4", &status, &error);
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, name);
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, "has shape [2, ");
+    }
+    spry_safetensors_close(files);
 }
 
 /* Biases of q and k change places: vectors of the wrong length. */
@@ -463,6 +503,7 @@ int main(void)
         cmocka_unit_test(test_missing_tensors),
         cmocka_unit_test(test_missing_gguf_tensors),
         cmocka_unit_test(test_wrong_shapes),
+        cmocka_unit_test(test_wrong_experts),
         cmocka_unit_test(test_wrong_lengths),
         cmocka_unit_test(test_arrays_of_layers),
     };

@@ -22,7 +22,9 @@ const spry_arch spry_arch_starcoder2 = {
     .hf_type = "starcoder2",
     .gate = SPRY_GATE_GELU_TANH,
     .layer_norm = true,
+    .norm_bias = true,
     .ungated = true,
+    .qkv_bias = true,
     .names = names,
     .defaults = defaults,
 };
