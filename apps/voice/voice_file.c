@@ -142,6 +142,7 @@ spry_status spry_voice_transcribe(const spry_voice_flags *flags, spry_recogniser
     spry_transcribe_options_default(&options);
     spry_transcript_writer_init(&writer, spry_transcript_format_find(flags->format));
     options.timestamps = spry_transcript_needs_times(writer.format);
+    options.translate = flags->speech.recogniser.translate;
     options.on_segment = spry_transcript_segment;
     options.user = &writer;
     spry_status status = spry_sound_file_open(&file, flags->in, error);

@@ -167,6 +167,11 @@ class Files(cli_support.CliTest):
         self.assertEqual(run("srt").text, "1\n00:00:00,000 --> 00:00:02,000\nGood morning.\n\n")
         self.assertEqual(run("vtt").text, "WEBVTT\n\n00:00:00.000 --> 00:00:02.000\nGood morning.\n\n")
 
+    def test_only_whisper_translates(self):
+        write_wav("form.wav", tone_speech(2))
+        self.fails(voice("--in", path("form.wav"), "--transcribe", "--translate", "--stt-cmd", "cat >/dev/null; echo x"),
+                   FAILURE, "cannot translate")
+
     def test_no_speech(self):
         noise = random.Random(1)
         for name, samples in (("silence", [0] * 2 * RATE), ("noise", [noise.gauss(0, 0.1) for _ in range(4 * RATE)]),
