@@ -46,6 +46,9 @@ SPRY_API const char *spry_engine_token_bytes(const spry_engine *engine, int32_t 
 /* The token that begins a text; -1: there is none. */
 SPRY_API int32_t spry_engine_begin_token(const spry_engine *engine);
 
+/* Tokens that the answer of a job has so far. For the job's own callbacks. */
+SPRY_API size_t spry_job_generated(const spry_job *job);
+
 /* ---- answers of chats ------------------------------------------------------------------------------------------ */
 /* One thread at a time for a parser; different parsers at the same time. */
 

@@ -1,5 +1,6 @@
 /* Jobs as programs see them: handles that are created, submitted, awaited, cancelled and freed. */
 #include "sched/job.h"
+#include "spry_serve.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "platform/background.h"
 #include "platform/clock.h"
 #include "sched/driver.h"
+#include "spry_serve.h"
 
 /* ---- inside --------------------------------------------------------------------------------------------------------
  */
@@ -314,6 +316,11 @@ spry_status spry_job_wait(spry_job *job, double timeout_ms, spry_error *error)
         return SPRY_OK;
     return spry_fail(error, SPRY_ERR_BUSY,
                      waits ? "the job is not over yet" : "the job was not submitted, or a callback would wait for it");
+}
+
+size_t spry_job_generated(const spry_job *job)
+{
+    return job->result.generated_tokens;
 }
 
 spry_status spry_job_result(const spry_job *job, spry_result *result, spry_error *error)

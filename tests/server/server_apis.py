@@ -133,7 +133,8 @@ class Llama(ServerTest):
         self.server.chat(max_tokens=9)
         self.assertEqual(self.server.metric("spry_generated_tokens_total"), before + 9)
         text = self.server.get("/metrics").text
-        for name in ("spry_time_to_first_token_seconds", "spry_inter_token_seconds", "spry_queue_seconds"):
+        for name in ("spry_time_to_first_token_seconds", "spry_inter_token_seconds", "spry_queue_seconds",
+                     "spry_time_to_first_call_seconds"):
             self.assertIn("# TYPE %s histogram" % name, text)
             counts = [int(line.rsplit(" ", 1)[1]) for line in text.splitlines() if line.startswith(name + "_bucket")]
             self.assertEqual(counts, sorted(counts))

@@ -129,6 +129,45 @@ class Chat(ServerTest):
         self.assertEqual(list(json.loads(arguments)), ["city"])
         self.assertEqual(events[-2]["choices"][0]["finish_reason"], "tool_calls")
 
+    def test_calls_of_several_tools(self):
+        """Any of them, one of them, only some of them; and what is counted until the first."""
+        other = {"type": "function", "function": {"name": "clock", "parameters": {
+            "type": "object", "properties": {"hours": {"type": "integer"}}, "required": ["hours"]}}}
+        tools = [WEATHER, other]
+        allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
+            {"type": "function", "function": {"name": "clock"}}]}}
+        before = self.server.metric("spry_time_to_first_call_seconds_count") or 0
+        for choice, names in (("required", ("weather", "clock")), (allowed, ("clock",))):
+            reply = self.server.chat(max_tokens=120, tools=tools, tool_choice=choice, parallel_tool_calls=False,
+                                     seed=2).json
+            calls = reply["choices"][0]["message"]["tool_calls"]
+            self.assertEqual(len(calls), 1)
+            self.assertIn(calls[0]["function"]["name"], names)
+            timings = reply["timings"]
+            self.assertGreaterEqual(timings["first_call_ms"], timings["ttft_ms"])
+            self.assertGreater(timings["first_call_tokens"], 1)
+            self.assertLessEqual(timings["first_call_tokens"], timings["generated_tokens"])
+        self.assertEqual(self.server.metric("spry_time_to_first_call_seconds_count"), before + 2)
+        self.assertNotIn("first_call_ms", self.server.chat(max_tokens=3).json["timings"])
+        for wrong in ({"tools": [WEATHER, WEATHER]}, {"tools": tools, "tool_choice": {
+                "type": "function", "function": {"name": "nothing"}}}):
+            self.assertEqual(self.server.chat(**wrong).status, 400)
+
+    def test_a_call_cut_off(self):
+        """What the model wrote of it is content."""
+        cut = self.server.chat(max_tokens=6, tools=[WEATHER], tool_choice="required", seed=1).json["choices"][0]
+        self.assertIn(cut["finish_reason"], ("length", "tool_calls"))
+        if cut["finish_reason"] == "length":
+            self.assertNotIn("tool_calls", cut["message"])
+
+    def test_many_tools(self):
+        """This model's template shows no tools, so they fit; the name is one of them all the same."""
+        many = [{"type": "function", "function": {"name": "tool_%d" % i}} for i in range(10000)]
+        reply = self.server.chat(max_tokens=60, tools=many, tool_choice="required", parallel_tool_calls=False)
+        self.assertEqual(reply.status, 200)
+        for call in reply.json["choices"][0]["message"].get("tool_calls", []):
+            self.assertRegex(call["function"]["name"], r"^tool_\d{1,4}$")
+
     def test_tools_that_are_not_called(self):
         for choice in ("auto", "none"):
             answer = self.server.chat(tools=[WEATHER], tool_choice=choice).json["choices"][0]

@@ -125,6 +125,93 @@ static int is_template(const struct dirent *entry)
     return spry_view_ends(spry_view_of(entry->d_name), SPRY_VIEW(".jinja"));
 }
 
+/* ---- templates of our own, one for each family ------------------------------------------------------------------- */
+
+#define TURN(thoughts, calls)                                                                                          \
+    "{% for m in messages %}{% if m.role == 'user' %}U:{{ m.content }}\n{% else %}A:" thoughts "{{ m.content }}" calls \
+    "{% endif %}{% endfor %}{% if add_generation_prompt %}A:{% endif %}"
+#define THINK(open, close) "{% if m.reasoning_content %}" open "{{ m.reasoning_content }}" close "{% endif %}"
+#define THINKS             THINK("<think>\n", "\n</think>\n\n")
+#define EACH(call)         "{% for c in m.tool_calls %}" call "{% endfor %}"
+#define LIST(call)         EACH(call "{{ ', ' if not loop.last }}")
+#define NAME               "{{ c.function.name }}"
+#define ARGS               "{{ c.function.arguments | tojson }}"
+#define PAIRS(pair)        "{% for k, v in c.function.arguments.items() %}" pair "{% endfor %}"
+#define KEY                "{{ k }}"
+#define VALUE              "{{ v if v is string else v | tojson }}"
+#define PRINTED            "{{ v if v is string or v is number else v | string }}"
+#define CALL               "{\"name\": \"" NAME "\", \"arguments\": " ARGS "}"
+
+static const struct {
+    const char *style, *source;
+} own[] = {
+    {"hermes", TURN(THINKS, EACH("\n<tool_call>\n" CALL "\n</tool_call>"))},
+    {"qwen-coder", TURN(THINKS, EACH("\n<tool_call>\n<function=" NAME ">\n" PAIRS(
+                                    "<parameter=" KEY ">\n" PRINTED "\n</parameter>\n") "</function>\n</tool_call>"))},
+    {"seed", TURN(THINK("<seed:think>", "</seed:think>"),
+                  EACH("<seed:tool_call>\n<function=" NAME
+                       ">\n" PAIRS("<parameter=" KEY ">" PRINTED "</parameter>\n") "</function>\n</seed:tool_call>"))},
+    {"mistral", TURN(THINK("[THINK]", "[/THINK]"), "[TOOL_CALLS][" LIST(CALL) "]")},
+    {"mistral-named", TURN(THINK("[THINK]", "[/THINK]"), EACH("[TOOL_CALLS]" NAME "[ARGS]" ARGS))},
+    {"llama", "{# <|python_tag|> #}" TURN("", LIST("{\"name\": \"" NAME "\", \"parameters\": " ARGS "}"))},
+    {"deepseek-fenced",
+     TURN(THINKS, "<｜tool▁calls▁begin｜>" EACH("<｜tool▁call▁begin｜>function<｜tool▁sep｜>" NAME "\n```json\n" ARGS
+                                                "\n```<｜tool▁call▁end｜>") "<｜tool▁calls▁end｜>")},
+    {"deepseek", TURN(THINKS, "<｜tool▁calls▁begin｜>" EACH("<｜tool▁call▁begin｜>" NAME "<｜tool▁sep｜>" ARGS
+                                                            "<｜tool▁call▁end｜>") "<｜tool▁calls▁end｜>")},
+    {"dsml",
+     TURN(THINKS, "<｜DSML｜function_calls>\n" EACH("<｜DSML｜invoke name=\"" NAME "\">\n" PAIRS(
+                      "<｜DSML｜parameter name=\"" KEY "\" string=\"{{ 'true' if v is string else 'false' }}\">" VALUE
+                      "</｜DSML｜parameter>\n") "</｜DSML｜invoke>\n") "</｜DSML｜function_calls>")},
+    {"glm", TURN(THINKS, EACH("\n<tool_call>" NAME "\n" PAIRS("<arg_key>" KEY "</arg_key>\n<arg_value>" VALUE
+                                                              "</arg_value>\n") "</tool_call>"))},
+    {"gpt-oss", TURN(THINK("<|channel|>analysis<|message|>", "<|end|><|start|>assistant"),
+                     "{# <|channel|>commentary #}" EACH("<|channel|>commentary to=functions." NAME
+                                                        " <|constrain|>json<|message|>" ARGS "<|call|>"))},
+    {"gemma", TURN(THINK("<|channel>thought\n", "<channel|>"),
+                   EACH("<|tool_call>call:" NAME "{{ '{' }}" PAIRS(
+                       KEY ":{{ '<|\"|>' + v + '<|\"|>' if v is string else v | tojson | replace('\"', "
+                           "'<|\"|>') }}{{ ',' if not loop.last }}") "{{ '}' }}<tool_call|>"))},
+    {"kimi", TURN(THINKS, "<|tool_calls_section_begin|>" EACH("<|tool_call_begin|>functions." NAME
+                                                              ":{{ loop.index0 }}<|tool_call_argument_begin|>" ARGS
+                                                              "<|tool_call_end|>") "<|tool_calls_section_end|>")},
+    {"minimax",
+     TURN(THINKS, "<minimax:tool_call>\n" EACH("<invoke name=\"" NAME "\">\n" PAIRS(
+                      "<parameter name=\"" KEY "\">" VALUE "</parameter>\n") "</invoke>\n") "</minimax:tool_call>")},
+    {"cohere", TURN(THINK("<|START_THINKING|>", "<|END_THINKING|>"),
+                    "<|START_ACTION|>[" LIST("{\"tool_call_id\": \"{{ loop.index0 }}\", \"tool_name\": \"" NAME
+                                             "\", \"parameters\": " ARGS "}") "]<|END_ACTION|>")},
+    {"lfm", TURN(THINKS, "<|tool_call_start|>[" LIST(NAME "(" PAIRS(
+                             KEY "={{ v | tojson }}{{ ', ' if not loop.last }}") ")") "]<|tool_call_end|>")},
+    {"nemotron", TURN(THINKS, "<TOOLCALL>[" LIST(CALL) "]</TOOLCALL>")},
+    {"apertus", TURN(THINK("<|inner_prefix|>", "<|inner_suffix|>"),
+                     "<|tools_prefix|>[" LIST("{\"" NAME "\": " ARGS "}") "]<|tools_suffix|>")},
+    {"phi", TURN(THINKS, "<|tool_call|>[" LIST(CALL) "]<|/tool_call|>")},
+    {"functionary", TURN(THINKS, EACH("<function=" NAME ">" ARGS "</function>"))},
+    {"solar",
+     TURN(THINK("<|think|>", "<|end|><|begin|>assistant"),
+          "{# <|begin|>assistant<|think|> #}<|tool_calls|>" EACH("<|tool_call:begin|>{{ c.id }}<|tool_call:name|>" NAME
+                                                                 "<|tool_call:args|>" ARGS "<|tool_call:end|>"))},
+};
+
+static void test_own_templates(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(own); i++) {
+        spry_chat_template *chat = rendering_template(own[i].source);
+        spry_view source = spry_view_of(own[i].source);
+        assert_string_equal(spry_tool_style_find(source)->name, own[i].style);
+        for (size_t k = 0; k < SPRY_COUNT(call_turns); k++) {
+            bool bare = strcmp(own[i].style, "llama") == 0; /* calls without marks are the whole answer */
+            if (bare && (*call_turns[k].content || call_turns[k].calls[1][0]))
+                continue;
+            if (try_turn(own[i].style, chat, source, &call_turns[k]) != 1)
+                fail_msg("%s: %s", own[i].style, call_turns[k].what);
+        }
+        spry_chat_template_destroy(chat);
+    }
+}
+
 static void test_templates(void **state)
 {
     (void)state;
@@ -164,7 +251,7 @@ static void test_templates(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_templates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_templates), cmocka_unit_test(test_templates)};
     folder = argc > 1 ? argv[1] : FOLDER;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,7 +52,11 @@ typedef struct spry_choice {
     spry_buffer content, reasoning;
     spry_buffer arguments; /* of the tool call that has begun and not ended */
     json_t *calls;         /* {"id", "name", "arguments": text} */
-    size_t n_calls;
+    size_t n_calls;        /* that are complete */
+    struct {
+        uint64_t ns; /* 0: no call is complete */
+        size_t tokens;
+    } place, first_call;       /* of the text being read; when and with how many tokens the first call was complete */
     spry_answer_token *tokens; /* with options.want_logprobs */
     size_t n_tokens, tokens_capacity;
 

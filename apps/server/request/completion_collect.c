@@ -46,6 +46,10 @@ static void on_event(void *user, const spry_chat_event *event)
     if (c->options.one_call && event->index && event->kind >= SPRY_CHAT_CALL_BEGIN)
         return;
     choice->n_calls += event->kind == SPRY_CHAT_CALL_END;
+    if (event->kind == SPRY_CHAT_CALL_END && !choice->first_call.ns) {
+        choice->first_call.ns = choice->place.ns;
+        choice->first_call.tokens = choice->place.tokens;
+    }
     if (c->options.stream || c->interface->ordered)
         c->interface->delta(c, choice, event);
     else
@@ -123,6 +127,14 @@ static void add_progress(spry_choice *choice, const char *data)
         c->interface->progress(c, choice);
 }
 
+static void read_place(spry_choice *choice, const char *data)
+{
+    spry_place_record record;
+    memcpy(&record, data, sizeof record);
+    choice->place.ns = record.ns;
+    choice->place.tokens = record.tokens;
+}
+
 static void read_records(spry_completion *c)
 {
     spry_view rest = spry_buffer_view(&c->jobs.received);
@@ -132,6 +144,8 @@ static void read_records(spry_completion *c)
         const char *data = rest.data + sizeof record;
         if (record.kind == SPRY_RECORD_TOKEN)
             add_token(&c->choices[record.choice], data);
+        else if (record.kind == SPRY_RECORD_PLACE)
+            read_place(&c->choices[record.choice], data);
         else if (record.kind == SPRY_RECORD_PROGRESS)
             add_progress(&c->choices[record.choice], data);
         else

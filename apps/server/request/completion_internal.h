@@ -16,7 +16,13 @@ void spry_completion_cancel(spry_completion *completion);
 void spry_completion_cancel_and_wait(spry_completion *completion);
 
 /* The posted records. A token record is followed by its n_top alternatives. */
-enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN, SPRY_RECORD_PROGRESS };
+enum { SPRY_RECORD_TEXT, SPRY_RECORD_TOKEN, SPRY_RECORD_PROGRESS, SPRY_RECORD_PLACE };
+
+/* Before a text in which a call may end: when it came, and with how many tokens. */
+typedef struct spry_place_record {
+    uint64_t ns;
+    size_t tokens;
+} spry_place_record;
 
 typedef struct spry_progress_record {
     size_t done, total; /* tokens of the prompt */

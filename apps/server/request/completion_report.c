@@ -200,6 +200,11 @@ json_t *spry_completion_timings(const spry_completion *c)
         "drafted_tokens", (json_int_t)n.drafted, "accepted_tokens", (json_int_t)n.accepted);
     add_rates(timings, r);
     add_shape(timings, c);
+    if (first->first_call.ns) {
+        double ms = (double)(first->first_call.ns - c->exchange->began_ns) / 1e6;
+        json_object_set_new(timings, "first_call_ms", json_real(ms));
+        json_object_set_new(timings, "first_call_tokens", json_integer((json_int_t)first->first_call.tokens));
+    }
     add_parts(timings, c, n.generated);
     return timings;
 }
@@ -229,6 +234,8 @@ static void count_choice(spry_model_counts *counts, const spry_choice *choice, u
         spry_histogram_add(&counts->queue, choice->job.result.parts_ms[SPRY_PART_QUEUE] / 1e3);
     if (first_ns)
         spry_histogram_add(&counts->first_token, first_ns > began_ns ? (double)(first_ns - began_ns) / 1e9 : 0);
+    if (choice->first_call.ns > began_ns)
+        spry_histogram_add(&counts->first_call, (double)(choice->first_call.ns - began_ns) / 1e9);
     spry_histogram_merge(&counts->between_tokens, &choice->progress.gaps);
     spry_model_counts_add_drafts(counts, &choice->job.result.drafts);
 }

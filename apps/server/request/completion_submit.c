@@ -47,6 +47,9 @@ static bool on_text(void *user, const char *text, size_t size)
     else
         atomic_store(&choice->status.first_ns, now);
     choice->progress.last_text_ns = now;
+    const spry_place_record place = {now, spry_job_generated(choice->job.handle)};
+    if (choice->owner->options.parse_tools && !post(choice, SPRY_RECORD_PLACE, &place, sizeof place))
+        return false;
     return post(choice, SPRY_RECORD_TEXT, text, size);
 }
 

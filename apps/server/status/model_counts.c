@@ -29,6 +29,8 @@ const spry_histogram_field spry_histogram_fields[SPRY_HISTOGRAM_FIELDS] = {
     {"time_to_first_token_seconds", "Time from a request to its first text", offsetof(spry_model_counts, first_token)},
     {"inter_token_seconds", "Time between two pieces of text", offsetof(spry_model_counts, between_tokens)},
     {"queue_seconds", "Time an answer waited in the queue", offsetof(spry_model_counts, queue)},
+    {"time_to_first_call_seconds", "Time from a request to its first complete tool call",
+     offsetof(spry_model_counts, first_call)},
 };
 
 const uint64_t *spry_model_counts_values(const spry_model_counts *counts, const spry_counter_field *field)

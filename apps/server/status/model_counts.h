@@ -12,7 +12,7 @@ typedef struct spry_model_counts {
     uint64_t draft_lengths[SPRY_DRAFT_MOST + 1];                      /* steps, by number of draft tokens */
     /* Answers with drafts, by the median and the 95th percentile of refused tokens a step. */
     uint64_t refused_p50[SPRY_DRAFT_MOST + 1], refused_p95[SPRY_DRAFT_MOST + 1];
-    spry_histogram first_token, between_tokens, queue;
+    spry_histogram first_token, between_tokens, queue, first_call;
 } spry_model_counts;
 
 /* Adds the drafts of one answer. */
@@ -34,7 +34,7 @@ typedef struct spry_histogram_field {
     size_t offset; /* a spry_histogram in spry_model_counts */
 } spry_histogram_field;
 
-enum { SPRY_COUNTER_FIELDS = 14, SPRY_HISTOGRAM_FIELDS = 3 };
+enum { SPRY_COUNTER_FIELDS = 14, SPRY_HISTOGRAM_FIELDS = 4 };
 
 extern const spry_counter_field spry_counter_fields[SPRY_COUNTER_FIELDS];
 extern const spry_histogram_field spry_histogram_fields[SPRY_HISTOGRAM_FIELDS];
