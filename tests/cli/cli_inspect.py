@@ -120,7 +120,8 @@ class Inspect(cli_support.CliTest):
     def test_folder(self):
         for name in sorted(os.listdir(MODELS)):
             d = self.succeeds(inspect(tiny(name, ""), "--json")).json
-            self.assertEqual((d["format"], d["runs"]), ("safetensors", True), (name, d.get("problem")))
+            runs = name != "whisper"  # a recogniser of speech: spry voice opens it
+            self.assertEqual((d["format"], d["runs"]), ("safetensors", runs), (name, d.get("problem")))
             with open(tiny(name, "config.json"), encoding="utf-8") as file:
                 self.assertEqual(d["metadata"]["model_type"], json.load(file)["model_type"])
 
