@@ -178,6 +178,24 @@ static void arrays(void **state)
     check_examples(examples, COUNT(examples));
 }
 
+static void containing_arrays(void **state)
+{
+    (void)state;
+    static const example examples[] = {
+        {"{\"contains\":{\"type\":\"null\"}}",
+         {"[null]", "[1,null]", "[null, 2, 3]", "[1, null, null]", "\"a\"", "{}"},
+         {"[]", "[1]", "[[null]]", "[1, 2]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"contains\":{\"minimum\":5}}",
+         {"[5]", "[1, 9, 2]"},
+         {"[]", "[1, 2]", "[9, \"x\"]"}},
+        {"{\"not\":{\"contains\":{\"const\":1}}}", {"[]", "[2]"}, {"[1]", "[2, 1]", "5"}},
+        {"{\"not\":{\"items\":{\"type\":\"string\"}}}", {"[1]", "[\"a\", 1]"}, {"[]", "[\"a\"]", "5"}},
+        {"{\"type\":\"array\",\"contains\":false,\"minContains\":0}", {"[]", "[1]"}, {"1"}},
+        {"{\"type\":[\"array\",\"null\"],\"contains\":false}", {"null"}, {"[]", "[1]"}},
+    };
+    check_examples(examples, COUNT(examples));
+}
+
 static void objects(void **state)
 {
     (void)state;
@@ -440,11 +458,17 @@ static void schemas_together(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(numbers),          cmocka_unit_test(strings),
-        cmocka_unit_test(arrays),           cmocka_unit_test(objects),
-        cmocka_unit_test(combinations),     cmocka_unit_test(references),
-        cmocka_unit_test(drafts),           cmocka_unit_test(formats),
-        cmocka_unit_test(lenient_schemas),  cmocka_unit_test(objects_of_any_kind),
+        cmocka_unit_test(numbers),
+        cmocka_unit_test(strings),
+        cmocka_unit_test(arrays),
+        cmocka_unit_test(containing_arrays),
+        cmocka_unit_test(objects),
+        cmocka_unit_test(combinations),
+        cmocka_unit_test(references),
+        cmocka_unit_test(drafts),
+        cmocka_unit_test(formats),
+        cmocka_unit_test(lenient_schemas),
+        cmocka_unit_test(objects_of_any_kind),
         cmocka_unit_test(schemas_together),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

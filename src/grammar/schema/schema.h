@@ -98,6 +98,7 @@ typedef struct spry_array_shape {
     size_t n_prefix;
     spry_claims rest;
     uint32_t min, max;
+    spry_claims contains; /* of some item, if there are any */
 } spry_array_shape;
 
 /* The constraints of one schema on members by name. */
@@ -130,7 +131,7 @@ typedef struct spry_shape {
     bool written;
     spry_ir_node node;          /* once written: of numbers and strings */
     struct spry_layout *layout; /* once laid out: of objects */
-    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1], the rest last */
+    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 2]: the rest, then the contained item */
     union {
         spry_number_shape number;
         spry_string_shape string;
@@ -295,7 +296,7 @@ spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, 
 spry_keyword_shapes spry_schema_const, spry_schema_enum;                         /* schema_value.c */
 spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;           /* schema_number.c */
 spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format; /* schema_string.c, schema_format.c */
-spry_keyword_shapes spry_schema_items, spry_schema_item_count;                   /* schema_array.c */
+spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains; /* schema_array.c */
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
     spry_schema_property_names; /* schema_object.c */
 

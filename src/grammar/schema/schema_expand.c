@@ -49,7 +49,7 @@ static const struct {
     {{"not"}, SPRY_SHAPE_KINDS, spry_schema_not, SPRY_DRAFT_04},
     {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if, SPRY_DRAFT_07},
     {{"uniqueItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_04},
-    {{"contains"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_06},
+    {{"contains"}, SPRY_SHAPE_ARRAY, spry_schema_contains, SPRY_DRAFT_06},
     {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_2019_09},
     {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable, SPRY_DRAFT_2019_09},
     {{"$dynamicRef"}, SPRY_SHAPE_KINDS, unenforceable, SPRY_DRAFT_2020_12},

@@ -80,7 +80,8 @@ static const spry_shapes *equal_arrays(spry_schema *schema, uint32_t place, cons
         return NULL;
     for (size_t i = 0; i < count; i++)
         prefix[i] = item_claim(schema, place, json_array_get(value, i), false);
-    shape->as.array = (spry_array_shape){prefix, count, {NULL, 0}, (uint32_t)count, (uint32_t)count};
+    shape->as.array =
+        (spry_array_shape){.prefix = prefix, .n_prefix = count, .min = (uint32_t)count, .max = (uint32_t)count};
     return spry_shapes_of(schema, &shape, 1);
 }
 
