@@ -9,7 +9,7 @@
 #include "server/http/http_server.h"
 #include "server/server_setup.h"
 
-enum { POLL_MS = 20 };
+enum { POLL_MS = 20, LAST_EVENTS_MS = 1000 };
 
 static const spry_usage usage = {
     .command = "serve",
@@ -79,6 +79,10 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.any_model),
      .help = "Answer requests that name an unknown model with the first one, for clients that send a fixed name"},
+    {.name = "public-metrics",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.public_metrics),
+     .help = "Allow /metrics without a key"},
     {.name = "allow-pin",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.allow_pin),
@@ -116,6 +120,18 @@ static const spry_option limit_options[] = {
      .min = 1,
      .max = 65536,
      .help = "Most open connections"},
+    {.name = "max-per-address",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.per_address),
+     .max = 65536,
+     .help = "Most open connections of one address; 0: half of --max-connections, and no limit on a loopback address"},
+    {.name = "head-timeout",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.head_s),
+     .min = 1,
+     .max = 86400,
+     .metavar = "SECONDS",
+     .help = "Close a connection that has sent no complete head of a request after this time"},
     {.name = "idle-timeout",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.idle_s),
@@ -170,6 +186,15 @@ static void wait_for_answers(spry_server *server, const sigset_t *signals)
     }
 }
 
+/* Unfinished streams end with an error event, for which they have a moment. */
+static void wait_for_last_events(const spry_server *server)
+{
+    for (int i = 0; i < LAST_EVENTS_MS / POLL_MS && atomic_load(&server->open_exchanges); i++) {
+        const struct timespec nap = {.tv_nsec = POLL_MS * 1000000};
+        nanosleep(&nap, NULL);
+    }
+}
+
 static spry_status run(spry_server *server, spry_error *error)
 {
     sigset_t signals;
@@ -186,6 +211,8 @@ static spry_status run(spry_server *server, spry_error *error)
     atomic_store(&server->ending, true);
     spry_http_server_quiesce(http);
     wait_for_answers(server, &signals);
+    atomic_store(&server->cutting, true);
+    wait_for_last_events(server);
     spry_http_server_stop(http);
     return SPRY_OK;
 }

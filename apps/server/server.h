@@ -27,6 +27,9 @@ typedef struct spry_serve_settings {
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     uint32_t connections;           /* limit for open connections */
+    uint32_t per_address;           /* limit for those of one address; 0: half of all, on loopback none */
+    uint32_t head_s;                /* a connection without a complete head is closed after this time */
+    bool public_metrics;            /* /metrics needs no key */
     uint32_t idle_s;                /* an idle connection is closed after this time */
     uint32_t max_tokens;            /* limit for every answer; 0: none */
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
@@ -46,6 +49,8 @@ typedef struct spry_server {
     spry_energy *meter;
     spry_access_keys keys;
     spry_registry registry;
+    struct spry_connections *connections; /* of the HTTP server; NULL: it does not run */
+    atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
     struct spry_speech_service *speech;
     const char *models_folder; /* NULL: none */

@@ -57,6 +57,7 @@ void spry_server_flags_default(spry_server_flags *flags)
                                               .max_head = 32 << 10,
                                               .connections = 512,
                                               .idle_s = 60,
+                                              .head_s = 10,
                                               .grace_s = 10,
                                               .responses_bytes = 64 << 20,
                                               .responses_s = 3600},

@@ -9,6 +9,8 @@
 #include "base/map.h"
 #include "server/http/http_reply.h"
 
+enum { HEADERS_BYTES_MAX = 4096 };
+
 static const char *header(spry_exchange *x, const char *name)
 {
     return MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, name);
@@ -52,6 +54,27 @@ static bool origin_is_allowed(spry_exchange *x)
     return is_own_origin(origin, header(x, MHD_HTTP_HEADER_HOST));
 }
 
+/* Appends the requested headers that clients of the public SDKs send. */
+static void allow_headers(spry_buffer *out, const char *requested)
+{
+    static const char *const known[] = {
+        "authorization",       "content-type",   "accept",
+        "x-api-key",           "api-key",        "anthropic-version",
+        "anthropic-beta",      "openai-beta",    "anthropic-dangerous-direct-browser-access",
+        "openai-organization", "openai-project", "user-agent",
+        "x-requested-with",    "http-referer",   "x-title"};
+    for (const char *at = requested; *at;) {
+        at += strspn(at, ", \t");
+        spry_view name = {at, strcspn(at, ", \t")};
+        bool fine = name.size > 12 && strncasecmp(name.data, "x-stainless-", 12) == 0;
+        for (size_t i = 0; i < SPRY_COUNT(known); i++)
+            fine = fine || same_name(name, known[i]);
+        if (fine)
+            spry_buffer_format(out, "%s%.*s", out->size ? ", " : "", SPRY_VIEW_ARG(name));
+        at += name.size;
+    }
+}
+
 static bool preflight(spry_exchange *x)
 {
     if (!x->server->settings->cors || strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) != 0)
@@ -60,8 +83,14 @@ static bool preflight(spry_exchange *x)
     if (!response)
         return false;
     MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, x->server->settings->cors);
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST");
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE, OPTIONS");
+    const char *requested = header(x, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
+    spry_buffer headers;
+    spry_buffer_init(&headers, HEADERS_BYTES_MAX);
+    allow_headers(&headers, requested ? requested : "Authorization, Content-Type");
+    if (headers.size && !headers.failed)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers.data);
+    spry_buffer_deinit(&headers);
     MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
     x->status = MHD_HTTP_NO_CONTENT;
     x->queued = MHD_queue_response(x->connection, x->status, response);
@@ -99,8 +128,30 @@ static uint64_t client_of(spry_exchange *x)
     return hash;
 }
 
+static enum MHD_Result count_hosts(void *count, enum MHD_ValueKind kind, const char *name, const char *value)
+{
+    (void)kind;
+    (void)value;
+    *(unsigned *)count += strcasecmp(name, MHD_HTTP_HEADER_HOST) == 0;
+    return MHD_YES;
+}
+
+/* Heads that two programs could read in two ways: without a Host or with several, or with two lengths of the body. */
+static bool is_ambiguous(spry_exchange *x)
+{
+    unsigned hosts = 0;
+    MHD_get_connection_values(x->connection, MHD_HEADER_KIND, count_hosts, &hosts);
+    bool lengths = header(x, MHD_HTTP_HEADER_CONTENT_LENGTH) && header(x, MHD_HTTP_HEADER_TRANSFER_ENCODING);
+    return lengths || hosts > 1 || (!hosts && x->needs_host);
+}
+
 bool spry_http_guard(spry_exchange *x)
 {
+    if (is_ambiguous(x)) {
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL,
+                         "the head must have one Host, and not both Content-Length and Transfer-Encoding");
+        return false;
+    }
     const char *host = header(x, MHD_HTTP_HEADER_HOST);
     if (x->server->loopback && !x->server->keys.count && host && !is_own_host(x, host)) {
         spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Host header not allowed");
@@ -112,7 +163,8 @@ bool spry_http_guard(spry_exchange *x)
     }
     if (preflight(x))
         return false;
-    if (!(x->route && x->route->open) && !has_key(x)) {
+    bool metrics = x->server->settings->public_metrics && strcmp(x->path, "/metrics") == 0;
+    if (!metrics && !(x->route && x->route->open) && !has_key(x)) {
         spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL,
                          "access key missing or wrong: send \"Authorization: Bearer KEY\" or \"X-Api-Key: KEY\"");
         return false;

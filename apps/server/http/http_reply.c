@@ -130,6 +130,16 @@ json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char 
     return body;
 }
 
+/* A path that does not exist has the form of its interface. */
+static spry_error_form form_of(const spry_exchange *x)
+{
+    if (x->route)
+        return x->route->errors;
+    if (x->path && strncmp(x->path, "/api/", 5) == 0)
+        return SPRY_ERRORS_OLLAMA;
+    return x->path && strncmp(x->path, "/v1/messages", 12) == 0 ? SPRY_ERRORS_ANTHROPIC : SPRY_ERRORS_OPENAI;
+}
+
 void spry_reply_error(spry_exchange *x, unsigned status, const char *param, const char *format, ...)
 {
     char sentence[SENTENCE_BYTES];
@@ -137,7 +147,7 @@ void spry_reply_error(spry_exchange *x, unsigned status, const char *param, cons
     va_start(args, format);
     vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    spry_error_form form = x->route ? x->route->errors : SPRY_ERRORS_OPENAI;
+    spry_error_form form = form_of(x);
     json_t *body = spry_reply_error_body(form, status, param, sentence), *error = json_object_get(body, "error");
     if (x->overflow_tokens && form == SPRY_ERRORS_OPENAI) {
         json_object_set_new(error, "type", json_string("exceed_context_size_error"));

@@ -14,6 +14,7 @@
 #include "cli/terminal.h"
 #include "platform/clock.h"
 #include "platform/wakeup.h"
+#include "server/http/http_connections.h"
 #include "server/http/http_guard.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_route.h"
@@ -24,6 +25,7 @@ enum { STACK_BYTES = 2 << 20, LOG_LINE = 1024, ENDLESS_FACTOR = 4, BODY_IDLES = 
 struct spry_http_server {
     struct MHD_Daemon *daemon;
     int listening; /* -1 once quiesced */
+    spry_connections connections;
     spry_http_tls tls;
 };
 
@@ -130,11 +132,12 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
                                   const char *version, const char *data, size_t *size, void **state)
 {
     spry_exchange *x = *state;
-    (void)version;
     if (!x) {
         *state = x = begin(cls, connection, path, method);
         if (!x)
             return MHD_NO;
+        x->needs_host = strcmp(version, MHD_HTTP_VERSION_1_1) == 0;
+        spry_connections_set_busy(x->server->connections, connection, true);
         check_head(x);
         return x->status ? x->queued : MHD_YES;
     }
@@ -161,7 +164,6 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **st
                          enum MHD_RequestTerminationCode why)
 {
     spry_exchange *x = *state;
-    (void)connection;
     if (!x)
         return;
     spry_http_log(cls, "request=%llu method=%.16s path=%.100s status=%u bytes_in=%zu ms=%.3f end=%s",
@@ -169,6 +171,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **st
                   (double)(spry_clock_ns() - x->began_ns) / 1e6,
                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "whole" : "cut");
     *state = NULL;
+    spry_connections_set_busy(x->server->connections, connection, false);
     spry_http_release(x);
 }
 
@@ -266,11 +269,12 @@ static spry_status start_daemon(spry_http_server *http, spry_server *server, spr
     http->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
             MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0u),
-        0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_ARRAY,
+        0, spry_connections_accept, &http->connections, on_request, server, MHD_OPTION_NOTIFY_CONNECTION,
+        spry_connections_notify, &http->connections, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_ARRAY,
         tls ? tls_options : none, MHD_OPTION_LISTEN_SOCKET, http->listening, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-        server, MHD_OPTION_CONNECTION_MEMORY_LIMIT, s->max_head, MHD_OPTION_CONNECTION_LIMIT, s->connections,
-        MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES,
-        MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+        server, MHD_OPTION_CONNECTION_MEMORY_LIMIT, s->max_head, MHD_OPTION_CONNECTION_LIMIT,
+        s->connections + SPRY_CONNECTIONS_MARGIN, MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
     if (http->daemon)
         return SPRY_OK;
     if (tls)
@@ -291,8 +295,13 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
         status = listen_on(&http->listening, server, error);
     if (status == SPRY_OK) {
         *port = port_of(http->listening);
-        allow_files(server->settings->connections);
-        status = start_daemon(http, server, error);
+        allow_files(server->settings->connections + SPRY_CONNECTIONS_MARGIN);
+        status = spry_connections_start(&http->connections, server, error);
+        server->connections = &http->connections;
+        if (status == SPRY_OK)
+            status = start_daemon(http, server, error);
+        if (status != SPRY_OK)
+            spry_connections_stop(&http->connections);
     }
     if (status == SPRY_OK) {
         *out = http;
@@ -318,6 +327,7 @@ void spry_http_server_stop(spry_http_server *http)
 {
     spry_http_server_quiesce(http);
     MHD_stop_daemon(http->daemon);
+    spry_connections_stop(&http->connections);
     spry_http_tls_deinit(&http->tls);
     free(http);
 }

@@ -6,6 +6,8 @@
 #include "server/http/http_server.h"
 #include "server/request/completion_internal.h"
 
+#define LOOK_NS 200000000u
+
 static void fail(spry_completion *c, spry_status status, const char *sentence)
 {
     if (c->jobs.error.status == SPRY_OK)
@@ -167,7 +169,9 @@ static void finish_choice(spry_choice *choice, bool last)
         fail(c, SPRY_ERR_CANCELLED, "the client reads the answer too slowly");
     else if (choice->submitted && finish == SPRY_FINISH_CANCELLED)
         fail(c, SPRY_ERR_CANCELLED,
-             c->exchange->late ? "the answer took longer than allowed" : "the answer was cancelled");
+             c->exchange->late                            ? "the answer took longer than allowed"
+             : atomic_load(&c->exchange->server->cutting) ? "the server is stopping"
+                                                          : "the answer was cancelled");
     if (c->jobs.error.status != SPRY_OK)
         return;
     if (choice->parser)
@@ -193,22 +197,35 @@ static spry_collected receive(spry_completion *c)
     return SPRY_COLLECTED_ALL;
 }
 
+/* When --answer-timeout is over; 0: never. */
 static uint64_t deadline(const spry_completion *c)
 {
     uint64_t seconds = c->exchange->server->settings->answer_s;
     return seconds && !c->exchange->late ? c->exchange->began_ns + seconds * 1000000000 : 0;
 }
 
+/* The time of the next look at whether the server is cutting off its answers. */
+static uint64_t next_look(const spry_completion *c)
+{
+    uint64_t look = spry_clock_ns() + LOOK_NS, end = deadline(c);
+    return end && end < look ? end : look;
+}
+
+static void on_timeout(spry_completion *c)
+{
+    uint64_t end = deadline(c);
+    c->exchange->late = c->exchange->late || (end && spry_clock_ns() >= end);
+    if (c->exchange->late || atomic_load(&c->exchange->server->cutting))
+        spry_completion_cancel(c);
+}
+
 spry_collected spry_completion_collect(spry_completion *c)
 {
     if (!c->options.no_answer)
-        switch (spry_channel_wait(&c->jobs.channel, spry_http_socket(c->exchange), deadline(c))) {
+        switch (spry_channel_wait(&c->jobs.channel, spry_http_socket(c->exchange), next_look(c))) {
         case SPRY_WAIT_HUNG_UP: return SPRY_COLLECTED_DISCONNECTED;
         case SPRY_WAIT_RAISED: break;
-        case SPRY_WAIT_TIMEOUT:
-            c->exchange->late = true;
-            spry_completion_cancel(c);
-            return SPRY_COLLECTED_SOME;
+        case SPRY_WAIT_TIMEOUT: on_timeout(c); return SPRY_COLLECTED_SOME;
         }
     return receive(c);
 }

@@ -1,0 +1,141 @@
+"""Connections: many idle and slow ones do not lock out others, heads that can be read in two ways are refused, preflights,
+and the last event of streams that a stopping server cuts off."""
+
+import json
+import resource
+import signal
+import socket
+import threading
+import time
+
+import server_support
+from server_support import MODEL, Server, ServerTest
+
+IDLE, SLOW_HEADS, HONEST = 2000, 200, 20
+
+
+def head(*lines):
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+class Crowd(server_support.unittest.TestCase):
+    def test_honest_clients_are_served(self):
+        limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (min(8192, limit), limit))
+        server = Server("--max-connections", "256", "--head-timeout", "3")
+        crowd = []
+        try:
+            for i in range(IDLE + SLOW_HEADS):
+                crowd.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+                if i >= IDLE:
+                    crowd[-1].sendall(b"GET /health HTTP/1.1\r\nHost: local")
+            times = []
+
+            def ask():
+                for _ in range(5):
+                    began = time.time()
+                    self.assertEqual(server.get("/health").status, 200)
+                    times.append(time.time() - began)
+
+            for attempt in range(3):  # a busy machine may delay a round
+                times.clear()
+                clients = [threading.Thread(target=ask) for _ in range(HONEST)]
+                for client in clients:
+                    client.start()
+                for client in clients:
+                    client.join()
+                self.assertEqual(len(times), 5 * HONEST)
+                if sorted(times)[-2] < 1:
+                    break
+            self.assertLess(sorted(times)[-2], 1 * server_support.SLOW)
+            self.assertLess(server.threads(), 400)
+            self.assertTrue(server_support.eventually(lambda: server.threads() < 40))  # heads that never came
+        finally:
+            for one in crowd:
+                one.close()
+            self.assertEqual(server.stop(), 0)
+
+    def test_limit_of_an_address(self):
+        server = Server("--max-per-address", "4")
+        held = [server.socket() for _ in range(4)]
+        try:
+            time.sleep(0.3)
+            with self.assertRaises(OSError):
+                one = server.socket(timeout=5)
+                one.sendall(head("GET /health HTTP/1.1", "Host: localhost"))
+                if not one.recv(10):
+                    raise OSError("closed")
+        finally:
+            for one in held:
+                one.close()
+            server.stop()
+
+
+class Heads(ServerTest):
+    arguments = ("--cors", "*")
+
+    def send(self, data):
+        with self.server.socket(timeout=10) as one:
+            one.sendall(data)
+            one.shutdown(socket.SHUT_WR)
+            parts = []
+            while True:
+                part = one.recv(65536)
+                if not part:
+                    return b"".join(parts)
+                parts.append(part)
+
+    def test_ambiguous_heads(self):
+        for lines in (["GET /health HTTP/1.1"], ["GET /health HTTP/1.1", "Host: localhost", "Host: other"],
+                      ["POST /completion HTTP/1.1", "Host: localhost", "Content-Length: 2", "Transfer-Encoding: chunked"]):
+            reply = self.send(head(*lines))
+            self.assertTrue(reply.startswith(b"HTTP/1.1 400"), reply)
+            self.assertEqual(reply.count(b"HTTP/1.1"), 1)
+        self.assertIn(b" 200 ", self.send(b"GET /health HTTP/1.0\r\n\r\n"))
+
+    def test_preflight(self):
+        asked = "authorization, x-api-key, anthropic-version, x-stainless-lang, x-evil"
+        reply = self.server.ask("OPTIONS", "/v1/messages", headers={"Origin": "https://a.example", "Access-Control-Request-Method": "POST",
+                                                                  "Access-Control-Request-Headers": asked})
+        self.assertEqual(reply.headers["access-control-allow-headers"], asked.rsplit(",", 1)[0])
+        self.assertIn("DELETE", reply.headers["access-control-allow-methods"])
+
+    def test_forms_of_errors(self):
+        self.assertIsInstance(self.server.get("/api/nothing").json["error"], str)
+        reply = self.server.get("/api/chat")
+        self.assertEqual((reply.status, reply.headers["allow"]), (405, "POST"))
+        self.assertIsInstance(reply.json["error"], str)
+        self.assertEqual(self.server.get("/v1/messages").json["type"], "error")
+        self.refused(self.server.get("/nothing"), 404)
+
+
+class Stopping(server_support.unittest.TestCase):
+    def test_last_event(self):
+        server = Server("--grace", "1")
+        connection = server.connect()
+        connection.request("POST", "/v1/chat/completions", json.dumps({
+            "model": MODEL, "messages": [{"role": "user", "content": "Tell me a tale."}], "stream": True, "ignore_eos": True, "max_tokens": 2000,
+            "guided_regex": "[a-z]{1,20000}"}))
+        response = connection.getresponse()
+        response.readline()
+        server.process.send_signal(signal.SIGTERM)
+        text = response.read().decode()
+        connection.close()
+        server.process.wait(timeout=60)
+        last = [line for line in text.splitlines() if line][-1]
+        if last != "data: [DONE]":  # the answer may have ended in time
+            self.assertIn("stopping", json.loads(last[6:])["error"]["message"])
+
+    def test_metrics_and_keys(self):
+        path = server_support.os.path.join(server_support.HOME, "connection-keys.txt")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("a-key\n")
+        for arguments, status in (((), 401), (("--public-metrics",), 200)):
+            server = Server("--api-key-file", path, *arguments)
+            self.assertEqual(server.get("/metrics").status, status)
+            self.assertEqual(server.get("/props").status, 401)
+            server.stop()
+
+
+if __name__ == "__main__":
+    server_support.main()
