@@ -62,7 +62,10 @@ static spry_batch_take take(spry_batch_lines *l, spry_batch_line *line, uint32_t
             return SPRY_BATCH_LINE;
         }
     *line = (spry_batch_line){.rank = rank};
-    if (read_line(l, line))
+    bool found = read_line(l, line);
+    while (found && l->skip && l->skip(l->user, line))
+        found = read_line(l, line);
+    if (found)
         return remember(l, line) ? SPRY_BATCH_LINE : SPRY_BATCH_END;
     return l->n_taken ? SPRY_BATCH_LATER : SPRY_BATCH_END;
 }

@@ -16,6 +16,8 @@ typedef struct spry_batch_line {
 
 typedef struct spry_batch_lines {
     spry_mapping input;
+    bool (*skip)(void *user, const spry_batch_line *line); /* NULL, or whether a line needs no answer */
+    void *user;
     pthread_mutex_t lock; /* of all members below */
     pthread_cond_t changed;
     size_t at, line;        /* position in the input: byte and line */

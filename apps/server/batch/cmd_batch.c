@@ -125,9 +125,10 @@ static void store(void *user, spry_view json, bool failed)
     b->done++;
     b->failed += failed;
     spry_progress_update(&b->progress, b->done + b->skipped, b->total);
-    if (b->status != SPRY_OK || interrupted)
-        spry_batch_lines_stop(&b->lines);
+    bool stop = b->status != SPRY_OK || interrupted;
     pthread_mutex_unlock(&b->lock);
+    if (stop)
+        spry_batch_lines_stop(&b->lines);
 }
 
 static void finish_line(batch *b, const spry_batch_line *line, json_t *answer, bool failed)
@@ -142,12 +143,18 @@ static void finish_line(batch *b, const spry_batch_line *line, json_t *answer, b
     free(json);
 }
 
-static void skip_line(batch *b, const spry_batch_line *line)
+static bool is_answered(void *user, const spry_batch_line *line)
 {
+    batch *b = user;
+    char own[SPRY_BATCH_ID_BYTES];
+    json_t *request = NULL;
+    (void)spry_json_object(&request, line->text, NULL);
+    bool answered = spry_batch_output_has(&b->output, spry_batch_line_id(own, request, line->number));
+    json_decref(request);
     pthread_mutex_lock(&b->lock);
-    b->skipped++;
+    b->skipped += answered;
     pthread_mutex_unlock(&b->lock);
-    spry_batch_lines_done(&b->lines, line->number, 0);
+    return answered;
 }
 
 static void process_line(batch *b, const spry_batch_line *line)
@@ -157,10 +164,7 @@ static void process_line(batch *b, const spry_batch_line *line)
     bool failed = false;
     (void)spry_json_object(&request, line->text, NULL);
     const char *id = spry_batch_line_id(own, request, line->number);
-    if (!b->guest && spry_batch_output_has(&b->output, id))
-        skip_line(b, line);
-    else
-        finish_line(b, line, answer_line(b, request, id, line->number, &failed), failed);
+    finish_line(b, line, answer_line(b, request, id, line->number, &failed), failed);
     json_decref(request);
 }
 
@@ -246,6 +250,8 @@ static spry_status run_host(batch *b, spry_server_flags *flags, const char *cons
         status = spry_batch_output_open(&b->output, paths[1], error);
         if (status == SPRY_OK) {
             pthread_mutex_init(&b->lock, NULL);
+            b->lines.skip = is_answered;
+            b->lines.user = b;
             status = run(b, flags, n_ranks, lost, error);
             pthread_mutex_destroy(&b->lock);
             spry_batch_output_close(&b->output);
