@@ -1,5 +1,6 @@
-/* The cache of compiled grammars under several threads. The linker sends the cache's calls of spry_grammar_create to
- * __wrap_spry_grammar_create (see tests/CMakeLists.txt), which holds back the compile of SLOW until the gate opens. */
+/* The cache of compiled grammars under several threads. The linker sends the cache's calls of
+ * spry_grammar_create_styled to __wrap_spry_grammar_create_styled (see tests/CMakeLists.txt), which holds back the
+ * compile of SLOW until the gate opens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,10 +24,13 @@ static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static bool gate_open, gate_timed_out;
 static int n_held, n_compiled; /* compiles of SLOW and WRONG: at the gate now; in all */
 
-spry_status __real_spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
-spry_status __wrap_spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error);
+spry_status __real_spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                              spry_view source, spry_error *error);
+spry_status __wrap_spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                              spry_view source, spry_error *error);
 
-spry_status __wrap_spry_grammar_create(spry_grammar **out, spry_grammar_kind kind, spry_view source, spry_error *error)
+spry_status __wrap_spry_grammar_create_styled(spry_grammar **out, spry_grammar_kind kind, spry_json_style style,
+                                              spry_view source, spry_error *error)
 {
     if (spry_view_equal(source, SPRY_VIEW(SLOW)) || spry_view_equal(source, SPRY_VIEW(WRONG))) {
         struct timespec limit;
@@ -41,7 +45,7 @@ spry_status __wrap_spry_grammar_create(spry_grammar **out, spry_grammar_kind kin
         n_held--;
         pthread_mutex_unlock(&lock);
     }
-    return __real_spry_grammar_create(out, kind, source, error);
+    return __real_spry_grammar_create_styled(out, kind, style, source, error);
 }
 
 typedef struct client {
