@@ -26,7 +26,7 @@ import queue
 import threading
 import time
 import weakref
-from ctypes import (POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint32,
+from ctypes import (POINTER, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32, c_size_t, c_uint8, c_uint32,
                     c_uint64, c_void_p)
 
 __all__ = ["Answer", "Conversation", "Engine", "Error", "Reply", "Status", "version"]
@@ -111,7 +111,7 @@ class _Request(ctypes.Structure):
                 ("n_stop", c_size_t), ("constraint_text", c_char_p), ("constraint", c_int), ("speculation", c_int),
                 ("max_tokens", c_uint32), ("draft_most", c_uint32), ("logprobs", c_uint32), ("lane", c_uint32),
                 ("on_text", _OnText), ("on_token", c_void_p), ("on_prefill", c_void_p), ("user", c_void_p),
-                ("special", c_bool), ("ignore_end", c_bool), ("marks", c_bool), ("json_style", c_ubyte),
+                ("special", c_bool), ("ignore_end", c_bool), ("marks", c_bool), ("json_style", c_uint8),
                 ("reserved", c_bool * 4)]
 
 

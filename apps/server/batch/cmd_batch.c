@@ -164,7 +164,8 @@ static void process_line(batch *b, const spry_batch_line *line)
     bool failed = false;
     (void)spry_json_object(&request, line->text, NULL);
     const char *id = spry_batch_line_id(own, request, line->number);
-    finish_line(b, line, answer_line(b, request, id, line->number, &failed), failed);
+    json_t *answer = answer_line(b, request, id, line->number, &failed);
+    finish_line(b, line, answer, failed);
     json_decref(request);
 }
 
