@@ -280,8 +280,8 @@ class WrongUse(cli_support.CliTest):
 
     def test_lists(self):
         for option, value, words in (("prefill", "0", "from 1 to"), ("prefill", "12,x", "'x'"), ("prefill", "1,,2", "''"),
-                                     ("prefill", "1,", "''"), ("decode-depth", "-1", "'-1'"), ("batch", "0", "from 1 to 16"),
-                                     ("batch", "17", "from 1 to 16"), ("decode-depth", "99999999999", "from 0 to"),
+                                     ("prefill", "1,", "''"), ("decode-depth", "-1", "'-1'"), ("batch", "0", "from 1 to 64"),
+                                     ("batch", "65", "from 1 to 64"), ("decode-depth", "99999999999", "from 0 to"),
                                      ("prefill", ",".join(["1"] * 17), "more than 16")):
             self.fails(bench("--%s=%s" % (option, value)), USAGE, "--" + option, words)
 

@@ -447,7 +447,7 @@ class BadReports(GateTest):
             self.refused(lambda r: r["decode"][1].update(tps=value), "decode[1].tps is", "cannot have been measured")
         self.refused(lambda r: r["prefill"][0].update(tokens=0), "prefill[0].tokens is 0")
         self.refused(lambda r: r["decode"][0].update(batch=-2), "decode[0].batch is -2")
-        self.refused(lambda r: r["decode"][0].update(batch=17), "decode[0].batch is 17")
+        self.refused(lambda r: r["decode"][0].update(batch=65), "decode[0].batch is 65")
         self.refused(lambda r: r["decode"][0].update(depth=2**32 - 1), "decode[0].depth is 4.29497e+09")
         self.refused(lambda r: r["prefill"][0].update(tokens=2**20 + 1), "prefill[0].tokens is 1.04858e+06")
         self.refused(lambda r: r["decode"][0]["ops"][0].update(share=1.5), "decode[0].ops[0].share is 1.5")

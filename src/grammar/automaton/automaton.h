@@ -84,7 +84,7 @@ enum { SPRY_DFA_STATES_MAX = 1 << 15 };
 spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
 /* The work that may be spent on one grammar: visited edges. */
-#define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 25)
+#define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 26)
 
 /* Determinises and minimises; results are cached for the whole process (automaton_cache.c). */
 spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
