@@ -335,4 +335,4 @@ static size_t total(const char *piece)
 }
 
 const spry_device_kind spry_device_kind_cuda = {
-    .name = "cuda", .chunk = 1024, .total = total, .open = open_piece, .estimate = estimate};
+    .name = "cuda", .chunk = 2048, .total = total, .open = open_piece, .estimate = estimate};
