@@ -12,15 +12,15 @@ typedef enum word { NEXT, ANSWER, ALIVE, BYE, LINE, LATER, END } word;
 
 typedef struct message {
     uint32_t word, failed;
-    uint64_t number; /* of the line */
-    uint64_t size;   /* of the text behind it */
+    uint64_t number; /* of the line; its text, or the answer, follows */
 } message;
 
-static const uint64_t look_ns = 2000000, alive_ns = 1000000000, lost_ns = 10 * (uint64_t)1000000000;
+/* How often to look for a message and to say ALIVE; after which silence a guest is lost, and rank 0. */
+static const uint64_t look_ns = 2000000, alive_ns = 1000000000, lost_ns = 10000000000, silent_ns = 60000000000;
 
 static bool post(uint32_t to, word w, size_t number, bool failed, spry_view text)
 {
-    message head = {w, failed, number, text.size};
+    message head = {w, failed, number};
     char *bytes = malloc(sizeof head + text.size);
     if (!bytes)
         return false;
@@ -171,19 +171,24 @@ spry_status spry_batch_guest_start(spry_batch_guest **out, spry_error *error)
     return status;
 }
 
-static message await_reply(char **text)
+/* END, too, when rank 0 does not answer any more. */
+static word await_reply(spry_batch_line *line, char **text)
 {
     uint32_t from;
-    char *bytes;
     size_t size;
-    message m = {.word = END};
-    while (!spry_ranks_fetch(&from, &bytes, &size))
+    message m;
+    *text = NULL;
+    uint64_t until = spry_clock_ns() + silent_ns;
+    while (!spry_ranks_fetch(&from, text, &size)) {
+        if (spry_clock_ns() > until)
+            return END;
         spry_clock_sleep_ns(look_ns);
-    if (size >= sizeof m)
-        memcpy(&m, bytes, sizeof m);
-    memmove(bytes, bytes + sizeof m, size - sizeof m);
-    *text = bytes;
-    return m;
+    }
+    if (size < sizeof m)
+        return END;
+    memcpy(&m, *text, sizeof m);
+    *line = (spry_batch_line){.text = {*text + sizeof m, size - sizeof m}, .number = m.number};
+    return (word)m.word;
 }
 
 bool spry_batch_guest_next(spry_batch_guest *g, spry_batch_line *line, char **text)
@@ -192,13 +197,13 @@ bool spry_batch_guest_next(spry_batch_guest *g, spry_batch_line *line, char **te
     for (;;) {
         pthread_mutex_lock(&g->asking);
         post(0, NEXT, 0, false, (spry_view){"", 0});
-        message m = await_reply(text);
+        word w = await_reply(line, text);
         pthread_mutex_unlock(&g->asking);
-        *line = (spry_batch_line){.text = {*text, m.size}, .number = m.number};
-        if (m.word == LINE)
+        if (w == LINE)
             return true;
         free(*text);
-        if (m.word == END)
+        *text = NULL;
+        if (w == END)
             return false;
         spry_clock_sleep_ns(later_ns);
     }

@@ -177,13 +177,14 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     const spry_angles *angles = c->sliding[job->index] ? &p->sliding : &p->full;
     bool own = c->kv_layer[job->index] == job->index; /* keys and values */
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
+    bool joined = p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with those of other ranks */
     size_t n_pairs = c->rope_dim / 2, begin, end;
     spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
         if (c->arch->v_norm && own)
             normalise_heads(p, p->v + row * c->n_kv_heads * c->head_dim, p->ones, c->n_kv_heads);
-        if (!later) {
+        if (!later && !joined) {
             normalise_heads(p, q, job->layer->q_norm, c->n_heads);
             normalise_heads(p, k, own ? job->layer->k_norm : NULL, c->n_kv_heads);
         }
@@ -265,16 +266,21 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     layer_job job = {p, l, index};
     const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
     spry_pass_products(p, SPRY_OP_QKV, qkv, l->k.data ? SPRY_COUNT(qkv) : 1, p->in, p->n_rows);
+    if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
+        spry_pass_join_norms(p, l);
     run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, l, index);
-    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn), p->n_rows);
+    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, c->head_dim),
+                           p->n_rows);
 }
 
 typedef struct gate_job {
     const spry_pass *pass;
     bool gated;
     size_t n_rows, n;
+    const float *whole; /* gates of all ranks, n_whole a row, where they are made sparse */
+    size_t n_whole;
 } gate_job;
 
 static void gate_part(void *context, size_t worker, size_t n_workers)
@@ -286,7 +292,7 @@ static void gate_part(void *context, size_t worker, size_t n_workers)
     for (size_t row = begin; row < end; row++) {
         float *gate = p->gate + row * job->n;
         if (p->sparsity > -INFINITY)
-            spry_pass_sparsify(gate, job->n, p->sparsity);
+            spry_pass_sparsify(gate, job->n, job->whole + row * job->n_whole, job->n_whole, p->sparsity);
         p->ops->gate[p->config->arch->gate](gate, gate, job->gated ? p->up + row * job->n : p->ones, job->n);
     }
 }
@@ -295,9 +301,11 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
                      const float *in, size_t n_rows)
 {
     bool gated = gate->data;
-    gate_job job = {p, gated, n_rows, up->n_out};
+    gate_job job = {p, gated, n_rows, up->n_out, NULL, down->n_in};
     const spry_product both[] = {{p->gate, up->n_out, gated ? gate : up}, {p->up, up->n_out, up}};
     spry_pass_products(p, SPRY_OP_GATE_UP, both, gated ? 2 : 1, in, n_rows);
+    if (p->sparsity > -INFINITY)
+        job.whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
     run_rows(p, gate_part, &job, n_rows, up->n_out);
     spry_pass_charge(p, SPRY_OP_GATE);
     const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);

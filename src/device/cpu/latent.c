@@ -94,5 +94,6 @@ void spry_pass_latent(spry_pass *p, const spry_layer *l, uint32_t index)
     size_t n_values = (size_t)c->n_heads * c->value_dim;
     heads_job out_of = {p, l->v_b, p->attn, wide, c->head_dim, p->raw, n_values, c->value_dim};
     spry_threads_run(p->threads, heads_part, &out_of);
-    spry_pass_linear(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, p->raw, p->n_rows);
+    const float *values = spry_pass_join_heads(p, p->raw, c->value_dim);
+    spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, values, p->n_rows);
 }

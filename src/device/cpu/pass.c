@@ -81,7 +81,7 @@ static void carve_all(spry_pass *p, carver *c)
     size_t rows = p->limits.max_rows, n_q = (size_t)f->n_heads * f->head_dim;
     size_t n_kv = (size_t)f->n_kv_heads * f->head_dim;
     size_t ff = larger(f->n_ff, larger(f->n_expert_ff, f->n_shared_ff));
-    size_t whole_q = p->team ? (size_t)p->team->whole->n_heads * f->head_dim : n_q;
+    size_t whole_q = (size_t)(p->team ? p->team->whole : f)->n_heads * larger(f->head_dim, f->value_dim);
     size_t moe_rows = f->n_experts ? rows : 0;
     p->tokens = carve(c, rows, 1, sizeof *p->tokens);
     p->positions = carve(c, rows, 1, sizeof *p->positions);

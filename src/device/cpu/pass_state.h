@@ -94,10 +94,13 @@ void spry_pass_linear(spry_pass *pass, spry_op op, float *out, size_t stride, co
 void spry_pass_linear_whole(spry_pass *pass, spry_op op, float *out, size_t stride, const spry_weight *w,
                             const float *in, size_t n_rows);
 
-/* pass_join.c: whole rows of which this process has computed `part`: the values of its heads, or its share of `total`
- * outputs. Without a team, `part` itself. */
-const float *spry_pass_join_heads(spry_pass *pass, const float *part);
+/* pass_join.c: whole rows of which this process has computed `part`: `each` values of its heads, or its share of
+ * `total` outputs. Without a team, `part` itself. */
+const float *spry_pass_join_heads(spry_pass *pass, const float *part, size_t each);
 const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *part, size_t total, size_t n_rows);
+
+/* The norms of q and k over all heads, of which this process has a share. */
+void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
@@ -119,7 +122,7 @@ void spry_pass_streams_begin(spry_pass *pass);
 void spry_pass_streams_predict(spry_pass *pass, const spry_side *side);
 void spry_pass_laurel(spry_pass *pass, const spry_side *side);
 void spry_pass_add_laurel(spry_pass *pass);
-void spry_pass_sparsify(float *gate, size_t n, float times);
+void spry_pass_sparsify(float *gate, size_t n, const float *row, size_t n_row, float times);
 void spry_pass_streams_correct(spry_pass *pass, const spry_side *side, uint32_t index);
 void spry_pass_streams_end(spry_pass *pass);
 

@@ -134,16 +134,16 @@ void spry_pass_add_laurel(spry_pass *p)
     spry_pass_charge(p, SPRY_OP_ADD);
 }
 
-/* Gates below mean + times * deviation become 0, the others what they have above it. */
-void spry_pass_sparsify(float *gate, size_t n, float times)
+/* Gates below mean + times * deviation of the whole row become 0, the others what they have above it. */
+void spry_pass_sparsify(float *gate, size_t n, const float *row, size_t n_row, float times)
 {
     float mean = 0, squares = 0;
-    for (size_t i = 0; i < n; i++)
-        mean += gate[i];
-    mean /= (float)n;
-    for (size_t i = 0; i < n; i++)
-        squares += (gate[i] - mean) * (gate[i] - mean);
-    float least = mean + sqrtf(squares / (float)n) * times;
+    for (size_t i = 0; i < n_row; i++)
+        mean += row[i];
+    mean /= (float)n_row;
+    for (size_t i = 0; i < n_row; i++)
+        squares += (row[i] - mean) * (row[i] - mean);
+    float least = mean + sqrtf(squares / (float)n_row) * times;
     for (size_t i = 0; i < n; i++)
         gate[i] = gate[i] > least ? gate[i] - least : gate[i] == gate[i] ? 0 : gate[i];
 }

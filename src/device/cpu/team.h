@@ -14,7 +14,8 @@ typedef struct spry_team spry_team;
 struct spry_team {
     size_t rank, size;
     const spry_config *whole; /* the model's; the config of a pass counts only its own heads */
-    /* Puts everyone's bytes[rank] bytes one after the other into `all`; with `to_first` only rank 0 needs them. */
+    /* Puts the bytes[rank] bytes of each rank one after the other into `all`; with `to_first` only rank 0 needs them.
+     */
     void (*gather)(spry_team *team, void *all, const void *own, const size_t *bytes, bool to_first);
 };
 
@@ -51,12 +52,23 @@ static inline void spry_team_outputs(size_t *starts, const spry_team *team, size
     starts[team->size] = total;
 }
 
-/* The same of the heads' outputs. */
-static inline void spry_team_head_outputs(size_t *starts, const spry_team *team)
+/* The same of what query heads give, `each` values a head. */
+static inline void spry_team_head_outputs(size_t *starts, const spry_team *team, size_t each)
 {
     for (size_t rank = 0; rank < team->size; rank++)
-        starts[rank] = spry_team_heads_of(team, rank).q_begin * team->whole->head_dim;
-    starts[team->size] = (size_t)team->whole->n_heads * team->whole->head_dim;
+        starts[rank] = spry_team_heads_of(team, rank).q_begin * each;
+    starts[team->size] = team->whole->n_heads * each;
+}
+
+/* The same of keys. Where several ranks have the same head, the first of them gives it. */
+static inline void spry_team_key_outputs(size_t *starts, const spry_team *team, size_t each)
+{
+    for (size_t rank = 0; rank < team->size; rank++) {
+        spry_team_heads own = spry_team_heads_of(team, rank);
+        bool given = rank && spry_team_heads_of(team, rank - 1).kv_begin == own.kv_begin;
+        starts[rank] = (given ? own.kv_end : own.kv_begin) * each;
+    }
+    starts[team->size] = team->whole->n_kv_heads * each;
 }
 
 #endif

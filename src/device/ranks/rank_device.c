@@ -236,10 +236,11 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *setup,
     return spry_device_kind_cpu.estimate(memory, setup, use);
 }
 
-/* Not those that need a row of all heads at once. */
+/* A part belongs here when heads and outputs can be computed apart from each other. */
 enum {
-    FEATURES = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_UNROTATED | SPRY_FEATURE_SCALES |
-               SPRY_FEATURE_UNGATED
+    FEATURES = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
+               SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
+               SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED | SPRY_FEATURE_LATENT | SPRY_FEATURE_STREAMS
 };
 
 const spry_device_kind spry_device_kind_ranks = {.name = "cpu over ranks",

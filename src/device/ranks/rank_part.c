@@ -3,12 +3,15 @@
 #include <string.h>
 
 #include "device/ranks/ranks.h"
+#include "model/arch.h"
 
 /* ---- weights ----------------------------------------------------------------------------------------------------- */
 
-/* Leaves the rows of a matrix that this rank computes. */
+/* Leaves the rows of a matrix, if there is one, that this rank computes. */
 static void keep_rows(spry_weight *w, size_t begin, size_t end)
 {
+    if (!w->data)
+        return;
     w->data += begin * w->row_bytes;
     w->bias = w->bias ? w->bias + begin : NULL;
     w->n_out = end - begin;
@@ -17,8 +20,6 @@ static void keep_rows(spry_weight *w, size_t begin, size_t end)
 static void share(const spry_team *team, spry_weight *w)
 {
     size_t starts[SPRY_TEAM_MAX + 1];
-    if (!w->data)
-        return;
     spry_team_outputs(starts, team, w->n_out);
     keep_rows(w, starts[team->rank], starts[team->rank + 1]);
 }
@@ -29,9 +30,19 @@ static void share_layer(const spry_team *team, spry_layer *l)
     spry_weight *const matrices[] = {&l->o,           &l->gate,      &l->up,         &l->down,
                                      &l->shared_gate, &l->shared_up, &l->shared_down};
     spry_team_heads heads = spry_team_heads_of(team, team->rank);
-    keep_rows(&l->q, heads.q_begin * c->head_dim, heads.q_end * c->head_dim);
+    size_t each = c->arch->latent ? c->nope_dim + c->rope_dim : c->head_dim;
+    keep_rows(&l->q, heads.q_begin * each, heads.q_end * each);
     keep_rows(&l->k, heads.kv_begin * c->head_dim, heads.kv_end * c->head_dim);
     keep_rows(&l->v, heads.kv_begin * c->head_dim, heads.kv_end * c->head_dim);
+    if (c->arch->latent) {
+        l->k_b += heads.q_begin;
+        l->v_b += heads.q_begin;
+    }
+    if (l->q_norm && c->arch->qk_norm == SPRY_QK_NORM_EACH) {
+        l->q_norm += heads.q_begin * c->head_dim;
+        l->k_norm += heads.kv_begin * c->head_dim;
+    }
+    l->sinks = l->sinks ? l->sinks + heads.q_begin : NULL;
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         share(team, matrices[i]);
     for (uint32_t e = 0; l->expert_gate && e < c->n_experts; e++) {
@@ -69,7 +80,7 @@ void spry_rank_page_take(void *own, const spry_rank_part *part, const void *whol
     spry_team_heads heads = spry_team_heads_of(&part->team, part->team.rank);
     const unsigned char *from = (const unsigned char *)whole + heads.kv_begin * part->pool.head_bytes;
     unsigned char *to = own;
-    size_t sides = 2 * part->pool.shape.n_layers, bytes = part->pool.side_bytes;
+    size_t sides = spry_kv_sides(&part->pool.shape) * part->pool.shape.n_layers, bytes = part->pool.side_bytes;
     for (size_t i = 0; i < sides; i++, to += bytes, from += part->outside->side_bytes)
         memcpy(to, from, bytes);
 }
@@ -77,7 +88,8 @@ void spry_rank_page_take(void *own, const spry_rank_part *part, const void *whol
 void spry_rank_page_put(void *whole, const spry_rank_part *part, size_t rank, const void *own)
 {
     spry_team_heads heads = spry_team_heads_of(&part->team, rank);
-    size_t sides = 2 * part->pool.shape.n_layers, bytes = (heads.kv_end - heads.kv_begin) * part->pool.head_bytes;
+    size_t sides = spry_kv_sides(&part->pool.shape) * part->pool.shape.n_layers,
+           bytes = (heads.kv_end - heads.kv_begin) * part->pool.head_bytes;
     unsigned char *to = (unsigned char *)whole + heads.kv_begin * part->pool.head_bytes;
     const unsigned char *from = own;
     for (size_t i = 0; i < sides; i++, from += bytes, to += part->outside->side_bytes)

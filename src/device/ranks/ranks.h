@@ -7,20 +7,17 @@
 #include "base/buffer.h"
 #include "device/cpu/team.h"
 
-/* Calls come from one thread at a time, and from all ranks in the same order. A link ends all
- * processes (quit) when a rank does not answer or is gone. */
+/* Calls come from one thread at a time; broadcast and gather from all ranks in the same order. They end all processes
+ * (quit) when a rank does not answer or is gone. */
 typedef struct spry_rank_link {
     uint32_t rank, size;
     /* From rank 0 to all. `idle`: others may take any time before they send. */
     void (*broadcast)(void *bytes, size_t size, bool idle);
     /* As in spry_team. */
     void (*gather)(void *all, const void *own, const size_t *bytes, bool to_first);
-    /* A message to one rank; false: it does not answer. Looks for a message from any, to be freed; false: there is
-     * none.
-     */
-    bool (*post)(uint32_t to, const void *bytes, size_t size);
-    bool (*fetch)(uint32_t *from, char **bytes, size_t *size);
-    void (*leave)(void); /* does not wait for ranks that did not answer */
+    bool (*post)(uint32_t to, const void *bytes, size_t size); /* a message to one rank; false: it does not answer */
+    bool (*fetch)(uint32_t *from, char **bytes, size_t *size); /* one from any, to be freed; false: there is none now */
+    void (*leave)(void);                                       /* does not wait for ranks that did not answer */
     /* Ends the processes of all ranks, after the function of spry_ranks_join was told why. */
     void (*quit)(const char *why);
 } spry_rank_link;
