@@ -85,7 +85,7 @@ typedef struct spry_engine_options {
     uint32_t chunk;          /* most rows of a prefill step */
     uint32_t threads;        /* 0: every processor this process may use */
     const char *kv_type;     /* "f16", "q8_0" or "f32" */
-    size_t kv_bytes;         /* size of KV memory, cached pages included; 0: chosen by the machine's memory */
+    size_t kv_bytes;         /* limit for KV memory, cached pages included; 0: chosen by the machine's memory */
     size_t cache_bytes;      /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
     const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */
     size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
@@ -102,6 +102,7 @@ typedef struct spry_engine_options {
     struct spry_trace *trace;  /* NULL, or the trace of steps and answers; it must outlive the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called on any thread of the engine */
     void *log_user;
+    uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -130,7 +131,7 @@ typedef struct spry_engine_info {
     size_t weight_bytes;       /* mapped */
     size_t copied_bytes;       /* of weights that had to be copied out of the mapping */
     size_t kv_bytes_per_token; /* layers x key/value heads x head size x 2 x type */
-    size_t kv_bytes;           /* the whole pool */
+    size_t kv_bytes;           /* limit: the whole pool */
     size_t scratch_bytes;      /* working memory of a step */
     const char *cpu;           /* the kernel set in use */
     uint32_t threads;
@@ -142,16 +143,15 @@ SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *
 
 /* KV memory: "now" marks a figure of this moment, the others count since the engine was opened. */
 typedef struct spry_kv_figures {
-    size_t size;                                 /* as in spry_engine_info */
-    size_t page_bytes, page_tokens, pages;       /* the pool */
-    size_t free_pages, cached_pages, idle_pages; /* now: free; known by content; of those, not in use */
-    size_t pinned_pages;                         /* now */
-    uint64_t lookups, hit_tokens, miss_tokens;   /* prompts; their tokens */
-    uint64_t restored_tokens, span_tokens, repaired_tokens;
-    uint64_t inserted_pages, evicted_pages, expired_pages;
+    size_t size;                                               /* as in spry_engine_info */
+    size_t page_bytes, page_tokens, pages;                     /* the pool */
+    size_t free_pages, cached_pages, idle_pages, pinned_pages; /* now: free; known by content; not in use; pinned */
+    uint64_t lookups, hit_tokens, miss_tokens;                 /* prompts; their tokens */
+    uint64_t restored_tokens, span_tokens, repaired_tokens, inserted_pages, evicted_pages, expired_pages;
     uint64_t disk_bytes, disk_files; /* now, in the cache folder */
     uint64_t disk_stored_pages, disk_loaded_pages, disk_bad_pages, disk_skipped_pages, disk_removed_pages;
-    uint64_t reserved[16];
+    size_t held_pages; /* now: taking memory, free ones included that were not returned to the system */
+    uint64_t reserved[15];
 } spry_kv_figures;
 
 SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);

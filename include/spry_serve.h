@@ -164,6 +164,9 @@ SPRY_API spry_status spry_model_pool_pin(spry_model_pool *pool, const char *name
 /* Replaces keep_alive_s for an acquired model until it is unloaded; negative: never unload it for being unused. */
 SPRY_API void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, double seconds);
 
+/* KV memory of a loaded model, without counting as a use of it; false: it is not loaded. Waits for at most one step. */
+SPRY_API bool spry_model_pool_kv(spry_model_pool *pool, const char *name, spry_kv_figures *figures);
+
 typedef enum spry_pool_state { SPRY_POOL_ON_DISK = 0, SPRY_POOL_LOADING = 1, SPRY_POOL_LOADED = 2 } spry_pool_state;
 
 typedef struct spry_pool_info {

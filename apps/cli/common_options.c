@@ -69,9 +69,21 @@ static const spry_option engine_options[] = {
     {.name = "kv-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(kv_bytes),
-     .help = "Memory for the KV cache: pages in use and pages cached for later prompts; 0: an eighth of the "
-             "machine's memory, or what the context needs",
+     .help = "Limit for KV memory, which grows as it is used: pages in use and pages cached for later prompts; 0: an "
+             "eighth of the machine's memory, or up to a quarter if full sessions need it",
      .group = "Memory"},
+    {.name = "kv-idle",
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(kv_idle),
+     .metavar = "SECONDS",
+     .help = "Return KV memory to the system after this time without work, and while the machine is short of memory; "
+             "0: never"},
+    {.name = "kv-idle-share",
+     .kind = SPRY_OPTION_U32,
+     .offset = ENGINE_FIELD(kv_idle_share),
+     .max = 100,
+     .metavar = "PERCENT",
+     .help = "Share of KV memory that cached pages may keep then"},
     {.name = "cache-bytes",
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(cache_bytes),

@@ -78,7 +78,8 @@ class _EngineOptions(ctypes.Structure):
                 ("threads", c_uint32), ("kv_type", c_char_p), ("kv_bytes", c_size_t), ("cache_bytes", c_size_t),
                 ("cache_dir", c_char_p), ("cache_disk_bytes", c_size_t), ("cache_ttl", c_uint32),
                 ("data_is_mapped", c_bool), ("device", c_char_p), ("cpu", c_char_p), ("quantize", c_char_p),
-                ("chat_template", c_char_p), ("trace", c_void_p), ("log", _OnLog), ("log_user", c_void_p)]
+                ("chat_template", c_char_p), ("trace", c_void_p), ("log", _OnLog), ("log_user", c_void_p),
+                ("kv_idle", c_uint32), ("kv_idle_share", c_uint32)]
 
 
 class _EngineInfo(ctypes.Structure):
@@ -481,7 +482,7 @@ class _Embedding(_Job):
 
 _TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template")
 _NUMBER_OPTIONS = ("context", "sessions", "chunk", "threads", "kv_bytes", "cache_bytes", "cache_disk_bytes",
-                   "cache_ttl")
+                   "cache_ttl", "kv_idle", "kv_idle_share")
 _engines = weakref.WeakSet()
 
 

@@ -7,13 +7,19 @@
 #include "model/fingerprint.h"
 #include "model/placement.h"
 #include "model/quantize.h"
+#include "platform/clock.h"
 #include "platform/memory.h"
 #include "sched/driver.h"
 
 void spry_engine_options_default_sized(spry_engine_options *options, size_t size)
 {
-    const spry_engine_options own = {
-        .sessions = 1, .chunk = SPRY_CHUNK_DEFAULT, .kv_type = "f16", .device = "cpu", .cpu = "auto"};
+    const spry_engine_options own = {.sessions = 1,
+                                     .chunk = SPRY_CHUNK_DEFAULT,
+                                     .kv_type = "f16",
+                                     .device = "cpu",
+                                     .cpu = "auto",
+                                     .kv_idle = 60,
+                                     .kv_idle_share = 25};
     spry_sized_default(options, size, &own, sizeof own);
 }
 
@@ -255,6 +261,15 @@ void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
         spry_kv_cache_computed(&e->cache, rows, ns);
 }
 
+void spry_engine_return_memory(spry_engine *e)
+{
+    size_t held = e->pool.n_held;
+    spry_kv_cache_shrink(&e->cache, e->pool.n_pages * e->kv_idle_share / 100, spry_clock_ns());
+    spry_log_write(&e->log, SPRY_LOG_DEBUG, "%s: %.1f MB of KV memory returned, %.1f MB held", e->model->name,
+                   (double)((held - e->pool.n_held) * e->pool.page_bytes) / 1e6,
+                   (double)(e->pool.n_held * e->pool.page_bytes) / 1e6);
+}
+
 void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 {
     spry_device_memory reserved;
@@ -317,6 +332,7 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
                                  .disk_loaded_pages = disk.loaded,
                                  .disk_bad_pages = disk.load_failures,
                                  .disk_skipped_pages = disk.skipped,
-                                 .disk_removed_pages = disk.removed};
+                                 .disk_removed_pages = disk.removed,
+                                 .held_pages = e->pool.n_held};
     spry_driver_leave(e->driver);
 }

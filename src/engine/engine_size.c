@@ -8,6 +8,7 @@
 enum {
     DEFAULT_CONTEXT = 8192,
     MEMORY_SHARE = 8,
+    LIMIT_SHARE = 4,
     MOST_KEPT_PAGES = 1 << 15,
     MAX_CHUNK = 1 << 16,
     MAX_THREADS = 1024,
@@ -28,6 +29,8 @@ static spry_status check_ranges(const spry_engine_options *o, spry_error *error)
         return spry_fail(error, SPRY_ERR_INPUT, "sessions is %u, outside 1 to %d", o->sessions, MAX_SESSIONS);
     if (!o->chunk || o->chunk > MAX_CHUNK)
         return spry_fail(error, SPRY_ERR_INPUT, "chunk is %u, outside 1 to %d", o->chunk, MAX_CHUNK);
+    if (o->kv_idle_share > 100)
+        return spry_fail(error, SPRY_ERR_INPUT, "kv-idle-share is %u percent, more than 100", o->kv_idle_share);
     if (o->threads > MAX_THREADS)
         return spry_fail(error, SPRY_ERR_INPUT, "threads is %u, more than %d", o->threads, MAX_THREADS);
     return SPRY_OK;
@@ -115,6 +118,8 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     if (status)
         return status;
     e->sessions = o->sessions;
+    e->kv_idle = o->kv_idle;
+    e->kv_idle_share = o->kv_idle_share;
     uint32_t device_chunk = spry_device_chunk(e->kind), chunk = o->chunk;
     if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
         chunk = device_chunk;
@@ -143,14 +148,28 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
     return SPRY_OK;
 }
 
-/* Pages for full sessions plus room for cached pages: an eighth of the machine's memory or a million tokens, if that is
- * more. Pages use memory only when written, but the lists of them use it at once. */
+/* What leaves the machine usable: a quarter of its memory, and with the weights three quarters. */
+static size_t default_bytes(const spry_engine *e)
+{
+    size_t most = e->device_bytes / LIMIT_SHARE, weights = e->model->weights.bytes;
+    size_t all = e->device_bytes - most, left = weights < all ? all - weights : 0;
+    return left < most ? left : most;
+}
+
+/* Pages for full sessions, or an eighth of the machine's memory for cached pages, a million tokens at most, if that is
+ * more; and always one full session, but otherwise no more than leaves the machine usable: sessions that are not full
+ * share pages, and jobs that lack some wait. Pages use memory only when written, but the lists of them use it at
+ * once. */
 static size_t default_pages(const spry_engine *e, size_t page_bytes)
 {
-    size_t full = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * e->sessions;
-    size_t share = page_bytes ? e->device_bytes / MEMORY_SHARE / page_bytes : 0;
+    size_t one = ((size_t)e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, full = one * e->sessions;
+    if (!page_bytes || !e->device_bytes)
+        return full;
+    size_t share = e->device_bytes / MEMORY_SHARE / page_bytes, most = default_bytes(e) / page_bytes;
     share = share < MOST_KEPT_PAGES ? share : MOST_KEPT_PAGES;
-    return share > full ? share : full;
+    share = share > full ? share : full;
+    share = share < most ? share : most;
+    return share > one ? share : one;
 }
 
 /* As many as requested, or as fit the machine; 0 for a shape that the pool would refuse. */

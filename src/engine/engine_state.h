@@ -36,6 +36,7 @@ struct spry_engine {
     spry_trace *trace;    /* NULL: none */
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
+    uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
     uint32_t logit_rows;       /* maximum per step */
     uint32_t n_sessions;       /* existing, and reserved for jobs; protected by the driver's lock */
     spry_device_source source; /* its quantize only while the engine is opened */
@@ -90,6 +91,10 @@ enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better *
 /* The device's name, and what it is opened with. */
 const char *spry_engine_device(const spry_engine *e, const spry_engine_options *options);
 spry_device_setup spry_engine_setup(const spry_engine *engine);
+
+/* Evicts cached pages beyond the share that stays, and returns the memory of free pages to the system. The caller owns
+ * the engine. */
+void spry_engine_return_memory(spry_engine *engine);
 
 /* Names what decides the bits of a page besides its tokens: the model, kernels (spry_device_identify), types, long
  * rope's list, the layout. Pages on disk carry it. */

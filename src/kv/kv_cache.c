@@ -164,11 +164,11 @@ bool spry_kv_cache_make_room(spry_kv_cache *c, size_t n_pages)
     return true;
 }
 
-void spry_kv_cache_tidy(spry_kv_cache *c, uint64_t now_ns)
+/* Evicts pages that are expired, and the oldest ones while there are more than `most`. */
+static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {
     while (collect(c, false)) {
     }
-    size_t most = c->options.max_bytes / c->pool->page_bytes;
     for (uint32_t page = c->oldest; page != NO_PAGE;) {
         const spry_kv_node *n = &c->nodes[page];
         bool old = c->options.ttl_ns && now_ns > n->used_ns && now_ns - n->used_ns > c->options.ttl_ns;
@@ -182,6 +182,18 @@ void spry_kv_cache_tidy(spry_kv_cache *c, uint64_t now_ns)
         }
         page = newer;
     }
+}
+
+void spry_kv_cache_tidy(spry_kv_cache *c, uint64_t now_ns)
+{
+    evict(c, c->options.max_bytes / c->pool->page_bytes, now_ns);
+}
+
+void spry_kv_cache_shrink(spry_kv_cache *c, size_t n_pages, uint64_t now_ns)
+{
+    size_t most = c->options.max_bytes / c->pool->page_bytes;
+    evict(c, n_pages < most ? n_pages : most, now_ns);
+    spry_kv_pool_release(c->pool);
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */

@@ -73,6 +73,10 @@ bool spry_kv_cache_make_room(spry_kv_cache *cache, size_t n_pages);
 /* Evicts pages that are expired or over the byte limit, and collects those that reached the disk. */
 void spry_kv_cache_tidy(spry_kv_cache *cache, uint64_t now_ns);
 
+/* Does so down to `n_pages` cached pages, pages in use or pinned apart, and returns the memory of free pages to the
+ * system. */
+void spry_kv_cache_shrink(spry_kv_cache *cache, size_t n_pages, uint64_t now_ns);
+
 /* Pinned pages stay until they are unpinned as often. Returns the number of the table's tokens in cached pages. */
 size_t spry_kv_cache_pin(spry_kv_cache *cache, const spry_kv_table *table, bool pin);
 

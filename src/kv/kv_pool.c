@@ -13,6 +13,15 @@ bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
            spry_checked_mul(&heads, heads, shape->n_layers) && spry_checked_mul(bytes, heads, head);
 }
 
+/* Lists the free pages; the first of them is taken first. */
+static void list_free(spry_kv_pool *pool)
+{
+    pool->n_free = 0;
+    for (size_t page = pool->n_pages; page-- > 0;)
+        if (!pool->references[page])
+            pool->free[pool->n_free++] = (uint32_t)page;
+}
+
 spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, size_t n_pages, spry_error *error)
 {
     *pool = (spry_kv_pool){.shape = *shape, .n_pages = n_pages};
@@ -28,13 +37,12 @@ spry_status spry_kv_pool_init(spry_kv_pool *pool, const spry_kv_shape *shape, si
     pool->side_bytes = pool->head_bytes * shape->n_kv_heads;
     pool->references = calloc(n_pages, sizeof *pool->references);
     pool->free = calloc(n_pages, sizeof *pool->free);
-    if (!pool->references || !pool->free) {
+    pool->held = calloc(n_pages, sizeof *pool->held);
+    if (!pool->references || !pool->free || !pool->held) {
         spry_kv_pool_deinit(pool);
         return spry_fail_memory(error, "the KV pool", n_pages * 2 * sizeof *pool->free);
     }
-    for (size_t i = 0; i < n_pages; i++)
-        pool->free[i] = (uint32_t)(n_pages - 1 - i); /* page 0 is taken first */
-    pool->n_free = n_pages;
+    list_free(pool);
     spry_kv_turns_init(&pool->turns);
     return SPRY_OK;
 }
@@ -43,6 +51,7 @@ void spry_kv_pool_deinit(spry_kv_pool *pool)
 {
     free(pool->references);
     free(pool->free);
+    free(pool->held);
     *pool = (spry_kv_pool){0};
 }
 
@@ -52,6 +61,8 @@ bool spry_kv_page_take(spry_kv_pool *pool, uint32_t *page)
         return false;
     *page = pool->free[--pool->n_free];
     pool->references[*page] = 1;
+    pool->n_held += !pool->held[*page];
+    pool->held[*page] = true;
     return true;
 }
 
@@ -64,4 +75,22 @@ void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page)
 {
     if (--pool->references[page] == 0)
         pool->free[pool->n_free++] = page;
+}
+
+/* By runs of free pages, because a page need not consist of whole pages of the system. */
+void spry_kv_pool_release(spry_kv_pool *pool)
+{
+    if (!pool->mover.release)
+        return;
+    for (size_t first = 0, end; first < pool->n_pages; first = end + 1) {
+        size_t held = 0;
+        for (end = first; end < pool->n_pages && !pool->references[end]; end++) {
+            held += pool->held[end];
+            pool->held[end] = false;
+        }
+        if (held)
+            pool->mover.release(pool->mover.self, (uint32_t)first, end - first);
+        pool->n_held -= held;
+    }
+    list_free(pool);
 }

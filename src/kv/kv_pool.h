@@ -1,6 +1,7 @@
 /* The pool of KV pages: numbers, layout and reference counts. A page holds the keys and values of SPRY_PAGE_TOKENS
- * tokens for every layer. The bytes are on a device, which allocates all of them when it is opened; this folder refers
- * to pages by number and moves bytes only through the pool's mover. Each table entry holds one reference to its page.
+ * tokens for every layer. The bytes are on a device, which reserves room for all of them when it is opened; this folder
+ * refers to pages by number and moves bytes only through the pool's mover. Each table entry holds one reference to its
+ * page. A page takes memory of the host from its first use until the pool is told to return free pages to the system.
  * One thread owns a pool. */
 #ifndef SPRY_KV_KV_POOL_H
 #define SPRY_KV_KV_POOL_H
@@ -35,6 +36,9 @@ typedef struct spry_kv_mover {
     /* Makes them the bytes of the page, or with `whole` false abandons the page. Steps submitted later see them. False:
      * the hardware failed. */
     bool (*write_end)(void *self, uint32_t page, bool whole);
+    /* Returns the memory of free pages to the system; they need it again when they are next written. NULL: the device
+     * keeps the memory of all pages while it is open. */
+    void (*release)(void *self, uint32_t first, size_t count);
 } spry_kv_mover;
 
 /* Inside a page: layer after layer, each keys then values, each n_kv_heads heads as in kernels/kv_layout.h. */
@@ -46,7 +50,9 @@ typedef struct spry_kv_pool {
     size_t page_bytes;
     size_t n_pages, n_free;
     uint32_t *references; /* [n_pages]; 0: free */
-    uint32_t *free;       /* the last n_free are free pages */
+    uint32_t *free;       /* the last n_free are free pages, those that were in use last at the end */
+    bool *held;           /* [n_pages]: in use since its memory was last returned */
+    size_t n_held;
     spry_kv_turns turns;  /* of the tables' entries */
     spry_kv_mover mover;  /* set when the device is open; before that no bytes move */
 } spry_kv_pool;
@@ -61,6 +67,9 @@ void spry_kv_pool_deinit(spry_kv_pool *pool);
 bool spry_kv_page_take(spry_kv_pool *pool, uint32_t *page);
 void spry_kv_page_ref(spry_kv_pool *pool, uint32_t page);
 void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page);
+
+/* Returns the memory of all free pages to the system, where the device can. Pages are taken in order afterwards. */
+void spry_kv_pool_release(spry_kv_pool *pool);
 
 /* The offset of keys (side 0) or values (side 1) of a layer in a page. */
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <malloc.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -143,6 +144,33 @@ size_t spry_memory_total(void)
     if (getrlimit(RLIMIT_AS, &space) == 0 && space.rlim_cur < total)
         total = (size_t)space.rlim_cur;
     return total;
+}
+
+/* The beginning of a file of the system, as text; "" where there is none. */
+static void read_start(char *text, size_t size, const char *root, const char *path)
+{
+    char whole[PATH_MAX];
+    int length = snprintf(whole, sizeof whole, "%s%s", root, path);
+    int descriptor = length > 0 && (size_t)length < sizeof whole ? open(whole, O_RDONLY | O_CLOEXEC) : -1;
+    ssize_t got = descriptor >= 0 ? read(descriptor, text, size - 1) : 0;
+    text[got > 0 ? got : 0] = 0;
+    if (descriptor >= 0)
+        close(descriptor);
+}
+
+bool spry_memory_is_short(const char *root)
+{
+    enum { TOO_FEW = 16, TOO_LONG = 10 }; /* a sixteenth of the memory; percent of the time */
+    char text[512];
+    size_t total = 0, available = 0, waited = 0;
+    read_start(text, sizeof text, root, "/proc/meminfo");
+    const char *line = strstr(text, "MemAvailable:");
+    if (line && sscanf(text, "MemTotal: %zu kB", &total) == 1 &&
+        sscanf(line, "MemAvailable: %zu kB", &available) == 1 && available < total / TOO_FEW)
+        return true;
+    read_start(text, sizeof text, root, "/proc/pressure/memory");
+    line = strstr(text, "full avg10=");
+    return line && sscanf(line, "full avg10=%zu", &waited) == 1 && waited >= TOO_LONG;
 }
 
 /* VmHWM rather than getrusage, which also counts the process image before exec. */

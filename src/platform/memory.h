@@ -24,6 +24,11 @@ void spry_memory_fetch(const void *memory, size_t bytes);
 /* Bytes of memory this process may use: the machine's memory, or a lower cgroup or process limit. */
 size_t spry_memory_total(void);
 
+/* Whether the machine is short of memory: less than a sixteenth is available, or the system reports that in the last
+ * ten seconds all tasks waited for memory for more than a tenth of the time (pressure stall information). `root` is
+ * prepended to the paths: "" on a real system, a folder in tests. Allocates nothing. */
+bool spry_memory_is_short(const char *root);
+
 /* Limits how many regions the C library's allocator reserves for threads of their own. A server has many threads that
  * rarely allocate at the same time, and each region takes 64 MiB of address space. Call it before threads start. */
 void spry_memory_limit_arenas(void);

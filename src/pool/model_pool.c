@@ -27,7 +27,7 @@ typedef struct slot {
     spry_loaded_model loaded;
     slot_state state;
     bool pinned;
-    uint32_t users;
+    uint32_t users, watchers; /* watchers read figures: it can be unloaded once they are done */
     size_t reserved; /* bytes it counts for */
     size_t estimated, measured;
     double keep_s;    /* seconds without users before it is unloaded; negative: never */
@@ -141,6 +141,8 @@ static void set_state(spry_model_pool *pool, slot *s, slot_state state)
 static void unload(spry_model_pool *pool, slot *s, const char *why)
 {
     set_state(pool, s, SLOT_LEAVING);
+    while (s->watchers)
+        pthread_cond_wait(&pool->changed, &pool->lock);
     pthread_mutex_unlock(&pool->lock);
     spry_loaded_model_close(&s->loaded);
     spry_log_write(&pool->log, SPRY_LOG_INFO, "%s: let go, %s", s->name, why);
@@ -340,6 +342,23 @@ void spry_model_pool_keep(spry_model_pool *pool, const spry_pooled *model, doubl
     pthread_mutex_lock(&pool->lock);
     find_slot(pool, model->name)->keep_s = seconds;
     pthread_mutex_unlock(&pool->lock);
+}
+
+bool spry_model_pool_kv(spry_model_pool *pool, const char *name, spry_kv_figures *figures)
+{
+    pthread_mutex_lock(&pool->lock);
+    slot *s = find_slot(pool, name);
+    bool loaded = s && s->state == SLOT_LOADED;
+    if (loaded) {
+        s->watchers++;
+        pthread_mutex_unlock(&pool->lock);
+        spry_engine_kv_figures(s->pooled.engine, figures);
+        pthread_mutex_lock(&pool->lock);
+        s->watchers--;
+        pthread_cond_broadcast(&pool->changed);
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return loaded;
 }
 
 /* ---- time ------------------------------------------------------------------------------------------------------- */

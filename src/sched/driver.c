@@ -6,6 +6,10 @@
 
 #include "base/sized.h"
 #include "platform/background.h"
+#include "platform/clock.h"
+#include "platform/memory.h"
+
+#define WATCH_NS 1000000000u /* between two looks at the machine's memory */
 
 /* ---- owning the engine --------------------------------------------------------------------------------------------
  */
@@ -128,12 +132,24 @@ void spry_driver_end_cancelled(spry_driver *d)
             i++;
 }
 
+/* Looked at now and then while there is work: cached pages must not drive other programs out of memory. */
+static void watch_memory(spry_driver *d)
+{
+    uint64_t now = spry_clock_ns();
+    if (!d->engine->kv_idle || now - d->watched_ns < WATCH_NS)
+        return;
+    d->watched_ns = now;
+    if (spry_memory_is_short(""))
+        spry_engine_return_memory(d->engine);
+}
+
 void spry_driver_round(spry_driver *d)
 {
     spry_driver_end_cancelled(d);
     let_begin(d);
     if (d->n_running)
         spry_driver_step(d);
+    watch_memory(d);
 }
 
 /* Rounds until `job` is over; NULL: until nothing runs or waits. Others may own the engine between two rounds. The lock
@@ -155,15 +171,49 @@ static void drive(spry_driver *d, const spry_job *job)
     end_turn(d);
 }
 
+/* ---- returning memory ---------------------------------------------------------------------------------------------
+ */
+
+/* Nothing has run for a while. The lock is held, and released meanwhile. */
+static void rest(spry_driver *d)
+{
+    take_turn(d);
+    pthread_mutex_unlock(&d->lock);
+    spry_driver_empty_idle(d);
+    spry_engine_return_memory(d->engine);
+    pthread_mutex_lock(&d->lock);
+    end_turn(d);
+}
+
+/* Waits for work; returns memory when none has come for the set time. Other threads wake this one for their own
+ * reasons, so the time counts from the end of the last work. The lock is held. */
+static void wait_for_work(spry_driver *d, uint64_t worked_ns, bool *rested)
+{
+    const uint64_t idle_ns = d->engine->kv_idle * (uint64_t)1000000000, passed = spry_clock_ns() - worked_ns;
+    if (*rested || !idle_ns || d->driving) {
+        pthread_cond_wait(&d->changed, &d->lock);
+    } else if (passed < idle_ns) {
+        spry_background_wait(&d->changed, &d->lock, idle_ns - passed);
+    } else {
+        rest(d);
+        *rested = true;
+    }
+}
+
 static void *thread_main(void *argument)
 {
     spry_driver *d = argument;
+    uint64_t worked_ns = 0;
+    bool rested = true;
     pthread_mutex_lock(&d->lock);
     while (!d->stopping)
-        if (!d->driving && (d->figures.running || d->queue.count))
+        if (!d->driving && (d->figures.running || d->queue.count)) {
             drive(d, NULL);
-        else
-            pthread_cond_wait(&d->changed, &d->lock);
+            worked_ns = spry_clock_ns();
+            rested = false;
+        } else {
+            wait_for_work(d, worked_ns, &rested);
+        }
     pthread_mutex_unlock(&d->lock);
     return NULL;
 }

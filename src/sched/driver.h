@@ -40,6 +40,7 @@ typedef struct spry_driver {
     bool crowded;         /* pages were short: no job begins before another ends */
     size_t first_prompt;  /* the running job whose prompt is served first */
     spry_step step;       /* under way */
+    uint64_t watched_ns;  /* when the machine's memory was last looked at */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something that a thread may wait for */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "base/compiler.h"
+#include "engine/engine_state.h"
 #include "spry.h"
 #include "support/engine_fixture.h"
 #include "support/hostile.h"
@@ -561,11 +562,43 @@ static void test_names(void **state)
     assert_string_equal(spry_status_name(SPRY_ERR_CONTEXT), "context");
 }
 
+/* The limit for KV memory where none was set, on machines and for models of several sizes. */
+static void test_default_limit(void **state)
+{
+    (void)state;
+    spry_engine *engine = fixture_open("llama", NULL);
+    spry_engine e = *engine; /* for its sizes */
+    spry_model model = *e.model;
+    const size_t one = e.context / SPRY_PAGE_TOKENS, full = (size_t)1 << 14, all = full * e.pool.page_bytes;
+    const struct {
+        size_t memory, weights, pages;
+    } cases[] = {
+        {all * 100, all, 2 * full},             /* plenty: a million tokens */
+        {all * 6, all / 8, full},               /* what sessions need is more than an eighth */
+        {all * 2, all / 8, full / 2},           /* and here more than a quarter */
+        {all * 4, all * 3 - all / 4, full / 4}, /* three quarters, with the weights */
+        {all * 4, all * 3 + all / 2, one},      /* one session always has room */
+    };
+    e.model = &model;
+    e.sessions = (uint32_t)(full / one);
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        size_t pages;
+        spry_error error = {0};
+        e.device_bytes = cases[i].memory;
+        model.weights.bytes = cases[i].weights;
+        if (spry_engine_count_pages(&e, &pages, &e.pool.shape, 0, &error))
+            fail_msg("case %zu: %s", i, error.message);
+        assert_int_equal(pages, cases[i].pages);
+    }
+    spry_engine_close(engine);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_open_and_describe),
         cmocka_unit_test(test_wrong_options),
+        cmocka_unit_test(test_default_limit),
         cmocka_unit_test(test_open_memory),
         cmocka_unit_test(test_log),
         cmocka_unit_test(test_tokenize),

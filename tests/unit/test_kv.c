@@ -286,6 +286,53 @@ static void test_full_pool_takes_no_copy(void **state)
     pool_close(&pool);
 }
 
+typedef struct released {
+    size_t calls, first[8], count[8];
+} released;
+
+static void on_release(void *self, uint32_t first, size_t count)
+{
+    released *r = self;
+    r->first[r->calls] = first;
+    r->count[r->calls++] = count;
+}
+
+/* Free pages that were in use return as runs; those in use and those never used stay as they are. */
+static void test_memory_returns(void **state)
+{
+    (void)state;
+    spry_kv_pool pool;
+    uint32_t pages[10];
+    released r = {0};
+    assert_int_equal(spry_kv_pool_init(&pool, &small, 12, NULL), SPRY_OK);
+    for (size_t i = 0; i < SPRY_COUNT(pages); i++)
+        assert_true(spry_kv_page_take(&pool, &pages[i]) && pages[i] == i);
+    assert_int_equal(pool.n_held, 10);
+    static const uint32_t freed[] = {1, 9, 2, 5};
+    for (size_t i = 0; i < SPRY_COUNT(freed); i++)
+        spry_kv_page_unref(&pool, freed[i]);
+    assert_int_equal(pool.n_held, 10); /* free pages keep their memory for the next sequence */
+    spry_kv_pool_release(&pool);       /* a device that returns nothing */
+    assert_int_equal(pool.n_held, 10);
+    pool.mover = (spry_kv_mover){.self = &r, .release = on_release};
+    spry_kv_pool_release(&pool);
+    spry_kv_pool_release(&pool); /* nothing is left to return */
+    assert_int_equal(r.calls, 3);
+    static const size_t first[] = {1, 5, 9}, count[] = {2, 1, 3};
+    assert_memory_equal(r.first, first, sizeof first);
+    assert_memory_equal(r.count, count, sizeof count);
+    assert_int_equal(pool.n_held, 6);
+    assert_int_equal(pool.n_free, 6);
+    static const uint32_t in_order[] = {1, 2, 5, 9, 10, 11};
+    for (size_t i = 0; i < SPRY_COUNT(in_order); i++) {
+        uint32_t page;
+        assert_true(spry_kv_page_take(&pool, &page));
+        assert_int_equal(page, in_order[i]);
+    }
+    assert_int_equal(pool.n_held, 12);
+    spry_kv_pool_deinit(&pool);
+}
+
 static void test_context_limit(void **state)
 {
     (void)state;
@@ -437,6 +484,7 @@ int main(void)
         cmocka_unit_test(test_context_limit),      cmocka_unit_test(test_find),
         cmocka_unit_test(test_take_and_give_back), cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_odd_heads_of_q8_0),  cmocka_unit_test(test_shapes_too_large),
+        cmocka_unit_test(test_memory_returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -363,6 +363,32 @@ static void bytes_are_limited(void **state)
     scene_close(&s);
 }
 
+/* The newest pages stay, pages in use do not count as cached ones that must go, and the memory of the rest returns. */
+static void an_idle_cache_shrinks(void **state)
+{
+    (void)state;
+    kv_scene s;
+    int32_t tokens[LONG], other[LONG];
+    spry_kv_table t = {0};
+    count_up(tokens, LONG, 1);
+    count_up(other, LONG, 1000);
+    scene_open(&s, 8, NULL);
+    scene_learn(&s, tokens, 3 * PAGE, NULL);
+    scene_learn(&s, other, 3 * PAGE, NULL);
+    assert_int_equal(s.pool.n_held, 6);
+    spry_kv_cache_shrink(&s.cache, 4, s.now);
+    assert_int_equal(s.cache.figures.evicted, 2);
+    assert_int_equal(s.pool.n_held, 4);
+    assert_int_equal(found_pages(&s, other, 3), 3);
+    assert_int_equal(found_pages(&s, tokens, 3), 1);
+    scene_extend(&s, &t, 2 * PAGE);
+    spry_kv_cache_shrink(&s.cache, 0, s.now);
+    assert_int_equal(s.cache.figures.pages, 0);
+    assert_int_equal(s.pool.n_held, 2); /* in use */
+    scene_release(&s, &t, tokens);
+    scene_close(&s);
+}
+
 static void pinned_pages_stay(void **state)
 {
     (void)state;
@@ -466,6 +492,7 @@ int main(void)
         cmocka_unit_test(what_others_build_on_goes_last),
         cmocka_unit_test(time_makes_pages_go),
         cmocka_unit_test(bytes_are_limited),
+        cmocka_unit_test(an_idle_cache_shrinks),
         cmocka_unit_test(pinned_pages_stay),
         cmocka_unit_test(a_full_pool_says_so),
         cmocka_unit_test(distances_run_out),

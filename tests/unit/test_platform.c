@@ -252,6 +252,30 @@ static void memory_total_is_plausible(void **state)
     assert_true(total <= physical);
 }
 
+static void memory_is_short_at_a_sixteenth_or_under_pressure(void **state)
+{
+    const tree *t = *state;
+    static const struct {
+        const char *meminfo, *pressure;
+        bool is_short;
+    } cases[] = {
+        {"MemTotal: 16000 kB\nMemFree: 1 kB\nMemAvailable: 1000 kB\n", "", false},
+        {"MemTotal: 16000 kB\nMemFree: 1 kB\nMemAvailable: 999 kB\n", "", true},
+        {"MemTotal: 16000 kB\nMemAvailable: 9000 kB\n", "some avg10=90.00 avg60=0.00\nfull avg10=9.99 avg60=0.00\n",
+         false},
+        {"MemTotal: 16000 kB\nMemAvailable: 9000 kB\n", "some avg10=90.00 avg60=0.00\nfull avg10=10.00 avg60=0.00\n",
+         true},
+        {"MemTotal: x kB\nMemAvailable: 0 kB\n", "full avg10=", false},
+        {"", "full", false},
+    };
+    assert_false(spry_memory_is_short(t->root)); /* no such files */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        put(t, "proc/meminfo", cases[i].meminfo);
+        put(t, "proc/pressure/memory", cases[i].pressure);
+        assert_int_equal(spry_memory_is_short(t->root), cases[i].is_short);
+    }
+}
+
 #define TREE_TEST(function) cmocka_unit_test_setup_teardown(function, tree_setup, tree_teardown)
 
 int main(void)
@@ -269,6 +293,7 @@ int main(void)
         cmocka_unit_test(entropy_differs),
         cmocka_unit_test(memory_is_zeroed_and_aligned),
         cmocka_unit_test(memory_total_is_plausible),
+        TREE_TEST(memory_is_short_at_a_sixteenth_or_under_pressure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "platform/clock.h"
+#include "platform/memory.h"
 
 /* The two lines before the values of a metric; `type` is "counter", "gauge" or "histogram". */
 static void print_head(spry_buffer *out, const char *name, const char *help, const char *type)
@@ -72,17 +73,19 @@ static void print_counts(spry_buffer *out, const spry_model_status *models, size
 
 /* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
-enum { N_GAUGES = 15 };
+enum { N_GAUGES = 17 };
 
 static const struct {
     const char *name, *help, *type;
 } gauges[N_GAUGES] = {
     {"model_loaded", "1 if the model is in memory", "gauge"},
-    {"pool_bytes", "Memory the model takes", "gauge"},
+    {"pool_bytes", "Limit for the model's memory: weights, working memory, all of KV memory", "gauge"},
+    {"memory_bytes", "Memory the model takes now", "gauge"},
     {"requests_running", "Answers being computed", "gauge"},
     {"requests_waiting", "Answers waiting in the queue", "gauge"},
-    {"kv_bytes", "Size of KV memory", "gauge"},
-    {"kv_used_bytes", "KV memory that is not free", "gauge"},
+    {"kv_bytes", "Limit for KV memory", "gauge"},
+    {"kv_used_bytes", "Pages in use or cached", "gauge"},
+    {"kv_held_bytes", "KV memory taken from the system now, free pages included", "gauge"},
     {"kv_idle_bytes", "Cached pages not in use", "gauge"},
     {"kv_disk_bytes", "Cached pages on disk", "gauge"},
     {"model_pinned", "1 if the model is pinned in memory", "gauge"},
@@ -101,10 +104,12 @@ static void read_gauges(double values[N_GAUGES], const spry_model_status *model)
     const spry_kv_figures *kv = &model->kv;
     const double all[N_GAUGES] = {pool->state == SPRY_POOL_LOADED,
                                   (double)pool->loaded_bytes,
+                                  (double)(pool->loaded_bytes - (kv->pages - kv->held_pages) * kv->page_bytes),
                                   (double)model->running,
                                   (double)model->waiting,
                                   (double)(kv->pages * kv->page_bytes),
                                   (double)((kv->pages - kv->free_pages) * kv->page_bytes),
+                                  (double)(kv->held_pages * kv->page_bytes),
                                   (double)(kv->idle_pages * kv->page_bytes),
                                   (double)kv->disk_bytes,
                                   pool->pinned,
@@ -155,5 +160,7 @@ void spry_metrics_print(spry_buffer *out, spry_server *server)
     print_energy(out, server);
     print_head(out, "uptime_seconds", "Time since the server started", "gauge");
     spry_buffer_format(out, "spry_uptime_seconds %.3f\n", (double)(spry_clock_ns() - server->started_ns) / 1e9);
+    print_head(out, "resident_bytes", "Memory of the process, weights in mapped files included", "gauge");
+    spry_buffer_format(out, "spry_resident_bytes %zu\n", spry_memory_now());
     free(models);
 }

@@ -205,8 +205,21 @@ static void fill_status(spry_registry *r, spry_model_status *model, uint64_t now
         return;
     model->counts = record->counts;
     if (model->pool.state == SPRY_POOL_LOADED) {
-        model->kv = record->kv;
+        model->kv = model->running ? record->kv : model->kv;
         model->tokens_per_second = pieces_per_second(record, now_ns);
+    }
+}
+
+/* KV memory of models that compute nothing: it changes without requests, when memory is returned to the system. Those
+ * that compute are sampled as they make progress, which costs no waiting. */
+static void sample_idle(spry_registry *r, spry_buffer *out, spry_model_pool *pool)
+{
+    spry_model_status *models = (spry_model_status *)(void *)out->data;
+    for (size_t i = 0; i < out->size / sizeof *models; i++) {
+        size_t waiting, running;
+        spry_registry_load(r, models[i].pool.name, &waiting, &running);
+        if (!running && models[i].pool.state == SPRY_POOL_LOADED)
+            spry_model_pool_kv(pool, models[i].pool.name, &models[i].kv);
     }
 }
 
@@ -215,6 +228,7 @@ bool spry_registry_models(spry_registry *r, spry_model_status **models, size_t *
     spry_buffer all;
     spry_buffer_init(&all, SIZE_MAX / 2);
     spry_model_pool_each(pool, add_pool_model, &all);
+    sample_idle(r, &all, pool);
     pthread_mutex_lock(&r->lock);
     add_former_models(&all, r);
     *models = (spry_model_status *)(void *)all.data;

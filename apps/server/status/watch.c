@@ -66,13 +66,20 @@ json_t *spry_watch_batch(const spry_model_status *model)
     return json_pack("{s:I, s:s}", "limit", (json_int_t)work->batch_limit, "why", work->evidence);
 }
 
+/* Memory in use: all but the part of KV memory that was not taken from the system. */
+static size_t used_bytes(const spry_model_status *model)
+{
+    size_t untaken = (model->kv.pages - model->kv.held_pages) * model->kv.page_bytes;
+    return model->pool.loaded_bytes > untaken ? model->pool.loaded_bytes - untaken : 0;
+}
+
 json_t *spry_watch_memory(const spry_model_status *model)
 {
     const spry_kv_figures *kv = &model->kv;
-    size_t limit = kv->pages * kv->page_bytes, used = (kv->pages - kv->free_pages) * kv->page_bytes;
-    size_t whole = model->pool.loaded_bytes;
-    return json_pack("{s:I, s:I, s:I, s:I}", "kv_used", (json_int_t)used, "kv_limit", (json_int_t)limit, "used",
-                     (json_int_t)(whole > limit ? whole - limit + used : used), "limit", (json_int_t)whole);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I}", "kv_used", (json_int_t)(kv->held_pages * kv->page_bytes), "kv_cached",
+                     (json_int_t)(kv->idle_pages * kv->page_bytes), "kv_limit",
+                     (json_int_t)(kv->pages * kv->page_bytes), "used", (json_int_t)used_bytes(model), "limit",
+                     (json_int_t)model->pool.loaded_bytes);
 }
 
 static json_t *kv_json(const spry_kv_figures *kv)
@@ -90,7 +97,7 @@ static json_t *model_json(const spry_model_status *m)
     const spry_pool_info *pool = &m->pool;
     return json_pack("{s:s, s:o, s:s, s:b, s:I, s:I, s:I, s:o, s:o, s:I, s:I, s:I, s:f}", "name", pool->name, "memory",
                      spry_watch_memory(m), "state", states[pool->state], "pinned", pool->pinned, "bytes",
-                     (json_int_t)(pool->state == SPRY_POOL_LOADED ? pool->loaded_bytes : pool->file_bytes), "running",
+                     (json_int_t)(pool->state == SPRY_POOL_LOADED ? used_bytes(m) : pool->file_bytes), "running",
                      (json_int_t)m->running, "waiting", (json_int_t)m->waiting, "together", spry_watch_batch(m), "kv",
                      kv_json(&m->kv), "hit_tokens", (json_int_t)m->kv.hit_tokens, "miss_tokens",
                      (json_int_t)m->kv.miss_tokens, "span_tokens", (json_int_t)m->kv.span_tokens, "tokens_per_second",
@@ -108,7 +115,7 @@ static json_t *models_json(spry_server *server, size_t *bytes)
     json_t *list = json_array();
     for (size_t i = 0; i < count && models[i].in_pool; i++) {
         bool loaded = models[i].pool.state == SPRY_POOL_LOADED;
-        *bytes += loaded ? models[i].pool.loaded_bytes : 0;
+        *bytes += loaded ? used_bytes(&models[i]) : 0;
         json_array_insert_new(list, loaded ? 0 : json_array_size(list), model_json(&models[i]));
     }
     free(models);

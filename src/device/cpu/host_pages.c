@@ -47,7 +47,17 @@ static bool written(void *self, uint32_t page, bool whole)
     return true;
 }
 
+void spry_host_pages_release(spry_host_pages *pages, uint32_t first, size_t count)
+{
+    spry_memory_drop(spry_host_page(pages, first), count * pages->page_bytes);
+}
+
+static void release_pages(void *self, uint32_t first, size_t count)
+{
+    spry_host_pages_release(self, first, count);
+}
+
 spry_kv_mover spry_host_pages_mover(spry_host_pages *pages)
 {
-    return (spry_kv_mover){pages, copy_page, lend_page, lend_for_writing, written};
+    return (spry_kv_mover){pages, copy_page, lend_page, lend_for_writing, written, release_pages};
 }

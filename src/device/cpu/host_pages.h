@@ -1,4 +1,5 @@
-/* KV pages in host memory: one mapping, made up front, touched as pages are used. */
+/* KV pages in host memory: one mapping, made up front, which takes memory as pages are written and returns that of free
+ * pages when the pool says so. */
 #ifndef SPRY_DEVICE_CPU_HOST_PAGES_H
 #define SPRY_DEVICE_CPU_HOST_PAGES_H
 
@@ -19,6 +20,9 @@ static inline unsigned char *spry_host_page(const spry_host_pages *pages, uint32
 }
 
 void spry_host_pages_copy(spry_host_pages *pages, uint32_t to, uint32_t from);
+
+/* Returns the memory of consecutive pages to the system. */
+void spry_host_pages_release(spry_host_pages *pages, uint32_t first, size_t count);
 
 /* Moves them for a pool: reads and writes lend the pages themselves. */
 spry_kv_mover spry_host_pages_mover(spry_host_pages *pages);

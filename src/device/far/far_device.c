@@ -263,6 +263,7 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
 typedef struct page_call {
     far_call call;
     uint32_t page, from;
+    size_t count;
     void *bytes;
 } page_call;
 
@@ -313,9 +314,21 @@ static bool end_write(void *self, uint32_t page, bool whole)
     return true;
 }
 
+static void run_release(far_device *far, far_call *call)
+{
+    const page_call *c = (const page_call *)call;
+    spry_host_pages_release(&far->cpu.pages, c->page, c->count);
+}
+
+static void release_pages(void *self, uint32_t first, size_t count)
+{
+    page_call c = {.call = {.run = run_release}, .page = first, .count = count};
+    make_call(self, &c.call);
+}
+
 static spry_kv_mover mover(spry_device *device)
 {
-    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write};
+    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write, release_pages};
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */

@@ -110,9 +110,20 @@ static bool end_write(void *self, uint32_t page, bool whole)
     return true;
 }
 
+static void release_pages(void *self, uint32_t first, size_t count)
+{
+    rank_device *d = self;
+    const uint32_t end = first + (uint32_t)count;
+    spry_ranks_lock();
+    spry_ranks_send(&(spry_rank_command){.op = SPRY_RANK_RELEASE_PAGES, .device = d->id, .page = first, .from = end},
+                    NULL);
+    spry_host_pages_release(&d->part.cpu.pages, first, count);
+    spry_ranks_unlock();
+}
+
 static spry_kv_mover mover(spry_device *device)
 {
-    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write};
+    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write, release_pages};
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */

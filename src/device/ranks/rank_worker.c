@@ -84,6 +84,7 @@ static spry_status obey(worker *w, spry_error *error)
     case SPRY_RANK_STEP: return run_step(w, *model, error);
     case SPRY_RANK_CLOSE: close_model(model); break;
     case SPRY_RANK_COPY_PAGE: spry_host_pages_copy(pages, c->page, c->from); break;
+    case SPRY_RANK_RELEASE_PAGES: spry_host_pages_release(pages, c->page, c->from - c->page); break;
     case SPRY_RANK_READ_PAGE: read_page(*model, c->page); break;
     case SPRY_RANK_WRITE_PAGE:
         spry_rank_page_take(spry_host_page(pages, c->page), &(*model)->part, w->bytes.data);

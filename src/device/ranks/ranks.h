@@ -46,13 +46,14 @@ typedef enum spry_rank_op {
     SPRY_RANK_CLOSE,
     SPRY_RANK_STEP,
     SPRY_RANK_COPY_PAGE,
+    SPRY_RANK_RELEASE_PAGES,
     SPRY_RANK_READ_PAGE,
     SPRY_RANK_WRITE_PAGE,
 } spry_rank_op;
 
 typedef struct spry_rank_command {
     uint32_t op, device;
-    uint32_t page, from; /* of the page commands */
+    uint32_t page, from; /* of the page commands; pages are released up to before `from` */
     uint64_t size;       /* bytes of what follows */
 } spry_rank_command;
 
