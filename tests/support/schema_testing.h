@@ -27,4 +27,24 @@ static inline bool matches(spry_grammar *grammar, const char *text)
     return whole;
 }
 
+/* A schema with texts that it accepts and rejects. */
+typedef struct schema_example {
+    const char *schema;
+    const char *yes[12], *no[12]; /* texts, up to the first NULL */
+} schema_example;
+
+static inline void check_schema_examples(const schema_example *examples, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        spry_grammar *grammar = grammar_of(examples[i].schema);
+        for (size_t k = 0; k < 12 && examples[i].yes[k]; k++)
+            if (!matches(grammar, examples[i].yes[k]))
+                fail_msg("%s does not take %s", examples[i].schema, examples[i].yes[k]);
+        for (size_t k = 0; k < 12 && examples[i].no[k]; k++)
+            if (matches(grammar, examples[i].no[k]))
+                fail_msg("%s takes %s", examples[i].schema, examples[i].no[k]);
+        spry_grammar_unref(grammar);
+    }
+}
+
 #endif

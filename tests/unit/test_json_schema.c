@@ -10,31 +10,12 @@
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-typedef struct example {
-    const char *schema;
-    const char *yes[12], *no[12]; /* texts, up to the first NULL */
-} example;
-
-static void check_examples(const example *examples, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        spry_grammar *grammar = grammar_of(examples[i].schema);
-        for (size_t k = 0; k < 12 && examples[i].yes[k]; k++)
-            if (!matches(grammar, examples[i].yes[k]))
-                fail_msg("%s does not take %s", examples[i].schema, examples[i].yes[k]);
-        for (size_t k = 0; k < 12 && examples[i].no[k]; k++)
-            if (matches(grammar, examples[i].no[k]))
-                fail_msg("%s takes %s", examples[i].schema, examples[i].no[k]);
-        spry_grammar_unref(grammar);
-    }
-}
-
 /* ---- what is accepted -------------------------------------------------------------------------------------------- */
 
 static void numbers(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"type\":\"integer\"}",
          {"0", "-0", "7", "-12", "1.0", "1e16", "1.5e+20", "123456789012345678901234567890"},
          {"01", "+1", "1.", ".5", "1.5", "1e3", "1e-3", "1.00", "1e309", "9e308", "--1", " 1"}},
@@ -85,13 +66,13 @@ static void numbers(void **state)
          {"0", "2", "3", "1.5", "-2"},
          {"1", "1.0", "2.5", "-3"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void strings(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"type\":\"string\"}",
          {"\"\"", "\"a b\"", "\"\\n\\t\\\"\\\\\\/\"", "\"\\u0041\"", "\"\xC3\xA9\"", "\"\\ud83d\\udca9\"",
           "\"\xF0\x9F\x92\xA9\""},
@@ -143,13 +124,13 @@ static void strings(void **state)
          {"\"\\u0431\"", "\"\\u044fz\"", "\"\\u4e01x\"", "\"\\ud83d\\ude01\"", "\"zq\""},
          {"\"\\u0031\"", "\"\\u0450\"", "\"\\u4e01y\"", "\"\\ud83d\\ude02\"", "\"\\u0231\""}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void arrays(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"}}",
          {"[]", "[1]", "[1,2,3]", "[1, 2]", "[\n  1,\n  2\n]", "[ ]", "[ 1 ]", "[\r\n\t1\r\n]"},
          {"[1,]", "[,1]", "[1 2]", "[\"a\"]", "[1,\"a\"]", "[\n\n1]", "[  1]", "[1"}},
@@ -175,13 +156,13 @@ static void arrays(void **state)
         {"{\"unevaluatedItems\":false,\"prefixItems\":[true]}", {"[]", "[1]"}, {"[1,2]"}},
         {"{\"uniqueItems\":false}", {"[1,1]"}, {NULL}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void containing_arrays(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"contains\":{\"type\":\"null\"}}",
          {"[null]", "[1,null]", "[null, 2, 3]", "[1, null, null]", "\"a\"", "{}"},
          {"[]", "[1]", "[[null]]", "[1, 2]"}},
@@ -193,13 +174,13 @@ static void containing_arrays(void **state)
         {"{\"type\":\"array\",\"contains\":false,\"minContains\":0}", {"[]", "[1]"}, {"1"}},
         {"{\"type\":[\"array\",\"null\"],\"contains\":false}", {"null"}, {"[]", "[1]"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void objects(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"type\":\"object\",\"properties\":{\"a\":{\"type\":\"integer\"},\"b\":{\"type\":\"string\"}},\"required\":["
          "\"a\"],"
          "\"additionalProperties\":false}",
@@ -254,13 +235,13 @@ static void objects(void **state)
          {"{\"\\u0015a\":1}", "{}"},
          {"{\"\\u0015a\":\"s\"}", "{\"\\u0015b\":\"s\"}"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void combinations(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"true", {"1", "{}", "[[]]", "\"a\"", "{\"a\":{\"b\":[1,null]}}"}, {"", "nul", "1 2"}},
         {"{}", {"null"}, {"nil"}},
         {"{\"type\":[\"string\",\"null\"]}", {"\"a\"", "null"}, {"1", "true"}},
@@ -315,13 +296,13 @@ static void combinations(void **state)
          {"3", "1.5"},
          {"1", "2.5"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void references(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"$defs\":{\"tree\":{\"type\":\"object\",\"properties\":{\"v\":{\"type\":\"integer\"},\"kids\":{\"type\":"
          "\"array\",\"items\":"
          "{\"$ref\":\"#/$defs/tree\"}}},\"required\":[\"v\"],\"additionalProperties\":false}},\"$ref\":\"#/$defs/"
@@ -349,7 +330,7 @@ static void references(void **state)
          {"{}", "{\"b\":1}"},
          {"{\"a\":{}}", "{\"a\":1}"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 /* Each draft has its own keywords. */
@@ -357,7 +338,7 @@ static void drafts(void **state)
 {
     (void)state;
 #define DRAFT_04 "{\"$schema\":\"http://json-schema.org/draft-04/schema#\","
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {DRAFT_04 "\"type\":\"integer\"}", {"1", "-7"}, {"1.0", "1e16", "1.5"}},
         {DRAFT_04 "\"minimum\":1,\"exclusiveMinimum\":true,\"maximum\":9,\"exclusiveMaximum\":false}",
          {"1.5", "9"},
@@ -381,13 +362,13 @@ static void drafts(void **state)
          {"18446744073709551616", "-20000000000000000000", "\"9\""},
          {"18446744073709551617", "-20000000000000000001"}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 static void formats(void **state)
 {
     (void)state;
-    static const example examples[] = {
+    static const schema_example examples[] = {
         {"{\"type\":\"string\",\"format\":\"no such format\"}", {"\"x\"", "\"\""}, {"1"}},
         {"{\"format\":\"byte\"}", {"\"%\"", "1"}, {""}},
         {"{\"format\":\"hostname\"}",
@@ -400,7 +381,7 @@ static void formats(void **state)
         {"{\"format\":\"iri\"}", {"\"http://\u00e9.de/\u00fc?\u00e4#x\""}, {"\"\u00e9\"", "\"a b:c\""}},
         {"{\"format\":\"uri-template\"}", {"\"/a/{b}{?c,d*}\"", "\"\""}, {"\"{a\"", "\"a}\"", "\"{,}\""}},
     };
-    check_examples(examples, COUNT(examples));
+    check_schema_examples(examples, COUNT(examples));
 }
 
 /* What cannot be enforced is left out, with a warning; what can be enforced still is. */

@@ -14,9 +14,9 @@ static const json_t *part_json(const spry_schema *schema, const spry_object_part
     return part->kind == SPRY_PART_NAME ? NULL : schema->places[part->place]->json;
 }
 
-static spry_ir_node pattern_of(spry_schema *schema, const spry_object_part *part, const char *pattern)
+spry_ir_node spry_object_pattern(spry_schema *schema, uint32_t place, const char *pattern)
 {
-    return spry_schema_pattern_node(schema, part_json(schema, part), "patternProperties", spry_view_of(pattern));
+    return spry_schema_pattern_node(schema, schema->places[place]->json, "patternProperties", spry_view_of(pattern));
 }
 
 static spry_claims add_schema_claim(spry_schema *schema, spry_claims claims, const spry_object_part *part,
@@ -50,7 +50,7 @@ static spry_claims about_name(spry_schema *schema, spry_claims claims, const spr
     json_t *said;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said)
     {
-        if (!spry_schema_accepts(schema, pattern_of(schema, part, pattern), name))
+        if (!spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), name))
             continue;
         matched = true;
         claims = add_schema_claim(schema, claims, part, said);
@@ -105,7 +105,26 @@ static void add_keys(spry_schema *schema, name_list *list, const json_t *object)
     json_object_foreach((json_t *)object, name, member) add_name(schema, list, name, NULL);
 }
 
-/* Collects every name listed in any part. */
+/* Whether some schema says that undeclared names may come. */
+static bool gives_others(const spry_schema *schema, const spry_object_shape *object)
+{
+    for (size_t i = 0; i < object->n_parts; i++) {
+        const json_t *json = part_json(schema, &object->parts[i]);
+        if (object->parts[i].kind == SPRY_PART_SCHEMA &&
+            (spry_schema_additional(json) || json_object_size(json_object_get(json, "patternProperties"))))
+            return true;
+    }
+    return false;
+}
+
+/* The names that a demand does not concern. */
+static const json_t *demand_names(const spry_schema *schema, const spry_object_demand *demand)
+{
+    return demand->kind == SPRY_DEMAND_OTHER ? json_object_get(schema->places[demand->place]->json, "properties")
+                                             : NULL;
+}
+
+/* Collects every name listed in any part. An answer has a name that only a demand lists where any others may come. */
 static void collect_names(spry_schema *schema, name_list *list, const spry_object_shape *object)
 {
     size_t room = object->n_names;
@@ -113,6 +132,8 @@ static void collect_names(spry_schema *schema, name_list *list, const spry_objec
         const json_t *json = part_json(schema, &object->parts[i]);
         room += 1 + json_object_size(json) + json_object_size(json_object_get(json, "properties"));
     }
+    for (size_t i = 0; i < object->n_demands; i++)
+        room += json_object_size(demand_names(schema, &object->demands[i]));
     list->items = spry_schema_alloc(schema, room, sizeof *list->items);
     if (!list->items)
         return;
@@ -126,6 +147,39 @@ static void collect_names(spry_schema *schema, name_list *list, const spry_objec
     }
     for (size_t i = 0; i < object->n_names; i++)
         add_name(schema, list, object->names[i].name, &object->names[i]);
+    size_t declared = list->count;
+    for (size_t i = 0; i < object->n_demands; i++)
+        add_keys(schema, list, demand_names(schema, &object->demands[i]));
+    for (size_t i = declared; i < list->count && spry_schema_writes(schema) && !gives_others(schema, object); i++)
+        list->items[i].absent = true;
+}
+
+/* The names that a demand is about; with OTHER also those of the schema's `properties`. */
+static spry_ir_node demand_language(spry_schema *schema, const spry_object_demand *demand)
+{
+    if (demand->kind == SPRY_DEMAND_MATCHING)
+        return spry_object_pattern(schema, demand->place, demand->pattern);
+    if (demand->kind == SPRY_DEMAND_NAMED)
+        return spry_schema_key_language(schema, spry_claims_add(schema, (spry_claims){NULL, 0}, demand->claim));
+    spry_ir_node language = spry_strings_except(schema, NULL, 0);
+    const char *pattern;
+    json_t *said;
+    json_object_foreach(json_object_get(schema->places[demand->place]->json, "patternProperties"), pattern, said)
+        language = spry_ir_subtract(schema->ir, language, spry_object_pattern(schema, demand->place, pattern));
+    return language;
+}
+
+/* Whether a demand is about a name. */
+static bool concerns(spry_schema *schema, const spry_object_demand *demand, const char *name)
+{
+    if (demand->kind != SPRY_DEMAND_OTHER)
+        return spry_schema_accepts(schema, demand_language(schema, demand), name);
+    bool listed = json_object_get(demand_names(schema, demand), name);
+    const char *pattern;
+    json_t *said;
+    json_object_foreach(json_object_get(schema->places[demand->place]->json, "patternProperties"), pattern, said)
+        listed = listed || spry_schema_accepts(schema, spry_object_pattern(schema, demand->place, pattern), name);
+    return !listed;
 }
 
 static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry_object_shape *object,
@@ -133,7 +187,10 @@ static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry
 {
     for (size_t n = 0; n < layout->n_names && !spry_schema_failed(schema); n++) {
         spry_layout_name *name = &layout->names[n];
-        name->goal = spry_schema_goal(schema, spry_object_claims(schema, object, name->name));
+        name->claims = spry_object_claims(schema, object, name->name);
+        name->goal = spry_schema_goal(schema, name->claims);
+        for (uint32_t d = 0; d < object->n_demands; d++)
+            name->inside |= (uint32_t)concerns(schema, &object->demands[d], name->name) << d;
         if (object->key_claims.count && !spry_schema_accepts(schema, allowed, name->name))
             name->absent = true;
     }
@@ -145,42 +202,99 @@ static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry
 typedef struct name_class {
     spry_ir_node key;
     spry_claims claims;
+    uint32_t inside;
     bool matched; /* by a pattern of the current part */
     bool given;   /* some schema says that such names may come */
+    bool hit;     /* by the last split */
 } name_class;
 
+typedef struct name_classes {
+    name_class items[SPRY_SCHEMA_CLASSES_MAX];
+    size_t count;
+} name_classes;
+
 /* Splits each class into names that match and names that do not. */
-static void split_classes(spry_schema *schema, name_class *classes, size_t *count, const spry_object_part *part,
-                          const char *pattern, const json_t *said)
+static void split_classes(spry_schema *schema, name_classes *classes, spry_ir_node language, const json_t *where)
 {
-    spry_ir *ir = schema->ir;
-    spry_ir_node language = pattern_of(schema, part, pattern);
-    for (size_t i = 0, before = *count; i < before && !spry_schema_failed(schema); i++) {
-        name_class inside = classes[i];
-        inside.key = spry_schema_meet(schema, classes[i].key, language);
+    for (size_t i = 0, before = classes->count; i < before && !spry_schema_failed(schema); i++) {
+        name_class *class = &classes->items[i];
+        name_class inside = *class;
+        class->hit = false;
+        inside.hit = true;
+        inside.key = spry_schema_meet(schema, class->key, language);
         if (spry_schema_is_never(schema, inside.key))
             continue;
-        inside.matched = inside.given = true;
-        inside.claims = add_schema_claim(schema, classes[i].claims, part, said);
-        classes[i].key = spry_ir_subtract(ir, classes[i].key, language);
-        if (spry_schema_is_never(schema, classes[i].key))
-            classes[i] = inside;
-        else if (*count < SPRY_SCHEMA_CLASSES_MAX)
-            classes[(*count)++] = inside;
+        class->key = spry_ir_subtract(schema->ir, class->key, language);
+        if (spry_schema_is_never(schema, class->key))
+            *class = inside;
+        else if (classes->count < SPRY_SCHEMA_CLASSES_MAX)
+            classes->items[classes->count++] = inside;
         else
-            spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, part_json(schema, part), "patternProperties",
+            spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, where, "patternProperties",
                                "patterns overlap in more than %d ways", SPRY_SCHEMA_CLASSES_MAX);
     }
 }
 
-/* True when no part allows other names: the common closed object, which needs no classes. */
-static bool is_closed(spry_schema *schema, const spry_object_shape *object)
+/* Adds what the schema of a part says about undeclared names. */
+static void add_part_claims(spry_schema *schema, name_classes *classes, const spry_object_part *part)
+{
+    const json_t *json = part_json(schema, part);
+    const char *pattern;
+    json_t *said;
+    for (size_t i = 0; i < classes->count; i++)
+        classes->items[i].matched = false;
+    json_object_foreach(json_object_get(json, "patternProperties"), pattern, said)
+    {
+        split_classes(schema, classes, spry_object_pattern(schema, part->place, pattern), json);
+        for (size_t i = 0; i < classes->count; i++) {
+            name_class *class = &classes->items[i];
+            if (!class->hit)
+                continue;
+            class->matched = class->given = true;
+            class->claims = add_schema_claim(schema, class->claims, part, said);
+        }
+    }
+    for (size_t i = 0; i < classes->count; i++) {
+        name_class *class = &classes->items[i];
+        class->claims = about_other_name(schema, class->claims, part, class->matched);
+        class->given |= spry_schema_additional(json) != NULL;
+    }
+}
+
+/* The names of a part that allows no others: the common closed object, which needs no classes. NULL: there is none. */
+static const json_t *closed_names(spry_schema *schema, const spry_object_shape *object)
 {
     for (size_t i = 0; i < object->n_parts; i++) {
         const json_t *json = part_json(schema, &object->parts[i]);
-        if (object->parts[i].kind == SPRY_PART_VALUE ||
-            (json_is_false(spry_schema_additional(json)) &&
-             json_object_size(json_object_get(json, "patternProperties")) == 0))
+        if (object->parts[i].kind == SPRY_PART_VALUE)
+            return json;
+        if (json_is_false(spry_schema_additional(json)) &&
+            json_object_size(json_object_get(json, "patternProperties")) == 0) {
+            const json_t *names = json_object_get(json, "properties");
+            return names ? names : json_false(); /* no names at all */
+        }
+    }
+    return NULL;
+}
+
+bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *object, unsigned depth)
+{
+    const json_t *names = closed_names(schema, object);
+    for (size_t i = 0; names && i < object->n_demands; i++) {
+        const spry_object_demand *demand = &object->demands[i];
+        bool met = false;
+        const char *name;
+        json_t *member;
+        json_object_foreach((json_t *)names, name, member)
+        {
+            if (met || !concerns(schema, demand, name))
+                continue;
+            spry_claims claims = spry_object_claims(schema, object, name);
+            if (demand->kind != SPRY_DEMAND_NAMED)
+                claims = spry_claims_add(schema, claims, demand->claim);
+            met = !spry_claims_are_dead(schema, claims, depth);
+        }
+        if (!met)
             return true;
     }
     return false;
@@ -195,50 +309,35 @@ static bool needs_others(const spry_layout *layout, const spry_object_shape *obj
     return possible == 0 || possible < object->min;
 }
 
-/* Whether some schema says that undeclared names may come. */
-static bool gives_others(const spry_schema *schema, const spry_object_shape *object)
-{
-    for (size_t i = 0; i < object->n_parts; i++) {
-        const json_t *json = part_json(schema, &object->parts[i]);
-        if (object->parts[i].kind == SPRY_PART_SCHEMA &&
-            (spry_schema_additional(json) || json_object_size(json_object_get(json, "patternProperties"))))
-            return true;
-    }
-    return false;
-}
-
 static void find_classes(spry_schema *schema, spry_layout *layout, const spry_object_shape *object,
                          spry_ir_node allowed)
 {
-    name_class classes[SPRY_SCHEMA_CLASSES_MAX];
-    size_t count = 1;
-    classes[0] = (name_class){.key = spry_names_except(schema, layout->names, layout->n_names)};
+    name_classes classes = {.count = 1};
+    classes.items[0].key = spry_names_except(schema, layout->names, layout->n_names);
     if (object->key_claims.count)
-        classes[0].key = spry_schema_meet(schema, classes[0].key, allowed);
-    for (size_t p = 0; p < object->n_parts; p++) {
-        const spry_object_part *part = &object->parts[p];
-        if (part->kind != SPRY_PART_SCHEMA)
-            continue;
-        for (size_t i = 0; i < count; i++)
-            classes[i].matched = false;
-        const char *pattern;
-        json_t *said;
-        json_object_foreach(json_object_get(part_json(schema, part), "patternProperties"), pattern, said)
-            split_classes(schema, classes, &count, part, pattern, said);
-        for (size_t i = 0; i < count; i++) {
-            classes[i].claims = about_other_name(schema, classes[i].claims, part, classes[i].matched);
-            classes[i].given |= spry_schema_additional(part_json(schema, part)) != NULL;
-        }
+        classes.items[0].key = spry_schema_meet(schema, classes.items[0].key, allowed);
+    for (size_t p = 0; p < object->n_parts; p++)
+        if (object->parts[p].kind == SPRY_PART_SCHEMA)
+            add_part_claims(schema, &classes, &object->parts[p]);
+    for (uint32_t d = 0; d < object->n_demands && !spry_schema_failed(schema); d++) {
+        const spry_object_demand *demand = &object->demands[d];
+        split_classes(schema, &classes, demand_language(schema, demand), schema->places[demand->place]->json);
+        for (size_t i = 0; i < classes.count; i++)
+            classes.items[i].inside |= (uint32_t)classes.items[i].hit << d;
     }
-    bool infinite = count == 1 && !object->key_claims.count; /* all names except some */
-    layout->classes = spry_schema_alloc(schema, count, sizeof *layout->classes);
+    bool infinite = classes.count == 1 && !object->key_claims.count; /* all names except some */
+    layout->classes = spry_schema_alloc(schema, classes.count, sizeof *layout->classes);
     bool all = !spry_schema_writes(schema) || needs_others(layout, object);
-    for (size_t i = 0; layout->classes && i < count && !spry_schema_failed(schema); i++)
-        if (!all && !classes[i].given)
+    for (size_t i = 0; layout->classes && i < classes.count && !spry_schema_failed(schema); i++) {
+        const name_class *class = &classes.items[i];
+        if ((!all && !class->given && !class->inside) || (!infinite && spry_schema_is_never(schema, class->key)))
             continue;
-        else if (infinite || !spry_schema_is_never(schema, classes[i].key))
-            layout->classes[layout->n_classes++] =
-                (spry_layout_class){classes[i].key, spry_schema_goal(schema, classes[i].claims)};
+        layout->classes[layout->n_classes++] = (spry_layout_class){.key = class->key,
+                                                                   .claims = class->claims,
+                                                                   .goal = spry_schema_goal(schema, class->claims),
+                                                                   .inside = class->inside,
+                                                                   .open = all || class->given};
+    }
 }
 
 void spry_object_lay_out(spry_schema *schema, spry_shape *shape)
@@ -257,100 +356,11 @@ void spry_object_lay_out(spry_schema *schema, spry_shape *shape)
         object->key_claims.count ? spry_schema_key_language(schema, object->key_claims) : SPRY_IR_NONE;
     if (!spry_schema_failed(schema))
         find_name_goals(schema, layout, object, allowed);
-    if (!spry_schema_failed(schema) && !is_closed(schema, object) && object->max > 0 &&
-        (!spry_schema_writes(schema) || needs_others(layout, object) || gives_others(schema, object)))
+    if (!spry_schema_failed(schema) && !closed_names(schema, object) && object->max > 0 &&
+        (!spry_schema_writes(schema) || needs_others(layout, object) || gives_others(schema, object) ||
+         object->n_demands))
         find_classes(schema, layout, object, allowed);
+    if (!spry_schema_failed(schema))
+        spry_object_find_ways(schema, layout, object);
     shape->layout = layout;
-}
-
-/* ---- writing ----------------------------------------------------------------------------------------------------- */
-
-typedef struct member_counts {
-    size_t names, required, classes;
-    bool impossible; /* a required member is not possible */
-} member_counts;
-
-static bool can_be(const spry_schema *schema, const spry_layout_name *name)
-{
-    return !name->absent && schema->goals[name->goal]->productive;
-}
-
-static member_counts count_members(const spry_schema *schema, const spry_layout *layout)
-{
-    member_counts counts = {0};
-    for (size_t i = 0; i < layout->n_names; i++) {
-        bool possible = can_be(schema, &layout->names[i]);
-        counts.names += possible;
-        counts.required += layout->names[i].required;
-        counts.impossible |= layout->names[i].required && !possible;
-    }
-    for (size_t i = 0; i < layout->n_classes; i++)
-        counts.classes += schema->goals[layout->classes[i].goal]->productive;
-    return counts;
-}
-
-bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shape)
-{
-    member_counts counts = count_members(schema, shape->layout);
-    return !counts.impossible && counts.required <= shape->as.object.max &&
-           (counts.classes || counts.names >= shape->as.object.min);
-}
-
-static spry_ir_node write_key(spry_schema *schema, spry_ir_node name)
-{
-    spry_ir_node quote = spry_ir_literal(schema->ir, SPRY_VIEW("\""));
-    return spry_ir_sequence(schema->ir, (spry_ir_node[]){quote, name, quote, schema->colon}, 4);
-}
-
-static spry_ir_node spell_name(spry_schema *schema, const char *name)
-{
-    return spry_schema_writes(schema) ? spry_json_spell_usual(schema->ir, spry_view_of(name))
-                                      : spry_json_spell_text(schema->ir, spry_view_of(name));
-}
-
-static spry_ir_node write_members(spry_schema *schema, const spry_shape *shape, member_counts counts)
-{
-    const spry_layout *layout = shape->layout;
-    size_t count = 0;
-    spry_ir_member *members = spry_schema_alloc(schema, counts.names + counts.classes, sizeof *members);
-    if (!members)
-        return SPRY_IR_NONE;
-    for (size_t i = 0; i < layout->n_names; i++) {
-        const spry_layout_name *name = &layout->names[i];
-        if (can_be(schema, name))
-            members[count++] = (spry_ir_member){.key = write_key(schema, spell_name(schema, name->name)),
-                                                .value = spry_goal_node(schema, name->goal),
-                                                .required = name->required};
-    }
-    for (size_t i = 0; i < layout->n_classes; i++)
-        if (schema->goals[layout->classes[i].goal]->productive)
-            members[count++] = (spry_ir_member){.key = write_key(schema, layout->classes[i].key),
-                                                .value = spry_goal_node(schema, layout->classes[i].goal),
-                                                .many = true};
-    uint32_t min = shape->as.object.min > 1 ? shape->as.object.min : 1;
-    spry_ir_node (*join)(spry_ir *, const spry_ir_member *, size_t, spry_ir_node, uint32_t, uint32_t) =
-        spry_schema_writes(schema) ? spry_ir_members_ordered : spry_ir_members;
-    return join(schema->ir, members, count, schema->comma, min, shape->as.object.max);
-}
-
-spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape)
-{
-    spry_ir *ir = schema->ir;
-    const spry_object_shape *object = &shape->as.object;
-    member_counts counts = count_members(schema, shape->layout);
-    if (counts.classes && object->min > 1 && object->min > counts.required + 1)
-        spry_schema_refuse(
-            schema, SPRY_ERR_UNSUPPORTED, object->min_at, "minProperties",
-            "%u cannot be enforced where members of any name may come, for a name could come twice; name "
-            "the members and set additionalProperties to false",
-            object->min);
-    spry_ir_node inside = spry_ir_never(ir);
-    bool filled = counts.names + counts.classes > 0 && object->max > 0;
-    if (filled)
-        inside =
-            spry_ir_sequence(ir, (spry_ir_node[]){schema->gap, write_members(schema, shape, counts), schema->gap}, 3);
-    if (!filled || (counts.required == 0 && object->min == 0))
-        inside = spry_ir_choice(ir, (spry_ir_node[]){inside, schema->empty_gap}, 2);
-    spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("{")), inside, spry_ir_literal(ir, SPRY_VIEW("}"))};
-    return spry_ir_sequence(ir, whole, 3);
 }

@@ -36,6 +36,8 @@ enum {
     SPRY_SCHEMA_BRANCHES_MAX = 256, /* branches of oneOf */
     SPRY_SCHEMA_JOINED_MAX = 512,   /* patterns, parts or claims about one value */
     SPRY_SCHEMA_ITEMS_MAX = 4096,   /* items and members with their own schemas */
+    SPRY_SCHEMA_DEMANDS_MAX = 12,   /* negated keywords that some member of one object must meet */
+    SPRY_SCHEMA_WAYS_MAX = 256,     /* in which the members of one object can do that */
 };
 
 /* ---- claims and lists -------------------------------------------------------------------------------------------- */
@@ -114,9 +116,19 @@ typedef struct spry_object_name {
     bool present; /* must be present; otherwise must be absent */
 } spry_object_name;
 
+/* Some member must be wrong for a schema: a negated patternProperties, additionalProperties or propertyNames. */
+typedef struct spry_object_demand {
+    enum { SPRY_DEMAND_MATCHING, SPRY_DEMAND_OTHER, SPRY_DEMAND_NAMED } kind;
+    uint32_t place;      /* MATCHING: its name matches `pattern` of this schema; OTHER: this schema does not list it */
+    const char *pattern; /* of MATCHING */
+    spry_claim claim;    /* about its value; of NAMED: about its name, and the value is any */
+} spry_object_demand;
+
 typedef struct spry_object_shape {
     const spry_object_part *parts;
     size_t n_parts;
+    const spry_object_demand *demands;
+    size_t n_demands;
     const spry_object_name *names; /* sorted, unique */
     size_t n_names;
     spry_claims key_claims; /* about every name: propertyNames */
@@ -163,20 +175,41 @@ typedef struct spry_goal {
 /* The members of an object by their goals. */
 typedef struct spry_layout_name {
     const char *name;
+    spry_claims claims;
     uint32_t goal;
+    uint32_t inside; /* demands that a member of this name may meet: a bit each */
     bool required, absent;
 } spry_layout_name;
 
 typedef struct spry_layout_class {
     spry_ir_node key; /* spellings between the quotes */
+    spry_claims claims;
     uint32_t goal;
+    uint32_t inside;
+    bool open; /* members may come that no demand needs */
 } spry_layout_class;
+
+/* A member that meets demands: one of a class, or the one of a name. */
+typedef struct spry_layout_witness {
+    bool of_class;
+    uint32_t index; /* of the class or name */
+    spry_claims claims;
+    uint32_t goal;
+} spry_layout_witness;
+
+/* One way to meet all demands. */
+typedef struct spry_layout_way {
+    const spry_layout_witness *witnesses;
+    size_t count;
+} spry_layout_way;
 
 typedef struct spry_layout {
     spry_layout_name *names;
     size_t n_names;
     spry_layout_class *classes;
     size_t n_classes;
+    spry_layout_way *ways; /* one without witnesses where nothing is demanded */
+    size_t n_ways;
 } spry_layout;
 
 /* The versions of the specification, oldest first. */
@@ -318,6 +351,8 @@ const spry_shapes *spry_shapes_restrict(spry_schema *schema, const spry_shapes *
                                         const spry_shapes *allowed);
 /* True when no value can be in both. */
 bool spry_shapes_disjoint(spry_schema *schema, const spry_shapes *a, const spry_shapes *b);
+/* The shapes that some value can have, as far as two levels of objects and arrays show. */
+const spry_shapes *spry_shapes_alive(spry_schema *schema, const spry_shapes *shapes);
 /* True when no value can have the shape; examines `depth` levels of objects and arrays. */
 bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth);
 
@@ -330,6 +365,12 @@ spry_nodes spry_nodes_one(spry_schema *schema, spry_ir_node node);
 const json_t *spry_schema_additional(const json_t *json);
 /* The claims of an object's parts about a name (object_layout.c). */
 spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *object, const char *name);
+/* Finds the ways to meet the demands of an object whose names and classes are known (object_demands.c). */
+void spry_object_find_ways(spry_schema *schema, spry_layout *layout, const spry_object_shape *object);
+/* True when an object that is closed has no member that can meet one of its demands (object_layout.c). */
+bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *object, unsigned depth);
+/* The spellings between the quotes of a pattern of patternProperties in the schema of a place (object_layout.c). */
+spry_ir_node spry_object_pattern(spry_schema *schema, uint32_t place, const char *pattern);
 /* Required names: keys of an object, or strings of an array (checked by the caller). */
 const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *names);
 /* Objects without the member; or with it, and with a claim about it when not NULL (schema_object.c). */

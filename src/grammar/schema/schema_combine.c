@@ -77,22 +77,41 @@ const spry_shapes *spry_schema_if(spry_schema *schema, uint32_t place, const cha
 
 /* ---- oneOf ------------------------------------------------------------------------------------------------------- */
 
-/* Values of branch `own` that no other branch allows, among those that the keywords `beside` it allow. Branches that
- * share no value with it need no negation: this keeps unions with a discriminating member small. */
+/* `mine` without the values that another branch allows. Shapes that share no value with it need no negation: this
+ * keeps unions with a discriminating member small. */
+static const spry_shapes *without_branch(spry_schema *schema, uint32_t place, const spry_shapes *mine,
+                                         const json_t *branch)
+{
+    const spry_shapes *other = expand_at(schema, place, branch, false);
+    spry_shape **apart = spry_schema_alloc(schema, mine->count, sizeof *apart);
+    spry_shape **shared = spry_schema_alloc(schema, mine->count, sizeof *shared);
+    size_t n_apart = 0, n_shared = 0;
+    if (!other || !apart || !shared)
+        return NULL;
+    for (size_t i = 0; i < mine->count; i++) {
+        const spry_shapes one = {&mine->items[i], 1};
+        if (spry_shapes_disjoint(schema, &one, other))
+            apart[n_apart++] = mine->items[i];
+        else
+            shared[n_shared++] = mine->items[i];
+    }
+    if (n_shared == 0)
+        return mine;
+    const spry_shapes *rest =
+        spry_shapes_both(schema, spry_shapes_of(schema, shared, n_shared), expand_at(schema, place, branch, true));
+    rest = spry_shapes_alive(schema, rest);
+    return n_apart ? spry_shapes_either(schema, spry_shapes_of(schema, apart, n_apart), rest) : rest;
+}
+
+/* Values of branch `own` that no other branch allows, among those that the keywords `beside` it allow. */
 static const spry_shapes *only_branch(spry_schema *schema, uint32_t place, const json_t *list, size_t own,
                                       const spry_shapes *beside)
 {
-    const spry_shapes *mine = expand_at(schema, place, json_array_get(list, own), false), *shapes;
-    shapes = mine = spry_shapes_both(schema, beside, mine);
-    for (size_t i = 0; shapes && i < json_array_size(list); i++) {
-        if (i == own)
-            continue;
-        const spry_shapes *other = expand_at(schema, place, json_array_get(list, i), false);
-        if (!other)
-            return NULL;
-        if (!spry_shapes_disjoint(schema, mine, other))
-            shapes = spry_shapes_both(schema, shapes, expand_at(schema, place, json_array_get(list, i), true));
-    }
+    const spry_shapes *shapes =
+        spry_shapes_both(schema, beside, expand_at(schema, place, json_array_get(list, own), false));
+    for (size_t i = 0; shapes && i < json_array_size(list); i++)
+        if (i != own)
+            shapes = without_branch(schema, place, shapes, json_array_get(list, i));
     return shapes;
 }
 

@@ -82,6 +82,9 @@ const spry_shapes *spry_goal_shapes(spry_schema *schema, uint32_t number)
 
 bool spry_claims_are_dead(spry_schema *schema, spry_claims claims, unsigned depth)
 {
+    for (size_t i = 1; i < claims.count; i++) /* sorted: a claim and its opposite are neighbours */
+        if (claims.items[i] == (claims.items[i - 1] ^ SPRY_CLAIM_NEGATED) && claims.items[i] & SPRY_CLAIM_NEGATED)
+            return true;
     schema->probing++;
     const spry_shapes *shapes = spry_goal_shapes(schema, spry_schema_goal(schema, claims));
     schema->probing--;

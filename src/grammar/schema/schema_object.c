@@ -90,19 +90,19 @@ const json_t *spry_schema_additional(const json_t *json)
     return additional || !spry_schema_is_plain(json) ? additional : json_object_get(json, "unevaluatedProperties");
 }
 
-/* Objects with an invalid declared member. An invalid member of another name cannot be expressed for members in any
- * order. */
+/* Objects of which some member meets a demand. */
+static const spry_shapes *demanding(spry_schema *schema, spry_object_demand demand)
+{
+    spry_object_demand *kept = spry_schema_alloc(schema, 1, sizeof *kept);
+    if (!kept)
+        return NULL;
+    *kept = demand;
+    return one_object(schema, (spry_object_shape){.demands = kept, .n_demands = 1, .max = SPRY_IR_UNBOUNDED});
+}
+
+/* Objects with an invalid member: a declared one, one that matches a pattern, or another one. */
 static const spry_shapes *not_members(spry_schema *schema, uint32_t place, const json_t *json)
 {
-    const json_t *open[] = {json_object_get(json, "patternProperties"), spry_schema_additional(json)};
-    for (size_t i = 0; i < 2; i++) {
-        if (!says_nothing(open[i])) {
-            spry_schema_refuse(
-                schema, SPRY_ERR_UNSUPPORTED, json, i ? "additionalProperties" : "patternProperties",
-                "cannot be enforced where it is negated (by not, if, or a oneOf whose branches overlap)");
-            return NULL;
-        }
-    }
     const spry_shapes *shapes = spry_shapes_none(schema);
     const char *name;
     json_t *member;
@@ -112,7 +112,19 @@ static const spry_shapes *not_members(spry_schema *schema, uint32_t place, const
         if (!says_nothing(member))
             shapes = spry_shapes_either(schema, shapes, spry_object_with(schema, name, &claim));
     }
-    return shapes;
+    spry_object_demand demand = {.kind = SPRY_DEMAND_MATCHING, .place = place};
+    json_object_foreach(json_object_get(json, "patternProperties"), demand.pattern, member)
+    {
+        demand.claim = spry_schema_claim(schema, place, member, true);
+        if (!says_nothing(member))
+            shapes = spry_shapes_either(schema, shapes, demanding(schema, demand));
+    }
+    const json_t *additional = spry_schema_additional(json);
+    if (says_nothing(additional))
+        return shapes;
+    demand = (spry_object_demand){
+        .kind = SPRY_DEMAND_OTHER, .place = place, .claim = spry_schema_claim(schema, place, additional, true)};
+    return spry_shapes_either(schema, shapes, demanding(schema, demand));
 }
 
 const spry_shapes *spry_schema_members(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
@@ -162,6 +174,7 @@ const spry_shapes *spry_schema_member_count(spry_schema *schema, uint32_t place,
 const spry_shapes *spry_schema_property_names(spry_schema *schema, uint32_t place, const char *keyword,
                                               const json_t *value, bool negated)
 {
+    (void)keyword;
     spry_claim claim = spry_schema_claim(schema, place, value, false);
     spry_object_shape object = {.max = SPRY_IR_UNBOUNDED};
     if (!negated) {
@@ -171,9 +184,9 @@ const spry_shapes *spry_schema_property_names(spry_schema *schema, uint32_t plac
     } else if (json_is_false(value)) {
         object.min = 1;
     } else {
-        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, keyword,
-                           "cannot be enforced where it is negated");
-        return NULL;
+        return demanding(schema, (spry_object_demand){.kind = SPRY_DEMAND_NAMED,
+                                                      .place = place,
+                                                      .claim = spry_schema_claim(schema, place, value, true)});
     }
     return one_object(schema, object);
 }
@@ -239,11 +252,41 @@ static bool join_parts(spry_schema *schema, spry_object_shape *out, const spry_o
     return true;
 }
 
+static bool same_demand(const spry_object_demand *a, const spry_object_demand *b)
+{
+    return a->kind == b->kind && a->place == b->place && a->claim == b->claim &&
+           (a->kind != SPRY_DEMAND_MATCHING || strcmp(a->pattern, b->pattern) == 0);
+}
+
+static bool join_demands(spry_schema *schema, spry_object_shape *out, const spry_object_shape *a,
+                         const spry_object_shape *b)
+{
+    spry_object_demand *demands = spry_schema_alloc(schema, a->n_demands + b->n_demands, sizeof *demands);
+    if (!demands)
+        return false;
+    for (size_t i = 0; i < a->n_demands; i++)
+        demands[out->n_demands++] = a->demands[i];
+    for (size_t i = 0; i < b->n_demands; i++) {
+        bool known = false;
+        for (size_t k = 0; k < a->n_demands && !known; k++)
+            known = same_demand(&a->demands[k], &b->demands[i]);
+        if (!known)
+            demands[out->n_demands++] = b->demands[i];
+    }
+    out->demands = demands;
+    if (out->n_demands > SPRY_SCHEMA_DEMANDS_MAX)
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->at, NULL,
+                           "more than %d negated keywords each demand a wrong member of one object",
+                           SPRY_SCHEMA_DEMANDS_MAX);
+    return out->n_demands <= SPRY_SCHEMA_DEMANDS_MAX;
+}
+
 spry_shape *spry_object_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
 {
     const spry_object_shape *a = &first->as.object, *b = &second->as.object;
     spry_object_shape out = {.min = a->min > b->min ? a->min : b->min, .max = a->max < b->max ? a->max : b->max};
-    if (out.min > out.max || !join_names(schema, &out, a, b) || !join_parts(schema, &out, a, b))
+    if (out.min > out.max || !join_names(schema, &out, a, b) || !join_parts(schema, &out, a, b) ||
+        !join_demands(schema, &out, a, b))
         return NULL;
     out.key_claims = spry_claims_join(schema, a->key_claims, b->key_claims);
     out.min_at = a->min > b->min ? a->min_at : b->min_at;

@@ -172,7 +172,7 @@ static bool object_is_dead(spry_schema *schema, const spry_object_shape *object,
         if (object->names[i].present &&
             spry_claims_are_dead(schema, spry_object_claims(schema, object, object->names[i].name), depth))
             return true;
-    return false;
+    return object->n_demands && spry_object_misses_demand(schema, object, depth);
 }
 
 /* Whether the shape's constraints could contradict each other in a way that joining did not detect. */
@@ -204,6 +204,15 @@ bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth)
     case SPRY_SHAPE_OBJECT: return depth && object_is_dead(schema, &shape->as.object, depth - 1);
     default: return false;
     }
+}
+
+const spry_shapes *spry_shapes_alive(spry_schema *schema, const spry_shapes *shapes)
+{
+    spry_shapes *alive = shapes ? new_list(schema, shapes->count) : NULL;
+    for (size_t i = 0; alive && i < shapes->count; i++)
+        if (!spry_shape_is_dead(schema, shapes->items[i], 2))
+            alive->items[alive->count++] = shapes->items[i];
+    return spry_schema_failed(schema) ? NULL : alive;
 }
 
 /* ---- small lists ------------------------------------------------------------------------------------------------- */
