@@ -11,6 +11,7 @@
 #include "platform/energy.h"
 #include "server/api/responses_store.h"
 #include "server/http/access_keys.h"
+#include "server/status/audit_log.h"
 #include "server/status/registry.h"
 #include "spry_serve.h"
 
@@ -30,6 +31,8 @@ typedef struct spry_serve_settings {
     uint32_t per_address;           /* limit for those of one address; 0: half of all, on loopback none */
     uint32_t head_s;                /* a connection without a complete head is closed after this time */
     bool public_metrics;            /* /metrics needs no key */
+    spry_key_rates rates;           /* of each key */
+    const char *audit_log;          /* NULL: none */
     uint32_t idle_s;                /* an idle connection is closed after this time */
     uint32_t max_tokens;            /* limit for every answer; 0: none */
     uint32_t answer_s;              /* limit for the time of a request; 0: none */
@@ -48,6 +51,8 @@ typedef struct spry_server {
     atomic_bool trace_failed;          /* a warning about it was printed */
     spry_energy *meter;
     spry_access_keys keys;
+    spry_key_limits limits;
+    spry_audit_log audit;
     spry_registry registry;
     struct spry_connections *connections; /* of the HTTP server; NULL: it does not run */
     atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */

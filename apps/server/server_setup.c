@@ -237,6 +237,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
                                                                         : SPRY_DRAFT_AUTO;
     server->settings = &flags->settings;
     server->models = models;
+    server->audit.file = -1;
     server->started_ns = spry_clock_ns();
     server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
     server->slots = flags->parallel;
@@ -244,7 +245,11 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_buffer_init(&models->folder, PATH_BYTES);
-    spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, error);
+    spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, &flags->settings.rates, error);
+    if (status == SPRY_OK && !spry_key_limits_init(&server->limits, server->keys.count ? server->keys.count : 1))
+        status = spry_fail_memory(error, "limits of keys", server->keys.count * sizeof *server->limits.use);
+    if (status == SPRY_OK)
+        status = spry_audit_log_open(&server->audit, flags->settings.audit_log, error);
     if (status == SPRY_OK)
         status = spry_trace_file_open(&server->trace, &flags->engine.trace, error);
     if (status == SPRY_OK)
@@ -284,6 +289,8 @@ void spry_server_close(spry_server *server)
     spry_energy_close(server->meter);
     spry_speech_service_destroy(server->speech);
     spry_access_keys_deinit(&server->keys);
+    spry_key_limits_deinit(&server->limits);
+    spry_audit_log_close(&server->audit);
     spry_registry_deinit(&server->registry);
     spry_response_store_deinit(&server->responses);
     deinit_models(server->models);

@@ -53,8 +53,8 @@ typedef struct spry_kv_pool {
     uint32_t *free;       /* the last n_free are free pages, those that were in use last at the end */
     bool *held;           /* [n_pages]: in use since its memory was last returned */
     size_t n_held;
-    spry_kv_turns turns;  /* of the tables' entries */
-    spry_kv_mover mover;  /* set when the device is open; before that no bytes move */
+    spry_kv_turns turns; /* of the tables' entries */
+    spry_kv_mover mover; /* set when the device is open; before that no bytes move */
 } spry_kv_pool;
 
 /* Bytes per token in all layers; false when the shape does not fit the type's blocks or overflows. */

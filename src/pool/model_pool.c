@@ -28,7 +28,7 @@ typedef struct slot {
     slot_state state;
     bool pinned;
     uint32_t users, watchers; /* watchers read figures: it can be unloaded once they are done */
-    size_t reserved; /* bytes it counts for */
+    size_t reserved;          /* bytes it counts for */
     size_t estimated, measured;
     double keep_s;    /* seconds without users before it is unloaded; negative: never */
     uint64_t used_ns; /* time of the last release */

@@ -68,7 +68,7 @@ static void test_keys_are_wiped(void **state)
     spry_buffer_deinit(&text);
     n_inspected = n_secrets = 0;
     inspecting = true;
-    assert_int_equal(spry_access_keys_init(&keys, path, NULL), SPRY_OK);
+    assert_int_equal(spry_access_keys_init(&keys, path, &(spry_key_rates){0}, NULL), SPRY_OK);
     assert_int_equal(keys.count, KEYS);
     assert_int_equal(spry_access_keys_find(&keys, SPRY_VIEW(SECRET "-7")), 7);
     spry_access_keys_deinit(&keys);
@@ -76,6 +76,46 @@ static void test_keys_are_wiped(void **state)
     assert_true(n_inspected > 0);
     assert_int_equal(n_secrets, 0);
     scratch_deinit(&place);
+}
+
+/* ---- limits of keys ---------------------------------------------------------------------------------------------- */
+
+static const char *begin_at(spry_key_limits *limits, size_t key, const spry_key_rates *rates, double seconds,
+                            uint32_t *retry_s)
+{
+    const char *limit = spry_key_limits_begin(limits, key, rates, (uint64_t)(seconds * 1e9), retry_s);
+    if (!limit)
+        spry_key_limits_end(limits, key);
+    return limit;
+}
+
+static void test_allowances_refill(void **state)
+{
+    (void)state;
+    const spry_key_rates rates = {.requests = 60, .tokens = 600}, none = {0}, one = {.concurrent = 1};
+    spry_key_limits limits;
+    uint32_t retry;
+    assert_true(spry_key_limits_init(&limits, 3));
+    for (int i = 0; i < 60; i++)
+        assert_null(begin_at(&limits, 1, &rates, 100, &retry));
+    assert_string_equal(begin_at(&limits, 1, &rates, 100.5, &retry), "requests a minute");
+    assert_int_equal(retry, 1);
+    assert_null(begin_at(&limits, 0, &rates, 100.5, &retry)); /* another key */
+    assert_null(begin_at(&limits, 1, &rates, 101.01, &retry));
+    assert_non_null(begin_at(&limits, 1, &rates, 101.02, &retry));
+    assert_non_null(begin_at(&limits, 1, &rates, 50, &retry)); /* a clock that goes back refills nothing */
+    spry_key_limits_charge(&limits, 0, 1200);
+    assert_string_equal(begin_at(&limits, 0, &rates, 101, &retry), "tokens a minute");
+    assert_int_equal(retry, 60);
+    assert_non_null(begin_at(&limits, 0, &rates, 159, &retry));
+    assert_null(begin_at(&limits, 0, &rates, 161.1, &retry));
+    for (int i = 0; i < 1000; i++)
+        assert_null(begin_at(&limits, 2, &none, 1, &retry));
+    assert_null(spry_key_limits_begin(&limits, 2, &one, 1000, &retry));
+    assert_string_equal(begin_at(&limits, 2, &one, 1000, &retry), "requests at a time");
+    spry_key_limits_end(&limits, 2);
+    assert_null(begin_at(&limits, 2, &one, 1000, &retry));
+    spry_key_limits_deinit(&limits);
 }
 
 /* ---- replies ----------------------------------------------------------------------------------------------------- */
@@ -244,6 +284,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_keys_are_wiped),
+        cmocka_unit_test(test_allowances_refill),
         cmocka_unit_test(test_allowed_methods_are_copied),
         cmocka_unit_test(test_fragments_are_rendered_once),
         cmocka_unit_test(test_arguments_in_linear_time),

@@ -1,6 +1,8 @@
 /* A given key is compared with every key, each time over the same number of bytes. */
 #include "server/http/access_keys.h"
 
+#include "base/compiler.h"
+#include "base/number.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 
@@ -22,8 +24,48 @@ static spry_view trimmed(spry_view text)
     return text;
 }
 
-static spry_status read_lines(spry_access_keys *keys, const char *path, spry_error *error)
+/* The part of a line before the first blank; *line becomes the rest. */
+static spry_view take_word(spry_view *line)
 {
+    size_t size = 0;
+    while (size < line->size && !is_blank(line->data[size]))
+        size++;
+    spry_view word = {line->data, size};
+    *line = trimmed((spry_view){line->data + size, line->size - size});
+    return word;
+}
+
+/* name=TEXT, requests=N, tokens=N or concurrent=N. */
+static bool read_setting(spry_access_keys *keys, spry_view word)
+{
+    spry_key_rates *rates = &keys->rates[keys->count];
+    const struct {
+        spry_view name;
+        uint32_t *value;
+    } numbers[] = {{SPRY_VIEW("requests="), &rates->requests},
+                   {SPRY_VIEW("tokens="), &rates->tokens},
+                   {SPRY_VIEW("concurrent="), &rates->concurrent}};
+    const spry_view name = SPRY_VIEW("name=");
+    if (word.size > name.size && memcmp(word.data, name.data, name.size) == 0) {
+        keys->names[keys->count] = (spry_view){word.data + name.size, word.size - name.size};
+        return true;
+    }
+    for (size_t i = 0; i < SPRY_COUNT(numbers); i++) {
+        size_t size = numbers[i].name.size;
+        uint64_t value;
+        if (word.size <= size || memcmp(word.data, numbers[i].name.data, size) != 0)
+            continue;
+        if (!spry_number_u64(&value, (spry_view){word.data + size, word.size - size}) || value > UINT32_MAX)
+            return false;
+        *numbers[i].value = (uint32_t)value;
+        return true;
+    }
+    return false;
+}
+
+static spry_status read_lines(spry_access_keys *keys, const char *path, const spry_key_rates *usual, spry_error *error)
+{
+    size_t number = 0;
     spry_view rest = spry_buffer_view(&keys->text);
     while (rest.size) {
         const char *end = memchr(rest.data, '\n', rest.size);
@@ -31,20 +73,33 @@ static spry_status read_lines(spry_access_keys *keys, const char *path, spry_err
         spry_view line = trimmed((spry_view){rest.data, size});
         size_t step = end ? size + 1 : size;
         rest = (spry_view){rest.data + step, rest.size - step};
+        number++;
         if (!line.size || line.data[0] == '#')
             continue;
+        spry_view settings = line;
+        line = take_word(&settings);
         if (line.size > SPRY_ACCESS_KEY_BYTES)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: a key is longer than %d bytes", path, SPRY_ACCESS_KEY_BYTES);
         if (keys->count == SPRY_ACCESS_KEYS_MAX)
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: more than %d keys", path, SPRY_ACCESS_KEYS_MAX);
-        keys->keys[keys->count++] = line;
+        keys->keys[keys->count] = line;
+        keys->names[keys->count] = (spry_view){0};
+        keys->rates[keys->count] = *usual;
+        while (settings.size)
+            if (!read_setting(keys, take_word(&settings)))
+                return spry_fail(error, SPRY_ERR_FORMAT,
+                                 "%s, line %zu: behind a key only name=TEXT, requests=N, tokens=N and concurrent=N may "
+                                 "stand",
+                                 path, number);
+        keys->count++;
     }
     if (!keys->count)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: no key found; write one per line", path);
     return SPRY_OK;
 }
 
-spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry_error *error)
+spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, const spry_key_rates *rates,
+                                  spry_error *error)
 {
     keys->count = 0;
     spry_buffer_init(&keys->text, FILE_BYTES_MAX);
@@ -56,7 +111,7 @@ spry_status spry_access_keys_init(spry_access_keys *keys, const char *path, spry
     spry_buffer_clear(&keys->text);
     spry_status status = spry_file_read(&keys->text, path, error);
     if (status == SPRY_OK)
-        status = read_lines(keys, path, error);
+        status = read_lines(keys, path, rates, error);
     if (status != SPRY_OK)
         spry_access_keys_deinit(keys);
     return status;

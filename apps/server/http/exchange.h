@@ -37,8 +37,12 @@ struct spry_exchange {
     bool late;                                /* it exceeded --answer-timeout */
     uint64_t client;                          /* jobs of one client share its turn in the scheduler */
     spry_view key;                            /* its access key; empty when the server has no keys */
-    char allowed[64];                         /* methods of the path, for a reply that lists them */
-    unsigned status;                          /* HTTP status of the reply; 0: none yet */
+    size_t key_index;                         /* its number; 0 without keys */
+    bool counted;                             /* among the requests of its key */
+    uint32_t retry_s;                         /* of a reply with status 429 */
+    spry_audit_facts audit;
+    char allowed[64]; /* methods of the path, for a reply that lists them */
+    unsigned status;  /* HTTP status of the reply; 0: none yet */
     enum MHD_Result queued;
     unsigned references; /* the connection, and the stream of its reply */
 };

@@ -110,9 +110,26 @@ static bool has_key(spry_exchange *x)
     if (key.size > scheme.size && strncasecmp(key.data, scheme.data, scheme.size) == 0)
         key = (spry_view){key.data + scheme.size, key.size - scheme.size};
     int index = spry_access_keys_find(keys, key);
-    if (index >= 0)
+    if (index >= 0) {
         x->key = keys->keys[index];
+        x->key_index = (size_t)index;
+    }
     return index >= 0;
+}
+
+/* Requests that can compute count; those that only look do not. */
+static bool within_limits(spry_exchange *x)
+{
+    const spry_access_keys *keys = &x->server->keys;
+    const spry_key_rates *rates = keys->count ? &keys->rates[x->key_index] : &x->server->settings->rates;
+    if (!x->route || x->route->open || strcmp(x->method, MHD_HTTP_METHOD_POST) != 0)
+        return true;
+    const char *limit = spry_key_limits_begin(&x->server->limits, x->key_index, rates, x->began_ns, &x->retry_s);
+    x->counted = !limit;
+    if (limit)
+        spry_reply_error(x, MHD_HTTP_TOO_MANY_REQUESTS, NULL, "too many %s%s; try again in %u s", limit,
+                         keys->count ? " with this key" : "", x->retry_s);
+    return !limit;
 }
 
 /* A client is one key on one address. */
@@ -170,5 +187,5 @@ bool spry_http_guard(spry_exchange *x)
         return false;
     }
     x->client = client_of(x);
-    return true;
+    return within_limits(x);
 }

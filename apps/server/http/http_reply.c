@@ -64,6 +64,11 @@ void spry_reply_json(spry_exchange *x, unsigned status, json_t *json)
     add_headers(x, response, "application/json; charset=utf-8");
     if (status == MHD_HTTP_SERVICE_UNAVAILABLE)
         MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, "1");
+    if (status == MHD_HTTP_TOO_MANY_REQUESTS) {
+        char seconds[16];
+        snprintf(seconds, sizeof seconds, "%u", x->retry_s ? x->retry_s : 1);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, seconds);
+    }
     if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, x->allowed);
     if (status == MHD_HTTP_UNAUTHORIZED)

@@ -66,6 +66,19 @@ spry_status spry_http_check_reader(spry_exchange *x, spry_error *error)
 
 /* ---- one request ------------------------------------------------------------------------------------------------- */
 
+static void tell_address(spry_exchange *x)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(x->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *address = info ? info->client_addr : NULL;
+    const void *bytes = NULL;
+    if (address && address->sa_family == AF_INET)
+        bytes = &((const struct sockaddr_in *)(const void *)address)->sin_addr;
+    if (address && address->sa_family == AF_INET6)
+        bytes = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    if (bytes)
+        inet_ntop(address->sa_family, bytes, x->audit.address, sizeof x->audit.address);
+}
+
 static spry_exchange *begin(spry_server *server, struct MHD_Connection *connection, const char *path,
                             const char *method)
 {
@@ -81,6 +94,9 @@ static spry_exchange *begin(spry_server *server, struct MHD_Connection *connecti
     x->queued = MHD_NO;
     x->references = 1;
     spry_buffer_init(&x->body, server->settings->max_body);
+    snprintf(x->audit.method, sizeof x->audit.method, "%s", method);
+    snprintf(x->audit.path, sizeof x->audit.path, "%s", path);
+    tell_address(x);
     atomic_fetch_add(&server->open_exchanges, 1);
     return x;
 }
@@ -155,6 +171,9 @@ void spry_http_release(spry_exchange *x)
 {
     if (--x->references)
         return;
+    if (x->counted)
+        spry_key_limits_end(&x->server->limits, x->key_index);
+    spry_audit_log_write(&x->server->audit, x);
     atomic_fetch_sub(&x->server->open_exchanges, 1);
     spry_buffer_deinit(&x->body);
     free(x);
@@ -170,6 +189,7 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **st
                   (unsigned long long)x->number, x->method, x->path, x->status, x->body.size + x->dropped,
                   (double)(spry_clock_ns() - x->began_ns) / 1e6,
                   why == MHD_REQUEST_TERMINATED_COMPLETED_OK ? "whole" : "cut");
+    x->audit.whole = why == MHD_REQUEST_TERMINATED_COMPLETED_OK;
     *state = NULL;
     spry_connections_set_busy(x->server->connections, connection, false);
     spry_http_release(x);

@@ -69,6 +69,7 @@ void spry_completion_costs_end(spry_completion *c)
     spry_usage_counts n;
     spry_completion_jobs_end(c);
     spry_completion_count(c, &n);
+    c->exchange->audit.cached = n.cached;
     spry_costs_end(&c->costs, n.prompt, n.generated);
 }
 

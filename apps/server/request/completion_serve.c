@@ -29,6 +29,8 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     x->load_ns = spry_clock_ns() - began;
     if (status != SPRY_OK)
         spry_completion_refuse_model(x, name, &error);
+    else
+        snprintf(x->audit.model, sizeof x->audit.model, "%s", model->name);
     return model;
 }
 

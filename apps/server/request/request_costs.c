@@ -34,6 +34,10 @@ void spry_costs_end(spry_costs *costs, size_t prompt_tokens, size_t generated_to
     spry_laps *laps = &costs->laps;
     spry_costs_end_share(costs);
     spry_lap(laps, SPRY_PART_WRITE);
+    x->audit.prompt = prompt_tokens;
+    x->audit.generated = generated_tokens;
+    if (x->counted)
+        spry_key_limits_charge(&x->server->limits, x->key_index, prompt_tokens + generated_tokens);
     const spry_trace_span span = {.name = "request",
                                   .category = "request",
                                   .lane = laps->lane,
