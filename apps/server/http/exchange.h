@@ -28,6 +28,7 @@ struct spry_exchange {
     const char *tail; /* the part of the path that matched '*' */
     const spry_route *route;
     bool needs_host; /* HTTP/1.1 */
+    bool last;       /* its connection ends with its reply */
     spry_buffer body;
     size_t dropped;                           /* bytes of the body beyond the limit */
     uint64_t number;                          /* requests are numbered from 1 */

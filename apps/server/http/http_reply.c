@@ -17,6 +17,8 @@ static void add_headers(spry_exchange *x, struct MHD_Response *response, const c
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "spry/" SPRY_VERSION);
+    if (x->last)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
     if (cors) {
         MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, cors);
         MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
@@ -103,12 +105,15 @@ static const struct {
     {404, "not_found_error", "not_found", "not_found_error"},
     {405, "invalid_request_error", "method", "invalid_request_error"},
     {413, "invalid_request_error", "too_large", "request_too_large"},
+    {414, "invalid_request_error", "too_large", "request_too_large"},
     {415, "invalid_request_error", "content_type", "invalid_request_error"},
     {429, "rate_limit_error", "rate_limit_exceeded", "rate_limit_error"},
+    {431, "invalid_request_error", "too_large", "request_too_large"},
     {500, "server_error", "server_error", "api_error"},
     {501, "not_supported_error", "not_supported", "invalid_request_error"},
     {503, "unavailable_error", "unavailable", "overloaded_error"},
     {504, "unavailable_error", "timeout", "timeout_error"},
+    {505, "invalid_request_error", "version", "invalid_request_error"},
 };
 
 json_t *spry_reply_error_body(spry_error_form form, unsigned status, const char *param, const char *sentence)

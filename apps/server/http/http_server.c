@@ -15,16 +15,27 @@
 #include "platform/clock.h"
 #include "platform/wakeup.h"
 #include "server/http/http_connections.h"
+#include "server/http/http_frames.h"
+#include "server/http/http_gate.h"
 #include "server/http/http_guard.h"
 #include "server/http/http_reply.h"
 #include "server/http/http_route.h"
 #include "server/http/http_tls.h"
 
-enum { STACK_BYTES = 2 << 20, LOG_LINE = 1024, ENDLESS_FACTOR = 4, BODY_IDLES = 10, OTHER_FILES = 64 };
+enum {
+    STACK_BYTES = 2 << 20,
+    LOG_LINE = 1024,
+    ENDLESS_FACTOR = 4,
+    BODY_IDLES = 10,
+    OTHER_FILES = 64,
+    HEAD_FACTOR = 4,
+    LIMIT_FACTOR = 16
+};
 
 struct spry_http_server {
     struct MHD_Daemon *daemon;
-    int listening; /* -1 once quiesced */
+    int listening;        /* -1 once quiesced */
+    spry_http_gate *gate; /* NULL: libmicrohttpd listens, because it reads TLS */
     spry_connections connections;
     spry_http_tls tls;
 };
@@ -101,6 +112,19 @@ static spry_exchange *begin(spry_server *server, struct MHD_Connection *connecti
     return x;
 }
 
+/* A request that the gate has refused: the target has the fault or, behind a body, a field has. */
+static bool refused(spry_exchange *x, const char *fault)
+{
+    unsigned status;
+    const char *text = spry_http_fault_text(&status, spry_http_frames_fault(fault));
+    x->last = text != NULL;
+    if (text && status == MHD_HTTP_CONTENT_TOO_LARGE)
+        spry_reply_error(x, status, NULL, "%s, which is %zu bytes", text, x->server->settings->max_body);
+    else if (text)
+        spry_reply_error(x, status, NULL, "%s", text);
+    return text != NULL;
+}
+
 /* Refuses what can be refused before the body is read. */
 static void check_head(spry_exchange *x)
 {
@@ -108,6 +132,8 @@ static void check_head(spry_exchange *x)
     uint64_t length;
     const char *content_length =
         MHD_lookup_connection_value(x->connection, MHD_HEADER_KIND, MHD_HTTP_HEADER_CONTENT_LENGTH);
+    if (x->path[0] == '*' && refused(x, x->path + 1))
+        return;
     x->route = spry_route_find(x->method, x->path, &x->tail, allowed);
     if (!spry_http_guard(x))
         return;
@@ -137,6 +163,8 @@ static bool read_body(spry_exchange *x, const char *data, size_t size)
 
 static void answer(spry_exchange *x)
 {
+    if (refused(x, MHD_lookup_connection_value(x->connection, MHD_FOOTER_KIND, SPRY_REFUSED_FIELD)))
+        return;
     if (x->dropped)
         spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body is larger than the limit of %zu bytes",
                          x->server->settings->max_body);
@@ -218,7 +246,7 @@ static spry_status check_reach(spry_server *server, const struct addrinfo *found
 
 static int open_socket(const struct addrinfo *found)
 {
-    int file = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0), on = 1;
+    int file = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), on = 1;
     if (file < 0)
         return -1;
     setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
@@ -240,11 +268,11 @@ static uint16_t port_of(int file)
                                                : ((struct sockaddr_in *)(void *)&address)->sin_port);
 }
 
-/* A connection needs one file descriptor, a request another one. */
+/* A connection needs three file descriptors, a request another one. */
 static void allow_files(uint32_t connections)
 {
     struct rlimit limit;
-    rlim_t wanted = 2 * (rlim_t)connections + OTHER_FILES;
+    rlim_t wanted = 4 * (rlim_t)connections + OTHER_FILES;
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < wanted) {
         limit.rlim_cur = limit.rlim_max < wanted ? limit.rlim_max : wanted;
         setrlimit(RLIMIT_NOFILE, &limit);
@@ -275,11 +303,14 @@ static void no_log(void *cls, const char *format, va_list args)
     (void)args;
 }
 
+/* Behind the gate, which accepts no more connections than are allowed, libmicrohttpd must not reach its own limit: then
+ * 0.9.75 leaves one of its locks locked. It counts connections that have ended for a moment longer. */
 static spry_status start_daemon(spry_http_server *http, spry_server *server, spry_error *error)
 {
     const spry_serve_settings *s = server->settings;
     bool tls = spry_http_tls_wanted(&http->tls);
     struct MHD_OptionItem tls_options[] = {
+        {MHD_OPTION_LISTEN_SOCKET, http->listening, NULL},
         {MHD_OPTION_HTTPS_MEM_CERT, 0, http->tls.certificate.data},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, http->tls.key.data},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
@@ -288,15 +319,22 @@ static spry_status start_daemon(spry_http_server *http, spry_server *server, spr
     struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     http->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
-            MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0u),
+            MHD_USE_ERROR_LOG | (unsigned)(tls ? MHD_USE_TLS : MHD_USE_NO_LISTEN_SOCKET),
         0, spry_connections_accept, &http->connections, on_request, server, MHD_OPTION_NOTIFY_CONNECTION,
         spry_connections_notify, &http->connections, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_ARRAY,
-        tls ? tls_options : none, MHD_OPTION_LISTEN_SOCKET, http->listening, MHD_OPTION_NOTIFY_COMPLETED, on_completed,
-        server, MHD_OPTION_CONNECTION_MEMORY_LIMIT, s->max_head, MHD_OPTION_CONNECTION_LIMIT,
-        s->connections + SPRY_CONNECTIONS_MARGIN, MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s,
-        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
-    if (http->daemon)
+        tls ? tls_options : none, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        tls ? s->max_head : HEAD_FACTOR * s->max_head, MHD_OPTION_CONNECTION_LIMIT,
+        (tls ? 1u : LIMIT_FACTOR) * (s->connections + SPRY_CONNECTIONS_MARGIN), MHD_OPTION_CONNECTION_TIMEOUT,
+        s->idle_s, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_END);
+    if (http->daemon && tls)
         return SPRY_OK;
+    if (http->daemon) {
+        spry_status status = spry_http_gate_start(&http->gate, s, http->daemon, http->listening, error);
+        if (status != SPRY_OK)
+            MHD_stop_daemon(http->daemon);
+        return status;
+    }
     if (tls)
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "%s and %s: not a certificate and its unencrypted key, or the two do not belong together",
@@ -338,7 +376,10 @@ void spry_http_server_quiesce(spry_http_server *http)
 {
     if (http->listening < 0)
         return;
-    MHD_quiesce_daemon(http->daemon);
+    if (http->gate)
+        spry_http_gate_quiesce(http->gate);
+    else
+        MHD_quiesce_daemon(http->daemon);
     close(http->listening);
     http->listening = -1;
 }
@@ -347,6 +388,8 @@ void spry_http_server_stop(spry_http_server *http)
 {
     spry_http_server_quiesce(http);
     MHD_stop_daemon(http->daemon);
+    if (http->gate)
+        spry_http_gate_stop(http->gate);
     spry_connections_stop(&http->connections);
     spry_http_tls_deinit(&http->tls);
     free(http);
