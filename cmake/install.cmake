@@ -13,6 +13,7 @@ write_basic_package_version_file(spryConfigVersion.cmake COMPATIBILITY SameMinor
 
 if(TARGET spry)
   install(TARGETS spry RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS spry_voice LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/spry)
   install(FILES ${CMAKE_BINARY_DIR}/spry.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 if(MPI_FOUND)

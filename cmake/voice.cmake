@@ -1,9 +1,16 @@
-# Libraries of `spry voice`, each optional: what is missing is said by the program when it is asked for.
+# Libraries of `spry voice`, each optional: what is missing is said by the program when it is asked for. They are linked
+# to a module that the program opens when it needs one of them: loading them takes longer than starting the program.
+file(GLOB VOICE_SOURCES CONFIGURE_DEPENDS apps/voice/module/*.c)
+add_library(spry_voice MODULE ${VOICE_SOURCES} apps/voice/utterance.c)
+set_target_properties(spry_voice PROPERTIES PREFIX "")
+target_include_directories(spry_voice PRIVATE apps)
+target_link_libraries(spry_voice PRIVATE libspry)
+
 function(spry_voice_library name)
   if(ARGN)
     message(STATUS "voice: ${name} found")
-    target_compile_definitions(spry_app PUBLIC SPRY_HAVE_${name})
-    target_link_libraries(spry_app PUBLIC ${ARGN})
+    target_compile_definitions(spry_voice PRIVATE SPRY_HAVE_${name})
+    target_link_libraries(spry_voice PRIVATE ${ARGN})
   else()
     message(STATUS "voice: ${name} not found")
   endif()
@@ -21,7 +28,7 @@ endforeach()
 
 # Debian's file for PocketSphinx names a folder that is not there, which an imported target does not allow.
 pkg_check_modules(VOICE_POCKETSPHINX pocketsphinx)
-set_source_files_properties(apps/voice/recogniser_sphinx.c PROPERTIES COMPILE_OPTIONS "${VOICE_POCKETSPHINX_CFLAGS}")
+set_source_files_properties(apps/voice/module/recogniser_sphinx.c PROPERTIES COMPILE_OPTIONS "${VOICE_POCKETSPHINX_CFLAGS}")
 spry_voice_library(POCKETSPHINX ${VOICE_POCKETSPHINX_LIBRARIES})
 
 # Flite has no file for pkg-config.

@@ -27,12 +27,14 @@ static spry_status start(pid_t *child, int in[PIPE_ENDS], int out[PIPE_ENDS], co
     const char *const *argv = arguments ? arguments : shell;
     posix_spawn_file_actions_t actions;
     posix_spawnattr_t attributes;
-    sigset_t defaults;
+    sigset_t defaults, none;
+    sigemptyset(&none); /* a thread of the server blocks SIGTERM, which must end the command */
     sigemptyset(&defaults);
     sigaddset(&defaults, SIGPIPE);
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[READ_END], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out[WRITE_END], STDOUT_FILENO);

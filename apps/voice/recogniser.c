@@ -1,34 +1,26 @@
 #include "voice/recogniser.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/compiler.h"
+#include "voice/voice_libraries.h"
 
-static const spry_recogniser_kind *const kinds[] = {
-    &spry_recogniser_whisper,
-    &spry_recogniser_command,
-#ifdef SPRY_HAVE_POCKETSPHINX
-    &spry_recogniser_sphinx,
-#endif
-};
+static const spry_recogniser_kind *const kinds[] = {&spry_recogniser_whisper, &spry_recogniser_command};
 
 const char *spry_recogniser_names(void)
 {
-#ifdef SPRY_HAVE_POCKETSPHINX
-    return "whisper, command, pocketsphinx";
-#else
-    return "whisper, command";
-#endif
+    return spry_voice_libraries_get()->sphinx ? "whisper, command, pocketsphinx" : "whisper, command";
 }
 
 static const spry_recogniser_kind *find(const spry_recogniser_options *options)
 {
     bool any = strcmp(options->name, "auto") == 0;
-    for (size_t i = 0; i < SPRY_COUNT(kinds); i++)
-        if (any ? kinds[i]->wanted(options) : strcmp(options->name, kinds[i]->name) == 0)
-            return kinds[i];
+    for (size_t i = 0; i <= SPRY_COUNT(kinds); i++) {
+        const spry_recogniser_kind *kind = i < SPRY_COUNT(kinds) ? kinds[i] : spry_voice_libraries_get()->sphinx;
+        if (kind && (any ? kind->wanted(options) : strcmp(options->name, kind->name) == 0))
+            return kind;
+    }
     return NULL;
 }
 
@@ -97,39 +89,4 @@ spry_status spry_recogniser_transcribe(spry_recogniser *r, spry_transcript *tran
         options->on_segment(options->user, &whole);
     }
     return status;
-}
-
-spry_status spry_utterance_add(spry_utterance *u, const float *samples, size_t count, spry_error *error)
-{
-    size_t room = SPRY_UTTERANCE_MAX - u->count;
-    count = count < room ? count : room;
-    if (u->count + count > u->capacity) {
-        size_t capacity = u->capacity ? 2 * u->capacity : 16 * SPRY_SOUND_RATE;
-        capacity = capacity < u->count + count ? u->count + count : capacity;
-        float *grown = realloc(u->samples, capacity * sizeof *grown);
-        if (!grown)
-            return spry_fail_memory(error, "an utterance", capacity * sizeof *grown);
-        u->samples = grown;
-        u->capacity = capacity;
-    }
-    if (count)
-        memcpy(u->samples + u->count, samples, count * sizeof *samples);
-    u->count += count;
-    return SPRY_OK;
-}
-
-void spry_sound_to_pcm(int16_t *out, const float *samples, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        out[i] = (int16_t)lrintf(fmaxf(-1, fminf(1, samples[i])) * 32767);
-}
-
-void spry_text_trim(spry_buffer *text)
-{
-    size_t begin = 0;
-    while (text->size && strchr(" \t\r\n", text->data[text->size - 1]))
-        text->data[--text->size] = 0;
-    while (begin < text->size && strchr(" \t\r\n", text->data[begin]))
-        begin++;
-    spry_buffer_consume(text, begin);
 }

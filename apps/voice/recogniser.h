@@ -56,9 +56,7 @@ spry_status spry_recogniser_transcribe(spry_recogniser *recogniser, spry_transcr
                                        void *read_user, const spry_transcribe_options *options, spry_error *error);
 
 extern const spry_recogniser_kind spry_recogniser_whisper, spry_recogniser_command;
-#ifdef SPRY_HAVE_POCKETSPHINX
-extern const spry_recogniser_kind spry_recogniser_sphinx;
-#endif
+extern const spry_recogniser_kind spry_recogniser_sphinx; /* in the module, see voice_libraries.h */
 
 /* The samples of an utterance, for recognisers that take it whole. */
 typedef struct spry_utterance {

@@ -5,25 +5,18 @@
 #include <string.h>
 
 #include "base/buffer.h"
-#include "base/compiler.h"
+#include "voice/voice_libraries.h"
 
-static const spry_synthesiser_kind *const kinds[] = {
-    &spry_synthesiser_command,
-#ifdef SPRY_HAVE_FLITE
-    &spry_synthesiser_flite,
-#endif
-    &spry_synthesiser_espeak,
-};
+enum { TEXT_MAX = 1 << 20, KINDS = 3 };
 
-enum { TEXT_MAX = 1 << 20 };
+static const spry_synthesiser_kind *kind_at(size_t i)
+{
+    return i == 0 ? &spry_synthesiser_command : i == 1 ? spry_voice_libraries_get()->flite : &spry_synthesiser_espeak;
+}
 
 const char *spry_synthesiser_names(void)
 {
-#ifdef SPRY_HAVE_FLITE
-    return "command, flite, espeak";
-#else
-    return "command, espeak";
-#endif
+    return spry_voice_libraries_get()->flite ? "command, flite, espeak" : "command, espeak";
 }
 
 spry_status spry_synthesiser_open(spry_synthesiser *synthesiser, const spry_synthesiser_options *options,
@@ -31,9 +24,11 @@ spry_status spry_synthesiser_open(spry_synthesiser *synthesiser, const spry_synt
 {
     bool any = strcmp(options->name, "auto") == 0;
     *synthesiser = (spry_synthesiser){0};
-    for (size_t i = 0; i < SPRY_COUNT(kinds) && !synthesiser->kind; i++)
-        if (any ? kinds[i]->wanted(options) : strcmp(options->name, kinds[i]->name) == 0)
-            synthesiser->kind = kinds[i];
+    for (size_t i = 0; i < KINDS && !synthesiser->kind; i++) {
+        const spry_synthesiser_kind *kind = kind_at(i);
+        if (kind && (any ? kind->wanted(options) : strcmp(options->name, kind->name) == 0))
+            synthesiser->kind = kind;
+    }
     if (!synthesiser->kind)
         return spry_fail(error, SPRY_ERR_INPUT, "there is no synthesiser '%.40s'; known are %s", options->name,
                          spry_synthesiser_names());

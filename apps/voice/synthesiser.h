@@ -42,8 +42,6 @@ spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text
 const char *spry_synthesiser_names(void); /* separated by ", " */
 
 extern const spry_synthesiser_kind spry_synthesiser_command, spry_synthesiser_espeak;
-#ifdef SPRY_HAVE_FLITE
-extern const spry_synthesiser_kind spry_synthesiser_flite;
-#endif
+extern const spry_synthesiser_kind spry_synthesiser_flite; /* in the module, see voice_libraries.h */
 
 #endif

@@ -6,29 +6,25 @@
 #include <string.h>
 #include <unistd.h>
 
-#ifndef SPRY_MODULE_DIR
-#define SPRY_MODULE_DIR "/usr/local/lib/spry"
-#endif
+#include "base/compiler.h"
 
-static void *open_module(const char *folder, const char *name)
-{
-    char path[PATH_MAX + 64];
-    snprintf(path, sizeof path, "%s/%s.so", folder, name);
-    return dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules that need its symbols */
-}
+#ifndef SPRY_MODULE_DIR
+#define SPRY_MODULE_DIR "../lib/spry"
+#endif
 
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error)
 {
-    char program[PATH_MAX] = "";
+    static const char *const folders[] = {".", SPRY_MODULE_DIR};
+    char program[PATH_MAX] = "", path[2 * PATH_MAX];
     ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
     char *slash = length > 0 ? strrchr(program, '/') : NULL;
     void *module = NULL;
-    if (slash) {
+    if (slash)
         *slash = 0;
-        module = open_module(program, name);
+    for (size_t i = 0; slash && !module && i < SPRY_COUNT(folders); i++) {
+        snprintf(path, sizeof path, "%s/%s/%s.so", program, folders[i], name);
+        module = dlopen(path, RTLD_NOW | RTLD_GLOBAL); /* MPI opens modules that need its symbols */
     }
-    if (!module)
-        module = open_module(SPRY_MODULE_DIR, name);
     void *found = module ? dlsym(module, symbol) : NULL;
     if (!found) {
         const char *reason = dlerror();

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 
-/* A symbol of the module `name`, which stays open. It lies beside the program, or in the folder of modules where spry
- * was installed. NULL: there is none, and the error says why. */
+/* A symbol of the module `name`, which stays open. It lies beside the program, or in the library folder of the tree
+ * that the program was installed to. NULL: there is none, and the error says why. */
 void *spry_module_symbol(const char *name, const char *symbol, spry_error *error);
 
 #endif

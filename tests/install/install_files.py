@@ -36,6 +36,18 @@ class Files(unittest.TestCase):
         self.assertEqual(headers, sorted("include/" + name for name in os.listdir(os.path.join(ROOT, "include"))))
         self.assertRegex(run(os.path.join(PREFIX, "bin", "spry"), "--version"), r"^spry \d")
 
+    def test_libraries_of_voice_are_loaded_when_they_are_needed(self):
+        """They take longer to load than the program to start. The installed program finds the module that needs them."""
+        program, heard = os.path.join(PREFIX, "bin", "spry"), os.path.join(HOME, "said.wav")
+        module = glob.glob(os.path.join(PREFIX, "lib*", "**", "spry_voice.so"), recursive=True)
+        self.assertEqual(len(module), 1)
+        self.assertNotRegex(run("readelf", "-d", program), "sndfile|portaudio|pocketsphinx|flite")
+        if "libsndfile" not in run("readelf", "-d", module[0]):
+            print("SKIPPED install_files voice: built without libsndfile")
+            self.skipTest("no libsndfile")
+        run(program, "voice", "--say", "Hello.", "--tts-cmd", "cat >/dev/null; head -c 3200 /dev/zero", "--out", heard)
+        self.assertEqual(os.path.getsize(heard), 3200 + 44)
+
     def test_manual_page_names_every_command(self):
         overview = run(os.path.join(PREFIX, "bin", "spry"), "--help").split("Commands:\n")[1].split("\n\n")[0]
         commands = set(re.findall(r"(?m)^  (\w+) ", overview)) - {"help"}

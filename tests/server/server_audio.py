@@ -50,6 +50,20 @@ if WHY_NOT:
 
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
+class EndlessCommand(ServerTest):
+    """A recogniser that says more than any transcript holds, and then stays, is ended; the server goes on."""
+
+    arguments = ("--stt-cmd", "head -c 2000000 /dev/zero | tr '\\0' a; sleep 1000")
+
+    def test_it_is_ended(self):
+        for _ in range(2):
+            reply = self.server.ask("POST", "/v1/audio/transcriptions", form({"file": sound()}),
+                                    {"Content-Type": "multipart/form-data; boundary=a-boundary"})
+            self.assertIn(reply.status, (200, 503), reply.text[:200])
+        self.alive()
+
+
+@unittest.skipIf(WHY_NOT, WHY_NOT)
 class Audio(ServerTest):
     arguments = ("--stt-cmd", "wc -c >heard; echo ' %s '" % WORDS)
 

@@ -73,31 +73,4 @@ spry_status spry_sound_device_write(spry_sound_device *d, const int16_t *samples
                : spry_fail(error, SPRY_ERR_DEVICE, "the loudspeaker is gone: %s", Pa_GetErrorText(code));
 }
 
-#else
-
-spry_status spry_sound_device_open(spry_sound_device **out, bool loudspeaker, spry_error *error)
-{
-    (void)loudspeaker;
-    *out = NULL;
-    return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                     "this program was built without PortAudio: it has no microphone; --in takes a sound file");
-}
-
-void spry_sound_device_close(spry_sound_device *device)
-{
-    (void)device;
-}
-
-spry_status spry_sound_device_read(spry_sound_device *device, int16_t *samples, size_t count, spry_error *error)
-{
-    (void)device, (void)samples, (void)count;
-    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "no audio device");
-}
-
-spry_status spry_sound_device_write(spry_sound_device *device, const int16_t *samples, size_t count, spry_error *error)
-{
-    (void)device, (void)samples, (void)count;
-    return spry_fail(error, SPRY_ERR_UNSUPPORTED, "no audio device");
-}
-
 #endif
