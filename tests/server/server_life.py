@@ -280,7 +280,7 @@ class Late(ServerTest):
 
 class End(server_support.unittest.TestCase):
     def test_answers_under_way_are_finished(self):
-        server = Server("--grace", str(10 * server_support.SLOW))
+        server = Server("--grace", "10")
         connection, response = begin(server, max_tokens=300)
         server.process.send_signal(signal.SIGTERM)
         time.sleep(0.1)

@@ -56,7 +56,7 @@ static void checked_mul_at_the_limit(void **state)
 static void checked_align_at_the_limit(void **state)
 {
     (void)state;
-    size_t out;
+    size_t out = 0;
     for (size_t step = 1; step <= 4096; step *= 2)
         for (size_t a = 0; a < 200; a++) {
             assert_true(spry_checked_align(&out, a, step));
