@@ -53,8 +53,65 @@ static void negated_members(void **state)
     check_schema_examples(examples, COUNT(examples));
 }
 
+static void counted_items(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"minContains\":2,\"maxContains\":3}",
+         {"[null,null]", "[1,null,2,null]", "[null,null,null,1]"},
+         {"[]", "[null]", "[1,2]", "[null,null,null,null]", "[null,1,2]"}},
+        {"{\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"minContains\":0,\"maxContains\":1}",
+         {"[]", "[1]", "[null]", "[1,null,1]"},
+         {"[null,null]", "[null,1,null]"}},
+        {"{\"type\":\"array\",\"not\":{\"contains\":{\"const\":1},\"minContains\":2,\"maxContains\":2}}",
+         {"[]", "[1]", "[2,2]", "[1,1,1]"},
+         {"[1,1]", "[1,2,1]"}},
+        /* several, beside other keywords */
+        {"{\"type\":\"array\",\"prefixItems\":[{\"type\":\"integer\"}],\"maxItems\":3,\"allOf\":[{\"contains\":{"
+         "\"const\":1}},"
+         "{\"contains\":{\"type\":\"string\"}}]}",
+         {"[1,\"a\"]", "[2,1,\"a\"]", "[2,\"a\",1]", "[1,null,\"a\"]"},
+         {"[1]", "[\"a\",1]", "[2,\"a\"]", "[1,2,3]", "[1,2,3,\"a\"]"}},
+        {"{\"type\":\"array\",\"not\":{\"prefixItems\":[{}],\"items\":{\"type\":\"null\"}}}",
+         {"[1,2]", "[null,null,1,null]"},
+         {"[]", "[1]", "[1,null]", "[1,null,null]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\"},\"minItems\":2,\"contains\":{\"minimum\":5}}",
+         {"[1,5]", "[7,7,7]", "[9,1]"},
+         {"[5]", "[1,2]", "[5,\"a\"]"}},
+    };
+    check_schema_examples(examples, COUNT(examples));
+}
+
+static void unique_items(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"ab\",1,null,1.0]},\"uniqueItems\":true}",
+         {"[]", "[\"ab\"]", "[\"ab\",\"a\"]", "[null, 1, \"a\"]", "[1.0]", "[\"a\",1,null,\"ab\"]"},
+         {"[1,1.0]", "[\"a\",\"a\"]", "[\"a\",1,\"a\"]", "[null,null]", "[2]", "[\"a\",]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"boolean\"},\"uniqueItems\":true,\"minItems\":1}",
+         {"[true]", "[false,true]"},
+         {"[]", "[true,true]", "[true,false,true]"}},
+        {"{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":-1,\"exclusiveMaximum\":12},\"uniqueItems\":"
+         "true}",
+         {"[1,11,-1]", "[11,1]", "[0]"},
+         {"[1,1]", "[12]", "[11,1,11]", "[0,-0]"}},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", {"[]", "[{\"a\":[1,1]}]"}, {"[1,2]"}},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"type\":\"string\"},{\"type\":\"null\"}],"
+         "\"items\":false}",
+         {"[]", "[\"a\"]", "[\"a\",null]"},
+         {"[null]", "[\"a\",\"b\"]", "[\"a\",null,1]"}},
+        {"{\"type\":\"array\",\"items\":{\"enum\":[\"x\",\"y\",\"xyz\"],\"maxLength\":2},\"uniqueItems\":true,"
+         "\"maxItems\":2}",
+         {"[\"x\",\"y\"]"},
+         {"[\"xyz\"]", "[\"x\",\"x\"]"}},
+    };
+    check_schema_examples(examples, COUNT(examples));
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(negated_members)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(negated_members), cmocka_unit_test(counted_items),
+                                       cmocka_unit_test(unique_items)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

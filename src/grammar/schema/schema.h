@@ -26,18 +26,21 @@
 enum {
     SPRY_SCHEMA_BYTES_MAX = 4 << 20,
     SPRY_SCHEMA_MEMORY_MAX = 256 << 20,
-    SPRY_SCHEMA_DEPTH_MAX = 200,    /* of schemas that apply to one value: allOf in $ref in anyOf ... */
-    SPRY_SCHEMA_GOALS_MAX = 50000,  /* different sets of claims */
-    SPRY_SCHEMA_SHAPES_MAX = 2048,  /* alternatives of one type for one value; */
-    SPRY_SCHEMA_OBJECTS_MAX = 1024, /* of arrays, and of objects */
-    SPRY_SCHEMA_LAYOUTS_MAX = 8192, /* objects and arrays, all together */
-    SPRY_SCHEMA_CLASSES_MAX = 64,   /* classes of keys distinguished by patternProperties */
-    SPRY_SCHEMA_NAME_MAX = 1000,    /* bytes of a property's name */
-    SPRY_SCHEMA_BRANCHES_MAX = 256, /* branches of oneOf */
-    SPRY_SCHEMA_JOINED_MAX = 512,   /* patterns, parts or claims about one value */
-    SPRY_SCHEMA_ITEMS_MAX = 4096,   /* items and members with their own schemas */
-    SPRY_SCHEMA_DEMANDS_MAX = 12,   /* negated keywords that some member of one object must meet */
-    SPRY_SCHEMA_WAYS_MAX = 256,     /* in which the members of one object can do that */
+    SPRY_SCHEMA_DEPTH_MAX = 200,     /* of schemas that apply to one value: allOf in $ref in anyOf ... */
+    SPRY_SCHEMA_GOALS_MAX = 50000,   /* different sets of claims */
+    SPRY_SCHEMA_SHAPES_MAX = 2048,   /* alternatives of one type for one value; */
+    SPRY_SCHEMA_OBJECTS_MAX = 1024,  /* of arrays, and of objects */
+    SPRY_SCHEMA_LAYOUTS_MAX = 8192,  /* objects and arrays, all together */
+    SPRY_SCHEMA_CLASSES_MAX = 64,    /* classes of keys distinguished by patternProperties */
+    SPRY_SCHEMA_NAME_MAX = 1000,     /* bytes of a property's name */
+    SPRY_SCHEMA_BRANCHES_MAX = 256,  /* branches of oneOf */
+    SPRY_SCHEMA_JOINED_MAX = 512,    /* patterns, parts or claims about one value */
+    SPRY_SCHEMA_ITEMS_MAX = 4096,    /* items and members with their own schemas */
+    SPRY_SCHEMA_COUNTED_MAX = 4,     /* claims about some items of one array: contains, negated items */
+    SPRY_SCHEMA_TALLIES_MAX = 2048,  /* different counts of items that these need */
+    SPRY_SCHEMA_DISTINCT_MAX = 4096, /* values of an item where items are unique */
+    SPRY_SCHEMA_DEMANDS_MAX = 12,    /* negated keywords that some member of one object must meet */
+    SPRY_SCHEMA_WAYS_MAX = 256,      /* in which the members of one object can do that */
 };
 
 /* ---- claims and lists -------------------------------------------------------------------------------------------- */
@@ -95,12 +98,20 @@ typedef struct spry_string_shape {
     spry_nodes also; /* spellings between the quotes, all of which must match */
 } spry_string_shape;
 
+/* How many items, from an index on, a claim holds for: contains, or a negated items. */
+typedef struct spry_array_demand {
+    spry_claim claim;
+    uint32_t from, min, max;
+} spry_array_demand;
+
 typedef struct spry_array_shape {
     const spry_claims *prefix;
     size_t n_prefix;
     spry_claims rest;
     uint32_t min, max;
-    spry_claims contains; /* of some item, if there are any */
+    const spry_array_demand *demands;
+    size_t n_demands;
+    const json_t *unique_at; /* the schema with uniqueItems, or NULL */
 } spry_array_shape;
 
 /* The constraints of one schema on members by name. */
@@ -143,7 +154,8 @@ typedef struct spry_shape {
     bool written;
     spry_ir_node node;          /* once written: of numbers and strings */
     struct spry_layout *layout; /* once laid out: of objects */
-    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 2]: the rest, then the contained item */
+    const uint32_t *item_goals; /* once laid out: of arrays, [n_prefix + 1]: the rest; with demands array_contains.c */
+    const spry_nodes *distinct; /* once laid out: of arrays with unique items, the values of an item */
     union {
         spry_number_shape number;
         spry_string_shape string;
@@ -235,7 +247,7 @@ typedef struct spry_schema {
     spry_schema_place **places;
     size_t n_places, places_room;
     spry_goal **goals;
-    size_t n_goals, goals_room, n_layouts;
+    size_t n_goals, goals_room, n_layouts, n_tallied;
     uint32_t *wanted; /* goals that become rules */
     size_t n_wanted, wanted_room;
     const char **bases; /* URIs without fragment */
@@ -329,7 +341,8 @@ spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, 
 spry_keyword_shapes spry_schema_const, spry_schema_enum;                         /* schema_value.c */
 spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;           /* schema_number.c */
 spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format; /* schema_string.c, schema_format.c */
-spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains; /* schema_array.c */
+spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains,
+    spry_schema_unique; /* schema_array.c */
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
     spry_schema_property_names; /* schema_object.c */
 
@@ -413,6 +426,17 @@ bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape
 bool spry_object_is_productive(const spry_schema *schema, const spry_shape *shape);
 spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape);
 spry_ir_node spry_object_write(spry_schema *schema, const spry_shape *shape);
+
+/* Arrays of which some items satisfy claims (array_contains.c): determines the goals; whether they suffice; the items.
+ */
+void spry_array_lay_out_demands(spry_schema *schema, spry_shape *shape);
+bool spry_array_meets_demands(const spry_schema *schema, const spry_shape *shape);
+spry_ir_node spry_array_write_demands(spry_schema *schema, const spry_shape *shape);
+/* The claims about the item at an index (schema_array.c). */
+spry_claims spry_array_claims(const spry_array_shape *array, size_t index);
+
+/* Arrays without equal items (array_unique.c): finds the values of an item, or refuses. */
+void spry_array_lay_out_unique(spry_schema *schema, spry_shape *shape);
 
 /* ---- schema_goal.c ----------------------------------------------------------------------------------------------- */
 

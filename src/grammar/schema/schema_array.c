@@ -38,13 +38,17 @@ static spry_claims claims_about(spry_schema *schema, uint32_t place, const json_
     return spry_claims_add(schema, (spry_claims){NULL, 0}, spry_schema_claim(schema, place, json, negated));
 }
 
-/* Arrays of which some item satisfies a claim. */
-static const spry_shapes *containing(spry_schema *schema, spry_claims claims)
+/* Arrays of which so many items satisfy a claim. */
+static const spry_shapes *containing(spry_schema *schema, spry_array_demand demand)
 {
-    return one_array(schema, (spry_array_shape){.min = 1, .max = SPRY_IR_UNBOUNDED, .contains = claims});
+    spry_array_demand *kept = spry_schema_alloc(schema, 1, sizeof *kept);
+    if (!kept)
+        return NULL;
+    *kept = demand;
+    return one_array(schema, (spry_array_shape){.max = SPRY_IR_UNBOUNDED, .demands = kept, .n_demands = 1});
 }
 
-/* Arrays with an invalid item: a certain one of the first, or, where there are no first ones, some item. */
+/* Arrays with an invalid item: a certain one of the first, or some item behind them. */
 static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_schemas items)
 {
     size_t count = json_array_size(items.prefix);
@@ -63,38 +67,55 @@ static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_sc
         return spry_shapes_either(schema, shapes, one_array(schema, longer));
     }
     bool says_nothing = !items.rest || json_is_true(items.rest) || json_object_size(items.rest) == 0;
-    if (!says_nothing && !count)
-        return containing(schema, claims_about(schema, place, items.rest, true));
-    if (!says_nothing) {
-        spry_schema_refuse(
-            schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, "items",
-            "cannot be enforced behind a list of items where it is negated (by not, if, or a oneOf whose "
-            "branches overlap)");
-        return NULL;
-    }
-    return shapes;
+    if (says_nothing)
+        return shapes;
+    spry_array_demand demand = {.claim = spry_schema_claim(schema, place, items.rest, true),
+                                .from = (uint32_t)count,
+                                .min = 1,
+                                .max = SPRY_IR_UNBOUNDED};
+    return spry_shapes_either(schema, shapes, containing(schema, demand));
 }
 
 const spry_shapes *spry_schema_contains(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                         bool negated)
 {
+    (void)keyword;
     const json_t *json = schema->places[place]->json, *min = NULL, *max = NULL;
     if (schema->draft >= SPRY_DRAFT_2019_09) {
         min = json_object_get(json, "minContains");
         max = json_object_get(json, "maxContains");
     }
-    double least = min ? json_number_value(min) : 1;
-    if (least == 0 && !max)
+    spry_array_demand demand = {
+        .claim = spry_schema_claim(schema, place, value, false), .min = 1, .max = SPRY_IR_UNBOUNDED};
+    uint32_t unused;
+    if ((min && !spry_schema_range(schema, &demand.min, &unused, place, "minContains", min, false)) ||
+        (max && !spry_schema_range(schema, &unused, &demand.max, place, "maxContains", max, false)))
+        return spry_schema_failed(schema) ? NULL : spry_shapes_none(schema);
+    if (!negated)
+        return demand.min > demand.max ? spry_shapes_none(schema) : containing(schema, demand);
+    const spry_shapes *shapes = spry_shapes_none(schema);
+    spry_array_demand fewer = demand, more = demand;
+    fewer.min = 0;
+    fewer.max = demand.min - 1;
+    if (demand.min > 0)
+        shapes = spry_shapes_either(schema, shapes, containing(schema, fewer));
+    more.min = demand.max + 1;
+    more.max = SPRY_IR_UNBOUNDED;
+    if (demand.max != SPRY_IR_UNBOUNDED)
+        shapes = spry_shapes_either(schema, shapes, containing(schema, more));
+    return shapes;
+}
+
+const spry_shapes *spry_schema_unique(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
+                                      bool negated)
+{
+    const json_t *json = schema->places[place]->json;
+    if (!json_is_true(value))
         return negated ? spry_shapes_none(schema) : &schema->everything;
-    if (least != 1 || max) {
-        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, json, max ? "maxContains" : "minContains",
-                           "cannot be enforced; %s can be without it", keyword);
-        return NULL;
-    }
-    spry_claims claims = claims_about(schema, place, value, negated);
-    if (negated)
-        return one_array(schema, (spry_array_shape){.rest = claims, .max = SPRY_IR_UNBOUNDED});
-    return containing(schema, claims);
+    if (!negated)
+        return one_array(schema, (spry_array_shape){.max = SPRY_IR_UNBOUNDED, .unique_at = json});
+    spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, json, keyword, "cannot be enforced where it is negated");
+    return NULL;
 }
 
 const spry_shapes *spry_schema_items(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
@@ -131,9 +152,34 @@ const spry_shapes *spry_schema_item_count(spry_schema *schema, uint32_t place, c
 
 /* ---- two shapes -------------------------------------------------------------------------------------------------- */
 
-static spry_claims claims_at(const spry_array_shape *array, size_t index)
+spry_claims spry_array_claims(const spry_array_shape *array, size_t index)
 {
     return index < array->n_prefix ? array->prefix[index] : array->rest;
+}
+
+/* The demands of both, the same claim once; false when they contradict each other. */
+static bool join_demands(spry_schema *schema, spry_array_shape *out, const spry_array_shape *a,
+                         const spry_array_shape *b)
+{
+    spry_array_demand *demands = spry_schema_alloc(schema, a->n_demands + b->n_demands, sizeof *demands);
+    if (!demands)
+        return false;
+    for (size_t i = 0; i < a->n_demands + b->n_demands; i++) {
+        spry_array_demand demand = i < a->n_demands ? a->demands[i] : b->demands[i - a->n_demands];
+        size_t same = 0;
+        while (same < out->n_demands && (demands[same].claim != demand.claim || demands[same].from != demand.from))
+            same++;
+        if (same < out->n_demands) {
+            demand.min = demand.min > demands[same].min ? demand.min : demands[same].min;
+            demand.max = demand.max < demands[same].max ? demand.max : demands[same].max;
+        }
+        if (demand.min > demand.max)
+            return false;
+        demands[same] = demand;
+        out->n_demands += same == out->n_demands;
+    }
+    out->demands = demands;
+    return true;
 }
 
 spry_shape *spry_array_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
@@ -146,17 +192,11 @@ spry_shape *spry_array_both(spry_schema *schema, const spry_shape *first, const 
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_ARRAY);
     if (out.min > out.max || !prefix || !shape)
         return NULL;
-    out.contains = a->contains.count ? a->contains : b->contains;
-    if (a->contains.count && b->contains.count &&
-        (a->contains.count != b->contains.count ||
-         memcmp(a->contains.items, b->contains.items, a->contains.count * sizeof *a->contains.items) != 0)) {
-        spry_schema_refuse(
-            schema, SPRY_ERR_UNSUPPORTED, schema->at, NULL,
-            "an array of which several different items are demanded (contains, not items) cannot be enforced");
+    if (!join_demands(schema, &out, a, b))
         return NULL;
-    }
+    out.unique_at = a->unique_at ? a->unique_at : b->unique_at;
     for (size_t i = 0; i < out.n_prefix; i++)
-        prefix[i] = spry_claims_join(schema, claims_at(a, i), claims_at(b, i));
+        prefix[i] = spry_claims_join(schema, spry_array_claims(a, i), spry_array_claims(b, i));
     out.prefix = prefix;
     out.rest = spry_claims_join(schema, a->rest, b->rest);
     shape->as.array = out;
@@ -173,30 +213,35 @@ void spry_array_lay_out(spry_schema *schema, spry_shape *shape)
                            "more than %d items of an array have schemas of their own", SPRY_SCHEMA_ITEMS_MAX);
         return;
     }
-    uint32_t *goals = spry_schema_alloc(schema, array->n_prefix + 2, sizeof *goals);
+    if (array->n_demands) {
+        spry_array_lay_out_demands(schema, shape);
+        return;
+    }
+    uint32_t *goals = spry_schema_alloc(schema, array->n_prefix + 1, sizeof *goals);
     for (size_t i = 0; goals && i <= array->n_prefix; i++)
-        goals[i] = spry_schema_goal(schema, claims_at(array, i));
-    if (goals && array->contains.count)
-        goals[array->n_prefix + 1] = spry_schema_goal(schema, spry_claims_join(schema, array->rest, array->contains));
+        goals[i] = spry_schema_goal(schema, spry_array_claims(array, i));
     shape->item_goals = goals;
+    if (goals && array->unique_at)
+        spry_array_lay_out_unique(schema, shape);
 }
 
 /* The maximum number of items: up to the first whose goal cannot be satisfied. */
 static uint32_t possible_items(const spry_schema *schema, const spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
+    uint32_t max = array->max;
+    if (shape->distinct && shape->distinct->count < max)
+        max = (uint32_t)shape->distinct->count;
     for (size_t i = 0; i <= array->n_prefix; i++)
         if (!schema->goals[shape->item_goals[i]]->productive)
-            return i < array->max ? (uint32_t)i : array->max;
-    return array->max;
+            return i < max ? (uint32_t)i : max;
+    return max;
 }
 
 bool spry_array_is_productive(const spry_schema *schema, const spry_shape *shape)
 {
     const spry_array_shape *array = &shape->as.array;
-    if (array->contains.count && !schema->goals[shape->item_goals[array->n_prefix + 1]]->productive)
-        return false;
-    return array->min <= possible_items(schema, shape);
+    return array->n_demands ? spry_array_meets_demands(schema, shape) : array->min <= possible_items(schema, shape);
 }
 
 /* The items separated by commas: nested from the last, because the array may end after each. */
@@ -223,36 +268,30 @@ static spry_ir_node write_items(spry_schema *schema, const spry_shape *shape, ui
     return items;
 }
 
-/* Items of which some one is the contained one: any before it, any behind it. */
-static spry_ir_node write_containing(spry_schema *schema, const spry_shape *shape, uint32_t max)
+/* Each of the values at most once: as the members of an object, of which only the names are written. */
+static spry_ir_node write_distinct(spry_schema *schema, const spry_shape *shape, uint32_t max)
 {
-    spry_ir *ir = schema->ir;
-    const spry_array_shape *array = &shape->as.array;
-    if (array->n_prefix || array->min > 1 || max != SPRY_IR_UNBOUNDED) {
-        spry_schema_refuse(
-            schema, SPRY_ERR_UNSUPPORTED, shape->at, NULL,
-            "contains (or a negated items) beside a list of items, minItems or maxItems cannot be enforced");
-        return SPRY_IR_NONE;
-    }
-    spry_ir_node any = spry_goal_node(schema, shape->item_goals[0]), it = spry_goal_node(schema, shape->item_goals[1]);
-    spry_ir_node before = spry_ir_sequence(ir, (spry_ir_node[]){any, schema->comma}, 2);
-    spry_ir_node behind = spry_ir_sequence(ir, (spry_ir_node[]){schema->comma, any}, 2);
-    spry_ir_node all[] = {spry_ir_repeat(ir, before, 0, SPRY_IR_UNBOUNDED), it,
-                          spry_ir_repeat(ir, behind, 0, SPRY_IR_UNBOUNDED)};
-    return spry_ir_sequence(ir, all, 3);
+    const spry_nodes *values = shape->distinct;
+    spry_ir_member *members = spry_schema_alloc(schema, values->count, sizeof *members);
+    for (size_t i = 0; members && i < values->count; i++)
+        members[i] = (spry_ir_member){.key = values->items[i], .value = spry_ir_empty(schema->ir)};
+    uint32_t min = shape->as.array.min > 1 ? shape->as.array.min : 1;
+    return members ? spry_ir_members(schema->ir, members, values->count, schema->comma, min, max) : SPRY_IR_NONE;
 }
 
 spry_ir_node spry_array_write(spry_schema *schema, const spry_shape *shape)
 {
     spry_ir *ir = schema->ir;
-    uint32_t max = possible_items(schema, shape);
+    bool demands = shape->as.array.n_demands;
+    uint32_t max = demands ? 0 : possible_items(schema, shape);
     spry_ir_node inside = spry_ir_never(ir);
-    if (max > 0) {
-        spry_ir_node items =
-            shape->as.array.contains.count ? write_containing(schema, shape, max) : write_items(schema, shape, max);
+    if (demands) {
+        inside = spry_array_write_demands(schema, shape);
+    } else if (max > 0) {
+        spry_ir_node items = shape->distinct ? write_distinct(schema, shape, max) : write_items(schema, shape, max);
         inside = spry_ir_sequence(ir, (spry_ir_node[]){schema->gap, items, schema->gap}, 3);
     }
-    if (max == 0 || shape->as.array.min == 0)
+    if (!demands && (max == 0 || shape->as.array.min == 0))
         inside = spry_ir_choice(ir, (spry_ir_node[]){inside, schema->empty_gap}, 2);
     spry_ir_node whole[] = {spry_ir_literal(ir, SPRY_VIEW("[")), inside, spry_ir_literal(ir, SPRY_VIEW("]"))};
     return spry_ir_sequence(ir, whole, 3);

@@ -48,7 +48,7 @@ static const struct {
     {{"oneOf"}, SPRY_SHAPE_KINDS, spry_schema_one_of, SPRY_DRAFT_04},
     {{"not"}, SPRY_SHAPE_KINDS, spry_schema_not, SPRY_DRAFT_04},
     {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if, SPRY_DRAFT_07},
-    {{"uniqueItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_04},
+    {{"uniqueItems"}, SPRY_SHAPE_ARRAY, spry_schema_unique, SPRY_DRAFT_04},
     {{"contains"}, SPRY_SHAPE_ARRAY, spry_schema_contains, SPRY_DRAFT_06},
     {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_2019_09},
     {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable, SPRY_DRAFT_2019_09},
@@ -74,9 +74,7 @@ static const spry_shapes *unenforceable(spry_schema *schema, uint32_t place, con
                                         bool negated)
 {
     const json_t *json = schema->places[place]->json;
-    bool says_nothing = strcmp(keyword, "uniqueItems") == 0 ? json_is_false(value)
-                                                            : strncmp(keyword, "unevaluated", 11) == 0 &&
-                                                                  (json_is_true(value) || spry_schema_is_plain(json));
+    bool says_nothing = strncmp(keyword, "unevaluated", 11) == 0 && (json_is_true(value) || spry_schema_is_plain(json));
     if (!says_nothing) {
         spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, json, keyword, "cannot be enforced; leave it out");
         return NULL;

@@ -160,9 +160,12 @@ static bool array_is_dead(spry_schema *schema, const spry_array_shape *array, un
     for (size_t i = 0; i < certain; i++)
         if (spry_claims_are_dead(schema, array->prefix[i], depth))
             return true;
-    if (array->contains.count &&
-        spry_claims_are_dead(schema, spry_claims_join(schema, array->rest, array->contains), depth))
-        return true;
+    for (size_t i = 0; i < array->n_demands; i++) {
+        const spry_array_demand *demand = &array->demands[i];
+        bool possible = demand->min == 0 || demand->from < array->n_prefix;
+        if (!possible && spry_claims_are_dead(schema, spry_claims_add(schema, array->rest, demand->claim), depth))
+            return true;
+    }
     return array->min > array->n_prefix && spry_claims_are_dead(schema, array->rest, depth);
 }
 
