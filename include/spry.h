@@ -134,8 +134,7 @@ typedef struct spry_engine_info {
     size_t kv_bytes;           /* limit: the whole pool */
     size_t scratch_bytes;      /* working memory of a step */
     const char *cpu;           /* the kernel set in use */
-    uint32_t threads;
-    uint32_t chunk; /* most rows of a prefill step */
+    uint32_t threads, chunk;   /* chunk: most rows of a prefill step */
     uint64_t reserved[16];
 } spry_engine_info;
 
@@ -519,7 +518,8 @@ typedef struct spry_job_options {
     uint64_t client; /* jobs of the same client take turns as one */
     /* Called once, as the last callback, for every job that was submitted, unless it is freed before. May be NULL. */
     void (*on_done)(void *user, spry_job *job);
-    void *user; /* of on_done */
+    void *user;     /* of on_done */
+    uint64_t batch; /* not 0: it gives way to jobs without this, within a step */
 } spry_job_options;
 
 SPRY_API void spry_job_options_default_sized(spry_job_options *options, size_t size);

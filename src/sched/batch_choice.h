@@ -1,11 +1,12 @@
 /* How many answers to compute together while many wait and only the tokens a second count. Sizes double from 1 up to
- * the most that can run. Each is measured by the steps it runs anyway; a choice rests on complete measurements.
+ * the most that can run. Each is measured by the steps it runs anyway; a choice rests on complete measurements. The
+ * most that can run is taken unless a smaller size was measured to give more tokens a second, by a margin.
  *
- * From the top (policy auto): the largest size until a smaller one was measured to give more tokens a second. From the
- * bottom (policy offline): all sizes are tried, upwards from 1, and the one with the most tokens a second is taken; of
- * sizes that make no difference, the smallest. Either way a trial only adds answers to those that run: the limit falls
- * below what runs only where measurements say that fewer give more. After many steps at one size the sizes above it are
- * tried again. How long an answer takes plays no part: that is what the policy interactive is for.
+ * Policy auto tries nothing: smaller sizes are measured when no more answers are there. Policy offline compares with 1
+ * once it has run for a while, and with other sizes as far as they could win: more answers never take less time, so
+ * `size` answers give at most `size` times the tokens a second of one. A trial takes no answer away from those that
+ * run: for some steps only the first few of them get rows. After many steps smaller sizes, and those above, are tried
+ * again. How long an answer takes plays no part: that is what the policy interactive is for.
  *
  * No clock in here: the same calls give the same answers. */
 #ifndef SPRY_SCHED_BATCH_CHOICE_H
@@ -18,7 +19,8 @@
 enum {
     SPRY_BATCH_SIZES = 12,   /* 1, 2, 4, ... and the most */
     SPRY_BATCH_STEPS = 32,   /* of a size that make a measurement complete; the latest ones */
-    SPRY_BATCH_AGAIN = 2048, /* steps after which larger sizes are tried once more */
+    SPRY_BATCH_WAIT = 256,   /* steps before the first trial: short runs make none */
+    SPRY_BATCH_AGAIN = 4096, /* steps after which sizes are tried once more */
 };
 
 #define SPRY_BATCH_GAIN 1.05 /* times the tokens a second that make a difference */
@@ -33,19 +35,23 @@ typedef struct spry_batch_choice {
     uint32_t sizes[SPRY_BATCH_SIZES];
     spry_batch_steps steps[SPRY_BATCH_SIZES];
     size_t n_sizes;
-    bool from_top;
+    bool tries;           /* policy offline */
+    uint64_t n_steps;     /* measured, of any size */
     uint64_t since_trial; /* steps */
 } spry_batch_choice;
 
-void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool from_top);
+void spry_batch_choice_init(spry_batch_choice *choice, uint32_t most, bool tries);
 
 /* A step of `size` answers, and nothing else, gave so many tokens in `ns`. Sizes that are not listed are ignored. */
 void spry_batch_choice_measure(spry_batch_choice *choice, size_t size, uint32_t tokens, uint64_t ns);
 
-/* How many to compute together now: the best, or the size that is being tried. */
+/* How many may run: the best size, and during a trial the most. */
 uint32_t spry_batch_choice_limit(const spry_batch_choice *choice);
 
-/* The limit, and in one sentence the measurements it rests on. */
+/* How many of those that run get rows in a step: the best size, or the one that is being tried. */
+uint32_t spry_batch_choice_width(const spry_batch_choice *choice);
+
+/* The best size, or the one that is being tried, and in one sentence the measurements it rests on. */
 uint32_t spry_batch_choice_explain(const spry_batch_choice *choice, char *evidence, size_t capacity);
 
 #endif

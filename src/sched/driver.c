@@ -84,7 +84,8 @@ static size_t limit(const spry_driver *d)
 static bool has_place(const void *context, const spry_job *job)
 {
     const spry_driver *d = context;
-    return (job->is_callers || d->n_running_own < limit(d)) && spry_driver_may_begin(d, job);
+    bool yields = job->batch && spry_job_queue_is_urgent(&d->queue);
+    return (job->is_callers || (!yields && d->n_running_own < limit(d))) && spry_driver_may_begin(d, job);
 }
 
 /* A job whose turn it was before and that can go on now, or the one whose turn it is. Jobs that wait for another's text
@@ -92,12 +93,26 @@ static bool has_place(const void *context, const spry_job *job)
 static spry_job *next_to_begin(spry_driver *d)
 {
     spry_job *job = spry_job_queue_take_ready(&d->queue, has_place, d);
-    while (!job && d->n_running_own + d->queue.n_ahead < limit(d) && (job = spry_job_queue_take(&d->queue)))
+    while (!job && d->n_running_own + spry_job_queue_before(&d->queue) < limit(d) &&
+           (job = spry_job_queue_take(&d->queue)))
         if (!spry_driver_may_begin(d, job)) {
             spry_job_queue_park(&d->queue, job);
             job = NULL;
         }
     return job;
+}
+
+/* Takes the place of the youngest batch job for a job that is none, if there is no other place; false: there is no
+ * such job, or a place is free. The lock is held, and released meanwhile. */
+static bool make_place(spry_driver *d)
+{
+    bool full = d->crowded || d->n_running == d->most || d->n_running_own >= limit(d);
+    if (!full || !spry_job_queue_is_urgent(&d->queue))
+        return false;
+    pthread_mutex_unlock(&d->lock);
+    bool made = spry_driver_yield(d);
+    pthread_mutex_lock(&d->lock);
+    return made;
 }
 
 static void let_begin(spry_driver *d)
@@ -106,11 +121,13 @@ static void let_begin(spry_driver *d)
     if (!d->n_running)
         d->crowded = false;
     pthread_mutex_lock(&d->lock);
-    while (d->n_running < d->most && !d->crowded && (job = next_to_begin(d))) {
-        pthread_mutex_unlock(&d->lock);
-        spry_driver_begin(d, job);
-        pthread_mutex_lock(&d->lock);
-    }
+    do {
+        while (d->n_running < d->most && !d->crowded && (job = next_to_begin(d))) {
+            pthread_mutex_unlock(&d->lock);
+            spry_driver_begin(d, job);
+            pthread_mutex_lock(&d->lock);
+        }
+    } while (make_place(d));
     d->figures.running = (uint32_t)d->n_running;
     pthread_mutex_unlock(&d->lock);
 }
@@ -284,7 +301,7 @@ static spry_status configure(spry_driver *d, const spry_jobs_options *options, s
         return status;
     d->options = o;
     d->configured = true;
-    spry_batch_choice_init(&d->choice, o.max_running, o.policy == SPRY_POLICY_AUTO);
+    spry_batch_choice_init(&d->choice, o.max_running, o.policy == SPRY_POLICY_OFFLINE);
     return SPRY_OK;
 }
 
@@ -373,8 +390,8 @@ spry_status spry_driver_create(spry_driver **out, spry_engine *engine, spry_erro
     d->step.segments = calloc(d->step.capacity, sizeof *d->step.segments);
     d->step.draws = calloc(engine->logit_rows, sizeof *d->step.draws);
     d->running = calloc(d->most, sizeof(spry_job *));
-    d->idle = calloc(d->most, sizeof(spry_session *));
-    spry_batch_choice_init(&d->choice, d->most, true);
+    d->idle = calloc(2 * (size_t)d->most, sizeof(spry_session *));
+    spry_batch_choice_init(&d->choice, d->most, false);
     spry_status status = SPRY_OK;
     if (!d->step.segments || !d->step.draws || !d->running || !d->idle)
         status = spry_fail_memory(error, "a driver", d->step.capacity * sizeof *d->step.segments);

@@ -24,7 +24,8 @@ typedef struct spry_step {
     size_t n_segments, capacity;
     spry_draw **draws;                 /* at most one for each row with logits */
     size_t n_rows, n_logits, n_hidden; /* rows; of them, with logits and with hidden states */
-    size_t decode_rows, n_decoding;    /* rows of answers; how many answers */
+    size_t decode_rows, n_decoding;    /* rows of answers; how many answers have some */
+    size_t n_others, n_batch;          /* jobs that share the budget besides; of them, batch jobs */
 } spry_step;
 
 typedef struct spry_driver {
@@ -32,15 +33,17 @@ typedef struct spry_driver {
     uint32_t most; /* jobs at once: as many as the engine has sessions, and a step rows */
 
     /* the owner's */
-    spry_session **idle;  /* of the driver's own sessions; one that has slid still holds what it computed */
-    size_t n_idle, n_own; /* idle; all its own sessions */
-    spry_job **running;   /* [most] in the order they began: the youngest last */
-    size_t n_running;     /* jobs */
-    size_t n_running_own; /* of them, on sessions of the driver */
-    bool crowded;         /* pages were short: no job begins before another ends */
-    size_t first_prompt;  /* the running job whose prompt is served first */
-    spry_step step;       /* under way */
-    uint64_t watched_ns;  /* when the machine's memory was last looked at */
+    /* Of the driver's own sessions; one that has slid still holds what it computed. At most twice `most`: batch jobs
+     * that gave way keep theirs. */
+    spry_session **idle;
+    size_t n_idle, n_own;   /* idle; all its own sessions */
+    spry_job **running;     /* [most] in the order they began: the youngest last */
+    size_t n_running;       /* jobs */
+    size_t n_running_own;   /* of them, on sessions of the driver */
+    bool crowded;           /* pages were short: no job begins before another ends */
+    size_t first_prompt[2]; /* the running job whose prompt is served first; of batch jobs */
+    spry_step step;         /* under way */
+    uint64_t watched_ns;    /* when the machine's memory was last looked at */
 
     pthread_mutex_t lock;
     pthread_cond_t changed; /* something that a thread may wait for */
@@ -106,5 +109,8 @@ void spry_driver_drop_idle(spry_driver *driver);
 
 /* Puts the youngest of what runs back into the queue, and gives its pages to others. */
 void spry_driver_preempt(spry_driver *driver);
+
+/* Does so with the youngest batch job, which gives its place, too; false: none runs. */
+bool spry_driver_yield(spry_driver *driver);
 
 #endif

@@ -57,7 +57,7 @@ static size_t best_idle(const spry_driver *d, const spry_job *job)
 static spry_status take_session(spry_driver *d, spry_job *job)
 {
     size_t at = best_idle(d, job);
-    if (at == d->n_idle && d->n_own < d->options.max_running) {
+    if (at == d->n_idle && (!d->n_idle || d->n_own < d->options.max_running)) {
         spry_status status = spry_session_make(&job->session, d->engine, &job->error);
         if (status)
             return status;
@@ -155,17 +155,35 @@ void spry_driver_begin(spry_driver *d, spry_job *job)
     put_back(d, job);
 }
 
-void spry_driver_preempt(spry_driver *d)
+static void suspend(spry_driver *d, size_t at)
 {
-    spry_job *youngest = d->running[--d->n_running];
-    d->n_running_own -= !youngest->is_callers;
-    if (youngest->kind->suspend)
-        youngest->kind->suspend(youngest);
-    d->crowded = true;
-    put_back(d, youngest);
+    spry_job *job = d->running[at];
+    d->n_running--;
+    d->n_running_own -= !job->is_callers;
+    memmove(d->running + at, d->running + at + 1, (d->n_running - at) * sizeof *d->running);
+    if (job->kind->suspend)
+        job->kind->suspend(job);
+    put_back(d, job);
     pthread_mutex_lock(&d->lock);
     d->figures.preempted++;
     pthread_mutex_unlock(&d->lock);
+}
+
+void spry_driver_preempt(spry_driver *d)
+{
+    suspend(d, d->n_running - 1);
+    d->crowded = true;
+}
+
+bool spry_driver_yield(spry_driver *d)
+{
+    for (size_t i = d->n_running; i-- > 0;)
+        if (d->running[i]->batch && !d->running[i]->is_callers) {
+            suspend(d, i);
+            d->crowded = false;
+            return true;
+        }
+    return false;
 }
 
 /* ---- the end ------------------------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ static void add_rows(spry_driver *d, spry_job *job, size_t max_rows, size_t behi
 static void add_answers(spry_driver *d)
 {
     spry_step *step = &d->step;
-    size_t left = step->n_decoding, prompts = d->n_running - step->n_decoding;
-    for (size_t i = 0; i < d->n_running; i++) {
+    size_t left = step->n_decoding, prompts = step->n_others;
+    for (size_t i = 0; i < d->n_running && left; i++) {
         spry_job *job = d->running[i];
         if (!job->is_decoding)
             continue;
@@ -54,6 +54,8 @@ static size_t prompt_budget(const spry_driver *d)
 {
     const spry_step *step = &d->step;
     const spry_step_cost *steps = &d->engine->steps;
+    if (d->options.policy == SPRY_POLICY_OFFLINE)
+        return d->engine->chunk - step->decode_rows; /* large steps give the most rows a second */
     double stall = d->options.max_stall_ms * 1e6, alone = spry_step_cost_ns(steps, step->decode_rows);
     return spry_prefill_budget(steps, step->decode_rows, d->engine->chunk - step->decode_rows,
                                d->options.gentle && alone < stall ? alone : stall);
@@ -62,40 +64,64 @@ static size_t prompt_budget(const spry_driver *d)
 /* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; what
  * one leaves the next may take. Where there are fewer rows than jobs, the step after begins with those that got none.
  */
-static void add_prompts(spry_driver *d)
+static void share_budget(spry_driver *d, size_t *budget, bool batch)
 {
-    size_t n = d->n_running, left = n - d->step.n_decoding, budget = prompt_budget(d);
-    size_t first = d->first_prompt < n ? d->first_prompt : 0;
-    d->first_prompt = 0;
-    for (size_t i = 0; i < n; i++) {
+    size_t n = d->n_running, left = batch ? d->step.n_batch : d->step.n_others - d->step.n_batch;
+    size_t behind = batch ? 0 : d->step.n_batch, first = d->first_prompt[batch] < n ? d->first_prompt[batch] : 0;
+    d->first_prompt[batch] = 0;
+    for (size_t i = 0; i < n && left; i++) {
         size_t at = (first + i) % n;
         spry_job *job = d->running[at];
-        if (job->is_decoding)
+        if (job->is_decoding || job->batch != batch)
             continue;
-        if (!budget) {
-            d->first_prompt = at;
+        if (!*budget) {
+            d->first_prompt[batch] = at;
             break;
         }
-        size_t share = (budget + left - 1) / left;
+        size_t share = (*budget + left - 1) / left;
         left--;
-        add_rows(d, job, share, left, d->step.n_rows);
-        budget -= job->rows.n_rows;
+        add_rows(d, job, share, left + behind, d->step.n_rows);
+        *budget -= job->rows.n_rows;
     }
+}
+
+/* Batch jobs get what is left. */
+static void add_prompts(spry_driver *d)
+{
+    size_t budget = prompt_budget(d);
+    share_budget(d, &budget, false);
+    share_budget(d, &budget, true);
+}
+
+/* Whether a job runs that batch jobs give way to: their answers then take rows only as prompts do. */
+static bool any_urgent(const spry_driver *d)
+{
+    for (size_t i = 0; i < d->n_running; i++)
+        if (!d->running[i]->batch)
+            return true;
+    return false;
 }
 
 static void build(spry_driver *d)
 {
     spry_step *step = &d->step;
-    step->n_segments = step->n_rows = step->n_logits = step->n_hidden = step->decode_rows = step->n_decoding = 0;
+    step->n_segments = step->n_rows = step->n_logits = step->n_hidden = step->decode_rows = 0;
+    step->n_decoding = step->n_others = step->n_batch = 0;
+    bool urgent = any_urgent(d);
     for (size_t i = 0; i < d->n_running; i++) {
         spry_job *job = d->running[i];
         job->rows = (spry_rows){0};
         job->n_segments = 0;
         job->step_status = SPRY_OK;
         job->starved = false;
-        job->is_decoding = job->kind->decodes(job);
+        job->is_decoding = job->kind->decodes(job) && !(job->batch && urgent);
         step->n_decoding += job->is_decoding;
+        step->n_others += !job->is_decoding;
+        step->n_batch += !job->is_decoding && job->batch;
     }
+    uint32_t width = d->options.policy == SPRY_POLICY_OFFLINE ? spry_batch_choice_width(&d->choice) : UINT32_MAX;
+    if (!step->n_others && step->n_decoding > width)
+        step->n_decoding = width;
     add_answers(d);
     add_prompts(d);
 }
@@ -191,7 +217,7 @@ static void account(spry_driver *d, size_t tokens, uint64_t ns)
     d->figures.steps++;
     d->figures.rows += step->n_rows;
     d->figures.decode_rows += step->decode_rows;
-    if (step->n_decoding == d->n_running)
+    if (!step->n_others)
         spry_batch_choice_measure(&d->choice, step->n_decoding, (uint32_t)tokens, ns);
     pthread_mutex_unlock(&d->lock);
 }

@@ -116,6 +116,7 @@ static void set_options(spry_job *job, const spry_job_options *o)
         job->keep = o->keep;
     }
     job->client = o->client;
+    job->batch = o->batch != 0;
     job->on_done = o->on_done;
     job->user = o->user;
 }

@@ -94,6 +94,7 @@ struct spry_job {
     bool slide;
     size_t keep;
     uint64_t client;
+    bool batch;         /* gives way to jobs that are not */
     const int32_t *ids; /* of its prompt */
     size_t n_ids, n_spans;
     atomic_bool *cancelled; /* its own flag, or the session's */

@@ -59,21 +59,45 @@ static void remove_turn(spry_job_queue *queue, size_t at)
 void spry_job_queue_add(spry_job_queue *queue, spry_job *job)
 {
     size_t at = 0;
-    while (at < queue->n_turns && queue->turns[at].client != job->client)
+    while (at < queue->n_turns && (queue->turns[at].client != job->client || queue->turns[at].batch != job->batch))
         at++;
     if (at == queue->n_turns)
-        queue->turns[queue->n_turns++] = (spry_client_jobs){.client = job->client};
+        queue->turns[queue->n_turns++] = (spry_client_jobs){.client = job->client, .batch = job->batch};
     append(&queue->turns[at].jobs, job);
     queue->count++;
+}
+
+/* The first turn, or the first that is not a batch job's. */
+static size_t next_turn(const spry_job_queue *queue)
+{
+    for (size_t i = 0; i < queue->n_turns; i++)
+        if (!queue->turns[i].batch)
+            return i;
+    return 0;
+}
+
+bool spry_job_queue_is_urgent(const spry_job_queue *queue)
+{
+    return queue->n_turns && !queue->turns[next_turn(queue)].batch;
+}
+
+size_t spry_job_queue_before(const spry_job_queue *queue)
+{
+    size_t count = 0;
+    bool urgent = spry_job_queue_is_urgent(queue);
+    for (const spry_job *job = queue->ahead.first; job; job = job->next)
+        count += !(urgent && job->batch);
+    return count;
 }
 
 spry_job *spry_job_queue_take(spry_job_queue *queue)
 {
     if (!queue->n_turns)
         return NULL;
-    spry_client_jobs turn = queue->turns[0];
+    size_t at = next_turn(queue);
+    spry_client_jobs turn = queue->turns[at];
     spry_job *job = unlink_behind(&turn.jobs, NULL);
-    remove_turn(queue, 0);
+    remove_turn(queue, at);
     if (turn.jobs.first) /* behind all others */
         queue->turns[queue->n_turns++] = turn;
     queue->count--;

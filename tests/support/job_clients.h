@@ -24,7 +24,7 @@ typedef struct client {
         const void *salt;
         size_t salt_size;
         uint64_t client;
-        bool slide;
+        bool slide, batch;
         size_t keep;
         spry_status status;
         spry_error error;
@@ -177,6 +177,7 @@ static inline spry_status try_submit(spry_engine *engine, client *c, spry_error 
     options.slide = c->job.slide;
     options.keep = c->job.keep;
     options.client = c->job.client;
+    options.batch = c->job.batch;
     options.on_done = hear_done;
     options.user = c;
     spry_status status = spry_job_create_answer(&c->job.handle, engine, &c->job.request, &options, error);

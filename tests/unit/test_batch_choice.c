@@ -15,7 +15,8 @@
 static uint32_t settle(spry_batch_choice *choice, double (*ns)(uint32_t size), size_t steps)
 {
     for (size_t i = 0; i < steps; i++) {
-        uint32_t size = spry_batch_choice_limit(choice);
+        uint32_t size = spry_batch_choice_width(choice);
+        assert_true(size <= spry_batch_choice_limit(choice));
         spry_batch_choice_measure(choice, size, size, (uint64_t)ns(size));
     }
     return spry_batch_choice_limit(choice);
@@ -57,14 +58,14 @@ static void test_sizes(void **state)
     static const struct {
         double (*ns)(uint32_t size);
         uint32_t most, expected;
-    } cases[] = {{all_the_same, 16, 16}, {all_the_same, 6, 6},          {all_the_same, 1, 1},
-                 {in_proportion, 16, 1}, {free_up_to_four, 16, 4},      {a_little_each_time, 16, 1},
-                 {best_at_eight, 16, 8}, {worse_before_better, 16, 16}, {worse_before_better, 4, 1},
+    } cases[] = {{all_the_same, 16, 16},  {all_the_same, 6, 6},          {all_the_same, 1, 1},
+                 {in_proportion, 16, 16}, {free_up_to_four, 16, 4},      {a_little_each_time, 16, 16},
+                 {best_at_eight, 16, 8},  {worse_before_better, 16, 16}, {worse_before_better, 4, 4},
                  {falls_apart, 16, 2}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         spry_batch_choice choice;
-        spry_batch_choice_init(&choice, cases[i].most, false);
-        assert_int_equal(spry_batch_choice_limit(&choice), 1);
+        spry_batch_choice_init(&choice, cases[i].most, true);
+        assert_int_equal(settle(&choice, cases[i].ns, SPRY_BATCH_WAIT - 1), cases[i].most); /* short runs try nothing */
         assert_int_equal(settle(&choice, cases[i].ns, 1000), cases[i].expected);
     }
 }
@@ -110,7 +111,7 @@ static void test_long_queue(void **state)
             for (uint32_t before = 0; before <= 16; before += 4) {
                 spry_batch_choice choice;
                 size_t drained, never;
-                spry_batch_choice_init(&choice, most, true);
+                spry_batch_choice_init(&choice, most, false);
                 for (uint32_t size = 1; size <= before && size <= most; size++)
                     for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
                         spry_batch_choice_measure(&choice, size, size, (uint64_t)machines[m](size));
@@ -130,7 +131,7 @@ static void test_fewer_are_faster(void **state)
     (void)state;
     spry_batch_choice choice;
     size_t drained;
-    spry_batch_choice_init(&choice, 16, true);
+    spry_batch_choice_init(&choice, 16, false);
     for (size_t i = 0; i < SPRY_BATCH_STEPS; i++)
         spry_batch_choice_measure(&choice, 8, 8, (uint64_t)best_at_eight(8));
     assert_int_equal(spry_batch_choice_limit(&choice), 16); /* not measured yet */
@@ -140,7 +141,7 @@ static void test_fewer_are_faster(void **state)
     assert_int_equal(settle(&choice, all_the_same, SPRY_BATCH_AGAIN + SPRY_BATCH_STEPS + 1), 16);
 }
 
-/* Offline takes the most tokens a second whatever it is measured after, and tries no size far behind the best. */
+/* Offline takes the most tokens a second, and its trials cost less than a tenth of a long run. */
 static void test_offline_gives_the_most(void **state)
 {
     (void)state;
@@ -149,30 +150,49 @@ static void test_offline_gives_the_most(void **state)
                                                    falls_apart};
     for (size_t m = 0; m < sizeof machines / sizeof *machines; m++) {
         spry_batch_choice choice;
-        double most = 0;
-        spry_batch_choice_init(&choice, 64, false);
+        double most = 0, tokens = 0, time = 0;
+        spry_batch_choice_init(&choice, 64, true);
         uint32_t chosen = settle(&choice, machines[m], 1000);
         for (uint32_t size = 1; size <= 64; size *= 2)
             most = size / machines[m](size) > most ? size / machines[m](size) : most;
         assert_true(SPRY_BATCH_GAIN * chosen / machines[m](chosen) > most);
+        spry_batch_choice_init(&choice, 64, true);
+        for (size_t i = 0; i < 3000; i++) {
+            uint32_t size = spry_batch_choice_width(&choice);
+            tokens += size;
+            time += machines[m](size);
+            spry_batch_choice_measure(&choice, size, size, (uint64_t)machines[m](size));
+        }
+        if (machines[m] != falls_apart) /* there the first steps, of 64, take most of the time */
+            assert_true(tokens / time > 0.9 * (64 / machines[m](64)));
     }
+}
+
+/* Where one answer takes as long as many, no size but 1 is tried. */
+static void test_tries_only_what_can_win(void **state)
+{
+    (void)state;
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 64, false);
-    for (size_t i = 0; i < 1000; i++) {
-        uint32_t size = spry_batch_choice_limit(&choice);
-        assert_true(size <= 4);
-        spry_batch_choice_measure(&choice, size, size, (uint64_t)falls_apart(size));
+    size_t trials = 0;
+    spry_batch_choice_init(&choice, 16, true);
+    for (size_t i = 0; i < 2000; i++) {
+        uint32_t size = spry_batch_choice_width(&choice);
+        assert_true(size == 16 || size == 1);
+        trials += size == 1;
+        spry_batch_choice_measure(&choice, size, size, (uint64_t)all_the_same(size));
     }
+    assert_int_equal(trials, SPRY_BATCH_STEPS);
 }
 
 static void test_tries_again(void **state)
 {
     (void)state;
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 16, false);
-    assert_int_equal(settle(&choice, in_proportion, 200), 1);
-    assert_int_equal(settle(&choice, free_up_to_four, 500), 1); /* not yet */
-    assert_int_equal(settle(&choice, free_up_to_four, SPRY_BATCH_AGAIN), 4);
+    spry_batch_choice_init(&choice, 16, true);
+    assert_int_equal(settle(&choice, all_the_same, 1000), 16);
+    assert_int_equal(settle(&choice, best_at_eight, 500), 8); /* 16 is measured all the time */
+    assert_int_equal(settle(&choice, all_the_same, 500), 8);  /* but no longer */
+    assert_int_equal(settle(&choice, all_the_same, SPRY_BATCH_AGAIN + 500), 16);
 }
 
 static void test_says_why(void **state)
@@ -180,17 +200,20 @@ static void test_says_why(void **state)
     (void)state;
     char why[160];
     spry_batch_choice choice;
-    spry_batch_choice_init(&choice, 4, false);
-    assert_int_equal(spry_batch_choice_explain(&choice, why, sizeof why), 1);
-    assert_string_equal(why, "offline: trying 1 together, 0 of 32 steps measured");
-    settle(&choice, in_proportion, 100);
-    spry_batch_choice_explain(&choice, why, sizeof why);
-    assert_string_equal(why, "offline: 1 together give 1000.0 tokens/s; 2 gave 1000.0");
-    spry_batch_choice_init(&choice, 4, false);
-    settle(&choice, all_the_same, 500);
+    spry_batch_choice_init(&choice, 4, true);
+    assert_int_equal(spry_batch_choice_explain(&choice, why, sizeof why), 4);
+    assert_string_equal(why, "offline: trying 4 together, 0 of 32 steps measured");
+    settle(&choice, all_the_same, 100);
     spry_batch_choice_explain(&choice, why, sizeof why);
     assert_non_null(strstr(why, "4 together give 3984.1 tokens/s"));
     assert_non_null(strstr(why, "are the most"));
+    settle(&choice, all_the_same, 500);
+    spry_batch_choice_explain(&choice, why, sizeof why);
+    assert_string_equal(why, "offline: 4 together give 3984.1 tokens/s; 1 gave 999.0");
+    spry_batch_choice_init(&choice, 4, true);
+    settle(&choice, falls_apart, 1000);
+    spry_batch_choice_explain(&choice, why, sizeof why);
+    assert_string_equal(why, "offline: 2 together give 2000.0 tokens/s; 4 gave 250.0");
 }
 
 /* ---- rows of prompts -------------------------------------------------------------------------------------------- */
@@ -236,6 +259,7 @@ int main(void)
         cmocka_unit_test(test_long_queue),
         cmocka_unit_test(test_fewer_are_faster),
         cmocka_unit_test(test_offline_gives_the_most),
+        cmocka_unit_test(test_tries_only_what_can_win),
         cmocka_unit_test(test_tries_again),
         cmocka_unit_test(test_says_why),
         cmocka_unit_test(test_budget),

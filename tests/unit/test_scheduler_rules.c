@@ -394,6 +394,90 @@ static void test_idle(void **state)
     free(all);
 }
 
+/* ---- priorities ------------------------------------------------------------------------------------------------- */
+
+static client *urgent;
+
+static void submit_urgent(client *self)
+{
+    if (self->n_ids == 10)
+        submit(running_now, urgent);
+}
+
+/* A job that is not a batch job takes the place of one at once, although all places are taken and others wait; batch
+ * jobs go on afterwards and give what they give alone. */
+static void test_batch_gives_way(void **state)
+{
+    (void)state;
+    for (size_t short_of_pages = 0; short_of_pages < 2; short_of_pages++) {
+        spry_engine *engine = open_engine_of("llama", 2, short_of_pages ? 8 : 0, 160);
+        spry_jobs_options options = plain_options(2);
+        spry_engine *s = running_now = start(engine, &options);
+        client *all = clients_new(6);
+        for (uint32_t i = 0; i < 6; i++) {
+            ask(&all[i], 60, i, i < 5 ? 80 : 20);
+            all[i].job.batch = i < 5;
+            all[i].job.client = i;
+        }
+        urgent = &all[5];
+        all[0].at_token = submit_urgent;
+        pthread_t thread = close_gate(s);
+        for (uint32_t i = 0; i < 5; i++)
+            submit(s, &all[i]);
+        open_gate(thread);
+        wait_for(6);
+        assert_ptr_equal(order[0], urgent);
+        assert_true(figures_of(s).preempted > 0);
+        for (uint32_t i = 0; i < 6; i++)
+            expect_as_alone("llama", &all[i]);
+        stop(s);
+        expect_no_page_held(engine);
+        spry_engine_close(engine);
+        free(all);
+    }
+}
+
+static size_t tokens_of_others;
+static client *watched;
+
+static void count_others(client *self)
+{
+    if (self->n_ids == 5)
+        tokens_of_others = watched->n_ids;
+    if (self->n_ids == 35)
+        tokens_of_others = watched->n_ids - tokens_of_others;
+}
+
+/* Beside an answer that is not a batch job, one that is takes no more rows than prompts may; it still goes on. Without
+ * it, it takes a row in every step. */
+static void test_batch_beside_others(void **state)
+{
+    (void)state;
+    spry_engine *engine = open_engine("llama", 8, 0);
+    spry_jobs_options options = plain_options(8);
+    options.max_stall_ms = 0; /* one row beside answers */
+    spry_engine *s = start(engine, &options);
+    client *all = clients_new(8);
+    for (uint32_t i = 0; i < 8; i++) {
+        ask(&all[i], 4, i, 60);
+        all[i].job.batch = i > 0;
+    }
+    watched = &all[3];
+    all[0].at_token = count_others;
+    pthread_t thread = close_gate(s);
+    for (uint32_t i = 0; i < 8; i++)
+        submit(s, &all[i]);
+    open_gate(thread);
+    wait_for(8);
+    assert_ptr_equal(order[0], &all[0]);
+    assert_true(tokens_of_others >= 1 && tokens_of_others <= 8); /* about one step in seven, of 30 */
+    for (uint32_t i = 0; i < 8; i++)
+        expect_as_alone("llama", &all[i]);
+    stop(s);
+    spry_engine_close(engine);
+    free(all);
+}
+
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 
 static size_t held_pages(spry_engine *engine, size_t *cached)
@@ -451,6 +535,8 @@ int main(void)
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_one_bad_job),
         cmocka_unit_test(test_idle),
+        cmocka_unit_test(test_batch_gives_way),
+        cmocka_unit_test(test_batch_beside_others),
         cmocka_unit_test(idle_memory_returns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

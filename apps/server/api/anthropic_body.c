@@ -249,6 +249,7 @@ json_t *spry_chat_body_anthropic(spry_fields *fields)
         {"top_p", "top_p"}, {"top_k", "top_k"},           {"stop_sequences", "stop"}};
     json_t *body = json_object();
     spry_chat_body_copy(body, fields, same, SPRY_COUNT(same));
+    spry_chat_body_copy_own(body, fields);
     json_object_set_new(body, "messages", messages_of(body, fields));
     add_tools(body, fields);
     add_choice(body, fields);

@@ -1,5 +1,7 @@
 #include "server/api/chat_body.h"
 
+#include "server/fields/field_table.h"
+
 bool spry_chat_body_is(const json_t *object, const char *key, const char *text)
 {
     const char *value = json_string_value(json_object_get(object, key));
@@ -12,6 +14,15 @@ void spry_chat_body_copy(json_t *body, const spry_fields *fields, const char *co
         const json_t *value = spry_fields_get(fields, pairs[i][0]);
         if (value)
             json_object_set(body, pairs[i][1], (json_t *)(uintptr_t)value);
+    }
+}
+
+void spry_chat_body_copy_own(json_t *body, const spry_fields *fields)
+{
+    for (size_t i = 0; i < SPRY_OWN_FIELDS; i++) {
+        const json_t *value = spry_fields_get(fields, spry_own_fields[i].name);
+        if (value)
+            json_object_set(body, spry_own_fields[i].name, (json_t *)(uintptr_t)value);
     }
 }
 

@@ -18,6 +18,9 @@ bool spry_chat_body_is(const json_t *object, const char *key, const char *text);
 /* Copies fields under new names; `pairs` ends with NULL. */
 void spry_chat_body_copy(json_t *body, const spry_fields *fields, const char *const (*pairs)[2], size_t count);
 
+/* Copies spry's own fields. */
+void spry_chat_body_copy_own(json_t *body, const spry_fields *fields);
+
 /* Adds a variable of the template. */
 void spry_chat_body_variable(json_t *body, const char *name, json_t *value);
 

@@ -236,6 +236,7 @@ json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before)
     json_t *body = json_object();
     const json_t *instructions = spry_fields_get(fields, "instructions");
     spry_chat_body_copy(body, fields, same, SPRY_COUNT(same));
+    spry_chat_body_copy_own(body, fields);
     json_object_set_new(body, "messages", messages_of(fields, before));
     if (json_is_string(instructions))
         json_array_insert_new(json_object_get(body, "messages"), 0,

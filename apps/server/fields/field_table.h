@@ -39,7 +39,7 @@ typedef struct spry_field_group {
     size_t count;
 } spry_field_group;
 
-enum { SPRY_FIELD_GROUPS = 4 };
+enum { SPRY_FIELD_GROUPS = 5 };
 
 typedef struct spry_field_table {
     const char *title;                            /* of the list in the documentation: its paths */
@@ -52,6 +52,10 @@ typedef struct spry_field_table {
     {                                                                                                                  \
         (list), SPRY_COUNT(list)                                                                                       \
     }
+
+/* spry's own, on every path that answers. */
+enum { SPRY_OWN_FIELDS = 1 };
+extern const spry_field spry_own_fields[SPRY_OWN_FIELDS];
 
 extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_completion, spry_fields_openai_embeddings,
     spry_fields_responses, spry_fields_anthropic, spry_fields_anthropic_count, spry_fields_llama_completion,

@@ -36,7 +36,9 @@ static const spry_field anthropic[] = {
 };
 
 const spry_field_table spry_fields_anthropic = {
-    .title = "POST /v1/messages", .within = "", .groups = {SPRY_FIELD_GROUP(prompt), SPRY_FIELD_GROUP(anthropic)}};
+    .title = "POST /v1/messages",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(prompt), SPRY_FIELD_GROUP(anthropic), SPRY_FIELD_GROUP(spry_own_fields)}};
 
 const spry_field_table spry_fields_anthropic_count = {
     .title = "POST /v1/messages/count_tokens", .within = "", .groups = {SPRY_FIELD_GROUP(prompt)}};
@@ -81,4 +83,6 @@ static const spry_field responses[] = {
 };
 
 const spry_field_table spry_fields_responses = {
-    .title = "POST /v1/responses", .within = "", .groups = {SPRY_FIELD_GROUP(responses)}};
+    .title = "POST /v1/responses",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(responses), SPRY_FIELD_GROUP(spry_own_fields)}};

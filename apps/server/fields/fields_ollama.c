@@ -66,15 +66,17 @@ static const spry_field generate[] = {
     REFUSED("images", LIST, "[\"aGk=\"]", "only text", "[[]]"),
 };
 
-const spry_field_table spry_fields_ollama_chat = {.title = "POST /api/chat",
-                                                  .within = "",
-                                                  .groups = {SPRY_FIELD_GROUP(chat), SPRY_FIELD_GROUP(both)},
-                                                  .inside = inside};
+const spry_field_table spry_fields_ollama_chat = {
+    .title = "POST /api/chat",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(chat), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(spry_own_fields)},
+    .inside = inside};
 
-const spry_field_table spry_fields_ollama_generate = {.title = "POST /api/generate",
-                                                      .within = "",
-                                                      .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both)},
-                                                      .inside = inside};
+const spry_field_table spry_fields_ollama_generate = {
+    .title = "POST /api/generate",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(generate), SPRY_FIELD_GROUP(both), SPRY_FIELD_GROUP(spry_own_fields)},
+    .inside = inside};
 
 /* ---- derived models ---------------------------------------------------------------------------------------------- */
 

@@ -111,13 +111,14 @@ static const spry_field completion[] = {
 const spry_field_table spry_fields_openai_chat = {.title = "POST /v1/chat/completions",
                                                   .within = "",
                                                   .groups = {SPRY_FIELD_GROUP(chat), SPRY_FIELD_GROUP(openai),
-                                                             SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling)}};
+                                                             SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
+                                                             SPRY_FIELD_GROUP(spry_own_fields)}};
 
-const spry_field_table spry_fields_openai_completion = {.title = "POST /v1/completions",
-                                                        .within = "",
-                                                        .groups = {SPRY_FIELD_GROUP(completion),
-                                                                   SPRY_FIELD_GROUP(openai), SPRY_FIELD_GROUP(answers),
-                                                                   SPRY_FIELD_GROUP(sampling)}};
+const spry_field_table spry_fields_openai_completion = {
+    .title = "POST /v1/completions",
+    .within = "",
+    .groups = {SPRY_FIELD_GROUP(completion), SPRY_FIELD_GROUP(openai), SPRY_FIELD_GROUP(answers),
+               SPRY_FIELD_GROUP(sampling), SPRY_FIELD_GROUP(spry_own_fields)}};
 
 /* ---- embeddings -------------------------------------------------------------------------------------------------- */
 
@@ -157,7 +158,8 @@ static const spry_field infill[] = {
 const spry_field_table spry_fields_llama_infill = {.title = "POST /infill",
                                                    .within = "",
                                                    .groups = {SPRY_FIELD_GROUP(infill), SPRY_FIELD_GROUP(llama),
-                                                              SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling)}};
+                                                              SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
+                                                              SPRY_FIELD_GROUP(spry_own_fields)}};
 
 /* ---- reranking --------------------------------------------------------------------------------------------------- */
 
@@ -181,7 +183,8 @@ static const spry_field rerank[] = {
 const spry_field_table spry_fields_rerank = {
     .title = "POST /rerank, /reranking, /v1/rerank, /v1/reranking", .within = "", .groups = {SPRY_FIELD_GROUP(rerank)}};
 
-const spry_field_table spry_fields_llama_completion = {
-    .title = "POST /completion",
-    .within = "",
-    .groups = {SPRY_FIELD_GROUP(llama), SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling)}};
+const spry_field_table spry_fields_llama_completion = {.title = "POST /completion",
+                                                       .within = "",
+                                                       .groups = {SPRY_FIELD_GROUP(llama), SPRY_FIELD_GROUP(answers),
+                                                                  SPRY_FIELD_GROUP(sampling),
+                                                                  SPRY_FIELD_GROUP(spry_own_fields)}};

@@ -225,3 +225,29 @@ void spry_fields_constraint(spry_completion_options *o, spry_fields *fields)
             spry_fields_set_constraint(o, fields, key, constraints[i].constraint, value);
     }
 }
+
+/* ---- spry's own -------------------------------------------------------------------------------------------------- */
+
+/* The index of a field's text in a list of n words; `fallback` where it is absent. */
+static size_t read_word(spry_fields *fields, const char *key, const char *const *words, size_t n, size_t fallback)
+{
+    const char *given = spry_fields_string(fields, key, words[fallback]);
+    size_t at = 0;
+    while (at < n && strcmp(given, words[at]) != 0)
+        at++;
+    if (at < n)
+        return at;
+    spry_buffer list;
+    spry_buffer_init(&list, 256);
+    for (size_t i = 0; i < n; i++)
+        spry_buffer_format(&list, "%s\"%s\"", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
+    spry_fields_refuse(fields, key, "%s must be %s", key, spry_buffer_view(&list).data);
+    spry_buffer_deinit(&list);
+    return fallback;
+}
+
+void spry_fields_own(spry_completion_options *o, spry_fields *fields)
+{
+    static const char *const priorities[] = {"interactive", "batch"};
+    o->batch = read_word(fields, "priority", priorities, SPRY_COUNT(priorities), 0) == 1;
+}

@@ -27,6 +27,7 @@ typedef struct spry_completion_options {
     bool several;              /* the prompt is a list of prompts, and so is the reply */
     bool one_call;             /* at most one call */
     bool keep_raw_text;        /* keep the text as generated, in addition to what is parsed from it */
+    bool batch;                /* gives way to requests that are not */
     bool has_keep_alive;
     double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
 } spry_completion_options;
@@ -47,5 +48,8 @@ void spry_fields_constraint(spry_completion_options *options, spry_fields *field
 /* Sets the constraint from the value of field `key`; an error when there is one already. */
 void spry_fields_set_constraint(spry_completion_options *options, spry_fields *fields, const char *key,
                                 spry_constraint constraint, const json_t *value);
+
+/* spry's own fields (fields_own.c), which every path that answers has; read after the others, which set defaults. */
+void spry_fields_own(spry_completion_options *options, spry_fields *fields);
 
 #endif

@@ -80,6 +80,7 @@ static bool read_options(spry_completion *c, spry_fields *fields)
 {
     uint32_t most = c->exchange->server->settings->max_tokens, *wanted = &c->options.request.max_tokens;
     c->interface->read(&c->options, fields);
+    spry_fields_own(&c->options, fields);
     if (most && (!*wanted || *wanted > most))
         *wanted = most;
     spry_lap(&c->costs.laps, SPRY_PART_READ);

@@ -91,6 +91,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     options.user = choice;
     options.slide = c->options.slide;
     options.keep = c->options.keep;
+    options.batch = c->options.batch;
     spry_request request = c->options.request;
     request.prompt = choice->prompt->ids;
     request.n_prompt = choice->prompt->count;
