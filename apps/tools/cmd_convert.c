@@ -1,4 +1,5 @@
-/* `spry convert`: converts a Hugging Face folder or a GGUF file to a GGUF file of another type. */
+/* `spry convert`: converts a Hugging Face folder, a GGUF file or a checkpoint of llama2.c to a GGUF file of another
+ * type. */
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/terminal.h"
@@ -8,7 +9,9 @@ static const spry_usage usage = {
     .command = "convert",
     .arguments = "MODEL FILE.gguf [options]",
     .about =
-        "Writes MODEL as a GGUF file, its matrices in the given type. Embedding and output of a 4- or 5-bit model "
+        "Writes MODEL as a GGUF file, its matrices in the given type. MODEL may also be a checkpoint of llama2.c, with "
+        "its "
+        "vocabulary behind its weights or as tokenizer.bin beside it. Embedding and output of a 4- or 5-bit model "
         "have 8 bits.\n"
         "q4_k_m and q5_k_m use 6 bits (Q6_K) for the value and down projections of about half of the layers, the "
         "embedding and the output; at the same size they lose less than q4_0 and q5_0. Rows that are not a multiple "

@@ -6,7 +6,7 @@
 #include "platform/clock.h"
 #include "sched/driver.h"
 
-enum { MIN_MATCH = 2, MAX_MATCH = 8 };
+enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token of so many */ };
 
 /* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
@@ -38,6 +38,9 @@ static spry_status read_along(spry_session *d, int32_t *next, const int32_t *tok
     size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
     while (same < most && s->tokens[same] == tokens[same])
         same++;
+    for (size_t i = same; i < n_tokens; i++)
+        if ((uint32_t)tokens[i] >= d->engine->model->config.n_vocab)
+            return SPRY_ERR_UNSUPPORTED;             /* a token that only the model has: no draft */
     if (!same || n_tokens - same > d->engine->chunk) /* a new prompt: some of it may be cached */
         return spry_session_likeliest(d, next, tokens, n_tokens, false, NULL);
     spry_sequence_truncate(s, same);
@@ -62,23 +65,33 @@ static size_t propose_model(void *self, int32_t *draft, size_t most, const int32
     return n;
 }
 
-/* Tokens are exchanged as ids: both vocabularies must be equal. */
+/* Tokens are exchanged as ids. A token that means something else to the drafter, or that only one of them has, is
+ * drafted or read wrongly and then refused, so vocabularies need not be equal; but a pair that differs in more than a
+ * few tokens is a mistake, and would win nothing. */
 static spry_status check_vocabulary(const spry_model *model, const spry_model *drafter, spry_error *error)
 {
     const spry_tokenizer *a = model->tokenizer, *b = drafter->tokenizer;
     if (!a || !b)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s cannot draft for %s: %s has no tokenizer", drafter->name,
                          model->name, a ? drafter->name : model->name);
-    if (spry_tokenizer_size(a) != spry_tokenizer_size(b) || drafter->config.n_vocab > model->config.n_vocab)
+    size_t ours = spry_tokenizer_size(a), theirs = spry_tokenizer_size(b), shared = ours < theirs ? ours : theirs;
+    size_t larger = ours < theirs ? theirs : ours, others = larger - shared, first = shared;
+    for (size_t i = shared; i-- > 0;)
+        if (!spry_view_equal(spry_tokenizer_name(a, (int32_t)i), spry_tokenizer_name(b, (int32_t)i))) {
+            others++;
+            first = i;
+        }
+    if (others > larger / DIFFERENT_AT_MOST && first < shared)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s cannot draft for %s: %zu of %zu tokens of their vocabularies differ; the first is token "
+                         "%zu, '%.*s' to it and '%.*s' to the model",
+                         drafter->name, model->name, others, larger, first,
+                         SPRY_VIEW_ARG(spry_tokenizer_name(b, (int32_t)first)),
+                         SPRY_VIEW_ARG(spry_tokenizer_name(a, (int32_t)first)));
+    if (others > larger / DIFFERENT_AT_MOST)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s cannot draft for %s: its vocabulary has %zu tokens, the model's %zu", drafter->name,
-                         model->name, spry_tokenizer_size(b), spry_tokenizer_size(a));
-    for (size_t i = 0; i < spry_tokenizer_size(a); i++)
-        if (!spry_view_equal(spry_tokenizer_name(a, (int32_t)i), spry_tokenizer_name(b, (int32_t)i)))
-            return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                             "%s cannot draft for %s: token %zu is '%.*s' to it and '%.*s' to the model", drafter->name,
-                             model->name, i, SPRY_VIEW_ARG(spry_tokenizer_name(b, (int32_t)i)),
-                             SPRY_VIEW_ARG(spry_tokenizer_name(a, (int32_t)i)));
+                         model->name, theirs, ours);
     if (drafter->weights.bytes >= model->weights.bytes)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED,
                          "%s cannot draft for %s: it is not smaller, so nothing could be won", drafter->name,

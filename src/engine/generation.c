@@ -118,6 +118,9 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
         return;
     uint64_t start = spry_clock_ns();
     g->n_drafts = g->drafter->propose(g->drafter->self, g->drafts, most, s->tokens, s->n_tokens, &g->sync_ns);
+    for (size_t i = 0; i < g->n_drafts; i++) /* tokens that only the drafter has */
+        if ((uint32_t)g->drafts[i] >= g->model->config.n_vocab)
+            g->n_drafts = i;
     g->n_drafts = spry_generation_allowed(g, g->drafts, g->n_drafts);
     g->draft_ns = spry_clock_ns() - start - g->sync_ns;
 }

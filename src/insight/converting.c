@@ -2,7 +2,9 @@
 #include "base/sized.h"
 #include "insight/model_file.h"
 #include "model/gguf_export.h"
+#include "model/llama2c.h"
 #include "model/random_model.h"
+#include "platform/temporary.h"
 
 void spry_convert_options_default_sized(spry_convert_options *options, size_t size)
 {
@@ -28,23 +30,38 @@ static spry_status prepare(spry_convert_options *own, const spry_recipe **recipe
     return status ? status : spry_threads_create(threads, own->threads, error);
 }
 
+/* Opens the model; a checkpoint of llama2.c by way of a GGUF file that the caller deletes. */
+static spry_status open_source(spry_model **out, spry_temporary *made, const spry_model_file *file, spry_error *error)
+{
+    if (file->data || !spry_llama2c_is(file->path))
+        return spry_model_file_open(out, file, error);
+    spry_status status = spry_temporary_init(made, "checkpoint.gguf", error);
+    if (!status)
+        status = spry_llama2c_to_gguf(made->path, file->path, error);
+    if (!status)
+        status = spry_temporary_hide(made, error);
+    return status ? status : spry_model_open(out, made->path, error);
+}
+
 spry_status spry_convert(const char *path, const spry_model_file *file, const spry_convert_options *theirs,
                          spry_error *error)
 {
     spry_convert_options options;
     spry_model *model = NULL;
     spry_export job = {0};
+    spry_temporary made = {.file = -1};
     spry_status status = prepare(&options, &job.recipe, &job.threads, theirs, error);
     if (!status)
-        status = spry_model_file_open(&model, file, error);
+        status = open_source(&model, &made, file, error);
     if (!status) {
-        job.title = options.name;
+        job.title = options.name || !made.path ? options.name : spry_model_file_name(file);
         job.progress = options.progress;
         job.user = options.user;
         status = spry_model_export(model, path, &job, error);
     }
     spry_threads_destroy(job.threads);
     spry_model_close(model);
+    spry_temporary_deinit(&made);
     return status;
 }
 

@@ -120,6 +120,49 @@ typedef struct spry_block_iq4_xs {
     uint8_t low[128];
 } spry_block_iq4_xs;
 
+/* The IQ2 and IQ3 types: magnitudes of 8 or 4 values are a code of a table (kernels/grids.h), signs are apart.
+ *
+ * Parts of 32: scale * (s + 1/2) / 4. A part is 4 codes of 8 values, a byte each, then a word: 4 x 7 bits of signs
+ * (spry_even_signs) and s in its upper 4 bits. */
+typedef struct spry_block_iq2_xxs {
+    spry_half scale;
+    uint8_t parts[8][8];
+} spry_block_iq2_xxs;
+
+/* Parts of 16: scale * (s + 1/2) / 4, s a nibble, the lower one first. A pair of bytes is a code of 9 bits and 7 bits
+ * of signs for 8 values. */
+typedef struct spry_block_iq2_xs {
+    spry_half scale;
+    uint8_t codes[32][2];
+    uint8_t scales[8];
+} spry_block_iq2_xs;
+
+/* As iq2_xs, with codes of 10 bits, whose upper pairs lie in `high`, and all 8 signs. */
+typedef struct spry_block_iq2_s {
+    spry_half scale;
+    uint8_t low[32];
+    uint8_t signs[32];
+    uint8_t high[8];
+    uint8_t scales[8];
+} spry_block_iq2_s;
+
+/* Parts of 32: scale * (s + 1/2) / 2. A part is 8 codes of 4 values, and a word as in iq2_xxs. */
+typedef struct spry_block_iq3_xxs {
+    spry_half scale;
+    uint8_t codes[64];
+    uint8_t words[8][4];
+} spry_block_iq3_xxs;
+
+/* Parts of 32: scale * (2 s + 1), s a nibble. Codes of 9 bits for 4 values each, whose upper bits lie in `high`, and
+ * all signs. */
+typedef struct spry_block_iq3_s {
+    spry_half scale;
+    uint8_t low[64];
+    uint8_t high[8];
+    uint8_t signs[32];
+    uint8_t scales[4];
+} spry_block_iq3_s;
+
 /* scale * (q - 1), q one of 0, 1, 2: base three, as a fraction of 256, most significant digit first. The digits of a
  * byte are 32 apart in the first 32 bytes (160 values), 16 apart in the next 16 (80), 4 apart in `last` (16). */
 typedef struct spry_block_tq1_0 {
@@ -148,6 +191,11 @@ static_assert(sizeof(spry_block_q4_k) == 144, "q4_k has padding");
 static_assert(sizeof(spry_block_q5_k) == 176, "q5_k has padding");
 static_assert(sizeof(spry_block_q6_k) == 210, "q6_k has padding");
 static_assert(sizeof(spry_block_iq4_xs) == 136, "iq4_xs has padding");
+static_assert(sizeof(spry_block_iq2_xxs) == 66, "iq2_xxs has padding");
+static_assert(sizeof(spry_block_iq2_xs) == 74, "iq2_xs has padding");
+static_assert(sizeof(spry_block_iq2_s) == 82, "iq2_s has padding");
+static_assert(sizeof(spry_block_iq3_xxs) == 98, "iq3_xxs has padding");
+static_assert(sizeof(spry_block_iq3_s) == 110, "iq3_s has padding");
 static_assert(sizeof(spry_block_tq1_0) == 54, "tq1_0 has padding");
 static_assert(sizeof(spry_block_tq2_0) == 66, "tq2_0 has padding");
 

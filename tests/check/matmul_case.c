@@ -31,7 +31,8 @@ static void set_f8(unsigned char *block, spry_dtype type, float scale)
 
 static void make_whole(unsigned char *block, spry_dtype type)
 {
-    set_halves(block, type, 1, 1);
+    bool eighths = type >= SPRY_IQ2_XXS && type <= SPRY_IQ2_S && type != SPRY_IQ4_NL; /* IQ2, IQ3: scales in steps */
+    set_halves(block, type, eighths ? 8 : 1, 1);
     for (int i = 4; (type == SPRY_Q4_K || type == SPRY_Q5_K) && i < 16; i++)
         block[i] &= 3;
     for (int i = 192; type == SPRY_Q6_K && i < 208; i++)

@@ -5,6 +5,7 @@
 
 #include "check/check.h"
 #include "kernels/blocks.h"
+#include "kernels/grids.h"
 #include "kernels/half.h"
 
 static unsigned half_bits(const unsigned char *bytes)
@@ -159,6 +160,69 @@ static double tq1_0(double *magnitude, const unsigned char *b, size_t i)
     return symmetric(magnitude, half_at(b + 52), (unsigned)whole, 1);
 }
 
+/* Value i of a code, without its sign; IQ2 codes hold 8 values, IQ3 codes 4. */
+static double iq2_level(const uint16_t *grid, size_t code, size_t i)
+{
+    static const double levels[] = {8, 25, 43};
+    return levels[grid[code] >> 2 * (i % 8) & 3];
+}
+
+static double iq3_level(const uint16_t *grid, size_t code, size_t i)
+{
+    return grid[code] >> 3 * (i % 4) & 7;
+}
+
+/* The eighth sign makes the number of minuses even. */
+static double even_sign(uint32_t seven, size_t i)
+{
+    unsigned count = 0;
+    for (size_t k = 0; k < 7; k++)
+        count += seven >> k & 1;
+    return (i % 8 < 7 ? seven >> i % 8 & 1 : count % 2) ? -1 : 1;
+}
+
+static double half_step(unsigned nibbles, double quarter)
+{
+    return (0.5 + nibbles) * quarter;
+}
+
+static double iq2_xxs(const unsigned char *b, size_t i)
+{
+    const unsigned char *part = b + 2 + i / 32 * 8;
+    uint32_t word = word_at(part + 4);
+    return half_step(word >> 28, 0.25) * iq2_level(spry_grid_iq2_xxs, part[i % 32 / 8], i) *
+           even_sign(word >> 7 * (i % 32 / 8) & 127, i);
+}
+
+static double iq2_xs(const unsigned char *b, size_t i)
+{
+    unsigned pair = half_bits(b + 2 + i / 8 * 2);
+    return half_step(b[66 + i / 32] >> i % 32 / 16 * 4 & 15, 0.25) * iq2_level(spry_grid_iq2_xs, pair % 512, i) *
+           even_sign(pair / 512, i);
+}
+
+static double iq2_s(const unsigned char *b, size_t i)
+{
+    size_t eight = i / 8, code = b[2 + eight] + 256 * (size_t)(b[66 + eight / 4] >> eight % 4 * 2 & 3);
+    return half_step(b[74 + i / 32] >> i % 32 / 16 * 4 & 15, 0.25) * iq2_level(spry_grid_iq2_s, code, i) *
+           (bit(b + 34, i) ? -1 : 1);
+}
+
+static double iq3_xxs(const unsigned char *b, size_t i)
+{
+    static const double levels[] = {4, 12, 20, 28, 36, 44, 52, 62};
+    uint32_t word = word_at(b + 66 + i / 32 * 4);
+    return half_step(word >> 28, 0.5) * levels[(size_t)iq3_level(spry_grid_iq3_xxs, b[2 + i / 4], i)] *
+           even_sign(word >> 7 * (i % 32 / 8) & 127, i);
+}
+
+static double iq3_s(const unsigned char *b, size_t i)
+{
+    size_t code = b[2 + i / 4] + 256 * (size_t)bit(b + 66, i / 4);
+    unsigned scale = b[106 + i / 64] >> i % 64 / 32 * 4 & 15;
+    return (1 + 2.0 * scale) * (2 * iq3_level(spry_grid_iq3_s, code, i) + 1) * (bit(b + 74, i) ? -1 : 1);
+}
+
 static double large_value(double *magnitude, spry_dtype type, const unsigned char *b, size_t i)
 {
     switch (type) {
@@ -170,6 +234,11 @@ static double large_value(double *magnitude, spry_dtype type, const unsigned cha
     case SPRY_Q5_K: return k_affine(magnitude, b, b[16 + i % 32] >> i / 32 & 1, b + 48, i);
     case SPRY_Q6_K: return q6_k(magnitude, b, i);
     case SPRY_IQ4_XS: return iq4_xs(magnitude, b, i);
+    case SPRY_IQ2_XXS: return exact(magnitude, half_at(b) * iq2_xxs(b, i));
+    case SPRY_IQ2_XS: return exact(magnitude, half_at(b) * iq2_xs(b, i));
+    case SPRY_IQ2_S: return exact(magnitude, half_at(b) * iq2_s(b, i));
+    case SPRY_IQ3_XXS: return exact(magnitude, half_at(b) * iq3_xxs(b, i));
+    case SPRY_IQ3_S: return exact(magnitude, half_at(b) * iq3_s(b, i));
     case SPRY_TQ1_0: return tq1_0(magnitude, b, i);
     case SPRY_TQ2_0: return symmetric(magnitude, half_at(b + 64), two_bits(b, i), 1);
     default: return NAN;
@@ -198,10 +267,11 @@ void check_half_offsets(int offsets[2], spry_dtype type)
         spry_dtype type;
         int offsets[2];
     } places[] = {
-        {SPRY_Q4_0, {0, -1}},   {SPRY_Q4_1, {0, 2}},    {SPRY_Q5_0, {0, -1}},   {SPRY_Q5_1, {0, 2}},
-        {SPRY_Q8_0, {0, -1}},   {SPRY_IQ4_NL, {0, -1}}, {SPRY_Q2_K, {80, 82}},  {SPRY_Q3_K, {108, -1}},
-        {SPRY_Q4_K, {0, 2}},    {SPRY_Q5_K, {0, 2}},    {SPRY_Q6_K, {208, -1}}, {SPRY_IQ4_XS, {0, -1}},
-        {SPRY_TQ1_0, {52, -1}}, {SPRY_TQ2_0, {64, -1}}, {SPRY_MXFP4, {-1, -1}},
+        {SPRY_Q4_0, {0, -1}},   {SPRY_Q4_1, {0, 2}},    {SPRY_Q5_0, {0, -1}},    {SPRY_Q5_1, {0, 2}},
+        {SPRY_Q8_0, {0, -1}},   {SPRY_IQ4_NL, {0, -1}}, {SPRY_Q2_K, {80, 82}},   {SPRY_Q3_K, {108, -1}},
+        {SPRY_Q4_K, {0, 2}},    {SPRY_Q5_K, {0, 2}},    {SPRY_Q6_K, {208, -1}},  {SPRY_IQ4_XS, {0, -1}},
+        {SPRY_TQ1_0, {52, -1}}, {SPRY_TQ2_0, {64, -1}}, {SPRY_MXFP4, {-1, -1}},  {SPRY_IQ2_XXS, {0, -1}},
+        {SPRY_IQ2_XS, {0, -1}}, {SPRY_IQ2_S, {0, -1}},  {SPRY_IQ3_XXS, {0, -1}}, {SPRY_IQ3_S, {0, -1}},
     };
     offsets[0] = offsets[1] = -1;
     for (size_t i = 0; i < SPRY_COUNT(places); i++)

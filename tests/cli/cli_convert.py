@@ -3,6 +3,7 @@
 import os
 import resource
 import shutil
+import struct
 import tempfile
 
 import cli_support
@@ -124,6 +125,69 @@ class Convert(cli_support.CliTest):
         self.succeeds(spry("convert", tiny("llama", ""), two, "--type", "q6_k", "--title", "Tiny", "--threads", "7"))
         with open(one, "rb") as a, open(two, "rb") as b:
             self.assertEqual(a.read(), b.read())
+
+    # ---- llama2.c -------------------------------------------------------------------------------------------------------
+
+    def llama2c(self, whole=True, **changes):
+        """The tiny llama as llama2.c writes models, and the same model as GGUF with llama2.c's epsilon."""
+        with open(tiny("llama"), "rb") as file:
+            data = bytearray(file.read())
+        epsilon = data.index(b"layer_norm_rms_epsilon") + len("layer_norm_rms_epsilon") + 4
+        data[epsilon:epsilon + 4] = struct.pack("<f", 1e-5)
+        with open(self.path("same.gguf"), "wb") as file:
+            file.write(data)
+        tensors = {t["name"]: t for t in spry("inspect", self.path("same.gguf"), "--json", "--tensors").json["tensors"]}
+
+        def raw(name):
+            t = tensors[name + ".weight"]
+            return bytes(data[t["offset"]:t["offset"] + t["bytes"]])
+
+        def layers(name):
+            return b"".join(raw("blk.%d.%s" % (i, name)) for i in range(3))
+
+        head = {"dim": 64, "hidden": 160, "layers": 3, "heads": 4, "kv_heads": 2, "vocabulary": -512, "context": 512}
+        head.update(changes)
+        angles = bytes(2 * 512 * 8 * 4)
+        out = struct.pack("<7i", *head.values()) + raw("token_embd") + b"".join(map(layers, (
+            "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_down", "ffn_up")))
+        out += raw("output_norm") + angles + raw("output")
+        words = struct.pack("<i", 8)
+        for i in range(512):
+            word = b"\n<s>\n" if i == 1 else bytes([i - 3]) if 3 <= i < 259 else {259: b" ", 260: b"a", 261: b" a"}.get(i, b" w%d" % i)
+            words += struct.pack("<fi", -float(i), len(word)) + word
+        return out + words if whole else out, words
+
+    def save(self, name, data):
+        with open(self.path(name), "wb") as file:
+            file.write(data)
+        return self.path(name)
+
+    def test_checkpoints_of_llama2c(self):
+        whole, words = self.llama2c()
+        path = self.convert(self.save("whole.bin", whole), "f32")
+        self.assertEqual(self.logits(path), self.logits(self.path("same.gguf")))
+        d = spry("inspect", path, "--json").json
+        self.assertEqual(d["metadata"]["general.name"], "whole.bin")
+        ids = spry("tokenize", path, stdin=b"a a\n")
+        self.assertEqual(ids.out, b"261 261 13\n")
+        self.assertEqual(spry("tokenize", path, "--decode", stdin=ids.out).out, b"a a\n")
+        # The same with the vocabulary beside it.
+        alone, _ = self.llama2c(whole=False)
+        self.fails(spry("convert", self.save("alone.bin", alone), self.path("x.gguf")), FAILURE, "no vocabulary")
+        self.save("tokenizer.bin", words)
+        with open(path, "rb") as first, open(self.convert(self.path("alone.bin"), "f32", "second.gguf"), "rb") as second:
+            self.assertEqual(first.read().replace(b"whole.bin", b"alone.bin"), second.read())
+        self.convert(self.path("whole.bin"), "q8_0")
+
+    def test_damaged_checkpoints_of_llama2c(self):
+        whole, words = self.llama2c()
+        damaged = {"cut": whole[:-20], "vocabulary": whole[:-len(words)] + words[:4300] + b"\xff" * (len(words) - 4300)}
+        for name, data in damaged.items():
+            self.fails(spry("convert", self.save(name, data), self.path("x.gguf")), FAILURE, "vocabulary")
+        for changes in ({"dim": 0}, {"heads": 7}, {"kv_heads": 3}, {"layers": 1 << 30}, {"hidden": -1},
+                        {"vocabulary": -(1 << 31)}, {"context": 1 << 24, "layers": 1 << 24, "dim": 1 << 24}):
+            self.fails(spry("convert", self.save("odd", self.llama2c(**changes)[0]), self.path("x.gguf")), FAILURE, "odd")
+        self.assertFalse(os.path.exists(self.path("x.gguf")))
 
 
 if __name__ == "__main__":

@@ -315,6 +315,21 @@ class Bundled(cli_support.CliTest):
         self.assertEqual(told("--top-k", "0", "--repeat-penalty", "1"), recommended)
         self.assertNotEqual(told("--temperature", "1.5"), recommended)
 
+    def test_drafters_with_a_vocabulary_that_is_nearly_the_same(self):
+        with open(os.path.join(cli_support.ROOT, "models", "Spry-Tales-Draft-4M.gguf"), "rb") as file:
+            data = file.read()
+        folder = tempfile.mkdtemp(dir=HOME)
+        ask = ("run", "-p", PROMPT, "-n", "24", "--temperature", "0", "--json")
+        plain = self.succeeds(spry(*ask, "--draft", "none")).json
+        changed = data.replace(b"<|im_start|>", b"<|im_begin|>").replace(b"<|endoftext|>", b"<|endofpage|>")
+        self.assertNotEqual(changed, data)
+        path = os.path.join(folder, "drafter.gguf")
+        with open(path, "wb") as file:
+            file.write(changed)
+        drafted = self.succeeds(spry(*ask, "--draft", path)).json
+        self.assertEqual(drafted["tokens"], plain["tokens"])
+        self.assertGreater(drafted["drafts"]["accepted"], 0)
+
     def test_draft_model(self):
         object = self.succeeds(spry("run", "SPRY-TALES-DRAFT-4M", "-p", PROMPT, "-n", "8", "--json")).json
         self.assertEqual(object["model"], "Spry-Tales-Draft-4M")

@@ -97,11 +97,11 @@ static void pack(packer *p, spry_weight *w)
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
     size_t group = kernel->group, bytes;
     copy_floats(p, &w->bias, w->n_out);
+    p->integers = p->integers || (w->data && kernel->integer);
     if (!w->data || !group) {
         copy_rows(p, w);
         return;
     }
-    p->integers = p->integers || kernel->integer;
     pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p)};
     job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
     if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups)) {

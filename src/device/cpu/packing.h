@@ -31,7 +31,7 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                const spry_ops *ops);
 
-/* Whether a matrix has a kernel with integer activations; such matrices are packed. */
+/* Whether a matrix has a kernel with integer activations. */
 bool spry_weights_need_integers(const spry_weights *weights, const spry_config *config, const spry_ops *ops);
 
 #endif

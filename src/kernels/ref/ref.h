@@ -26,6 +26,11 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
     X(Q5_K, q5_k)                                                                                                      \
     X(Q6_K, q6_k)                                                                                                      \
     X(IQ4_XS, iq4_xs)                                                                                                  \
+    X(IQ2_XXS, iq2_xxs)                                                                                                \
+    X(IQ2_XS, iq2_xs)                                                                                                  \
+    X(IQ2_S, iq2_s)                                                                                                    \
+    X(IQ3_XXS, iq3_xxs)                                                                                                \
+    X(IQ3_S, iq3_s)                                                                                                    \
     X(TQ1_0, tq1_0)                                                                                                    \
     X(TQ2_0, tq2_0)
 
@@ -43,7 +48,7 @@ typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
     X(Q5_K, q5_k)                                                                                                      \
     X(Q6_K, q6_k)
 
-/* spry_ref_decode_f32 and so on; decode_ref.c and decode_large_ref.c */
+/* spry_ref_decode_f32 and so on; decode_ref.c, decode_large_ref.c and decode_grid_ref.c */
 #define SPRY_REF_DECLARE(NAME, name) void spry_ref_decode_##name(float *out, const void *in, size_t n);
 SPRY_REF_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE

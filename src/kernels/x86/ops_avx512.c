@@ -9,8 +9,9 @@
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx512.h"
+#include "kernels/x86/matmul_grids.h"
 
 #include "kernels/simd/simd_integers.h"
 #include "kernels/simd/simd_table.h"
 
-const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512)};
+const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS(avx512)};

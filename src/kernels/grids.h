@@ -1,0 +1,24 @@
+/* The code tables of the IQ2 and IQ3 formats. An entry holds the magnitudes of 8 (IQ2) or 4 (IQ3) weights as indexes of
+ * levels, the first in the lowest bits: 2 bits each for IQ2, 3 for IQ3. */
+#ifndef SPRY_KERNELS_GRIDS_H
+#define SPRY_KERNELS_GRIDS_H
+
+#include <stdint.h>
+
+extern const uint16_t spry_grid_iq2_xxs[256], spry_grid_iq2_xs[512], spry_grid_iq2_s[1024];
+extern const uint16_t spry_grid_iq3_xxs[256], spry_grid_iq3_s[512];
+
+/* Levels of IQ2; of IQ3_XXS; those of IQ3_S are 2 * index + 1. */
+static const uint8_t spry_levels_iq2[4] = {8, 25, 43, 0};
+static const uint8_t spry_levels_iq3_xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+static const uint8_t spry_levels_iq3_s[8] = {1, 3, 5, 7, 9, 11, 13, 15};
+
+/* Signs of 8 weights from 7 bits: a set bit is a minus, and their number is even. */
+static inline unsigned spry_even_signs(unsigned seven)
+{
+    unsigned odd = seven ^ seven >> 4;
+    odd ^= odd >> 2;
+    return seven | ((odd ^ odd >> 1) & 1) << 7;
+}
+
+#endif
