@@ -335,8 +335,8 @@ SPRY_API spry_status spry_session_eval_from(spry_session *session, const int32_t
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);
 
-/* The embedding of a text: the mean of the hidden states after every id behind the final norm, scaled to length 1.
- * Writes spry_engine_info.embedding floats. Afterwards the session holds `ids`. */
+/* The embedding of a text: the mean of the hidden states after every id behind the final norm, scaled to length 1, or
+ * what the model's own settings say. Writes spry_engine_info.embedding floats. Afterwards the session holds `ids`. */
 SPRY_API spry_status spry_session_embed(spry_session *session, float *out, const int32_t *ids, size_t count,
                                         spry_error *error);
 

@@ -46,6 +46,13 @@ SPRY_API const char *spry_engine_token_bytes(const spry_engine *engine, int32_t 
 /* The token that begins a text; -1: there is none. */
 SPRY_API int32_t spry_engine_begin_token(const spry_engine *engine);
 
+/* The text that a model's settings put before texts to be embedded, under a name such as "query"; `name` NULL: what
+ * they put before all. It lives as long as the engine. NULL: there is none. */
+SPRY_API const char *spry_engine_embedding_prompt(const spry_engine *engine, const char *name);
+
+/* Whether the model gives embeddings only, no text. */
+SPRY_API bool spry_engine_only_embeds(const spry_engine *engine);
+
 /* Tokens that the answer of a job has so far. For the job's own callbacks. */
 SPRY_API size_t spry_job_generated(const spry_job *job);
 

@@ -94,6 +94,20 @@ void spry_device_identify(const spry_device_kind *kind, char identity[SPRY_DEVIC
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
+/* Rows that see all of their text are computed together with all of it, and give no logits. */
+static spry_status check_whole(const spry_segment *g, const spry_config *c, spry_error *error)
+{
+    if (!c->bidirectional)
+        return SPRY_OK;
+    if (spry_segment_logits(g))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s models give embeddings, not text: they have no next token",
+                         c->arch->name);
+    if (g->first_position || g->n_rows != g->table->n_tokens)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "%s models compute a text of %zu tokens in one step, not %u of them",
+                         c->arch->name, g->table->n_tokens, g->n_rows);
+    return SPRY_OK;
+}
+
 static spry_status check_step(const spry_device *d, const spry_device_step *step, size_t *logits, size_t *hidden,
                               spry_error *error)
 {
@@ -108,6 +122,9 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
             if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= d->config->n_vocab)
                 return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
                                  d->config->n_vocab);
+        spry_status status = check_whole(g, d->config, error);
+        if (status)
+            return status;
         rows += g->n_rows;
         *logits += spry_segment_logits(g);
         *hidden += g->want == SPRY_WANT_HIDDEN ? g->n_rows : 0;

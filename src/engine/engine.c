@@ -104,7 +104,7 @@ static void warn_of_template(const spry_engine *e)
     if (*problem)
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s: the chat template is not understood, ChatML stands in for it: %s",
                        e->model->name, problem);
-    else if (!spry_chat_template_is_own(e->model->chat))
+    else if (!spry_chat_template_is_own(e->model->chat) && !e->model->config.bidirectional)
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s: there is no chat template, ChatML stands in for it",
                        e->model->name);
 }
@@ -278,7 +278,7 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
     *info = (spry_engine_info){.size = offsetof(spry_engine_info, reserved),
                                .architecture = e->model->config.arch->name,
                                .vocabulary = e->model->config.n_vocab,
-                               .embedding = e->model->config.n_embd,
+                               .embedding = e->model->pooling.width,
                                .parameters = e->model->weights.parameters,
                                .context = e->context,
                                .weight_bytes = e->model->weights.bytes,

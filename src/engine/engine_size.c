@@ -123,7 +123,7 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     uint32_t device_chunk = spry_device_chunk(e->kind), chunk = o->chunk;
     if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
         chunk = device_chunk;
-    e->chunk = chunk < e->context ? chunk : e->context;
+    e->chunk = chunk < e->context && !e->model->config.bidirectional ? chunk : e->context;
     e->logit_rows = logit_rows(o->sessions);
     return SPRY_OK;
 }

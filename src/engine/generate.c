@@ -41,6 +41,9 @@ spry_status spry_engine_check_request(const spry_engine *e, const spry_request *
 {
     if (!e->model->tokenizer)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: the model has no tokenizer", e->model->name);
+    if (e->model->config.bidirectional)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is a model for embeddings: it does not generate text",
+                         e->model->name);
     if (r->n_stop > MAX_STOP_STRINGS)
         return spry_fail(error, SPRY_ERR_INPUT, "%zu stop strings are more than %d", r->n_stop, MAX_STOP_STRINGS);
     for (size_t i = 0; i < r->n_stop; i++)

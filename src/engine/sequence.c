@@ -35,7 +35,7 @@ void spry_sequence_forget_work(spry_sequence *s)
 void spry_sequence_release(spry_sequence *s)
 {
     spry_sequence_stop(s);
-    if (!s->n_dropped && s->table.entries)
+    if (!s->n_dropped && !s->unshared && s->table.entries)
         spry_kv_cache_release(s->cache, &s->table, s->root, s->tokens, spry_clock_ns());
     else if (s->table.entries)
         spry_kv_table_truncate(&s->table, s->cache->pool, 0);
@@ -245,7 +245,7 @@ void spry_sequence_computed(spry_sequence *s, size_t n_rows)
         size_t left = work->end - work->first, part = n_rows < left ? n_rows : left;
         work->first += part;
         n_rows -= part;
-        if (work->table != &s->table || !s->n_dropped)
+        if (!s->unshared && (work->table != &s->table || !s->n_dropped))
             spry_kv_cache_publish(s->cache, work->table, work->root, tokens_of(s, work), work->first, now);
         s->next_work += part == left;
     }

@@ -43,6 +43,7 @@ typedef struct spry_sequence {
     size_t keep;               /* tokens kept at the start when it slides */
     size_t n_dropped, slid_at; /* removed tokens; n_tokens when it last slid */
     size_t slid_keep;          /* `keep` at that time */
+    bool unshared;             /* its pages depend on all of the text and are not cached */
     bool fragments;            /* it began with reused fragments */
     bool starved;              /* the last request for pages failed */
 } spry_sequence;

@@ -18,6 +18,7 @@ spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_erro
     s->engine = engine;
     spry_kv_key root = spry_kv_key_root(engine->fingerprint, NULL, 0);
     spry_status status = spry_sequence_init(&s->sequence, &engine->cache, root, engine->context, error);
+    s->sequence.unshared = engine->model->config.bidirectional;
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)
         spry_session_unmake(s);

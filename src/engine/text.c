@@ -65,6 +65,16 @@ const char *spry_engine_token_bytes(const spry_engine *e, int32_t id, bool speci
     return bytes.size ? bytes.data : "";
 }
 
+const char *spry_engine_embedding_prompt(const spry_engine *e, const char *name)
+{
+    return spry_pooling_prompt(&e->model->pooling, name);
+}
+
+bool spry_engine_only_embeds(const spry_engine *e)
+{
+    return e->model->config.bidirectional;
+}
+
 int32_t spry_engine_begin_token(const spry_engine *e)
 {
     return e->model->tokenizer ? spry_tokenizer_bos(e->model->tokenizer) : -1;

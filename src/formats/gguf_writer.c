@@ -180,6 +180,12 @@ void spry_gguf_writer_f32s(spry_gguf_writer *writer, const char *key, const floa
     put_numbers(writer, key, SPRY_GGUF_F32, values, count);
 }
 
+void spry_gguf_writer_u8s(spry_gguf_writer *writer, const char *key, const unsigned char *values, size_t count)
+{
+    if (put_array(writer, key, SPRY_GGUF_U8, count))
+        spry_buffer_append(&writer->entries, values, count);
+}
+
 void spry_gguf_writer_i32s(spry_gguf_writer *writer, const char *key, const int32_t *values, size_t count)
 {
     put_numbers(writer, key, SPRY_GGUF_I32, values, count);

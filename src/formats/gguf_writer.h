@@ -19,6 +19,7 @@ void spry_gguf_writer_bool(spry_gguf_writer *writer, const char *key, bool value
 void spry_gguf_writer_string(spry_gguf_writer *writer, const char *key, spry_view value);
 void spry_gguf_writer_strings(spry_gguf_writer *writer, const char *key, const spry_view *values, size_t count);
 void spry_gguf_writer_f32s(spry_gguf_writer *writer, const char *key, const float *values, size_t count);
+void spry_gguf_writer_u8s(spry_gguf_writer *writer, const char *key, const unsigned char *values, size_t count);
 void spry_gguf_writer_i32s(spry_gguf_writer *writer, const char *key, const int32_t *values, size_t count);
 /* Copies an entry of another file unchanged; skips general.alignment, which is always the default of 32 here. */
 void spry_gguf_writer_entry(spry_gguf_writer *writer, const spry_gguf_entry *entry);

@@ -46,7 +46,8 @@ typedef struct spry_turn {
 
 /* Attention of consecutive rows of one sequence over its pages, for one key/value head and the query heads that share
  * it. Row r is at position first_position + r and attends to keys at positions up to its own, within `window` if that
- * is not 0 (distance 0 .. window-1). Keys and values, including those of this step, are already in the pages. */
+ * is not 0 (distance 0 .. window-1), and `ahead` of it. Keys and values, including those of this step, are already in
+ * the pages. */
 typedef struct spry_attend {
     float *out;         /* [n_rows, row_stride]: head h of a row at h * head_dim */
     const float *query; /* same layout, rotated */
@@ -54,6 +55,7 @@ typedef struct spry_attend {
     size_t n_rows;
     uint32_t first_position;
     uint32_t window; /* 0: none */
+    uint32_t ahead;  /* positions behind its own that a row sees, as far as the table goes; 0: none */
     size_t head_dim;
     size_t group;               /* query heads per key/value head */
     float scale;                /* factor of the scores */
@@ -76,7 +78,13 @@ typedef struct spry_attend {
 
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 640 }; /* largest head_dim that attend supports */
 
-typedef enum spry_gate { SPRY_GATE_SILU, SPRY_GATE_GELU_TANH, SPRY_GATE_CLAMPED, SPRY_GATE_COUNT } spry_gate;
+typedef enum spry_gate {
+    SPRY_GATE_SILU,
+    SPRY_GATE_GELU_TANH,
+    SPRY_GATE_CLAMPED,
+    SPRY_GATE_GELU, /* by the error function */
+    SPRY_GATE_COUNT
+} spry_gate;
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */

@@ -12,6 +12,7 @@ typedef enum spry_norm_places {
     SPRY_NORMS_AROUND,   /* also after each part, before it is added */
     SPRY_NORMS_AFTER,    /* only after each part, before it is added */
     SPRY_NORMS_PARALLEL, /* one, whose output both parts take; both are added */
+    SPRY_NORMS_SUM,      /* after each part was added, of the sum */
 } spry_norm_places;
 
 /* Norms of q and k. */
@@ -34,6 +35,9 @@ typedef struct spry_arch {
     const char *name;    /* display name */
     const char *gguf;    /* general.architecture */
     const char *hf_type; /* config.json's model_type */
+    /* Hugging Face names of the embedding and of the list of layers; NULL: "embed_tokens", "layers". */
+    const char *hf_embedding, *hf_layers;
+    const char *hf_embedding_norm; /* of encoders */
     spry_gate gate;
     spry_norm_places norms;
     spry_qk_norm qk_norm;
@@ -62,6 +66,10 @@ typedef struct spry_arch {
     bool router_bias;       /* routers have biases */
     bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
     bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
+    bool every_bias;        /* attention's output and feed-forward parts have biases */
+    bool encoder;           /* rows see all of their text; embeddings are normalised, the output is not */
+    bool positions;         /* positions are learned: rows of a table */
+    bool offset_positions;  /* counted from the padding token's id + 1 on in Hugging Face files */
     bool window_needs_flag; /* config.json's sliding_window applies only with use_sliding_window */
     bool never_slides;      /* config.json's sliding_window is ignored */
     const spry_tensor_name *names; /* its own spellings, up to one without a name; NULL: the usual ones */
@@ -93,6 +101,7 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_olmo2, spry_arch_granite, spry_arch_smollm3, spry_arch_glm4, spry_arch_cohere, spry_arch_cohere2,
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
-    spry_arch_deepseek_v3, spry_arch_gemma3n;
+    spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
+    spry_arch_nomic_bert, spry_arch_gemma_embedding;
 
 #endif

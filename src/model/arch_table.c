@@ -3,12 +3,18 @@
 #include "model/arch.h"
 
 static const spry_arch *const table[] = {
-    &spry_arch_llama,        &spry_arch_mistral,     &spry_arch_mixtral,     &spry_arch_qwen2,    &spry_arch_qwen2_moe,
-    &spry_arch_qwen3,        &spry_arch_qwen3_moe,   &spry_arch_gemma,       &spry_arch_gemma2,   &spry_arch_gemma3,
-    &spry_arch_phi3,         &spry_arch_olmo2,       &spry_arch_granite,     &spry_arch_smollm3,  &spry_arch_glm4,
-    &spry_arch_cohere,       &spry_arch_cohere2,     &spry_arch_exaone4,     &spry_arch_seed_oss, &spry_arch_ernie4_5,
-    &spry_arch_hunyuan,      &spry_arch_starcoder2,  &spry_arch_granite_moe, &spry_arch_glm4_moe, &spry_arch_gpt_oss,
-    &spry_arch_ernie4_5_moe, &spry_arch_deepseek_v2, &spry_arch_deepseek_v3, &spry_arch_gemma3n,
+    &spry_arch_llama,           &spry_arch_mistral,      &spry_arch_mixtral,
+    &spry_arch_qwen2,           &spry_arch_qwen2_moe,    &spry_arch_qwen3,
+    &spry_arch_qwen3_moe,       &spry_arch_gemma,        &spry_arch_gemma2,
+    &spry_arch_gemma3,          &spry_arch_phi3,         &spry_arch_olmo2,
+    &spry_arch_granite,         &spry_arch_smollm3,      &spry_arch_glm4,
+    &spry_arch_cohere,          &spry_arch_cohere2,      &spry_arch_exaone4,
+    &spry_arch_seed_oss,        &spry_arch_ernie4_5,     &spry_arch_hunyuan,
+    &spry_arch_starcoder2,      &spry_arch_granite_moe,  &spry_arch_glm4_moe,
+    &spry_arch_gpt_oss,         &spry_arch_ernie4_5_moe, &spry_arch_deepseek_v2,
+    &spry_arch_deepseek_v3,     &spry_arch_gemma3n,      &spry_arch_bert,
+    &spry_arch_roberta,         &spry_arch_xlm_roberta,  &spry_arch_nomic_bert,
+    &spry_arch_gemma_embedding,
 };
 
 const spry_arch *spry_arch_by_gguf(spry_view name)
@@ -22,7 +28,7 @@ const spry_arch *spry_arch_by_gguf(spry_view name)
 const spry_arch *spry_arch_by_hf(spry_view model_type)
 {
     for (size_t i = 0; i < SPRY_COUNT(table); i++)
-        if (spry_view_is(model_type, table[i]->hf_type))
+        if (table[i]->hf_type && spry_view_is(model_type, table[i]->hf_type))
             return table[i];
     return NULL;
 }
@@ -31,12 +37,13 @@ const char *spry_arch_gguf_names(void)
 {
     return "llama, qwen2, qwen2moe, qwen3, qwen3moe, gemma, gemma2, gemma3, phi3, "
            "olmo2, granite, smollm3, glm4, command-r, cohere2, exaone4, seed_oss, ernie4_5, hunyuan-dense, starcoder2, "
-           "granitemoe, glm4moe, gpt-oss, ernie4_5-moe, deepseek2, gemma3n";
+           "granitemoe, glm4moe, gpt-oss, ernie4_5-moe, deepseek2, gemma3n, bert, nomic-bert, gemma-embedding";
 }
 
 const char *spry_arch_hf_names(void)
 {
     return "llama, mistral, mixtral, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma, gemma2, gemma3_text, phi3, "
            "olmo2, granite, smollm3, glm4, cohere, cohere2, exaone4, seed_oss, ernie4_5, hunyuan_v1_dense, starcoder2, "
-           "granitemoe, glm4_moe, gpt_oss, ernie4_5_moe, deepseek_v2, deepseek_v3, gemma3n_text";
+           "granitemoe, glm4_moe, gpt_oss, ernie4_5_moe, deepseek_v2, deepseek_v3, gemma3n_text, bert, "
+           "roberta, xlm-roberta, nomic_bert";
 }

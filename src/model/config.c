@@ -25,13 +25,13 @@ typedef struct field {
 #define REAL(gguf, json, member)       {gguf, json, offsetof(spry_config, member), true, false, 1e9}
 
 static const field fields[] = {
-    SIZE("block_count", JSON("num_hidden_layers"), n_layers, SPRY_MAX_LAYERS),
-    SIZE("embedding_length", JSON("hidden_size"), n_embd, 1 << 20),
-    SIZE("attention.head_count", JSON("num_attention_heads"), n_heads, 1 << 16),
+    SIZE("block_count", JSON("num_hidden_layers", "n_layer"), n_layers, SPRY_MAX_LAYERS),
+    SIZE("embedding_length", JSON("hidden_size", "n_embd"), n_embd, 1 << 20),
+    SIZE("attention.head_count", JSON("num_attention_heads", "n_head"), n_heads, 1 << 16),
     WHOLE("attention.head_count_kv", JSON("num_key_value_heads"), n_kv_heads, 1 << 16),
     WHOLE("attention.key_length", JSON("head_dim"), head_dim, SPRY_MAX_HEAD_DIM),
-    WHOLE("feed_forward_length", JSON("intermediate_size"), n_ff, 1 << 24),
-    WHOLE("context_length", JSON("max_position_embeddings"), n_context, 1 << 30),
+    WHOLE("feed_forward_length", JSON("intermediate_size", "n_inner"), n_ff, 1 << 24),
+    WHOLE("context_length", JSON("max_position_embeddings", "max_trained_positions", "n_positions"), n_context, 1 << 30),
     WHOLE("attention.sliding_window", JSON("sliding_window"), window, 1 << 30),
     WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
     WHOLE("expert_count", JSON("num_experts", "num_local_experts", "n_routed_experts", "moe_num_experts"), n_experts, SPRY_MAX_EXPERTS),
@@ -54,9 +54,9 @@ static const field fields[] = {
     WHOLE("embedding_length_per_layer_input", JSON("hidden_size_per_layer_input"), n_layer_embd, 1 << 16),
     WHOLE("attention.shared_kv_layers", JSON("num_kv_shared_layers"), n_shared_kv, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
-    REAL(NULL, JSON("partial_rotary_factor"), rope_part),
+    REAL(NULL, JSON("partial_rotary_factor", "rotary_emb_fraction"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
-    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon"), layer_norm_eps),
+    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"), layer_norm_eps),
     REAL(NULL, JSON("query_pre_attn_scalar"), query_scalar),
     REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
     REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
@@ -162,8 +162,8 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "there are fewer than two residual streams, or the active one is not among them";
     else if (c->n_shared_kv >= c->n_layers)
         wrong = "no layer has keys and values of its own";
-    else if (!c->n_context)
-        wrong = "the context length is zero";
+    else if (!c->n_context || c->position_offset >= c->n_context)
+        wrong = "the context length is zero, or no longer than the offset of positions";
     else if (!usable(c->embedding_scale, 0) || !usable(c->residual_scale, 0) || !usable(c->logit_scale, 0))
         wrong = "a multiplier of embeddings, residuals or logits is not positive";
     return wrong ? spry_fail(error, SPRY_ERR_FORMAT, "%s: %s", name, wrong) : SPRY_OK;
@@ -192,6 +192,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_SHARED, c->n_shared},
         {SPRY_FEATURE_LATENT, arch->latent},
         {SPRY_FEATURE_STREAMS, arch->streams},
+        {SPRY_FEATURE_ENCODER, c->bidirectional || arch->encoder},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -212,7 +213,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "experts chosen other than by a softmax",
                                         "shared experts without a gate of their own",
                                         "latent attention",
-                                        "several residual streams"};
+                                        "several residual streams",
+                                        "attention in both directions"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -248,6 +250,8 @@ static void derive_scales(spry_config *c)
 {
     if (c->arch->finish)
         c->arch->finish(c);
+    if (c->bidirectional && c->window)
+        c->window = c->window / 2 + 1; /* half of it on each side */
     if (c->attention_scale > 0)
         c->query_scalar = 1 / (c->attention_scale * c->attention_scale);
     if (!(c->query_scalar > 0))

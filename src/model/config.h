@@ -55,7 +55,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_SHARED = 1 << 9,   /* a shared expert without a gate of its own */
     SPRY_FEATURE_LATENT = 1 << 10,  /* latent attention */
     SPRY_FEATURE_STREAMS = 1 << 11, /* several residual streams, inputs by layer, shared keys and values */
-    SPRY_FEATURES_END = 1 << 12
+    SPRY_FEATURE_ENCODER = 1 << 12, /* rows see all of their text, learned positions, norms of sums */
+    SPRY_FEATURES_END = 1 << 13
 } spry_feature;
 
 typedef struct spry_config {
@@ -70,11 +71,13 @@ typedef struct spry_config {
     /* Gemma 3n: residual streams, of which layers compute one; numbers a token gives to each layer; how many of the
      * last layers use keys and values of an earlier one. 0: none of that. */
     uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
-    uint32_t *kv_layer;     /* [n_layers]: whose keys and values a layer sees */
-    const float *sparsity;  /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
-    float rope_part;        /* of a head that is rotated, where the file says it so; 0: the whole head */
-    uint32_t rope_interval; /* what arch->rotates needs */
-    bool *rotated;          /* [n_layers]: has rope */
+    uint32_t *kv_layer;       /* [n_layers]: whose keys and values a layer sees */
+    const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
+    float rope_part;          /* of a head that is rotated, where the file says it so; 0: the whole head */
+    uint32_t rope_interval;   /* what arch->rotates needs */
+    bool *rotated;            /* [n_layers]: has rope */
+    bool bidirectional;       /* rows see all of their text, which must be computed in one step; no logits */
+    uint32_t position_offset; /* of the first row of learned positions */
     float norm_eps;
     float layer_norm_eps;   /* what layer norms' files say instead */
     uint32_t window;        /* sliding-window layers see this many keys; 0: no layer slides */

@@ -53,6 +53,10 @@ static const typed_key config_keys[] = {
     {"tie_word_embeddings", TRUTH},
     {"use_sliding_window", TRUTH},
     {"use_bidirectional_attention", TRUTH},
+    {"is_decoder", TRUTH},
+    {"causal", TRUTH},
+    {"rotary_emb_base", NUMBER},
+    {"pad_token_id", NUMBER},
     {"norm_topk_prob", TRUTH},
     {"attention_bias", TRUTH},
     {"quantization_config", OBJECT},
@@ -245,6 +249,7 @@ static spry_status read_ropes(spry_config *config, const json_t *json, const cha
     const json_t *sliding = json_object_get(parameters, "sliding_attention");
     const json_t *scaling = json_object_get(json, "rope_scaling");
     real(&config->rope.theta, json, "rope_theta");
+    real(&config->rope.theta, json, "rotary_emb_base");
     if (!json_is_object(full)) /* one rope for all layers, or the old form */
         full = json_is_object(scaling) ? scaling : parameters;
     spry_status status = read_rope(&config->rope, config, json, full, name, arena, error);
@@ -267,8 +272,9 @@ static spry_status check_activation(const spry_arch *arch, const json_t *json, c
         return SPRY_OK;
     const char *act = json_string_value(item);
     /* Gemma's first configs say gelu and mean its tanh form. */
-    bool ok =
-        arch->gate != SPRY_GATE_GELU_TANH ? !strcmp(act, "silu") || !strcmp(act, "swish") : !strncmp(act, "gelu", 4);
+    bool ok = arch->gate == SPRY_GATE_GELU_TANH ? !strncmp(act, "gelu", 4)
+              : arch->gate == SPRY_GATE_GELU    ? !strcmp(act, "gelu")
+                                                : !strcmp(act, "silu") || !strcmp(act, "swish");
     return ok ? SPRY_OK
               : spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: hidden_act '%.60s' is not what %s models use", name, act,
                           arch->name);
@@ -373,6 +379,27 @@ static spry_status read_rotated(spry_config *config, const json_t *json, const c
     return SPRY_OK;
 }
 
+/* Encoders see their whole text; Gemma 3 may. */
+static spry_status read_direction(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    bool both = truth(json, "use_bidirectional_attention", false);
+    const json_t *padding = json_object_get(json, "pad_token_id");
+    double id = json_is_number(padding) ? json_number_value(padding) : 1; /* as transformers would */
+    if (both && config->arch != &spry_arch_gemma3)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported for %s models",
+                         name, config->arch->name);
+    if (config->arch->encoder && (truth(json, "is_decoder", false) || truth(json, "causal", false)))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: %s models are supported as encoders only", name,
+                         config->arch->name);
+    if (config->arch->offset_positions && !(id >= 0 && id < 65536 && id == floor(id)))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: pad_token_id is %g, not a whole number from 0 to 65535", name,
+                         id);
+    config->position_offset = config->arch->offset_positions ? (uint32_t)id + 1 : 0;
+    config->bidirectional = config->arch->encoder || both;
+    config->arch = both ? &spry_arch_gemma_embedding : config->arch;
+    return SPRY_OK;
+}
+
 spry_status spry_config_from_json(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                   spry_error *error)
 {
@@ -389,8 +416,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     spry_status status = spry_config_read(config, SPRY_DIALECT_JSON, number, json, name, error);
     if (!status)
         status = check_types(json, config_keys, SPRY_COUNT(config_keys), "", name, error);
-    if (!status && truth(json, "use_bidirectional_attention", false))
-        status = spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: use_bidirectional_attention is not supported", name);
+    if (!status)
+        status = read_direction(config, json, name, error);
     if (!status)
         status = check_activation(config->arch, json, name, error);
     if (!status)
@@ -407,7 +434,7 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
-    config->every_bias = truth(json, "use_bias", false);
+    config->every_bias = truth(json, "use_bias", config->arch->every_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
     const char *method = json_string_value(json_object_get(json, "topk_method"));
     if (method && !strcmp(method, "greedy"))

@@ -63,7 +63,7 @@ static void write_window(keys *k, const spry_config *c)
     int32_t slides[SPRY_MAX_LAYERS];
     if (!c->window)
         return;
-    whole(k, "attention.sliding_window", c->window);
+    whole(k, "attention.sliding_window", c->bidirectional ? 2 * (c->window - 1) : c->window);
     for (uint32_t i = 0; i < c->n_layers; i++)
         slides[i] = c->sliding[i];
     spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
@@ -119,6 +119,8 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
             real(&k, "expert_weights_scale", c->routed_scale);
         spry_gguf_writer_bool(writer, below(&k, "expert_weights_norm"), c->normalise_experts);
     }
+    if (c->bidirectional)
+        spry_gguf_writer_bool(writer, below(&k, "attention.causal"), false);
     write_rope(&k, c);
     write_window(&k, c);
 }
@@ -161,6 +163,10 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
         spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
         write_config(writer, &m->config);
+        if (m->config.bidirectional || m->pooling.kind != SPRY_POOL_MEAN || m->pooling.n_dense || m->pooling.n_prompts)
+            spry_pooling_to_gguf(&m->pooling, writer, m->config.arch->gguf);
+        if (m->weights.token_types.data)
+            spry_gguf_writer_u32(writer, "tokenizer.ggml.token_type_count", (uint32_t)m->weights.token_types.n_out);
         spry_sampling_hints_to_gguf(&m->sampling, writer);
         if (m->tokenizer && !spry_tokenizer_to_gguf(m->tokenizer, writer, m->config.n_vocab))
             return false;

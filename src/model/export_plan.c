@@ -6,6 +6,7 @@
 
 #include "model/rope.h"
 #include "model/tensor_names.h"
+#include "model/weights_bind.h"
 
 /* Adds a tensor of `pieces`; copies the name. */
 static spry_export_item *add(spry_export_plan *plan, const char *name, const spry_weight *pieces, size_t n_pieces,
@@ -230,6 +231,7 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_linear(plan, i, "attn_output", &l->o, 0);
     add_norm(plan, i, "attn_sinks", l->sinks, c->n_heads);
     add_norm(plan, i, "post_attention_norm", l->attn_post_norm, c->n_embd);
+    add_norm_bias(plan, i, "post_attention_norm", l->attn_post_norm_bias);
     add_norm(plan, i, "ffn_norm", l->ffn_norm, c->n_embd);
     add_norm_bias(plan, i, "ffn_norm", l->ffn_norm_bias);
     if (c->arch->fused_gate_up && l->gate.data) {
@@ -252,6 +254,7 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     add_linear(plan, i, "ffn_up_shexp", &l->shared_up, 0);
     add_linear(plan, i, "ffn_down_shexp", &l->shared_down, 0);
     add_norm(plan, i, "post_ffw_norm", l->ffn_post_norm, c->n_embd);
+    add_norm_bias(plan, i, "post_ffw_norm", l->ffn_post_norm_bias);
     if (l->side)
         add_side(plan, l->side, i);
 }
@@ -288,6 +291,47 @@ static void add_rope(spry_export_plan *plan)
     }
 }
 
+/* Rows of positions that no token can have are left out. */
+static void add_encoder(spry_export_plan *plan)
+{
+    const spry_weights *w = &plan->model->weights;
+    const spry_config *c = &plan->model->config;
+    spry_weight *positions = w->positions.data ? keep(plan, w->positions) : NULL;
+    if (positions) {
+        *positions = spry_weight_rows(&w->positions, c->position_offset, c->n_context);
+        add(plan, "position_embd.weight", positions, 1, 2, (size_t[SPRY_TENSOR_DIMS]){positions->n_out, c->n_embd});
+    }
+    if (w->token_types.data)
+        add(plan, "token_types.weight", &w->token_types, 1, 2,
+            (size_t[SPRY_TENSOR_DIMS]){w->token_types.n_out, c->n_embd});
+    add_vector(plan, "token_embd_norm.weight", w->embedding_norm, c->n_embd);
+    add_vector(plan, "token_embd_norm.bias", w->embedding_norm_bias, c->n_embd);
+}
+
+/* Matrices behind the model, which embeddings go through. */
+static void add_dense(spry_export_plan *plan)
+{
+    const spry_pooling *p = &plan->model->pooling;
+    for (size_t i = 0; i < p->n_dense; i++) {
+        const spry_dense *d = &p->dense[i];
+        char name[32];
+        if (d->is_tanh && !plan->status)
+            plan->status =
+                spry_fail(plan->error, SPRY_ERR_UNSUPPORTED,
+                          "%s: GGUF has no place for the tanh behind a matrix of embeddings", plan->model->name);
+        spry_weight *w = keep(plan, (spry_weight){.data = (const unsigned char *)d->weight,
+                                                  .type = SPRY_F32,
+                                                  .n_out = d->n_out,
+                                                  .n_in = d->n_in,
+                                                  .row_bytes = d->n_in * sizeof *d->weight});
+        spry_pooling_tensor_name(name, i, "weight");
+        if (w)
+            add(plan, name, w, 1, 2, (size_t[SPRY_TENSOR_DIMS]){d->n_out, d->n_in});
+        spry_pooling_tensor_name(name, i, "bias");
+        add_vector(plan, name, d->bias, d->n_out);
+    }
+}
+
 static void plan_checkpoint(spry_export_plan *plan)
 {
     const spry_model *m = plan->model;
@@ -298,6 +342,9 @@ static void plan_checkpoint(spry_export_plan *plan)
     add_vector(plan, "output_norm.bias", w->output_norm_bias, m->config.n_embd);
     if (!m->config.tied)
         add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
+    if (m->config.arch->encoder)
+        add_encoder(plan);
+    add_dense(plan);
     add_rope(plan);
     if (m->config.arch->streams)
         add_streams(plan);

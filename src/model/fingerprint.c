@@ -84,6 +84,8 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->scale_block[0],
                             c->scale_block[1],
                             c->tied,
+                            c->bidirectional,
+                            c->position_offset,
                             (double)c->embedding_scale,
                             (double)c->residual_scale,
                             (double)c->logit_scale,

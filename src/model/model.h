@@ -5,6 +5,7 @@
 
 #include "kv/kv_pool.h"
 #include "model/arch.h"
+#include "model/pooling.h"
 #include "model/sampling_hints.h"
 #include "model/weights.h"
 #include "template/chat_template.h"
@@ -22,6 +23,7 @@ typedef struct spry_model {
     spry_chat_template *chat;
     int32_t end_ids[SPRY_MAX_END_IDS]; /* that the checkpoint names, beside the tokenizer's own */
     size_t n_end_ids;
+    spry_pooling pooling;         /* how embeddings are made */
     spry_sampling_hints sampling; /* that the checkpoint recommends */
     spry_arena arena;
 } spry_model;

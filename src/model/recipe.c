@@ -87,7 +87,7 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
     uint64_t layer;
     spry_view what;
     spry_dtype type = recipe->matrices;
-    if (n_dims < 2)
+    if (n_dims < 2 || spry_view_is(name, "position_embd.weight") || spry_view_is(name, "token_types.weight"))
         return SPRY_F32;
     if (spry_view_is(name, "token_embd.weight") || spry_view_is(name, "output.weight")) {
         type = recipe->embedding;

@@ -53,7 +53,7 @@ void spry_tensor_gguf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arc
 
 static const char *spelling(const spry_arch *arch, const char *ours)
 {
-    bool after = arch->norms == SPRY_NORMS_AROUND || arch->norms == SPRY_NORMS_AFTER;
+    bool after = arch->norms != SPRY_NORMS_BEFORE && arch->norms != SPRY_NORMS_PARALLEL;
     const spry_tensor_name *const lists[] = {arch->names, usual, after ? norms_after : norms_before};
     for (size_t i = 0; i < SPRY_COUNT(lists); i++) {
         const spry_tensor_name *found = find(lists[i], ours);
@@ -72,7 +72,8 @@ bool spry_tensor_hf_name(char name[SPRY_TENSOR_NAME_MAX], const spry_arch *arch,
     const char *end = strchr(spelled, '%');
     bool bare = *spelled == '=';
     spelled += bare;
-    snprintf(name, SPRY_TENSOR_NAME_MAX, "%slayers.%u.%.*s", prefix, layer, end ? (int)(end - spelled) : 100, spelled);
+    snprintf(name, SPRY_TENSOR_NAME_MAX, "%s%s.%u.%.*s", prefix, arch->hf_layers ? arch->hf_layers : "layers", layer,
+             end ? (int)(end - spelled) : 100, spelled);
     size_t used = strlen(name);
     if (end)
         snprintf(name + used, SPRY_TENSOR_NAME_MAX - used, "%u%s%s%s", expert, end + 2, bare ? "" : ".",

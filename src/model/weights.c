@@ -124,12 +124,14 @@ static spry_status layer_norm(const spry_binder *b, const float **out, uint32_t 
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
+    if (!t && !b->gguf && b->config->arch->encoder) /* older files */
+        t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, gguf_name, 0, "gamma");
     if (!t)
         return required ? spry_bind_missing(b, name) : SPRY_OK;
     return spry_bind_vector(b, out, t, n, !b->gguf && b->config->arch->norm_plus_one ? 1 : 0);
 }
 
-/* A norm before a part: layer norms may have a bias. */
+/* Layer norms may have a bias. */
 static spry_status layer_norm_with_bias(const spry_binder *b, const float **out, const float **bias, uint32_t layer,
                                         const char *ours)
 {
@@ -137,6 +139,8 @@ static spry_status layer_norm_with_bias(const spry_binder *b, const float **out,
     spry_status status = layer_norm(b, out, layer, ours, b->config->n_embd, REQUIRED);
     const spry_tensor *t =
         !status && b->config->arch->layer_norm ? spry_bind_find_in_layer(b, name, layer, ours, 0, "bias") : NULL;
+    if (!status && !t && !b->gguf && b->config->arch->encoder)
+        t = spry_bind_find_in_layer(b, (char[SPRY_TENSOR_NAME_MAX]){0}, layer, ours, 0, "beta");
     if (!status && !t && b->config->arch->norm_bias)
         return spry_bind_missing(b, name);
     return t ? spry_bind_vector(b, bias, t, b->config->n_embd, 0) : status;
@@ -254,12 +258,16 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     size_t n = b->config->n_embd;
     spry_norm_places norms = b->config->arch->norms;
-    bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER;
+    bool after = norms == SPRY_NORMS_AROUND || norms == SPRY_NORMS_AFTER, sums = norms == SPRY_NORMS_SUM;
     spry_status status = SPRY_OK;
-    if (norms != SPRY_NORMS_AFTER)
+    if (norms != SPRY_NORMS_AFTER && !sums)
         status = layer_norm_with_bias(b, &l->attn_norm, &l->attn_norm_bias, i, "attn_norm");
-    if (!status && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL)
+    if (!status && norms != SPRY_NORMS_AFTER && norms != SPRY_NORMS_PARALLEL && !sums)
         status = layer_norm_with_bias(b, &l->ffn_norm, &l->ffn_norm_bias, i, "ffn_norm");
+    if (!status && sums)
+        status = layer_norm_with_bias(b, &l->attn_post_norm, &l->attn_post_norm_bias, i, "post_attention_norm");
+    if (!status && sums)
+        status = layer_norm_with_bias(b, &l->ffn_post_norm, &l->ffn_post_norm_bias, i, "post_ffw_norm");
     if (!status && after)
         status = layer_norm(b, &l->attn_post_norm, i, "post_attention_norm", n, REQUIRED);
     if (!status && after)
@@ -306,6 +314,7 @@ static spry_status bind_output(const spry_binder *b)
     spry_config *c = b->config;
     static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight"};
     const spry_tensor *t = b->gguf ? spry_bind_find(b, "output.weight") : NULL;
+    c->tied = c->tied || c->arch->encoder;
     for (size_t i = 0; !b->gguf && !c->tied && !t && i < SPRY_COUNT(names); i++)
         t = spry_bind_find(b, names[i]);
     if (!t && !b->gguf && !c->tied)
@@ -317,39 +326,48 @@ static spry_status bind_output(const spry_binder *b)
     return SPRY_OK;
 }
 
+static spry_status bind_output_norm(const spry_binder *b)
+{
+    const spry_config *c = b->config;
+    char name[SPRY_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.weight" : "norm.weight");
+    const spry_tensor *t = spry_bind_find(b, name);
+    if (!t)
+        return spry_bind_missing(b, name);
+    spry_status status =
+        spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
+    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
+    t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
+    if (!status && !t && c->arch->norm_bias)
+        return spry_bind_missing(b, name);
+    return t ? spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0) : status;
+}
+
 static spry_status bind_ends(spry_binder *b)
 {
-    static const char *const prefixes[] = {"model.", "language_model.model.", "model.language_model.", ""};
+    static const char *const prefixes[] = {"model.",   "language_model.model.", "model.language_model.", "", "bert.",
+                                           "roberta.", "xlm_roberta."};
     spry_config *c = b->config;
+    const char *embedding = c->arch->hf_embedding ? c->arch->hf_embedding : "embed_tokens";
     char name[SPRY_TENSOR_NAME_MAX] = "token_embd.weight";
     const spry_tensor *t = b->gguf ? spry_bind_find(b, name) : NULL;
     for (size_t i = 0; !b->gguf && !t && i < SPRY_COUNT(prefixes); i++) {
         b->prefix = prefixes[i];
-        snprintf(name, sizeof name, "%sembed_tokens.weight", b->prefix);
+        snprintf(name, sizeof name, "%s%s.weight", b->prefix, embedding);
         t = spry_bind_find(b, name);
     }
+    if (!t && !b->gguf)
+        snprintf(name, sizeof name, "%s%s.weight", c->arch->encoder ? "" : prefixes[0], embedding);
     if (!t)
-        return spry_bind_missing(b, b->gguf ? name : "model.embed_tokens.weight");
+        return spry_bind_missing(b, name);
     if (t->dims[0] > INT32_MAX)
         return spry_bind_wrong_shape(b, t, INT32_MAX, c->n_embd);
     c->n_vocab = (uint32_t)t->dims[0];
     spry_status status = spry_bind_matrix(b, &b->out->embedding, t, c->n_vocab, c->n_embd);
     if (status)
         return status;
-    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.weight" : "norm.weight");
-    t = spry_bind_find(b, name);
-    if (!t)
-        return spry_bind_missing(b, name);
-    status = spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
-    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
-    t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
-    if (!status && !t && c->arch->norm_bias)
-        return spry_bind_missing(b, name);
-    if (t)
-        status = spry_bind_vector(b, &b->out->output_norm_bias, t, c->n_embd, 0);
-    if (status)
-        return status;
-    return bind_output(b);
+    status = c->arch->encoder ? spry_bind_encoder(b) : bind_output_norm(b);
+    return status ? status : bind_output(b);
 }
 
 spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const spry_gguf *gguf,

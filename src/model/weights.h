@@ -38,7 +38,8 @@ typedef struct spry_layer {
     const float *attn_norm, *ffn_norm;           /* [n_embd] or NULL */
     const float *attn_norm_bias, *ffn_norm_bias; /* [n_embd] or NULL */
     const float *attn_post_norm, *ffn_post_norm; /* [n_embd] or NULL */
-    const float *q_norm, *k_norm;                /* [head_dim], or one of these a head; or NULL */
+    const float *attn_post_norm_bias, *ffn_post_norm_bias;
+    const float *q_norm, *k_norm; /* [head_dim], or one of these a head; or NULL */
     spry_weight q, k, v, o;
     /* Latent attention: q_a and its norm, where queries come through them; k gives latents and what rope turns, no v.
      * Each head's k_b [n_kv_rank, nope_dim] takes queries into the latents' space, v_b [value_dim, n_kv_rank] takes
@@ -64,10 +65,13 @@ typedef enum spry_tensor_use {
 } spry_tensor_use;
 
 typedef struct spry_weights {
-    spry_weight embedding; /* [n_vocab, n_embd] */
-    spry_weight output;    /* the same as embedding when tied */
-    const float *output_norm;
+    spry_weight embedding;         /* [n_vocab, n_embd] */
+    spry_weight output;            /* the same as embedding when tied */
+    const float *output_norm;      /* NULL in encoders */
     const float *output_norm_bias; /* or NULL */
+    /* Encoders: rows for positions and for types of tokens, or absent; the norm of all that. */
+    spry_weight positions, token_types;
+    const float *embedding_norm, *embedding_norm_bias; /* [n_embd] */
     /* Gemma 3n: into and out of the other streams, [n_streams - 1] each [n_embd, n_embd]; what a token gives to each
      * layer, from a table and from its embedding. */
     spry_weight *stream_in, *stream_out, layer_embedding, layer_projection;

@@ -55,6 +55,9 @@ spry_status spry_bind_moe(const spry_binder *b, spry_layer *l, uint32_t layer);
 spry_status spry_bind_streams(const spry_binder *b);
 spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t layer);
 
+/* weights_encoder.c: what is added to embeddings, and their norm. */
+spry_status spry_bind_encoder(const spry_binder *b);
+
 /* weights_latent.c: all of latent attention but the output. */
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer);
 

@@ -41,6 +41,7 @@ static spry_status warm_up(spry_engine *e, spry_error *error)
 {
     spry_steps *steps;
     int32_t ids[WARM_ROWS];
+    bool decodes = !e->model->config.bidirectional;
     size_t rows = e->chunk < WARM_ROWS ? e->chunk : WARM_ROWS;
     rows = rows < e->context ? rows : e->context - 1; /* one row is left for a token after them */
     for (size_t i = 0; i < WARM_ROWS; i++)
@@ -48,8 +49,8 @@ static spry_status warm_up(spry_engine *e, spry_error *error)
     spry_status status = spry_steps_create(&steps, e, 1, error);
     for (int round = 0; !status && round < WARM_ROUNDS; round++) {
         spry_step_cost_init(&e->steps);
-        status = spry_steps_prefill(steps, ids, rows, true, error);
-        if (!status)
+        status = spry_steps_prefill(steps, ids, rows, decodes, error);
+        if (!status && decodes)
             status = spry_steps_decode(steps, ids, 1, error);
         spry_steps_truncate(steps, 0);
     }

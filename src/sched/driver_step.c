@@ -66,23 +66,26 @@ static size_t prompt_budget(const spry_driver *d)
  */
 static void share_budget(spry_driver *d, size_t *budget, bool batch)
 {
-    size_t n = d->n_running, left = batch ? d->step.n_batch : d->step.n_others - d->step.n_batch;
+    size_t n = d->n_running, left = batch ? d->step.n_batch : d->step.n_others - d->step.n_batch, skipped = n;
     size_t behind = batch ? 0 : d->step.n_batch, first = d->first_prompt[batch] < n ? d->first_prompt[batch] : 0;
-    d->first_prompt[batch] = 0;
+    bool whole = d->engine->model->config.bidirectional; /* a job takes rows for its whole text or none */
     for (size_t i = 0; i < n && left; i++) {
         size_t at = (first + i) % n;
         spry_job *job = d->running[at];
         if (job->is_decoding || job->batch != batch)
             continue;
         if (!*budget) {
-            d->first_prompt[batch] = at;
+            skipped = skipped < n ? skipped : at;
             break;
         }
-        size_t share = (*budget + left - 1) / left;
+        size_t share = whole ? *budget : (*budget + left - 1) / left;
         left--;
         add_rows(d, job, share, left + behind, d->step.n_rows);
         *budget -= job->rows.n_rows;
+        if (!job->rows.n_rows && skipped == n)
+            skipped = at;
     }
+    d->first_prompt[batch] = skipped < n ? skipped : 0;
 }
 
 /* Batch jobs get what is left. */

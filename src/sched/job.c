@@ -255,7 +255,7 @@ spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const
     set_options(job, &o);
     status = spry_embed_check(engine, ids, count, error);
     job->reading.sum = spry_arena_alloc(&job->arena, width, sizeof *job->reading.sum);
-    job->embedding = spry_arena_alloc(&job->arena, width, sizeof *job->embedding);
+    job->embedding = spry_arena_alloc(&job->arena, engine->model->pooling.width, sizeof *job->embedding);
     if (!status && (!keep(job, &job->reading.prompt.ids, count, sizeof *ids) || !job->reading.sum || !job->embedding))
         status = spry_fail_memory(error, "a job", job->arena.total);
     job->ids = job->reading.prompt.ids;

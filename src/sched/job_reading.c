@@ -1,5 +1,5 @@
-/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. */
-#include "engine/embed.h"
+/* Jobs that read a list of ids: evaluations give logits or log probabilities, embeddings sum hidden states. A text of
+ * a model whose rows see all of it is computed in one step. */
 #include "platform/clock.h"
 #include "sched/driver.h"
 
@@ -49,6 +49,10 @@ static spry_status next(spry_job *job, size_t *n, const spry_room *room, spry_er
     size_t last = (r->append ? s->n_tokens : r->prompt.count) - 1;
     size_t from = r->want == SPRY_WANT_LAST ? last : r->want == SPRY_WANT_ALL ? r->next : SIZE_MAX;
     spry_lap(&job->laps, SPRY_PART_OTHERS);
+    if (job->engine->model->config.bidirectional && spry_sequence_pending(s) > room->rows) {
+        *n = 0; /* all of a text or nothing of it */
+        return SPRY_OK;
+    }
     spry_status status = spry_sequence_fill(sequence_of(job), room->segments, n, room->capacity, room->rows, from,
                                             r->want == SPRY_WANT_HIDDEN ? 0 : room->logits, error);
     for (size_t i = 0; !status && r->want == SPRY_WANT_HIDDEN && i < *n; i++)
@@ -94,13 +98,20 @@ static void report_rows(spry_job *job, const float *logits)
     }
 }
 
+/* Whether a row of hidden states is part of the embedding. */
+static bool is_pooled(const spry_job *job, size_t row)
+{
+    spry_pool_kind kind = job->engine->model->pooling.kind;
+    return kind == SPRY_POOL_MEAN || row == (kind == SPRY_POOL_FIRST ? 0 : job->reading.prompt.count - 1);
+}
+
 /* Rows are added one by one in order, in double precision: steps of any size give the same bits. */
 static void add_rows(spry_job *job, const float *hidden, size_t n_hidden)
 {
     spry_reading *r = &job->reading;
     size_t done = done_of(job), first = done - n_hidden, width = job->engine->model->config.n_embd;
     for (; r->next < done; r->next++)
-        for (size_t k = 0; k < width; k++)
+        for (size_t k = 0; k < width && is_pooled(job, r->next); k++)
             r->sum[k] += (double)hidden[(r->next - first) * width + k];
 }
 
@@ -142,7 +153,10 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
     if (r->stopped)
         return cancelled(job, error);
     bool whole = job->embedding && !spry_sequence_pending(s);
-    return whole ? spry_embed_scale(job->embedding, r->sum, job->engine->model->config.n_embd, error) : SPRY_OK;
+    const spry_model *model = job->engine->model;
+    return whole ? spry_pooling_finish(&model->pooling, job->embedding, r->sum, r->prompt.count, model->config.n_embd,
+                                       error)
+                 : SPRY_OK;
 }
 
 static bool is_done(const spry_job *job)

@@ -17,7 +17,7 @@ typedef struct encoder {
     spry_word_cache cache;
     spry_merge_scratch merge;
     spry_split_scratch split;
-    spry_buffer normalized[2], prepared[2];
+    spry_buffer normalized[2], prepared[2], pieces;
     spry_added_filter filter;
     spry_error *error;
 } encoder;
@@ -43,6 +43,11 @@ static int32_t find_word(const spry_tokenizer *tokenizer, spry_view word)
 static bool encode_uncached(encoder *state, spry_view word)
 {
     const spry_tokenizer *tokenizer = state->tokenizer;
+    if (tokenizer->model == SPRY_WORDS_WORDPIECE)
+        return spry_wordpiece_encode(state->out, &tokenizer->vocab, &tokenizer->wordpiece, &state->pieces, word);
+    if (tokenizer->model == SPRY_WORDS_UNIGRAM)
+        return spry_unigram_encode(state->out, &tokenizer->vocab, &tokenizer->unigram, &tokenizer->symbols,
+                                   &state->pieces, word);
     int32_t id = find_word(tokenizer, word);
     int whole = WHOLE_NO;
     if (id >= 0)
@@ -88,7 +93,9 @@ static bool encode_piece(encoder *state, spry_view piece)
 {
     size_t end;
     for (size_t at = 0; at < piece.size; at = end) {
-        end = spry_symbols_word_end(&state->tokenizer->symbols, piece, at);
+        end = state->tokenizer->model == SPRY_WORDS_WORDPIECE
+                  ? piece.size
+                  : spry_symbols_word_end(&state->tokenizer->symbols, piece, at);
         if (!encode_word(state, (spry_view){piece.data + at, end - at}))
             return false;
     }
@@ -180,6 +187,7 @@ static void encoder_init(encoder *state, const spry_tokenizer *tokenizer, spry_t
 {
     *state = (encoder){.tokenizer = tokenizer, .out = out};
     spry_word_cache_init(&state->cache, text_size);
+    spry_buffer_init(&state->pieces, SIZE_MAX / 2);
     for (size_t i = 0; i < 2; i++) {
         spry_buffer_init(&state->normalized[i], (size_t)SPRY_TOKENIZER_TEXT_MAX * 4);
         spry_buffer_init(&state->prepared[i], (size_t)SPRY_TOKENIZER_TEXT_MAX * 4);
@@ -191,6 +199,7 @@ static void encoder_deinit(encoder *state)
     spry_word_cache_deinit(&state->cache);
     spry_merge_scratch_deinit(&state->merge);
     spry_split_scratch_deinit(&state->split);
+    spry_buffer_deinit(&state->pieces);
     for (size_t i = 0; i < 2; i++) {
         spry_buffer_deinit(&state->normalized[i]);
         spry_buffer_deinit(&state->prepared[i]);

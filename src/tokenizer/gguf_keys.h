@@ -2,7 +2,9 @@
 #ifndef SPRY_TOKENIZER_GGUF_KEYS_H
 #define SPRY_TOKENIZER_GGUF_KEYS_H
 
-#define SPRY_KEY_MODEL     "tokenizer.ggml.model" /* "gpt2": byte-level BPE, "llama": SentencePiece BPE */
+#define SPRY_KEY_MODEL                                                                                                 \
+    "tokenizer.ggml.model" /* "gpt2": byte-level BPE, "llama": SentencePiece                                           \
+                            * BPE, "bert": WordPiece, "t5": Unigram */
 #define SPRY_KEY_PATTERN   "tokenizer.ggml.pre"
 #define SPRY_KEY_TOKENS    "tokenizer.ggml.tokens"
 #define SPRY_KEY_SCORES    "tokenizer.ggml.scores"
@@ -13,6 +15,9 @@
 #define SPRY_KEY_EOT       "tokenizer.ggml.eot_token_id"
 #define SPRY_KEY_UNKNOWN   "tokenizer.ggml.unknown_token_id"
 #define SPRY_KEY_PADDING   "tokenizer.ggml.padding_token_id"
+#define SPRY_KEY_CLS       "tokenizer.ggml.cls_token_id"
+#define SPRY_KEY_SEPARATOR "tokenizer.ggml.seperator_token_id" /* as it is spelled there */
+#define SPRY_KEY_CHARSMAP  "tokenizer.ggml.precompiled_charsmap"
 #define SPRY_KEY_ADD_BOS   "tokenizer.ggml.add_bos_token"
 #define SPRY_KEY_ADD_EOS   "tokenizer.ggml.add_eos_token"
 #define SPRY_KEY_ADD_SPACE "tokenizer.ggml.add_space_prefix"

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "tokenizer/pattern_names.h"
+#include "tokenizer/text_fold.h"
 #include "tokenizer/tokenizer_json.h"
 
 enum { DEPTH_MAX = 4 };
@@ -12,8 +13,9 @@ typedef struct reader {
     spry_tokenizer *tokenizer;
     spry_view regexes[SPRY_SPLIT_STEPS_MAX]; /* the isolating splits, for identifying the pattern */
     size_t n_regexes;
-    bool nameless;   /* there is a step of another kind */
-    bool byte_level; /* the ByteLevel step has been read: it must be the last */
+    bool nameless;    /* there is a step of another kind */
+    bool only_spaces; /* the first step splits at white space */
+    bool byte_level;  /* the ByteLevel step has been read: it must be the last */
     spry_error *error;
 } reader;
 
@@ -86,6 +88,11 @@ static spry_status normalizer_replace(reader *state, const json_t *step)
 {
     spry_change_step change = {.change = SPRY_CHANGE_REPLACE};
     const json_t *pattern = json_object_get(json_object_get(step, "pattern"), "String");
+    const json_t *regex = json_object_get(json_object_get(step, "pattern"), "Regex");
+    if (spry_view_is(spry_json_view(regex), " {2,}")) { /* of XLM-R and its relatives */
+        change.change = SPRY_CHANGE_RUNS;
+        pattern = regex;
+    }
     if (!json_string_length(pattern))
         return spry_fail(state->error, SPRY_ERR_UNSUPPORTED,
                          "a normalizer of type Replace needs a plain text (\"String\") as its pattern");
@@ -102,10 +109,46 @@ static spry_status normalizer_strip(reader *state, const json_t *step)
     return add_change(state, &state->tokenizer->normalizer, change);
 }
 
+/* BERT's, and parts of it under names of their own. Accents go with capitals unless it says otherwise. */
+static spry_status normalizer_fold(reader *state, const json_t *step)
+{
+    spry_view type = spry_json_view(json_object_get(step, "type"));
+    spry_change_step change = {.change = SPRY_CHANGE_FOLD};
+    if (spry_view_is(type, "Lowercase")) {
+        change.folds = SPRY_FOLD_CASE;
+    } else if (spry_view_is(type, "StripAccents")) {
+        change.folds = SPRY_FOLD_ACCENTS;
+    } else {
+        bool small = spry_json_flag(step, "lowercase", true);
+        change.folds = (small ? SPRY_FOLD_CASE : 0u) |
+                       (spry_json_flag(step, "clean_text", true) ? SPRY_FOLD_CLEAN : 0u) |
+                       (spry_json_flag(step, "handle_chinese_chars", true) ? SPRY_FOLD_CHINESE : 0u) |
+                       (spry_json_flag(step, "strip_accents", small) ? SPRY_FOLD_ACCENTS : 0u);
+    }
+    return add_change(state, &state->tokenizer->normalizer, change);
+}
+
+static spry_status normalizer_chars(reader *state, const json_t *step)
+{
+    spry_change_step change = {.change = SPRY_CHANGE_CHARS};
+    spry_buffer bytes;
+    spry_buffer_init(&bytes, 64 << 20);
+    bool whole = spry_base64_decode(&bytes, spry_json_view(json_object_get(step, "precompiled_charsmap")));
+    char *copy = spry_arena_copy(&state->tokenizer->arena, spry_buffer_view(&bytes));
+    spry_status status = !whole  ? spry_fail(state->error, SPRY_ERR_FORMAT, "the precompiled charsmap is not base64")
+                         : !copy ? spry_fail_memory(state->error, "a normalizer", bytes.size)
+                                 : spry_charsmap_init(&change.chars, (spry_view){copy, bytes.size}, state->error);
+    spry_buffer_deinit(&bytes);
+    return status ? status : add_change(state, &state->tokenizer->normalizer, change);
+}
+
 static const step_type normalizer_types[] = {
-    {"NFC", normalizer_form},    {"NFD", normalizer_form},        {"NFKC", normalizer_form},
-    {"NFKD", normalizer_form},   {"Prepend", normalizer_prepend}, {"Replace", normalizer_replace},
-    {"Strip", normalizer_strip},
+    {"NFC", normalizer_form},          {"NFD", normalizer_form},
+    {"NFKC", normalizer_form},         {"NFKD", normalizer_form},
+    {"Prepend", normalizer_prepend},   {"Replace", normalizer_replace},
+    {"Strip", normalizer_strip},       {"BertNormalizer", normalizer_fold},
+    {"Lowercase", normalizer_fold},    {"StripAccents", normalizer_fold},
+    {"Precompiled", normalizer_chars},
 };
 
 /* ---- pre-tokenizer ---- */
@@ -173,7 +216,14 @@ static spry_status pre_whitespace(reader *state, const json_t *step)
 static spry_status pre_whitespace_split(reader *state, const json_t *step)
 {
     (void)step;
+    state->only_spaces = !state->tokenizer->splitter.count;
     return add_split(state, SPRY_VIEW("\\s"), false, SPRY_SPLIT_REMOVED, false);
+}
+
+static spry_status pre_bert(reader *state, const json_t *step)
+{
+    spry_status status = pre_whitespace_split(state, step);
+    return status ? status : add_split(state, SPRY_VIEW("[\\p{P}$+<=>^`|~]"), false, SPRY_SPLIT_ISOLATED, false);
 }
 
 static spry_status pre_byte_level(reader *state, const json_t *step)
@@ -205,6 +255,11 @@ static spry_status pre_metaspace(reader *state, const json_t *step)
 {
     spry_tokenizer *tokenizer = state->tokenizer;
     spry_view mark, scheme = prepend_scheme(step);
+    if (state->only_spaces && tokenizer->splitter.count == 1 && spry_view_is(scheme, "always")) {
+        spry_splitter_deinit(&tokenizer->splitter); /* words with one mark before each: the same without a split */
+        tokenizer->splitter = (spry_splitter){0};
+        spry_changes_add(&tokenizer->prepare, (spry_change_step){.change = SPRY_CHANGE_WORDS});
+    }
     if (tokenizer->splitter.count)
         return spry_fail(state->error, SPRY_ERR_UNSUPPORTED,
                          "pre_tokenizer: Metaspace behind another step is not supported");
@@ -230,6 +285,7 @@ static const step_type pre_tokenizer_types[] = {
     {"Metaspace", pre_metaspace},
     {"Whitespace", pre_whitespace},
     {"WhitespaceSplit", pre_whitespace_split},
+    {"BertPreTokenizer", pre_bert},
 };
 
 /* ---- post-processor ---- */
@@ -315,9 +371,17 @@ static spry_status decoder_metaspace(reader *state, const json_t *step)
     return SPRY_OK;
 }
 
+/* Words are put together with spaces between them. */
+static spry_status decoder_wordpiece(reader *state, const json_t *step)
+{
+    (void)step;
+    state->tokenizer->lead = SPRY_LEAD_STRIP_ONE;
+    return SPRY_OK;
+}
+
 static const step_type decoder_types[] = {
-    {"ByteLevel", NULL},          {"ByteFallback", NULL},   {"Fuse", NULL},
-    {"Replace", decoder_replace}, {"Strip", decoder_strip}, {"Metaspace", decoder_metaspace},
+    {"WordPiece", decoder_wordpiece}, {"ByteLevel", NULL},      {"ByteFallback", NULL},           {"Fuse", NULL},
+    {"Replace", decoder_replace},     {"Strip", decoder_strip}, {"Metaspace", decoder_metaspace},
 };
 
 /* ---- all of them ---- */
@@ -366,6 +430,17 @@ spry_status spry_json_pipeline(spry_tokenizer *tokenizer, const json_t *root, sp
         {"decoder", "decoders", decoder_types, SPRY_COUNT(decoder_types)},
     };
     const json_t *model = json_object_get(root, "model");
+    spry_view type = spry_json_view(json_object_get(model, "type")), prefix = SPRY_VIEW("##");
+    json_int_t most = json_integer_value(json_object_get(model, "max_input_chars_per_word"));
+    tokenizer->model = spry_view_is(type, "WordPiece") ? SPRY_WORDS_WORDPIECE
+                       : spry_view_is(type, "Unigram") ? SPRY_WORDS_UNIGRAM
+                                                       : SPRY_WORDS_MERGED;
+    if (json_is_string(json_object_get(model, "continuing_subword_prefix")))
+        prefix = spry_json_view(json_object_get(model, "continuing_subword_prefix"));
+    char *kept = spry_arena_copy(&tokenizer->arena, prefix);
+    if (!kept)
+        return spry_fail_memory(error, "a tokenizer", prefix.size);
+    tokenizer->wordpiece = (spry_wordpiece){.prefix = {kept, prefix.size}, .most = most > 0 ? (size_t)most : 100};
     tokenizer->by_byte = is_byte_level(root);
     tokenizer->ignore_merges = spry_json_flag(model, "ignore_merges", false);
     tokenizer->fuse_unknown = spry_json_flag(model, "fuse_unk", false);

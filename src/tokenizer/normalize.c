@@ -1,6 +1,8 @@
 /* Each step reads a view and writes a buffer; steps without effect pass the view on. */
 #include "tokenizer/normalize.h"
 
+#include "tokenizer/text_fold.h"
+
 bool spry_changes_add(spry_changes *changes, spry_change_step step)
 {
     if (changes->count == SPRY_CHANGE_STEPS_MAX)
@@ -56,6 +58,33 @@ static bool squeeze(spry_buffer *out, spry_view text)
     return true;
 }
 
+static bool join_runs(spry_buffer *out, spry_view text, spry_view to)
+{
+    for (size_t i = 0, run; i < text.size; i += run ? run : 1) {
+        for (run = 0; i + run < text.size && text.data[i + run] == ' '; run++)
+            continue;
+        bool ok = run > 1 ? spry_buffer_append(out, to.data, to.size) : spry_buffer_append(out, text.data + i, 1);
+        if (!ok)
+            return false;
+    }
+    return true;
+}
+
+static bool join_words(spry_buffer *out, const spry_unicode *unicode, spry_view text)
+{
+    bool space = false; /* one is due before the next word */
+    for (size_t i = 0, length; i < text.size; i += length) {
+        if (spry_unicode_next(unicode, text.data + i, text.size - i, &length) & SPRY_CHAR_SPACE) {
+            space = out->size > 0;
+            continue;
+        }
+        if ((space && !spry_buffer_append(out, " ", 1)) || !spry_buffer_append(out, text.data + i, length))
+            return false;
+        space = false;
+    }
+    return true;
+}
+
 static bool prepend(spry_buffer *out, spry_view text, spry_view prefix)
 {
     return spry_buffer_append(out, prefix.data, prefix.size) && spry_buffer_append(out, text.data, text.size);
@@ -80,6 +109,10 @@ static bool apply_step(spry_buffer *out, const spry_change_step *step, const spr
     case SPRY_CHANGE_PREPEND:
     case SPRY_CHANGE_PREFIX: return prepend(out, text, step->to);
     case SPRY_CHANGE_REPLACE: return replace(out, text, step->from, step->to);
+    case SPRY_CHANGE_RUNS: return join_runs(out, text, step->to);
+    case SPRY_CHANGE_WORDS: return join_words(out, unicode, text);
+    case SPRY_CHANGE_FOLD: return spry_text_fold(out, unicode, text, step->folds);
+    case SPRY_CHANGE_CHARS: return spry_charsmap_apply(out, &step->chars, text);
     default: return squeeze(out, text);
     }
 }

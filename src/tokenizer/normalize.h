@@ -3,6 +3,7 @@
 #ifndef SPRY_TOKENIZER_NORMALIZE_H
 #define SPRY_TOKENIZER_NORMALIZE_H
 
+#include "tokenizer/charsmap.h"
 #include "tokenizer/unicode.h"
 
 typedef enum spry_change {
@@ -13,6 +14,10 @@ typedef enum spry_change {
     SPRY_CHANGE_STRIP,   /* removes whitespace at the ends */
     SPRY_CHANGE_SQUEEZE, /* removes spaces at the ends and joins runs of spaces (SentencePiece's
                           * remove_extra_whitespaces) */
+    SPRY_CHANGE_RUNS,    /* runs of two or more spaces become `to` */
+    SPRY_CHANGE_WORDS,   /* runs of white space become one space, none at the ends */
+    SPRY_CHANGE_FOLD,    /* text_fold.h */
+    SPRY_CHANGE_CHARS,   /* charsmap.h */
 } spry_change;
 
 typedef struct spry_change_step {
@@ -21,6 +26,8 @@ typedef struct spry_change_step {
     spry_view from, to;
     bool left, right; /* STRIP: which ends */
     bool only_first;  /* PREFIX: only at the beginning of the whole text */
+    unsigned folds;   /* FOLD: which */
+    spry_charsmap chars;
 } spry_change_step;
 
 enum { SPRY_CHANGE_STEPS_MAX = 16 };

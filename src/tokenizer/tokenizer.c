@@ -141,6 +141,13 @@ static bool append_bytes(const spry_tokenizer *tokenizer, spry_buffer *out, size
     unsigned char byte;
     if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_UNUSED)
         return true;
+    if (tokenizer->model == SPRY_WORDS_WORDPIECE && tokenizer->vocab.kinds[id] == SPRY_TOKEN_NORMAL) {
+        spry_view prefix = tokenizer->wordpiece.prefix; /* of what continues a word; others follow a space */
+        bool inside = prefix.size && spry_view_starts(name, prefix);
+        size_t from = inside ? prefix.size : 0;
+        return (inside || spry_buffer_append(out, " ", 1)) &&
+               spry_buffer_append(out, name.data + from, name.size - from);
+    }
     if (tokenizer->by_byte)
         return spry_byte_decode(out, name) || (!out->failed && spry_buffer_append(out, name.data, name.size));
     if (tokenizer->vocab.kinds[id] == SPRY_TOKEN_BYTE && spry_vocab_byte(name, &byte))
@@ -159,9 +166,10 @@ static bool decode_vocabulary(spry_tokenizer *tokenizer)
 {
     const spry_vocab *vocab = &tokenizer->vocab;
     tokenizer->bytes = spry_arena_alloc(&tokenizer->arena, vocab->size, sizeof *tokenizer->bytes);
-    char *block = spry_arena_alloc(&tokenizer->arena, vocab->text_used + 1, 1);
+    size_t most = vocab->text_used + vocab->size + 1; /* a space before each */
+    char *block = spry_arena_alloc(&tokenizer->arena, most, 1);
     spry_buffer one;
-    spry_buffer_init(&one, vocab->text_used + 1);
+    spry_buffer_init(&one, most);
     bool ok = tokenizer->bytes && block;
     size_t used = 0;
     for (size_t id = 0; ok && id < vocab->size; id++) {
@@ -228,8 +236,11 @@ static void mark_ends(spry_tokenizer *tokenizer)
 static void name_algorithm(spry_tokenizer *tokenizer)
 {
     spry_view name = tokenizer->pattern_name.size ? tokenizer->pattern_name : SPRY_VIEW("own");
+    static const char *const others[] = {[SPRY_WORDS_MERGED] = "SentencePiece BPE",
+                                         [SPRY_WORDS_WORDPIECE] = "WordPiece",
+                                         [SPRY_WORDS_UNIGRAM] = "Unigram"};
     if (!tokenizer->by_byte)
-        snprintf(tokenizer->algorithm, sizeof tokenizer->algorithm, "SentencePiece BPE");
+        snprintf(tokenizer->algorithm, sizeof tokenizer->algorithm, "%s", others[tokenizer->model]);
     else
         snprintf(tokenizer->algorithm, sizeof tokenizer->algorithm, "BPE (%.*s pattern)",
                  (int)(name.size < 32 ? name.size : 32), name.data);
@@ -271,7 +282,8 @@ static spry_status finish(spry_tokenizer *tokenizer, spry_error *error)
                                tokenizer->byte_fallback, error);
     if (status)
         return status;
-    tokenizer->symbols.unknown = tokenizer->unknown;
+    tokenizer->symbols.unknown = tokenizer->wordpiece.unknown = tokenizer->unknown;
+    tokenizer->unigram = spry_unigram_of(&tokenizer->vocab);
     tokenizer->symbols.fuse_unknown = tokenizer->fuse_unknown;
     if (tokenizer->by_score)
         status = spry_spm_merges(&tokenizer->merges, &tokenizer->arena, &tokenizer->vocab, &tokenizer->symbols, error);

@@ -4,6 +4,7 @@
 
 #include "tokenizer/gguf_keys.h"
 #include "tokenizer/pattern_names.h"
+#include "tokenizer/text_fold.h"
 #include "tokenizer/tokenizer_json.h"
 
 static spry_status read_model(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
@@ -12,9 +13,13 @@ static spry_status read_model(spry_tokenizer *tokenizer, const spry_gguf *gguf, 
     if (!spry_gguf_get_string(gguf, SPRY_KEY_MODEL, &model))
         return spry_fail(error, SPRY_ERR_FORMAT, "%s is missing", SPRY_KEY_MODEL);
     tokenizer->by_byte = spry_view_is(model, "gpt2");
-    if (!tokenizer->by_byte && !spry_view_is(model, "llama"))
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s is \"%.*s\"; known are \"gpt2\" and \"llama\"",
-                         SPRY_KEY_MODEL, SPRY_VIEW_ARG(model));
+    tokenizer->model = spry_view_is(model, "bert") ? SPRY_WORDS_WORDPIECE
+                       : spry_view_is(model, "t5") ? SPRY_WORDS_UNIGRAM
+                                                   : SPRY_WORDS_MERGED;
+    if (!tokenizer->by_byte && !tokenizer->model && !spry_view_is(model, "llama"))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s is \"%.*s\"; known are \"gpt2\", \"llama\", \"bert\" and \"t5\"", SPRY_KEY_MODEL,
+                         SPRY_VIEW_ARG(model));
     return SPRY_OK;
 }
 
@@ -41,6 +46,19 @@ static spry_token_kind kind_of(uint64_t type, spry_view name)
     }
 }
 
+/* GGUF marks the beginnings of words, WordPiece itself the rest of them. */
+static bool set_token(spry_tokenizer *tokenizer, size_t id, spry_view name, spry_token_kind kind, spry_buffer *scratch)
+{
+    static const spry_view mark = {SPRY_SPACE_MARK, 3};
+    if (tokenizer->model != SPRY_WORDS_WORDPIECE || kind == SPRY_TOKEN_CONTROL || kind == SPRY_TOKEN_UNKNOWN)
+        return spry_vocab_set(&tokenizer->vocab, id, name, kind);
+    if (spry_view_starts(name, mark))
+        return spry_vocab_set(&tokenizer->vocab, id, (spry_view){name.data + mark.size, name.size - mark.size}, kind);
+    spry_buffer_clear(scratch);
+    return spry_buffer_append(scratch, "##", 2) && spry_buffer_append(scratch, name.data, name.size) &&
+           spry_vocab_set(&tokenizer->vocab, id, spry_buffer_view(scratch), kind);
+}
+
 static spry_status read_tokens(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
     spry_gguf_array tokens, types, scores;
@@ -54,18 +72,23 @@ static spry_status read_tokens(spry_tokenizer *tokenizer, const spry_gguf *gguf,
         return status;
     spry_view name;
     size_t cursor = 0;
-    status = spry_vocab_init(&tokenizer->vocab, &tokenizer->arena, tokens.count, tokens.count, tokens.bytes, error);
+    spry_buffer scratch;
+    spry_buffer_init(&scratch, SIZE_MAX / 2);
+    status = spry_vocab_init(&tokenizer->vocab, &tokenizer->arena, tokens.count, tokens.count,
+                             tokens.bytes + 2 * tokens.count, error);
     for (size_t id = 0; id < tokens.count && !status; id++) {
         uint64_t type = SPRY_GGUF_NORMAL;
         double score = 0;
         if (!spry_gguf_array_string(&tokens, &cursor, &name) ||
             (has_types && !spry_gguf_array_u64(&types, id, &type)) ||
             (has_scores && !spry_gguf_array_f64(&scores, id, &score)))
-            return spry_fail(error, SPRY_ERR_FORMAT, "token %zu has no spelling, type or score", id);
-        if (!spry_vocab_set(&tokenizer->vocab, id, name, kind_of(type, name)))
-            return spry_fail_memory(error, "a vocabulary", tokens.bytes);
-        tokenizer->vocab.scores[id] = isnan(score) ? 0 : (float)score;
+            status = spry_fail(error, SPRY_ERR_FORMAT, "token %zu has no spelling, type or score", id);
+        else if (!set_token(tokenizer, id, name, kind_of(type, name), &scratch))
+            status = spry_fail_memory(error, "a vocabulary", tokens.bytes);
+        else
+            tokenizer->vocab.scores[id] = isnan(score) ? 0 : (float)score;
     }
+    spry_buffer_deinit(&scratch);
     return status;
 }
 
@@ -74,6 +97,8 @@ static spry_status read_merges(spry_tokenizer *tokenizer, const spry_gguf *gguf,
 {
     spry_gguf_array merges;
     bool listed = spry_gguf_get_array(gguf, SPRY_KEY_MERGES, &merges) && merges.kind == SPRY_GGUF_STRING;
+    if (tokenizer->model)
+        return SPRY_OK;
     tokenizer->by_score = !listed && !tokenizer->by_byte;
     if (tokenizer->by_score) {
         if (spry_gguf_get_array(gguf, SPRY_KEY_SCORES, &merges))
@@ -149,6 +174,46 @@ static void set_sentence_piece(spry_tokenizer *tokenizer, const spry_gguf *gguf)
         tokenizer->before = (spry_frame){{tokenizer->bos}, 1};
 }
 
+/* WordPiece as the uncased models have it: files do not say more. */
+static spry_status set_wordpiece(spry_tokenizer *tokenizer, spry_error *error)
+{
+    tokenizer->wordpiece = (spry_wordpiece){.prefix = SPRY_VIEW("##"), .most = 100};
+    tokenizer->lead = SPRY_LEAD_STRIP_ONE;
+    spry_changes_add(&tokenizer->normalizer, (spry_change_step){.change = SPRY_CHANGE_FOLD,
+                                                                .folds = SPRY_FOLD_CLEAN | SPRY_FOLD_CHINESE |
+                                                                         SPRY_FOLD_ACCENTS | SPRY_FOLD_CASE});
+    spry_status status =
+        spry_splitter_add(&tokenizer->splitter, SPRY_VIEW("\\s"), false, SPRY_SPLIT_REMOVED, false, error);
+    return status ? status
+                  : spry_splitter_add(&tokenizer->splitter, SPRY_VIEW("[\\p{P}$+<=>^`|~]"), false, SPRY_SPLIT_ISOLATED,
+                                      false, error);
+}
+
+/* Unigram: what SentencePiece would do to a text, a word at a time. */
+static spry_status set_unigram(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
+{
+    spry_gguf_array bytes;
+    spry_change_step chars = {.change = SPRY_CHANGE_CHARS};
+    set_sentence_piece(tokenizer, gguf);
+    if (!spry_gguf_get_array(gguf, SPRY_KEY_CHARSMAP, &bytes) || !bytes.count)
+        return SPRY_OK;
+    char *copy = spry_arena_alloc(&tokenizer->arena, bytes.count, 1);
+    if (!copy)
+        return spry_fail_memory(error, "a charsmap", bytes.count);
+    for (size_t i = 0; i < bytes.count; i++) {
+        double value = 0;
+        if (!spry_gguf_array_f64(&bytes, i, &value) || !(value >= -128 && value <= 255))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s is not a list of bytes", SPRY_KEY_CHARSMAP);
+        copy[i] = (char)(int)value;
+    }
+    spry_status status = spry_charsmap_init(&chars.chars, (spry_view){copy, bytes.count}, error);
+    spry_changes before = tokenizer->normalizer;
+    tokenizer->normalizer = (spry_changes){{chars}, 1};
+    for (size_t i = 0; i < before.count; i++)
+        spry_changes_add(&tokenizer->normalizer, before.steps[i]);
+    return status;
+}
+
 /* The added tokens as listed in tokenizer.json, which has more detail than token types. */
 static spry_status read_settings_added(spry_tokenizer *tokenizer, const json_t *root, spry_error *error)
 {
@@ -199,7 +264,7 @@ static void set_frame(spry_frame *frame, const spry_gguf *gguf, const char *key,
 
 static spry_status load(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_error *error)
 {
-    spry_view settings;
+    spry_view settings = {"", 0};
     spry_status status = read_model(tokenizer, gguf, error);
     if (!status)
         status = read_tokens(tokenizer, gguf, error);
@@ -209,6 +274,10 @@ static spry_status load(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_e
         return status;
     tokenizer->bos = read_id(gguf, SPRY_KEY_BOS);
     tokenizer->eos = read_id(gguf, SPRY_KEY_EOS);
+    if (tokenizer->model && tokenizer->bos < 0)
+        tokenizer->bos = read_id(gguf, SPRY_KEY_CLS);
+    if (tokenizer->model && tokenizer->eos < 0)
+        tokenizer->eos = read_id(gguf, SPRY_KEY_SEPARATOR);
     tokenizer->end_of_turn = read_id(gguf, SPRY_KEY_EOT);
     tokenizer->unknown = read_id(gguf, SPRY_KEY_UNKNOWN);
     tokenizer->padding = read_id(gguf, SPRY_KEY_PADDING);
@@ -218,8 +287,16 @@ static spry_status load(spry_tokenizer *tokenizer, const spry_gguf *gguf, spry_e
         status = spry_tokenizer_list_added(tokenizer, 0, error);
         if (!status && tokenizer->by_byte)
             status = set_named_pattern(tokenizer, gguf, error);
+        else if (!status && tokenizer->model == SPRY_WORDS_WORDPIECE)
+            status = set_wordpiece(tokenizer, error);
+        else if (!status && tokenizer->model == SPRY_WORDS_UNIGRAM)
+            status = set_unigram(tokenizer, gguf, error);
         else if (!status)
             set_sentence_piece(tokenizer, gguf);
+    }
+    if (tokenizer->model && !settings.size) { /* encoders have both unless the file says otherwise */
+        tokenizer->before = (spry_frame){{tokenizer->bos}, tokenizer->bos >= 0};
+        tokenizer->behind = (spry_frame){{tokenizer->eos}, tokenizer->eos >= 0};
     }
     set_frame(&tokenizer->before, gguf, SPRY_KEY_ADD_BOS, tokenizer->bos);
     set_frame(&tokenizer->behind, gguf, SPRY_KEY_ADD_EOS, tokenizer->eos);

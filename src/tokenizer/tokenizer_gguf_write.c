@@ -51,14 +51,28 @@ static bool text_list_write(text_list *list, spry_gguf_writer *writer, const cha
     return true;
 }
 
-/* Ids without a spelling get a unique one, because llama.cpp requires it. */
-static bool write_tokens(const spry_vocab *vocab, spry_gguf_writer *writer, size_t count)
+/* GGUF marks beginnings of words, WordPiece the rest of them. */
+static void append_name(spry_buffer *out, const spry_tokenizer *tokenizer, size_t id)
 {
+    spry_view name = tokenizer->vocab.names[id], prefix = tokenizer->wordpiece.prefix;
+    unsigned char kind = tokenizer->vocab.kinds[id];
+    if (tokenizer->model == SPRY_WORDS_WORDPIECE && kind != SPRY_TOKEN_CONTROL && kind != SPRY_TOKEN_UNKNOWN) {
+        bool inside = prefix.size && spry_view_starts(name, prefix);
+        spry_buffer_text(out, inside ? "" : SPRY_SPACE_MARK);
+        name = inside ? (spry_view){name.data + prefix.size, name.size - prefix.size} : name;
+    }
+    spry_buffer_append(out, name.data, name.size);
+}
+
+/* Ids without a spelling get a unique one, because llama.cpp requires it. */
+static bool write_tokens(const spry_tokenizer *tokenizer, spry_gguf_writer *writer, size_t count)
+{
+    const spry_vocab *vocab = &tokenizer->vocab;
     text_list list;
     bool ok = text_list_init(&list, count);
     for (size_t id = 0; ok && id < count; id++) {
         if (id < vocab->size && vocab->names[id].size)
-            spry_buffer_append(&list.text, vocab->names[id].data, vocab->names[id].size);
+            append_name(&list.text, tokenizer, id);
         else
             spry_buffer_format(&list.text, "[PAD%zu]", id);
         text_list_next(&list);
@@ -154,6 +168,16 @@ static bool has_change(const spry_changes *changes, spry_change change)
     return false;
 }
 
+static void write_charsmap(const spry_tokenizer *tokenizer, spry_gguf_writer *writer)
+{
+    for (size_t i = 0; i < tokenizer->normalizer.count; i++) {
+        const spry_change_step *step = &tokenizer->normalizer.steps[i];
+        if (step->change == SPRY_CHANGE_CHARS) /* its size stands before the units */
+            spry_gguf_writer_u8s(writer, SPRY_KEY_CHARSMAP, step->chars.units - 4,
+                                 4 + 4 * step->chars.n_units + step->chars.texts.size);
+    }
+}
+
 static void write_id(spry_gguf_writer *writer, const char *key, int32_t id)
 {
     if (id >= 0)
@@ -184,19 +208,27 @@ bool spry_tokenizer_to_gguf(const spry_tokenizer *tokenizer, struct spry_gguf_wr
 {
     const spry_vocab *vocab = &tokenizer->vocab;
     size_t count = vocab->size > n_rows ? vocab->size : n_rows;
-    spry_gguf_writer_string(writer, SPRY_KEY_MODEL, tokenizer->by_byte ? SPRY_VIEW("gpt2") : SPRY_VIEW("llama"));
+    static const char *const models[] = {
+        [SPRY_WORDS_MERGED] = "llama", [SPRY_WORDS_WORDPIECE] = "bert", [SPRY_WORDS_UNIGRAM] = "t5"};
+    const char *model = tokenizer->by_byte ? "gpt2" : models[tokenizer->model];
+    spry_gguf_writer_string(writer, SPRY_KEY_MODEL, spry_view_of(model));
     spry_gguf_writer_string(writer, SPRY_KEY_PATTERN,
                             tokenizer->pattern_name.size ? tokenizer->pattern_name : SPRY_VIEW("default"));
-    if (!write_tokens(vocab, writer, count) || !write_types(vocab, writer, count))
+    if (!write_tokens(tokenizer, writer, count) || !write_types(vocab, writer, count))
         return false;
-    if (tokenizer->by_score ? !write_scores(tokenizer, writer, NULL, count)
-                            : !write_listed_merges(tokenizer, writer, count))
+    if (tokenizer->by_score || tokenizer->model ? !write_scores(tokenizer, writer, NULL, count)
+                                                : !write_listed_merges(tokenizer, writer, count))
         return false;
     write_id(writer, SPRY_KEY_BOS, tokenizer->bos);
     write_id(writer, SPRY_KEY_EOS, tokenizer->eos);
     write_id(writer, SPRY_KEY_EOT, tokenizer->end_of_turn);
     write_id(writer, SPRY_KEY_UNKNOWN, tokenizer->unknown);
     write_id(writer, SPRY_KEY_PADDING, tokenizer->padding);
+    if (tokenizer->model) {
+        write_id(writer, SPRY_KEY_CLS, tokenizer->bos);
+        write_id(writer, SPRY_KEY_SEPARATOR, tokenizer->eos);
+        write_charsmap(tokenizer, writer);
+    }
     write_frame(writer, SPRY_KEY_ADD_BOS, &tokenizer->before, tokenizer->bos);
     write_frame(writer, SPRY_KEY_ADD_EOS, &tokenizer->behind, tokenizer->eos);
     write_rules(tokenizer, writer);

@@ -14,6 +14,7 @@
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
 #include "tokenizer/spm.h"
+#include "tokenizer/word_models.h"
 
 enum {
     SPRY_FRAME_MAX = 8,               /* tokens that a post-processor adds before or after a text */
@@ -38,6 +39,9 @@ struct spry_tokenizer {
     spry_unicode unicode;
 
     spry_vocab vocab;
+    spry_word_model model;
+    spry_wordpiece wordpiece;
+    spry_unigram unigram;
     bool by_byte; /* spelled in the byte-level alphabet */
     bool byte_fallback, fuse_unknown;
     bool ignore_merges; /* a word that is a token becomes that token, even if merging gives another result */

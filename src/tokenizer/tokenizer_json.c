@@ -91,6 +91,46 @@ static spry_status read_vocab(spry_tokenizer *tokenizer, json_t *vocab, const js
     return SPRY_OK;
 }
 
+/* Unigram's list of [spelling, score]. */
+static spry_status read_scored(spry_tokenizer *tokenizer, const json_t *list, const json_t *added, spry_error *error)
+{
+    size_t size = json_array_size(list), bytes = 0, added_size, added_bytes;
+    json_t *none = json_object();
+    spry_status status = measure(none, added, &added_size, &added_bytes, error);
+    json_decref(none);
+    for (size_t id = 0; !status && id < size; id++) {
+        const json_t *item = json_array_get(list, id);
+        if (!json_is_string(json_array_get(item, 0)) || !json_is_number(json_array_get(item, 1)))
+            status = spry_fail(error, SPRY_ERR_FORMAT, "model.vocab[%zu] is not a spelling and a score", id);
+        bytes += json_string_length(json_array_get(item, 0));
+    }
+    if (!status)
+        status = spry_vocab_init(&tokenizer->vocab, &tokenizer->arena, size > added_size ? size : added_size,
+                                 size + json_array_size(added), bytes + added_bytes, error);
+    for (size_t id = 0; !status && id < size; id++) {
+        const json_t *item = json_array_get(list, id);
+        spry_view name = spry_json_view(json_array_get(item, 0));
+        unsigned char byte;
+        bool is_byte = tokenizer->byte_fallback && spry_vocab_byte(name, &byte);
+        if (!spry_vocab_set(&tokenizer->vocab, id, name, is_byte ? SPRY_TOKEN_BYTE : SPRY_TOKEN_NORMAL))
+            return spry_fail_memory(error, "a vocabulary", bytes);
+        tokenizer->vocab.scores[id] = (float)json_number_value(json_array_get(item, 1));
+    }
+    return status;
+}
+
+/* The unknown token, by its spelling or, of Unigram, its id. */
+static void find_unknown(spry_tokenizer *tokenizer, const json_t *model)
+{
+    const json_t *id = json_object_get(model, "unk_id");
+    json_int_t value = json_is_integer(id) ? json_integer_value(id) : -1;
+    tokenizer->unknown = spry_vocab_find(&tokenizer->vocab, spry_json_view(json_object_get(model, "unk_token")));
+    if (value >= 0 && value < (json_int_t)tokenizer->vocab.size)
+        tokenizer->unknown = (int32_t)value;
+    if (tokenizer->unknown >= 0)
+        tokenizer->vocab.kinds[tokenizer->unknown] = SPRY_TOKEN_UNKNOWN;
+}
+
 /* An added token's id may be in the model's vocabulary or beyond it. */
 static spry_status read_added(spry_tokenizer *tokenizer, const json_t *added, spry_error *error)
 {
@@ -143,11 +183,17 @@ static spry_status read_merges(spry_tokenizer *tokenizer, const json_t *merges, 
 static spry_status check_model(const json_t *model, spry_error *error)
 {
     spry_view type = spry_json_view(spry_json_member(model, "type"));
-    if (type.size && !spry_view_is(type, "BPE"))
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "model.type \"%.*s\": only BPE is supported",
-                         SPRY_VIEW_ARG(type));
-    if (!json_is_object(spry_json_member(model, "vocab")))
+    const json_t *vocab = spry_json_member(model, "vocab");
+    if (spry_view_is(type, "Unigram"))
+        return json_is_array(vocab) ? SPRY_OK : spry_fail(error, SPRY_ERR_FORMAT, "there is no list model.vocab");
+    if (!json_is_object(vocab))
         return spry_fail(error, SPRY_ERR_FORMAT, "there is no model.vocab");
+    if (spry_view_is(type, "WordPiece"))
+        return SPRY_OK;
+    if (type.size && !spry_view_is(type, "BPE"))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "model.type \"%.*s\" is not supported; known are BPE, WordPiece and Unigram",
+                         SPRY_VIEW_ARG(type));
     if (!json_is_array(spry_json_member(model, "merges")))
         return spry_fail(error, SPRY_ERR_FORMAT, "there is no list model.merges");
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -196,14 +242,14 @@ static spry_status build(spry_tokenizer *tokenizer, json_t *root, spry_error *er
     if (added && !json_is_array(added))
         return spry_fail(error, SPRY_ERR_FORMAT, "added_tokens is not a list");
     tokenizer->byte_fallback = spry_json_flag(model, "byte_fallback", false);
-    status = read_vocab(tokenizer, json_object_get(model, "vocab"), added, error);
+    json_t *vocab = json_object_get(model, "vocab");
+    status =
+        json_is_array(vocab) ? read_scored(tokenizer, vocab, added, error) : read_vocab(tokenizer, vocab, added, error);
     if (!status) {
-        tokenizer->unknown = spry_vocab_find(&tokenizer->vocab, spry_json_view(json_object_get(model, "unk_token")));
-        if (tokenizer->unknown >= 0)
-            tokenizer->vocab.kinds[tokenizer->unknown] = SPRY_TOKEN_UNKNOWN;
+        find_unknown(tokenizer, model);
         status = read_added(tokenizer, added, error);
     }
-    if (!status)
+    if (!status && json_object_get(model, "merges"))
         status = read_merges(tokenizer, json_object_get(model, "merges"), error);
     if (!status)
         status = spry_json_pipeline(tokenizer, root, error);

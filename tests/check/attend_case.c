@@ -14,6 +14,8 @@ static void choose_shape(check *c, attend_case *k)
     spry_attend *a = &k->a;
     a->n_entries = check_between(c, 1, ATTEND_MAX_ENTRIES);
     a->window = check_between(c, 0, 1) ? (uint32_t)check_between(c, 1, 70) : 0;
+    const uint32_t aheads[] = {0, 0, 0, (uint32_t)check_between(c, 1, 40), UINT32_MAX};
+    a->ahead = aheads[check_between(c, 0, SPRY_COUNT(aheads) - 1)];
     a->softcap = caps[check_between(c, 0, SPRY_COUNT(caps) - 1)];
     static float sinks[ATTEND_MAX_HEADS];
     for (size_t i = 0; i < ATTEND_MAX_HEADS; i++)
@@ -155,8 +157,10 @@ void attend_case_build(check *c, attend_case *k, spry_dtype type, size_t head_di
     choose_shape(c, k);
     choose_table(c, k);
     choose_turns(c, k);
-    check_detail(c, "n_rows=%zu head_dim=%zu group=%zu keys=%zu entries=%zu position=%u window=%u softcap=%g turns=%d",
-                 k->a.n_rows, head_dim, group, k->n_keys, k->a.n_entries, k->a.first_position, k->a.window,
+    check_detail(c,
+                 "n_rows=%zu head_dim=%zu group=%zu keys=%zu entries=%zu position=%u window=%u ahead=%u softcap=%g "
+                 "turns=%d",
+                 k->a.n_rows, head_dim, group, k->n_keys, k->a.n_entries, k->a.first_position, k->a.window, k->a.ahead,
                  (double)k->a.softcap, k->a.turns != NULL);
     build_pages(c, k);
     build_rows(c, k);

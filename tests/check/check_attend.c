@@ -16,7 +16,9 @@ typedef struct naive_row {
 static bool sees(const spry_attend *a, size_t row, size_t key_position)
 {
     size_t position = a->first_position + row;
-    return key_position <= position && (!a->window || position - key_position < a->window);
+    if (key_position > position)
+        return key_position - position <= a->ahead;
+    return !a->window || position - key_position < a->window;
 }
 
 /* Scores go to `weight`, -infinity for keys not seen; the result is the error a score may have. */
@@ -103,8 +105,8 @@ static void compare(check *c, const attend_case *k, size_t kv_head)
     }
 }
 
-/* Runs rows [first, first + n), with the table as it was when the last of them had just been stored and without pages
- * that the first of them no longer sees. */
+/* Runs rows [first, first + n), with the table as it was when the last of them, or what it sees ahead, had just been
+ * stored and without pages that the first of them no longer sees. */
 static void run_rows(check *c, const attend_case *k, float *out, const unsigned char *pages, size_t kv_head,
                      size_t first, size_t n)
 {
@@ -119,6 +121,7 @@ static void run_rows(check *c, const attend_case *k, float *out, const unsigned 
     part.out = out + first * part.row_stride;
     uint32_t end = part.first_position + (uint32_t)n, seen = part.first_position + 1;
     seen = part.window && seen > part.window ? seen - part.window : 0;
+    end = part.ahead < UINT32_MAX - end ? end + part.ahead : UINT32_MAX;
     while (entries[part.n_entries - 1].start >= end)
         part.n_entries--;
     spry_kv_entry *last = &entries[part.n_entries - 1];
@@ -151,7 +154,7 @@ static void compare_stale(check *c, const attend_case *k, size_t kv_head)
     guarded pages = guarded_create(k->pages.size), again = guarded_create(k->out.size);
     size_t row = check_between(c, 0, k->a.n_rows - 1), width = k->n_kv_heads * k->a.group * k->a.head_dim;
     memcpy(pages.data, k->pages.data, pages.size);
-    attend_case_spoil(pages.data, k, k->a.first_position + row + 1);
+    attend_case_spoil(pages.data, k, (size_t)k->a.first_position + row + 1 + k->a.ahead);
     run_rows(c, k, guarded_f(&again), pages.data, kv_head, row, 1);
     check_same(c, "NaNs in slots that are not used", guarded_f(&again) + row * k->a.row_stride,
                guarded_f(&k->out) + row * k->a.row_stride, width * sizeof(float));
@@ -165,6 +168,7 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
     guarded out = guarded_create(k->out.size);
     spry_attend a = k->a;
     a.window = 1;
+    a.ahead = 0;
     a.sinks = NULL;
     a.latent = 0;
     a.out = guarded_f(&out);

@@ -44,6 +44,19 @@ static double naive_gelu(double *magnitude, double a, double b, double parameter
     return 0.5 * a * (1 + tanh(sqrt(2 / acos(-1)) * (a + 0.044715 * a * a * a))) * b;
 }
 
+static void call_gelu_erf(const spry_ops *ops, float *out, const float *a, const float *b, float parameter, size_t n)
+{
+    (void)parameter;
+    ops->gate[SPRY_GATE_GELU](out, a, b, n);
+}
+
+static double naive_gelu_erf(double *magnitude, double a, double b, double parameter)
+{
+    (void)parameter;
+    *magnitude = fabs(a * b); /* 1 + erf cancels for negative a */
+    return 0.5 * a * (1 + erf(a * sqrt(0.5))) * b;
+}
+
 static void call_clamped(const spry_ops *ops, float *out, const float *a, const float *b, float parameter, size_t n)
 {
     (void)parameter;
@@ -118,10 +131,13 @@ static double naive_softcap(double *magnitude, double a, double b, double parame
  * silu: exp, and three operations.
  * gelu: of |a b|. The six roundings within move tanh by at most 6 * 0.45, tanh itself and 1 + tanh by 4 + 2; halved,
  * and two products.
+ * gelu by erf: of |a b|. Two roundings of the argument move erf by at most 2 * 0.49, erf itself and 1 + erf by 2 + 2;
+ * halved, and two products.
  * softcap: the quotient, tanh, the product. */
 static const elementwise_op ops[] = {
     {"gate silu", false, 5, call_silu, naive_silu},
     {"gate gelu_tanh", false, 7, call_gelu, naive_gelu},
+    {"gate gelu", false, 5, call_gelu_erf, naive_gelu_erf},
     {"add", true, 1, call_add, naive_add},
     {"add_scaled", true, 2, call_add_scaled, naive_add_scaled},
     {"gate clamped", false, 7, call_clamped, naive_clamped},

@@ -2,7 +2,10 @@
 
 import base64
 import json
+import os
+import shutil
 import struct
+import tempfile
 import threading
 import time
 import unittest
@@ -152,6 +155,71 @@ class Embeddings(ServerTest):
         failed = lambda: "the client has disconnected" in "".join(self.server.log)
         self.assertTrue(eventually(failed))
         self.alive()
+
+
+class Encoder(ServerTest):
+    """A folder of BERT's kind with sentence-transformers' settings."""
+
+    folder = tempfile.mkdtemp()
+    model = os.path.join(folder, "tiny")
+    arguments = (model, "--kv-type", "f32")
+
+    @classmethod
+    def setUpClass(cls):
+        shutil.copytree(os.path.join(os.path.dirname(__file__), "..", "data", "models", "bert"), cls.model)
+        kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
+        modules = [{"idx": i, "type": "sentence_transformers.models." + kind, "path": path} for i, (kind, path) in enumerate(kinds)]
+        os.mkdir(os.path.join(cls.model, "1_Pooling"))
+        for name, value in (("modules.json", modules), ("1_Pooling/config.json", {"pooling_mode_cls_token": True}),
+                            ("config_sentence_transformers.json", {"prompts": {"query": "the "}})):
+            with open(os.path.join(cls.model, name), "w", encoding="utf-8") as file:
+                json.dump(value, file)
+        super().setUpClass()
+
+    @classmethod
+    def tearDownClass(cls):
+        super().tearDownClass()
+        shutil.rmtree(cls.folder)
+
+    def vectors(self, texts, **fields):
+        reply = self.server.post("/v1/embeddings", dict({"model": "tiny", "input": texts}, **fields))
+        self.assertEqual(reply.status, 200, reply.text)
+        return [entry["embedding"] for entry in reply.json["data"]]
+
+    def test_recorded(self):
+        """The first token's hidden state, of length 1, is what transformers gave."""
+        with open(os.path.join(self.model, "golden.json"), encoding="utf-8") as file:
+            golden = json.load(file)
+        with open(os.path.join(self.model, "golden.f32"), "rb") as file:
+            rows = file.read()
+        at, width = 0, golden["hidden_size"]
+        vectors = self.vectors([case["prompt"] for case in golden["cases"]])
+        for case, vector in zip(golden["cases"], vectors):
+            row = struct.unpack_from("<%df" % width, rows, at * width * 4)
+            at += len(case["ids"])
+            self.assertAlmostEqual(dot(vector, row) / dot(row, row) ** 0.5, 1, places=5)
+        again = self.server.post("/api/embed", {"model": "tiny", "input": [case["prompt"] for case in golden["cases"]]})
+        self.assertEqual(again.json["embeddings"], vectors)
+
+    def test_prompts(self):
+        self.assertEqual(self.vectors("fox", prompt_name="query"), self.vectors("the fox"))
+        self.assertNotEqual(self.vectors("fox", prompt_name="query"), self.vectors("fox"))
+        reply = self.server.post("/v1/embeddings", {"model": "tiny", "input": "fox", "prompt_name": "answer"})
+        self.assertEqual(reply.status, 400)
+        self.assertIn("answer", reply.text)
+
+    def test_batches(self):
+        texts = ["a small fox %d" % i for i in range(300)] + ["the dog " * 60]
+        vectors = self.vectors(texts)
+        self.assertEqual(vectors[7], self.vectors(texts[7])[0])
+        self.assertEqual(vectors[-1], self.vectors(texts[-1])[0])
+
+    def test_no_answers(self):
+        reply = self.server.post("/v1/chat/completions", {"model": "tiny", "messages": [{"role": "user", "content": "Hi"}]})
+        self.assertGreaterEqual(reply.status, 400)
+        self.assertIn("embeddings", reply.text)
+        self.assertEqual(self.server.post("/api/show", {"model": "tiny"}).json["capabilities"], ["embedding"])
+        self.assertEqual(self.server.post("/v1/embeddings", {"model": "tiny", "input": "dog " * 2000}).status, 400)
 
 
 class Crowded(ServerTest):

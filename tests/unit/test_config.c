@@ -559,7 +559,7 @@ static const struct {
     {"llama", "{'tie_word_embeddings': 'yes'}", SPRY_ERR_FORMAT, "tie_word_embeddings is not true or false"},
     {"qwen2", "{'use_sliding_window': 1}", SPRY_ERR_FORMAT, "use_sliding_window is not true or false"},
     {"qwen3-moe", "{'norm_topk_prob': 'no'}", SPRY_ERR_FORMAT, "norm_topk_prob is not true or false"},
-    {"gemma3", "{'use_bidirectional_attention': true}", SPRY_ERR_UNSUPPORTED, "use_bidirectional_attention"},
+    {"llama", "{'use_bidirectional_attention': true}", SPRY_ERR_UNSUPPORTED, "use_bidirectional_attention"},
 };
 
 static void test_wrong_values(void **state)

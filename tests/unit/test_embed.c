@@ -12,7 +12,6 @@
 #include <string.h>
 
 #include "base/compiler.h"
-#include "engine/embed.h"
 #include "engine/engine_state.h"
 #include "sched/job.h"
 #include "support/device_rows.h"
@@ -108,7 +107,7 @@ static void company_and_parts_change_no_bit(void **state)
             session = fixture_session(engine);
             add_part(session, sum, ids, end, begin);
         }
-        assert_int_equal(spry_embed_scale(now, sum, WIDTH, NULL), SPRY_OK);
+        assert_int_equal(spry_pooling_finish(&engine->model->pooling, now, sum, COUNT, WIDTH, NULL), SPRY_OK);
         assert_memory_equal(alone, now, sizeof alone);
         spry_session_destroy(session);
         spry_session_destroy(other);
@@ -289,6 +288,7 @@ static void what_cannot_be_embedded(void **state)
     spry_error error = {0};
     float out[WIDTH];
     double sum[2] = {0, 0};
+    const spry_pooling plain = {.kind = SPRY_POOL_MEAN, .normalise = true, .width = 2};
     spry_session_set_slide(session, true, 0); /* does not help */
     hostile_expect(spry_session_embed(session, out, ids, 0, &error), &error, SPRY_ERR_INPUT, "empty");
     hostile_expect(spry_session_embed(session, out, ids, FIXTURE_CONTEXT + 1, &error), &error, SPRY_ERR_CONTEXT,
@@ -298,10 +298,10 @@ static void what_cannot_be_embedded(void **state)
     hostile_expect(spry_session_embed(session, out, ids, 10, &error), &error, SPRY_ERR_INPUT, "512|vocabulary");
     ids[9] = -1;
     hostile_expect(spry_session_embed(session, out, ids, 10, &error), &error, SPRY_ERR_INPUT, "-1|vocabulary");
-    assert_int_equal(spry_embed_scale(out, sum, 2, &error), SPRY_OK);
+    assert_int_equal(spry_pooling_finish(&plain, out, sum, 1, 2, &error), SPRY_OK);
     assert_true(out[0] == 0 && out[1] == 0);
     sum[1] = NAN;
-    hostile_expect(spry_embed_scale(out, sum, 2, &error), &error, SPRY_ERR_UNSUPPORTED, "finite");
+    hostile_expect(spry_pooling_finish(&plain, out, sum, 1, 2, &error), &error, SPRY_ERR_UNSUPPORTED, "finite");
     spry_session_destroy(session);
     spry_engine_close(engine);
 }

@@ -294,8 +294,8 @@ static void what_is_missing_or_unknown_is_named(void **state)
     mini_start(&file);
     check_refused(&file, SPRY_ERR_FORMAT, "tokenizer.ggml.model is missing");
     mini_start(&file);
-    mini_string(&file, "tokenizer.ggml.model", "bert");
-    check_refused(&file, SPRY_ERR_UNSUPPORTED, "\"bert\"; known are \"gpt2\" and \"llama\"");
+    mini_string(&file, "tokenizer.ggml.model", "rwkv");
+    check_refused(&file, SPRY_ERR_UNSUPPORTED, "\"rwkv\"; known are \"gpt2\", \"llama\", \"bert\" and \"t5\"");
     mini_start(&file);
     mini_string(&file, "tokenizer.ggml.model", "gpt2");
     check_refused(&file, SPRY_ERR_FORMAT, "tokenizer.ggml.tokens");

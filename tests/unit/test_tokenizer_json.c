@@ -343,7 +343,7 @@ static void other_things_are_refused(void **state)
         {SPRY_ERR_UNSUPPORTED, "behind ByteLevel", "", "",
          ",`pre_tokenizer`:{`type`:`Sequence`,`pretokenizers`:[{`type`:`ByteLevel`},{`type`:`Digits`}]}"},
         {SPRY_ERR_FORMAT, "pretokenizers", "", "", ",`pre_tokenizer`:{`type`:`Sequence`}"},
-        {SPRY_ERR_UNSUPPORTED, "decoder of type \"WordPiece\"", "", "", ",`decoder`:{`type`:`WordPiece`}"},
+        {SPRY_ERR_UNSUPPORTED, "decoder of type \"CTC\"", "", "", ",`decoder`:{`type`:`CTC`}"},
         {SPRY_ERR_UNSUPPORTED, "Strip", "", "", ",`decoder`:{`type`:`Strip`,`content`:` `,`start`:0,`stop`:1}"},
         {SPRY_ERR_FORMAT, "special_tokens", "", "",
          ",`post_processor`:{`type`:`TemplateProcessing`,`single`:[{`SpecialToken`:{`id`:`x`}}]}"},
@@ -361,9 +361,17 @@ static void other_things_are_refused(void **state)
                                         "[]"};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++)
         assert_int_equal(make_tokenizer_json(&tokenizer, spry_view_of(wrong[i]), "x", &error), SPRY_ERR_FORMAT);
-    spry_view unigram = SPRY_VIEW("{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",0.5]]}}");
-    assert_int_equal(make_tokenizer_json(&tokenizer, unigram, "x", &error), SPRY_ERR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, "Unigram"));
+    spry_view level = SPRY_VIEW("{\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0}}}");
+    assert_int_equal(make_tokenizer_json(&tokenizer, level, "x", &error), SPRY_ERR_UNSUPPORTED);
+    assert_non_null(strstr(error.message, "WordLevel"));
+    static const char *const scored[] = {"[[`a`]]", "[[1,2]]", "[`a`]", "{`a`:1}", "[]"};
+    for (size_t i = 0; i < sizeof scored / sizeof scored[0]; i++) {
+        char text[128];
+        snprintf(text, sizeof text, "{`model`:{`type`:`Unigram`,`vocab`:%s}}", scored[i]);
+        for (char *quote = text; (quote = strchr(quote, '`'));)
+            *quote = '"';
+        assert_int_equal(make_tokenizer_json(&tokenizer, spry_view_of(text), "x", &error), SPRY_ERR_FORMAT);
+    }
 }
 
 /* ---- folders ---- */

@@ -17,6 +17,7 @@ typedef struct embed_call {
     spry_fields fields;
     json_t *root;
     const char *input;  /* the field that has the texts */
+    const char *prompt; /* name of what the model puts before texts; NULL: what it puts before all */
     int64_t dimensions; /* asked for; 0: as many as there are */
     bool cut;           /* texts that are too long */
     bool base64;
@@ -37,8 +38,11 @@ static spry_status read_text(spry_tokens *ids, const embed_call *call, const jso
         return spry_prompt_ids(ids, engine, text, "ids", true, error);
     if (!json_is_string(text))
         return spry_fail(error, SPRY_ERR_INPUT, "must be a text or a list of token ids");
-    spry_status status = spry_prompt_encode(ids, engine, (spry_view){json_string_value(text), json_string_length(text)},
-                                            false, true, error);
+    const char *prompt = spry_engine_embedding_prompt(engine, call->prompt);
+    if (call->prompt && !prompt)
+        return spry_fail(error, SPRY_ERR_INPUT, "the model has no prompt named '%.60s'", call->prompt);
+    spry_status status = spry_embedder_encode(ids, engine, prompt,
+                                              (spry_view){json_string_value(text), json_string_length(text)}, error);
     spry_engine_info info;
     spry_engine_describe(engine, &info);
     if (call->cut && ids->count > info.context)
@@ -219,6 +223,7 @@ void spry_openai_embeddings(spry_exchange *x)
     if (!call.base64 && strcmp(format, "float") != 0)
         spry_fields_refuse(&call.fields, "encoding_format", "encoding_format must be \"float\" or \"base64\"");
     call.dimensions = spry_fields_integer(&call.fields, "dimensions", 0, 1, INT32_MAX);
+    call.prompt = spry_fields_string(&call.fields, "prompt_name", NULL);
     json_t *texts = list_texts(&call.fields, "input");
     if (json_is_array(texts) && !json_array_size(texts))
         spry_fields_refuse(&call.fields, "input", "input is empty");
@@ -271,6 +276,7 @@ static void serve_ollama(embed_call *call, spry_exchange *x)
         spry_fields_refuse(&call->fields, "model", "model is missing");
     call->cut = spry_fields_bool(&call->fields, "truncate", true);
     call->dimensions = spry_fields_integer(&call->fields, "dimensions", 0, 1, INT32_MAX);
+    call->prompt = spry_fields_string(&call->fields, "prompt_name", NULL);
     call->has_keep = spry_ollama_keep_alive(&call->fields, &call->keep_s);
     json_t *texts = ollama_texts(&call->fields, call->input);
     serve(call, x, spry_ollama_model(name, model), texts);

@@ -220,6 +220,8 @@ static bool template_has(spry_view source, const char *word)
 
 static json_t *capabilities_json(const spry_engine *engine, spry_view source)
 {
+    if (spry_engine_only_embeds(engine))
+        return json_pack("[s]", "embedding");
     json_t *list = json_pack("[s, s]", "completion", "embedding");
     if (template_has(source, "tools") || template_has(source, "im_start"))
         json_array_append_new(list, json_string("tools"));

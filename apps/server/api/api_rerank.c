@@ -41,10 +41,14 @@ static const char *text_of(const json_t *document)
 
 /* ---- by embeddings ----------------------------------------------------------------------------------------------- */
 
-static spry_status embed(spry_embedder *embedder, const char *text, spry_error *error)
+/* Behind the model's prompt of that name, where it has one. */
+static spry_status embed(spry_embedder *embedder, const char *text, const char *prompt_name, spry_error *error)
 {
     spry_tokens ids = {0};
-    spry_status status = spry_prompt_encode(&ids, embedder->model->engine, spry_view_of(text), false, true, error);
+    const spry_engine *engine = embedder->model->engine;
+    const char *prompt = spry_engine_embedding_prompt(engine, prompt_name);
+    prompt = prompt ? prompt : spry_engine_embedding_prompt(engine, NULL);
+    spry_status status = spry_embedder_encode(&ids, engine, prompt, spry_view_of(text), error);
     if (status == SPRY_OK)
         status = spry_embedder_add(embedder, &ids, error);
     if (status == SPRY_OK)
@@ -53,7 +57,18 @@ static spry_status embed(spry_embedder *embedder, const char *text, spry_error *
     return status;
 }
 
-/* Embeddings have length 1, so their product is the cosine. */
+/* Models need not give embeddings of length 1. */
+static double cosine(const float *a, const float *b, size_t n)
+{
+    double product = 0, first = 0, second = 0;
+    for (size_t i = 0; i < n; i++) {
+        product += (double)a[i] * (double)b[i];
+        first += (double)a[i] * (double)a[i];
+        second += (double)b[i] * (double)b[i];
+    }
+    return first > 0 && second > 0 ? product / sqrt(first * second) : 0;
+}
+
 static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
 {
     spry_embedder embedder;
@@ -62,7 +77,7 @@ static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
     if (status == SPRY_OK && !query)
         status = spry_fail_memory(error, "an embedding", 0);
     if (status == SPRY_OK)
-        status = embed(&embedder, call->query, error);
+        status = embed(&embedder, call->query, "query", error);
     if (status == SPRY_OK)
         memcpy(query, embedder.vector, embedder.width * sizeof *query);
     size_t i;
@@ -70,11 +85,8 @@ static spry_status rank_by_embedding(rerank_call *call, spry_error *error)
     json_array_foreach(call->documents, i, document)
     {
         if (status == SPRY_OK)
-            status = embed(&embedder, text_of(document), error);
-        double sum = 0;
-        for (size_t k = 0; status == SPRY_OK && k < embedder.width; k++)
-            sum += (double)query[k] * (double)embedder.vector[k];
-        call->ranking[i] = (ranked){i, sum};
+            status = embed(&embedder, text_of(document), "document", error);
+        call->ranking[i] = (ranked){i, status == SPRY_OK ? cosine(query, embedder.vector, embedder.width) : 0};
     }
     call->n_tokens = embedder.n_tokens;
     free(query);

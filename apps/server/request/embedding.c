@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "server/request/job_wait.h"
+#include "server/request/prompt.h"
 #include "server/server.h"
 
 spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_pooled *model, spry_error *error)
@@ -26,6 +27,21 @@ void spry_embedder_deinit(spry_embedder *e)
 }
 
 /* ---- computing --------------------------------------------------------------------------------------------------- */
+
+spry_status spry_embedder_encode(spry_tokens *ids, const spry_engine *engine, const char *prompt, spry_view text,
+                                 spry_error *error)
+{
+    spry_buffer both;
+    if (!prompt || !*prompt)
+        return spry_prompt_encode(ids, engine, text, false, true, error);
+    spry_buffer_init(&both, SIZE_MAX / 2);
+    spry_buffer_text(&both, prompt);
+    spry_status status = spry_buffer_append(&both, text.data, text.size)
+                             ? spry_prompt_encode(ids, engine, spry_buffer_view(&both), false, true, error)
+                             : spry_fail_memory(error, "a text", text.size);
+    spry_buffer_deinit(&both);
+    return status;
+}
 
 spry_status spry_embedder_add(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {

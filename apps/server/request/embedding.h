@@ -23,6 +23,10 @@ spry_status spry_embedder_init(spry_embedder *embedder, spry_costs *costs, const
 /* Cancels what was not taken. */
 void spry_embedder_deinit(spry_embedder *embedder);
 
+/* Appends the ids of a text behind a prompt of the model (NULL: none). */
+spry_status spry_embedder_encode(spry_tokens *ids, const spry_engine *engine, const char *prompt, spry_view text,
+                                 spry_error *error);
+
 /* Submits the embedding of a text; there is room (count < most). SPRY_ERR_BUSY: the model's queue is full. */
 spry_status spry_embedder_add(spry_embedder *embedder, const spry_tokens *ids, spry_error *error);
 

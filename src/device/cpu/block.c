@@ -213,6 +213,9 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
                          .first_position = g->first_position + (uint32_t)skip,
                          .window = c->sliding[layer] ? c->window : 0,
+                         .ahead = !c->bidirectional   ? 0
+                                  : c->sliding[layer] ? c->window - 1
+                                                      : UINT32_MAX,
                          .head_dim = c->head_dim,
                          .group = c->n_heads / c->n_kv_heads,
                          .scale = 1 / sqrtf(c->query_scalar),
@@ -323,13 +326,16 @@ static void residual_part(void *context, size_t worker, size_t n_workers)
         p->ops->add_scaled(p->x + begin * n, p->y + begin * n, p->config->residual_scale, (end - begin) * n);
 }
 
-/* x += y, normalised first where the architecture says so */
-static void add_residual(spry_pass *p, const float *post_norm)
+/* x += y; y is normalised first, or the sum afterwards, where the architecture says so */
+static void add_residual(spry_pass *p, const float *norm, const float *bias)
 {
-    if (post_norm)
-        spry_pass_norm(p, p->y, p->y, post_norm, NULL, p->n_rows, p->config->n_embd);
+    bool sum = p->config->arch->norms == SPRY_NORMS_SUM;
+    if (norm && !sum)
+        spry_pass_norm(p, p->y, p->y, norm, bias, p->n_rows, p->config->n_embd);
     run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
     spry_pass_charge(p, SPRY_OP_ADD);
+    if (norm && sum)
+        spry_pass_norm(p, p->x, p->x, norm, bias, p->n_rows, p->config->n_embd);
 }
 
 /* The input of a part: normalised, where there is a norm. */
@@ -353,7 +359,7 @@ void spry_pass_block(spry_pass *p, uint32_t index)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);
-    add_residual(p, l->attn_post_norm);
+    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias);
     if (l->side)
         spry_pass_add_laurel(p);
     if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
@@ -362,7 +368,7 @@ void spry_pass_block(spry_pass *p, uint32_t index)
         spry_pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
-    add_residual(p, l->ffn_post_norm);
+    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias);
     if (l->side)
         spry_pass_streams_correct(p, l->side, index);
 }

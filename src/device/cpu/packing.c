@@ -154,8 +154,9 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
     pack(p, &l->router);
     pack(p, &l->shared_router);
-    const float **const wide[] = {&l->attn_norm,     &l->ffn_norm,       &l->attn_norm_bias,
-                                  &l->ffn_norm_bias, &l->attn_post_norm, &l->ffn_post_norm};
+    const float **const wide[] = {&l->attn_norm,           &l->ffn_norm,          &l->attn_norm_bias,
+                                  &l->ffn_norm_bias,       &l->attn_post_norm,    &l->ffn_post_norm,
+                                  &l->attn_post_norm_bias, &l->ffn_post_norm_bias};
     for (size_t i = 0; i < SPRY_COUNT(wide); i++)
         copy_floats(p, wide[i], p->config->n_embd);
     spry_qk_norm kind = p->config->arch->qk_norm;
@@ -183,6 +184,10 @@ static void pack_all(packer *p)
     pack(p, &w->output);
     copy_floats(p, &w->output_norm, p->config->n_embd);
     copy_floats(p, &w->output_norm_bias, p->config->n_embd);
+    copy_floats(p, &w->embedding_norm, p->config->n_embd);
+    copy_floats(p, &w->embedding_norm_bias, p->config->n_embd);
+    copy_rows(p, &w->positions);
+    copy_rows(p, &w->token_types);
     for (uint32_t i = 1; w->stream_in && i < p->config->n_streams; i++) {
         pack(p, &w->stream_in[i - 1]);
         pack(p, &w->stream_out[i - 1]);

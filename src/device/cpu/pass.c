@@ -230,6 +230,15 @@ static const void *embedding_row(spry_pass *p, size_t token)
     return row;
 }
 
+/* Adds a row of a table; y is free until the first block. */
+static void add_row(spry_pass *p, float *x, const spry_weight *table, size_t row)
+{
+    if (!table->data)
+        return;
+    p->ops->decode[table->type](p->y, table->data + row * table->row_bytes, table->n_in);
+    p->ops->add(x, p->y, table->n_in);
+}
+
 static void embed(spry_pass *p)
 {
     const spry_config *c = p->config;
@@ -240,12 +249,17 @@ static void embed(spry_pass *p)
         p->ops->decode[type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
         if (c->arch->scaled_embedding || c->embedding_scale != 1)
             p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
+        add_row(p, x, &p->weights->token_types, 0);
+        add_row(p, x, &p->weights->positions, (size_t)p->positions[row] + c->position_offset);
         spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,
                          p->full.magnitude, n_pairs, p->positions[row]);
         if (c->window)
             spry_rope_angles(p->sliding.cosine + row * n_pairs, p->sliding.sine + row * n_pairs, p->sliding.frequencies,
                              p->sliding.magnitude, n_pairs, p->positions[row]);
     }
+    if (p->weights->embedding_norm)
+        spry_pass_norm(p, p->x, p->x, p->weights->embedding_norm, p->weights->embedding_norm_bias, p->n_rows,
+                       c->n_embd);
 }
 
 /* The rotation of queries for pages used `delta` positions away from where they were computed. */
@@ -291,7 +305,7 @@ static void unembed(spry_pass *p)
     p->n_logits = gather(p, 0, false);
     size_t wanted = gather(p, p->n_logits, true);
     spry_pass_charge(p, SPRY_OP_LAYOUT);
-    if (wanted)
+    if (wanted && p->weights->output_norm)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, p->weights->output_norm_bias, wanted, c->n_embd);
     if (p->n_logits)
         spry_pass_linear_whole(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);

@@ -41,8 +41,9 @@ static void start_query(query_state *q, const spry_attend *a, size_t kv_head, si
     size_t offset = row * a->row_stride + head * a->head_dim;
     q->own = q->query = a->query + offset;
     q->out = a->out + offset;
-    q->end = (uint64_t)a->first_position + row + 1;
-    q->first = a->window && q->end > a->window ? q->end - a->window : 0;
+    uint64_t past = (uint64_t)a->first_position + row + 1;
+    q->end = past + a->ahead;
+    q->first = a->window && past > a->window ? past - a->window : 0;
     q->max = a->sinks ? a->sinks[head] : -INFINITY;
     q->sum = a->sinks ? 1 : 0;
     memset(q->weighted, 0, a->head_dim * sizeof *q->weighted);

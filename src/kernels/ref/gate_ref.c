@@ -9,7 +9,7 @@ void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n
         out[i] = gate[i] / (1.0f + expf(-gate[i])) * up[i];
 }
 
-/* The tanh approximation, as in gelu_pytorch_tanh, not the erf form. */
+/* The tanh approximation, as in gelu_pytorch_tanh. */
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n)
 {
     const float sqrt_2_over_pi = 0.79788456080286535588f;
@@ -18,6 +18,13 @@ void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, siz
         float inner = sqrt_2_over_pi * (x + 0.044715f * (x * x * x));
         out[i] = 0.5f * x * (1.0f + tanhf(inner)) * up[i];
     }
+}
+
+void spry_ref_gate_gelu(float *out, const float *gate, const float *up, size_t n)
+{
+    const float sqrt_half = 0.70710678118654752440f;
+    for (size_t i = 0; i < n; i++)
+        out[i] = 0.5f * gate[i] * (1.0f + erff(gate[i] * sqrt_half)) * up[i];
 }
 
 /* gpt-oss: gates of at most 7, the rest within 7; (up + 1) * gate * sigmoid(1.702 gate). */

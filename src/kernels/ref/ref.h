@@ -72,6 +72,7 @@ void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_he
 void spry_ref_gate_silu(float *out, const float *gate, const float *up, size_t n);
 void spry_ref_gate_gelu_tanh(float *out, const float *gate, const float *up, size_t n);
 void spry_ref_gate_clamped(float *out, const float *gate, const float *up, size_t n);
+void spry_ref_gate_gelu(float *out, const float *gate, const float *up, size_t n);
 
 void spry_ref_rms_norm(float *out, const float *in, const float *weight, size_t n, float eps);
 void spry_ref_layer_norm(float *out, const float *in, const float *weight, const float *bias, size_t n, float eps);
@@ -97,7 +98,8 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
     .attend = spry_ref_attend,                                                                                         \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu,                                                                    \
              [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh,                                                          \
-             [SPRY_GATE_CLAMPED] = spry_ref_gate_clamped},                                                             \
+             [SPRY_GATE_CLAMPED] = spry_ref_gate_clamped,                                                              \
+             [SPRY_GATE_GELU] = spry_ref_gate_gelu},                                                                   \
     .add = spry_ref_add, .add_scaled = spry_ref_add_scaled, .scale = spry_ref_scale, .softcap = spry_ref_softcap,      \
     .softmax = spry_ref_softmax, .weigh = spry_ref_weigh
 

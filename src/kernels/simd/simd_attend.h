@@ -39,8 +39,9 @@ static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, siz
         size_t offset = row * a->row_stride + head * a->head_dim;
         t->own[i] = t->query[i] = a->query + offset;
         t->out[i] = a->out + offset;
-        t->end[i] = (uint64_t)a->first_position + row + 1;
-        t->first[i] = a->window && t->end[i] > a->window ? t->end[i] - a->window : 0;
+        uint64_t past = (uint64_t)a->first_position + row + 1;
+        t->end[i] = past + a->ahead;
+        t->first[i] = a->window && past > a->window ? past - a->window : 0;
         t->max[i] = a->sinks ? a->sinks[head] : -INFINITY;
         t->sum[i] = a->sinks ? 1 : 0;
         memset(t->out[i], 0, a->head_dim * sizeof(float));

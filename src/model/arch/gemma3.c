@@ -31,17 +31,11 @@ static bool slides(const spry_config *config, uint32_t layer)
     return !config->window_layers || (layer + 1) % config->window_layers != 0;
 }
 
-const spry_arch spry_arch_gemma3 = {
-    .name = "Gemma 3",
-    .gguf = "gemma3",
-    .hf_type = "gemma3_text",
-    .gate = SPRY_GATE_GELU_TANH,
-    .qk_norm = SPRY_QK_NORM_HEAD,
-    .two_ropes = true,
-    .norm_plus_one = true,
-    .scaled_embedding = true,
-    .norms = SPRY_NORMS_AROUND,
-    .defaults = defaults,
-    .finish = finish,
-    .slides = slides,
-};
+#define GEMMA3                                                                                                         \
+    .gate = SPRY_GATE_GELU_TANH, .qk_norm = SPRY_QK_NORM_HEAD, .two_ropes = true, .norm_plus_one = true,               \
+    .scaled_embedding = true, .norms = SPRY_NORMS_AROUND, .defaults = defaults, .finish = finish, .slides = slides
+
+const spry_arch spry_arch_gemma3 = {.name = "Gemma 3", .gguf = "gemma3", .hf_type = "gemma3_text", GEMMA3};
+
+/* The same, where rows see all of their text. In Hugging Face files only a flag says so. */
+const spry_arch spry_arch_gemma_embedding = {.name = "EmbeddingGemma", .gguf = "gemma-embedding", GEMMA3};

@@ -1,0 +1,48 @@
+/* BERT and its relatives: encoders. Every row sees the whole text; positions are learned, norms stand behind each sum,
+ * and there is no output matrix: hidden states are the result. */
+#include "model/arch.h"
+
+static void defaults(spry_config *config, spry_config_dialect dialect)
+{
+    (void)dialect;
+    config->layer_norm_eps = 1e-12f;
+    config->n_context = 512;
+    config->tied = true;
+}
+
+/* Positions are counted behind that of the padding token, and take as many rows of the table. */
+static void finish_offset(spry_config *config)
+{
+    config->n_context -= config->position_offset < config->n_context ? config->position_offset : 0;
+}
+
+static bool rotates(const spry_config *config, uint32_t layer)
+{
+    (void)config;
+    (void)layer;
+    return false;
+}
+
+static const spry_tensor_name names[] = {
+    {"attn_q", "attention.self.query", NULL},
+    {"attn_k", "attention.self.key", NULL},
+    {"attn_v", "attention.self.value", NULL},
+    {"attn_output", "attention.output.dense", NULL},
+    {"post_attention_norm", "attention.output.LayerNorm", "attn_output_norm"},
+    {"ffn_up", "intermediate.dense", NULL},
+    {"ffn_down", "output.dense", NULL},
+    {"post_ffw_norm", "output.LayerNorm", "layer_output_norm"},
+    {0},
+};
+
+#define ENCODER                                                                                                        \
+    .gguf = "bert", .hf_embedding = "embeddings.word_embeddings", .hf_embedding_norm = "embeddings.LayerNorm",         \
+    .hf_layers = "encoder.layer", .gate = SPRY_GATE_GELU, .norms = SPRY_NORMS_SUM, .layer_norm = true,                 \
+    .norm_bias = true, .ungated = true, .qkv_bias = true, .every_bias = true, .encoder = true, .positions = true,      \
+    .names = names, .defaults = defaults, .rotates = rotates
+
+const spry_arch spry_arch_bert = {.name = "BERT", .hf_type = "bert", ENCODER};
+const spry_arch spry_arch_roberta = {
+    .name = "RoBERTa", .hf_type = "roberta", .offset_positions = true, .finish = finish_offset, ENCODER};
+const spry_arch spry_arch_xlm_roberta = {
+    .name = "XLM-RoBERTa", .hf_type = "xlm-roberta", .offset_positions = true, .finish = finish_offset, ENCODER};

@@ -1,0 +1,353 @@
+/* Settings, and the arithmetic behind the last layer. */
+#include "model/pooling.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/checked.h"
+#include "base/json.h"
+#include "formats/safetensors.h"
+#include "kernels/ops.h"
+#include "platform/file.h"
+
+enum { SETTINGS_BYTES = 1 << 20, MAX_WIDTH = 1 << 16 };
+
+#define KEY_PROMPTS   "spry.embedding.prompts"
+#define KEY_NORMALISE "spry.embedding.normalize"
+
+/* ---- sentence-transformers ----------------------------------------------------------------------------------------
+ */
+
+typedef struct reader {
+    spry_pooling *out;
+    const char *folder;
+    spry_arena *arena;
+    spry_error *error;
+} reader;
+
+/* A file of the folder as JSON, `before` and `after` it; *out stays NULL when it is not there. */
+static spry_status read_json(json_t **out, const reader *r, const char *file, const char *before, const char *after)
+{
+    spry_buffer path, text, whole;
+    spry_buffer_init(&path, 1 << 16);
+    spry_buffer_init(&text, SETTINGS_BYTES);
+    spry_buffer_init(&whole, SETTINGS_BYTES + 64);
+    *out = NULL;
+    spry_status status = spry_path_join(&path, r->folder, file, r->error);
+    if (!status && spry_path_exists(path.data)) {
+        status = spry_file_read(&text, path.data, r->error);
+        spry_buffer_format(&whole, "%s%s%s", before, text.size ? text.data : "", after);
+        if (!status)
+            status = spry_json_object(out, spry_buffer_view(&whole), r->error);
+        if (status)
+            spry_fail_prefix(r->error, status, path.data);
+    }
+    spry_buffer_deinit(&path);
+    spry_buffer_deinit(&text);
+    spry_buffer_deinit(&whole);
+    return status;
+}
+
+static bool is_true(const json_t *json, const char *key)
+{
+    return json_is_true(json_object_get(json, key));
+}
+
+static spry_status read_pooling(const reader *r, const char *path, const json_t *json)
+{
+    static const char *const others[] = {"pooling_mode_max_tokens", "pooling_mode_mean_sqrt_len_tokens",
+                                         "pooling_mode_weightedmean_tokens"};
+    const char *mode = json_string_value(json_object_get(json, "pooling_mode"));
+    bool first = is_true(json, "pooling_mode_cls_token") || (mode && !strcmp(mode, "cls"));
+    bool last = is_true(json, "pooling_mode_lasttoken") || (mode && !strcmp(mode, "lasttoken"));
+    bool mean = is_true(json, "pooling_mode_mean_tokens") || (mode && !strcmp(mode, "mean"));
+    for (size_t i = 0; i < SPRY_COUNT(others); i++)
+        if (is_true(json, others[i]))
+            return spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
+                             "%s/%s: %s is not supported; known are cls, mean, lasttoken", r->folder, path, others[i]);
+    if (first + last + mean != 1)
+        return spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
+                         "%s/%s: exactly one of the pooling modes cls, mean and lasttoken must be chosen", r->folder,
+                         path);
+    if (json_is_false(json_object_get(json, "include_prompt")))
+        return spry_fail(r->error, SPRY_ERR_UNSUPPORTED, "%s/%s: include_prompt false is not supported", r->folder,
+                         path);
+    r->out->kind = first ? SPRY_POOL_FIRST : last ? SPRY_POOL_LAST : SPRY_POOL_MEAN;
+    return SPRY_OK;
+}
+
+/* A tensor as floats, which must have this many. */
+static spry_status read_floats(const float **out, const reader *r, const spry_tensor *t, size_t count)
+{
+    const spry_ops *ops;
+    float *values = spry_arena_alloc(r->arena, count, sizeof *values);
+    void *aligned = spry_arena_alloc(r->arena, t->bytes, 1);
+    if (t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3] != count || !spry_dtype_known(t->type))
+        return spry_fail(r->error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' does not have %zu numbers", r->folder,
+                         SPRY_VIEW_ARG(t->name), count);
+    if (!values || !aligned)
+        return spry_fail_memory(r->error, "a matrix behind the model", count * sizeof *values);
+    spry_status status = spry_ops_get(&ops, "ref", r->error);
+    if (status)
+        return status;
+    memcpy(aligned, t->data, t->bytes);
+    ops->decode[t->type](values, aligned, count);
+    *out = values;
+    return SPRY_OK;
+}
+
+/* Adds a matrix behind those there are. */
+static spry_status add_dense(const reader *r, const spry_tensor *weight, const spry_tensor *bias, bool is_tanh)
+{
+    spry_pooling *p = r->out;
+    spry_dense *d = &p->dense[p->n_dense];
+    size_t count;
+    if (p->n_dense == SPRY_MAX_DENSE || weight->dims[1] != p->width || !weight->dims[0] ||
+        weight->dims[0] > MAX_WIDTH || !spry_checked_mul(&count, weight->dims[0], weight->dims[1]))
+        return spry_fail(r->error, SPRY_ERR_FORMAT,
+                         "%s: a matrix of %zu by %zu behind embeddings of %zu, or more than %d of them", r->folder,
+                         weight->dims[0], weight->dims[1], p->width, SPRY_MAX_DENSE);
+    *d = (spry_dense){.n_out = weight->dims[0], .n_in = weight->dims[1], .is_tanh = is_tanh};
+    spry_status status = read_floats(&d->weight, r, weight, count);
+    if (!status && bias)
+        status = read_floats(&d->bias, r, bias, d->n_out);
+    p->width = d->n_out;
+    p->n_dense += !status;
+    return status;
+}
+
+static spry_status read_dense(const reader *r, const char *path, const json_t *json)
+{
+    const char *activation = json_string_value(json_object_get(json, "activation_function"));
+    bool is_tanh = !activation || strstr(activation, "Tanh");
+    if (activation && !is_tanh && !strstr(activation, "Identity"))
+        return spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
+                         "%s/%s: activation_function '%.60s' is not supported; known are Identity and Tanh", r->folder,
+                         path, activation);
+    spry_buffer folder;
+    spry_safetensors *files = NULL;
+    spry_buffer_init(&folder, 1 << 16);
+    spry_status status = spry_path_join(&folder, r->folder, path, r->error);
+    if (!status)
+        status = spry_safetensors_open(&files, folder.data, r->error);
+    const spry_tensor *weight = files ? spry_safetensors_find(files, SPRY_VIEW("linear.weight")) : NULL;
+    const spry_tensor *bias = files ? spry_safetensors_find(files, SPRY_VIEW("linear.bias")) : NULL;
+    if (!status && (!weight || (!bias && is_true(json, "bias"))))
+        status = spry_fail(r->error, SPRY_ERR_FORMAT, "%s: tensor 'linear.%s' is missing", folder.data,
+                           weight ? "bias" : "weight");
+    if (!status)
+        status = add_dense(r, weight, bias, is_tanh);
+    spry_safetensors_close(files);
+    spry_buffer_deinit(&folder);
+    return status;
+}
+
+/* Names of folders come from a file: nothing that leads elsewhere. */
+static bool is_inside(const char *path)
+{
+    return path[0] != '/' && !strstr(path, "..");
+}
+
+static spry_status read_module(const reader *r, const json_t *module)
+{
+    const char *type = json_string_value(json_object_get(module, "type"));
+    const char *path = json_string_value(json_object_get(module, "path"));
+    const char *kind = type && strrchr(type, '.') ? strrchr(type, '.') + 1 : type ? type : "";
+    char file[512];
+    json_t *json = NULL;
+    if (!strcmp(kind, "Transformer"))
+        return SPRY_OK;
+    if (!strcmp(kind, "Normalize")) {
+        r->out->normalise = true;
+        return SPRY_OK;
+    }
+    bool pools = !strcmp(kind, "Pooling");
+    if (!pools && strcmp(kind, "Dense") != 0)
+        return spry_fail(r->error, SPRY_ERR_UNSUPPORTED,
+                         "%s/modules.json: '%.100s' is not supported; known are Transformer, Pooling, Dense, Normalize",
+                         r->folder, kind);
+    if (!path || strlen(path) > 400 || !is_inside(path))
+        return spry_fail(r->error, SPRY_ERR_FORMAT, "%s/modules.json: a %s without a folder inside the model's",
+                         r->folder, kind);
+    snprintf(file, sizeof file, "%s/config.json", path);
+    spry_status status = read_json(&json, r, file, "", "");
+    if (!status && !json)
+        status = spry_fail(r->error, SPRY_ERR_FILE, "%s: no %s", r->folder, file);
+    if (!status)
+        status = pools ? read_pooling(r, path, json) : read_dense(r, path, json);
+    json_decref(json);
+    return status;
+}
+
+static spry_status read_prompts(const reader *r, const json_t *json)
+{
+    spry_pooling *p = r->out;
+    json_t *prompts = json_object_get(json, "prompts"), *text;
+    const char *name, *chosen = json_string_value(json_object_get(json, "default_prompt_name"));
+    p->prompts = spry_arena_alloc(r->arena, json_object_size(prompts), sizeof *p->prompts);
+    if (!p->prompts)
+        return spry_fail_memory(r->error, "prompts", json_object_size(prompts) * sizeof *p->prompts);
+    json_object_foreach(prompts, name, text)
+    {
+        if (!json_is_string(text))
+            return spry_fail(r->error, SPRY_ERR_FORMAT, "%s: the prompt '%.60s' is not a text", r->folder, name);
+        spry_text_prompt *prompt = &p->prompts[p->n_prompts++];
+        *prompt = (spry_text_prompt){spry_arena_copy(r->arena, spry_view_of(name)),
+                                     spry_arena_copy(r->arena, spry_view_of(json_string_value(text)))};
+        if (!prompt->name || !prompt->text)
+            return spry_fail_memory(r->error, "prompts", json_string_length(text));
+    }
+    p->default_prompt = chosen ? spry_pooling_prompt(p, chosen) : NULL;
+    return SPRY_OK;
+}
+
+spry_status spry_pooling_from_folder(spry_pooling *p, const char *folder, size_t n_embd, spry_arena *arena,
+                                     spry_error *error)
+{
+    const reader r = {p, folder, arena, error};
+    json_t *modules = NULL, *settings = NULL;
+    *p = (spry_pooling){.kind = SPRY_POOL_MEAN, .normalise = true, .width = n_embd};
+    spry_status status = read_json(&modules, &r, "modules.json", "{\"modules\":", "}");
+    const json_t *list = json_object_get(modules, "modules");
+    if (!status && modules && !json_is_array(list))
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s/modules.json is not a list", folder);
+    p->normalise = !modules;
+    for (size_t i = 0; !status && i < json_array_size(list); i++)
+        status = read_module(&r, json_array_get(list, i));
+    if (!status)
+        status = read_json(&settings, &r, "config_sentence_transformers.json", "", "");
+    if (!status)
+        status = read_prompts(&r, settings);
+    json_decref(modules);
+    json_decref(settings);
+    return status;
+}
+
+/* ---- GGUF ---------------------------------------------------------------------------------------------------------
+ */
+
+void spry_pooling_tensor_name(char name[32], size_t dense, const char *suffix)
+{
+    snprintf(name, 32, "dense_%zu.%s", dense + 2, suffix); /* as the folders are numbered */
+}
+
+static spry_status read_gguf_dense(const reader *r, const spry_gguf *gguf)
+{
+    spry_status status = SPRY_OK;
+    for (size_t i = 0; !status && i < SPRY_MAX_DENSE; i++) {
+        char name[32], bias[32];
+        spry_pooling_tensor_name(name, i, "weight");
+        spry_pooling_tensor_name(bias, i, "bias");
+        const spry_tensor *t = spry_gguf_find_tensor(gguf, spry_view_of(name));
+        if (!t)
+            break;
+        status = add_dense(r, t, spry_gguf_find_tensor(gguf, spry_view_of(bias)), false);
+    }
+    return status;
+}
+
+spry_status spry_pooling_from_gguf(spry_pooling *p, const spry_gguf *gguf, const char *arch, size_t n_embd,
+                                   spry_arena *arena, spry_error *error)
+{
+    const reader r = {p, spry_gguf_name(gguf), arena, error};
+    char key[128];
+    uint64_t kind = 0;
+    spry_view prompts;
+    *p = (spry_pooling){.kind = SPRY_POOL_MEAN, .normalise = true, .width = n_embd};
+    snprintf(key, sizeof key, "%s.pooling_type", arch);
+    if (spry_gguf_find_entry(gguf, spry_view_of(key)) &&
+        (!spry_gguf_get_u64(gguf, key, &kind) || kind > SPRY_POOL_LAST))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: %s is %llu; known are 1 (mean), 2 (the first token) and 3 (the last)", r.folder, key,
+                         (unsigned long long)kind);
+    p->kind = kind ? (spry_pool_kind)kind : SPRY_POOL_MEAN; /* 0: the file leaves it open */
+    spry_gguf_get_bool(gguf, KEY_NORMALISE, &p->normalise);
+    spry_status status = read_gguf_dense(&r, gguf);
+    if (!status && spry_gguf_get_string(gguf, KEY_PROMPTS, &prompts)) {
+        json_t *json;
+        status = spry_json_object(&json, prompts, error);
+        if (!status)
+            status = read_prompts(&r, json);
+        json_decref(json);
+    }
+    return status;
+}
+
+void spry_pooling_to_gguf(const spry_pooling *p, spry_gguf_writer *writer, const char *arch)
+{
+    char key[128];
+    snprintf(key, sizeof key, "%s.pooling_type", arch);
+    spry_gguf_writer_u32(writer, key, (uint32_t)p->kind);
+    spry_gguf_writer_bool(writer, KEY_NORMALISE, p->normalise);
+    json_t *prompts = json_object(), *all;
+    const char *chosen = NULL;
+    for (size_t i = 0; i < p->n_prompts; i++) {
+        json_object_set_new(prompts, p->prompts[i].name, json_string(p->prompts[i].text));
+        chosen = p->prompts[i].text == p->default_prompt ? p->prompts[i].name : chosen;
+    }
+    all = json_pack("{s:o, s:s?}", "prompts", prompts, "default_prompt_name", chosen);
+    char *text = p->n_prompts && all ? json_dumps(all, JSON_COMPACT) : NULL;
+    if (text)
+        spry_gguf_writer_string(writer, KEY_PROMPTS, spry_view_of(text));
+    free(text);
+    json_decref(all);
+}
+
+/* ---- using ---------------------------------------------------------------------------------------------------------
+ */
+
+const char *spry_pooling_prompt(const spry_pooling *p, const char *name)
+{
+    if (!name)
+        return p->default_prompt;
+    for (size_t i = 0; i < p->n_prompts; i++)
+        if (!strcmp(p->prompts[i].name, name))
+            return p->prompts[i].text;
+    return NULL;
+}
+
+static void apply_dense(double *out, const spry_dense *d, const double *in)
+{
+    for (size_t o = 0; o < d->n_out; o++) {
+        double sum = d->bias ? (double)d->bias[o] : 0;
+        for (size_t i = 0; i < d->n_in; i++)
+            sum += (double)d->weight[o * d->n_in + i] * in[i];
+        out[o] = d->is_tanh ? tanh(sum) : sum;
+    }
+}
+
+static double squares(const double *values, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum += values[i] * values[i];
+    return sum;
+}
+
+spry_status spry_pooling_finish(const spry_pooling *p, float *out, const double *sum, size_t count, size_t n_embd,
+                                spry_error *error)
+{
+    size_t widest = n_embd;
+    for (size_t i = 0; i < p->n_dense; i++)
+        widest = p->dense[i].n_out > widest ? p->dense[i].n_out : widest;
+    double *rows = malloc(2 * widest * sizeof *rows), *now = rows, *next = rows ? rows + widest : NULL;
+    if (!rows)
+        return spry_fail_memory(error, "an embedding", 2 * widest * sizeof *rows);
+    bool plain = p->normalise && !p->n_dense; /* mean and sum have the same direction */
+    for (size_t i = 0; i < n_embd; i++)
+        now[i] = plain || p->kind != SPRY_POOL_MEAN ? sum[i] : sum[i] / (double)count;
+    for (size_t i = 0; i < p->n_dense; i++) {
+        apply_dense(next, &p->dense[i], now);
+        double *swap = now;
+        now = next;
+        next = swap;
+    }
+    double square = squares(now, p->width), scale = !p->normalise ? 1 : square > 0 ? 1 / sqrt(square) : 0;
+    for (size_t i = 0; i < p->width; i++)
+        out[i] = (float)(now[i] * scale);
+    free(rows);
+    return isfinite(square)
+               ? SPRY_OK
+               : spry_fail(error, SPRY_ERR_UNSUPPORTED, "the model's numbers for this text are not finite");
+}
