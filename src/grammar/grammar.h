@@ -49,9 +49,8 @@ spry_status spry_vocabulary_create_marks(spry_vocabulary **out, const spry_token
 void spry_vocabulary_destroy(spry_vocabulary *vocabulary);
 
 /* Creates a matcher at the beginning of the text. `vocabulary` may be NULL when only bytes are matched; otherwise it
- * must outlive the matcher. The first matcher of a grammar for a vocabulary computes the masks of the most expensive
- * states, which takes some milliseconds; masks are cached with the grammar, bounded, and shared under a lock. A matcher
- * is used by one thread at a time. */
+ * must outlive the matcher. Masks are computed when they are needed, cached with the grammar, bounded, and shared under
+ * a lock. A matcher is used by one thread at a time. */
 spry_status spry_matcher_create(spry_matcher **out, spry_grammar *grammar, const spry_vocabulary *vocabulary,
                                 spry_error *error);
 void spry_matcher_destroy(spry_matcher *matcher);

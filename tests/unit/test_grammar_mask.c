@@ -196,6 +196,85 @@ static void test_object_masks(void **state)
     close_fixture(&f);
 }
 
+/* Random patterns of the kinds that accept whole slices of a vocabulary, or nearly: masks along random answers, and
+ * once more from a matcher that finds them cached. */
+static uint32_t draw(uint32_t *seed, uint32_t below)
+{
+    *seed = *seed * 1664525u + 1013904223u;
+    return (*seed >> 8) % below;
+}
+
+static void random_pattern(spry_buffer *out, uint32_t *seed)
+{
+    static const char *const pieces[] = {"[a-z]{1,9}",
+                                         "[a-z]{1,20}",
+                                         "[a-zA-Z0-9]+",
+                                         "[A-Za-z0-9]{7,8}",
+                                         "[^\"\\\\\\x00-\\x1f]*",
+                                         "( ?[^ \"\\\\\\n])*",
+                                         "( ?[^ \"])+ ?",
+                                         ".{0,30}",
+                                         "\"[^\"]*\"",
+                                         "([^o]|o[^n])*",
+                                         "[^\\u0100-\\uffff\"]*",
+                                         "(the|he|she| )*",
+                                         "\\S+",
+                                         "[^e]{3,40}",
+                                         ", ",
+                                         "\""};
+    for (uint32_t i = 0, n = 1 + draw(seed, 4); i < n; i++) {
+        const char *piece = pieces[draw(seed, SPRY_COUNT(pieces))];
+        if (draw(seed, 4) == 0)
+            spry_buffer_format(out, "(%s|%s)", piece, pieces[draw(seed, SPRY_COUNT(pieces))]);
+        else
+            spry_buffer_text(out, piece);
+    }
+}
+
+static int32_t random_token(const fixture *f, spry_matcher *matcher, uint32_t *seed)
+{
+    const uint32_t *mask;
+    spry_error error;
+    assert_int_equal(spry_matcher_mask(matcher, &mask, &error), SPRY_OK);
+    uint32_t begin = draw(seed, (uint32_t)f->n_ids);
+    for (uint32_t i = 0; i < f->n_ids; i++)
+        if (in_mask(mask, (begin + i) % f->n_ids))
+            return (int32_t)((begin + i) % f->n_ids);
+    return -1;
+}
+
+static void test_slices(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 60, STEPS = 4 };
+    fixture f;
+    uint32_t seed = 5;
+    open_bundled(&f);
+    for (int round = 0; round < ROUNDS; round++) {
+        spry_buffer pattern;
+        spry_buffer_init(&pattern, 1000);
+        random_pattern(&pattern, &seed);
+        spry_grammar *grammar = compile(SPRY_GRAMMAR_REGEX, pattern.data);
+        int32_t tokens[STEPS] = {-1, -1, -1, -1};
+        for (int pass = 0; pass < 2; pass++) {
+            spry_matcher *matcher;
+            spry_error error;
+            assert_int_equal(spry_matcher_create(&matcher, grammar, f.vocabulary, &error), SPRY_OK);
+            for (int i = 0; i < STEPS; i++) {
+                compare_mask(&f, matcher);
+                tokens[i] = pass ? tokens[i] : random_token(&f, matcher, &seed);
+                if (tokens[i] < 0 || spry_matcher_must_end(matcher))
+                    break;
+                assert_int_equal(spry_matcher_token(matcher, tokens[i], &error), SPRY_OK);
+            }
+            spry_matcher_destroy(matcher);
+        }
+        spry_grammar_unref(grammar);
+        spry_buffer_deinit(&pattern);
+    }
+    close_fixture(&f);
+}
+
 static void test_public_vocabularies(void **state)
 {
     (void)state;
@@ -332,8 +411,10 @@ static void test_cannot_spell(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_masks),  cmocka_unit_test(test_object_masks),  cmocka_unit_test(test_public_vocabularies),
-        cmocka_unit_test(test_tokens), cmocka_unit_test(test_forced_tokens), cmocka_unit_test(test_cannot_spell),
+        cmocka_unit_test(test_masks),        cmocka_unit_test(test_object_masks),
+        cmocka_unit_test(test_slices),       cmocka_unit_test(test_public_vocabularies),
+        cmocka_unit_test(test_tokens),       cmocka_unit_test(test_forced_tokens),
+        cmocka_unit_test(test_cannot_spell),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -9,23 +9,34 @@ typedef struct spelling {
     int32_t id;     /* the first token */
 } spelling;
 
-/* The best token at the beginning of `text`; `behind[n]` is the result for the text after n bytes. */
-static spelling best_token(const spry_vocabulary *vocabulary, spry_view text, const spelling *behind)
+/* Replaces `best` if a token of a slice at the beginning of `text` is better, or as good and longer; `behind[n]` is the
+ * result for the text after n bytes. */
+static spelling better_token(spelling best, const spry_vocabulary *vocabulary, const spry_trie *trie, spry_view text,
+                             const spelling *behind)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
-    spelling best = {UINT32_MAX, -1};
-    uint32_t at = 0, end = vocabulary->n_nodes;
+    uint32_t at = trie->begin, end = trie->end;
     for (size_t i = 0; i < text.size; i++) {
         while (at < end && nodes[at].byte != (unsigned char)text.data[i])
             at = nodes[at].skip;
         if (at >= end)
             break;
         int32_t id = vocabulary->order[nodes[at].first_token];
-        if (vocabulary->texts[id].size == i + 1 && behind[i + 1].count < best.count)
-            best = (spelling){behind[i + 1].count + 1, id};
+        uint32_t count = behind[i + 1].count == UINT32_MAX ? UINT32_MAX : behind[i + 1].count + 1;
+        if (vocabulary->texts[id].size == i + 1 &&
+            (count < best.count || (count == best.count && best.id >= 0 && i + 1 > vocabulary->texts[best.id].size)))
+            best = (spelling){count, id};
         end = nodes[at].skip;
         at++;
     }
+    return best;
+}
+
+static spelling best_token(const spry_vocabulary *vocabulary, spry_view text, const spelling *behind)
+{
+    spelling best = {UINT32_MAX, -1};
+    for (unsigned i = 0; i < SPRY_SLICES; i++)
+        best = better_token(best, vocabulary, &vocabulary->tries[i], text, behind);
     return best;
 }
 

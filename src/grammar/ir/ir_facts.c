@@ -292,7 +292,7 @@ static void measure(analysis *a, uint32_t node)
     const spry_ir_entry *entry = &a->ir->nodes[node];
     spry_ir_facts *facts = a->facts;
     uint32_t size = 1, child, copies;
-    bool wide = false;
+    bool wide = false, loops = false;
     switch (entry->kind) {
     case SPRY_IR_LITERAL: size = entry->b; break;
     case SPRY_IR_CLASS: size = class_size(a, entry, &wide); break;
@@ -302,6 +302,7 @@ static void measure(analysis *a, uint32_t node)
         for (size_t i = 0; (child = spry_ir_child(a->ir, node, i)) != SPRY_IR_NONE; i++) {
             size = add_sizes(size, facts->size[child]);
             wide |= (facts->flags[child] & SPRY_FACT_WIDE) != 0;
+            loops |= (facts->flags[child] & SPRY_FACT_LOOPS) != 0;
         }
     }
     bool repeats = entry->kind == SPRY_IR_REPEAT && facts->flags[entry->a] & SPRY_FACT_PRODUCTIVE;
@@ -311,13 +312,13 @@ static void measure(analysis *a, uint32_t node)
         copies = entry->c == SPRY_IR_UNBOUNDED ? entry->b : entry->c;
         size = times(size, copies ? copies : 1);
     }
+    loops |= repeats && wide && entry->c == SPRY_IR_UNBOUNDED;
     bool rule = entry->kind == SPRY_IR_RULE, recursive = (facts->flags[node] & SPRY_FACT_RECURSIVE) != 0;
     /* Loops over many characters are shared, so that their masks are computed once. */
-    bool shared_loop = wide && facts->uses[node] > 1 && (rule || entry->kind == SPRY_IR_SEQUENCE);
+    bool shared_loop = loops && facts->uses[node] > 1 && (rule || entry->kind == SPRY_IR_SEQUENCE);
     if (shared_loop || (rule && (recursive || size > INLINE_SIZE_MAX)))
         facts->flags[node] |= SPRY_FACT_CALLED;
-    if (wide)
-        facts->flags[node] |= SPRY_FACT_WIDE;
+    facts->flags[node] |= (wide ? SPRY_FACT_WIDE : 0) | (loops ? SPRY_FACT_LOOPS : 0);
     facts->size[node] = facts->flags[node] & SPRY_FACT_CALLED ? 1 : size;
 }
 

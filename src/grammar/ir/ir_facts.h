@@ -9,8 +9,9 @@ enum {
     SPRY_FACT_PRODUCTIVE = 2, /* matches some text */
     SPRY_FACT_NULLABLE = 4,   /* matches the empty text */
     SPRY_FACT_RECURSIVE = 8,  /* reaches itself */
-    SPRY_FACT_WIDE = 16,      /* repeats a large character class */
+    SPRY_FACT_WIDE = 16,      /* contains a large character class */
     SPRY_FACT_CALLED = 32,    /* becomes a separate automaton, called where it is used */
+    SPRY_FACT_LOOPS = 64,     /* repeats a large character class without end */
 };
 
 typedef struct spry_ir_facts {

@@ -44,11 +44,11 @@ spry_status spry_matcher_forced(spry_matcher *matcher, spry_buffer *out, spry_er
 
 /* ---- tokens ------------------------------------------------------------------------------------------------------ */
 
-/* Whether a token begins with `text` and is longer. */
-static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
+/* Whether a token of a slice begins with `text` and is longer. */
+static bool goes_on(const spry_vocabulary *vocabulary, const spry_trie *trie, spry_view text)
 {
     const spry_trie_node *nodes = vocabulary->nodes;
-    uint32_t at = 0, end = vocabulary->n_nodes;
+    uint32_t at = trie->begin, end = trie->end;
     for (size_t i = 0; i < text.size; i++) {
         while (at < end && nodes[at].byte != (unsigned char)text.data[i])
             at = nodes[at].skip;
@@ -58,6 +58,14 @@ static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
         at++;
     }
     return at < end;
+}
+
+static bool token_goes_on(const spry_vocabulary *vocabulary, spry_view text)
+{
+    for (unsigned i = 0; i < SPRY_SLICES; i++)
+        if (goes_on(vocabulary, &vocabulary->tries[i], text))
+            return true;
+    return false;
 }
 
 /* The length of the prefix whose tokens cannot depend on the following text. */

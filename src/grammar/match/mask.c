@@ -1,4 +1,4 @@
-/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and below trie
+/* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and behind trie
  * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
  * they are walked. */
 #include <stdlib.h>
@@ -6,19 +6,25 @@
 #include "grammar/match/mask_store.h"
 #include "grammar/match/matcher.h"
 
-static void add_state_bits(uint32_t *bits, const spry_state_mask *mask, size_t n_words)
+/* Walks the exits with at least `least` and at most `most` rounds from the set that follows there. */
+static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint32_t set, uint64_t least, uint64_t most)
 {
-    for (uint32_t i = 0; !mask->bits && i < mask->n_ids; i++)
-        spry_bit_set(bits, (uint32_t)mask->ids[i]);
-    for (size_t i = 0; mask->bits && i < n_words; i++)
-        bits[i] |= mask->bits[i];
-}
-
-static void walk_exit(spry_matcher *matcher, const spry_exit *exit, uint32_t set)
-{
-    const spry_trie_node *node = &matcher->vocabulary->nodes[exit->node];
-    spry_walk_trie(&matcher->places, matcher->vocabulary, matcher->mask, matcher->path, set, exit->node + 1, node->skip,
-                   node->depth);
+    spry_places *places = &matcher->places;
+    const spry_trie_node *nodes = matcher->vocabulary->nodes;
+    for (uint32_t i = 0; i < mask->n_exits && !places->failed; i = mask->exits[i].next) {
+        uint32_t behind = spry_places_step(places, set, mask->exits[i].byte);
+        for (uint32_t j = i; behind != SPRY_NO_SET && j < mask->exits[i].next; j++) {
+            const spry_exit *exit = &mask->exits[j];
+            const spry_trie_node *node = &nodes[exit->node];
+            if (exit->rounds < least || exit->rounds > most)
+                continue;
+            for (uint32_t t = node->first_token; t < node[1].first_token; t++)
+                spry_bit_set(matcher->mask, (uint32_t)matcher->vocabulary->order[t]);
+            if (node->skip != exit->node + 1)
+                spry_walk_trie(places, matcher->vocabulary, matcher->mask, matcher->path, behind, exit->node + 1,
+                               node->skip, node->depth);
+        }
+    }
 }
 
 static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry_position position, spry_error *error)
@@ -28,14 +34,12 @@ static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry
     spry_status status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
     if (status)
         return status;
-    add_state_bits(matcher->mask, mask, matcher->vocabulary->n_words);
+    spry_state_mask_add(mask, matcher->mask, matcher->vocabulary);
     if (!mask->n_exits)
         return SPRY_OK;
     uint32_t set = spry_places_resume(places, places->stacks[position.stack]);
-    if (set == SPRY_NO_SET || !places->sets[set].positions.count)
-        return SPRY_OK;
-    for (uint32_t i = 0; i < mask->n_exits && !places->failed; i++)
-        walk_exit(matcher, &mask->exits[i], set);
+    if (set != SPRY_NO_SET)
+        walk_exits(matcher, mask, set, 0, UINT16_MAX);
     return SPRY_OK;
 }
 
@@ -60,11 +64,7 @@ static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, sp
         return SPRY_OK;
     *done = true;
     spry_state_mask_add_rounds(mask, matcher->mask, matcher->scratch, matcher->vocabulary->n_words, left);
-    for (uint32_t i = 0; i < mask->n_exits && !places->failed; i++) {
-        uint64_t count = (uint64_t)before + mask->exits[i].rounds;
-        if (count >= counter->min && count <= counter->max && (alike || mask->exits[i].turns))
-            walk_exit(matcher, &mask->exits[i], set);
-    }
+    walk_exits(matcher, mask, set, counter->min > before ? counter->min - before : 0, left);
     return SPRY_OK;
 }
 
@@ -76,8 +76,7 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
     const spry_state *state = &grammar->states[position.state];
     if (state->kind == SPRY_STATE_KEY) {
         uint32_t set = spry_places_set(places, &position, 1, false);
-        spry_walk_trie(places, matcher->vocabulary, matcher->mask, matcher->path, set, 0, matcher->vocabulary->n_nodes,
-                       0);
+        spry_walk_tries(places, matcher->vocabulary, matcher->mask, matcher->path, set);
         return SPRY_OK;
     }
     spry_slice returns = places->stacks[position.stack];

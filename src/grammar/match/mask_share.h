@@ -1,4 +1,4 @@
-/* Expensive state masks by the language of the state; one list per vocabulary. Different schemas often contain the same
+/* State masks by the language of the state; one table per vocabulary. Different schemas often contain the same
  * kinds of strings. Thread-safe. */
 #ifndef SPRY_GRAMMAR_MASK_SHARE_H
 #define SPRY_GRAMMAR_MASK_SHARE_H
@@ -19,7 +19,7 @@ void spry_mask_share_destroy(spry_mask_share *share);
 /* A reference to a mask, or NULL. */
 struct spry_state_mask *spry_mask_share_get(spry_mask_share *share, const spry_mask_key *key);
 
-/* Stores a reference and replaces the oldest one. */
+/* Stores a reference; may replace other masks. */
 void spry_mask_share_put(spry_mask_share *share, const spry_mask_key *key, struct spry_state_mask *mask);
 
 #endif

@@ -11,8 +11,8 @@ typedef struct spry_mask_store {
     uint64_t serial; /* of the vocabulary */
     spry_places places;
     spry_state_mask **masks, **rounds; /* [n_states] NULL: not computed yet */
-    uint32_t *bases;                   /* [n_machines] a state with a large computed mask, + 1; 0: none */
-    size_t bytes;                      /* used by masks */
+    spry_slice_facts facts;
+    size_t bytes; /* used by masks */
 } spry_mask_store;
 
 /* The store of a grammar for a vocabulary, created if it is new. Call with the grammar locked. */
@@ -23,8 +23,5 @@ spry_status spry_mask_store_find(spry_mask_store **out, spry_grammar *grammar, c
  * call. */
 spry_status spry_mask_store_state(spry_mask_store *store, const spry_state_mask **out, uint32_t state, bool rounds,
                                   const spry_vocabulary *vocabulary, spry_error *error);
-
-/* Computes the most expensive masks in advance, so that no token waits for them. Fails only when memory is short. */
-spry_status spry_mask_store_prepare(spry_grammar *grammar, const spry_vocabulary *vocabulary, spry_error *error);
 
 #endif

@@ -2,7 +2,7 @@
 #include "grammar/match/matcher.h"
 
 #include "grammar/ir/grow.h"
-#include "grammar/match/mask_store.h"
+#include "grammar/match/vocabulary.h"
 
 enum {
     COLLECT_BYTES = 1 << 24,    /* size of places at the first collection */
@@ -26,8 +26,6 @@ spry_status spry_matcher_create(spry_matcher **out, spry_grammar *grammar, const
     matcher->collect_at = COLLECT_BYTES;
     spry_matcher_reset(matcher);
     status = matcher->places.failed ? spry_places_fail(&matcher->places, error) : SPRY_OK;
-    if (!status && vocabulary)
-        status = spry_mask_store_prepare(grammar, vocabulary, error);
     if (!status)
         return SPRY_OK;
     spry_matcher_destroy(matcher);

@@ -24,22 +24,39 @@ void spry_walk_trie(spry_places *places, const spry_vocabulary *vocabulary, uint
     }
 }
 
-/* ---- a walk over the whole trie ---------------------------------------------------------------------------------- */
+void spry_walk_tries(spry_places *places, const spry_vocabulary *vocabulary, uint32_t *bits, uint32_t *path,
+                     uint32_t set)
+{
+    for (unsigned byte = 0; byte < 256; byte++) {
+        for (unsigned i = 0; spry_set_takes(&places->sets[set], (unsigned char)byte) && i < SPRY_SLICES; i++) {
+            uint32_t root = vocabulary->tries[i].roots[byte];
+            if (root != SPRY_NO_NODE)
+                spry_walk_trie(places, vocabulary, bits, path, set, root, vocabulary->nodes[root].skip, 0);
+        }
+    }
+}
 
-/* An exit whose subtree is being walked; removed if all tokens below it are accepted anyway. */
+/* ---- what a walk finds ------------------------------------------------------------------------------------------- */
+
+/* A node that is walked and behind which the machine was complete; no exit if all tokens at and below it are accepted
+ * anyway. */
 typedef struct open_exit {
     spry_exit exit;
     uint32_t taken_before;
 } open_exit;
 
+typedef struct token_run {
+    uint32_t first, end; /* indices into `order` */
+} token_run;
+
 typedef struct finder {
     const spry_vocabulary *vocabulary;
-    uint32_t *bits;
     uint32_t *path; /* sets or states */
     uint32_t n_taken;
+    token_run *runs; /* accepted tokens */
     open_exit *open;
     spry_exit *exits;
-    size_t n_open, n_exits, open_room, exits_room;
+    size_t n_runs, n_open, n_exits, runs_room, open_room, exits_room;
     uint16_t *rounds;       /* on the path */
     uint16_t *token_rounds; /* [n_tokens] in trie order, 0: not accepted */
     bool failed;
@@ -48,15 +65,22 @@ typedef struct finder {
 static bool start(finder *find, const spry_vocabulary *vocabulary, bool rounds)
 {
     *find = (finder){.vocabulary = vocabulary};
-    find->bits = calloc(vocabulary->n_words + 1, sizeof *find->bits);
     find->path = malloc((vocabulary->longest + 1) * sizeof *find->path);
-    find->failed = !find->bits || !find->path;
+    find->failed = !find->path;
     if (rounds) {
         find->rounds = calloc(vocabulary->longest + 1, sizeof *find->rounds);
         find->token_rounds = calloc(vocabulary->n_tokens + 1, sizeof *find->token_rounds);
         find->failed |= !find->rounds || !find->token_rounds;
     }
     return !find->failed;
+}
+
+static void add_exit(finder *find, spry_exit exit)
+{
+    if (!spry_grow(&find->exits, &find->exits_room, find->n_exits + 1, sizeof *find->exits))
+        find->failed = true;
+    else
+        find->exits[find->n_exits++] = exit;
 }
 
 static void open_at(finder *find, spry_exit exit)
@@ -74,33 +98,82 @@ static void close_exits(finder *find, uint32_t at)
     while (find->n_open && nodes[find->open[find->n_open - 1].exit.node].skip <= at) {
         open_exit closed = find->open[--find->n_open];
         uint32_t node = closed.exit.node;
-        uint32_t below = nodes[nodes[node].skip].first_token - nodes[node + 1].first_token;
-        if (find->n_taken - closed.taken_before == below)
-            continue;
-        if (!spry_grow(&find->exits, &find->exits_room, find->n_exits + 1, sizeof *find->exits))
-            find->failed = true;
-        else
-            find->exits[find->n_exits++] = closed.exit;
+        uint32_t tokens = nodes[nodes[node].skip].first_token - nodes[node].first_token;
+        if (find->n_taken - closed.taken_before != tokens)
+            add_exit(find, closed.exit);
     }
+}
+
+static void take_run(finder *find, uint32_t first, uint32_t end)
+{
+    if (first == end)
+        return;
+    find->n_taken += end - first;
+    if (find->n_runs && find->runs[find->n_runs - 1].end == first)
+        find->runs[find->n_runs - 1].end = end;
+    else if (!spry_grow(&find->runs, &find->runs_room, find->n_runs + 1, sizeof *find->runs))
+        find->failed = true;
+    else
+        find->runs[find->n_runs++] = (token_run){first, end};
+}
+
+/* Sorts the exits by byte. */
+static spry_exit *sort_exits(const finder *find)
+{
+    uint32_t ends[257] = {0};
+    spry_exit *sorted = malloc((find->n_exits + 1) * sizeof *sorted);
+    if (!sorted)
+        return NULL;
+    for (size_t i = 0; i < find->n_exits; i++)
+        ends[find->exits[i].byte + 1]++;
+    for (unsigned i = 0; i < 256; i++)
+        ends[i + 1] += ends[i];
+    for (size_t i = 0; i < find->n_exits; i++)
+        sorted[ends[find->exits[i].byte]++] = find->exits[i];
+    for (size_t i = 0; i < find->n_exits; i++)
+        sorted[i].next = ends[sorted[i].byte];
+    return sorted;
+}
+
+/* Stores the accepted tokens, as bits if there are many or rounds need them. */
+static bool store_tokens(spry_state_mask *mask, const finder *find)
+{
+    const spry_vocabulary *vocabulary = find->vocabulary;
+    bool many = find->n_taken > SPARSE_MAX || find->token_rounds;
+    if (many)
+        mask->bits = calloc(vocabulary->n_words + 1, sizeof *mask->bits);
+    else
+        mask->ids = malloc((find->n_taken + 1) * sizeof *mask->ids);
+    if (!mask->bits && !mask->ids)
+        return false;
+    for (size_t i = 0; i < find->n_runs; i++) {
+        for (uint32_t t = find->runs[i].first; t < find->runs[i].end; t++) {
+            if (many)
+                spry_bit_set(mask->bits, (uint32_t)vocabulary->order[t]);
+            else
+                mask->ids[mask->n_ids++] = vocabulary->order[t];
+        }
+    }
+    mask->bytes += many ? vocabulary->n_words * sizeof *mask->bits : mask->n_ids * sizeof *mask->ids;
+    return true;
 }
 
 static spry_state_mask *finish(finder *find, bool failed)
 {
     spry_state_mask *mask = calloc(1, sizeof *mask);
     failed |= find->failed;
-    if (mask) {
+    if (mask)
         atomic_init(&mask->references, 1);
-        mask->bits = find->bits;
-        mask->exits = find->exits;
+    if (mask && !failed) {
+        mask->exits = sort_exits(find);
         mask->n_exits = (uint32_t)find->n_exits;
-        mask->bytes =
-            sizeof *mask + find->vocabulary->n_words * sizeof *mask->bits + find->n_exits * sizeof *mask->exits;
-    } else {
-        free(find->bits);
-        free(find->exits);
+        mask->bytes = sizeof *mask + find->n_exits * sizeof *mask->exits;
+        failed = !mask->exits || !store_tokens(mask, find);
     }
     free(find->path);
+    free(find->runs);
     free(find->open);
+    free(find->exits);
     free(find->rounds);
     if (!failed)
         return mask;
@@ -121,88 +194,38 @@ void spry_state_mask_unref(spry_state_mask *mask)
 
 /* ---- without rounds ---------------------------------------------------------------------------------------------- */
 
-/* Sets the bits of a run of tokens in trie order. */
-static void take_run(finder *find, uint32_t first, uint32_t end)
-{
-    const int32_t *order = find->vocabulary->order;
-    for (uint32_t t = first; t < end; t++)
-        spry_bit_set(find->bits, (uint32_t)order[t]);
-    find->n_taken += end - first;
-}
-
-/* Walks the nodes [begin, end), all below children of the root. While nothing is skipped, the tokens passed form one
- * run. */
-static void walk(finder *find, spry_places *places, uint32_t begin, uint32_t end)
+/* Walks a child of the root and everything below it. While nothing is skipped, the tokens passed form one run. */
+static void walk(finder *find, spry_places *places, uint32_t root)
 {
     const spry_trie_node *nodes = find->vocabulary->nodes;
-    uint32_t run = nodes[begin].first_token, close_at = end; /* the end of the innermost open exit's subtree */
-    for (uint32_t i = begin; i < end && !find->failed;) {
+    uint32_t end = nodes[root].skip;
+    uint32_t run = nodes[root].first_token, close_at = end; /* the end of the innermost open exit's subtree */
+    for (uint32_t i = root; i < end && !find->failed;) {
         uint32_t depth = nodes[i].depth, next = spry_places_step(places, find->path[depth - 1], nodes[i].byte);
-        bool opens = next != SPRY_NO_SET && places->sets[next].may_end && nodes[i].skip != i + 1;
-        if (i >= close_at || opens || next == SPRY_NO_SET) {
+        bool behind = depth > 1 && places->sets[find->path[depth - 1]].may_end;
+        if (i >= close_at || behind || next == SPRY_NO_SET) {
             take_run(find, run, nodes[i].first_token);
             run = nodes[i].first_token;
             close_exits(find, i);
             close_at = find->n_open ? nodes[find->open[find->n_open - 1].exit.node].skip : end;
         }
+        spry_exit exit = {.node = i, .byte = nodes[i].byte};
         if (next == SPRY_NO_SET) {
+            if (behind)
+                add_exit(find, exit);
             i = nodes[i].skip;
             run = nodes[i].first_token;
             continue;
         }
-        find->path[depth] = next;
-        if (opens) {
-            take_run(find, run, nodes[i + 1].first_token);
-            run = nodes[i + 1].first_token;
-            open_at(find, (spry_exit){.node = i});
+        if (behind) {
+            open_at(find, exit);
             close_at = nodes[i].skip;
         }
+        find->path[depth] = next;
         i++;
     }
     take_run(find, run, nodes[end].first_token);
     close_exits(find, end);
-}
-
-/* Copies the tokens and exits of another state where both have the same target for the first byte. */
-static void walk_from_base(finder *find, spry_places *places, uint32_t set, const spry_state_mask *base,
-                           uint32_t base_set)
-{
-    const spry_vocabulary *vocabulary = find->vocabulary;
-    const spry_trie_node *nodes = vocabulary->nodes;
-    uint32_t next_exit = 0;
-    memcpy(find->bits, base->bits, vocabulary->n_words * sizeof *find->bits);
-    for (uint32_t i = 0; i < vocabulary->n_nodes && !find->failed && !places->failed; i = nodes[i].skip) {
-        uint32_t end = nodes[i].skip;
-        bool alike = spry_places_step(places, set, nodes[i].byte) == spry_places_step(places, base_set, nodes[i].byte);
-        for (; next_exit < base->n_exits && base->exits[next_exit].node < end; next_exit++) {
-            if (alike && !spry_grow(&find->exits, &find->exits_room, find->n_exits + 1, sizeof *find->exits))
-                find->failed = true;
-            else if (alike)
-                find->exits[find->n_exits++] = base->exits[next_exit];
-        }
-        if (alike)
-            continue;
-        for (uint32_t t = nodes[i].first_token; t < nodes[end].first_token; t++)
-            find->bits[vocabulary->order[t] / 32] &= ~((uint32_t)1 << vocabulary->order[t] % 32);
-        walk(find, places, i, end);
-    }
-}
-
-/* Converts few bits to a list. */
-static bool make_sparse(spry_state_mask *mask, size_t n_words, uint32_t count)
-{
-    mask->ids = malloc((count + 1) * sizeof *mask->ids);
-    if (!mask->ids)
-        return false;
-    for (uint32_t i = 0; i < n_words && mask->n_ids < count; i++)
-        for (uint32_t bit = 0; bit < 32 && mask->bits[i] >> bit; bit++)
-            if (mask->bits[i] >> bit & 1)
-                mask->ids[mask->n_ids++] = (int32_t)(i * 32 + bit);
-    free(mask->bits);
-    mask->bits = NULL;
-    mask->bytes -= n_words * sizeof *mask->bits;
-    mask->bytes += count * sizeof *mask->ids;
-    return true;
 }
 
 static uint32_t start_set(spry_places *places, uint32_t state)
@@ -212,25 +235,35 @@ static uint32_t start_set(spry_places *places, uint32_t state)
     return spry_places_set(places, &position, 1, false);
 }
 
-spry_state_mask *spry_state_mask_find(spry_places *places, const spry_vocabulary *vocabulary, uint32_t state,
-                                      const spry_state_mask *base, uint32_t base_state)
+spry_state_mask *spry_state_mask_find(spry_places *places, spry_slice_facts *facts, const spry_vocabulary *vocabulary,
+                                      uint32_t state)
 {
     finder find;
-    bool ok = start(&find, vocabulary, false);
-    uint32_t set = start_set(places, state), base_set = base ? start_set(places, base_state) : SPRY_NO_SET;
-    if (ok && !places->failed) {
-        find.path[0] = set;
-        if (base)
-            walk_from_base(&find, places, set, base, base_set);
-        else
-            walk(&find, places, 0, vocabulary->n_nodes);
+    unsigned slices = 0;
+    if (start(&find, vocabulary, false)) {
+        uint32_t set = find.path[0] = start_set(places, state);
+        slices = places->failed ? 0 : spry_slices_accepted(facts, places->grammar, state);
+        for (unsigned i = slices; i < SPRY_SLICES; i++) {
+            const spry_trie *trie = &vocabulary->tries[i];
+            for (unsigned byte = 0; byte < 256 && !places->failed; byte++)
+                if (trie->roots[byte] != SPRY_NO_NODE && spry_set_takes(&places->sets[set], (unsigned char)byte))
+                    walk(&find, places, trie->roots[byte]);
+        }
     }
     spry_state_mask *mask = finish(&find, places->failed != SPRY_OK);
-    if (mask && !base && find.n_taken <= SPARSE_MAX && !make_sparse(mask, vocabulary->n_words, find.n_taken)) {
-        spry_state_mask_unref(mask);
-        return NULL;
-    }
+    if (mask)
+        mask->slices = slices;
     return mask;
+}
+
+void spry_state_mask_add(const spry_state_mask *mask, uint32_t *bits, const spry_vocabulary *vocabulary)
+{
+    for (size_t i = 0; mask->slices && i < vocabulary->n_words; i++)
+        bits[i] |= vocabulary->tries[mask->slices - 1].bits[i];
+    for (uint32_t i = 0; !mask->bits && i < mask->n_ids; i++)
+        spry_bit_set(bits, (uint32_t)mask->ids[i]);
+    for (size_t i = 0; mask->bits && i < vocabulary->n_words; i++)
+        bits[i] |= mask->bits[i];
 }
 
 /* ---- with rounds ------------------------------------------------------------------------------------------------- */
@@ -252,15 +285,6 @@ static uint32_t *make_table(const spry_grammar *grammar, const spry_machine *mac
     return table;
 }
 
-/* Whether a child of the node has a byte that no round begins with. */
-static bool turns(const spry_trie_node *nodes, uint32_t node, const uint32_t *table)
-{
-    for (uint32_t child = node + 1; child < nodes[node].skip; child = nodes[child].skip)
-        if (table[nodes[child].byte] == NOWHERE)
-            return true;
-    return false;
-}
-
 static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_machine *machine, const uint32_t *table,
                         uint32_t state)
 {
@@ -268,24 +292,26 @@ static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_ma
     const spry_trie_node *nodes = vocabulary->nodes;
     find->path[0] = state;
     for (uint32_t i = 0; i < vocabulary->n_nodes && !find->failed;) {
-        if (find->n_open)
-            close_exits(find, i);
+        close_exits(find, i);
         uint32_t depth = nodes[i].depth, next = table[(size_t)find->path[depth - 1] * 256 + nodes[i].byte];
+        uint16_t rounds = find->rounds[depth - 1];
+        bool behind = depth > 1 && rounds > find->rounds[depth - 2];
+        spry_exit exit = {.node = i, .byte = nodes[i].byte, .rounds = rounds};
         if (next == NOWHERE) {
+            if (behind)
+                add_exit(find, exit);
             i = nodes[i].skip;
             continue;
         }
+        if (behind)
+            open_at(find, exit);
         /* An accepting state of a simple counter's body ends its round. */
         bool complete = grammar->states[machine->index + next].tag != 0;
-        uint16_t rounds = find->rounds[depth - 1];
-        for (uint32_t t = nodes[i].first_token; t < nodes[i + 1].first_token; t++, find->n_taken++) {
-            spry_bit_set(find->bits, (uint32_t)vocabulary->order[t]);
+        for (uint32_t t = nodes[i].first_token; t < nodes[i + 1].first_token; t++)
             find->token_rounds[t] = (uint16_t)(rounds + 1);
-        }
+        take_run(find, nodes[i].first_token, nodes[i + 1].first_token);
         find->path[depth] = complete ? 0 : next;
         find->rounds[depth] = (uint16_t)(rounds + complete);
-        if (complete && nodes[i].skip != i + 1)
-            open_at(find, (spry_exit){i, (uint16_t)(rounds + 1), turns(nodes, i, table)});
         i++;
     }
     close_exits(find, vocabulary->n_nodes);

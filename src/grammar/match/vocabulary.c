@@ -55,6 +55,7 @@ static bool copy_texts(spry_vocabulary *made, const spry_tokenizer *tokenizer, s
 
 /* A token to sort: comparing the first bytes as a number decides most comparisons. */
 typedef struct sortable {
+    unsigned slice;
     uint64_t head;
     spry_view text;
     int32_t id;
@@ -63,6 +64,8 @@ typedef struct sortable {
 static int compare_tokens(const void *left, const void *right)
 {
     const sortable *a = left, *b = right;
+    if (a->slice != b->slice)
+        return a->slice > b->slice ? 1 : -1;
     if (a->head != b->head)
         return a->head > b->head ? 1 : -1;
     size_t common = a->text.size < b->text.size ? a->text.size : b->text.size;
@@ -81,7 +84,8 @@ static bool sort_tokens(spry_vocabulary *made)
         return false;
     for (size_t i = 0; i < made->n_tokens; i++) {
         spry_view text = made->texts[made->order[i]];
-        tokens[i] = (sortable){0, text, made->order[i]};
+        tokens[i] = (sortable){spry_slice_of(text), 0, text, made->order[i]};
+        made->tries[tokens[i].slice].n_tokens++;
         for (size_t j = 0; j < 8; j++)
             tokens[i].head = tokens[i].head << 8 | (j < text.size ? (unsigned char)text.data[j] : 0);
     }
@@ -92,30 +96,52 @@ static bool sort_tokens(spry_vocabulary *made)
     return true;
 }
 
-static bool make_trie(spry_vocabulary *made)
+/* Adds the trie of a slice, whose tokens begin at `first` in `order`. */
+static bool make_trie(spry_vocabulary *made, spry_trie *trie, uint32_t first, size_t *room, uint32_t *path)
 {
-    size_t room = 0, depth = 0;
-    uint32_t *path = malloc((made->longest + 1) * sizeof *path); /* the nodes of the previous token */
+    size_t depth = 0;
     spry_view last = {"", 0};
-    bool ok = path != NULL;
-    for (uint32_t i = 0; i < made->n_tokens && ok; i++) {
+    trie->begin = made->n_nodes;
+    for (uint32_t i = first; i < first + trie->n_tokens; i++) {
         spry_view text = made->texts[made->order[i]];
         size_t common = 0;
         while (common < text.size && common < last.size && text.data[common] == last.data[common])
             common++;
         while (depth > common)
             made->nodes[path[--depth]].skip = made->n_nodes;
-        ok = spry_grow(&made->nodes, &room, made->n_nodes + (text.size - common) + 1, sizeof *made->nodes);
-        for (; depth < text.size && ok; depth++) {
+        if (!spry_grow(&made->nodes, room, made->n_nodes + (text.size - common) + 1, sizeof *made->nodes))
+            return false;
+        for (; depth < text.size; depth++) {
             path[depth] = made->n_nodes;
             made->nodes[made->n_nodes++] =
                 (spry_trie_node){0, i, (uint16_t)(depth + 1), (unsigned char)text.data[depth]};
         }
         last = text;
     }
-    ok = ok && spry_grow(&made->nodes, &room, made->n_nodes + 1, sizeof *made->nodes);
-    while (depth > 0 && ok)
+    while (depth > 0)
         made->nodes[path[--depth]].skip = made->n_nodes;
+    trie->end = made->n_nodes;
+    memset(trie->roots, 0xFF, sizeof trie->roots);
+    for (uint32_t i = trie->begin; i < trie->end; i = made->nodes[i].skip)
+        trie->roots[made->nodes[i].byte] = i;
+    return true;
+}
+
+static bool make_tries(spry_vocabulary *made)
+{
+    size_t room = 0;
+    uint32_t *path = malloc((made->longest + 1) * sizeof *path); /* the nodes of the previous token */
+    bool ok = path != NULL;
+    for (uint32_t slice = 0, first = 0; slice < SPRY_SLICES && ok; slice++) {
+        spry_trie *trie = &made->tries[slice];
+        ok = make_trie(made, trie, first, &room, path);
+        if (ok && slice != SPRY_SLICE_REST)
+            ok = (trie->bits = calloc(made->n_words + 1, sizeof *trie->bits)) != NULL;
+        for (uint32_t i = 0; i < first + trie->n_tokens && trie->bits; i++)
+            spry_bit_set(trie->bits, (uint32_t)made->order[i]);
+        first += trie->n_tokens;
+    }
+    ok = ok && spry_grow(&made->nodes, &room, made->n_nodes + 1, sizeof *made->nodes);
     if (ok)
         made->nodes[made->n_nodes] = (spry_trie_node){made->n_nodes, made->n_tokens, 0, 0};
     free(path);
@@ -144,7 +170,7 @@ spry_status spry_vocabulary_create_marks(spry_vocabulary **out, const spry_token
     made->share = spry_mask_share_create();
     made->marks = shows != NULL;
     if (made->share && copy_texts(made, tokenizer, known < n_ids ? known : n_ids, &shown) && sort_tokens(made) &&
-        make_trie(made))
+        make_tries(made))
         return SPRY_OK;
     spry_vocabulary_destroy(made);
     *out = NULL;
@@ -156,6 +182,8 @@ void spry_vocabulary_destroy(spry_vocabulary *vocabulary)
     if (!vocabulary)
         return;
     spry_mask_share_destroy(vocabulary->share);
+    for (unsigned i = 0; i < SPRY_SLICES; i++)
+        free(vocabulary->tries[i].bits);
     free(vocabulary->nodes);
     free(vocabulary->order);
     free(vocabulary->texts);
