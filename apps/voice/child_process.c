@@ -34,7 +34,8 @@ static spry_status start(pid_t *child, int in[PIPE_ENDS], int out[PIPE_ENDS], co
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigdefault(&attributes, &defaults);
     posix_spawnattr_setsigmask(&attributes, &none);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);
+    posix_spawnattr_setpgroup(&attributes, 0); /* its own, so that what it has started ends with it */
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, in[READ_END], STDIN_FILENO);
     posix_spawn_file_actions_adddup2(&actions, out[WRITE_END], STDOUT_FILENO);
@@ -93,7 +94,7 @@ spry_status spry_child_run(const char *command, const char *const *arguments, sp
     fcntl(in[WRITE_END], F_SETFL, O_NONBLOCK);
     bool whole = exchange(&in[WRITE_END], out[READ_END], input, on_output, user);
     if (!whole)
-        kill(child, SIGTERM);
+        kill(-child, SIGTERM);
     if (in[WRITE_END] >= 0)
         close(in[WRITE_END]);
     close(out[READ_END]);

@@ -51,15 +51,28 @@ if WHY_NOT:
 
 @unittest.skipIf(WHY_NOT, WHY_NOT)
 class EndlessCommand(ServerTest):
-    """A recogniser that says more than any transcript holds, and then stays, is ended; the server goes on."""
+    """A recogniser that says more than any transcript holds, and then stays, is ended with all it has started; the server
+    goes on."""
 
-    arguments = ("--stt-cmd", "head -c 2000000 /dev/zero | tr '\\0' a; sleep 1000")
+    arguments = ("--stt-cmd", "sleep 1234.5 & head -c 2000000 /dev/zero | tr '\\0' a; wait")
+
+    @staticmethod
+    def sleepers():
+        found = []
+        for name in os.listdir("/proc"):
+            try:
+                with open("/proc/%s/cmdline" % name, "rb") as file:
+                    found += [name] if file.read() == b"sleep\0001234.5\0" else []
+            except OSError:
+                pass
+        return found
 
     def test_it_is_ended(self):
         for _ in range(2):
             reply = self.server.ask("POST", "/v1/audio/transcriptions", form({"file": sound()}),
                                     {"Content-Type": "multipart/form-data; boundary=a-boundary"})
             self.assertIn(reply.status, (200, 503), reply.text[:200])
+        self.assertTrue(server_support.eventually(lambda: not self.sleepers()))
         self.alive()
 
 

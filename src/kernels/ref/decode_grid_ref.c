@@ -78,7 +78,7 @@ static void block_iq3_s(float *out, const spry_block_iq3_s *block)
 {
     float scale = spry_f16_decode(block->scale);
     for (int k = 0; k < 64; k++, out += 4) {
-        unsigned high = block->high[k / 8] >> k % 8 & 1, signs = block->signs[k / 2] >> 4 * (k % 2);
+        unsigned high = block->high[k / 8] >> k % 8 & 1, signs = (unsigned)block->signs[k / 2] >> 4 * (k % 2);
         float part_scale = scale * (float)(1 + 2 * (block->scales[k / 16] >> 4 * (k / 8 % 2) & 15));
         spread(out, part_scale, spry_grid_iq3_s[block->low[k] | high << 8], 3, spry_levels_iq3_s, signs, 4);
     }
