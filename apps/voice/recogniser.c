@@ -13,7 +13,7 @@ const char *spry_recogniser_names(void)
     return spry_voice_libraries_get()->sphinx ? "whisper, command, pocketsphinx" : "whisper, command";
 }
 
-static const spry_recogniser_kind *find(const spry_recogniser_options *options)
+const spry_recogniser_kind *spry_recogniser_find(const spry_recogniser_options *options)
 {
     bool any = strcmp(options->name, "auto") == 0;
     for (size_t i = 0; i <= SPRY_COUNT(kinds); i++) {
@@ -26,7 +26,7 @@ static const spry_recogniser_kind *find(const spry_recogniser_options *options)
 
 spry_status spry_recogniser_open(spry_recogniser *recogniser, const spry_recogniser_options *options, spry_error *error)
 {
-    *recogniser = (spry_recogniser){.kind = find(options)};
+    *recogniser = (spry_recogniser){.kind = spry_recogniser_find(options)};
     if (!recogniser->kind)
         return spry_fail(error, SPRY_ERR_INPUT,
                          "there is no recogniser '%.40s'; known are %s. A Whisper model is named with --whisper",

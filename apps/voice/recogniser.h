@@ -44,6 +44,8 @@ typedef struct spry_recogniser {
     void *state;
 } spry_recogniser;
 
+/* The one that these options choose; NULL: none. */
+const spry_recogniser_kind *spry_recogniser_find(const spry_recogniser_options *options);
 spry_status spry_recogniser_open(spry_recogniser *recogniser, const spry_recogniser_options *options,
                                  spry_error *error);
 void spry_recogniser_close(spry_recogniser *recogniser);

@@ -39,6 +39,7 @@ function showWriting(busy) {
 // Shows a saved conversation; for null, or an id that no longer exists, a new one.
 function openConversation(id) {
     stopWriting();
+    stopReading();
     conversation = (id && loadConversation(id)) || emptyConversation();
     location.hash = "#chat";
     lasting.write("open", conversation.id);
@@ -108,6 +109,7 @@ async function writeAnswer() {
         const follow = atBottom();
         frame = 0;
         showAnswer(item, message, writing === mine);
+        readAnswer(item, writing !== mine);
         if (follow && own === conversation) {
             scrollDown();
         }
@@ -167,6 +169,7 @@ function stopWriting() {
 
 function sendMessage(text) {
     stopWriting();
+    stopReading();
     const message = { role: "user", content: text };
     conversation.messages.push(message);
     byId("welcome").hidden = true;
@@ -251,8 +254,9 @@ function startChat() {
         }
     });
     addEventListener("keydown", event => {
-        if (event.key === "Escape" && writing && !byId("settings").open) {
+        if (event.key === "Escape" && (writing || isReading()) && !byId("settings").open) {
             stopWriting();
+            stopReading();
         } else if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName)) {
             event.preventDefault();
             location.hash = "#chat";
@@ -261,6 +265,7 @@ function startChat() {
     });
     byId("stop").addEventListener("click", () => {
         stopWriting();
+        stopReading();
         input.focus();
     });
     byId("latest").addEventListener("click", scrollDown);

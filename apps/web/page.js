@@ -75,6 +75,7 @@ async function reachServer() {
     try {
         showModels(await fetchModels());
         showBanner("", "", null);
+        offerSpeech();
     } catch (error) {
         noteFailure(error);
     }
@@ -83,6 +84,7 @@ async function reachServer() {
 showTheme();
 startSettings(reachServer);
 startChat();
+startSpeech();
 startConversations();
 startWatch();
 showView();

@@ -35,7 +35,8 @@ async function callServer(path, body = null, signal = null) {
     if (key) {
         headers.Authorization = "Bearer " + key;
     }
-    if (body) {
+    const form = body instanceof FormData;
+    if (body && !form) {
         headers["Content-Type"] = "application/json";
     }
     let response = null;
@@ -44,7 +45,7 @@ async function callServer(path, body = null, signal = null) {
             method: body ? "POST" : "GET",
             headers,
             signal,
-            body: body && JSON.stringify(body),
+            body: form ? body : body && JSON.stringify(body),
             cache: "no-store",
         });
     } catch (error) {

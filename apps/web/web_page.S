@@ -35,10 +35,16 @@ spry_web_\name\()_end:
     .incbin "timings.js"
     .incbin "message.js"
     .incbin "conversations.js"
+    .incbin "speaker.js"
+    .incbin "listener.js"
     .incbin "chat.js"
     .incbin "watch_parts.js"
     .incbin "watch.js"
     .incbin "page.js"
     end js
+
+    begin microphone
+    .incbin "microphone.js"
+    end microphone
 
     .section .note.GNU-stack, "", %progbits

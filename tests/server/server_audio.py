@@ -120,6 +120,11 @@ class Audio(ServerTest):
         self.assertEqual(self.send(**many).status, 400)
         self.assertEqual(self.send("translations").status, 400)
 
+    def test_what_hears_and_speaks(self):
+        reply = self.server.ask("GET", "/v1/audio")
+        self.assertEqual((reply.status, reply.json["recogniser"]), (200, "command"))
+        self.assertIn(reply.json["synthesiser"], ("flite", "espeak"))
+
     def speak(self, **fields):
         body = {"model": "tts-1", "voice": "alloy", "input": WORDS}
         body.update(fields)

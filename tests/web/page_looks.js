@@ -256,7 +256,7 @@ test("the page is served small, typed and with its policy", async world => {
             );
         }
     }
-    assert.ok(bytes < 100000, bytes + " bytes");
+    assert.ok(bytes < 150000, bytes + " bytes");
 });
 
 module.exports = { faintTexts };

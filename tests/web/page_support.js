@@ -70,8 +70,8 @@ async function startServer() {
     throw new Error("spry serve did not start: " + server.log);
 }
 
-function launchBrowser() {
-    return chromium.launch({ executablePath: process.env.BROWSER, args: ["--no-sandbox"] });
+function launchBrowser(...more) {
+    return chromium.launch({ executablePath: process.env.BROWSER, args: ["--no-sandbox", ...more] });
 }
 
 // A fresh page of the server, which knows the key unless told otherwise. page.outside collects requests to anywhere
@@ -86,7 +86,7 @@ async function openPage(world, { key = KEY, view = "", before = null, settings =
         if (!url.startsWith(world.url) && !/^(data|blob):/.test(url)) {
             page.outside.push(url);
         }
-        if (request.method() === "POST") {
+        if (request.headers()["content-type"] === "application/json") {
             page.asked.push(request.postDataJSON());
         }
     });
@@ -195,6 +195,12 @@ async function answered(page) {
 const cases = [];
 const test = (name, work) => cases.push({ name, work });
 
+class Skipped extends Error {}
+
+function skip(why) {
+    throw new Skipped(why);
+}
+
 async function runAll() {
     const server = process.env.PAGE_URL
         ? { url: process.env.PAGE_URL, log: "", stop: async () => {} }
@@ -203,6 +209,7 @@ async function runAll() {
     const only = process.argv[2] ?? "";
     let passed = 0;
     let failed = 0;
+    let skipped = 0;
     for (const { name, work } of cases.filter(one => one.name.includes(only))) {
         try {
             const began = Date.now();
@@ -210,6 +217,11 @@ async function runAll() {
             passed++;
             console.log(`passed ${name} (${Date.now() - began} ms)`);
         } catch (error) {
+            if (error instanceof Skipped) {
+                skipped++;
+                console.log(`SKIPPED ${name}: ${error.message}`);
+                continue;
+            }
             failed++;
             console.log(`FAILED ${name}: ${error.stack}`);
         }
@@ -219,8 +231,22 @@ async function runAll() {
     if (failed) {
         console.log(server.log.slice(-4000));
     }
-    console.log(`${passed} passed, ${failed} failed, 0 skipped`);
-    process.exitCode = failed || !passed ? 1 : 0;
+    console.log(`${passed} passed, ${failed} failed, ${skipped} skipped`);
+    process.exitCode = failed || !(passed + skipped) ? 1 : 0;
 }
 
-module.exports = { DESK, KEY, PHONE, answered, assert, closePage, madeUp, openPage, runAll, send, test };
+module.exports = {
+    DESK,
+    KEY,
+    PHONE,
+    answered,
+    assert,
+    closePage,
+    launchBrowser,
+    madeUp,
+    openPage,
+    runAll,
+    send,
+    skip,
+    test,
+};

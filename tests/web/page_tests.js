@@ -5,6 +5,7 @@ require("./page_keeping.js");
 require("./page_hostile.js");
 require("./page_looks.js");
 require("./page_report.js");
+require("./page_voice.js");
 require("./page_watch.js");
 const { runAll } = require("./page_support.js");
 

@@ -1,4 +1,4 @@
-/* OpenAI's /v1/audio/transcriptions and /v1/audio/translations. */
+/* OpenAI's /v1/audio/transcriptions and /v1/audio/translations, and GET /v1/audio: what hears and speaks here. */
 #include "base/number.h"
 #include "base/utf8.h"
 #include "server/api/apis.h"
@@ -147,4 +147,11 @@ void spry_audio_transcriptions(spry_exchange *exchange)
 void spry_audio_translations(spry_exchange *exchange)
 {
     serve(exchange, true);
+}
+
+void spry_audio_parts(spry_exchange *x)
+{
+    const char *recogniser, *synthesiser;
+    spry_speech_service_names(x->server->speech, &recogniser, &synthesiser);
+    spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:s?, s:s?}", "recogniser", recogniser, "synthesiser", synthesiser));
 }

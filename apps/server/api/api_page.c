@@ -1,4 +1,5 @@
-/* GET /, /page.css and /page.js. The policy allows the page to load from and send to this server only. */
+/* GET /, /page.css, /page.js and /microphone.js. The policy allows the page to load from and send to this server only.
+ */
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "web/web_page.h"
@@ -25,4 +26,9 @@ void spry_page_css(spry_exchange *x)
 void spry_page_js(spry_exchange *x)
 {
     reply_part(x, spry_web_js_begin, spry_web_js_end, "text/javascript; charset=utf-8");
+}
+
+void spry_page_microphone(spry_exchange *x)
+{
+    reply_part(x, spry_web_microphone_begin, spry_web_microphone_end, "text/javascript; charset=utf-8");
 }

@@ -7,6 +7,7 @@
 void spry_page_index(spry_exchange *exchange);
 void spry_page_css(spry_exchange *exchange);
 void spry_page_js(spry_exchange *exchange);
+void spry_page_microphone(spry_exchange *exchange);
 
 void spry_status_health(spry_exchange *exchange);
 void spry_status_metrics(spry_exchange *exchange);
@@ -17,6 +18,7 @@ void spry_openai_completion(spry_exchange *exchange);
 void spry_openai_embeddings(spry_exchange *exchange);
 void spry_openai_models(spry_exchange *exchange);
 void spry_openai_model(spry_exchange *exchange);
+void spry_audio_parts(spry_exchange *exchange);
 void spry_audio_transcriptions(spry_exchange *exchange);
 void spry_audio_translations(spry_exchange *exchange);
 void spry_audio_speech(spry_exchange *exchange);

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "voice/voice_libraries.h"
+
 enum { VOICES_MAX = 16, NAME_BYTES = 40 };
 
 typedef struct voice {
@@ -41,6 +43,15 @@ void spry_speech_service_destroy(spry_speech_service *s)
     pthread_mutex_destroy(&s->listening);
     pthread_mutex_destroy(&s->lock);
     free(s);
+}
+
+void spry_speech_service_names(spry_speech_service *s, const char **recogniser, const char **synthesiser)
+{
+    spry_synthesiser *first;
+    const spry_recogniser_kind *kind =
+        spry_voice_libraries_get()->files ? spry_recogniser_find(&s->flags->recogniser) : NULL;
+    *recogniser = kind ? kind->name : NULL;
+    *synthesiser = spry_speech_service_voice(s, &first, NULL, NULL) == SPRY_OK ? first->kind->name : NULL;
 }
 
 spry_status spry_speech_service_take(spry_speech_service *s, spry_recogniser **recogniser, spry_error *error)
