@@ -37,7 +37,8 @@ typedef struct spry_arch {
     const char *hf_type; /* config.json's model_type */
     /* Hugging Face names of the embedding and of the list of layers; NULL: "embed_tokens", "layers". */
     const char *hf_embedding, *hf_layers;
-    const char *hf_embedding_norm; /* of encoders */
+    const char *hf_embedding_norm;                 /* of encoders */
+    const char *hf_output_norm, *gguf_output_norm; /* NULL: "norm", "output_norm" */
     spry_gate gate;
     spry_norm_places norms;
     spry_qk_norm qk_norm;
@@ -66,6 +67,7 @@ typedef struct spry_arch {
     bool router_bias;       /* routers have biases */
     bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
     bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
+    bool convolutions;      /* some layers have a short convolution instead of attention */
     bool every_bias;        /* attention's output and feed-forward parts have biases */
     bool encoder;           /* rows see all of their text; embeddings are normalised, the output is not */
     bool positions;         /* positions are learned: rows of a table */
@@ -102,6 +104,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
-    spry_arch_nomic_bert, spry_arch_gemma_embedding;
+    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2;
 
 #endif

@@ -30,7 +30,7 @@ static const field fields[] = {
     SIZE("attention.head_count", JSON("num_attention_heads", "n_head"), n_heads, 1 << 16),
     WHOLE("attention.head_count_kv", JSON("num_key_value_heads"), n_kv_heads, 1 << 16),
     WHOLE("attention.key_length", JSON("head_dim"), head_dim, SPRY_MAX_HEAD_DIM),
-    WHOLE("feed_forward_length", JSON("intermediate_size", "n_inner"), n_ff, 1 << 24),
+    WHOLE("feed_forward_length", JSON("block_ff_dim", "intermediate_size", "n_inner"), n_ff, 1 << 24),
     WHOLE("context_length", JSON("max_position_embeddings", "max_trained_positions", "n_positions"), n_context, 1 << 30),
     WHOLE("attention.sliding_window", JSON("sliding_window"), window, 1 << 30),
     WHOLE(NULL, JSON("max_window_layers", "sliding_window_pattern", "_sliding_window_pattern"), window_layers, 1 << 20),
@@ -54,9 +54,10 @@ static const field fields[] = {
     WHOLE("embedding_length_per_layer_input", JSON("hidden_size_per_layer_input"), n_layer_embd, 1 << 16),
     WHOLE("attention.shared_kv_layers", JSON("num_kv_shared_layers"), n_shared_kv, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
+    WHOLE("shortconv.l_cache", JSON("conv_L_cache"), n_conv, 64),
     REAL(NULL, JSON("partial_rotary_factor", "rotary_emb_fraction"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
-    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon"), layer_norm_eps),
+    REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"), layer_norm_eps),
     REAL(NULL, JSON("query_pre_attn_scalar"), query_scalar),
     REAL("attention.scale", JSON("attention_multiplier"), attention_scale),
     REAL("attn_logit_softcapping", JSON("attn_logit_softcapping"), attn_softcap),
@@ -115,7 +116,8 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
             return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is not a number, or not the same for every layer", name,
                              key);
         if (!found && f->required && *(uint32_t *)(void *)((char *)config + f->offset) == 0)
-            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is missing", name, key);
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: %s is missing", name,
+                             dialect == SPRY_DIALECT_GGUF ? key : f->json[0]);
         spry_status status = found ? store(config, f, value, name, key, error) : SPRY_OK;
         if (status)
             return status;
@@ -160,6 +162,8 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "a rope scaling factor is not positive, or too large";
     else if (c->arch->streams && (c->n_streams < 2 || c->active_stream >= c->n_streams || !c->n_layer_embd))
         wrong = "there are fewer than two residual streams, or the active one is not among them";
+    else if (c->arch->convolutions && (c->n_conv < 2 || c->n_embd % c->head_dim))
+        wrong = "a convolution sees fewer than two tokens, or the hidden size is no multiple of the head size";
     else if (c->n_shared_kv >= c->n_layers)
         wrong = "no layer has keys and values of its own";
     else if (!c->n_context || c->position_offset >= c->n_context)
@@ -193,6 +197,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_LATENT, arch->latent},
         {SPRY_FEATURE_STREAMS, arch->streams},
         {SPRY_FEATURE_ENCODER, c->bidirectional || arch->encoder},
+        {SPRY_FEATURE_CONVOLUTIONS, arch->convolutions},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -214,7 +219,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "shared experts without a gate of their own",
                                         "latent attention",
                                         "several residual streams",
-                                        "attention in both directions"};
+                                        "attention in both directions",
+                                        "short convolutions"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -270,6 +276,12 @@ void spry_config_sort_layers(spry_config *c)
         for (uint32_t j = own; i >= own && j-- > 0 && c->sliding[from[i]] != c->sliding[i];)
             from[i] = j;
     }
+    uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* of a place: keys and values */
+    c->n_kv_slots = 0;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
+        c->n_kv_slots += i >= own ? 0 : c->convolves[i] ? (c->n_embd + width - 1) / width : 1;
+    }
 }
 
 spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *arena, spry_error *error)
@@ -286,7 +298,9 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
     c->sliding = spry_arena_alloc(arena, c->n_layers, sizeof *c->sliding);
     c->rotated = spry_arena_alloc(arena, c->n_layers, sizeof *c->rotated);
     c->kv_layer = spry_arena_alloc(arena, c->n_layers, sizeof *c->kv_layer);
-    if (!c->sliding || !c->rotated || !c->kv_layer)
+    c->kv_slot = spry_arena_alloc(arena, c->n_layers, sizeof *c->kv_slot);
+    c->convolves = spry_arena_alloc(arena, c->n_layers, sizeof *c->convolves);
+    if (!c->sliding || !c->rotated || !c->kv_layer || !c->kv_slot || !c->convolves)
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));

@@ -56,7 +56,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_LATENT = 1 << 10,  /* latent attention */
     SPRY_FEATURE_STREAMS = 1 << 11, /* several residual streams, inputs by layer, shared keys and values */
     SPRY_FEATURE_ENCODER = 1 << 12, /* rows see all of their text, learned positions, norms of sums */
-    SPRY_FEATURES_END = 1 << 13
+    SPRY_FEATURE_CONVOLUTIONS = 1 << 13,
+    SPRY_FEATURES_END = 1 << 14
 } spry_feature;
 
 typedef struct spry_config {
@@ -71,7 +72,11 @@ typedef struct spry_config {
     /* Gemma 3n: residual streams, of which layers compute one; numbers a token gives to each layer; how many of the
      * last layers use keys and values of an earlier one. 0: none of that. */
     uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
-    uint32_t *kv_layer;       /* [n_layers]: whose keys and values a layer sees */
+    uint32_t *kv_layer; /* [n_layers]: whose keys and values a layer sees */
+    uint32_t *kv_slot;  /* [n_layers]: its place in pages, of n_kv_slots */
+    uint32_t n_kv_slots;
+    uint32_t n_conv;          /* tokens that a short convolution sees */
+    bool *convolves;          /* [n_layers]: has one instead of attention */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
     float rope_part;          /* of a head that is rotated, where the file says it so; 0: the whole head */
     uint32_t rope_interval;   /* what arch->rotates needs */
@@ -124,7 +129,7 @@ spry_status spry_config_read(spry_config *config, spry_config_dialect dialect, s
 /* Derives omitted values, checks everything, allocates the lists of layers and fills them by the architecture's rules.
  */
 spry_status spry_config_finish(spry_config *config, const char *name, spry_arena *arena, spry_error *error);
-/* Decides again which layers have rope, once the file has said which ones slide. */
+/* Decides again which layers have rope, and where they lie in pages, once the file has said what they are. */
 void spry_config_sort_layers(spry_config *config);
 
 #endif

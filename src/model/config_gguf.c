@@ -8,6 +8,7 @@
 typedef struct source {
     const spry_gguf *gguf;
     const char *arch;
+    bool skips; /* layers without attention have 0 key/value heads */
 } source;
 
 static void full_key(char key[128], const source *from, const char *suffix)
@@ -30,8 +31,9 @@ static int number(const void *user, const char *suffix, double *value)
         return -1;
     for (size_t i = 1; i < array.count; i++) {
         double other;
-        if (!spry_gguf_array_f64(&array, i, &other) || other != *value)
+        if (!spry_gguf_array_f64(&array, i, &other) || (other != *value && !(from->skips && (!other || !*value))))
             return -1;
+        *value = other != 0 ? other : *value;
     }
     return 1;
 }
@@ -114,6 +116,18 @@ static void read_pattern(spry_config *config, const source *from)
                 config->sliding[i] = slides && config->window;
 }
 
+/* Layers without key/value heads have a convolution. */
+static void read_convolutions(spry_config *config, const source *from)
+{
+    char key[128];
+    spry_gguf_array array;
+    double heads;
+    full_key(key, from, "attention.head_count_kv");
+    if (config->arch->convolutions && spry_gguf_get_array(from->gguf, key, &array))
+        for (uint32_t i = 0; i < config->n_layers && i < array.count; i++)
+            config->convolves[i] = spry_gguf_array_f64(&array, i, &heads) && !(heads > 0);
+}
+
 /* The last value stands for layers behind the list. */
 static spry_status read_sparsity(spry_config *config, const source *from, spry_arena *arena, spry_error *error)
 {
@@ -145,7 +159,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     if (!config->arch)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: architecture '%.*s' is not known; known are %s", name,
                          SPRY_VIEW_ARG(architecture), spry_arch_gguf_names());
-    source from = {gguf, config->arch->gguf};
+    source from = {gguf, config->arch->gguf, config->arch->convolutions};
     spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
     if (status)
         return status;
@@ -166,6 +180,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         status = spry_config_finish(config, name, arena, error);
     if (!status) {
         read_pattern(config, &from);
+        read_convolutions(config, &from);
         spry_config_sort_layers(config);
         status = read_sparsity(config, &from, arena, error);
     }

@@ -48,6 +48,10 @@ static const typed_key config_keys[] = {
     {"original_max_position_embeddings", NUMBER},
     {"layer_types", LIST},
     {"no_rope_layers", LIST},
+    {"full_attn_idxs", LIST},
+    {"block_auto_adjust_ff_dim", TRUTH},
+    {"block_ffn_dim_multiplier", NUMBER},
+    {"block_multiple_of", NUMBER},
     {"hidden_act", TEXT},
     {"hidden_activation", TEXT},
     {"tie_word_embeddings", TRUTH},
@@ -300,6 +304,48 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
     return SPRY_OK;
 }
 
+/* Which layers have a convolution: layer_types, or a list of those that have attention. */
+static spry_status read_convolutions(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    const json_t *types = json_object_get(json, "layer_types"), *full = json_object_get(json, "full_attn_idxs");
+    if (!config->arch->convolutions)
+        return SPRY_OK;
+    if (json_is_array(types) && json_array_size(types) != config->n_layers)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
+                         config->n_layers);
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        const char *type = json_string_value(json_array_get(types, i));
+        config->convolves[i] = json_is_array(types) ? type && !strcmp(type, "conv") : json_is_array(full);
+        if (json_is_array(types) && !config->convolves[i] && (!type || strcmp(type, "full_attention") != 0))
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                             "%s: layer_types[%u] is '%.60s'; known are full_attention and conv", name, i,
+                             type ? type : "not a string");
+    }
+    for (size_t i = 0; !json_is_array(types) && i < json_array_size(full); i++) {
+        double layer = json_number_value(json_array_get(full, i));
+        if (!json_is_number(json_array_get(full, i)) || !(layer >= 0 && layer < config->n_layers))
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: full_attn_idxs[%zu] is not a layer", name, i);
+        config->convolves[(uint32_t)layer] = false;
+    }
+    return SPRY_OK;
+}
+
+/* LFM2 may say its feed-forward size as that of a part without a gate. */
+static spry_status adjust_feed_forward(spry_config *config, const json_t *json, const char *name, spry_error *error)
+{
+    float multiplier = 1, multiple = 256;
+    if (!config->arch->convolutions || !truth(json, "block_auto_adjust_ff_dim", true))
+        return SPRY_OK;
+    real(&multiplier, json, "block_ffn_dim_multiplier");
+    real(&multiple, json, "block_multiple_of");
+    if (!(multiplier > 0 && multiplier < 64) || !(multiple >= 1 && multiple <= 65536))
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: block_ffn_dim_multiplier or block_multiple_of is out of range",
+                         name);
+    double size = floor((double)multiplier * floor(2.0 * config->n_ff / 3));
+    config->n_ff = (uint32_t)((double)multiple * ceil(size / (double)multiple));
+    return SPRY_OK;
+}
+
 /* quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which the tensors
  * show by themselves. */
 static spry_status read_stored_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
@@ -424,6 +470,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         status = read_ropes(config, json, name, arena, error);
     if (!status)
         status = read_stored_types(config, json, name, error);
+    if (!status)
+        status = adjust_feed_forward(config, json, name, error);
     if (status)
         return status;
     if (config->arch->window_needs_flag && !truth(json, "use_sliding_window", false))
@@ -443,6 +491,8 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
     status = spry_config_finish(config, name, arena, error);
     if (!status)
         status = read_layer_types(config, json, name, error);
+    if (!status)
+        status = read_convolutions(config, json, name, error);
     if (status)
         return status;
     spry_config_sort_layers(config);

@@ -69,6 +69,15 @@ static void write_window(keys *k, const spry_config *c)
     spry_gguf_writer_i32s(k->writer, below(k, "attention.sliding_window_pattern"), slides, c->n_layers);
 }
 
+static void write_kv_heads(keys *k, const spry_config *c)
+{
+    int32_t heads[SPRY_MAX_LAYERS];
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        heads[i] = c->convolves[i] ? 0 : (int32_t)c->n_kv_heads;
+    spry_gguf_writer_i32s(k->writer, below(k, "attention.head_count_kv"), heads, c->n_layers);
+    whole(k, "shortconv.l_cache", c->n_conv);
+}
+
 static void write_config(spry_gguf_writer *writer, const spry_config *c)
 {
     keys k = {.writer = writer, .arch = c->arch->gguf};
@@ -77,7 +86,10 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
     whole(&k, "embedding_length", c->n_embd);
     whole(&k, "feed_forward_length", c->n_ff);
     whole(&k, "attention.head_count", c->n_heads);
-    whole(&k, "attention.head_count_kv", c->n_kv_heads);
+    if (c->arch->convolutions)
+        write_kv_heads(&k, c);
+    else
+        whole(&k, "attention.head_count_kv", c->n_kv_heads);
     whole(&k, "attention.key_length", c->head_dim);
     whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->head_dim);
     if (c->arch->latent) {

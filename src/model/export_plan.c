@@ -210,6 +210,21 @@ static void add_streams(spry_export_plan *plan)
     add_vector(plan, "per_layer_proj_norm.weight", w->layer_norm, c->n_layer_embd);
 }
 
+static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    spry_weight *conv = keep(plan, (spry_weight){.data = (const unsigned char *)l->conv,
+                                                 .type = SPRY_F32,
+                                                 .n_out = c->n_embd,
+                                                 .n_in = c->n_conv,
+                                                 .row_bytes = c->n_conv * sizeof *l->conv,
+                                                 .bias = l->conv_bias});
+    add_linear(plan, i, "shortconv.in_proj", &l->conv_in, 0);
+    add_linear(plan, i, "shortconv.out_proj", &l->conv_out, 0);
+    if (conv)
+        add_linear(plan, i, "shortconv.conv", conv, 0);
+}
+
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -217,7 +232,9 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
     add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
-    if (c->arch->latent) {
+    if (c->convolves[i]) {
+        add_convolution(plan, l, i);
+    } else if (c->arch->latent) {
         add_latent(plan, l, i);
     } else if (c->arch->fused_qkv) {
         add_fused(plan, i, "attn_qkv", &l->q, l->q.n_out + l->k.n_out + l->v.n_out);
@@ -338,7 +355,8 @@ static void plan_checkpoint(spry_export_plan *plan)
     const spry_weights *w = &m->weights;
     add(plan, "token_embd.weight", &w->embedding, 1, 2,
         (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
-    add_vector(plan, "output_norm.weight", w->output_norm, m->config.n_embd);
+    add_vector(plan, m->config.arch->gguf_output_norm ? "token_embd_norm.weight" : "output_norm.weight", w->output_norm,
+               m->config.n_embd);
     add_vector(plan, "output_norm.bias", w->output_norm_bias, m->config.n_embd);
     if (!m->config.tied)
         add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});

@@ -243,6 +243,5 @@ bool spry_model_is_end(const spry_model *model, int32_t id)
 spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
 {
     const spry_config *c = &model->config;
-    return (spry_kv_shape){c->n_layers - c->n_shared_kv, c->n_kv_heads, c->head_dim, type,
-                           .keys_only = c->arch->latent};
+    return (spry_kv_shape){c->n_kv_slots, c->n_kv_heads, c->head_dim, type, .keys_only = c->arch->latent};
 }

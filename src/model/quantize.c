@@ -141,6 +141,8 @@ static void all_matrices(quantizer *q)
         layer_matrix(q, &l->v, i, c->arch->fused_qkv ? "attn_qkv" : "attn_v", 0);
         layer_matrix(q, &l->q_a, i, "attn_q_a", 0);
         layer_matrix(q, &l->o, i, "attn_output", 0);
+        layer_matrix(q, &l->conv_in, i, "shortconv.in_proj", 0);
+        layer_matrix(q, &l->conv_out, i, "shortconv.out_proj", 0);
         layer_matrix(q, &l->gate, i, c->arch->fused_gate_up ? "ffn_up" : "ffn_gate", 0);
         layer_matrix(q, &l->up, i, "ffn_up", 0);
         layer_matrix(q, &l->down, i, "ffn_down", 0);

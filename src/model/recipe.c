@@ -94,6 +94,8 @@ spry_dtype spry_recipe_type(const spry_recipe *recipe, spry_view name, uint32_t 
     } else if (split_name(&layer, &what, name)) {
         if (spry_view_is(what, "ffn_gate_inp") || spry_view_is(what, "ffn_gate_inp_shexp"))
             return SPRY_F32; /* routers are small, and decide */
+        if (spry_view_is(what, "shortconv.conv"))
+            return SPRY_F32;
         if (weighs_more(what) && layer_counts(layer, n_layers))
             type = recipe->finer;
     }

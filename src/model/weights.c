@@ -230,6 +230,23 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
     return spry_bind_linear(b, &l->o, i, "attn_output", c->n_embd, n_q, REQUIRED);
 }
 
+static spry_status bind_convolution(const spry_binder *b, spry_layer *l, uint32_t i)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    size_t n = b->config->n_embd;
+    spry_status status = spry_bind_linear(b, &l->conv_in, i, "shortconv.in_proj", 3 * n, n, REQUIRED);
+    if (!status)
+        status = spry_bind_linear(b, &l->conv_out, i, "shortconv.out_proj", n, n, REQUIRED);
+    const spry_tensor *t = status ? NULL : spry_bind_find_in_layer(b, name, i, "shortconv.conv", 0, "weight");
+    if (status || !t)
+        return status ? status : spry_bind_missing(b, name);
+    if (t->dims[0] != n)
+        return spry_bind_wrong_shape(b, t, n, b->config->n_conv);
+    status = spry_bind_vector(b, &l->conv, t, n * b->config->n_conv, 0);
+    t = status ? NULL : spry_bind_find_in_layer(b, name, i, "shortconv.conv", 0, "bias");
+    return t ? spry_bind_vector(b, &l->conv_bias, t, n, 0) : status;
+}
+
 static spry_status bind_feed_forward(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
@@ -273,7 +290,9 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     if (!status && after)
         status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
     if (!status)
-        status = b->config->arch->latent ? spry_bind_latent(b, l, i) : bind_attention(b, l, i);
+        status = b->config->arch->latent   ? spry_bind_latent(b, l, i)
+                 : b->config->convolves[i] ? bind_convolution(b, l, i)
+                                           : bind_attention(b, l, i);
     if (!status && b->config->arch->streams)
         status = spry_bind_side(b, l, i);
     return status ? status : bind_feed_forward(b, l, i);
@@ -329,14 +348,16 @@ static spry_status bind_output(const spry_binder *b)
 static spry_status bind_output_norm(const spry_binder *b)
 {
     const spry_config *c = b->config;
+    const char *norm = b->gguf ? c->arch->gguf_output_norm : c->arch->hf_output_norm;
     char name[SPRY_TENSOR_NAME_MAX];
-    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.weight" : "norm.weight");
+    norm = norm ? norm : b->gguf ? "output_norm" : "norm";
+    snprintf(name, sizeof name, "%s%s.weight", b->gguf ? "" : b->prefix, norm);
     const spry_tensor *t = spry_bind_find(b, name);
     if (!t)
         return spry_bind_missing(b, name);
     spry_status status =
         spry_bind_vector(b, &b->out->output_norm, t, c->n_embd, !b->gguf && c->arch->norm_plus_one ? 1 : 0);
-    snprintf(name, sizeof name, "%s%s", b->gguf ? "" : b->prefix, b->gguf ? "output_norm.bias" : "norm.bias");
+    snprintf(name, sizeof name, "%s%s.bias", b->gguf ? "" : b->prefix, norm);
     t = !status && c->arch->layer_norm ? spry_bind_find(b, name) : NULL;
     if (!status && !t && c->arch->norm_bias)
         return spry_bind_missing(b, name);

@@ -53,7 +53,9 @@ typedef struct spry_layer {
     spry_weight shared_gate, shared_up, shared_down;    /* shared experts, or absent */
     spry_weight shared_router;                          /* what weighs them, or absent: they are just added */
     struct spry_side *side;                             /* Gemma 3n's paths beside the block, or NULL */
-    const float *sinks;                                 /* [n_heads] or NULL */
+    spry_weight conv_in, conv_out; /* a short convolution instead of attention: into [B | C | x], and out of it */
+    const float *conv, *conv_bias; /* [n_embd, n_conv]; [n_embd] or NULL */
+    const float *sinks;            /* [n_heads] or NULL */
 } spry_layer;
 
 /* How a tensor of a file is used. */

@@ -559,6 +559,16 @@ static const struct {
     {"llama", "{'tie_word_embeddings': 'yes'}", SPRY_ERR_FORMAT, "tie_word_embeddings is not true or false"},
     {"qwen2", "{'use_sliding_window': 1}", SPRY_ERR_FORMAT, "use_sliding_window is not true or false"},
     {"qwen3-moe", "{'norm_topk_prob': 'no'}", SPRY_ERR_FORMAT, "norm_topk_prob is not true or false"},
+    {"lfm2", "{'conv_L_cache': 1}", SPRY_ERR_FORMAT, "convolution"},
+    {"lfm2", "{'conv_L_cache': 65}", SPRY_ERR_FORMAT, "conv_L_cache"},
+    {"lfm2", "{'layer_types': ['conv']}", SPRY_ERR_FORMAT, "layer_types"},
+    {"lfm2", "{'layer_types': ['conv', 'conv', 'mamba', 'conv']}", SPRY_ERR_UNSUPPORTED, "mamba"},
+    {"lfm2", "{'layer_types': null, 'full_attn_idxs': [4]}", SPRY_ERR_FORMAT, "full_attn_idxs"},
+    {"lfm2", "{'block_auto_adjust_ff_dim': true, 'block_multiple_of': 0}", SPRY_ERR_FORMAT, "block_multiple_of"},
+    {"bert", "{'is_decoder': true}", SPRY_ERR_UNSUPPORTED, "encoders"},
+    {"bert", "{'hidden_act': 'relu'}", SPRY_ERR_UNSUPPORTED, "relu"},
+    {"bert", "{'model_type': 'xlm-roberta', 'pad_token_id': -2}", SPRY_ERR_FORMAT, "pad_token_id"},
+    {"bert", "{'model_type': 'roberta', 'pad_token_id': 255}", SPRY_ERR_FORMAT, "offset"},
     {"llama", "{'use_bidirectional_attention': true}", SPRY_ERR_UNSUPPORTED, "use_bidirectional_attention"},
 };
 

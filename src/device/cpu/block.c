@@ -137,8 +137,9 @@ void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)
 {
     const spry_kv_pool *pool = p->pool;
     size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n, token = p->slots[row].token;
-    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, layer, 0);
-    unsigned char *values = p->slots[row].page + spry_kv_offset(pool, layer, 1) + token * pool->token_bytes;
+    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 0);
+    unsigned char *values =
+        p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 1) + token * pool->token_bytes;
     for (size_t head = 0; head < pool->shape.n_kv_heads; head++, keys += pool->head_bytes, values += pool->head_bytes) {
         spry_kv_store_key(p->ops, pool->shape.type, keys, token, p->k + row * width + head * n, n);
         if (!pool->shape.keys_only)
@@ -225,8 +226,8 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .type = p->pool->shape.type,
                          .pages = p->pages->memory,
                          .page_bytes = p->pool->page_bytes,
-                         .key_offset = spry_kv_offset(p->pool, c->kv_layer[layer], 0),
-                         .value_offset = spry_kv_offset(p->pool, c->kv_layer[layer], 1),
+                         .key_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 0),
+                         .value_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 1),
                          .head_bytes = p->pool->head_bytes,
                          .token_bytes = p->pool->token_bytes,
                          .entries = g->table->entries,
@@ -355,7 +356,9 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     take_input(p, l->attn_norm, l->attn_norm_bias);
     if (l->side)
         spry_pass_laurel(p, l->side);
-    if (p->config->arch->latent)
+    if (p->config->convolves[index])
+        spry_pass_convolution(p, l, index);
+    else if (p->config->arch->latent)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);

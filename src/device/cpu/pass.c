@@ -99,6 +99,7 @@ static void carve_all(spry_pass *p, carver *c)
     size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
     size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;
     p->low = carve(c, rows, larger(f->n_q_rank, streams ? f->n_embd : 0), sizeof(float));
+    p->conv = carve(c, f->arch->convolutions ? rows : 0, 3 * (size_t)f->n_embd, sizeof(float));
     p->streams = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->laurel = carve(c, layer_rows, f->n_embd, sizeof(float));

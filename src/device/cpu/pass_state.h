@@ -48,6 +48,7 @@ struct spry_pass {
     float *q, *attn;               /* [max_rows, n_heads * head_dim] */
     float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
     float *raw, *low;              /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
+    float *conv;                   /* short convolutions: [max_rows, 3 * n_embd] */
     float *streams, *predicted;    /* Gemma 3n: [n_streams, max_rows, n_embd] */
     float *laurel;                 /* [max_rows, n_embd] */
     float *modality;               /* [max_rows, n_streams] */
@@ -128,6 +129,9 @@ void spry_pass_streams_end(spry_pass *pass);
 
 /* latent.c: y = attention of the input. */
 void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* convolution.c: y = short convolution of the input. */
+void spry_pass_convolution(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
 /* One layer: x += attention(norm(x)); x += feed-forward(norm(x)). */
 void spry_pass_block(spry_pass *pass, uint32_t layer);
