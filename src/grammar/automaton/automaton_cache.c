@@ -24,6 +24,61 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the two bel
 static slot slots[SLOTS];
 static size_t used_bytes;
 
+/* ---- calls ------------------------------------------------------------------------------------------------------- */
+
+typedef struct callee {
+    uint32_t number, edge; /* the first edge that calls it */
+} callee;
+
+static int by_number(const void *left, const void *right)
+{
+    const callee *a = left, *b = right;
+    if (a->number != b->number)
+        return a->number > b->number ? 1 : -1;
+    return (a->edge > b->edge) - (a->edge < b->edge);
+}
+
+static int by_edge(const void *left, const void *right)
+{
+    const callee *a = left, *b = right;
+    return (a->edge > b->edge) - (a->edge < b->edge);
+}
+
+/* An automaton does not depend on the numbers of the machines it calls: `edges` gets them in the order of their first
+ * use, so that the same rule of another grammar is found. *callees: their own numbers. False when memory is short. */
+static bool renumber_calls(const spry_nfa *nfa, spry_nfa_edge **edges, callee **callees)
+{
+    size_t n = 0, kept = 0;
+    *edges = malloc((nfa->n_edges + 1) * sizeof **edges);
+    *callees = malloc((nfa->n_edges + 1) * sizeof **callees);
+    uint32_t *place = malloc((nfa->n_edges + 1) * sizeof *place); /* by the first edge */
+    bool ok = *edges && *callees && place;
+    for (uint32_t i = 0; i < nfa->n_edges && ok; i++) {
+        (*edges)[i] = nfa->edges[i];
+        if (nfa->edges[i].kind == SPRY_NFA_CALL)
+            (*callees)[n++] = (callee){nfa->edges[i].callee, i};
+    }
+    if (n && ok) {
+        qsort(*callees, n, sizeof **callees, by_number);
+        for (size_t i = 0; i < n; i++) {
+            bool first = !kept || (*callees)[kept - 1].number != (*callees)[i].number;
+            if (first)
+                (*callees)[kept++] = (*callees)[i];
+            (*edges)[(*callees)[i].edge].callee = (*callees)[kept - 1].edge;
+        }
+        qsort(*callees, kept, sizeof **callees, by_edge);
+        for (uint32_t i = 0; i < kept; i++)
+            place[(*callees)[i].edge] = i;
+        for (uint32_t i = 0; i < nfa->n_edges; i++)
+            if ((*edges)[i].kind == SPRY_NFA_CALL)
+                (*edges)[i].callee = place[(*edges)[i].callee];
+    }
+    free(place);
+    return ok;
+}
+
+/* ---- the table --------------------------------------------------------------------------------------------------- */
+
 /* The states and edges as words; NULL: too large, or memory is short. */
 static uint32_t *make_key(const spry_nfa *nfa, size_t max_states, size_t *n_words)
 {
@@ -115,11 +170,17 @@ static void keep(size_t at, uint32_t *key, size_t n_words, const spry_automaton 
     pthread_mutex_unlock(&lock);
 }
 
-spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
+static spry_automaton_result make_small(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
 {
-    *out = (spry_automaton){0};
-    if (nfa->result)
-        return nfa->result;
+    spry_automaton_result result = spry_automaton_determinize(out, nfa, max_states);
+    if (result)
+        return result;
+    result = spry_automaton_minimize(out);
+    return result == SPRY_AUTOMATON_TOO_LARGE ? SPRY_AUTOMATON_OK : result;
+}
+
+static spry_automaton_result find_or_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
+{
     size_t n_words = 0, at = 0;
     uint32_t *key = make_key(nfa, max_states, &n_words);
     if (key) {
@@ -129,15 +190,37 @@ spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *n
             return SPRY_AUTOMATON_OK;
         }
     }
-    spry_automaton_result result = spry_automaton_determinize(out, nfa, max_states);
-    if (!result) {
-        result = spry_automaton_minimize(out);
-        if (result == SPRY_AUTOMATON_TOO_LARGE)
-            result = SPRY_AUTOMATON_OK;
-    }
+    spry_automaton_result result = make_small(out, nfa, max_states);
     if (!result && key)
         keep(at, key, n_words, out);
     else
         free(key);
+    return result;
+}
+
+static bool has_calls(const spry_nfa *nfa)
+{
+    for (size_t i = 0; i < nfa->n_edges; i++)
+        if (nfa->edges[i].kind == SPRY_NFA_CALL)
+            return true;
+    return false;
+}
+
+spry_automaton_result spry_automaton_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
+{
+    *out = (spry_automaton){0};
+    if (nfa->result)
+        return nfa->result;
+    if (!has_calls(nfa))
+        return find_or_make(out, nfa, max_states);
+    spry_nfa renumbered = *nfa;
+    callee *callees = NULL;
+    spry_automaton_result result = SPRY_AUTOMATON_NO_MEMORY;
+    if (renumber_calls(nfa, &renumbered.edges, &callees))
+        result = find_or_make(out, &renumbered, max_states);
+    for (uint32_t i = 0; !result && out->n_states && i < out->first_call[out->n_states]; i++)
+        out->calls[i].callee = callees[out->calls[i].callee].number;
+    free(renumbered.edges);
+    free(callees);
     return result;
 }

@@ -8,7 +8,8 @@
 enum {
     SET_ITEMS_MAX = 1 << 22, /* total of all sets */
     WORK_MAX = 1 << 26,      /* edges visited */
-    EDGES_A_STATE = 32,      /* minimising costs about as much as this many edges for each state */
+    SORT_SMALL = 16,
+    EDGES_A_STATE = 32, /* minimising costs about as much as this many edges for each state */
 };
 
 typedef struct set_span {
@@ -25,10 +26,13 @@ typedef struct maker {
     size_t table_size;
     uint32_t *mark; /* [n_states] the round in which a state was reached */
     uint32_t round;
-    uint32_t *stack; /* [n_states] */
+    uint32_t *stack;     /* [n_states] */
+    uint32_t *set_alone; /* [n_states] the set of a state's closure, + 1; 0: not known */
+    bool *kept;          /* [n_states] has a tag or an edge that is not silent */
     struct found_edge *found;
+    struct segment_target *targets;
     spry_call *calls;
-    size_t n_found, n_calls, found_room, calls_room;
+    size_t n_found, n_calls, n_targets, found_room, calls_room, targets_room;
     spry_automaton_writer writer;
     spry_automaton_result result;
 } maker;
@@ -36,6 +40,11 @@ typedef struct maker {
 struct found_edge {
     unsigned char first, last;
     uint32_t target;
+};
+
+/* A target in one of the byte ranges into which the edges of a state divide the bytes. */
+struct segment_target {
+    uint32_t target, next; /* index of another target of the range, + 1 */
 };
 
 static int compare_numbers(const void *left, const void *right)
@@ -58,14 +67,15 @@ static void fail(maker *made, spry_automaton_result result)
         made->result = result;
 }
 
-static bool is_kept(const spry_nfa *nfa, uint32_t state)
+static void find_kept(maker *made)
 {
-    if (nfa->states[state].tag)
-        return true;
-    for (uint32_t e = nfa->states[state].edge; e != SPRY_NFA_NO_EDGE; e = nfa->edges[e].next)
-        if (nfa->edges[e].kind != SPRY_NFA_SILENT)
-            return true;
-    return false;
+    const spry_nfa *nfa = made->nfa;
+    for (uint32_t state = 0; state < nfa->n_states; state++) {
+        uint32_t e = nfa->states[state].edge;
+        while (e != SPRY_NFA_NO_EDGE && nfa->edges[e].kind == SPRY_NFA_SILENT)
+            e = nfa->edges[e].next;
+        made->kept[state] = nfa->states[state].tag || e != SPRY_NFA_NO_EDGE;
+    }
 }
 
 /* Adds the epsilon closure of `state` to the set under construction, the last items of `items`. */
@@ -79,7 +89,7 @@ static void reach(maker *made, uint32_t state)
     made->stack[depth++] = state;
     while (depth && !made->result) {
         uint32_t at = made->stack[--depth];
-        if (is_kept(nfa, at)) {
+        if (made->kept[at]) {
             if (made->n_items >= SET_ITEMS_MAX)
                 fail(made, SPRY_AUTOMATON_TOO_LARGE);
             else if (!spry_grow(&made->items, &made->items_room, made->n_items + 1, sizeof *made->items))
@@ -133,14 +143,28 @@ static bool grow_table(maker *made)
     return true;
 }
 
+static void sort_items(uint32_t *items, size_t count)
+{
+    if (count > SORT_SMALL) {
+        qsort(items, count, sizeof *items, compare_numbers);
+        return;
+    }
+    for (size_t i = 1; i < count; i++) {
+        uint32_t item = items[i];
+        size_t at = i;
+        for (; at && items[at - 1] > item; at--)
+            items[at] = items[at - 1];
+        items[at] = item;
+    }
+}
+
 /* The number of the set whose items were added since `first`. */
 static uint32_t intern(maker *made, size_t first)
 {
     if (made->result)
         return 0;
     set_span set = {(uint32_t)first, (uint32_t)(made->n_items - first)};
-    if (set.count)
-        qsort(made->items + first, set.count, sizeof *made->items, compare_numbers);
+    sort_items(made->items + first, set.count);
     if (!grow_table(made) || !spry_grow(&made->sets, &made->sets_room, made->n_sets + 1, sizeof *made->sets)) {
         fail(made, SPRY_AUTOMATON_NO_MEMORY);
         return 0;
@@ -185,31 +209,75 @@ static uint32_t list_edges(maker *made, set_span set)
     return tag;
 }
 
+/* The set that the targets of a range lead to, together. */
+static uint32_t join_targets(maker *made, uint32_t first)
+{
+    const struct segment_target *targets = made->targets;
+    bool alone = !targets[first - 1].next;
+    uint32_t *known = &made->set_alone[targets[first - 1].target];
+    if (alone && *known)
+        return *known - 1;
+    size_t begin = made->n_items;
+    made->round++;
+    for (uint32_t i = first; i; i = targets[i - 1].next)
+        reach(made, targets[i - 1].target);
+    uint32_t set = intern(made, begin);
+    if (alone && !made->result)
+        *known = set + 1;
+    return set;
+}
+
+/* Where the ranges of bytes begin that no found edge divides, in order; the edges of most states are few. */
+static unsigned find_ranges(const maker *made, unsigned short begins[258])
+{
+    unsigned count = 0;
+    for (size_t i = 0; i < 2 * made->n_found; i++) {
+        const struct found_edge *edge = &made->found[i / 2];
+        unsigned short begin = (unsigned short)(i % 2 ? edge->last + 1 : edge->first);
+        unsigned at = count;
+        while (at && begins[at - 1] > begin)
+            at--;
+        if (at && begins[at - 1] == begin)
+            continue;
+        memmove(begins + at + 1, begins + at, (count - at) * sizeof *begins);
+        begins[at] = begin;
+        count++;
+    }
+    return count;
+}
+
+/* Lists the targets of each range: `lists` has the first of them, + 1. */
+static void list_targets(maker *made, uint32_t *lists, const unsigned short *begins, unsigned n_ranges)
+{
+    made->n_targets = 0;
+    memset(lists, 0, n_ranges * sizeof *lists);
+    for (size_t i = 0; i < made->n_found; i++) {
+        unsigned range = 0;
+        while (begins[range] != made->found[i].first)
+            range++;
+        for (; range < n_ranges && begins[range] <= made->found[i].last; range++) {
+            if (!spry_grow(&made->targets, &made->targets_room, made->n_targets + 1, sizeof *made->targets)) {
+                fail(made, SPRY_AUTOMATON_NO_MEMORY);
+                return;
+            }
+            made->targets[made->n_targets++] = (struct segment_target){made->found[i].target, lists[range]};
+            lists[range] = (uint32_t)made->n_targets;
+        }
+    }
+    made->work += made->n_targets;
+}
+
 static void write_edges(maker *made)
 {
-    bool starts[257] = {false};
-    for (size_t i = 0; i < made->n_found; i++)
-        starts[made->found[i].first] = starts[made->found[i].last + 1] = true;
-    for (unsigned first = 0; first < 256 && !made->result;) {
-        unsigned last = first;
-        while (last < 255 && !starts[last + 1])
-            last++;
-        size_t begin = made->n_items;
-        made->round++;
-        bool any = false;
-        made->work += made->n_found;
-        for (size_t i = 0; i < made->n_found; i++) {
-            if (made->found[i].first <= first && made->found[i].last >= first) {
-                reach(made, made->found[i].target);
-                any = true;
-            }
-        }
-        if (any) {
-            uint32_t target = intern(made, begin);
-            spry_automaton_add_edge(&made->writer, (spry_edge){target, (unsigned char)first, (unsigned char)last});
-        }
-        first = last + 1;
-    }
+    unsigned short begins[258];
+    uint32_t lists[257];
+    unsigned n_ranges = find_ranges(made, begins);
+    begins[n_ranges] = 256;
+    list_targets(made, lists, begins, n_ranges);
+    for (unsigned i = 0; i < n_ranges && !made->result; i++)
+        if (lists[i])
+            spry_automaton_add_edge(&made->writer, (spry_edge){join_targets(made, lists[i]), (unsigned char)begins[i],
+                                                               (unsigned char)(begins[i + 1] - 1)});
 }
 
 static void write_calls(maker *made)
@@ -233,8 +301,13 @@ static bool start(maker *made, const spry_nfa *nfa, size_t max_states)
         return false;
     made->mark = calloc(nfa->n_states, sizeof *made->mark);
     made->stack = malloc(nfa->n_states * sizeof *made->stack);
-    if (!made->mark || !made->stack || !spry_grow(&made->items, &made->items_room, 1, sizeof *made->items))
+    made->set_alone = calloc(nfa->n_states, sizeof *made->set_alone);
+    made->kept = calloc(nfa->n_states, sizeof *made->kept);
+    if (!made->mark || !made->stack || !made->set_alone || !made->kept ||
+        !spry_grow(&made->items, &made->items_room, 1, sizeof *made->items))
         fail(made, SPRY_AUTOMATON_NO_MEMORY);
+    else
+        find_kept(made);
     return !made->result;
 }
 
@@ -246,6 +319,9 @@ static spry_automaton_result finish(maker *made, spry_automaton *out, bool deter
     free(made->table);
     free(made->mark);
     free(made->stack);
+    free(made->set_alone);
+    free(made->kept);
+    free(made->targets);
     free(made->found);
     free(made->calls);
     if (!made->result)

@@ -29,7 +29,8 @@ static spry_status make_keys(spry_compiler *compiler, const spry_ir_object *from
             nfa.states[end].tag = ++tag;
         spry_ir_nfa_write(&build, member->key, start, end, true);
     }
-    spry_automaton_result result = spry_automaton_make(out, &nfa, 4096 + 4 * nfa.n_states);
+    /* Different keys end in states with different tags, so minimising would merge nearly nothing. */
+    spry_automaton_result result = spry_automaton_determinize(out, &nfa, 4096 + 4 * nfa.n_states);
     spry_nfa_deinit(&nfa);
     if (result)
         return spry_compiler_failed(compiler, result, SPRY_VIEW(""));
