@@ -242,6 +242,25 @@ class Impatient(ServerTest):
         self.refused(self.server.post("/v1/embeddings", {"input": MANY}), 504, "longer")
 
 
+class Leaving(ServerTest):
+    arguments = ("--parallel", "32", "--threads", "1", "--chunk", "512")
+
+    def steps(self):
+        return self.server.metric("spry_steps_total") or 0
+
+    def test_texts_of_a_client_that_left_take_no_steps(self):
+        self.alive()
+        first = self.steps()
+        connection = self.server.connect()
+        connection.request("POST", "/v1/embeddings", json.dumps({"input": MANY}))
+        self.assertTrue(eventually(lambda: self.steps() > first + 4))
+        last = self.steps()
+        connection.close()
+        time.sleep(server_support.SLOW)
+        self.assertTrue(eventually(lambda: self.steps() == (time.sleep(0.5 * server_support.SLOW), self.steps())[1]))
+        self.assertLess(self.steps() - last, 8)  # not one for each that was submitted
+
+
 class Going(unittest.TestCase):
     def test_the_end_does_not_wait(self):
         server = Server("--grace", "0")

@@ -18,8 +18,11 @@ spry_status spry_embedder_init(spry_embedder *e, spry_costs *costs, const spry_p
     return e->vector ? SPRY_OK : spry_fail_memory(error, "an embedding", e->width * sizeof *e->vector);
 }
 
+/* Freeing a job waits for a step, so all are cancelled before. */
 void spry_embedder_deinit(spry_embedder *e)
 {
+    for (size_t i = 0; i < e->count; i++)
+        spry_job_cancel(e->jobs[(e->first + i) % SPRY_EMBEDDINGS_MAX]);
     for (size_t i = 0; i < e->count; i++)
         spry_job_free(e->jobs[(e->first + i) % SPRY_EMBEDDINGS_MAX]);
     free(e->vector);
@@ -43,12 +46,22 @@ spry_status spry_embedder_encode(spry_tokens *ids, const spry_engine *engine, co
     return status;
 }
 
+/* On the engine's thread, where looking at its pages waits for nothing. */
+static void on_done(void *user, spry_job *job)
+{
+    const spry_embedder *e = user;
+    (void)job;
+    spry_registry_sample(&e->costs->exchange->server->registry, e->model->name, e->model->engine, 0, false);
+}
+
 spry_status spry_embedder_add(spry_embedder *e, const spry_tokens *ids, spry_error *error)
 {
     spry_job *job;
     spry_job_options options;
     size_t at = (e->first + e->count) % SPRY_EMBEDDINGS_MAX;
     spry_job_options_of(&options, e->costs->exchange);
+    options.on_done = on_done;
+    options.user = e;
     spry_costs_begin_share(e->costs);
     spry_status status = spry_job_create_embedding(&job, e->model->engine, ids->ids, ids->count, &options, error);
     if (status == SPRY_OK)
@@ -74,7 +87,6 @@ spry_status spry_embedder_take(spry_embedder *e, spry_error *error)
     spry_job_free(job);
     e->first = (e->first + 1) % SPRY_EMBEDDINGS_MAX;
     e->count--;
-    spry_registry_sample(&e->costs->exchange->server->registry, e->model->name, e->model->engine, 0, false);
     return status;
 }
 
