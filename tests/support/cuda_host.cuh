@@ -32,6 +32,10 @@ struct alignas(8) float2 {
     float x, y;
 };
 
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
+
 /* A kernel registers itself under its name when the program starts. */
 struct cuda_host_kernel {
     const char *name;
@@ -115,6 +119,25 @@ SPRY_DEVICE void copy_ahead(void *shared, const void *from)
 
 SPRY_DEVICE void copy_wait()
 {
+}
+
+SPRY_DEVICE void ask_ahead(const void *)
+{
+}
+
+SPRY_DEVICE uint32_t bf16_pair(float low, float high)
+{
+    return spry_bf16_encode(low) | (uint32_t)spry_bf16_encode(high) << 16;
+}
+
+SPRY_DEVICE uint32_t half_pair(float low, float high)
+{
+    return spry_f16_encode(low) | (uint32_t)spry_f16_encode(high) << 16;
+}
+
+SPRY_DEVICE float quick_exp(float x)
+{
+    return exp2f(x * 1.44269504088896341f);
 }
 
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)

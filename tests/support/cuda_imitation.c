@@ -12,7 +12,7 @@ static const char image[] = "kernels";
 const void *const cuda_imitation_images[] = {image, NULL};
 
 /* Sizes stand before what was allocated. */
-enum { HEADER = 256 };
+enum { HEADER = 256, PROCESSORS = 5 };
 
 /* Launches between the beginning and the end of a capture. */
 typedef struct node {
@@ -78,7 +78,9 @@ static int device_name(char *name, int size, int number)
 static int device_attribute(int *value, int attribute, int number)
 {
     (void)number;
-    *value = attribute == SPRY_CUDA_COMPUTE_MAJOR ? imitation.compute_major : 0;
+    *value = attribute == SPRY_CUDA_COMPUTE_MAJOR     ? imitation.compute_major
+             : attribute == SPRY_CUDA_MULTIPROCESSORS ? PROCESSORS
+                                                      : 0;
     return step();
 }
 

@@ -251,8 +251,9 @@ static void wide_products_have_the_same_bits(void **state)
         }
 }
 
-/* Rows that are normalised, or gated, within a product: what the kernels one by one give. */
-static void compare_fused(product_case *c, size_t n_rows, float *norm)
+/* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the GPU
+ * is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
+static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors)
 {
     enum { GATED = OUTPUTS / 64 * 64 };
     static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
@@ -264,6 +265,11 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm)
     spry_cuda_encode(&c->device, from, &product, 1, n_rows);
     spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
     from_gpu(apart, to, n_rows * OUTPUTS * 4);
+    c->device.context.processors = processors;
+    spry_cuda_products(&c->device, &product, 1, n_rows, false, (spry_cuda_groups){0});
+    from_gpu(fused, to, n_rows * OUTPUTS * 4);
+    if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
+        fail_msg("%s: %zu rows have other bits on %zu processors", spry_dtype_name(c->type), n_rows, processors);
     spry_cuda_encode_products(&c->device, from, &product, 1, n_rows, false);
     from_gpu(fused, to, n_rows * OUTPUTS * 4);
     if (memcmp(apart, fused, n_rows * OUTPUTS * 4))
@@ -292,6 +298,7 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm)
     }
     if (memcmp(acts[0], acts[1], bytes))
         fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
+    c->device.context.processors = gpu.processors;
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &weight);
     spry_cuda_free(&gpu, &to);
@@ -307,8 +314,10 @@ static void fused_products_have_the_same_bits(void **state)
         product_case c;
         open_case(&c, types[t]);
         static const size_t counts[] = {1, 3, 8};
-        for (size_t i = 0; i < SPRY_COUNT(counts); i++)
-            compare_fused(&c, counts[i], norm);
+        for (size_t i = 0; i < SPRY_COUNT(counts); i++) {
+            compare_fused(&c, counts[i], norm, gpu.processors);
+            compare_fused(&c, counts[i], norm, 1);
+        }
         close_case(&c);
     }
 }

@@ -27,6 +27,7 @@ typedef struct spry_cuda_context {
     char name[SPRY_CUDA_NAME];
     bool overlaps;       /* kernels may begin while those before them end, and blocks form clusters */
     bool cores;          /* it has matrix instructions of four warps */
+    size_t processors;   /* multiprocessors */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
     int fault;           /* the first result that was not 0 */
     const char *fault_call;

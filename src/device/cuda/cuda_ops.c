@@ -102,15 +102,31 @@ static size_t kept_bytes(spry_dtype type, size_t units)
     return spry_cuda_form(type) == SPRY_ACT_BYTES ? 0 : SPRY_PRODUCT_SPLITS * units * unit;
 }
 
+/* For at most 8 rows and outputs so many that blocks have several batches of tiles (products_rows.cuh). */
+static bool choose_stream(product_way *way, const spry_product_args *args, spry_dtype type, size_t processors)
+{
+    enum { TILES = 8, SLOTS = 4 };
+    if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * processors)
+        return false;
+    *way = (product_way){.rows = SPRY_ACT_ROWS,
+                         .tiles = (args->n_tiles + processors - 1) / processors,
+                         .threads = FEW_THREADS,
+                         .shared_bytes = kept_bytes(type, SLOTS)};
+    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%d_%d", spry_cuda_type_name(type), TILES,
+             args->n_rows > 1 ? SPRY_ACT_ROWS : 1);
+    return true;
+}
+
 /* For few rows: several tiles a block where there are blocks enough, because they share rows. */
-static product_way choose_way(const spry_product_args *args, spry_dtype type)
+static product_way choose_way(const spry_product_args *args, spry_dtype type, size_t processors)
 {
     enum { BLOCKS = 96 };
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, args, type) || choose_many(&way, args, type))
+    if (choose_cores(&way, args, type) || choose_many(&way, args, type) ||
+        choose_stream(&way, args, type, processors))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;
@@ -125,7 +141,7 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type)
 /* Products of one type. */
 static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
-    product_way way = choose_way(args, type);
+    product_way way = choose_way(args, type, d->context.processors);
     spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name),
                             (args->n_tiles + way.tiles - 1) / way.tiles, (args->n_rows + way.rows - 1) / way.rows, 1,
                             way.threads, way.shared_bytes, args);
@@ -167,24 +183,27 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
 static bool normalises(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products,
                        size_t n_rows)
 {
-    bool can = n_rows <= SPRY_ACT_ROWS && from->weight && !from->source && !from->plain;
+    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->source && !from->plain;
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
     return can;
 }
 
-/* `kind`: "norm" or "gate"; `tiles`: of a block. */
+/* `kind`: "norm" or "gate"; `tiles` of a block at a time, of which four at most are on their way. */
 static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, spry_dtype type,
-                        const char *kind, size_t blocks, size_t tiles)
+                        const char *kind, size_t tiles)
 {
+    enum { SLOTS = 4 };
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, "spry_product_%s_%s_%d", spry_cuda_type_name(type), kind,
+    size_t batches = (args->n_tiles + tiles - 1) / tiles, processors = d->context.processors;
+    snprintf(name, sizeof name, "spry_product_%s_%s_%zu_%d", spry_cuda_type_name(type), kind, tiles,
              args->n_rows > 1 ? SPRY_ACT_ROWS : 1);
     from.in_stride = from.n;
     from.eps = d->config->norm_eps;
     args->from = from;
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name), blocks, 1, 1, FEW_THREADS,
-                            kept_bytes(type, tiles), args);
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name),
+                            batches < processors ? batches : processors, 1, 1, FEW_THREADS,
+                            kept_bytes(type, tiles < SLOTS ? tiles : SLOTS), args);
 }
 
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,
@@ -199,8 +218,7 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
         args.add = add;
-        launch_rows(d, &args, from, type, "norm",
-                    (args.n_tiles + SPRY_PRODUCT_NORM_TILES - 1) / SPRY_PRODUCT_NORM_TILES, SPRY_PRODUCT_NORM_TILES);
+        launch_rows(d, &args, from, type, "norm", args.n_tiles <= 2 * d->context.processors ? 2 : 4);
     }
 }
 
@@ -214,7 +232,7 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
-    launch_rows(d, &args, from, both[0].w->type, "gate", gate->n_tiles / 2, 4);
+    launch_rows(d, &args, from, both[0].w->type, "gate", args.n_tiles <= 4 * d->context.processors ? 4 : 8);
     return true;
 }
 

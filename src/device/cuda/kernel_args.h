@@ -81,7 +81,7 @@ typedef struct spry_residual_args {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16, SPRY_PRODUCT_NORM_TILES = 2, SPRY_PRODUCT_AHEAD = 3 };
+enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16, SPRY_PRODUCT_AHEAD = 3 };
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
  * matrices of one type and one input; blocks take tiles of all of them in order. */

@@ -12,27 +12,74 @@ template <int BLOCKS> struct decode_room {
     float key[BLOCKS * 32], value[BLOCKS * 32];
 };
 
-/* The queries of the block, and, in the block that `owns` the row's page, its key and value. */
+/* Brings a head of the row to shared memory as attention wants it; what turn_head of pages.cuh does, with all loads at
+ * once. */
+template <int BLOCKS>
+SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, bool turns, const spry_prepare_args &a,
+                          uint32_t row, int lane)
+{
+    enum { PAIRS = (BLOCKS + 1) / 2 };
+    float v[BLOCKS], weight[BLOCKS], cosine[PAIRS], sine[PAIRS], sum = 0;
+    const float *cosines = a.cosine + (uint64_t)row * a.n_pairs, *sines = a.sine + (uint64_t)row * a.n_pairs;
+    SPRY_UNROLL
+    for (int k = 0; k < BLOCKS; k++) {
+        v[k] = from[lane + k * WARP];
+        weight[k] = norm ? norm[lane + k * WARP] : 1;
+    }
+    SPRY_UNROLL
+    for (int k = 0; k < PAIRS; k++) {
+        bool pair = turns && (uint32_t)(lane + k * WARP) < a.n_pairs;
+        cosine[k] = pair ? cosines[lane + k * WARP] : 1;
+        sine[k] = pair ? sines[lane + k * WARP] : 0;
+    }
+    if (norm) {
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            sum = fmaf(v[k], v[k], sum);
+        float scale = 1.0f / sqrtf(warp_sum(sum) / (float)(BLOCKS * WARP) + a.eps);
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            v[k] = v[k] * scale * weight[k];
+    }
+    SPRY_UNROLL
+    for (int k = 0; k < BLOCKS; k++)
+        head[lane + k * WARP] = v[k];
+    warp_wait();
+    SPRY_UNROLL
+    for (int k = 0; k < PAIRS; k++) {
+        uint32_t i = (uint32_t)(lane + k * WARP), first = a.interleaved ? 2 * i : i;
+        uint32_t second = a.interleaved ? first + 1 : i + a.n_pairs;
+        if (!turns || i >= a.n_pairs)
+            continue;
+        float x = head[first], y = head[second];
+        head[first] = x * cosine[k] - y * sine[k];
+        head[second] = x * sine[k] + y * cosine[k];
+    }
+    warp_wait();
+}
+
+/* The queries of the block, and, in the block that `owns` the row's page, its key and value: a warp for each. */
 template <int BLOCKS>
 SPRY_DEVICE void prepare_row(decode_room<BLOCKS> &room, const spry_prepare_args &a, uint32_t row, uint32_t kv_head, bool owns)
 {
-    uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv, warp = threadIdx.x / WARP;
+    uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
     int lane = (int)(threadIdx.x % WARP);
-    for (uint32_t i = warp; i < group; i += head_shape<BLOCKS>::WARPS)
-        turn_head(room.heads[i], a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n, a.q_norm, true, a, row, lane);
-    if (!owns)
-        return;
     const spry_step_row &at = a.rows[row];
     page_head page = head_of_page(a.kv, at.page, kv_head);
-    uint64_t from = ((uint64_t)row * n_kv + kv_head) * n;
-    if (warp == head_shape<BLOCKS>::WARPS - 1) {
-        turn_head(room.key, a.k + from, a.k_norm, true, a, row, lane);
-        for (uint32_t d = (uint32_t)lane; d < n; d += WARP)
-            store_coordinate(page.keys, at.slot, d, room.key[d], kv_f16());
-    }
-    if (warp == head_shape<BLOCKS>::WARPS - 2) {
-        turn_head(room.value, a.v + from, (const float *)0, false, a, row, lane);
-        store_value(page.values + (uint64_t)at.slot * a.kv.token_bytes, room.value, n, lane, kv_f16());
+    SPRY_UNROLL_BY(1)
+    for (uint32_t i = threadIdx.x / WARP; i < group + (owns ? 2 : 0); i += head_shape<BLOCKS>::WARPS) {
+        bool is_q = i < group, is_k = i == group;
+        const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
+                                 : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
+        float *head = is_q ? room.heads[i] : is_k ? room.key : room.value;
+        turn_row<BLOCKS>(head, from, is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0, is_q || is_k, a, row, lane);
+        SPRY_UNROLL
+        for (int k = 0; !is_q && k < BLOCKS; k++) {
+            uint32_t d = (uint32_t)(lane + k * WARP);
+            uint16_t *to = is_k ? (uint16_t *)page.keys + d * PAGE_TOKENS + at.slot
+                                : (uint16_t *)(page.values + (uint64_t)at.slot * a.kv.token_bytes) + d;
+            *to = half_of_float(head[d]);
+        }
     }
 }
 
@@ -73,9 +120,12 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         now = find_number<shape::PART>(q, a, row, first, part);
     if (now.seen && first != last)
         load_page(words, now.page, a.kv.token_bytes, lane);
+    if (d.prepare.q_norm && warp < 2)
+        ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
     grid_wait();
     prepare_row<BLOCKS>(room, d.prepare, number_of_row, kv_head, last % ranks == rank);
     block_wait();
+    SPRY_UNROLL_BY(1)
     for (uint32_t number = first; number <= last; number += ranks * shape::WARPS) {
         page_sums<shape::PART> s;
         if (number != first)
@@ -85,12 +135,13 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         if (now.seen) {
             stage_queries<BLOCKS>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
                                   now.entry.turn, lane);
-            attend_words<BLOCKS, shape::PART>(s, words, room.staged[warp], q, a, now.entry, lane);
+            attend_words<1, BLOCKS, shape::PART>(s, words, room.staged[warp], q, a, now.entry, lane);
         }
-        write_partial<shape::PART>(a, s, now.seen, q, blockIdx.z, number, part, lane);
+        write_partial<1, shape::PART>(a, s, now.seen, q, blockIdx.z, number, part, lane);
     }
     cluster_wait();
     const uint32_t n = BLOCKS * 32;
+    SPRY_UNROLL_BY(1)
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < group * n; i += gridDim.x * blockDim.x)
         merge_value(a, blockIdx.z, number_of_row, kv_head * group + i / n, row.n_entries, i % n);
 }

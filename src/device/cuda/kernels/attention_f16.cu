@@ -34,9 +34,9 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
         load_page(words, page, a.kv.token_bytes, lane);
     if (seen) {
         stage_rows<BLOCKS>(staged[warp], q, a, group, entry.turn, lane);
-        attend_words<BLOCKS, shape::PART>(s, words, staged[warp], q, a, entry, lane);
+        attend_words<2, BLOCKS, shape::PART>(s, words, staged[warp], q, a, entry, lane);
     }
-    write_partial<shape::PART>(a, s, seen, q, piece.few, number, part, lane);
+    write_partial<2, shape::PART>(a, s, seen, q, piece.few, number, part, lane);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
@@ -75,28 +75,31 @@ template <int BLOCKS> struct page_copy {
         return room + KEYS + token * VALUE_STRIDE + (piece ^ token / 8 * 2) * PIECE;
     }
 
-    /* All threads of the block. */
-    SPRY_METHOD void copy(const page_head &page, uint32_t token_bytes) const
+    /* All threads of the block; of tokens that none of its queries sees the values of one that is seen. */
+    SPRY_METHOD void copy(const seen_page &page, uint32_t token_bytes) const
     {
+        SPRY_UNROLL
         for (uint32_t i = threadIdx.x; i < KEYS / PIECE; i += head_shape<BLOCKS>::WARPS * WARP)
             copy_ahead(key_piece(i / 4, i % 4), page.keys + i * PIECE);
-        for (uint32_t i = threadIdx.x; i < PAGE_TOKENS * PIECES; i += head_shape<BLOCKS>::WARPS * WARP)
-            copy_ahead(value_piece(i / PIECES, i % PIECES), page.values + i / PIECES * token_bytes + i % PIECES * PIECE);
+        SPRY_UNROLL
+        for (uint32_t i = threadIdx.x; i < PAGE_TOKENS * PIECES; i += head_shape<BLOCKS>::WARPS * WARP) {
+            uint32_t token = i / PIECES < page.begin ? page.begin : i / PIECES;
+            token = token < page.end ? token : page.end - 1;
+            copy_ahead(value_piece(i / PIECES, i % PIECES), page.values + token * token_bytes + i % PIECES * PIECE);
+        }
     }
 
-    /* What load_keys and load_values give. */
+    /* What load_page gives. */
     SPRY_METHOD uint2 key(int step, int i, int lane) const
     {
         uint32_t d = (uint32_t)(step * 16 + lane % 4 * 2 + i % 2 + i / 2 * 8);
         return *(const uint2 *)(key_piece(d, (uint32_t)(lane / 8)) + lane / 4 % 2 * 8);
     }
 
-    SPRY_METHOD uint2 value(const seen_page &p, int quarter, int block, int i, int lane) const
+    SPRY_METHOD uint2 value(int quarter, int block, int i, int lane) const
     {
         uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
-        uint2 none = {0, 0};
-        const uint2 *from = (const uint2 *)(value_piece(token, (uint32_t)(block * 4 + lane / 8)) + lane / 4 % 2 * 8);
-        return token < p.begin || token >= p.end ? none : *from;
+        return *(const uint2 *)(value_piece(token, (uint32_t)(block * 4 + lane / 8)) + lane / 4 % 2 * 8);
     }
 };
 
@@ -112,12 +115,11 @@ SPRY_DEVICE void attend_copy(page_sums<PART> &s, const page_copy<BLOCKS> &page, 
                              const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int part,
                              int lane)
 {
-    seen_page p = find_page(q, a, entry, 0);
     float scores[4][4];
     score_page<BLOCKS>(scores, staged, [&](int step, int i) { return page.key(step, i, lane); }, lane);
-    weigh_page(s, scores, q, a, entry, lane);
-    gather_page(s, scores, [&](int quarter, int block, int i) {
-        return page.value(p, quarter, part * PART + block, i, lane);
+    weigh_page<2>(s, scores, q, a, entry, lane);
+    gather_page<2>(s, scores, [&](int quarter, int block, int i) {
+        return page.value(quarter, part * PART + block, i, lane);
     });
 }
 
@@ -146,7 +148,7 @@ SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, cons
 {
     const page_copy<BLOCKS> page = {room};
     if (e < last.n_entries)
-        page.copy(head_of_page(a.kv, a.entries[last.first_entry + e].page, all.kv_head), a.kv.token_bytes);
+        page.copy(find_page(all, a, a.entries[last.first_entry + e], 0), a.kv.token_bytes);
     copy_commit();
 }
 

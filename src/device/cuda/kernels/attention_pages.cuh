@@ -77,7 +77,7 @@ SPRY_DEVICE void find_queries(warp_queries &q, const spry_attend_args &a, uint32
 /* Value d of a query, turned for a page that is used away from where it was computed. */
 SPRY_DEVICE float turned_value(const spry_attend_args &a, const float *query, uint32_t turn, uint32_t d)
 {
-    if (!turn || d >= 2 * a.n_pairs)
+    if (d >= 2 * a.n_pairs)
         return query[d];
     uint32_t pair = a.interleaved ? d / 2 : d % a.n_pairs, first = a.interleaved ? 2 * pair : pair;
     uint32_t second = a.interleaved ? first + 1 : pair + a.n_pairs;
@@ -92,14 +92,25 @@ SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q que
                                uint32_t turn, int lane)
 {
     warp_wait();
+    SPRY_UNROLL_BY(1)
     for (uint32_t i = 0; i < count; i++) {
         const float *values = query(i);
-        for (uint32_t d = (uint32_t)lane; d < BLOCKS * 32; d += WARP) {
-            float value = turned_value(a, values, turn, d);
-            uint16_t high = half_of_float(value), low = half_of_float(value - float_of_half(high));
-            uint32_t in = d % 16, at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
-            ((uint16_t *)&to.words[d / 16][0][i % 8 * 4 + in % 8 / 2])[at] = high;
-            ((uint16_t *)&to.words[d / 16][1][i % 8 * 4 + in % 8 / 2])[at] = low;
+        float v[BLOCKS];
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++)
+            v[k] = values[lane + k * WARP];
+        if (turn) {
+            SPRY_UNROLL
+            for (int k = 0; k < BLOCKS; k++)
+                v[k] = turned_value(a, values, turn, (uint32_t)(lane + k * WARP));
+        }
+        SPRY_UNROLL
+        for (int k = 0; k < BLOCKS; k++) {
+            uint16_t high = half_of_float(v[k]), low = half_of_float(v[k] - float_of_half(high));
+            uint32_t in = (uint32_t)lane % 16, step = (uint32_t)(k * 2 + lane / 16);
+            uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
+            ((uint16_t *)&to.words[step][0][i % 8 * 4 + in % 8 / 2])[at] = high;
+            ((uint16_t *)&to.words[step][1][i % 8 * 4 + in % 8 / 2])[at] = low;
         }
     }
     warp_wait();
@@ -134,16 +145,14 @@ SPRY_DEVICE uint2 load_keys(const unsigned char *keys, int step, int i, int lane
     return ((const uint2 *)keys)[d * PAGE_SPAN + lane / 4];
 }
 
-/* Values of token i of four from 4 * quarter of the lane's eight on; those of tokens that no query sees may be anything,
- * and are not read. */
-SPRY_DEVICE uint2 load_values(const unsigned char *values, uint32_t token_bytes, uint32_t begin, uint32_t end, int quarter,
-                              int block, int i, int lane)
+/* Where the values of number i of the lane's eight tokens begin. Those of tokens that no query sees may be anything: they
+ * are not read, but a token's instead that is seen; their weights are zeros. */
+SPRY_DEVICE const unsigned char *token_values(const unsigned char *values, uint32_t token_bytes, uint32_t begin,
+                                              uint32_t end, int i, int lane)
 {
-    uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
-    uint2 none = {0, 0};
-    if (token < begin || token >= end)
-        return none;
-    return *(const uint2 *)(values + token * token_bytes + (uint32_t)(block * 64 + lane / 4 * 8));
+    uint32_t token = (uint32_t)(lane % 4 * 8 + i);
+    token = token < begin ? begin : token;
+    return values + (token < end ? token : end - 1) * token_bytes + lane / 4 * 8;
 }
 
 /* Scores of token 8t + u are scores[u % 4][query half * 2 + u / 4]. keys(step, i) gives what load_keys does. */
@@ -166,28 +175,40 @@ SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q,
     }
 }
 
-/* From scores to weights, with their maximum and sum. */
-template <int PART>
+/* From scores to weights, with their maximum and sum. HALVES: 1 where there are at most 8 queries. */
+template <int HALVES, int PART>
 SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_queries &q, const spry_attend_args &a,
                             const spry_step_entry &entry, int lane)
 {
     SPRY_UNROLL
-    for (int half = 0; half < 2; half++) {
+    for (int i = 0; i < 16; i++)
+        scores[i / 4][i % 4] *= a.scale;
+    if (a.softcap != 0) {
+        SPRY_UNROLL
+        for (int i = 0; i < 16; i++)
+            scores[i / 4][i % 4] = a.softcap * tanhf(scores[i / 4][i % 4] / a.softcap);
+    }
+    SPRY_UNROLL
+    for (int half = 0; half < HALVES; half++) {
         float max = -INFINITY, sum = 0;
+        uint32_t begin = q.begin[half] > entry.start ? q.begin[half] - entry.start : 0;
+        uint32_t end = q.end[half] > entry.start ? q.end[half] - entry.start : 0;
+        end = end < entry.count ? end : entry.count;
+        end = end > begin ? end : begin;
         SPRY_UNROLL
         for (int u = 0; u < 8; u++) {
-            uint32_t token = (uint32_t)(lane % 4 * 8 + u), position = entry.start + token;
-            float *score = &scores[u % 4][half * 2 + u / 4], value = *score * a.scale;
-            value = a.softcap != 0 ? a.softcap * tanhf(value / a.softcap) : value;
-            *score = token < entry.count && position >= q.begin[half] && position < q.end[half] ? value : -INFINITY;
+            uint32_t token = (uint32_t)(lane % 4 * 8 + u);
+            float *score = &scores[u % 4][half * 2 + u / 4];
+            *score = token - begin < end - begin ? *score : -INFINITY;
             max = fmaxf(max, *score);
         }
         max = fmaxf(max, warp_across(max, 1));
         s.max[half] = max = fmaxf(max, warp_across(max, 2));
+        float base = max == -INFINITY ? 0 : max; /* of what is not seen remains nothing */
         SPRY_UNROLL
         for (int u = 0; u < 8; u++) {
             float *score = &scores[u % 4][half * 2 + u / 4];
-            *score = *score == -INFINITY ? 0 : expf(*score - max);
+            *score = quick_exp(*score - base);
             sum += *score;
         }
         sum += warp_across(sum, 1);
@@ -198,26 +219,27 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
 /* Two weights as halves in a word, and what that leaves of them. */
 SPRY_DEVICE uint32_t take_halves(float *low, float *high)
 {
-    uint16_t first = half_of_float(*low), second = half_of_float(*high);
-    *low -= float_of_half(first);
-    *high -= float_of_half(second);
-    return first | (uint32_t)second << 16;
+    uint32_t bits = half_pair(*low, *high);
+    *low -= float_of_half((uint16_t)bits);
+    *high -= float_of_half((uint16_t)(bits >> 16));
+    return bits;
 }
 
 /* Weights of four tokens from 4 * quarter on, of both queries, as a lane's part of a matrix. */
-SPRY_DEVICE void take_weights(uint4 terms[2], float w[4][4], int quarter)
+template <int HALVES> SPRY_DEVICE void take_weights(uint4 terms[2], float w[4][4], int quarter)
 {
     SPRY_UNROLL
     for (int term = 0; term < 2; term++) {
         terms[term].x = take_halves(&w[0][quarter], &w[1][quarter]);
-        terms[term].y = take_halves(&w[0][2 + quarter], &w[1][2 + quarter]);
+        terms[term].y = HALVES > 1 ? take_halves(&w[0][2 + quarter], &w[1][2 + quarter]) : 0;
         terms[term].z = take_halves(&w[2][quarter], &w[3][quarter]);
-        terms[term].w = take_halves(&w[2][2 + quarter], &w[3][2 + quarter]);
+        terms[term].w = HALVES > 1 ? take_halves(&w[2][2 + quarter], &w[3][2 + quarter]) : 0;
     }
 }
 
-/* Sums of values; values(quarter, block, i) gives what load_values does. */
-template <int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], V values)
+/* Sums of values; values(quarter, block, i) gives four of the lane's values of a block, of token i of four from 4 * quarter
+ * of its eight on. */
+template <int HALVES, int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], V values)
 {
     SPRY_UNROLL
     for (int i = 0; i < PART * 4; i++)
@@ -225,7 +247,7 @@ template <int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, fl
     SPRY_UNROLL
     for (int quarter = 0; quarter < 2; quarter++) {
         uint4 terms[2];
-        take_weights(terms, weights, quarter);
+        take_weights<HALVES>(terms, weights, quarter);
         SPRY_UNROLL
         for (int block = 0; block < PART; block++) {
             uint2 v0 = values(quarter, block, 0), v1 = values(quarter, block, 1);
@@ -267,19 +289,22 @@ SPRY_DEVICE void load_page(page_words<BLOCKS, PART> &w, const seen_page &p, uint
     for (int i = 0; i < head_shape<BLOCKS>::STEPS * 4; i++)
         w.keys[i / 4][i % 4] = load_keys(p.keys, i / 4, i % 4, lane);
     SPRY_UNROLL
-    for (int i = 0; i < 2 * PART * 4; i++)
-        w.values[i / (PART * 4)][i / 4 % PART][i % 4] =
-            load_values(p.values, token_bytes, p.begin, p.end, i / (PART * 4), i / 4 % PART, i % 4, lane);
+    for (int i = 0; i < 8; i++) {
+        const unsigned char *from = token_values(p.values, token_bytes, p.begin, p.end, i, lane);
+        SPRY_UNROLL
+        for (int block = 0; block < PART; block++)
+            w.values[i / 4][block][i % 4] = *(const uint2 *)(from + block * 64);
+    }
 }
 
-template <int BLOCKS, int PART>
+template <int HALVES, int BLOCKS, int PART>
 SPRY_DEVICE void attend_words(page_sums<PART> &s, const page_words<BLOCKS, PART> &w, const staged_queries<BLOCKS> &staged,
                               const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int lane)
 {
     float scores[4][4];
     score_page<BLOCKS>(scores, staged, [&](int step, int i) { return w.keys[step][i]; }, lane);
-    weigh_page(s, scores, q, a, entry, lane);
-    gather_page(s, scores, [&](int quarter, int block, int i) { return w.values[quarter][block][i]; });
+    weigh_page<HALVES>(s, scores, q, a, entry, lane);
+    gather_page<HALVES>(s, scores, [&](int quarter, int block, int i) { return w.values[quarter][block][i]; });
 }
 
 SPRY_DEVICE bool page_seen(const warp_queries &q, const spry_step_entry &entry)
@@ -300,12 +325,13 @@ SPRY_DEVICE void write_values(float *to, const page_sums<PART> &s, int half, flo
 }
 
 /* What page `number` gives for the rows from number `few` on; a page that is not seen says so. */
-template <int PART>
+template <int HALVES, int PART>
 SPRY_DEVICE void write_partial(const spry_attend_args &a, const page_sums<PART> &s, bool seen, const warp_queries &q,
                                uint32_t few, uint32_t number, uint32_t part, int lane)
 {
     uint32_t group = a.n_heads / a.kv.n_kv_heads;
-    for (int half = 0; half < 2; half++) {
+    SPRY_UNROLL
+    for (int half = 0; half < HALVES; half++) {
         uint32_t i = (uint32_t)(lane / 4 + half * 8);
         if (i >= q.count)
             continue;

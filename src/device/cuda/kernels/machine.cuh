@@ -129,6 +129,36 @@ template <int BATCHES> SPRY_DEVICE void copy_wait_but()
     asm volatile("cp.async.wait_group %0;" ::"n"(BATCHES) : "memory");
 }
 
+/* Asks for a line of memory that will be loaded soon. */
+SPRY_DEVICE void ask_ahead(const void *from)
+{
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
+}
+
+/* Two floats as bf16 in one word, the first below. */
+SPRY_DEVICE uint32_t bf16_pair(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+/* The same as halves. */
+SPRY_DEVICE uint32_t half_pair(float low, float high)
+{
+    uint32_t bits;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+/* e to the power of a number that is not above 0, to 2^-21 of it and of the power; 0 of -INFINITY. */
+SPRY_DEVICE float quick_exp(float x)
+{
+    float power = x * 1.44269504088896341f, value;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(power));
+    return value;
+}
+
 /* Adds to a counter that all threads see; returns what it was. Integers only: their sum has no order. */
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
 {

@@ -44,17 +44,21 @@ SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t few, uint32_t head,
 {
     enum { AHEAD = 16 };
     int lane = (int)(threadIdx.x % WARP);
+    const float *partials = chunk_partial(a, few, head, 0);
+    uint32_t stride = a.kv.head_dim + 2;
     float max = -INFINITY, sum = 0, out = 0;
+    SPRY_UNROLL_BY(1)
     for (uint32_t first = 0; first < chunks; first += WARP) {
         uint32_t own = first + (uint32_t)lane < chunks ? first + (uint32_t)lane : first;
-        const float *its = chunk_partial(a, few, head, own);
+        const float *its = partials + own * stride;
         float part_max = first + (uint32_t)lane < chunks ? its[0] : -INFINITY, part_sum = its[1], keep, take;
         fold_lanes(&max, &keep, &take, part_max, lane);
+        SPRY_UNROLL_BY(1)
         for (uint32_t next = first; next < first + WARP && next < chunks; next += AHEAD) {
             float outs[AHEAD];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++)
-                outs[i] = chunk_partial(a, few, head, next + i < chunks ? next + i : first)[2 + d];
+                outs[i] = partials[(next + i < chunks ? next + i : first) * stride + 2 + d];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++) {
                 int from = (int)(next - first + i);

@@ -1,201 +1,441 @@
-/* Products of at most 8 rows that are normalised on the way: each warp encodes what it multiplies, the same values that
- * spry_encode writes, without a kernel and a wait between. All that does not depend on kernels before is loaded before
- * they are waited for, the rest at once behind that.
+/* Products of at most 8 rows by blocks that stream weights: each warp has a split of all tiles of its block, and goes
+ * through them unit after unit while the next ones are on their way; the first are loaded before the kernels that make
+ * the rows are waited for. What a lane multiplies with is made in its registers: of rows that are normalised on the way
+ * the same values that spry_encode writes, otherwise what it wrote.
  *
- * A block takes TILES tiles, a warp a split of each. With PAIR these are two tiles of a gate and the same two of an `up`,
- * and the block writes the 32 gated values that they give, encoded for the product that follows.
+ * Code is kept short: a kernel of a decode step is run once by each block, so every line of it is fetched anew.
  *
- * ROWS: 1, or 8 for more. */
+ * TILES of a block at a time, in batches; ROWS: 1, or 8 for more. */
 #pragma once
 
 #include "device/cuda/kernels/products.cuh"
 
 enum { ROW_SUMS = ROW_THREADS / WARP }; /* warps whose sums inverse_rms adds up */
 
-/* A warp's unit of encoded rows. */
-template <class T> struct local_acts {
-    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, VALUES = BYTES ? 512 : 2048, SCALES = BYTES ? 128 : 16 };
-    uint4 values[VALUES / 16], scales[SCALES / 16];
+/* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
+ * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
+typedef enum row_kind { ROWS_NORM, ROWS_GATE, ROWS_OUT } row_kind;
+
+/* ---- what a lane multiplies with ---------------------------------------------------------------------------------- */
+
+/* 16 of the 64 inputs of a unit, in the order in which lane_acts has them. */
+template <bool BYTES> struct lane_values {
+    enum { WIDTH = BYTES ? 4 : 2, PIECES = 16 / WIDTH };
+    float v[16];
+
+    SPRY_METHOD void load(const float *from, bool there, uint32_t n, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (int p = 0; p < PIECES; p++) {
+            uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)(p * 4 * WIDTH + lane % 4 * WIDTH);
+            bool inside = there && at < n;
+            if (BYTES) {
+                float4 four = {0, 0, 0, 0};
+                if (inside)
+                    four = *(const float4 *)(from + at);
+                v[p * WIDTH] = four.x;
+                v[p * WIDTH + 1] = four.y;
+                v[p * WIDTH + 2 * BYTES] = four.z;
+                v[p * WIDTH + 3 * BYTES] = four.w;
+            } else {
+                float2 two = {0, 0};
+                if (inside)
+                    two = *(const float2 *)(from + at);
+                v[p * WIDTH] = two.x;
+                v[p * WIDTH + 1] = two.y;
+            }
+        }
+    }
 };
 
-/* A lane's values of a unit: of each row as they are, and the norm's weights. */
-template <int ROWS> struct raw_unit {
-    float in[ROWS][2], weight[2];
+/* As sums of two bf16, or as bytes with the scales of the rows that a lane's sums belong to. */
+template <bool BYTES> struct lane_acts {
+    uint2 terms[4][2];
 
-    SPRY_METHOD void load_weight(const spry_encode_args &from, uint32_t unit, int lane)
+    SPRY_METHOD void encode(const lane_values<false> &x, int)
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float v[4] = {x.v[step * 4], x.v[step * 4 + 1], x.v[step * 4 + 2], x.v[step * 4 + 3]};
+            SPRY_UNROLL
+            for (int term = 0; term < 2; term++) {
+                terms[step][term].x = take_bf16(&v[0], &v[1]);
+                terms[step][term].y = take_bf16(&v[2], &v[3]);
+            }
+        }
+    }
+
+    SPRY_METHOD void load(const spry_acts &act, bool there, uint32_t, uint32_t unit, int lane)
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < 8; i++) {
+            uint2 none = {0, 0};
+            terms[i / 2][i % 2] = there ? act_terms<2>(act, 0, unit * 4 + (uint32_t)i / 2)[i % 2 * WARP + lane] : none;
+        }
+    }
+
+    template <class F> SPRY_METHOD void multiply(float acc[4], const unit_floats<F> &w) const
+    {
+        SPRY_UNROLL
+        for (int step = 0; step < 4; step++) {
+            float_words<F> words;
+            split_floats(words, w.steps[step]);
+            SPRY_UNROLL
+            for (int j = 0; j < 2; j++) {
+                SPRY_UNROLL
+                for (int i = 0; i < F::TERMS && i + j < 2; i++)
+                    multiply_bf16(acc, words.words[i], terms[step][j].x, terms[step][j].y);
+            }
+        }
+    }
+};
+
+template <> struct lane_acts<true> {
+    uint2 values[2];
+    float2 columns[2][2];
+
+    /* The four lanes of a row have a block of it. */
+    SPRY_METHOD void encode(const lane_values<true> &x, int lane)
+    {
+        SPRY_UNROLL_BY(1)
+        for (int block = 0; block < 2; block++) {
+            float largest = 0, infinite = 0, v[8];
+            int sum = 0, quants[8];
+            SPRY_UNROLL
+            for (int i = 0; i < 8; i++) {
+                v[i] = block ? x.v[8 + i] : x.v[i];
+                largest = fmaxf(largest, fabsf(v[i]));
+                infinite += v[i] * 0; /* NaN when any is not finite */
+            }
+            largest = fmaxf(largest, warp_across(largest, 1));
+            largest = fmaxf(largest, warp_across(largest, 2));
+            infinite += warp_across(infinite, 1);
+            bool finite = infinite + warp_across(infinite, 2) == 0;
+            largest = largest < ACT_SMALLEST ? 0 : largest;
+            float inverse = largest > 0 ? 127 / largest : 0;
+            SPRY_UNROLL
+            for (int i = 0; i < 8; i++) {
+                quants[i] = finite ? (int)rintf(v[i] * inverse) : 0;
+                sum += quants[i];
+            }
+            sum += warp_across(sum, 1);
+            sum += warp_across(sum, 2);
+            uint2 words = {four_bytes(quants), four_bytes(quants + 4)};
+            float2 own = {finite ? largest / 127 : NAN, (float)sum}, both[2];
+            SPRY_UNROLL
+            for (int j = 0; j < 2; j++) {
+                both[j].x = warp_from(own.x, (lane % 4 * 2 + j) * 4);
+                both[j].y = warp_from(own.y, (lane % 4 * 2 + j) * 4);
+            }
+            values[0] = block ? values[0] : words;
+            values[1] = words;
+            SPRY_UNROLL
+            for (int j = 0; j < 2; j++) {
+                columns[0][j] = block ? columns[0][j] : both[j];
+                columns[1][j] = both[j];
+            }
+        }
+    }
+
+    SPRY_METHOD static uint32_t four_bytes(const int *quants)
+    {
+        return ((uint32_t)quants[0] & 255) | ((uint32_t)quants[1] & 255) << 8 | ((uint32_t)quants[2] & 255) << 16 |
+               (uint32_t)quants[3] << 24;
+    }
+
+    SPRY_METHOD void load(const spry_acts &act, bool there, uint32_t n_rows, uint32_t unit, int lane)
     {
         SPRY_UNROLL
         for (int block = 0; block < 2; block++) {
-            uint32_t i = unit * SPRY_TILE_UNIT + (uint32_t)(block * ACT_BLOCK + lane);
-            weight[block] = i < from.n ? from.weight[i] : 0;
+            uint32_t number = unit * 2 + (uint32_t)block, column = (uint32_t)(lane % 4) * 2;
+            const float2 *from = act_scales(act, 0, number) + column;
+            uint2 none = {0, 0};
+            float2 zero = {0, 0};
+            values[block] = there ? act_bytes(act, 0, number)[lane] : none;
+            columns[block][0] = column < n_rows ? from[0] : zero;
+            columns[block][1] = column + 1 < n_rows ? from[1] : zero;
         }
     }
 
-    SPRY_METHOD void load_rows(const spry_encode_args &from, uint32_t n_rows, uint32_t unit, int lane)
+    template <class Q> SPRY_METHOD void multiply(float acc[4], const unit_quants<Q> &w) const
     {
+        unit_scales<Q> scales[2];
+        decode_scales<Q>(scales[0], w.raw[0]);
+        decode_scales<Q>(scales[1], w.raw[1]);
         SPRY_UNROLL
-        for (int i = 0; i < ROWS * 2; i++) {
-            uint32_t row = (uint32_t)i / 2, at = unit * SPRY_TILE_UNIT + (uint32_t)(i % 2 * ACT_BLOCK + lane);
-            in[i / 2][i % 2] = row < n_rows && at < from.n ? from.in[(uint64_t)row * from.in_stride + at] : 0;
+        for (int block = 0; block < 2; block++) {
+            const uint32_t q[4] = {quant_word<Q>(w.words, block * 4), quant_word<Q>(w.words, block * 4 + 2),
+                                   quant_word<Q>(w.words, block * 4 + 1), quant_word<Q>(w.words, block * 4 + 3)};
+            add_block<Q>(acc, q, scales, block, values[block], columns[block]);
         }
     }
 };
+
+/* ---- norms -------------------------------------------------------------------------------------------------------- */
 
 /* 1 / rms of each row, with the bits of inverse_rms: what its warps add up, the warps of the block share. */
 template <int ROWS>
 SPRY_DEVICE void scale_rows(float scales[ROWS], float room[ROWS][ROW_SUMS], const spry_encode_args &from, uint32_t n_rows)
 {
-    int lane = (int)(threadIdx.x % WARP);
+    enum { EACH = (ROWS * ROW_SUMS + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS, AHEAD = 4 };
+    uint32_t lane = threadIdx.x % WARP, warp = threadIdx.x / WARP;
+    float sum[EACH] = {};
+    SPRY_UNROLL_BY(1)
+    for (uint32_t base = 0; base < from.n; base += AHEAD * ROW_THREADS) {
+        float v[EACH][AHEAD];
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < EACH * AHEAD; i++) {
+            uint32_t number = warp + i / AHEAD * SPRY_PRODUCT_SPLITS, row = number / ROW_SUMS;
+            uint32_t at = base + i % AHEAD * ROW_THREADS + number % ROW_SUMS * WARP + lane;
+            v[i / AHEAD][i % AHEAD] = row < n_rows && at < from.n ? from.in[(uint64_t)row * from.in_stride + at] : 0;
+        }
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < EACH * AHEAD; i++)
+            sum[i / AHEAD] = fmaf(v[i / AHEAD][i % AHEAD], v[i / AHEAD][i % AHEAD], sum[i / AHEAD]);
+    }
     SPRY_UNROLL
-    for (uint32_t k = 0; k < (ROWS * ROW_SUMS + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS; k++) {
-        uint32_t number = threadIdx.x / WARP + k * SPRY_PRODUCT_SPLITS, row = number / ROW_SUMS;
-        const float *in = from.in + (uint64_t)row * from.in_stride;
-        float sum = 0;
-        SPRY_UNROLL_BY(4)
-        for (uint32_t i = number % ROW_SUMS * WARP + (uint32_t)lane; row < n_rows && i < from.n; i += ROW_THREADS)
-            sum = fmaf(in[i], in[i], sum);
-        sum = warp_sum(sum);
-        if (lane == 0 && row < ROWS)
-            room[row][number % ROW_SUMS] = sum;
+    for (uint32_t k = 0; k < EACH; k++) {
+        uint32_t number = warp + k * SPRY_PRODUCT_SPLITS;
+        float all = warp_sum(sum[k]);
+        if (lane == 0 && number < ROWS * ROW_SUMS)
+            room[number / ROW_SUMS][number % ROW_SUMS] = all;
     }
     block_wait();
     if (threadIdx.x < ROWS) {
-        float sum = room[threadIdx.x][0];
+        float all = room[threadIdx.x][0];
         SPRY_UNROLL
         for (int i = 1; i < ROW_SUMS; i++)
-            sum += room[threadIdx.x][i];
-        scales[threadIdx.x] = 1.0f / sqrtf(sum / (float)from.n + from.eps);
+            all += room[threadIdx.x][i];
+        scales[threadIdx.x] = 1.0f / sqrtf(all / (float)from.n + from.eps);
     }
     block_wait();
 }
 
-template <class T, int ROWS>
-SPRY_DEVICE spry_acts encode_unit(local_acts<T> &room, const raw_unit<ROWS> &r, const float *scales, uint32_t n_rows,
-                                  int lane)
-{
-    spry_acts to = {(unsigned char *)room.values, (float *)room.scales, 1};
-    warp_wait();
-    SPRY_UNROLL
-    for (uint32_t i = 0; i < ROWS * 2; i++) {
-        uint32_t row = i / 2, block = i % 2;
-        if (row >= n_rows)
-            break;
-        float value = r.in[row][block] * scales[row] * r.weight[block];
-        if (local_acts<T>::BYTES)
-            write_bytes(to, row, block, lane, value);
-        else
-            write_terms<2>(to, row, block, lane, value);
-    }
-    warp_wait();
-    return to;
-}
+/* ---- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* Shared memory of a block: first the units that its warps encode, then what the splits give. */
-template <class T, int TILES, int ROWS> struct rows_room {
-    union {
-        local_acts<T> acts[SPRY_PRODUCT_SPLITS];
-        float sums[SPRY_PRODUCT_SPLITS][TILES * 4 * WARP];
-    };
-    float squares[ROWS][ROW_SUMS], scales[ROWS];
-    float values[TILES * 4 * WARP]; /* of a PAIR */
-};
-
-/* One unit of all tiles at a time; the first is on its way. */
-template <class T, int TILES, int ROWS>
-SPRY_DEVICE void add_rows(float acc[TILES][1][4], units_ahead<T, 1> ahead[TILES], raw_unit<ROWS> &raw,
-                          local_acts<T> &room, const float *scales, const product_place p[TILES],
-                          const spry_product_args &a)
+/* Tile `tile` of a batch: one of its part, or, beyond the last one, the last. */
+template <int TILES, row_kind KIND>
+SPRY_DEVICE product_place batch_tile(const spry_product_args &a, uint32_t *part, uint32_t batch, uint32_t tile)
 {
-    for (uint32_t unit = ahead[0].begin; unit < ahead[0].end; unit++) {
-        if (unit != ahead[0].begin) {
-            SPRY_UNROLL
-            for (int tile = 0; tile < TILES; tile++)
-                ahead[tile].units.load(p[tile], 0, unit);
-            raw.load_weight(a.from, unit, p[0].lane);
-            raw.load_rows(a.from, a.n_rows, unit, p[0].lane);
-        }
-        spry_acts act = encode_unit<T, ROWS>(room, raw, scales, a.n_rows, p[0].lane);
-        ahead[0].units.wait();
-        SPRY_UNROLL
-        for (int tile = 0; tile < TILES; tile++)
-            ahead[tile].units.get(0).template add<1>(acc[tile], p[tile], act, 0);
-    }
-}
-
-/* A warp for a row: the block's 32 gated values. */
-SPRY_DEVICE void write_pair(const float *values, const spry_product_args &a)
-{
-    uint32_t row = threadIdx.x / WARP;
-    int lane = (int)(threadIdx.x % WARP);
-    if (row >= a.n_rows || row >= SPRY_ACT_ROWS)
-        return;
-    /* Output o of a tile and row r: number r % 2 + o / 8 * 2 of lane o % 8 * 4 + r / 2. */
-    int tile = lane / 16, at = (int)(row % 2 + (uint32_t)(lane % 16 / 8) * 2) * WARP + lane % 8 * 4 + (int)row / 2;
-    float value = gated(values[tile * 4 * WARP + at], values[(tile + 2) * 4 * WARP + at], a.from.gate);
-    write_forms(a.from.to, row, blockIdx.x, lane, value);
-}
-
-template <class T, int TILES, int ROWS, bool PAIR> SPRY_DEVICE void multiply_rows(const spry_product_args &a)
-{
-    typedef units_ahead<T, 1> weights;
-    enum { N = TILES * 4 * WARP, ROOM = SPRY_PRODUCT_SPLITS * TILES * weights::kept::ROOM };
-    SPRY_SHARED rows_room<T, TILES, ROWS> room;
-    SPRY_SHARED_LARGE(rooms, ROOM);
-    uint32_t split = threadIdx.x / WARP, parts[TILES];
-    product_place p[TILES];
-    weights ahead[TILES];
-    raw_unit<ROWS> raw;
-    SPRY_UNROLL
-    for (uint32_t tile = 0; tile < TILES; tile++) { /* beyond the last tile: the last again, and nothing is written */
-        uint32_t number = PAIR ? a.parts[tile / 2].first_tile + blockIdx.x * 2 + tile % 2 : blockIdx.x * TILES + tile;
+    enum { HALF = TILES / 2 };
+    uint32_t number = batch * TILES + tile;
+    if (KIND == ROWS_GATE) {
+        *part = tile / HALF;
+        number = a.parts[*part].first_tile + batch * HALF + tile % HALF;
+    } else {
         number = number < a.n_tiles ? number : a.n_tiles - 1;
-        parts[tile] = PAIR ? tile / 2 : product_part(a, number);
-        p[tile] = place_product(a, a.parts[parts[tile]], number, 0, 0);
-        ahead[tile].units.place(rooms, split * TILES + tile, p[0].lane);
-        ahead[tile].load(p[tile], split);
+        *part = product_part(a, number);
     }
-    raw.load_weight(a.from, ahead[0].begin, p[0].lane);
-    grid_wait();
-    raw.load_rows(a.from, a.n_rows, ahead[0].begin, p[0].lane);
-    scale_rows<ROWS>(room.scales, room.squares, a.from, a.n_rows);
-    float acc[TILES][1][4] = {};
-    add_rows<T, TILES, ROWS>(acc, ahead, raw, room.acts[split], room.scales, p, a);
-    block_wait();
-    SPRY_UNROLL
-    for (int i = 0; i < TILES * 4; i++)
-        room.sums[split][i * WARP + p[0].lane] = acc[i / 4][0][i % 4];
-    block_wait();
-    if (threadIdx.x < N) {
-        uint32_t tile = threadIdx.x / (4 * WARP);
-        int i = (int)(threadIdx.x / WARP % 4);
+    return place_product(a, a.parts[*part], number, 0, 0);
+}
+
+/* What the splits of the block's tiles give: of one row the first column alone, of more rows of four tiles at a time. */
+template <int TILES, int ROWS> struct row_sums {
+    enum { ROUND = ROWS == 1 || TILES < 4 ? TILES : 4, TILE = ROWS == 1 ? 16 : 4 * WARP, N = ROUND * TILE };
+    float splits[SPRY_PRODUCT_SPLITS][N];
+    float values[TILES * TILE]; /* of ROWS_GATE */
+
+    SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)
+    {
+        if (ROWS == 1) {
+            if (lane % 4 == 0) {
+                splits[split][tile * TILE + lane / 4] = acc[0];
+                splits[split][tile * TILE + lane / 4 + 8] = acc[2];
+            }
+            return;
+        }
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++)
+            splits[split][tile * TILE + i * WARP + lane] = acc[i];
+    }
+
+    SPRY_METHOD float add(uint32_t number) const
+    {
         float sum = 0;
         SPRY_UNROLL
         for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
-            sum += room.sums[s][threadIdx.x];
-        SPRY_UNROLL
-        for (uint32_t k = 0; k < TILES; k++) { /* a number that the compiler knows */
-            if (tile != k)
-                continue;
-            const spry_product_part &part = a.parts[parts[k]];
-            if (!PAIR && blockIdx.x * TILES + k < a.n_tiles)
-                write_sum(a, part, p[k], 0, p[0].lane, i, sum, 0);
-            if (PAIR)
-                room.values[threadIdx.x] = part.bias ? sum + sum_bias(part, p[k], p[0].lane, i, 0) : sum;
-        }
+            sum += splits[s][number];
+        return sum;
     }
-    if (!PAIR)
+
+    /* Number `number` of a tile is number *i of the four sums of a lane, which is returned. */
+    SPRY_METHOD static int lane_of(uint32_t number, int *i)
+    {
+        *i = ROWS == 1 ? (int)(number / 8 * 2) : (int)(number / WARP);
+        return ROWS == 1 ? (int)(number % 8 * 4) : (int)(number % WARP);
+    }
+
+    /* Output o of a tile for a row. */
+    SPRY_METHOD float value(uint32_t tile, uint32_t o, uint32_t row) const
+    {
+        uint32_t at = ROWS == 1 ? o : (row % 2 + o / 8 * 2) * WARP + o % 8 * 4 + row / 2;
+        return values[tile * TILE + at];
+    }
+};
+
+/* A warp for 32 gated values of a row. */
+template <int TILES, int ROWS>
+SPRY_DEVICE void write_gated(const row_sums<TILES, ROWS> &sums, const spry_product_args &a, uint32_t batch)
+{
+    enum { HALF = TILES / 2, BLOCKS = HALF > 1 ? HALF / 2 : 1 };
+    uint32_t row = threadIdx.x / WARP % SPRY_ACT_ROWS, block = threadIdx.x / WARP / SPRY_ACT_ROWS;
+    uint32_t lane = threadIdx.x % WARP, tile = block * 2 + lane / 16;
+    if (row >= a.n_rows || row >= ROWS || block >= BLOCKS)
         return;
-    block_wait();
-    write_pair(room.values, a);
+    float value = gated(sums.value(tile, lane % 16, row), sums.value(tile + HALF, lane % 16, row), a.from.gate);
+    write_forms(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
 }
 
-#define PRODUCT_ROWS(name, tiles, rows)                                                                                \
-    SPRY_KERNEL_EARLY(spry_product_##name##_norm_##rows, spry_product_args, FEW_THREADS, rows > 1 ? 1 : 2)             \
-    {                                                                                                                  \
-        multiply_rows<type_##name, tiles, rows, false>(a);                                                             \
-    }                                                                                                                  \
-    SPRY_KERNEL_EARLY(spry_product_##name##_gate_##rows, spry_product_args, FEW_THREADS, rows > 1 ? 1 : 2)             \
-    {                                                                                                                  \
-        multiply_rows<type_##name, 4, rows, true>(a);                                                                  \
+/* ---- kernels ------------------------------------------------------------------------------------------------------ */
+
+template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
+    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, SLOTS = TILES < 4 ? TILES : 4 };
+    typedef kept_units<T, SLOTS, BYTES> kept;
+    typedef row_sums<TILES, ROWS> all_sums;
+    kept ring;
+    lane_values<BYTES> raw;
+    lane_acts<BYTES> act;
+    uint32_t batch, batches, begin, end, split;
+    int lane;
+    bool there;
+
+    SPRY_METHOD void load_weights(const spry_product_args &a, int slot, uint32_t from, uint32_t tile, uint32_t unit)
+    {
+        uint32_t part;
+        if (from < batches)
+            ring.load(batch_tile<TILES, KIND>(a, &part, from, tile), (uint32_t)slot, unit);
+        copy_commit();
     }
-#define PRODUCTS_ROWS(name) PRODUCT_ROWS(name, SPRY_PRODUCT_NORM_TILES, 1) PRODUCT_ROWS(name, SPRY_PRODUCT_NORM_TILES, 8)
+
+    SPRY_METHOD void start(const spry_product_args &a, unsigned char *rooms)
+    {
+        uint32_t n_units = a.parts[0].weight.n_units;
+        lane = (int)(threadIdx.x % WARP);
+        split = threadIdx.x / WARP;
+        there = (uint32_t)(lane / 4) < a.n_rows;
+        begin = n_units * split / SPRY_PRODUCT_SPLITS;
+        end = n_units * (split + 1) / SPRY_PRODUCT_SPLITS;
+        batches = KIND == ROWS_GATE ? a.parts[0].weight.n_tiles / (TILES / 2) : (a.n_tiles + TILES - 1) / TILES;
+        ring.place(rooms, split, lane);
+        SPRY_UNROLL
+        for (int slot = 0; slot < SLOTS; slot++)
+            if (begin < end)
+                load_weights(a, slot, blockIdx.x, (uint32_t)slot, begin);
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = begin * SPRY_TILE_UNIT + (uint32_t)lane * 8; KIND != ROWS_OUT && i < end * SPRY_TILE_UNIT; i += 8 * WARP)
+            if (i < a.from.n)
+                ask_ahead(a.from.weight + i);
+    }
+
+    SPRY_METHOD void load_rows(const spry_product_args &a, uint32_t unit)
+    {
+        if (KIND != ROWS_OUT && begin < end)
+            raw.load(a.from.in + (uint64_t)(lane / 4) * a.from.in_stride, there, a.from.n, unit, lane);
+    }
+
+    /* The rows of the next unit are on their way when this one is used. */
+    SPRY_METHOD void encode(const spry_product_args &a, const float *scales, uint32_t unit, uint32_t next)
+    {
+        if (KIND == ROWS_OUT) {
+            act.load(a.act, there, a.n_rows, unit, lane);
+            return;
+        }
+        lane_values<BYTES> weight;
+        float scale = scales[ROWS == 1 ? 0 : lane / 4];
+        weight.load(a.from.weight, true, a.from.n, unit, lane);
+        SPRY_UNROLL
+        for (int i = 0; i < 16; i++)
+            raw.v[i] = raw.v[i] * scale * weight.v[i];
+        act.encode(raw, lane);
+        if (end - begin > 1)
+            load_rows(a, next);
+    }
+
+    /* One unit of all tiles at a time. */
+    SPRY_METHOD void add(float acc[TILES][4], const spry_product_args &a, const float *scales)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t unit = begin; unit < end; unit++) {
+            bool last = unit + 1 == end;
+            uint32_t next_batch = last ? batch + gridDim.x : batch, next = last ? begin : unit + 1;
+            if (end - begin > 1 || batch == blockIdx.x)
+                encode(a, scales, unit, next);
+            SPRY_UNROLL
+            for (int tile = 0; tile < TILES; tile++) {
+                copy_wait_but<SLOTS - 1>();
+                act.multiply(acc[tile], ring.get((uint32_t)(tile % SLOTS)));
+                if (tile + SLOTS < TILES)
+                    load_weights(a, tile % SLOTS, batch, (uint32_t)(tile + SLOTS), unit);
+                else
+                    load_weights(a, tile % SLOTS, next_batch, (uint32_t)(tile + SLOTS - TILES), next);
+            }
+        }
+    }
+
+    SPRY_METHOD void finish(all_sums &sums, const spry_product_args &a, uint32_t number, uint32_t tile)
+    {
+        int i, from = all_sums::lane_of(number % all_sums::TILE, &i);
+        float sum = sums.add(number);
+        uint32_t part;
+        if (KIND != ROWS_GATE && batch * TILES + tile >= a.n_tiles)
+            return;
+        product_place p = batch_tile<TILES, KIND>(a, &part, batch, tile);
+        if (KIND != ROWS_GATE)
+            write_sum(a, a.parts[part], p, 0, from, i, sum, 0);
+        else
+            sums.values[tile * all_sums::TILE + number % all_sums::TILE] =
+                a.parts[part].bias ? sum + sum_bias(a.parts[part], p, from, i, 0) : sum;
+    }
+
+    SPRY_METHOD void reduce(all_sums &sums, const spry_product_args &a, const float acc[TILES][4])
+    {
+        SPRY_UNROLL
+        for (int first = 0; first < TILES; first += all_sums::ROUND) {
+            if (first || batch != blockIdx.x)
+                block_wait();
+            SPRY_UNROLL
+            for (int tile = 0; tile < all_sums::ROUND; tile++)
+                sums.put(split, tile, acc[first + tile], lane);
+            block_wait();
+            if (threadIdx.x < all_sums::N)
+                finish(sums, a, threadIdx.x, (uint32_t)first + threadIdx.x / all_sums::TILE);
+        }
+        if (KIND != ROWS_GATE)
+            return;
+        block_wait();
+        write_gated<TILES, ROWS>(sums, a, batch);
+    }
+};
+
+/* A grid of at most as many blocks as there are batches of tiles. */
+template <class T, int TILES, int ROWS, row_kind KIND> SPRY_DEVICE void multiply_rows(const spry_product_args &a)
+{
+    typedef row_block<T, TILES, ROWS, KIND> block;
+    SPRY_SHARED row_sums<TILES, ROWS> sums;
+    SPRY_SHARED float squares[ROWS][ROW_SUMS], scales[ROWS];
+    SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS *block::kept::ROOM);
+    block b;
+    b.start(a, rooms);
+    grid_wait();
+    b.load_rows(a, b.begin);
+    if (KIND != ROWS_OUT)
+        scale_rows<ROWS>(scales, squares, a.from, a.n_rows);
+    SPRY_UNROLL_BY(1)
+    for (b.batch = blockIdx.x; b.batch < b.batches; b.batch += gridDim.x) {
+        float acc[TILES][4] = {};
+        b.add(acc, a, scales);
+        b.reduce(sums, a, acc);
+    }
+}
+
+#define PRODUCT_ROWS(name, kind, label, tiles, rows)                                                                   \
+    SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_##rows, spry_product_args, FEW_THREADS, tiles > 4 ? 1 : 2) \
+    {                                                                                                                  \
+        multiply_rows<type_##name, tiles, rows, kind>(a);                                                              \
+    }
+#define PRODUCTS_ROWS(name)                                                                                            \
+    PRODUCT_ROWS(name, ROWS_NORM, norm, 2, 1) PRODUCT_ROWS(name, ROWS_NORM, norm, 2, 8)                                \
+    PRODUCT_ROWS(name, ROWS_NORM, norm, 4, 1) PRODUCT_ROWS(name, ROWS_NORM, norm, 4, 8)                                \
+    PRODUCT_ROWS(name, ROWS_GATE, gate, 4, 1) PRODUCT_ROWS(name, ROWS_GATE, gate, 4, 8)                                \
+    PRODUCT_ROWS(name, ROWS_GATE, gate, 8, 1) PRODUCT_ROWS(name, ROWS_GATE, gate, 8, 8)                                \
+    PRODUCT_ROWS(name, ROWS_OUT, out, 8, 1) PRODUCT_ROWS(name, ROWS_OUT, out, 8, 8)

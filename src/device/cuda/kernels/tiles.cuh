@@ -194,10 +194,10 @@ SPRY_DEVICE const unsigned char *float_step(const spry_tiles &w, uint64_t unit, 
 /* Two floats as bf16 in one word, and what that leaves of them. */
 SPRY_DEVICE uint32_t take_bf16(float *low, float *high)
 {
-    uint32_t first = bf16_bits(*low), second = bf16_bits(*high);
-    *low -= float_of_bf16(first);
-    *high -= float_of_bf16(second);
-    return first | second << 16;
+    uint32_t bits = bf16_pair(*low, *high);
+    *low -= float_of_bits(bits << 16);
+    *high -= float_of_bits(bits & 0xffff0000u);
+    return bits;
 }
 
 /* A lane's part of 16 inputs as it lies in memory, and as sums of bf16. */
