@@ -37,9 +37,15 @@ bool cuda_imitation_is_clean(void)
            !imitation.allocations && !imitation.host_allocations;
 }
 
+static int step_of(bool memory)
+{
+    bool fails = ++imitation.calls == imitation.fail_at && (memory || !imitation.fail_memory);
+    return fails ? imitation.fail_with : 0;
+}
+
 static int step(void)
 {
-    return ++imitation.calls == imitation.fail_at ? imitation.fail_with : 0;
+    return step_of(false);
 }
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
@@ -134,7 +140,7 @@ static void release(void *memory)
 
 static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
 {
-    int result = step();
+    int result = step_of(true);
     if (result)
         return result;
     void *there = bytes <= imitation.free_bytes ? allocate(bytes) : NULL;
@@ -180,7 +186,7 @@ static int memory_read(void *to, spry_cuda_memory from, size_t bytes)
 static int host_allocate(void **memory, size_t bytes, unsigned flags)
 {
     (void)flags;
-    int result = step();
+    int result = step_of(true);
     if (result)
         return result;
     *memory = allocate(bytes);

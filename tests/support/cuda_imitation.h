@@ -15,6 +15,7 @@ typedef struct cuda_imitation {
     int calls;         /* so far */
     int fail_at;       /* number of the call that fails, counted from 1; 0: none */
     int fail_with;     /* its result */
+    bool fail_memory;  /* only if it is one for memory */
     /* What is held. */
     int contexts, modules, streams, graphs;
     size_t allocations, host_allocations;

@@ -190,6 +190,37 @@ static void every_call_may_fail_in_a_step(void **state)
     }
 }
 
+/* Memory that a step wants besides fails this step alone. */
+static void a_step_without_memory_fails_alone(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    int before = imitation.calls, failed = 0;
+    assert_int_equal(run_step(device, &error), SPRY_OK);
+    int calls = imitation.calls - before;
+    spry_device_close(device);
+    for (int fail_at = 1; fail_at <= calls; fail_at++) {
+        cuda_imitation_reset();
+        assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+        imitation.fail_at = imitation.calls + fail_at;
+        imitation.fail_with = SPRY_CUDA_OUT_OF_MEMORY;
+        imitation.fail_memory = true;
+        spry_status status = run_step(device, &error);
+        if (status) {
+            assert_int_equal(status, SPRY_ERR_MEMORY);
+            assert_non_null(strstr(error.message, "are not free"));
+            failed++;
+        }
+        assert_int_equal(run_step(device, &error), SPRY_OK);
+        spry_device_close(device);
+        assert_true(cuda_imitation_is_clean());
+    }
+    assert_int_equal(failed, 4); /* what draws are sent with and what they give, on both sides */
+}
+
 static void work_that_never_ends_is_given_up(void **state)
 {
     (void)state;
@@ -238,7 +269,7 @@ int main(void)
         cmocka_unit_test(what_is_not_there_is_refused),      cmocka_unit_test(names_of_gpus_are_checked),
         cmocka_unit_test(every_call_may_fail_while_opening), cmocka_unit_test(memory_may_run_out_in_mid_load),
         cmocka_unit_test(every_call_may_fail_in_a_step),     cmocka_unit_test(work_that_never_ends_is_given_up),
-        cmocka_unit_test(without_a_gpu_the_cpu_computes),
+        cmocka_unit_test(without_a_gpu_the_cpu_computes),    cmocka_unit_test(a_step_without_memory_fails_alone),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

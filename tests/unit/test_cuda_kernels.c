@@ -251,8 +251,8 @@ static void wide_products_have_the_same_bits(void **state)
         }
 }
 
-/* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the GPU
- * is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
+/* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
+ * GPU is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
 static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors)
 {
     enum { GATED = OUTPUTS / 64 * 64 };

@@ -231,6 +231,27 @@ void spry_cuda_free_host(spry_cuda_context *c, void *memory)
         c->cuda->host_free(memory);
 }
 
+spry_status spry_cuda_grow(spry_cuda_context *c, void **host, spry_cuda_memory *memory, size_t bytes, const char *doing,
+                           spry_error *error)
+{
+    spry_cuda_memory new_memory = spry_cuda_allocate(c, bytes);
+    void *new_host = spry_cuda_allocate_host(c, bytes);
+    spry_status status = spry_cuda_fault(c, doing, error);
+    if (!status) {
+        spry_cuda_memory old_memory = *memory;
+        void *old_host = *host;
+        *memory = new_memory;
+        *host = new_host;
+        new_memory = old_memory;
+        new_host = old_host;
+    }
+    spry_cuda_free(c, &new_memory);
+    spry_cuda_free_host(c, new_host);
+    if (c->fault == SPRY_CUDA_OUT_OF_MEMORY)
+        c->fault = 0;
+    return status;
+}
+
 void spry_cuda_write(spry_cuda_context *c, spry_cuda_memory to, const void *from, size_t bytes)
 {
     if (!c->fault && bytes)

@@ -69,6 +69,11 @@ void spry_cuda_free(spry_cuda_context *context, spry_cuda_memory *memory);
 void *spry_cuda_allocate_host(spry_cuda_context *context, size_t bytes);
 void spry_cuda_free_host(spry_cuda_context *context, void *memory);
 
+/* Other memory of so many bytes on both sides in place of what was there. Where there is not enough, the old memory
+ * stays and the GPU goes on. */
+spry_status spry_cuda_grow(spry_cuda_context *context, void **host, spry_cuda_memory *memory, size_t bytes,
+                           const char *doing, spry_error *error);
+
 /* Copies, in the order of launches. Host memory is in use until the next spry_cuda_finish. */
 void spry_cuda_write(spry_cuda_context *context, spry_cuda_memory to, const void *from, size_t bytes);
 void spry_cuda_read(spry_cuda_context *context, void *to, spry_cuda_memory from, size_t bytes);

@@ -33,6 +33,8 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     d->step_draws = step->draws;
     d->n_draws = step->n_draws;
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
+    if (status) /* what was sent stays until it has arrived */
+        spry_cuda_finish(&d->context);
     return status ? status : spry_cuda_fault(&d->context, "starting a step", error);
 }
 

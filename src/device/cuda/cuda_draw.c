@@ -38,21 +38,17 @@ static spry_status make_room(spry_cuda_device *d, size_t bytes, size_t n, spry_e
 {
     spry_cuda_draws *r = &d->draws;
     spry_cuda_context *c = &d->context;
-    if (bytes > r->bytes) {
-        spry_cuda_free_host(c, r->host);
-        spry_cuda_free(c, &r->memory);
-        r->host = spry_cuda_allocate_host(c, 2 * bytes);
-        r->memory = spry_cuda_allocate(c, 2 * bytes);
-        r->bytes = c->fault ? 0 : 2 * bytes;
-    }
-    if (n > r->capacity) {
-        spry_cuda_free_host(c, r->results);
-        spry_cuda_free(c, &r->results_memory);
-        r->results = spry_cuda_allocate_host(c, 2 * n * sizeof *r->results);
-        r->results_memory = spry_cuda_allocate(c, 2 * n * sizeof *r->results);
-        r->capacity = c->fault ? 0 : 2 * n;
-    }
-    return spry_cuda_fault(c, "allocating room for draws", error);
+    static const char doing[] = "allocating room for draws";
+    void *host = r->host, *results = r->results;
+    spry_status status = SPRY_OK;
+    if (bytes > r->bytes && !(status = spry_cuda_grow(c, &host, &r->memory, 2 * bytes, doing, error)))
+        r->bytes = 2 * bytes;
+    if (!status && n > r->capacity &&
+        !(status = spry_cuda_grow(c, &results, &r->results_memory, 2 * n * sizeof *r->results, doing, error)))
+        r->capacity = 2 * n;
+    r->host = host;
+    r->results = results;
+    return status ? status : spry_cuda_fault(c, doing, error);
 }
 
 /* Puts a list behind what is there; returns where. */

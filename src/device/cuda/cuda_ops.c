@@ -125,8 +125,7 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type, si
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, args, type) || choose_many(&way, args, type) ||
-        choose_stream(&way, args, type, processors))
+    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_stream(&way, args, type, processors))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;

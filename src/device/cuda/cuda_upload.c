@@ -21,6 +21,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
 {
     spry_cuda_upload *u = &d->upload;
     size_t rows = d->device.limits.max_rows, used = 0;
+    void *host = u->host;
     u->rows = section(&used, rows, sizeof(spry_step_row));
     u->few = section(&used, rows, sizeof(uint32_t));
     u->pieces = section(&used, rows, sizeof(spry_attend_piece));
@@ -30,11 +31,11 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     u->entries = section(&used, n_entries, sizeof(spry_step_entry));
     if (used <= u->bytes)
         return SPRY_OK;
-    spry_cuda_upload_deinit(d);
-    u->host = spry_cuda_allocate_host(&d->context, used);
-    u->memory = spry_cuda_allocate(&d->context, used);
-    u->bytes = u->host && u->memory ? used : 0;
-    return spry_cuda_fault(&d->context, "allocating room for a step's tables", error);
+    spry_status status =
+        spry_cuda_grow(&d->context, &host, &u->memory, used, "allocating room for a step's tables", error);
+    u->host = host;
+    u->bytes = status ? u->bytes : used;
+    return status;
 }
 
 spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error)
