@@ -84,6 +84,28 @@ static void write_parts(spry_doc *doc, const spry_report_trace *trace)
     spry_doc_table_end(doc);
 }
 
+static void write_turns(spry_doc *doc, const spry_report_trace *trace)
+{
+    static const spry_doc_column columns[] = {{"After the end of speech", true, false},
+                                              {"Turns", false, false},
+                                              {"Median", false, false},
+                                              {"95 % within", false, false},
+                                              {"Longest", false, false}};
+    spry_doc_heading(doc, "Spoken turns");
+    spry_doc_table(doc, columns, SPRY_COUNT(columns));
+    for (size_t i = 0; i < SPRY_TURN_ENDS; i++) {
+        const spry_spread *spread = &trace->turns[i];
+        if (!spread->count)
+            continue;
+        spry_doc_cell(doc, "%s", spry_turn_end_names[i]);
+        spry_doc_value(doc, SPRY_DOC_COUNT, (double)spread->count);
+        spry_doc_value(doc, SPRY_DOC_MS, spry_spread_at(spread, 0.5));
+        spry_doc_value(doc, SPRY_DOC_MS, spry_spread_at(spread, 0.95));
+        spry_doc_value(doc, SPRY_DOC_MS, spread->most);
+    }
+    spry_doc_table_end(doc);
+}
+
 void spry_report_requests(spry_doc *doc, const spry_report *report)
 {
     const spry_report_input *input;
@@ -108,5 +130,7 @@ void spry_report_requests(spry_doc *doc, const spry_report *report)
         spry_doc_heading(doc, "What all of them spent their time on");
         write_parts(doc, trace);
         spry_doc_beside_end(doc);
+        if (trace->turns[0].count)
+            write_turns(doc, trace);
     }
 }

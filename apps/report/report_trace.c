@@ -203,6 +203,16 @@ static bool read_number(double *out, const json_t *object, const char *key)
     return json_is_number(value) && isfinite(*out) && *out >= 0 && *out < longest_us;
 }
 
+const char *const spry_turn_end_names[SPRY_TURN_ENDS] = {"words", "first token", "first sound", "answer"};
+
+static spry_status take_turn(spry_report_trace *trace, const event *e, spry_error *error)
+{
+    for (size_t i = 0; i < SPRY_TURN_ENDS; i++)
+        if (strcmp(e->name, spry_turn_end_names[i]) == 0 && !spry_spread_add(&trace->turns[i], e->length_us / 1e3))
+            return out_of_memory(error);
+    return SPRY_OK;
+}
+
 static spry_status take_event(reader *r, const json_t *json, spry_error *error)
 {
     const char *phase = json_string_value(json_object_get(json, "ph"));
@@ -228,6 +238,8 @@ static spry_status take_event(reader *r, const json_t *json, spry_error *error)
         return take_part(r, &e, error);
     if (strcmp(e.category, "op") == 0)
         return take_op(r, &e, error);
+    if (strcmp(e.category, "turn") == 0)
+        return take_turn(r->trace, &e, error);
     if (strcmp(e.category, "step") == 0)
         take_step(r->trace, &e);
     return SPRY_OK;
@@ -328,6 +340,8 @@ void spry_report_trace_destroy(spry_report_trace *trace)
         return;
     for (size_t i = 0; i < SPRY_PART_COUNT; i++)
         spry_spread_deinit(&trace->parts[i]);
+    for (size_t i = 0; i < SPRY_TURN_ENDS; i++)
+        spry_spread_deinit(&trace->turns[i]);
     spry_spread_deinit(&trace->first_ms);
     spry_spread_deinit(&trace->between_ms);
     free(trace);

@@ -15,7 +15,11 @@ enum {
     SPRY_REPORT_SHOWN = 12, /* requests in detail */
     SPRY_REPORT_OPS = 64,
     SPRY_REPORT_OP_NAME = 40,
+    SPRY_TURN_ENDS = 4,
 };
+
+/* What a spoken turn comes to, each a span of category "turn" since the end of speech. */
+extern const char *const spry_turn_end_names[SPRY_TURN_ENDS];
 
 typedef struct spry_report_request {
     double number, prompt_tokens, generated_tokens; /* NAN: not given */
@@ -35,6 +39,7 @@ typedef struct spry_report_trace {
     spry_spread parts[SPRY_PART_COUNT]; /* ms per request with the part */
     spry_spread first_ms;               /* of requests */
     spry_spread between_ms;             /* between the tokens of two consecutive steps of an answer */
+    spry_spread turns[SPRY_TURN_ENDS];  /* ms since the end of speech */
     double generated_tokens;            /* of all requests */
     double rows;                        /* of all steps */
     spry_report_request shown[SPRY_REPORT_SHOWN];

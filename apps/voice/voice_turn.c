@@ -6,6 +6,8 @@
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
+#include "platform/trace.h"
+#include "report/report_trace.h"
 #include "spry_voice.h"
 
 void spry_voice_init(spry_voice *voice, const spry_chat_job *job, const spry_voice_flags *flags,
@@ -88,6 +90,7 @@ spry_status spry_voice_answer(spry_voice *v, spry_turn_figures *figures, spry_vi
     status = prompt_ids(v, error);
     if (status == SPRY_OK)
         status = spry_answer_generate(&v->answer, &job, error);
+    figures->ended_ns = ended_ns;
     figures->first_token_ms = p.first_ns ? since(ended_ns, p.first_ns) : 0;
     figures->answer_ms = since(ended_ns, spry_clock_ns());
     if (v->speaker && status == SPRY_OK)
@@ -158,6 +161,26 @@ static void print_json(const spry_voice *v, FILE *stream, const spry_turn_figure
     json_decref(json);
 }
 
+/* Spans that all begin at the end of speech, one inside the other. */
+static void add_to_trace(spry_trace *trace, const spry_turn_figures *f)
+{
+    const struct {
+        const char *name;
+        double ms;
+    } ends[SPRY_TURN_ENDS] = {{spry_turn_end_names[0], f->words_ms},
+                              {spry_turn_end_names[1], f->first_token_ms},
+                              {spry_turn_end_names[2], f->first_sound_ms},
+                              {spry_turn_end_names[3], f->answer_ms}};
+    uint32_t lane = spry_trace_lane(trace, "spoken turns");
+    for (size_t i = 0; i < SPRY_COUNT(ends); i++)
+        if (ends[i].ms > 0)
+            spry_trace_add(trace, &(spry_trace_span){.name = ends[i].name,
+                                                     .category = "turn",
+                                                     .lane = lane,
+                                                     .begin_ns = f->ended_ns,
+                                                     .end_ns = f->ended_ns + (uint64_t)(ends[i].ms * 1e6)});
+}
+
 void spry_voice_report(const spry_voice *v, FILE *stream, const spry_turn_figures *f, spry_view words, spry_view heard)
 {
     if (v->flags->json)
@@ -167,4 +190,5 @@ void spry_voice_report(const spry_voice *v, FILE *stream, const spry_turn_figure
                 spry_style_end(stream), (int)heard.size, heard.data);
     if (v->flags->chat.stats)
         print_stats(v, f);
+    add_to_trace(spry_engine_trace(v->job->engine), f);
 }

@@ -10,6 +10,7 @@
 
 /* Times since the end of speech, in milliseconds; 0: it did not come to that. */
 typedef struct spry_turn_figures {
+    uint64_t ended_ns;                                          /* the end of speech, by the clock */
     double speech_s;                                            /* length of the utterance */
     double recognise_ms;                                        /* spent recognising, also before the end of speech */
     double words_ms, first_token_ms, first_sound_ms, answer_ms; /* words known, ..., answer complete */
@@ -46,7 +47,7 @@ spry_status spry_voice_answer(spry_voice *voice, spry_turn_figures *figures, spr
 /* Adds what was heard of the answer to the conversation and stores it. */
 spry_status spry_voice_keep(spry_voice *voice, spry_view heard, spry_error *error);
 
-/* Prints or writes a turn as the flags ask: `stream` for JSON. */
+/* Prints or writes a turn as the flags ask, and adds it to the trace: `stream` for JSON. */
 void spry_voice_report(const spry_voice *voice, FILE *stream, const spry_turn_figures *figures, spry_view words,
                        spry_view heard);
 

@@ -114,6 +114,19 @@ class Files(cli_support.CliTest):
         self.assertLess(times["first_sound_ms"], times["answer_ms"])
         self.assertGreater(times["sound_s"], 10)
 
+    def test_turns_are_traced_and_reported(self):
+        write_wav("tone.wav", tone_speech(3))
+        result = voice("--in", path("tone.wav"), "--out", path("a.wav"), "--json", "--trace", path("turn.json"), "--stt-cmd",
+                       "cat >/dev/null; echo Tell me a story.")
+        times = result.json["timings"]
+        with open(path("turn.json"), encoding="utf-8") as file:
+            turn = {e["name"]: e["dur"] / 1000 for e in json.load(file) if e.get("cat") == "turn"}
+        for name in "words", "first token", "first sound", "answer":
+            self.assertAlmostEqual(turn[name], times[name.replace(" ", "_") + "_ms"], delta=0.01)
+        text = self.succeeds(spry("report", path("turn.json"), "-o", "-", "--markdown")).text
+        self.assertIn("Spoken turns", text)
+        self.assertIn("|first sound|1|", text)
+
     def test_commands(self):
         write_wav("tone.wav", tone_speech(3))
         result = voice("--in", path("tone.wav"), "--out", path("a.wav"), "--json", "--stt-cmd",
