@@ -299,6 +299,21 @@ static double mean(const times *list)
     return list->count ? sum / (double)list->count : 0;
 }
 
+/* How many times are at most each bound. */
+static void show_histogram(const times *list, const char *unit, bool json)
+{
+    static const double bounds[] = {1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000};
+    size_t at = 0;
+    spry_out_format(json ? ", \"histogram_%s\": {" : "%s", unit);
+    for (size_t i = 0; i < SPRY_COUNT(bounds); i++) {
+        size_t before = at;
+        while (at < list->count && list->items[at] <= bounds[i])
+            at++;
+        spry_out_format(json ? "%s\"%g\": %zu" : "%s <= %g: %zu", i ? json ? ", " : "," : "", bounds[i], at - before);
+    }
+    spry_out_format(json ? ", \"more\": %zu}" : ", more: %zu\n", list->count - at);
+}
+
 static double percent(size_t part, size_t of)
 {
     return of ? 100.0 * (double)part / (double)of : 0;
@@ -313,6 +328,7 @@ static void show_times(times *list, const char *name, const char *unit, bool jso
                          : "%s (%s): mean %.3f, median %.3f, 95 %% %.3f, 99 %% %.3f, 99.9 %% %.3f, longest %.3f\n",
                     name, unit, mean(list), at(list, 0.5), at(list, 0.95), at(list, 0.99), at(list, 0.999),
                     at(list, 1.0));
+    show_histogram(list, unit, json);
 }
 
 static void show(suite *s)

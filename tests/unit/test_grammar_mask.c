@@ -191,7 +191,15 @@ static void test_object_masks(void **state)
     fixture f;
     open_bundled(&f);
     spry_grammar *grammar = object_grammar();
-    walk(&f, grammar, "{\"names\": true, \"xyz\": \"hello there\", \"number\": {\"name\": 12}, \"name\": \"Tom\"}", 1);
+    for (int i = 0; i < 2;
+         i++) { /* the second answer finds its masks cached; the last ones differ in the members seen */
+        walk(&f, grammar, "{\"names\": true, \"xyz\": \"hello there\", \"number\": {\"name\": 12}, \"name\": \"Tom\"}",
+             1);
+        walk(&f, grammar, "{\"name\": true, \"xyz\": \"hello there\", \"number\": {\"name\": 12}, \"names\": \"Tom\"}",
+             1);
+        walk(&f, grammar, "{\"number\": {\"name\": true, \"number\": {\"name\": 12}}, \"name\": \"Tom\", \"xy\": true}",
+             1);
+    }
     spry_grammar_unref(grammar);
     close_fixture(&f);
 }

@@ -68,32 +68,37 @@ static uint32_t number_of(walker *walk, pair wanted)
     return (uint32_t)walk->n_pairs - 1;
 }
 
-/* The target of each byte from a state. */
-static void spread(uint32_t targets[256], const spry_automaton *automaton, uint32_t state)
+/* Adds the edges for the bytes [first, last], on which `a` goes to one state: they are divided by the edges of `b` from
+ * `edge` on. */
+static void write_range(walker *walk, spry_automaton_writer *writer, uint32_t target, unsigned first, unsigned last,
+                        const spry_edge *edge, const spry_edge *end)
 {
-    for (unsigned i = 0; i < 256; i++)
-        targets[i] = NOWHERE;
-    if (state == NOWHERE)
-        return;
-    for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1]; i++)
-        for (unsigned byte = automaton->edges[i].first; byte <= automaton->edges[i].last; byte++)
-            targets[byte] = automaton->edges[i].target;
+    while (first <= last) {
+        while (edge < end && edge->last < first)
+            edge++;
+        bool inside = edge < end && edge->first <= first;
+        unsigned stop = inside ? edge->last : edge < end && edge->first <= last ? edge->first - 1u : last;
+        stop = stop < last ? stop : last;
+        if (inside || walk->subtract) {
+            uint32_t number = number_of(walk, (pair){target, inside ? edge->target : NOWHERE});
+            spry_automaton_add_edge(writer, (spry_edge){number, (unsigned char)first, (unsigned char)stop});
+        }
+        first = stop + 1;
+    }
 }
 
 static void write_pair(walker *walk, spry_automaton_writer *writer, pair at)
 {
-    uint32_t from_a[256], from_b[256];
-    spread(from_a, walk->a, at.a);
-    spread(from_b, walk->b, at.b);
-    bool in_b = at.b != NOWHERE && walk->b->tags[at.b];
-    uint32_t tag = walk->a->tags[at.a];
-    spry_automaton_begin_state(writer, in_b != walk->subtract ? tag : 0);
-    for (unsigned byte = 0; byte < 256; byte++) {
-        if (from_a[byte] == NOWHERE || (!walk->subtract && from_b[byte] == NOWHERE))
-            continue;
-        uint32_t target = number_of(walk, (pair){from_a[byte], from_b[byte]});
-        spry_automaton_add_edge(writer, (spry_edge){target, (unsigned char)byte, (unsigned char)byte});
+    const spry_automaton *a = walk->a, *b = walk->b;
+    bool in_b = at.b != NOWHERE && b->tags[at.b];
+    const spry_edge *edge = NULL, *end = NULL;
+    if (at.b != NOWHERE) {
+        edge = b->edges + b->first_edge[at.b];
+        end = b->edges + b->first_edge[at.b + 1];
     }
+    spry_automaton_begin_state(writer, in_b != walk->subtract ? a->tags[at.a] : 0);
+    for (uint32_t i = a->first_edge[at.a]; i < a->first_edge[at.a + 1]; i++)
+        write_range(walk, writer, a->edges[i].target, a->edges[i].first, a->edges[i].last, edge, end);
 }
 
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,

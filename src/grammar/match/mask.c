@@ -1,6 +1,6 @@
 /* The mask of a matcher: for every position of its set, the tokens that the state allows by itself, and behind trie
  * nodes where the state's machine may be complete, those that the stack allows. Object keys depend on the members seen;
- * they are walked. */
+ * they are walked. Masks with walked parts are stored whole, by the content of the place. */
 #include <stdlib.h>
 
 #include "grammar/match/mask_store.h"
@@ -38,6 +38,7 @@ static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry
     if (!mask->n_exits)
         return SPRY_OK;
     uint32_t set = spry_places_resume(places, places->stacks[position.stack]);
+    matcher->walked = true;
     if (set != SPRY_NO_SET)
         walk_exits(matcher, mask, set, 0, UINT16_MAX);
     return SPRY_OK;
@@ -76,6 +77,7 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
     const spry_state *state = &grammar->states[position.state];
     if (state->kind == SPRY_STATE_KEY) {
         uint32_t set = spry_places_set(places, &position, 1, false);
+        matcher->walked = true;
         spry_walk_tries(places, matcher->vocabulary, matcher->mask, matcher->path, set);
         return SPRY_OK;
     }
@@ -93,17 +95,35 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
     return add_plain(matcher, store, position, error);
 }
 
-static spry_status add_positions(spry_matcher *matcher, spry_error *error)
+static spry_status add_positions(spry_matcher *matcher, spry_mask_store *store, spry_error *error)
 {
     spry_places *places = &matcher->places;
     spry_slice positions = places->sets[matcher->set].positions;
-    spry_mask_store *store;
-    spry_status status = spry_mask_store_find(&store, matcher->grammar, matcher->vocabulary, error);
+    spry_status status = SPRY_OK;
     for (uint32_t i = 0; i < positions.count && !status; i++) {
         status = add_position(matcher, store, places->positions[positions.first + i], error);
         if (places->failed)
             status = spry_places_fail(places, error);
     }
+    return status;
+}
+
+/* Call with the grammar locked. */
+static spry_status find_mask(spry_matcher *matcher, spry_error *error)
+{
+    size_t n_words = matcher->vocabulary->n_words;
+    spry_mask_store *store;
+    spry_digest key;
+    spry_status status = spry_mask_store_find(&store, matcher->grammar, matcher->vocabulary, error);
+    if (status)
+        return status;
+    bool known = spry_places_digest(&matcher->places, &key, matcher->set);
+    if (known && spry_whole_masks_get(&store->whole, matcher->mask, n_words, key))
+        return SPRY_OK;
+    matcher->walked = false;
+    status = add_positions(matcher, store, error);
+    if (!status && known && matcher->walked)
+        spry_whole_masks_put(&store->whole, matcher->mask, n_words, key);
     return status;
 }
 
@@ -139,7 +159,7 @@ spry_status spry_matcher_mask(spry_matcher *matcher, const uint32_t **mask, spry
     if (!prepare(matcher))
         return spry_fail_memory(error, "a mask", vocabulary->n_words * sizeof *matcher->mask);
     pthread_mutex_lock(&matcher->grammar->lock);
-    status = add_positions(matcher, error);
+    status = find_mask(matcher, error);
     pthread_mutex_unlock(&matcher->grammar->lock);
     if (status)
         return status;

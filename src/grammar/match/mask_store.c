@@ -34,6 +34,7 @@ void spry_mask_stores_destroy(spry_mask_store *first)
         free(first->masks);
         free(first->rounds);
         spry_slice_facts_deinit(&first->facts);
+        spry_whole_masks_clear(&first->whole);
         spry_places_deinit(&first->places);
         free(first);
         first = next;

@@ -4,6 +4,7 @@
 #define SPRY_GRAMMAR_MASK_STORE_H
 
 #include "grammar/match/state_mask.h"
+#include "grammar/match/whole_masks.h"
 
 /* One for each vocabulary a grammar is used with. Owned by the grammar and protected by its lock. */
 typedef struct spry_mask_store {
@@ -12,6 +13,7 @@ typedef struct spry_mask_store {
     spry_places places;
     spry_state_mask **masks, **rounds; /* [n_states] NULL: not computed yet */
     spry_slice_facts facts;
+    spry_whole_masks whole;
     size_t bytes; /* used by masks */
 } spry_mask_store;
 

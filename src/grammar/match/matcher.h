@@ -13,6 +13,7 @@ struct spry_matcher {
     size_t n_history, history_room;
     size_t collect_at;        /* size of places at which unused ones are collected */
     uint32_t *mask, *scratch; /* [n_words] of the vocabulary */
+    bool walked;              /* the mask took a walk over tokens */
     uint32_t *path;           /* sets along the current trie path */
 };
 

@@ -96,6 +96,18 @@ static uint32_t record_words(const spry_places *places, uint32_t record)
     return HEADER_WORDS + places->grammar->objects[object].n_words;
 }
 
+spry_view spry_places_record_bytes(const spry_places *places, uint32_t record)
+{
+    return (spry_view){(const char *)(places->words + places->records[record]), record_words(places, record) * 8};
+}
+
+bool spry_places_holds_record(const spry_places *places, uint32_t state)
+{
+    spry_state_kind kind = (spry_state_kind)places->grammar->states[state].kind;
+    return kind == SPRY_STATE_KEYS || kind == SPRY_STATE_MANY || kind == SPRY_STATE_AFTER_VALUE ||
+           kind == SPRY_STATE_AFTER_COMMA;
+}
+
 static uint64_t record_hash(const spry_places *places, uint32_t record)
 {
     return spry_hash_bytes(places->words + places->records[record], record_words(places, record) * 8, 2);
@@ -329,6 +341,8 @@ void spry_places_deinit(spry_places *places)
     free(places->sets);
     free(places->rows);
     free(places->stack_lengths);
+    free(places->digests);
+    free(places->undigested);
     free(places->stack_table.slots);
     free(places->record_table.slots);
     free(places->set_table.slots);
@@ -341,7 +355,8 @@ size_t spry_places_bytes(const spry_places *places)
     return places->n_returns * sizeof *places->returns + places->n_stacks * sizeof *places->stacks +
            places->n_words * sizeof *places->words + places->n_records * sizeof *places->records +
            places->n_positions * sizeof *places->positions + places->n_sets * sizeof *places->sets +
-           places->n_rows * 256 * sizeof *places->rows + places->n_stack_lengths * sizeof *places->stack_lengths;
+           places->n_rows * 256 * sizeof *places->rows + places->n_stack_lengths * sizeof *places->stack_lengths +
+           places->n_digests * sizeof *places->digests;
 }
 
 spry_status spry_places_fail(const spry_places *places, spry_error *error)

@@ -39,6 +39,11 @@ typedef struct spry_number_table {
     size_t size;
 } spry_number_table;
 
+/* 128 bits of hash. */
+typedef struct spry_digest {
+    uint64_t words[2];
+} spry_digest;
+
 typedef struct spry_closing spry_closing;
 
 typedef struct spry_places {
@@ -55,6 +60,9 @@ typedef struct spry_places {
     spry_number_table stack_table, record_table, set_table;
     uint32_t *stack_lengths; /* [n_stack_lengths] completion.c: bytes to the end of the text, where known */
     size_t n_stack_lengths, stack_lengths_room;
+    spry_digest *digests; /* [n_digests] place_digest.c: of stacks; words[0] is 0 where not known */
+    uint32_t *undigested;
+    size_t n_digests, digests_room, undigested_room;
     spry_closing *closing;
     spry_status failed; /* memory or a limit; stays until the next collection */
 } spry_places;
@@ -97,6 +105,10 @@ static inline uint32_t spry_places_step(spry_places *places, uint32_t set, unsig
     return spry_places_compute_step(places, set, byte);
 }
 
+/* A digest of everything that decides what may follow a set: equal for equal places of any two matchers of a grammar.
+ * False when memory is short. */
+bool spry_places_digest(spry_places *places, spry_digest *out, uint32_t set);
+
 /* Bytes used. */
 size_t spry_places_bytes(const spry_places *places);
 
@@ -127,6 +139,10 @@ typedef struct spry_record {
 } spry_record;
 
 spry_record spry_places_record(const spry_places *places, uint32_t record);
+
+/* The content of a record, and whether `data` of a return to a state is the number of one. */
+spry_view spry_places_record_bytes(const spry_places *places, uint32_t record);
+bool spry_places_holds_record(const spry_places *places, uint32_t state);
 
 /* Whether a declared key of `keys`, or a repeatable key, may come next. */
 bool spry_record_allows_declared(const spry_record *record, const uint64_t *keys);

@@ -11,13 +11,6 @@ typedef struct marks {
     size_t returns_room, positions_room;
 } marks;
 
-static bool holds_record(const spry_places *places, uint32_t state)
-{
-    spry_state_kind kind = (spry_state_kind)places->grammar->states[state].kind;
-    return kind == SPRY_STATE_KEYS || kind == SPRY_STATE_MANY || kind == SPRY_STATE_AFTER_VALUE ||
-           kind == SPRY_STATE_AFTER_COMMA;
-}
-
 static void mark_all(const spry_places *places, marks *needed, const uint32_t *roots, size_t n_roots)
 {
     for (size_t i = 0; i < n_roots; i++) {
@@ -30,7 +23,7 @@ static void mark_all(const spry_places *places, marks *needed, const uint32_t *r
         for (uint32_t j = 0; needed->stacks[i] && j < returns.count; j++) {
             spry_return back = places->returns[returns.first + j];
             needed->stacks[back.below] = true;
-            if (holds_record(places, back.state))
+            if (spry_places_holds_record(places, back.state))
                 needed->records[back.data] = true;
         }
     }
@@ -55,7 +48,7 @@ static bool copy_stack(spry_places *to, const spry_places *from, marks *needed, 
     for (uint32_t i = 0; i < returns.count; i++) {
         spry_return back = from->returns[returns.first + i];
         back.below = needed->stack_to[back.below];
-        if (holds_record(from, back.state))
+        if (spry_places_holds_record(from, back.state))
             back.data = needed->record_to[back.data];
         needed->returns[i] = back;
     }
