@@ -33,6 +33,7 @@ static const struct {
     [SPRY_IQ2_S] = {"IQ2_S", 256, 82},
     [SPRY_IQ3_XXS] = {"IQ3_XXS", 256, 98},
     [SPRY_IQ3_S] = {"IQ3_S", 256, 110},
+    [SPRY_I32] = {"I32", 1, 4},
     [SPRY_U8] = {"U8", 1, 1},
     [SPRY_F8_E4M3] = {"F8_E4M3", 1, 1},
     [SPRY_F8] = {"F8", 32, 36},
@@ -40,7 +41,7 @@ static const struct {
 
 bool spry_dtype_known(uint32_t id)
 {
-    return id < SPRY_DTYPE_COUNT && types[id].name && id != SPRY_U8 && id != SPRY_F8_E4M3;
+    return id < SPRY_DTYPE_COUNT && types[id].name && id != SPRY_I32 && id != SPRY_U8 && id != SPRY_F8_E4M3;
 }
 
 bool spry_dtype_in_gguf(uint32_t id)

@@ -34,6 +34,7 @@ typedef enum spry_dtype {
     SPRY_TQ2_0 = 35,
     SPRY_MXFP4 = 39,
     /* Types of our own, in no GGUF file: parts of weights in safetensors, and what is made of them. */
+    SPRY_I32 = 44,     /* a part: words that hold several small numbers */
     SPRY_U8 = 45,      /* a part: bytes */
     SPRY_F8_E4M3 = 46, /* a part: floats of 8 bits, without their scales */
     SPRY_F8 = 47,      /* such floats in blocks with a scale */

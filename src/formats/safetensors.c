@@ -82,7 +82,7 @@ static const element elements[] = {
     {"U16", 2, false, 0},
     {"I16", 2, false, 0},
     {"U32", 4, false, 0},
-    {"I32", 4, false, 0},
+    {"I32", 4, false, SPRY_I32},
     {"U64", 8, false, 0},
     {"I64", 8, false, 0},
     {"F8_E4M3", 1, true, SPRY_F8_E4M3},
@@ -174,7 +174,8 @@ static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, c
     tensor->type = kind->type;
     tensor->data = data + where->begin;
     tensor->bytes = bytes;
-    *listed = kind->listed || (kind->type == SPRY_U8 && count && tensor->n_dims <= SPRY_TENSOR_DIMS);
+    *listed = kind->listed ||
+              ((kind->type == SPRY_U8 || kind->type == SPRY_I32) && count && tensor->n_dims <= SPRY_TENSOR_DIMS);
     return SPRY_OK;
 }
 

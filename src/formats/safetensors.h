@@ -10,8 +10,8 @@
 typedef struct spry_safetensors spry_safetensors;
 
 /* `path`: a .safetensors file, or a folder with model.safetensors, the index, or exactly one *.safetensors. F32, F16
- * and BF16 tensors are listed; 8-bit floats and bytes, which are parts of weights, too; other integer and bool tensors
- * are checked but not listed; other types are refused. */
+ * and BF16 tensors are listed; 8-bit floats, bytes and 32-bit integers, which are parts of weights, too; other integer
+ * and bool tensors are checked but not listed; other types are refused. */
 spry_status spry_safetensors_open(spry_safetensors **out, const char *path, spry_error *error);
 
 /* Opens one file in memory that outlives the result; `name` replaces the path in messages. */

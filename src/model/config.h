@@ -40,6 +40,9 @@ typedef struct spry_rope {
 /* How logits of a router become scores. The numbers are GGUF's. */
 typedef enum spry_routing { SPRY_ROUTING_SOFTMAX = 1, SPRY_ROUTING_SIGMOID = 2, SPRY_ROUTING_CHOSEN = 3 } spry_routing;
 
+/* Matrices as .qweight, .qzeros and .scales. GPTQ's older files hold zero points less 1. */
+typedef enum spry_int4 { SPRY_INT4_NONE, SPRY_INT4_GPTQ, SPRY_INT4_GPTQ_V2, SPRY_INT4_AWQ } spry_int4;
+
 /* Parts of a model beyond the plain block. A device says which it computes (device/device_impl.h); models that use
  * others are refused there. */
 typedef enum spry_feature {
@@ -98,6 +101,8 @@ typedef struct spry_config {
     uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
     float routed_scale;               /* what experts' weights are multiplied by */
     uint32_t n_extra_layers;          /* behind the model's own, for predicting further tokens; not used */
+    uint32_t int4;                    /* spry_int4: how matrices of 4-bit numbers are stored */
+    uint32_t int4_group;              /* inputs that share a scale; 0: all */
     uint32_t scale_block[2];          /* rows and columns of an 8-bit float's scale */
     bool normalise_experts;           /* the chosen experts' weights are made to sum to 1 */
     bool qkv_bias;                    /* q, k and v have biases that must be there */

@@ -2,6 +2,7 @@
  * layer_types or the older rules for which layers slide, text_config where a text model sits inside a larger one. */
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "model/arch.h"
 #include "model/config.h"
@@ -346,6 +347,33 @@ static spry_status adjust_feed_forward(spry_config *config, const json_t *json, 
     return SPRY_OK;
 }
 
+/* GPTQ and AWQ: 4-bit numbers with a scale and a zero point for each group of inputs. */
+static spry_status read_int4(spry_config *config, const json_t *stored, const char *method, const char *name,
+                             spry_error *error)
+{
+    const json_t *bits = json_object_get(stored, "bits"), *group = json_object_get(stored, "group_size");
+    const char *format = json_string_value(json_object_get(stored, "checkpoint_format"));
+    const char *version = json_string_value(json_object_get(stored, "version"));
+    bool awq = !strcmp(method, "awq"), second = format && !strcmp(format, "gptq_v2");
+    bits = bits ? bits : json_object_get(stored, "w_bit");
+    group = group ? group : json_object_get(stored, "q_group_size");
+    double size = json_is_number(group) ? json_number_value(group) : 128;
+    if (!json_is_number(bits) || json_number_value(bits) != 4)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: weights are stored by %s in other than 4 bits", name,
+                         method);
+    if (size != -1 && !(size >= 32 && size <= 65536 && fmod(size, 32) == 0))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "%s: group_size is %g; known are -1 and multiples of 32", name,
+                         size);
+    if ((awq && version && strcasecmp(version, "gemm") != 0) ||
+        (!awq && format && strcmp(format, "gptq") != 0 && !second))
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: the form '%.40s' of %s is not known; known are gptq, gptq_v2, gemm", name,
+                         awq ? version : format, method);
+    config->int4 = awq ? SPRY_INT4_AWQ : second ? SPRY_INT4_GPTQ_V2 : SPRY_INT4_GPTQ;
+    config->int4_group = size > 0 ? (uint32_t)size : 0;
+    return SPRY_OK;
+}
+
 /* quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which the tensors
  * show by themselves. */
 static spry_status read_stored_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
@@ -354,10 +382,17 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
     const char *method = json_string_value(json_object_get(stored, "quant_method"));
     if (!json_is_object(stored))
         return SPRY_OK;
+    if (method && (!strcmp(method, "gptq") || !strcmp(method, "awq")))
+        return read_int4(config, stored, method, name, error);
     if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "%s: weights are stored by the method '%.60s'; known are fp8 (e4m3 in blocks) and mxfp4", name,
-                         method ? method : "?");
+        return spry_fail(
+            error, SPRY_ERR_UNSUPPORTED,
+            "%s: weights are stored by the method '%.60s'%s; known are fp8 (e4m3 in blocks), mxfp4, and gptq "
+            "and awq of 4 bits",
+            name, method ? method : "?",
+            method && !strcmp(method, "bitsandbytes")
+                ? ", whose nf4 and int8 forms are not read: take the original checkpoint and --quantize"
+                : "");
     block = json_object_get(stored, "weight_block_size");
     if (strcmp(method, "fp8") != 0 || json_is_null(block))
         return SPRY_OK;

@@ -87,6 +87,8 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->bidirectional,
                             c->position_offset,
                             c->n_conv,
+                            c->int4,
+                            c->int4_group,
                             (double)c->embedding_scale,
                             (double)c->residual_scale,
                             (double)c->logit_scale,

@@ -164,9 +164,14 @@ spry_status spry_bind_linear(const spry_binder *b, spry_weight *out, uint32_t la
 {
     char name[SPRY_TENSOR_NAME_MAX] = "";
     const spry_tensor *t = spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "weight");
-    if (!t)
+    bool packed = false;
+    spry_status status = SPRY_OK;
+    if (!t && b->config->int4)
+        status = spry_bind_int4(b, &packed, out, layer, gguf_name, n_out, n_in);
+    if (!t && !packed && !status)
         return required ? spry_bind_missing(b, name) : SPRY_OK;
-    spry_status status = spry_bind_matrix(b, out, t, n_out, n_in);
+    if (t)
+        status = spry_bind_matrix(b, out, t, n_out, n_in);
     t = status ? NULL : spry_bind_find_in_layer(b, name, layer, gguf_name, 0, "bias");
     if (!status && !t && needs_bias(b, gguf_name))
         return spry_bind_missing(b, name);

@@ -96,3 +96,130 @@ spry_status spry_bind_columns(const spry_binder *b, spry_weight *out, const spry
             memcpy(room, t->data + ((part->expert * n_in + i) * n_columns + part->first + o * part->step) * size, size);
     return status;
 }
+
+/* ---- GPTQ and AWQ --------------------------------------------------------------------------------------------------
+ */
+
+typedef struct int4_matrix {
+    const spry_tensor *weight, *zeros, *scales, *groups; /* groups: may be NULL */
+    size_t n_out, n_in, group;
+    spry_int4 form;
+} int4_matrix;
+
+/* Number `column` of a row of words of 8 numbers. AWQ has the even ones first. */
+static unsigned nibble(const spry_tensor *t, size_t words, size_t row, size_t column, bool awq)
+{
+    static const unsigned char awq_place[] = {0, 4, 1, 5, 2, 6, 3, 7};
+    uint32_t word;
+    memcpy(&word, t->data + (row * words + column / 8) * sizeof word, sizeof word);
+    return word >> 4 * (awq ? awq_place[column % 8] : column % 8) & 15;
+}
+
+static unsigned int4_value(const int4_matrix *m, size_t o, size_t i)
+{
+    uint32_t word;
+    if (m->form == SPRY_INT4_AWQ) /* [n_in, n_out / 8] */
+        return nibble(m->weight, m->n_out / 8, i, o, true);
+    memcpy(&word, m->weight->data + (i / 8 * m->n_out + o) * sizeof word, sizeof word); /* [n_in / 8, n_out] */
+    return word >> 4 * (i % 8) & 15;
+}
+
+static unsigned int4_zero(const int4_matrix *m, size_t o, size_t group)
+{
+    return nibble(m->zeros, m->n_out / 8, group, o, m->form == SPRY_INT4_AWQ) + (m->form == SPRY_INT4_GPTQ);
+}
+
+static bool is_shape(const spry_tensor *t, size_t rows, size_t columns)
+{
+    return t->dims[0] == rows && t->dims[1] == columns && t->dims[2] == 1 && t->dims[3] == 1;
+}
+
+/* Inputs must be in groups one after another: other orders (desc_act) would need the input in another order. */
+static spry_status check_int4(const spry_binder *b, const int4_matrix *m)
+{
+    size_t n_groups = m->n_in / m->group;
+    bool awq = m->form == SPRY_INT4_AWQ;
+    if (m->n_out % 8 || m->n_in % m->group || m->weight->type != SPRY_I32 ||
+        !is_shape(m->weight, awq ? m->n_in : m->n_in / 8, awq ? m->n_out / 8 : m->n_out))
+        return spry_bind_wrong_shape(b, m->weight, m->n_out, m->n_in);
+    if (m->zeros->type != SPRY_I32 || !is_shape(m->zeros, n_groups, m->n_out / 8))
+        return spry_bind_wrong_shape(b, m->zeros, n_groups, m->n_out / 8);
+    if (!spry_dtype_known(m->scales->type) || spry_dtype_block(m->scales->type) != 1 ||
+        !is_shape(m->scales, n_groups, m->n_out))
+        return spry_bind_wrong_shape(b, m->scales, n_groups, m->n_out);
+    if (m->groups && (m->groups->type != SPRY_I32 || m->groups->dims[0] != m->n_in))
+        return spry_bind_wrong_shape(b, m->groups, m->n_in, 1);
+    for (size_t i = 0; m->groups && i < m->n_in; i++) {
+        uint32_t group;
+        memcpy(&group, m->groups->data + i * sizeof group, sizeof group);
+        if (group != i / m->group)
+            return spry_fail(b->error, SPRY_ERR_UNSUPPORTED,
+                             "%s: tensor '%.*s' has inputs out of order (desc_act), which is not supported", b->name,
+                             SPRY_VIEW_ARG(m->groups->name));
+    }
+    return SPRY_OK;
+}
+
+static bool is_symmetric(const int4_matrix *m)
+{
+    for (size_t group = 0; group < m->n_in / m->group; group++)
+        for (size_t o = 0; o < m->n_out; o++)
+            if (int4_zero(m, o, group) != 8)
+                return false;
+    return true;
+}
+
+static void fill_int4(const spry_binder *b, unsigned char *room, const int4_matrix *m, const float *scales,
+                      bool symmetric)
+{
+    for (size_t o = 0; o < m->n_out; o++)
+        for (size_t at = 0; at < m->n_in; at += SPRY_BLOCK_SMALL) {
+            size_t group = at / m->group;
+            float scale = scales[group * m->n_out + o], min = -scale * (float)int4_zero(m, o, group);
+            spry_block_q4_1 block;
+            b->ops->encode[SPRY_F16](&block.scale, &scale, 1);
+            b->ops->encode[SPRY_F16](&block.min, &min, 1);
+            for (size_t i = 0; i < sizeof block.low; i++)
+                block.low[i] = (uint8_t)(int4_value(m, o, at + i) | int4_value(m, o, at + 16 + i) << 4);
+            if (symmetric) {
+                spry_block_q4_0 plain = {.scale = block.scale};
+                memcpy(plain.low, block.low, sizeof plain.low);
+                memcpy(room, &plain, sizeof plain);
+            } else {
+                memcpy(room, &block, sizeof block);
+            }
+            room += symmetric ? sizeof(spry_block_q4_0) : sizeof block;
+        }
+}
+
+spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,
+                           size_t n_out, size_t n_in)
+{
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    const spry_config *c = b->config;
+    int4_matrix m = {.n_out = n_out, .n_in = n_in, .form = (spry_int4)c->int4};
+    m.group = c->int4_group ? c->int4_group : n_in;
+    m.weight = spry_bind_find_in_layer(b, name, layer, ours, 0, "qweight");
+    *found = m.weight;
+    if (!m.weight)
+        return SPRY_OK;
+    m.groups = spry_bind_find_in_layer(b, name, layer, ours, 0, "g_idx");
+    if (!(m.zeros = spry_bind_find_in_layer(b, name, layer, ours, 0, "qzeros")) ||
+        !(m.scales = spry_bind_find_in_layer(b, name, layer, ours, 0, "scales")))
+        return spry_bind_missing(b, name);
+    const float *scales = NULL;
+    unsigned char *room = NULL;
+    spry_status status = check_int4(b, &m);
+    if (!status)
+        status = spry_bind_vector(b, &scales, m.scales, n_in / m.group * n_out, 0);
+    bool symmetric = !status && is_symmetric(&m);
+    if (!status)
+        status = make_room(b, out, &room, m.weight, symmetric ? SPRY_Q4_0 : SPRY_Q4_1, n_out, n_in);
+    if (status)
+        return status;
+    spry_bind_use(b, m.zeros, SPRY_USE_COPIED);
+    if (m.groups)
+        spry_bind_use(b, m.groups, SPRY_USE_COPIED);
+    fill_int4(b, room, &m, scales, symmetric);
+    return SPRY_OK;
+}

@@ -344,7 +344,7 @@ static void public_files_are_read(void **state)
     } good[] = {
         {SAMPLES "e.safetensors", 1}, {SAMPLES "f.safetensors", 1}, {SAMPLES "B.safetensors", 1},
         {SAMPLES "H.safetensors", 0}, {SAMPLES "I.safetensors", 0}, {SAMPLES "b.safetensors", 0},
-        {SAMPLES "h.safetensors", 0}, {SAMPLES "i.safetensors", 0},
+        {SAMPLES "h.safetensors", 0}, {SAMPLES "i.safetensors", 1},
     };
     for (size_t i = 0; i < SPRY_COUNT(good); i++) {
         spry_safetensors *files = open_path(good[i].path);
