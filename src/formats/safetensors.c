@@ -1,7 +1,7 @@
 /* A safetensors file is a length (u64), that many bytes of JSON with each tensor's type, shape and byte range, then the
  * tensor bytes. The ranges must cover the bytes exactly, without overlaps or gaps. Integer and bool tensors are checked
  * like the others but not listed: checkpoints contain such buffers, and no weight is one. Bytes are listed: they may be
- * parts of weights. */
+ * parts of weights, and so may 32-bit integers. */
 #include "formats/safetensors.h"
 
 #include <jansson.h>
