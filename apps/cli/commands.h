@@ -7,6 +7,7 @@ int spry_cmd_chats(int argc, char **argv);
 int spry_cmd_voice(int argc, char **argv);
 int spry_cmd_serve(int argc, char **argv);
 int spry_cmd_pull(int argc, char **argv);
+int spry_cmd_models(int argc, char **argv);
 int spry_cmd_batch(int argc, char **argv);
 int spry_cmd_tokenize(int argc, char **argv);
 int spry_cmd_logits(int argc, char **argv);

@@ -21,6 +21,7 @@ static const struct command {
     {"voice", "Talk with a model, or write down speech", spry_cmd_voice},
     {"serve", "Answer requests over HTTP", spry_cmd_serve},
     {"pull", "Copy or download a model into the models folder", spry_cmd_pull},
+    {"models", "List and remove models of the models folder", spry_cmd_models},
     {"batch", "Answer a file of requests", spry_cmd_batch},
     {"tokenize", "Convert text to token ids and back", spry_cmd_tokenize},
     {"logits", "Write a model's logits for given token ids", spry_cmd_logits},

@@ -10,6 +10,8 @@
 #include "base/utf8.h"
 #include "cli/bundled.h"
 #include "platform/file.h"
+#include "pull/hub.h"
+#include "pull/pull_command.h"
 
 enum { PATH_BYTES = 4096, LISTED_BYTES = 160 };
 
@@ -135,6 +137,31 @@ static spry_status fail_unknown(const char *model, const char *folder, spry_erro
     return status;
 }
 
+/* Where a pull has put it, where the hub's own program has it, or after downloading it. */
+static spry_status find_on_hub(spry_model_source *source, const char *model, const char *folder, spry_error *error)
+{
+    spry_buffer path;
+    spry_buffer_init(&path, PATH_BYTES);
+    bool local = false;
+    spry_status status = SPRY_OK;
+    if (!spry_hub_pulled(&path, folder, model) && !(local = spry_hub_local(&path, model))) {
+        status = spry_pull_offer(model, folder, error);
+        if (status == SPRY_OK && !spry_hub_pulled(&path, folder, model))
+            status = spry_fail(error, SPRY_ERR_FILE, "%.200s: is not in the models folder", model);
+    }
+    if (status == SPRY_OK)
+        status = take_path(source, path.data, error);
+    if (status == SPRY_OK && local) { /* paths in other programs' folders say little */
+        char *name = strdup(model);
+        if (name) {
+            free(source->name);
+            source->name = name;
+        }
+    }
+    spry_buffer_deinit(&path);
+    return status;
+}
+
 static spry_status find_by_name(spry_model_source *source, const char *model, const char *models_folder,
                                 spry_error *error)
 {
@@ -160,7 +187,10 @@ spry_status spry_model_source_find(spry_model_source *source, const char *model,
         return take_bundled(source, 0, error);
     if (!model[0])
         return spry_fail(error, SPRY_ERR_INPUT, "the model's name is empty");
-    if (is_only_a_path(model)) {
+    bool hub = spry_hub_is(model);
+    if (hub && spry_hub_check(model, error) != SPRY_OK)
+        return SPRY_ERR_INPUT;
+    if (is_only_a_path(model) && !hub) {
         if (spry_path_exists(model))
             return take_path(source, model, error);
         return spry_fail(error, SPRY_ERR_FILE, "%s: no such file or folder", model);
@@ -171,7 +201,10 @@ spry_status spry_model_source_find(spry_model_source *source, const char *model,
         spry_buffer_text(&folder, models_folder);
     else
         spry_path_user_data(&folder, "models");
-    spry_status status = find_by_name(source, model, spry_buffer_view(&folder).data, error);
+    const char *place = spry_buffer_view(&folder).data;
+    spry_status status = hub ? find_on_hub(source, model, place, error) : find_by_name(source, model, place, error);
+    if (status == SPRY_OK && source->path && spry_view_starts(spry_view_of(source->path), spry_buffer_view(&folder)))
+        spry_path_mark_used(source->path);
     spry_buffer_deinit(&folder);
     return status;
 }

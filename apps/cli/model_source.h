@@ -4,6 +4,9 @@
  *   Spry-Tales-29M, ...          a bundled model, in any case; Llama-Tales-29M, ... until the release after this one
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
+ *   hf:OWNER/REPO[:TYPE], ollama:NAME[:TAG]
+ *                                what `spry pull` made of it, or what the hub's own program has; on a terminal it may be
+ *                                downloaded now
  *
  * A name with a slash, or that begins with "..", is only ever a path, so no name leaves the models folder. */
 #ifndef SPRY_APPS_MODEL_SOURCE_H

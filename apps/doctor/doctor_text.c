@@ -243,6 +243,8 @@ static void put_choices(page *p, const spry_machine_profile *m)
             put_row(p, spry_use_name(c->use), "%s as %s: %s", c->chosen->shape, c->chosen->type, c->why);
         else
             put_row(p, spry_use_name(c->use), "%s", c->why);
+        if (c->pull[0])
+            put_row(p, "", "spry pull %s", c->pull);
     }
 }
 

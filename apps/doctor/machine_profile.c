@@ -163,10 +163,10 @@ static json_t *choices_json(const spry_machine_profile *p, bool wanted)
     json_t *list = json_array();
     for (size_t i = 0; wanted && i < p->n_choices; i++) {
         const spry_model_choice *c = &p->choices[i];
-        append(&list,
-               OBJECT({"use", json_string(spry_use_name(c->use))},
-                      {"shape", c->chosen ? json_string(c->chosen->shape) : json_null()},
-                      {"type", c->chosen ? json_string(c->chosen->type) : json_null()}, {"why", json_string(c->why)}));
+        append(&list, OBJECT({"use", json_string(spry_use_name(c->use))},
+                             {"shape", c->chosen ? json_string(c->chosen->shape) : json_null()},
+                             {"type", c->chosen ? json_string(c->chosen->type) : json_null()},
+                             {"why", json_string(c->why)}, {"pull", c->pull[0] ? json_string(c->pull) : json_null()}));
     }
     return list;
 }

@@ -1,6 +1,7 @@
 /* The rules for each use, in one table, and their sentences. */
 #include "doctor/model_choice.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,6 +23,39 @@ static const rule rules[SPRY_USE_COUNT] = {
 
 /* From the most precise; types that are slower and no more precise than another are omitted. */
 static const char *const types[] = {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"};
+
+/* Repositories that have a shape's model, as published, and in every type of the list above. */
+static const struct {
+    const char *shape, *published, *quantised;
+} sources[] = {
+    {"qwen3-0.6b", "Qwen/Qwen3-0.6B", "bartowski/Qwen_Qwen3-0.6B-GGUF"},
+    {"qwen3-1.7b", "Qwen/Qwen3-1.7B", "bartowski/Qwen_Qwen3-1.7B-GGUF"},
+    {"qwen3-4b", "Qwen/Qwen3-4B", "bartowski/Qwen_Qwen3-4B-GGUF"},
+    {"qwen3-8b", "Qwen/Qwen3-8B", "bartowski/Qwen_Qwen3-8B-GGUF"},
+    {"qwen3-14b", "Qwen/Qwen3-14B", "bartowski/Qwen_Qwen3-14B-GGUF"},
+    {"qwen3-32b", "Qwen/Qwen3-32B", "bartowski/Qwen_Qwen3-32B-GGUF"},
+    {"qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", "bartowski/Qwen_Qwen3-30B-A3B-GGUF"},
+    {"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", "bartowski/Qwen2.5-0.5B-Instruct-GGUF"},
+    {"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", "bartowski/Qwen2.5-1.5B-Instruct-GGUF"},
+    {"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", "bartowski/Qwen2.5-3B-Instruct-GGUF"},
+    {"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", "bartowski/Qwen2.5-7B-Instruct-GGUF"},
+    {"llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "bartowski/Llama-3.2-1B-Instruct-GGUF"},
+    {"llama3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", "bartowski/Llama-3.2-3B-Instruct-GGUF"},
+    {"llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF"},
+    {"llama3.1-70b", "meta-llama/Llama-3.1-70B-Instruct", "bartowski/Meta-Llama-3.1-70B-Instruct-GGUF"},
+};
+
+static void name_source(char out[128], const spry_candidate *c)
+{
+    char type[16] = "";
+    for (size_t i = 0; c->type[i] && i + 1 < sizeof type; i++)
+        type[i] = (char)toupper((unsigned char)c->type[i]);
+    bool floats = strcmp(c->type, "f16") == 0;
+    for (size_t i = 0; i < SPRY_COUNT(sources); i++)
+        if (strcmp(sources[i].shape, c->shape) == 0)
+            snprintf(out, 128, "hf:%s%s%s", floats ? sources[i].published : sources[i].quantised, floats ? "" : ":",
+                     floats ? "" : type);
+}
 
 const char *spry_use_name(spry_use use)
 {
@@ -99,6 +133,7 @@ void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candid
     describe(asked, sizeof asked, r);
     if (choice->chosen) {
         const spry_prediction *p = &choice->chosen->predicted;
+        name_source(choice->pull, choice->chosen);
         snprintf(
             choice->why, sizeof choice->why,
             "the largest model, in its most precise type, with %s: about %.0f tokens/s, the first after %.1f s, in "

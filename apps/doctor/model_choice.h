@@ -29,6 +29,7 @@ typedef struct spry_model_choice {
     spry_use use;
     const spry_candidate *chosen; /* NULL: none is fast enough; `why` gives the reason */
     char why[320];                /* a sentence with figures */
+    char pull[128];               /* the source of the chosen one for `spry pull`, or empty */
 } spry_model_choice;
 
 /* The best candidate (more parameters, then the more precise type) that fits and is fast enough for the use. */

@@ -1,12 +1,17 @@
 /* `spry pull`: adds a model to the models folder. */
+#include <stdio.h>
+#include <unistd.h>
+
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/interrupt.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/file.h"
+#include "pull/hub.h"
 #include "pull/model_pull.h"
 #include "pull/pull_bar.h"
+#include "pull/pull_command.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -15,11 +20,20 @@ static const spry_usage usage = {
     .arguments = "SOURCE [NAME] [options]",
     .about =
         "Adds a model to the models folder, where every command finds it by name. SOURCE is a local .gguf file or "
-        "Hugging Face folder, or an http:// or https:// URL of a .gguf file; without NAME the model has the name of "
-        "SOURCE.\n"
+        "Hugging Face folder, an http:// or https:// URL of a .gguf file, or a model of a hub: hf:OWNER/REPO[:TYPE] is "
+        "the "
+        "GGUF file of that type (default: Q4_K_M, or the next one that is usual), or, where a repository has none, its "
+        "safetensors; ollama:NAME[:TAG] is a model of Ollama's registry. Without NAME the model has the name of "
+        "SOURCE; commands also know it by its name on the hub.\n"
+        "HF_TOKEN is sent for private and gated models, HF_ENDPOINT names another address of the hub. Files of hubs "
+        "are "
+        "loaded in several parts at once and checked against the hub's checksum. A model that lies in Hugging Face's "
+        "cache or in Ollama's folder is used there, without a copy.\n"
         "The model appears under its name only when it is complete. An interrupted download is resumed by the next "
         "pull. An existing model is never replaced.",
-    .examples = "spry pull https://example.org/models/tales-q8.gguf\n"
+    .examples = "spry pull hf:Qwen/Qwen3-0.6B-GGUF:Q8_0\n"
+                "spry pull ollama:llama3.2:1b\n"
+                "spry pull https://example.org/models/tales-q8.gguf\n"
                 "spry pull ./Qwen3-0.6B qwen",
 };
 
@@ -29,8 +43,22 @@ static bool on_progress(void *user, uint64_t done, uint64_t total)
     return !spry_interrupt_seen();
 }
 
-static spry_status pull_model(const char *source, const char *name, const char *folder, spry_error *error)
+/* Says where a model of a hub already is. */
+static bool is_here(const char *source, const char *folder)
 {
+    spry_buffer path;
+    spry_buffer_init(&path, PATH_BYTES);
+    bool here = spry_hub_is(source) && (spry_hub_pulled(&path, folder, source) || spry_hub_local(&path, source));
+    if (here)
+        spry_out_quote("%s is in %s; commands find it by this name\n", source, path.data);
+    spry_buffer_deinit(&path);
+    return here;
+}
+
+spry_status spry_pull_shown(const char *source, const char *name, const char *folder, spry_error *error)
+{
+    if (!name && is_here(source, folder))
+        return SPRY_OK;
     spry_pull_bar bar;
     spry_model_pull *pull;
     spry_pull_request request = {
@@ -47,6 +75,24 @@ static spry_status pull_model(const char *source, const char *name, const char *
         spry_out_format("%s is in %s\n", spry_model_pull_name(pull), folder);
     spry_model_pull_close(pull);
     return status;
+}
+
+spry_status spry_pull_offer(const char *source, const char *folder, spry_error *error)
+{
+    char size[SPRY_AMOUNT_MAX], answer[16] = "";
+    spry_hub_model model;
+    if (!isatty(STDIN_FILENO) || !isatty(STDERR_FILENO))
+        return spry_fail(error, SPRY_ERR_FILE, "%.200s is not on this machine; `spry pull %.200s` downloads it", source,
+                         source);
+    spry_status status = spry_hub_find(&model, source, error);
+    if (status != SPRY_OK)
+        return status;
+    fprintf(stderr, "%s is not on this machine. Download %s (%s)? [Y/n] ", source, model.name,
+            spry_amount_bytes(size, (size_t)model.bytes));
+    spry_hub_deinit(&model);
+    bool yes = fgets(answer, sizeof answer, stdin) && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y');
+    return yes ? spry_pull_shown(source, NULL, folder, error)
+               : spry_fail(error, SPRY_ERR_FILE, "%.200s is not on this machine", source);
 }
 
 int spry_cmd_pull(int argc, char **argv)
@@ -68,7 +114,7 @@ int spry_cmd_pull(int argc, char **argv)
     else
         spry_path_user_data(&folder, "models");
     spry_status status = folder.size
-                             ? pull_model(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
+                             ? spry_pull_shown(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
                              : spry_fail(&error, SPRY_ERR_INPUT, "there is no models folder; --models-dir names one");
     spry_buffer_deinit(&folder);
     if (status == SPRY_ERR_CANCELLED && spry_interrupt_seen())

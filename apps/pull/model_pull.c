@@ -44,7 +44,7 @@ static bool is_name(spry_view name)
 static spry_status take_name(spry_model_pull *pull, spry_view name, const char *folder, spry_error *error)
 {
     char called[SPRY_MODEL_NAME_MAX + 1], path[SPRY_MODEL_PATH_MAX + 1];
-    const char *end = pull->kind == SPRY_PULL_FOLDER ? "" : suffix.data;
+    const char *end = spry_pull_is_folder(pull) ? "" : suffix.data;
     struct stat facts;
     if (spry_view_ends(name, suffix))
         name.size -= suffix.size;
@@ -76,10 +76,18 @@ static spry_status take_source(spry_model_pull *pull, spry_buffer *path, const c
 {
     spry_status status = SPRY_OK;
     bool web = has_scheme(source, "http://") || has_scheme(source, "https://");
+    if (spry_hub_is(source)) {
+        pull->kind = SPRY_PULL_HUB;
+        status = spry_hub_find(&pull->hub, source, error);
+        spry_buffer_text(path, pull->hub.name);
+        pull->source = strdup(source);
+        return status != SPRY_OK || pull->source ? status : spry_fail_memory(error, "a name", strlen(source));
+    }
     if (web || has_scheme(source, "file://"))
         status = spry_pull_url_path(path, source, error);
     else if (strstr(source, "://"))
-        status = spry_fail(error, SPRY_ERR_INPUT, "%.200s: a source is a path, file://, http:// or https://", source);
+        status = spry_fail(error, SPRY_ERR_INPUT,
+                           "%.200s: a source is a path, file://, http://, https://, hf: or ollama:", source);
     else
         spry_buffer_text(path, source);
     if (status != SPRY_OK)
@@ -126,6 +134,7 @@ spry_status spry_model_pull_open(spry_model_pull **out, const spry_pull_request 
 void spry_model_pull_close(spry_model_pull *pull)
 {
     spry_directory_close(&pull->folder);
+    spry_hub_deinit(&pull->hub);
     free(pull->source);
     free(pull);
 }
@@ -141,6 +150,7 @@ spry_status spry_model_pull_run(spry_model_pull *pull, spry_error *error)
     case SPRY_PULL_FILE: return spry_pull_copy_file(pull, error);
     case SPRY_PULL_FOLDER: return spry_pull_copy_folder(pull, error);
     case SPRY_PULL_WEB: return spry_pull_download(pull, error);
+    case SPRY_PULL_HUB: return spry_pull_from_hub(pull, error);
     }
     return SPRY_OK;
 }
@@ -179,7 +189,7 @@ static bool is_still_called(const spry_model_pull *pull, int descriptor)
 spry_status spry_pull_lock(const spry_model_pull *pull, int *descriptor, spry_error *error)
 {
     int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-    if (pull->kind == SPRY_PULL_FOLDER) {
+    if (spry_pull_is_folder(pull)) {
         flags |= O_RDONLY | O_DIRECTORY;
         mkdirat(pull->folder.descriptor, pull->part, 0777); /* a failure shows when it is opened */
     } else {

@@ -1,4 +1,4 @@
-/* Adds a model to the models folder: a local file or folder, or a file behind an http(s) URL.
+/* Adds a model to the models folder: a local file or folder, a file behind an http(s) URL, or a model of a hub.
  *
  * Data is written under a name that begins with a dot, which no model has, and is renamed when it is complete: a GGUF
  * file, or a folder with config.json and weights. The running pull holds a lock on the unfinished file. An interrupted
@@ -14,7 +14,7 @@
 typedef bool (*spry_pull_progress)(void *user, uint64_t done, uint64_t total);
 
 typedef struct spry_pull_request {
-    const char *source; /* a path, file://PATH, http://... or https://... */
+    const char *source; /* a path, file://PATH, http://..., https://..., or a name on a hub (hub.h) */
     const char *name;   /* NULL: the name of the source, without ".gguf" */
     const char *folder; /* the models folder; created if missing */
     spry_pull_progress progress;

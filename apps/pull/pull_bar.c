@@ -38,9 +38,13 @@ void spry_pull_bar_update(spry_pull_bar *bar, uint64_t done, uint64_t total)
     memset(marks, '.', MARKS);
     memset(marks, '#', full);
     marks[MARKS] = '\0';
-    snprintf(line, sizeof line, "%.24s [%s] %.0f %%  %s of %s  %s/s", bar->name, marks,
+    double left = speed > 0 ? (double)(total - done) / speed : 0;
+    char rest[32] = "";
+    if (speed > 0 && done < total && left < 360000)
+        snprintf(rest, sizeof rest, left < 60 ? "  %.0f s left" : "  %.0f min left", left < 60 ? left : left / 60);
+    snprintf(line, sizeof line, "%.24s [%s] %.0f %%  %s of %s  %s/s%s", bar->name, marks,
              (double)done * 100 / (double)total, spry_amount_bytes(have, done), spry_amount_bytes(all, total),
-             spry_amount_bytes(rate, (size_t)speed));
+             spry_amount_bytes(rate, (size_t)speed), rest);
     draw(line);
 }
 

@@ -3,15 +3,17 @@
 #define SPRY_APPS_PULL_STATE_H
 
 #include "platform/directory.h"
+#include "pull/hub.h"
 #include "pull/model_pull.h"
 
 enum { SPRY_PULL_NAME_BYTES = SPRY_MODEL_NAME_MAX + 32 };
 
-typedef enum spry_pull_kind { SPRY_PULL_FILE, SPRY_PULL_FOLDER, SPRY_PULL_WEB } spry_pull_kind;
+typedef enum spry_pull_kind { SPRY_PULL_FILE, SPRY_PULL_FOLDER, SPRY_PULL_WEB, SPRY_PULL_HUB } spry_pull_kind;
 
 struct spry_model_pull {
     spry_pull_kind kind;
-    char *source; /* a path or URL */
+    char *source;       /* a path, a URL, or a name on a hub */
+    spry_hub_model hub; /* of SPRY_PULL_HUB */
     char name[SPRY_MODEL_NAME_MAX + 1];
     char target[SPRY_PULL_NAME_BYTES], part[SPRY_PULL_NAME_BYTES]; /* final name; temporary name */
     spry_directory folder;
@@ -41,9 +43,16 @@ spry_status spry_pull_publish(const spry_model_pull *pull, int descriptor, spry_
 /* The decoded path of a URL. */
 spry_status spry_pull_url_path(spry_buffer *path, const char *url, spry_error *error);
 
-/* The three kinds of sources. */
+/* Whether the model is a folder of files. */
+static inline bool spry_pull_is_folder(const spry_model_pull *pull)
+{
+    return pull->kind == SPRY_PULL_FOLDER || (pull->kind == SPRY_PULL_HUB && pull->hub.folder);
+}
+
+/* The kinds of sources. */
 spry_status spry_pull_copy_file(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_copy_folder(spry_model_pull *pull, spry_error *error);
 spry_status spry_pull_download(spry_model_pull *pull, spry_error *error);
+spry_status spry_pull_from_hub(spry_model_pull *pull, spry_error *error);
 
 #endif

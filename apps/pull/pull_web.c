@@ -3,10 +3,8 @@
  * A record beside the unfinished file stores its URL and the server's version of the file (its ETag or last
  * modification). The rest is requested with If-Range: if the file has changed, the server sends it from the beginning.
  * A broken connection is retried as long as every few tries make progress. */
-#include <curl/curl.h>
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,14 +14,12 @@
 
 #include "base/map.h"
 #include "base/number.h"
+#include "pull/pull_http.h"
 #include "pull/pull_state.h"
 
 enum {
     VERSION_BYTES = 256,
     RECORD_BYTES = VERSION_BYTES + 32,
-    REDIRECTS = 10,
-    CONNECT_S = 30,
-    SILENT_S = 60,
     TRIES = 4, /* consecutive tries without progress */
     TRIES_TOGETHER = 100,
     NAP_MS = 100,
@@ -45,20 +41,9 @@ typedef struct web {
 
 /* ---- addresses --------------------------------------------------------------------------------------------------- */
 
-static void init_curl(void)
-{
-    curl_global_init(CURL_GLOBAL_DEFAULT);
-}
-
-static void need_curl(void)
-{
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, init_curl);
-}
-
 spry_status spry_pull_url_path(spry_buffer *path, const char *url, spry_error *error)
 {
-    need_curl();
+    spry_http_init();
     char *text = NULL;
     CURLU *parsed = curl_url();
     CURLUcode code = parsed ? curl_url_set(parsed, CURLUPART_URL, url, 0) : CURLUE_OUT_OF_MEMORY;
@@ -121,18 +106,12 @@ static void remove_note(const web *w)
 
 /* ---- an answer's head -------------------------------------------------------------------------------------------- */
 
-static const char *header(const web *w, const char *name)
-{
-    struct curl_header *found;
-    return curl_easy_header(w->curl, name, 0, CURLH_HEADER, -1, &found) == CURLHE_OK ? found->value : NULL;
-}
-
 /* If-Range accepts no weak tags. */
 static void take_version(web *w)
 {
-    const char *version = header(w, "ETag");
+    const char *version = spry_http_header(w->curl, "ETag");
     if (!version || strncmp(version, "W/", 2) == 0)
-        version = header(w, "Last-Modified");
+        version = spry_http_header(w->curl, "Last-Modified");
     bool fits = version && strlen(version) < sizeof w->version;
     snprintf(w->version, sizeof w->version, "%s", fits ? version : "");
 }
@@ -162,7 +141,7 @@ static spry_status take_whole(web *w)
 /* "bytes 100-199/200" must continue where the unfinished file ends, up to the end. */
 static spry_status take_rest(web *w)
 {
-    const char *range = header(w, "Content-Range");
+    const char *range = spry_http_header(w->curl, "Content-Range");
     uint64_t begin = 0, last = 0, total = 0;
     const char *dash = range ? strchr(range, '-') : NULL, *slash = dash ? strchr(dash, '/') : NULL;
     if (slash && strncasecmp(range, "bytes ", 6) == 0 &&
@@ -228,33 +207,16 @@ static int on_progress(void *user, curl_off_t total, curl_off_t now, curl_off_t 
     return w->status != SPRY_OK;
 }
 
-static void set_options(web *w)
+static void set_options(web *w, struct curl_slist **headers)
 {
     CURL *curl = w->curl;
-    bool safe = strncasecmp(w->pull->source, "https:", 6) == 0;
-    curl_easy_setopt(curl, CURLOPT_URL, w->pull->source);
-    curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, safe ? "https" : "http,https");
-    curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
-    curl_easy_setopt(curl, CURLOPT_MAXREDIRS, (long)REDIRECTS);
-    curl_easy_setopt(curl, CURLOPT_USERAGENT, "spry/" SPRY_VERSION);
-    curl_easy_setopt(curl, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT, (long)CONNECT_S);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_LIMIT, 1L);
-    curl_easy_setopt(curl, CURLOPT_LOW_SPEED_TIME, (long)SILENT_S);
+    spry_http_prepare(curl, headers, w->pull->source, NULL);
     curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, w->reason);
     curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_data);
     curl_easy_setopt(curl, CURLOPT_WRITEDATA, w);
     curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_progress);
     curl_easy_setopt(curl, CURLOPT_XFERINFODATA, w);
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
-}
-
-static bool is_passing(CURLcode code)
-{
-    return code == CURLE_PARTIAL_FILE || code == CURLE_RECV_ERROR || code == CURLE_SEND_ERROR ||
-           code == CURLE_GOT_NOTHING || code == CURLE_OPERATION_TIMEDOUT || code == CURLE_COULDNT_CONNECT ||
-           code == CURLE_HTTP2 || code == CURLE_HTTP2_STREAM || code == CURLE_SSL_CONNECT_ERROR;
 }
 
 static spry_status judge(web *w, CURLcode code)
@@ -268,7 +230,7 @@ static spry_status judge(web *w, CURLcode code)
         return spry_fail(w->error, SPRY_ERR_FORMAT, "%.200s: the file is empty", w->pull->source);
     if (code == CURLE_OK && w->pull->done == w->pull->total)
         return SPRY_OK;
-    w->again = (w->furthest || w->pull->done) && (code == CURLE_OK || is_passing(code));
+    w->again = (w->furthest || w->pull->done) && (code == CURLE_OK || spry_http_passes(code));
     return spry_fail(w->error, SPRY_ERR_FILE, "%.200s: %s", w->pull->source,
                      w->reason[0] ? w->reason : curl_easy_strerror(code));
 }
@@ -286,14 +248,13 @@ static spry_status ask(web *w)
     w->curl = curl_easy_init();
     if (!w->curl)
         return spry_fail_memory(w->error, "a download", 0);
-    set_options(w);
     if (w->pull->done) {
         snprintf(range, sizeof range, "%" PRIu64 "-", w->pull->done);
         snprintf(condition, sizeof condition, "If-Range: %s", w->version);
         headers = curl_slist_append(NULL, condition);
         curl_easy_setopt(w->curl, CURLOPT_RANGE, range);
-        curl_easy_setopt(w->curl, CURLOPT_HTTPHEADER, headers);
     }
+    set_options(w, &headers);
     spry_status status = judge(w, curl_easy_perform(w->curl));
     curl_slist_free_all(headers);
     curl_easy_cleanup(w->curl);
@@ -331,7 +292,7 @@ static spry_status ask_until_whole(web *w)
 spry_status spry_pull_download(spry_model_pull *pull, spry_error *error)
 {
     web w = {.pull = pull, .error = error};
-    need_curl();
+    spry_http_init();
     spry_status status = spry_pull_lock(pull, &w.part, error);
     if (status != SPRY_OK)
         return status;

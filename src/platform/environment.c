@@ -1,4 +1,4 @@
-/* The only reads of environment variables about the terminal. */
+/* The only reads of these environment variables. */
 #include "platform/environment.h"
 
 #include <stdlib.h>
@@ -23,4 +23,38 @@ long spry_environment_take_ranks(double *timeout_s)
     if (ranks > 1)
         unsetenv(size_variable);
     return ranks;
+}
+
+static const char *value_of(const char *name)
+{
+    const char *value = getenv(name);
+    return value && value[0] ? value : NULL;
+}
+
+const char *spry_environment_hub(spry_hub_setting setting)
+{
+    static const char *const names[] = {[SPRY_HF_ENDPOINT] = "HF_ENDPOINT",
+                                        [SPRY_HF_TOKEN] = "HF_TOKEN",
+                                        [SPRY_OLLAMA_REGISTRY] = "SPRY_OLLAMA_REGISTRY"};
+    return value_of(names[setting]);
+}
+
+bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place)
+{
+    static const struct {
+        spry_hub_place place;
+        const char *variable, *below;
+    } places[] = {
+        {SPRY_HF_FOLDER, "HF_HUB_CACHE", ""},
+        {SPRY_HF_FOLDER, "HF_HOME", "/hub"},
+        {SPRY_HF_FOLDER, "XDG_CACHE_HOME", "/huggingface/hub"},
+        {SPRY_HF_FOLDER, "HOME", "/.cache/huggingface/hub"},
+        {SPRY_OLLAMA_FOLDER, "OLLAMA_MODELS", ""},
+        {SPRY_OLLAMA_FOLDER, "HOME", "/.ollama/models"},
+    };
+    spry_buffer_clear(path);
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++)
+        if (places[i].place == place && value_of(places[i].variable))
+            return spry_buffer_format(path, "%s%s", value_of(places[i].variable), places[i].below);
+    return false;
 }

@@ -1,9 +1,11 @@
-/* Environment variables about the terminal and the launcher of ranks. Nothing else is read from the environment:
- * settings are flags. */
+/* Environment variables about the terminal, the launcher of ranks, and hubs of models, whose own programs read the same
+ * ones. Nothing else is read from the environment: settings are flags. */
 #ifndef SPRY_PLATFORM_ENVIRONMENT_H
 #define SPRY_PLATFORM_ENVIRONMENT_H
 
 #include <stdbool.h>
+
+#include "base/buffer.h"
 
 /* False when NO_COLOR is set to anything (no-color.org), or TERM is missing or "dumb". */
 bool spry_environment_wants_colour(void);
@@ -11,5 +13,13 @@ bool spry_environment_wants_colour(void);
 /* The processes that mpirun has started together, 1 when it has not, and the seconds that they wait for each other
  * (SPRY_RANK_TIMEOUT, else 60). Processes that this one starts compute alone. */
 long spry_environment_take_ranks(double *timeout_s);
+
+/* Addresses of hubs and the token for them; NULL: not set, or empty. */
+typedef enum spry_hub_setting { SPRY_HF_ENDPOINT, SPRY_HF_TOKEN, SPRY_OLLAMA_REGISTRY } spry_hub_setting;
+const char *spry_environment_hub(spry_hub_setting setting);
+
+/* Replaces `path` with the folder where a hub's own program keeps models; false: none can be told. */
+typedef enum spry_hub_place { SPRY_HF_FOLDER, SPRY_OLLAMA_FOLDER } spry_hub_place;
+bool spry_environment_hub_folder(spry_buffer *path, spry_hub_place place);
 
 #endif

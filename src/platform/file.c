@@ -137,6 +137,18 @@ bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified)
     return true;
 }
 
+void spry_path_mark_used(const char *path)
+{
+    const struct timespec times[2] = {{.tv_nsec = UTIME_NOW}, {.tv_nsec = UTIME_OMIT}};
+    utimensat(AT_FDCWD, path, times, 0);
+}
+
+int64_t spry_path_last_used(const char *path)
+{
+    struct stat facts;
+    return stat(path, &facts) == 0 ? (int64_t)facts.st_atime : 0;
+}
+
 bool spry_path_real(spry_buffer *out, const char *path)
 {
     char *real = realpath(path, NULL);

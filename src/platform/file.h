@@ -28,6 +28,10 @@ bool spry_path_is_folder(const char *path);
 /* Size of a file in bytes (links are followed) and time of its last change in seconds since 1970; false: no such
  * file. */
 bool spry_path_facts(const char *path, size_t *bytes, int64_t *modified);
+/* The time of the last use of a file or folder is its access time: marked, because systems may not keep it; 0 when it
+ * cannot be told. */
+void spry_path_mark_used(const char *path);
+int64_t spry_path_last_used(const char *path);
 /* Replaces `out` with the absolute path without links, "." or ".."; false: no such file. */
 bool spry_path_real(spry_buffer *out, const char *path);
 bool spry_path_exists(const char *path);

@@ -40,7 +40,7 @@ GPU = {"name": TEXT, "bytes": COUNT, "compute": TEXT, "driver": TEXT}
 FINDING = {"level": TEXT, "what": TEXT, "fix": TEXT}
 MODEL = {"shape": TEXT, "type": TEXT, "parameters": COUNT, "bytes": COUNT, "memory_bytes": COUNT, "fits": FLAG,
          "prefill_tps": SPEED, "decode_tps": SPEED, "ttft_1k_ms": SPEED}
-CHOICE = {"use": TEXT, "why": TEXT, "shape": text_or_null, "type": text_or_null}
+CHOICE = {"use": TEXT, "why": TEXT, "shape": text_or_null, "type": text_or_null, "pull": text_or_null}
 
 
 def setUpModule():
