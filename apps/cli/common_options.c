@@ -164,6 +164,10 @@ static const spry_option answer_options[] = {
      .help = "Seed of the random numbers, an integer: the same seed gives the same answer. Default: a new one per "
              "run, shown by --stats and --json",
      .group = "Answer"},
+    {.name = "plain",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = offsetof(spry_answer_flags, plain),
+     .help = "Show Markdown in answers as it is written, without styles; files and pipes always get that"},
     {.name = "max-tokens",
      .letter = 'n',
      .kind = SPRY_OPTION_U32,

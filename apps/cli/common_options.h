@@ -41,6 +41,7 @@ typedef struct spry_answer_flags {
     const char *seed_text;  /* NULL: no seed given */
     uint32_t max_tokens;
     bool ignore_end, special;
+    bool plain;        /* Markdown is shown as it is */
     bool slide;        /* or `keep` is not 0: a full context slides */
     uint32_t keep;     /* tokens kept at the start of the context */
     const char *draft; /* auto, none, lookup or a model */

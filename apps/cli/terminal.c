@@ -24,10 +24,8 @@ static bool wants_colour(FILE *stream)
 const char *spry_style_begin(FILE *stream, spry_style style)
 {
     static const char *const sequences[] = {
-        [SPRY_STYLE_BOLD] = "\x1b[1m",
-        [SPRY_STYLE_DIM] = "\x1b[2m",
-        [SPRY_STYLE_ERROR] = "\x1b[31m",
-        [SPRY_STYLE_PROMPT] = "\x1b[1;36m",
+        [SPRY_STYLE_BOLD] = "\x1b[1m",      [SPRY_STYLE_DIM] = "\x1b[2m",    [SPRY_STYLE_ERROR] = "\x1b[31m",
+        [SPRY_STYLE_PROMPT] = "\x1b[1;36m", [SPRY_STYLE_ITALIC] = "\x1b[3m", [SPRY_STYLE_CODE] = "\x1b[36m",
     };
     return wants_colour(stream) ? sequences[style] : "";
 }

@@ -25,7 +25,14 @@ enum {
     SPRY_EXIT_READER_LEFT = 141, /* the reader closed standard output */
 };
 
-typedef enum spry_style { SPRY_STYLE_BOLD, SPRY_STYLE_DIM, SPRY_STYLE_ERROR, SPRY_STYLE_PROMPT } spry_style;
+typedef enum spry_style {
+    SPRY_STYLE_BOLD,
+    SPRY_STYLE_DIM,
+    SPRY_STYLE_ERROR,
+    SPRY_STYLE_PROMPT,
+    SPRY_STYLE_ITALIC,
+    SPRY_STYLE_CODE
+} spry_style;
 
 /* The escape sequence that begins or ends a style on `stream`; "" if it has no colour. */
 const char *spry_style_begin(FILE *stream, spry_style style);

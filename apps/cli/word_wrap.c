@@ -1,27 +1,31 @@
 /* Spaces before a word are written with it, or replaced by the newline that moves it to the next line. */
 #include "cli/word_wrap.h"
 
-#include <unistd.h>
 #include <utf8proc.h>
 
 #include "base/utf8.h"
-#include "cli/terminal.h"
 
 enum { WORD_BYTES_MAX = 1 << 16, TAB = 8 };
 
-void spry_word_wrap_init(spry_word_wrap *w)
+void spry_word_wrap_init(spry_word_wrap *w, size_t width)
 {
-    *w = (spry_word_wrap){.width = isatty(STDOUT_FILENO) ? spry_terminal_width(stdout) : 0};
+    *w = (spry_word_wrap){.width = width};
     spry_buffer_init(&w->word, WORD_BYTES_MAX);
+}
+
+void spry_word_wrap_deinit(spry_word_wrap *w)
+{
+    spry_buffer_deinit(&w->word);
 }
 
 static void end_word(spry_word_wrap *w, spry_buffer *out)
 {
     if (w->word.size == 0)
         return;
-    if (w->column && w->column + w->spaces + w->word_columns > w->width) {
+    if (w->column > w->hang && w->column + w->spaces + w->word_columns > w->width) {
         spry_buffer_text(out, "\n");
-        w->column = w->spaces = 0;
+        w->column = 0;
+        w->spaces = w->hang;
     }
     for (; w->spaces; w->spaces--, w->column++)
         spry_buffer_text(out, " ");
@@ -43,42 +47,38 @@ static void add_character(spry_word_wrap *w, spry_buffer *out, uint32_t characte
         end_word(w, out);
 }
 
-bool spry_word_wrap_write(spry_word_wrap *w, spry_view text)
+void spry_word_wrap_add(spry_word_wrap *w, spry_buffer *out, spry_view text)
 {
-    if (!w->width)
-        return spry_out_answer(text);
-    spry_buffer out;
-    spry_buffer_init(&out, 4 * (text.size + w->word.size + w->spaces) + WORD_BYTES_MAX);
+    if (!w->width) {
+        spry_buffer_append(out, text.data, text.size);
+        return;
+    }
     for (size_t i = 0, n; i < text.size; i += n) {
         uint32_t character = 0;
         n = spry_utf8_decode(&character, text.data + i, text.size - i);
         n = n ? n : 1;
         if (character == ' ') {
-            end_word(w, &out);
+            end_word(w, out);
             w->spaces++;
         } else if (character == '\t') {
-            end_word(w, &out);
+            end_word(w, out);
             w->spaces += TAB - (w->column + w->spaces) % TAB;
         } else if (character == '\n') {
-            end_word(w, &out);
-            spry_buffer_text(&out, "\n");
+            end_word(w, out);
+            spry_buffer_text(out, "\n");
             w->column = w->spaces = 0;
         } else {
-            add_character(w, &out, character, (spry_view){text.data + i, n});
+            add_character(w, out, character, (spry_view){text.data + i, n});
         }
     }
-    bool written = spry_out_answer(spry_buffer_view(&out));
-    spry_buffer_deinit(&out);
-    return written;
 }
 
-bool spry_word_wrap_finish(spry_word_wrap *w)
+void spry_word_wrap_style(spry_word_wrap *w, const char *sequence)
 {
-    spry_buffer out;
-    spry_buffer_init(&out, w->word.size + w->spaces + 1);
-    end_word(w, &out);
-    bool written = spry_out_answer(spry_buffer_view(&out));
-    spry_buffer_deinit(&out);
-    spry_buffer_deinit(&w->word);
-    return written;
+    spry_buffer_text(&w->word, sequence);
+}
+
+void spry_word_wrap_flush(spry_word_wrap *w, spry_buffer *out)
+{
+    end_word(w, out);
 }

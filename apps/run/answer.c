@@ -8,8 +8,8 @@
 #include "base/checked.h"
 #include "cli/energy_figures.h"
 #include "cli/interrupt.h"
+#include "cli/shown_text.h"
 #include "cli/terminal.h"
-#include "cli/word_wrap.h"
 #include "platform/clock.h"
 
 enum { TEXT_BYTES_MAX = 1 << 28 };
@@ -33,7 +33,7 @@ typedef struct generation {
     spry_answer *answer;
     const spry_answer_job *job;
     spry_progress_line progress;
-    spry_word_wrap wrap;
+    spry_shown_text shown;
     bool short_of_memory;
 } generation;
 
@@ -52,7 +52,7 @@ static bool on_text(void *user, const char *text, size_t size)
         g->short_of_memory = true;
         return false;
     }
-    if (g->job->stream && !spry_word_wrap_write(&g->wrap, (spry_view){text, size}))
+    if (g->job->stream && !spry_shown_text_write(&g->shown, (spry_view){text, size}))
         return false;
     if (g->job->on_piece && !g->job->on_piece(g->job->user, (spry_view){text, size}))
         return false;
@@ -150,12 +150,12 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
-    spry_word_wrap_init(&g.wrap);
+    spry_shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT);
     spry_progress_begin(&g.progress, "reading the prompt");
     spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
     spry_status status = spry_session_generate(job->session, &answer->result, &request, error);
     spry_progress_end(&g.progress);
-    spry_word_wrap_finish(&g.wrap);
+    spry_shown_text_finish(&g.shown);
     sum_up(answer);
     if (status == SPRY_OK && g.short_of_memory)
         status = spry_fail_memory(error, "the answer", answer->text.size);
