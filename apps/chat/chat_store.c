@@ -51,7 +51,9 @@ typedef enum statement_name {
     " (SELECT count(*) FROM messages WHERE chat = chats.id)"
 
 static const char *const statements[N_STATEMENTS] = {
-    [LIST] = "SELECT " CHAT_COLUMNS " FROM chats ORDER BY updated DESC, id DESC LIMIT ?1",
+    [LIST] = "SELECT " CHAT_COLUMNS " FROM chats WHERE ?2 IS NULL OR instr(lower(title), lower(?2)) OR EXISTS"
+             " (SELECT 1 FROM messages WHERE chat = chats.id AND instr(lower(content), lower(?2)))"
+             " ORDER BY updated DESC, id DESC LIMIT ?1",
     [LATEST] = "SELECT id FROM chats ORDER BY updated DESC, id DESC LIMIT 1",
     [FIND] = "SELECT " CHAT_COLUMNS ", system FROM chats WHERE id = ?1",
     [MESSAGES] = "SELECT role, content FROM messages WHERE chat = ?1 ORDER BY number",
@@ -344,11 +346,19 @@ static spry_status read_chat(const spry_chat_store *store, spry_chat *out, sqlit
 spry_status spry_chat_store_list(spry_chat_store *store, size_t limit, spry_chat_visit visit, void *user,
                                  spry_error *error)
 {
+    return spry_chat_store_search(store, limit, NULL, visit, user, error);
+}
+
+spry_status spry_chat_store_search(spry_chat_store *store, size_t limit, const char *text, spry_chat_visit visit,
+                                   void *user, spry_error *error)
+{
     sqlite3_stmt *run = statement(store, LIST);
     int result = SQLITE_ERROR;
     bool more = true;
-    if (run)
+    if (run) {
         sqlite3_bind_int64(run, 1, limit && limit < INT64_MAX ? (int64_t)limit : -1);
+        bind_text(run, 2, text && *text ? text : NULL);
+    }
     while (run && more && (result = sqlite3_step(run)) == SQLITE_ROW) {
         spry_chat chat;
         spry_status status = read_chat(store, &chat, run, error);

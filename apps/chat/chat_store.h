@@ -23,6 +23,10 @@ typedef bool (*spry_chat_visit)(void *user, const spry_chat *chat);
 spry_status spry_chat_store_list(spry_chat_store *store, size_t limit, spry_chat_visit visit, void *user,
                                  spry_error *error);
 
+/* Those of them whose title or messages contain a text, in any case of ASCII letters; NULL or "": all. */
+spry_status spry_chat_store_search(spry_chat_store *store, size_t limit, const char *text, spry_chat_visit visit,
+                                   void *user, spry_error *error);
+
 /* The most recently changed chat; 0 when there is none. */
 spry_status spry_chat_store_latest(spry_chat_store *store, int64_t *id, spry_error *error);
 
