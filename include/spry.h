@@ -274,18 +274,17 @@ typedef struct spry_sampling {
     uint32_t penalty_window;     /* how many last tokens count as seen; 0: all */
     const spry_logit_bias *bias; /* borrowed */
     size_t n_bias;
-    float temperature; /* 0: greedy, the first of the largest */
-    uint32_t top_k;    /* 0: off */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
-    float typical_p;   /* 1: off */
-    uint64_t seed;     /* the same seed gives the same stream on every platform */
-    uint64_t reserved[8];
+    float temperature;         /* 0: greedy, the first of the largest */
+    uint32_t top_k;            /* 0: off */
+    float top_p;               /* 1: off */
+    float min_p;               /* 0: off */
+    float typical_p;           /* 1: off */
+    uint64_t seed;             /* the same seed gives the same stream on every platform */
+    const char *penalty_scope; /* what penalties count: "generated" tokens (or NULL), or "all", the prompt's, too */
+    uint64_t reserved[7];
 } spry_sampling;
 
-/* Any thread. */
-SPRY_API void spry_sampling_default(spry_sampling *settings);
-
+SPRY_API void spry_sampling_default(spry_sampling *settings); /* any thread */
 /* Any thread. Writes what the model itself recommends (temperature, top-k, top-p, min-p, repeat penalty) over
  * `settings`; fields it says nothing of are left. */
 SPRY_API void spry_engine_sampling(const spry_engine *engine, spry_sampling *settings);
@@ -448,9 +447,10 @@ typedef struct spry_result {
     double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
-    uint32_t stop;        /* index of the stop string that ended it, with SPRY_FINISH_STOP */
-    size_t forced_tokens; /* of the answer: the constraint left no choice, so the model was not asked */
-    uint64_t reserved[15];
+    uint32_t stop;         /* index of the stop string that ended it, with SPRY_FINISH_STOP */
+    size_t forced_tokens;  /* of the answer: the constraint left no choice, so the model was not asked */
+    size_t dropped_tokens; /* of the conversation, by sliding */
+    uint64_t reserved[14];
 } spry_result;
 
 /* Any thread. */

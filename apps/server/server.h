@@ -25,6 +25,8 @@ typedef struct spry_serve_settings {
     bool allow_pull;                /* /api/pull may download models */
     bool any_model;                 /* a request for an unknown model uses the first one */
     bool allow_pin;                 /* /models/pin is allowed */
+    bool allow_chats;               /* /api/chats is allowed */
+    const char *chats;              /* file of stored chats; NULL: the user's */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     uint32_t connections;           /* limit for open connections */
@@ -40,6 +42,9 @@ typedef struct spry_serve_settings {
     size_t responses_bytes;         /* limit for stored responses */
     uint32_t responses_s;           /* they are kept for this time; 0: none is */
     spry_speculation speculation;
+    bool answer_spans; /* answers become fragments unless a request says otherwise */
+    bool slide;        /* contexts that are full slide unless a request says otherwise, and keep */
+    uint32_t keep;     /* so many of their first tokens */
     bool verbose;
 } spry_serve_settings;
 
@@ -58,10 +63,11 @@ typedef struct spry_server {
     atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
     struct spry_speech_service *speech;
-    const char *models_folder; /* NULL: none */
-    size_t pool_bytes;         /* limit for the memory of all loaded models */
-    uint32_t slots;            /* answers of one model that run at the same time */
-    uint32_t answers_max;      /* of one model, running and waiting */
+    struct spry_answer_spans *spans; /* NULL: none */
+    const char *models_folder;       /* NULL: none */
+    size_t pool_bytes;               /* limit for the memory of all loaded models */
+    uint32_t slots;                  /* answers of one model that run at the same time */
+    uint32_t answers_max;            /* of one model, running and waiting */
     uint64_t started_ns;
     atomic_uint open_exchanges; /* requests without a complete reply */
     atomic_ullong numbers;      /* the number of the last request */

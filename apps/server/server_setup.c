@@ -1,5 +1,6 @@
 /* The pool serves the models of the command line, those of the models folder and the bundled ones. */
 #include "server/server_setup.h"
+#include "server/request/answer_spans.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +29,22 @@ static const spry_option work_options[] = {
      .offset = FIELD(keep_alive_s),
      .metavar = "SECONDS",
      .help = "Unload a model that was not used for this time; 0: never"},
+    {.name = "answer-spans",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.answer_spans),
+     .help =
+         "Compute every answer as a fragment, too, while nothing else is to be done, so that prompts that contain it "
+         "as one find it; a request's answer_span decides otherwise"},
+    {.name = "slide",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.slide),
+     .help = "Drop the oldest messages or tokens when a context is full, instead of an error or the answer's end; a "
+             "request's context_overflow decides otherwise"},
+    {.name = "keep",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.keep),
+     .metavar = "N",
+     .help = "Tokens at the beginning that sliding keeps"},
     {.name = "draft",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(draft),
@@ -264,6 +281,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     if (status == SPRY_OK)
         status = open_pool(server, models, flags, error);
     if (status == SPRY_OK)
+        status = spry_answer_spans_create(&server->spans, server->pool, error);
+    if (status == SPRY_OK)
         status = warm_up(server, error);
     if (status == SPRY_OK)
         *out = server;
@@ -284,6 +303,7 @@ void spry_server_model_file(spry_model_file *file, const spry_server *server, co
 
 void spry_server_close(spry_server *server)
 {
+    spry_answer_spans_destroy(server->spans);
     if (server->pool)
         spry_model_pool_destroy(server->pool);
     spry_energy_close(server->meter);

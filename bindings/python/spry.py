@@ -103,7 +103,8 @@ class _Sampling(ctypes.Structure):
     _fields_ = [("repeat_penalty", c_float), ("presence_penalty", c_float), ("frequency_penalty", c_float),
                 ("penalty_window", c_uint32), ("bias", POINTER(_LogitBias)), ("n_bias", c_size_t),
                 ("temperature", c_float), ("top_k", c_uint32), ("top_p", c_float), ("min_p", c_float),
-                ("typical_p", c_float), ("seed", c_uint64), ("reserved", c_uint64 * 8)]
+                ("typical_p", c_float), ("seed", c_uint64), ("penalty_scope", c_char_p),
+                ("reserved", c_uint64 * 7)]
 
 
 class _Request(ctypes.Structure):

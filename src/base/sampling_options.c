@@ -11,6 +11,8 @@
 
 #define FIELD(name) offsetof(spry_sampling, name)
 
+static const char *const scopes[] = {"generated", "all", NULL};
+
 static const spry_option options[] = {
     {.name = "temperature",
      .alias = "temp",
@@ -68,6 +70,12 @@ static const spry_option options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(penalty_window),
      .help = "Only the last N tokens count as seen before; 0 counts all"},
+    {.name = "penalty-scope",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(penalty_scope),
+     .choices = scopes,
+     .metavar = "SCOPE",
+     .help = "Tokens that count as seen before: those of the answer, or those of the prompt, too"},
     {.name = "seed",
      .kind = SPRY_OPTION_U64,
      .offset = FIELD(seed),
@@ -82,6 +90,12 @@ spry_option_table spry_sampling_options(spry_sampling *settings)
 void spry_sampling_default(spry_sampling *settings)
 {
     *settings = (spry_sampling){.temperature = 1, .top_p = 1, .typical_p = 1, .repeat_penalty = 1};
+    settings->penalty_scope = scopes[0];
+}
+
+bool spry_sampling_counts_prompt(const spry_sampling *settings)
+{
+    return settings->penalty_scope && strcmp(settings->penalty_scope, "all") == 0;
 }
 
 spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, spry_error *error)
@@ -91,6 +105,9 @@ spry_status spry_sampling_check(const spry_sampling *settings, size_t n_vocab, s
     spry_status status = spry_options_check(&table, error);
     if (status == SPRY_OK && !spry_sized_zero(settings->reserved, sizeof settings->reserved))
         status = spry_fail(error, SPRY_ERR_INPUT, "spry_sampling.reserved is not zero");
+    const char *scope = settings->penalty_scope;
+    if (status == SPRY_OK && scope && strcmp(scope, scopes[0]) != 0 && strcmp(scope, scopes[1]) != 0)
+        status = spry_fail(error, SPRY_ERR_INPUT, "penalty_scope is '%.20s', but must be generated or all", scope);
     for (size_t i = 0; i < settings->n_bias && status == SPRY_OK; i++) {
         spry_logit_bias bias = settings->bias[i];
         if (bias.token < 0 || (size_t)bias.token >= n_vocab)

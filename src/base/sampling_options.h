@@ -20,4 +20,7 @@ spry_option_table spry_sampling_options(spry_sampling *settings);
 spry_status spry_sampling_from_json(spry_sampling *settings, spry_logit_bias *bias, size_t bias_capacity,
                                     const json_t *object, bool ignore_unknown, spry_error *error);
 
+/* Whether penalties count the tokens of the prompt, too. */
+bool spry_sampling_counts_prompt(const spry_sampling *settings);
+
 #endif

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/sampling_options.h"
 #include "engine/stop_match.h"
 #include "platform/clock.h"
 
@@ -213,10 +214,11 @@ static spry_status append(spry_generation *g, size_t max_rows, size_t max_wanted
 static spry_draw draw_at(const spry_generation *g, size_t first_logits, size_t before, size_t i, const uint32_t *mask)
 {
     const spry_request *r = g->request;
+    size_t unseen = spry_sampling_counts_prompt(&r->sampling) ? 0 : r->n_prompt;
     return (spry_draw){.row = first_logits + i,
                        .settings = &r->sampling,
-                       .history = g->sequence->tokens,
-                       .n_history = before + i,
+                       .history = g->sequence->tokens + unseen,
+                       .n_history = before + i - unseen,
                        .mask = mask,
                        .wants_logprob = r->on_token,
                        .max_top = r->on_token ? r->logprobs : 0};
@@ -456,6 +458,7 @@ void spry_generation_end(spry_generation *g)
     r->first_step_ms = (double)(first - prefilled) / 1e6;
     r->decode_ms = (double)(now - first) / 1e6;
     r->total_ms = (double)(now - g->start_ns) / 1e6;
+    r->dropped_tokens = g->sequence->n_dropped;
     if (g->drafter)
         report_drafts(&r->drafts, &g->cost->figures);
 }

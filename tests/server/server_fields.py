@@ -23,6 +23,7 @@ BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/completion": {"prompt": "Once", "n_predict": 2},
          "/api/create": {"model": "derived", "from": MODEL},
          "/infill": {"prompt": "Once", "n_predict": 2},
+         "/api/chats": {"model": MODEL, "messages": TALE},
          "/rerank": {"query": "A fox", "documents": ["A fox.", "A hen."]}}
 NEEDED = {"top_logprobs": {"logprobs": True}}
 VALUES = {"true or false": True, "a whole number": 3, "a number": 0.5, "a string": "x", "a list": [1], "an object": {"x": 1}}
@@ -57,7 +58,7 @@ def message(reply):
 
 
 class Fields(ServerTest):
-    arguments = ("--models-dir", FOLDER, "--allow-pull")
+    arguments = ("--models-dir", FOLDER, "--allow-pull", "--allow-chats", "--chats", os.path.join(FOLDER, "chats.db"))
 
     def test_the_list_is_the_programs(self):
         with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:

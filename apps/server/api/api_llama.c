@@ -137,18 +137,18 @@ static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, true, true,
                                   error);
     if (json_is_array(prompt))
-        return spry_prompt_list(out, c->model->engine, prompt, what, error);
+        return spry_prompt_list(out, c, prompt, what, error);
     return spry_fail(error, SPRY_ERR_INPUT, "%s must be a string or a list of token ids and strings", what);
 }
 
-/* A list is one prompt of ids and texts, or a list of prompts: it is the latter if no item is an id. */
+/* A list is one prompt of ids, texts and parts, or a list of prompts: it is the latter if no item is an id or part. */
 static bool is_list_of_prompts(const json_t *prompt)
 {
     size_t i;
     const json_t *item;
     json_array_foreach(prompt, i, item)
     {
-        if (json_is_integer(item))
+        if (json_is_integer(item) || json_object_get(item, "text"))
             return false;
     }
     return json_array_size(prompt) > 0;

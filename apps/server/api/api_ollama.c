@@ -212,14 +212,30 @@ static void read_think(spry_completion_options *o, spry_fields *fields)
         spry_fields_refuse(fields, "think", "think must be true, false, \"low\", \"medium\" or \"high\"");
 }
 
+/* repeat_last_n: 0 turns penalties off, and negative values count all tokens. */
+static void read_window(spry_completion_options *o, spry_fields *options)
+{
+    spry_sampling *s = &o->request.sampling;
+    int64_t last = spry_fields_integer(options, "repeat_last_n", s->penalty_window, -1, UINT32_MAX);
+    s->penalty_window = last < 0 ? 0 : (uint32_t)last;
+    if (last == 0) {
+        s->repeat_penalty = 1;
+        s->presence_penalty = s->frequency_penalty = 0;
+    }
+}
+
 static void read_options(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields options = {.object = spry_fields_object(fields, "options"), .within = "options."};
     o->request.sampling.temperature = 0.8f;
     o->request.sampling.top_k = 40;
     o->request.sampling.top_p = 0.9f;
+    o->request.sampling.min_p = 0;
+    o->request.sampling.repeat_penalty = 1.1f;
+    o->request.sampling.penalty_window = 64;
     if (options.object) {
         spry_fields_sampling(o, &options);
+        read_window(o, &options);
         spry_fields_stop(o, &options);
         int64_t predict = spry_fields_integer(&options, "num_predict", -1, -2, UINT32_MAX);
         o->request.max_tokens = predict < 0 ? default_limit(o) : (uint32_t)predict;
@@ -287,7 +303,8 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
         json_object_set_new(variables, "enable_thinking", json_boolean(!json_is_false(think)));
     if (json_is_string(think))
         json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)think);
-    spry_status status = spry_prompt_chat_fit(c, messages, tools, variables, NULL, error);
+    spry_status status = c->options.slide ? spry_prompt_chat_fit(c, messages, tools, variables, NULL, error)
+                                          : spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
     json_decref(variables);
     return status;
 }
@@ -306,7 +323,7 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
     const json_t *prompt = json_object_get(c->root, "prompt"), *context = spry_fields_array(fields, "context");
     const char *system = spry_fields_string(fields, "system", "");
     spry_tokens *out = &c->prompts.ids[0];
-    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", true, error);
+    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", !c->options.slide, error);
     size_t n_context = out->count;
     const json_t *suffix = spry_fields_get(fields, "suffix");
     if (status == SPRY_OK && json_string_length(suffix)) {

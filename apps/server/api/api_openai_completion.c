@@ -169,7 +169,7 @@ static spry_status make_prompt(spry_tokens *out, spry_completion *c, const json_
                                   (spry_view){json_string_value(prompt), json_string_length(prompt)}, false, true,
                                   error);
     if (json_is_array(prompt))
-        return spry_prompt_list(out, c->model->engine, prompt, what, error);
+        return spry_prompt_list(out, c, prompt, what, error);
     return spry_fail(error, SPRY_ERR_INPUT, "%s must be a string or a list of token ids%s", what,
                      prompt == json_object_get(c->root, "prompt") ? ", or a list of those" : "");
 }

@@ -52,4 +52,11 @@ void spry_ollama_embed(spry_exchange *exchange);
 void spry_ollama_embed_one(spry_exchange *exchange);
 void spry_ollama_pull(spry_exchange *exchange);
 
+/* Stored chats. */
+void spry_stored_list(spry_exchange *exchange);
+void spry_stored_create(spry_exchange *exchange);
+void spry_stored_read(spry_exchange *exchange);
+void spry_stored_change(spry_exchange *exchange);
+void spry_stored_delete(spry_exchange *exchange);
+
 #endif

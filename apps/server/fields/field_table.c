@@ -120,12 +120,20 @@ static void print_table(spry_buffer *out, const spry_field_table *table)
 
 void spry_fields_print(spry_buffer *out)
 {
-    static const spry_field_table *const all[] = {
-        &spry_fields_openai_chat,   &spry_fields_openai_completion, &spry_fields_openai_embeddings,
-        &spry_fields_responses,     &spry_fields_anthropic,         &spry_fields_anthropic_count,
-        &spry_fields_ollama_chat,   &spry_fields_ollama_generate,   &spry_fields_ollama_embed,
-        &spry_fields_ollama_create, &spry_fields_llama_completion,  &spry_fields_llama_infill,
-        &spry_fields_rerank};
+    static const spry_field_table *const all[] = {&spry_fields_openai_chat,
+                                                  &spry_fields_openai_completion,
+                                                  &spry_fields_openai_embeddings,
+                                                  &spry_fields_responses,
+                                                  &spry_fields_anthropic,
+                                                  &spry_fields_anthropic_count,
+                                                  &spry_fields_ollama_chat,
+                                                  &spry_fields_ollama_generate,
+                                                  &spry_fields_ollama_embed,
+                                                  &spry_fields_ollama_create,
+                                                  &spry_fields_llama_completion,
+                                                  &spry_fields_llama_infill,
+                                                  &spry_fields_rerank,
+                                                  &spry_fields_chats};
     spry_buffer_text(out,
                      "## Fields\n\n"
                      "This section is made by `spry help --fields` from the tables that check requests. A field that "

@@ -8,8 +8,9 @@ static const spry_field options[] = {
     HONOURED("top_k", INTEGER, "40", "as above"),
     HONOURED("min_p", NUMBER, "0.05", "as above"),
     HONOURED("typical_p", NUMBER, "0.9", "as above"),
-    HONOURED("repeat_penalty", NUMBER, "1.1", "as above"),
-    HONOURED("repeat_last_n", INTEGER, "64", "as above"),
+    HONOURED("repeat_penalty", NUMBER, "1.1", "as above; 1.1 unless it says otherwise"),
+    HONOURED("repeat_last_n", INTEGER, "64", "as above; 64 unless it says otherwise, 0: off, -1: all"),
+    HONOURED("penalty_scope", STRING, "\"all\"", "as above"),
     HONOURED("presence_penalty", NUMBER, "0.5", "as above"),
     HONOURED("frequency_penalty", NUMBER, "0.5", "as above"),
     HONOURED("seed", INTEGER, "7", "as above"),
@@ -47,8 +48,8 @@ static const spry_field both[] = {
     HONOURED("chat_template_kwargs", OBJECT, "{\"enable_thinking\": false}", "variables of the template"),
     HONOURED("logprobs", BOOL, "true", "of generated tokens"),
     HONOURED("top_logprobs", INTEGER, "2", "needs `logprobs`"),
-    NO_EFFECT("truncate", BOOL, "true", "long chats slide; prompts beyond the context are errors"),
-    NO_EFFECT("shift", BOOL, "true", "chats slide"),
+    NO_EFFECT("truncate", BOOL, "true", "`context_overflow` decides; `slide` unless it says otherwise"),
+    NO_EFFECT("shift", BOOL, "true", "`context_overflow` decides"),
 };
 
 static const spry_field chat[] = {

@@ -11,6 +11,8 @@ static const spry_field sampling[] = {
     HONOURED("repeat_penalty", NUMBER, "1.1", "of tokens seen before"),
     HONOURED("repetition_penalty", NUMBER, "1.1", "vLLM's name of `repeat_penalty`"),
     HONOURED("repeat_last_n", INTEGER, "64", "how many last tokens count as seen; 0 or negative: all"),
+    HONOURED("penalty_scope", STRING, "\"all\"",
+             "tokens seen before: `generated` ones (default), or `all`, those of the prompt, too, as llama.cpp has it"),
     HONOURED("presence_penalty", NUMBER, "0.5", "subtracted once from tokens seen before"),
     HONOURED("frequency_penalty", NUMBER, "0.5", "subtracted for each time a token was seen"),
     HONOURED("seed", INTEGER, "7", "of the random numbers; negative: random"),
@@ -56,8 +58,8 @@ static const spry_field answers[] = {
     REFUSED("min_tokens", INTEGER, "4", "use ignore_eos with a limit", "[0]"),
     REFUSED("t_max_predict_ms", INTEGER, "100", "--answer-timeout limits the time", "[0, -1]"),
     REFUSED("lora", LIST, "[{\"id\": 0, \"scale\": 1}]", "there are no adapters", "[[]]"),
-    REFUSED("n_keep", INTEGER, "8", "the context of these paths does not slide", "[0]"),
-    REFUSED("n_discard", INTEGER, "8", "the context of these paths does not slide", "[0]"),
+    HONOURED("n_keep", INTEGER, "8", "tokens that are kept when the context slides; -1: the prompt"),
+    REFUSED("n_discard", INTEGER, "8", "an eighth of the context is dropped at a time", "[0]"),
 };
 
 static const spry_field openai[] = {
@@ -101,7 +103,8 @@ static const spry_field chat[] = {
 };
 
 static const spry_field completion[] = {
-    HONOURED("prompt", STRING | LIST, "\"Once\"", "a text, token ids, or a list of those"),
+    HONOURED("prompt", STRING | LIST, "\"Once\"",
+             "a text, token ids, a list of those, or parts: `{\"text\": \"...\", \"cache\": \"span\"}` is a fragment"),
     HONOURED("suffix", STRING, "\"\"", "the text behind the answer; needs a model with fill-in tokens"),
     HONOURED("echo", BOOL, "true", "the prompt is part of the reply"),
     HONOURED("logprobs", INTEGER | BOOL, "2", "of generated and echoed tokens"),
@@ -137,7 +140,9 @@ const spry_field_table spry_fields_openai_embeddings = {
 /* ---- llama-server ------------------------------------------------------------------------------------------------ */
 
 static const spry_field llama[] = {
-    HONOURED("prompt", STRING | LIST, "\"Once\"", "a text, token ids and texts, or a list of prompts"),
+    HONOURED("prompt", STRING | LIST, "\"Once\"",
+             "a text; token ids, texts and parts (`{\"text\": \"...\", \"cache\": \"span\"}` is a fragment); or a list "
+             "of prompts"),
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
     HONOURED("n_predict", INTEGER, "8", "limit for the answer; negative: none"),
     HONOURED("max_tokens", INTEGER, "8", "the same"),

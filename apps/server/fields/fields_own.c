@@ -1,7 +1,26 @@
-/* Fields of spry's own, on every path that answers. */
+/* Fields of spry's own: on every path that answers, and of stored chats. */
 #include "server/fields/field_row.h"
 
 const spry_field spry_own_fields[SPRY_OWN_FIELDS] = {
     HONOURED("priority", STRING, "\"batch\"",
              "`interactive` (default), or `batch`: it gives way to requests that are not"),
+    HONOURED(
+        "context_overflow", STRING, "\"slide\"",
+        "a full context: `error`; `slide`: the oldest messages or tokens are dropped; `truncate_middle`: the prompt "
+        "loses its middle. `timings.dropped_tokens` says how many went"),
+    HONOURED("answer_span", BOOL, "true",
+             "the answer is computed as a fragment, too, for prompts that contain it as a part with `cache: span`"),
 };
+
+static const spry_field chats[] = {
+    HONOURED("title", STRING, "\"A tale\"",
+             "at most 60 characters; of a new chat: its first words unless it says otherwise"),
+    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`; a new chat needs it"),
+    HONOURED("system", STRING, "\"Be brief.\"", "the system message; empty: none"),
+    HONOURED("messages", LIST, "[{\"role\": \"user\", \"content\": \"Hi\"}]",
+             "all of them, in place of those stored; texts of user and assistant"),
+    HONOURED("revision", INTEGER, "0", "of the chat as it was read: 409 when it was changed since"),
+};
+
+const spry_field_table spry_fields_chats = {
+    .title = "POST /api/chats, /api/chats/ID", .within = "", .groups = {SPRY_FIELD_GROUP(chats)}};

@@ -104,6 +104,7 @@ static const struct {
     {403, "permission_error", "forbidden", "permission_error"},
     {404, "not_found_error", "not_found", "not_found_error"},
     {405, "invalid_request_error", "method", "invalid_request_error"},
+    {409, "conflict_error", "conflict", "invalid_request_error"},
     {413, "invalid_request_error", "too_large", "request_too_large"},
     {414, "invalid_request_error", "too_large", "request_too_large"},
     {415, "invalid_request_error", "content_type", "invalid_request_error"},

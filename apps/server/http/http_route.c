@@ -59,6 +59,11 @@ static const spry_route routes[] = {
     {"GET", "/api/version", spry_ollama_version, SPRY_ERRORS_OLLAMA, true},
     {"POST", "/api/embed", spry_ollama_embed, SPRY_ERRORS_OLLAMA, false},
     {"POST", "/api/embeddings", spry_ollama_embed_one, SPRY_ERRORS_OLLAMA, false},
+    {"GET", "/api/chats", spry_stored_list, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/chats", spry_stored_create, SPRY_ERRORS_OLLAMA, false},
+    {"GET", "/api/chats/*", spry_stored_read, SPRY_ERRORS_OLLAMA, false},
+    {"POST", "/api/chats/*", spry_stored_change, SPRY_ERRORS_OLLAMA, false},
+    {"DELETE", "/api/chats/*", spry_stored_delete, SPRY_ERRORS_OLLAMA, false},
     {"POST", "/api/pull", spry_ollama_pull, SPRY_ERRORS_OLLAMA, false},
 };
 

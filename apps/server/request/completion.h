@@ -102,7 +102,8 @@ struct spry_completion {
         uint32_t count;
         spry_span *spans; /* of the only prompt */
         size_t n_spans;
-        void *extra; /* the interface's own */
+        size_t dropped; /* tokens that did not fit */
+        void *extra;    /* the interface's own */
         void (*free_extra)(void *extra);
     } prompts;
 
@@ -161,7 +162,7 @@ json_t *spry_choice_live_timings(const spry_choice *choice);
 json_t *spry_completion_timings(const spry_completion *completion);
 
 typedef struct spry_usage_counts {
-    size_t prompt, cached, generated, drafted, accepted, span, repaired;
+    size_t prompt, cached, generated, drafted, accepted, span, repaired, dropped;
 } spry_usage_counts;
 
 void spry_completion_count(const spry_completion *completion, spry_usage_counts *counts);

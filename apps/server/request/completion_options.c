@@ -246,8 +246,27 @@ static size_t read_word(spry_fields *fields, const char *key, const char *const 
     return fallback;
 }
 
-void spry_fields_own(spry_completion_options *o, spry_fields *fields)
+/* What happens when the context is full. An answer without a limit then ends after ten contexts. */
+static void read_overflow(spry_completion_options *o, spry_fields *fields, const spry_serve_settings *settings)
+{
+    static const char *const ways[] = {"error", "slide", "truncate_middle"};
+    size_t way = read_word(fields, "context_overflow", ways, SPRY_COUNT(ways), o->slide || settings->slide);
+    int64_t keep = spry_fields_integer(fields, "n_keep", o->keep ? (int64_t)o->keep : settings->keep, -1, UINT32_MAX);
+    o->slide = way == 1;
+    o->cut_middle = way == 2;
+    o->keep = keep < 0 ? SIZE_MAX : (size_t)keep;
+    if (o->slide && o->engine && !o->no_answer && !o->request.max_tokens) {
+        spry_engine_info info;
+        spry_engine_describe(o->engine, &info);
+        o->request.max_tokens = (uint32_t)(10 * info.context);
+    }
+}
+
+void spry_fields_own(spry_completion_options *o, spry_fields *fields, const spry_serve_settings *settings)
 {
     static const char *const priorities[] = {"interactive", "batch"};
     o->batch = read_word(fields, "priority", priorities, SPRY_COUNT(priorities), 0) == 1;
+    read_overflow(o, fields, settings);
+    o->answer_span = spry_fields_bool(fields, "answer_span", settings->answer_spans);
+    o->keep_raw_text = o->keep_raw_text || o->answer_span;
 }

@@ -20,14 +20,16 @@ typedef struct spry_completion_options {
     bool stream, include_usage;        /* include_usage: at the end of a stream */
     bool parse_tools, parse_reasoning; /* find tool calls and reasoning in the text */
     bool slide;                        /* a full context drops its oldest tokens behind the first `keep` */
-    size_t keep;
-    bool want_progress;        /* with stream: events while the prompt is computed */
-    bool want_timings;         /* with stream: timings in every event */
-    const spry_engine *engine; /* NULL until the model is loaded */
-    bool several;              /* the prompt is a list of prompts, and so is the reply */
-    bool one_call;             /* at most one call */
-    bool keep_raw_text;        /* keep the text as generated, in addition to what is parsed from it */
-    bool batch;                /* gives way to requests that are not */
+    bool cut_middle;                   /* a prompt that is too long loses its middle */
+    size_t keep;                       /* SIZE_MAX: the whole prompt */
+    bool want_progress;                /* with stream: events while the prompt is computed */
+    bool want_timings;                 /* with stream: timings in every event */
+    const spry_engine *engine;         /* NULL until the model is loaded */
+    bool several;                      /* the prompt is a list of prompts, and so is the reply */
+    bool one_call;                     /* at most one call */
+    bool keep_raw_text;                /* keep the text as generated, in addition to what is parsed from it */
+    bool answer_span;                  /* the answer becomes a fragment */
+    bool batch;                        /* gives way to requests that are not */
     bool has_keep_alive;
     double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
 } spry_completion_options;
@@ -50,6 +52,6 @@ void spry_fields_set_constraint(spry_completion_options *options, spry_fields *f
                                 spry_constraint constraint, const json_t *value);
 
 /* spry's own fields (fields_own.c), which every path that answers has; read after the others, which set defaults. */
-void spry_fields_own(spry_completion_options *options, spry_fields *fields);
+void spry_fields_own(spry_completion_options *options, spry_fields *fields, const spry_serve_settings *settings);
 
 #endif

@@ -10,6 +10,7 @@
 #include "server/http/http_reply.h"
 #include "server/http/http_server.h"
 #include "server/models/derived_model.h"
+#include "server/request/answer_spans.h"
 #include "server/request/completion_internal.h"
 #include "server/request/model_name.h"
 #include "server/request/prompt.h"
@@ -80,7 +81,7 @@ static bool read_options(spry_completion *c, spry_fields *fields)
 {
     uint32_t most = c->exchange->server->settings->max_tokens, *wanted = &c->options.request.max_tokens;
     c->interface->read(&c->options, fields);
-    spry_fields_own(&c->options, fields);
+    spry_fields_own(&c->options, fields, c->exchange->server->settings);
     if (most && (!*wanted || *wanted > most))
         *wanted = most;
     spry_lap(&c->costs.laps, SPRY_PART_READ);
@@ -170,11 +171,25 @@ static void deinit_prompts(spry_completion *c)
         c->prompts.free_extra(c->prompts.extra);
 }
 
+/* Answers that are complete become fragments, as they were generated where nothing was parsed from them. */
+static void keep_as_spans(const spry_completion *c)
+{
+    spry_server *server = c->exchange->server;
+    for (uint32_t i = 0; i < c->n_choices && c->options.answer_span && server->spans; i++) {
+        const spry_choice *choice = &c->choices[i];
+        bool whole = choice->content.size && (choice->reasoning.size || choice->n_calls);
+        spry_view text = spry_buffer_view(whole ? &choice->content : &choice->raw_text);
+        if (choice->progress.done_ns && choice->job.result.finish != SPRY_FINISH_CANCELLED && text.size)
+            spry_answer_spans_add(server->spans, c->model, c->exchange->key, text);
+    }
+}
+
 void spry_completion_destroy(spry_completion *c)
 {
     if (c->choices) {
         spry_completion_cancel_and_wait(c);
         spry_completion_record(c);
+        keep_as_spans(c);
     }
     spry_completion_costs_end(c);
     for (uint32_t i = 0; i < c->n_choices; i++)

@@ -90,7 +90,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     options.on_done = on_done;
     options.user = choice;
     options.slide = c->options.slide;
-    options.keep = c->options.keep;
+    options.keep = c->options.keep < choice->prompt->count ? c->options.keep : choice->prompt->count;
     options.batch = c->options.batch;
     spry_request request = c->options.request;
     request.prompt = choice->prompt->ids;

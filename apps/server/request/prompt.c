@@ -111,7 +111,8 @@ spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, con
     size_t before = c->prompts.ids[0].count, low = 0, high = json_array_size(messages);
     spry_engine_describe(c->model->engine, &info);
     spry_status status = spry_prompt_chat(c, messages, tools, extra, choice, true, error);
-    if (status != SPRY_OK || c->prompts.ids[0].count < info.context)
+    size_t whole = c->prompts.ids[0].count;
+    if (status != SPRY_OK || whole < info.context)
         return status;
     /* The fewest messages whose loss suffices. */
     while (status == SPRY_OK && low < high) {
@@ -131,7 +132,39 @@ spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, con
     reset_prompt(c, before);
     status = spry_prompt_chat(c, kept, tools, extra, choice, true, error);
     json_decref(kept);
+    c->prompts.dropped += whole - c->prompts.ids[0].count;
     return status;
+}
+
+/* Removes ids [begin, end) and moves the fragments behind them. */
+static void cut_ids(spry_completion *c, spry_tokens *ids, size_t begin, size_t end)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < c->prompts.n_spans; i++) {
+        spry_span span = c->prompts.spans[i];
+        if (span.begin < end && span.end > begin)
+            continue;
+        size_t moved = span.begin >= end ? end - begin : 0;
+        c->prompts.spans[kept++] = (spry_span){span.begin - moved, span.end - moved};
+    }
+    c->prompts.n_spans = kept;
+    c->prompts.dropped += end - begin;
+    memmove(ids->ids + begin, ids->ids + end, (ids->count - end) * sizeof *ids->ids);
+    ids->count -= end - begin;
+}
+
+static void cut_middle(spry_completion *c)
+{
+    spry_engine_info info;
+    spry_engine_describe(c->model->engine, &info);
+    size_t wanted = c->options.request.max_tokens,
+           room = wanted && wanted < info.context / 2 ? wanted : info.context / 4;
+    size_t most = info.context - (room ? room : 1);
+    for (uint32_t i = 0; i < c->prompts.count; i++) {
+        spry_tokens *ids = &c->prompts.ids[i];
+        if (ids->count > most)
+            cut_ids(c, ids, most / 2, ids->count - (most - most / 2));
+    }
 }
 
 /* ---- plain prompts ----------------------------------------------------------------------------------------------- */
@@ -184,12 +217,44 @@ static spry_status check_length(const spry_engine *engine, const json_t *list, c
                      json_array_size(list), info.context);
 }
 
-spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+static bool add_span(spry_completion *c, size_t begin, size_t end)
+{
+    spry_span *grown = realloc(c->prompts.spans, (c->prompts.n_spans + 1) * sizeof *grown);
+    if (!grown)
+        return false;
+    c->prompts.spans = grown;
+    grown[c->prompts.n_spans++] = (spry_span){begin, end};
+    return true;
+}
+
+/* A part is text: control tokens in it are not recognised. */
+static spry_status push_part(spry_tokens *out, spry_completion *c, const json_t *part, const char *what, size_t at,
+                             spry_error *error)
+{
+    const json_t *text = json_object_get(part, "text"), *cache = json_object_get(part, "cache");
+    bool span = json_is_string(cache) && strcmp(json_string_value(cache), "span") == 0;
+    size_t begin = out->count;
+    if (!json_is_string(text) || (cache && !span && !json_is_null(cache)))
+        return spry_fail(error, SPRY_ERR_INPUT, "%s[%zu] must have a \"text\", and \"cache\" can only be \"span\"",
+                         what, at);
+    if (span && c->prompts.count > 1)
+        return spry_fail(error, SPRY_ERR_INPUT, "%s[%zu]: a request with fragments has one prompt", what, at);
+    spry_status status =
+        spry_prompt_encode(out, c->model->engine, (spry_view){json_string_value(text), json_string_length(text)}, false,
+                           at == 0 && !span, error);
+    if (status == SPRY_OK && span && out->count > begin && !add_span(c, begin, out->count))
+        status = spry_fail_memory(error, "fragments", c->prompts.n_spans * sizeof *c->prompts.spans);
+    return status;
+}
+
+spry_status spry_prompt_list(spry_tokens *out, spry_completion *c, const json_t *list, const char *what,
                              spry_error *error)
 {
     size_t i;
     const json_t *item;
-    spry_status status = check_length(engine, list, what, error);
+    const spry_engine *engine = c->model->engine;
+    bool fit = !c->options.slide && !c->options.cut_middle;
+    spry_status status = fit ? check_length(engine, list, what, error) : SPRY_OK;
     if (status != SPRY_OK)
         return status;
     json_array_foreach(list, i, item)
@@ -197,8 +262,10 @@ spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const 
         if (json_is_string(item))
             status = spry_prompt_encode(out, engine, (spry_view){json_string_value(item), json_string_length(item)},
                                         true, i == 0, error);
+        else if (json_is_object(item))
+            status = push_part(out, c, item, what, i, error);
         else
-            status = push_id(out, engine, item, what, i, ", or a string", error);
+            status = push_id(out, engine, item, what, i, ", a string or a part with \"text\"", error);
         if (status != SPRY_OK)
             return status;
     }
@@ -222,8 +289,10 @@ spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const j
     return status;
 }
 
-spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
+spry_status spry_prompt_check(spry_completion *c, spry_error *error)
 {
+    if (c->options.cut_middle)
+        cut_middle(c);
     spry_engine_info info;
     uint32_t n = c->prompts.count * c->options.n_each, most = c->exchange->server->answers_max;
     spry_engine_describe(c->model->engine, &info);
@@ -234,7 +303,7 @@ spry_status spry_prompt_check(const spry_completion *c, spry_error *error)
             snprintf(name, sizeof name, "prompt[%u]", i);
         if (count == 0)
             return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
-        if (count >= info.context) {
+        if (count >= info.context && !c->options.slide) {
             c->exchange->overflow_tokens = count;
             c->exchange->overflow_context = info.context;
             return spry_fail(error, SPRY_ERR_CONTEXT,

@@ -20,15 +20,18 @@ spry_status spry_prompt_chat_fit(spry_completion *completion, const json_t *mess
 spry_status spry_prompt_encode(spry_tokens *out, const spry_engine *engine, spry_view text, bool special, bool begin,
                                spry_error *error);
 
-/* Append the ids of a list of token ids and texts, or of ids only; `what` is its name in messages. A list with more
- * items than the context holds is refused before it is read; one of ids only if it must `fit`. */
-spry_status spry_prompt_list(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what,
+/* Append the ids of a list of token ids, texts and parts ({"text": "...", "cache": "span"}: a fragment), or of ids
+ * only; `what` is its name in messages. A list with more items than the context holds is refused before it is read if
+ * it must `fit`, which prompts must that neither slide nor are cut. */
+spry_status spry_prompt_list(spry_tokens *out, spry_completion *completion, const json_t *list, const char *what,
                              spry_error *error);
 spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what, bool fit,
                             spry_error *error);
 
-/* Checks that no prompt is empty, that each leaves room for an answer, and that all answers fit the queue. */
-spry_status spry_prompt_check(const spry_completion *completion, spry_error *error);
+/* Checks that no prompt is empty, that each leaves room for an answer or slides, and that all answers fit the queue.
+ * With cut_middle, prompts that leave no room (for the wanted answer, or a quarter of the context) first lose tokens in
+ * their middle; fragments that lose some become plain text. */
+spry_status spry_prompt_check(spry_completion *completion, spry_error *error);
 
 /* The text that the template renders, as a JSON string. */
 spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
