@@ -245,7 +245,7 @@ static void test_request(void **state)
     assert_int_equal(spry_session_generate(session, &result, &request.known, &error), SPRY_ERR_INPUT);
     assert_non_null(strstr(error.message, "spry_request.reserved"));
     memset(request.known.reserved, 0, sizeof request.known.reserved);
-    request.known.sampling.reserved[7] = 1;
+    request.known.sampling.reserved[6] = 1;
     assert_int_equal(spry_session_generate(session, &result, &request.known, &error), SPRY_ERR_INPUT);
     assert_non_null(strstr(error.message, "spry_sampling.reserved"));
     request.known.size = 0;

@@ -164,8 +164,9 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, const js
     json_t *variables = variables_of(fields);
     const json_t *tools = usable_tools(fields);
     choice = is_none(choice) ? NULL : choice;
-    spry_status status = c->options.slide ? spry_prompt_chat_fit(c, messages, tools, variables, choice, error)
-                                          : spry_prompt_chat(c, messages, tools, variables, choice, generate, error);
+    spry_status status = c->options.slide && generate
+                             ? spry_prompt_chat_fit(c, messages, tools, variables, choice, error)
+                             : spry_prompt_chat(c, messages, tools, variables, choice, generate, error);
     json_decref(variables);
     return status;
 }

@@ -93,7 +93,8 @@ static const struct {
     {"steps_total", "Steps since the model was loaded, of all its jobs", "counter"},
     {"step_rows_total", "Rows of those steps", "counter"},
     {"step_decode_rows_total", "Rows of those steps that decode answers", "counter"},
-    {"preempted_total", "Answers returned to the queue because KV memory was short", "counter"},
+    {"preempted_total", "Answers returned to the queue because KV memory was short or interactive ones came",
+     "counter"},
     {"refused_total", "Answers refused because the queue was full", "counter"},
 };
 
