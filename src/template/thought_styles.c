@@ -49,7 +49,7 @@ static const spry_thought_style styles[] = {
 
 static bool contains(spry_view source, const char *text)
 {
-    return memmem(source.data, source.size, text, strlen(text)) != NULL;
+    return source.size && memmem(source.data, source.size, text, strlen(text));
 }
 
 const spry_thought_style *spry_thought_style_default(void)

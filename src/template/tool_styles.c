@@ -282,7 +282,7 @@ static const spry_tool_style styles[] = {
 
 static bool contains(spry_view source, const char *text)
 {
-    return !text || memmem(source.data, source.size, text, strlen(text));
+    return !text || (source.size && memmem(source.data, source.size, text, strlen(text)));
 }
 
 const spry_tool_style *spry_tool_style_find(spry_view source)

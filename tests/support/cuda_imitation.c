@@ -345,6 +345,7 @@ static int graph_prepare(void **exec, void *graph, unsigned long long flags)
         return result;
     imitation.graphs++;
     *exec = graph;
+    captured = NULL; /* the nodes belong to what was prepared of them */
     return 0;
 }
 
@@ -357,21 +358,27 @@ static int graph_launch(void *exec, void *stream)
     return result;
 }
 
-static int graph_exec_destroy(void *exec)
+static void free_nodes(node *first)
 {
-    imitation.graphs--;
-    for (node *n = exec, *next; n; n = next) {
+    for (node *n = first, *next; n; n = next) {
         next = n->next;
         free(n->arguments);
         free(n);
     }
+}
+
+static int graph_exec_destroy(void *exec)
+{
+    imitation.graphs--;
+    free_nodes(exec);
     return 0;
 }
 
-/* The nodes live on in what was prepared of it. */
 static int graph_destroy(void *graph)
 {
     (void)graph;
+    free_nodes(captured);
+    captured = NULL;
     return 0;
 }
 

@@ -215,7 +215,7 @@ static json_t *info_json(const json_t *facts, const spry_engine_info *engine)
 
 static bool template_has(spry_view source, const char *word)
 {
-    return memmem(source.data, source.size, word, strlen(word)) != NULL;
+    return source.size && memmem(source.data, source.size, word, strlen(word));
 }
 
 static json_t *capabilities_json(const spry_engine *engine, spry_view source)
