@@ -18,11 +18,19 @@ static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
     spry_ir_nfa_write(&build, node, from, to, true);
 }
 
-static spry_automaton_result make_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *out)
+/* The automaton of a node: *out is `made`, which the caller frees, or one that the node has already. */
+static spry_automaton_result find_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *made,
+                                            const spry_automaton **out)
 {
+    const spry_ir_entry *entry = &ir->nodes[node];
+    *out = made;
+    if (entry->kind == SPRY_IR_AUTOMATON && ir->automata[entry->a].deterministic) {
+        *out = &ir->automata[entry->a];
+        return SPRY_AUTOMATON_OK;
+    }
     spry_nfa nfa;
     write_nfa(ir, node, &nfa);
-    spry_automaton_result result = spry_automaton_make(out, &nfa, SPRY_DFA_STATES_MAX);
+    spry_automaton_result result = spry_automaton_make(made, &nfa, SPRY_DFA_STATES_MAX);
     spry_nfa_deinit(&nfa);
     return result;
 }
@@ -43,12 +51,13 @@ static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, bool su
     if (ir->error.status)
         return SPRY_IR_NONE;
     spry_automaton first = {0}, second = {0}, both = {0};
-    spry_automaton_result result = make_automaton(ir, a, &first);
+    const spry_automaton *left, *right = &second;
+    spry_automaton_result result = find_automaton(ir, a, &first, &left);
     if (!result)
-        result = make_automaton(ir, b, &second);
+        result = find_automaton(ir, b, &second, &right);
     if (!result)
-        result = spry_automaton_product(&both, &first, &second, subtract, SPRY_DFA_STATES_MAX);
-    *ir->spent += (uint64_t)PRODUCT_WORK * (both.n_states + first.n_states + second.n_states);
+        result = spry_automaton_product(&both, left, right, subtract, SPRY_DFA_STATES_MAX);
+    *ir->spent += (uint64_t)PRODUCT_WORK * (both.n_states + left->n_states + right->n_states);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
     if (!result)
@@ -128,12 +137,8 @@ spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node)
     return fail(ir, result, "anchored form");
 }
 
+/* Nodes that match nothing are never parts of other nodes, and automata have no states that do not reach an end. */
 bool spry_ir_is_never(spry_ir *ir, spry_ir_node node)
 {
-    if (ir->error.status)
-        return false;
-    spry_automaton made = {0};
-    bool never = make_automaton(ir, node, &made) == SPRY_AUTOMATON_OK && made.n_states == 0;
-    spry_automaton_deinit(&made);
-    return never;
+    return !ir->error.status && ir->nodes[node].kind == SPRY_IR_NEVER;
 }
