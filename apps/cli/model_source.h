@@ -5,8 +5,8 @@
  *   a path                       a .gguf file, a Hugging Face folder, or (for tokenize) one tokenizer file
  *   NAME                         NAME or NAME.gguf in the models folder
  *   hf:OWNER/REPO[:TYPE], ollama:NAME[:TAG]
- *                                what `spry pull` made of it, or what the hub's own program has; on a terminal it may be
- *                                downloaded now
+ *                                what `spry pull` made of it, or what the hub's own program has; on a terminal it may
+ * be downloaded now
  *
  * A name with a slash, or that begins with "..", is only ever a path, so no name leaves the models folder. */
 #ifndef SPRY_APPS_MODEL_SOURCE_H

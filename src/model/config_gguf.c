@@ -163,6 +163,13 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
     spry_status status = spry_config_read(config, SPRY_DIALECT_GGUF, number, &from, name, error);
     if (status)
         return status;
+    if (config->arch->latent && !config->key_dim && !config->value_dim) { /* files made before 2025 */
+        double keys = 0, values = 0;
+        bool both =
+            number(&from, "attention.key_length", &keys) > 0 && number(&from, "attention.value_length", &values) > 0;
+        config->key_dim = both && keys >= 0 && keys <= 4096 ? (uint32_t)keys : 0;
+        config->value_dim = both && values >= 0 && values <= 4096 ? (uint32_t)values : 0;
+    }
     config->interleaved = config->arch->permuted_in_gguf || config->arch->interleaved;
     config->normalise_experts = config->arch->gguf_normalises;
     config->qkv_bias = config->arch->qkv_bias;

@@ -1,5 +1,5 @@
-/* Latent attention. Hugging Face files hold the heads' two matrices one above the other; GGUF splits them, the first
- * one transposed, as they are used here. */
+/* Latent attention. Hugging Face files, and GGUF files made before 2025, hold the heads' two matrices one above the
+ * other; GGUF splits them since, the first one transposed, as they are used here. */
 #include "model/arch.h"
 #include "model/weights_bind.h"
 
@@ -81,7 +81,8 @@ static spry_status bind_heads(const spry_binder *b, spry_layer *l, uint32_t i)
     l->v_b = spry_arena_alloc(b->arena, c->n_heads, sizeof *l->v_b);
     if (!l->k_b || !l->v_b)
         return spry_fail_memory(b->error, "heads", c->n_heads * 2 * sizeof *l->k_b);
-    if (b->gguf) {
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    if (b->gguf && !spry_bind_find_in_layer(b, name, i, "attn_kv_b", 0, "weight")) {
         spry_status status = bind_split(b, l->k_b, i, "attn_k_b", rank, c->nope_dim);
         return status ? status : bind_split(b, l->v_b, i, "attn_v_b", c->value_dim, rank);
     }

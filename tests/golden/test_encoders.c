@@ -20,10 +20,12 @@
 #include "model/gguf_export.h"
 #include "spry.h"
 #include "support/device_rows.h"
+#include "support/model_folder.h"
 
 enum { MAX_IDS = 512, MAX_TEXTS = 8 };
 
-static const char *const encoders[] = {"bert"};
+/* The latter two were computed by a plain program in double precision. */
+static const char *const encoders[] = {"bert", "xlm-roberta", "nomic-bert"};
 
 typedef struct text_case {
     const char *prompt;
@@ -278,6 +280,66 @@ static void test_refused_steps(void **state)
     runner_close(&r);
 }
 
+/* ---- Gemma 3 in both directions
+ * ---------------------------------------------------------------------------------------- */
+
+enum { LONG = 200, WINDOW = 32 };
+
+/* Hidden states of the first layer's reach: a token that no layer lets a row see changes nothing, any other does. */
+static void check_reach(model_runner *r, int32_t *ids)
+{
+    size_t width = r->model->config.n_embd;
+    float *before = runner_hidden(r, ids, LONG);
+    for (size_t at = 0; at < LONG; at += 50) {
+        ids[at] += 1;
+        float *after = runner_hidden(r, ids, LONG);
+        for (size_t row = 0; row < LONG; row++) {
+            size_t distance = row > at ? row - at : at - row;
+            bool same = !memcmp(before + row * width, after + row * width, width * sizeof *before);
+            if (same != (distance > WINDOW / 2))
+                fail_msg("row %zu %s token %zu", row, same ? "does not see" : "sees", at);
+        }
+        free(after);
+        ids[at] -= 1;
+    }
+    free(before);
+}
+
+/* One layer that slides: half of the window lies on each side. The same bits from the GGUF file that we write. */
+static void test_gemma_sees_both_sides(void **state)
+{
+    (void)state;
+    scratch s;
+    char path[] = "/tmp/spry-encoder-XXXXXX";
+    int32_t ids[LONG];
+    model_runner first, second;
+    scratch_init(&s);
+    model_folder_fill(&s, "gemma3", NULL);
+    json_t *config = model_config("gemma3");
+    json_object_set_new(config, "use_bidirectional_attention", json_true());
+    json_object_set_new(config, "num_hidden_layers", json_integer(1));
+    json_object_set_new(config, "layer_types", json_pack("[s]", "sliding_attention"));
+    json_object_set_new(config, "sliding_window", json_integer(WINDOW));
+    model_folder_json(&s, "config.json", config);
+    json_decref(config);
+    for (size_t i = 0; i < LONG; i++)
+        ids[i] = (int32_t)(10 + i * 7 % 200);
+    runner_open(&first, s.folder, "ref", SPRY_F32, 1);
+    assert_string_equal(first.model->config.arch->gguf, "gemma-embedding");
+    check_reach(&first, ids);
+    convert(path, s.folder);
+    runner_open(&second, path, "ref", SPRY_F32, 1);
+    assert_int_equal(second.model->config.window, first.model->config.window);
+    float *a = runner_hidden(&first, ids, LONG), *b = runner_hidden(&second, ids, LONG);
+    assert_memory_equal(a, b, LONG * first.model->config.n_embd * sizeof *a);
+    free(a);
+    free(b);
+    runner_close(&first);
+    runner_close(&second);
+    unlink(path);
+    scratch_deinit(&s);
+}
+
 /* ---- through the engine ---------------------------------------------------------------------------------------------
  */
 
@@ -358,7 +420,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_folders),       cmocka_unit_test(test_converted),
         cmocka_unit_test(test_ids),           cmocka_unit_test(test_company_changes_nothing),
-        cmocka_unit_test(test_refused_steps), cmocka_unit_test(test_engine),
+        cmocka_unit_test(test_refused_steps), cmocka_unit_test(test_gemma_sees_both_sides),
+        cmocka_unit_test(test_engine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -46,6 +46,25 @@ static inline void made_linear(made_model *m, size_t layer, const char *what, si
         made_tensor(m, name, n_out, 0, 0);
 }
 
+/* DeepSeek's attention without a rank for queries. */
+static inline void made_latent(made_model *m, const json_t *config, size_t layer)
+{
+    size_t n = made_size(config, "hidden_size"), heads = made_size(config, "num_attention_heads");
+    size_t rank = made_size(config, "kv_lora_rank"), rope = made_size(config, "qk_rope_head_dim");
+    size_t nope = made_size(config, "qk_nope_head_dim"), values = made_size(config, "v_head_dim");
+    size_t ff = made_size(config, "intermediate_size");
+    made_linear(m, layer, "input_layernorm", n, 0, false);
+    made_linear(m, layer, "post_attention_layernorm", n, 0, false);
+    made_linear(m, layer, "self_attn.q_proj", heads * (nope + rope), n, false);
+    made_linear(m, layer, "self_attn.kv_a_proj_with_mqa", rank + rope, n, false);
+    made_linear(m, layer, "self_attn.kv_a_layernorm", rank, 0, false);
+    made_linear(m, layer, "self_attn.kv_b_proj", heads * (nope + values), rank, false);
+    made_linear(m, layer, "self_attn.o_proj", n, heads * values, false);
+    made_linear(m, layer, "mlp.gate_proj", ff, n, false);
+    made_linear(m, layer, "mlp.up_proj", ff, n, false);
+    made_linear(m, layer, "mlp.down_proj", n, ff, false);
+}
+
 static inline void made_layer(made_model *m, const json_t *config, size_t layer)
 {
     size_t n = made_size(config, "hidden_size"), heads = made_size(config, "num_attention_heads");
@@ -70,7 +89,7 @@ static inline void made_layer(made_model *m, const json_t *config, size_t layer)
     made_linear(m, layer, "mlp.down_proj", n, ff, false);
 }
 
-/* Writes config.json and model.safetensors of a "llama", "mistral" or "phi3" into the folder. */
+/* Writes config.json and model.safetensors of a "llama", "mistral", "phi3" or "deepseek_v2" into the folder. */
 static inline void made_model_write(scratch *s, const json_t *config)
 {
     made_model m = {.header = json_object(), .random = 42};
@@ -81,7 +100,7 @@ static inline void made_model_write(scratch *s, const json_t *config)
     if (!json_is_true(json_object_get(config, "tie_word_embeddings")))
         made_tensor(&m, "lm_head.weight", n_vocab, n, 0);
     for (size_t i = 0; i < made_size(config, "num_hidden_layers"); i++)
-        made_layer(&m, config, i);
+        (json_object_get(config, "kv_lora_rank") ? made_latent : made_layer)(&m, config, i);
     char *header = json_dumps(m.header, JSON_COMPACT);
     uint64_t size = strlen(header);
     spry_buffer file;

@@ -93,16 +93,31 @@ static void a_slid_window_is_a_text_of_its_own(void **state)
     close_session(fresh);
 }
 
-static int make_model(void **state)
+static int make_of(json_t *config)
 {
-    (void)state;
-    json_t *config = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", "llama", "hidden_size", 64,
-                               "intermediate_size", 96, "num_hidden_layers", 1, "num_attention_heads", 4,
-                               "num_key_value_heads", 2, "vocab_size", FIXTURE_VOCAB);
     scratch_init(&place);
     made_model_write(&place, config);
     json_decref(config);
     return 0;
+}
+
+static int make_model(void **state)
+{
+    (void)state;
+    return make_of(json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i}", "model_type", "llama", "hidden_size", 64,
+                             "intermediate_size", 96, "num_hidden_layers", 1, "num_attention_heads", 4,
+                             "num_key_value_heads", 2, "vocab_size", FIXTURE_VOCAB));
+}
+
+/* Latents are cached, of which rope turns a part. */
+static int make_latent_model(void **state)
+{
+    (void)state;
+    return make_of(json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:n}", "model_type",
+                             "deepseek_v2", "hidden_size", 64, "intermediate_size", 96, "num_hidden_layers", 1,
+                             "num_attention_heads", 4, "num_key_value_heads", 4, "kv_lora_rank", 32, "qk_rope_head_dim",
+                             16, "qk_nope_head_dim", 24, "v_head_dim", 16, "n_routed_experts", 0, "vocab_size",
+                             FIXTURE_VOCAB, "q_lora_rank"));
 }
 
 static int remove_model(void **state)
@@ -118,5 +133,6 @@ int main(void)
         cmocka_unit_test(fragments_give_what_text_gives),
         cmocka_unit_test(a_slid_window_is_a_text_of_its_own),
     };
-    return cmocka_run_group_tests(tests, make_model, remove_model);
+    int failed = cmocka_run_group_tests_name("keys and values", tests, make_model, remove_model);
+    return failed + cmocka_run_group_tests_name("latents", tests, make_latent_model, remove_model);
 }
