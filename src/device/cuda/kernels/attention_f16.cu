@@ -48,7 +48,7 @@ template <int PART> SPRY_DEVICE void fold_page(page_sums<PART> &total, const pag
         if (page.max[half] == -INFINITY)
             continue;
         float larger = fmaxf(total.max[half], page.max[half]);
-        float keep = quick_exp(total.max[half] - larger), take = quick_exp(page.max[half] - larger);
+        float keep = expf(total.max[half] - larger), take = expf(page.max[half] - larger);
         total.max[half] = larger;
         total.sum[half] = fmaf(total.sum[half], keep, page.sum[half] * take);
         SPRY_UNROLL

@@ -10,8 +10,8 @@ SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_m
     if (part_max == -INFINITY)
         return false;
     float larger = fmaxf(*max, part_max);
-    *keep = quick_exp(*max - larger);
-    *take = quick_exp(part_max - larger);
+    *keep = expf(*max - larger);
+    *take = expf(part_max - larger);
     *max = larger;
     return true;
 }
@@ -34,8 +34,8 @@ SPRY_DEVICE void fold_lanes(float *max, float *keep, float *take, float part_max
     }
     float before = warp_from(upto, lane ? lane - 1 : 0);
     before = lane ? before : *max;
-    *keep = quick_exp(before - upto);
-    *take = part_max == -INFINITY ? -1.0f : quick_exp(part_max - upto);
+    *keep = expf(before - upto);
+    *take = part_max == -INFINITY ? -1.0f : expf(part_max - upto);
     *max = warp_from(upto, WARP - 1);
 }
 
