@@ -55,11 +55,13 @@ struct spry_http_gate {
     bool quiet;    /* accept no more */
     bool accepted; /* the listening socket is no longer used */
     bool stopping;
-    bool held;    /* connections wait in the listening socket */
-    bool waiting; /* a link has a time to end */
+
+    /* The gate's thread alone, without the lock: apart from the above, because a compiler reads neighbours together. */
     uint64_t swept_ns;
     gate_link *first, *dead;
     size_t count;
+    bool held;    /* connections wait in the listening socket */
+    bool waiting; /* a link has a time to end */
 };
 
 /* ---- links ------------------------------------------------------------------------------------------------------- */
