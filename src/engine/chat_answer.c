@@ -57,7 +57,8 @@ static spry_status fill(spry_chat_parser *p, const spry_engine *e, const spry_ch
     json_error_t wrong;
     if (!o->on_event || !spry_sized_zero(o->reserved, sizeof o->reserved))
         return spry_fail(error, SPRY_ERR_INPUT, "spry_chat_parser_options.on_event is NULL, or reserved is not zero");
-    if (o->tools && !json_is_array(p->tools = json_loads(o->tools, 0, &wrong)))
+    p->tools = o->tools ? json_loads(o->tools, 0, &wrong) : NULL; /* json_is_array evaluates its argument twice */
+    if (o->tools && !json_is_array(p->tools))
         return spry_fail(error, SPRY_ERR_INPUT, "the tools are not a JSON array");
     int32_t end = e->model->tokenizer ? spry_tokenizer_eos(e->model->tokenizer) : -1;
     if (end >= 0)
