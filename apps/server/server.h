@@ -32,6 +32,9 @@ typedef struct spry_serve_settings {
     uint32_t connections;           /* limit for open connections */
     uint32_t per_address;           /* limit for those of one address; 0: half of all, on loopback none */
     uint32_t head_s;                /* a connection without a complete head is closed after this time */
+    bool only_named;                /* none of the models folder, and not the bundled ones */
+    const char *disable;            /* paths that are turned off, with commas between them; NULL: none */
+    const char *defaults;           /* settings of requests that do not set them, as JSON; NULL: none */
     bool public_metrics;            /* /metrics needs no key */
     spry_key_rates rates;           /* of each key */
     const char *audit_log;          /* NULL: none */
@@ -62,6 +65,7 @@ typedef struct spry_server {
     struct spry_connections *connections; /* of the HTTP server; NULL: it does not run */
     atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
+    json_t *defaults; /* as of a derived model; NULL: none */
     struct spry_speech_service *speech;
     struct spry_answer_spans *spans; /* NULL: none */
     const char *models_folder;       /* NULL: none */

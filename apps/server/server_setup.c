@@ -11,6 +11,7 @@
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "platform/memory.h"
+#include "server/models/derived_model.h"
 
 enum { PATH_BYTES = 4096 };
 
@@ -163,10 +164,13 @@ static spry_status list_models(model_list *list, const spry_server_flags *flags,
     spry_status status = SPRY_OK;
     for (size_t i = 0; i < named->count && status == SPRY_OK; i++)
         status = add_entry(list, &index, named->items[i], flags->model.models_folder, error);
-    for (size_t i = 0; i < SPRY_COUNT(bundled) && status == SPRY_OK; i++)
+    bool only = flags->settings.only_named && named->count;
+    for (size_t i = 0; i < SPRY_COUNT(bundled) && status == SPRY_OK && !only; i++)
         status = add_entry(list, &index, bundled[i], flags->model.models_folder, error);
     if (status == SPRY_OK)
         status = add_drafter(list, flags, error);
+    if (only)
+        return status;
     if (flags->model.models_folder)
         spry_buffer_text(&list->folder, flags->model.models_folder);
     else
@@ -267,6 +271,8 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
         status = spry_fail_memory(error, "limits of keys", server->keys.count * sizeof *server->limits.use);
     if (status == SPRY_OK)
         status = spry_audit_log_open(&server->audit, flags->settings.audit_log, error);
+    if (status == SPRY_OK && flags->settings.defaults)
+        status = spry_derived_defaults(&server->defaults, flags->settings.defaults, error);
     if (status == SPRY_OK)
         status = spry_trace_file_open(&server->trace, &flags->engine.trace, error);
     if (status == SPRY_OK)
@@ -313,6 +319,7 @@ void spry_server_close(spry_server *server)
     spry_audit_log_close(&server->audit);
     spry_registry_deinit(&server->registry);
     spry_response_store_deinit(&server->responses);
+    json_decref(server->defaults);
     deinit_models(server->models);
     free(server->models);
     free(server);

@@ -145,7 +145,7 @@ class Llama(ServerTest):
         self.assertGreater(self.server.metric("spry_kv_bytes"), 0)
         self.assertRegex(text, "(?m)^# HELP spry_steps_total .*of all its jobs")
         for line in text.splitlines():
-            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_0-9]+(\{[^}]*\})? [-+.\deE]+)$')
+            self.assertRegex(line, r'^(# (HELP|TYPE) \S+ .+|[a-z_0-9:]+(\{[^}]*\})? [-+.\deE]+)$')
 
     def test_guesses(self):
         """By place, by length and by what was taken back: each adds up to the same."""

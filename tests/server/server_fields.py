@@ -22,6 +22,8 @@ BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/api/embed": {"model": MODEL, "input": "Once"},
          "/completion": {"prompt": "Once", "n_predict": 2},
          "/api/create": {"model": "derived", "from": MODEL},
+         "/tokenize": {"content": "Once"},
+         "/detokenize": {"tokens": [5]},
          "/infill": {"prompt": "Once", "n_predict": 2},
          "/api/chats": {"model": MODEL, "messages": TALE},
          "/rerank": {"query": "A fox", "documents": ["A fox.", "A hen."]}}
@@ -44,7 +46,7 @@ def tables():
 def put(body, name, value):
     """The body with a field, which may be inside another object."""
     body = json.loads(json.dumps(body))
-    *outer, last = name.split(".")
+    *outer, last = [name] if name.startswith("speculative.") else name.split(".")
     inner = body
     for part in outer:
         inner = inner.setdefault(part, {})

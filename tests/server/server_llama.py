@@ -3,9 +3,10 @@
 import json
 import os
 import shutil
+import time
 
 import server_support
-from server_support import HOME, MODEL, TALE, Server, ServerTest, tiny
+from server_support import HOME, MODEL, TALE, Server, ServerTest, spry, tiny
 
 ONCE = {"prompt": "Once upon a", "n_predict": 6, "temperature": 0}
 
@@ -84,6 +85,58 @@ class Completion(ServerTest):
         chunks = self.server.chat(stream=True, return_progress=True).events[:-1]
         self.assertTrue(any("prompt_progress" in chunk for chunk in chunks))
 
+    def test_end_of_progress(self):
+        prompt = "The fox came to the house once more. " * 20
+        for _ in range(2):  # the second time the prompt is cached
+            told = [event["prompt_progress"] for event in self.ask(prompt=prompt, stream=True, return_progress=True).events
+                    if "prompt_progress" in event]
+            self.assertEqual(told[0]["processed"], told[0]["cache"])
+            self.assertEqual(told[-1]["processed"], told[-1]["total"])
+            self.assertEqual(len({one["processed"] for one in told}), len(told))
+
+    def test_prompt_as_an_object(self):
+        self.assertEqual(self.ask(prompt={"prompt_string": "Once upon a"}).json["content"], self.ask().json["content"])
+        self.refused(self.server.post("/completion", dict(ONCE, prompt={"prompt_string": "a", "multimodal_data": ["x"]})), 400, "prompt")
+
+    def test_verbose(self):
+        reply = self.server.chat(verbose=True).json["__verbose"]
+        self.assertIn("Tell me a tale.", reply["prompt"])
+        self.assertEqual(reply["generation_settings"]["n_predict"], 16)
+        self.assertNotIn("__verbose", self.server.chat(verbose=False).json)
+
+    def test_settings(self):
+        settings = self.ask(logit_bias=[[5, -1], [6, False]]).json["generation_settings"]
+        self.assertEqual(settings["logit_bias"], [{"token": 5, "bias": -1.0}, {"token": 6, "bias": None}])
+        self.assertEqual(self.ask().json["generation_settings"]["logit_bias"], [])
+
+    def test_count_of_tokens(self):
+        for path in ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"):
+            reply = self.server.post(path, {"messages": TALE}).json
+            self.assertEqual(reply["input_tokens"], self.server.chat(max_tokens=1).json["usage"]["prompt_tokens"])
+
+    def test_beginnings_of_answers(self):
+        two = TALE + [{"role": "assistant", "content": "Once"}, {"role": "assistant", "content": "upon"}]
+        self.refused(self.server.chat(messages=two), 400, "last two")
+        self.refused(self.server.chat(messages=two[:2], add_generation_prompt=True, continue_final_message=True), 400, "exclude")
+        self.assertEqual(self.server.chat(messages=two[:2]).status, 200)
+        first = self.server.chat(stream=True).events[0]["choices"][0]["delta"]
+        self.assertEqual(first, {"role": "assistant", "content": None})
+
+    def test_metrics(self):
+        before = self.ask(prompt="The fox and the hen met once more again").json["timings"]
+        text = self.server.get("/metrics")
+        self.assertLess(abs(int(text.headers["process-start-time-unix"]) - time.time()), 3600)
+        values = dict(line.split(" ", 1) for line in text.text.splitlines() if line.startswith("llamacpp:"))
+        self.assertGreaterEqual(float(values["llamacpp:prompt_tokens_total"]), before["prompt_n"])
+        self.assertGreaterEqual(float(values["llamacpp:tokens_predicted_total"]), 6)
+        self.assertGreater(float(values["llamacpp:tokens_predicted_seconds_total"]), 0)
+        self.assertEqual(float(values["llamacpp:requests_processing"]), 0)
+
+    def test_embeddings_of_ids_and_texts(self):
+        mixed = self.server.post("/v1/embeddings", {"input": [*self.ids("Once"), " upon a"]}).json
+        self.assertEqual(mixed["usage"]["prompt_tokens"], 3)
+        self.refused(self.server.post("/v1/embeddings", {"input": "word " * 5000}), 400, "too large")
+
     def test_too_long(self):
         error = self.refused(self.server.post("/completion", dict(ONCE, prompt="word " * 5000)), 400, "exceeds")
         self.assertEqual((error["type"], error["code"]), ("exceed_context_size_error", "context_length_exceeded"))
@@ -114,6 +167,44 @@ class Completion(ServerTest):
         self.assertTrue(all(0 < result["relevance_score"] < 1 for result in judged))
         for wrong in ({"documents": []}, {"documents": None}, {"documents": [1]}, {"query": None}, {"method": "guess"}, {"top_n": 0}):
             self.assertEqual(self.server.post("/rerank", dict(body, **wrong)).status, 400, wrong)
+
+
+class Settings(ServerTest):
+    """What the command line sets for requests that do not."""
+
+    arguments = ("--defaults", '{"temperature": 0, "num_predict": 3, "seed": 7, "think": false, "stop": ["zz"]}', "--slide", "--context", "64",
+                 "--only-named", MODEL, "--disable", "/slots, /,/metrics", "--cors", "localhost, https://a.example")
+
+    def test_defaults(self):
+        reply = self.server.post("/completion", {"prompt": "Once upon a"}).json
+        self.assertEqual((reply["tokens_predicted"], reply["generation_settings"]["seed"]), (3, 7))
+        self.assertEqual(reply["generation_settings"]["stop"], ["zz"])
+        for limit in ("max_tokens", "max_completion_tokens", "n_predict"):
+            self.assertEqual(self.server.post("/v1/chat/completions", {"messages": TALE, limit: 5}).json["usage"]["completion_tokens"], 5)
+        self.assertEqual(self.server.post("/api/chat", {"model": MODEL, "messages": TALE, "stream": False}).json["eval_count"], 3)
+        self.assertEqual(self.server.get("/props").json["default_generation_settings"]["params"]["seed"], 7)
+        for wrong in ("[]", "{", '{"frobnicate": 1}', '{"temperature": "hot"}', '{"num_predict": 1.5}', '{"think": 1}'):
+            reply = spry("serve", "--defaults", wrong, "--port", "0")
+            self.assertNotEqual(reply.code, 0, wrong)
+            self.assertIn("--defaults", reply.errors)
+
+    def test_slide(self):
+        reply = self.server.post("/completion", {"prompt": "Once upon a time", "n_predict": 100, "ignore_eos": True}).json
+        self.assertEqual((reply["tokens_predicted"], reply["truncated"]), (100, True))
+        long = [{"role": "user", "content": "Tell me a tale of a fox."}, {"role": "assistant", "content": "Once upon a time."}] * 10 + TALE
+        self.assertEqual(self.server.post("/v1/chat/completions", {"messages": long}).status, 200)
+
+    def test_what_is_off(self):
+        self.assertEqual([model["id"] for model in self.server.get("/v1/models").json["data"]], [MODEL])
+        self.refused(self.server.get("/slots"), 501, "/slots", "--disable")
+        self.assertEqual((self.server.get("/metrics").status, self.server.get("/").status), (501, 404))
+        self.assertEqual(self.server.get("/props").status, 200)
+
+    def test_origins(self):
+        for origin in ("http://localhost", "http://localhost:3000", "http://127.0.0.1:1", "https://[::1]:9", "https://a.example"):
+            self.assertEqual(self.server.get("/health", Origin=origin).headers["access-control-allow-origin"], origin)
+        for origin in ("http://localhost.evil.example", "http://notlocalhost", "https://b.example", "null"):
+            self.assertEqual(self.server.get("/health", Origin=origin).status, 403, origin)
 
 
 class FillIn(server_support.unittest.TestCase):

@@ -170,7 +170,7 @@ static json_t *messages_of(json_t *body, spry_fields *fields)
 
 static void add_tools(json_t *body, spry_fields *fields)
 {
-    const json_t *list = spry_fields_array(fields, "tools"), *tool;
+    const json_t *list = spry_fields_tools(fields), *tool;
     json_t *tools = json_array();
     size_t i;
     json_array_foreach(list, i, tool)

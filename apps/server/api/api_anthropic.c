@@ -78,7 +78,6 @@ static json_t *whole(spry_completion *c)
         json_array_append_new(content, block_json(&parts->list[i], false));
     json_t *message = message_json(c, content, true);
     json_object_update(message, stop);
-    json_object_set_new(message, "timings", spry_completion_timings(c));
     json_decref(stop);
     return message;
 }
@@ -141,7 +140,7 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
     (void)last;
     spry_answer_parts_end(c->prompts.extra, c);
     event(c, "message_delta", json_pack("{s:o, s:o}", "delta", stop_json(c), "usage", usage_json(c, true)));
-    event(c, "message_stop", json_pack("{s:o}", "timings", spry_completion_timings(c)));
+    event(c, "message_stop", json_object());
 }
 
 static void fail_stream(spry_completion *c, unsigned status, const char *sentence)
@@ -178,19 +177,15 @@ static const spry_completion_interface messages_interface = {.id_prefix = "msg_"
                                                              .close_choice = close_choice,
                                                              .fail = fail_stream};
 
-static void read_count(spry_completion_options *o, spry_fields *fields)
-{
-    spry_openai_chat_read(o, fields);
-    o->no_answer = true;
-}
-
 static json_t *count_json(spry_completion *c)
 {
     return json_pack("{s:I}", "input_tokens", (json_int_t)c->prompts.ids[0].count);
 }
 
-static const spry_completion_interface count_interface = {
-    .id_prefix = "count_", .read = read_count, .make_prompts = spry_openai_chat_prompt, .whole = count_json};
+static const spry_completion_interface count_interface = {.id_prefix = "count_",
+                                                          .read = spry_openai_count_read,
+                                                          .make_prompts = spry_openai_chat_prompt,
+                                                          .whole = count_json};
 
 static void serve(spry_exchange *x, const spry_field_table *table, const spry_completion_interface *interface,
                   bool limited)

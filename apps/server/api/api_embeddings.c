@@ -31,11 +31,37 @@ typedef struct embed_call {
 
 /* ---- reading ----------------------------------------------------------------------------------------------------- */
 
+/* Token ids, with texts between them. */
+static spry_status read_list(spry_tokens *ids, const spry_engine *engine, const json_t *list, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    size_t i;
+    json_t *item, *numbers = json_array();
+    json_array_foreach(list, i, item)
+    {
+        if (!json_is_string(item)) {
+            json_array_append(numbers, item);
+            continue;
+        }
+        status = spry_prompt_ids(ids, engine, numbers, "ids", true, error);
+        json_array_clear(numbers);
+        if (status == SPRY_OK)
+            status = spry_prompt_encode(ids, engine, (spry_view){json_string_value(item), json_string_length(item)},
+                                        false, i == 0, error);
+        if (status != SPRY_OK)
+            break;
+    }
+    if (status == SPRY_OK)
+        status = spry_prompt_ids(ids, engine, numbers, "ids", true, error);
+    json_decref(numbers);
+    return status;
+}
+
 static spry_status read_text(spry_tokens *ids, const embed_call *call, const json_t *text, spry_error *error)
 {
     const spry_engine *engine = call->embedder.model->engine;
     if (json_is_array(text))
-        return spry_prompt_ids(ids, engine, text, "ids", true, error);
+        return read_list(ids, engine, text, error);
     if (!json_is_string(text))
         return spry_fail(error, SPRY_ERR_INPUT, "must be a text or a list of token ids");
     const char *prompt = spry_engine_embedding_prompt(engine, call->prompt);
@@ -47,6 +73,9 @@ static spry_status read_text(spry_tokens *ids, const embed_call *call, const jso
     spry_engine_describe(engine, &info);
     if (call->cut && ids->count > info.context)
         ids->count = info.context;
+    if (status == SPRY_OK && ids->count > info.context)
+        return spry_fail(error, SPRY_ERR_CONTEXT, "the input is too large: %zu tokens, but the context holds %zu",
+                         ids->count, info.context);
     return status;
 }
 

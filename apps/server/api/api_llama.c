@@ -53,14 +53,18 @@ static json_t *last_piece(spry_completion *c, spry_choice *choice, json_t *conte
                                              [SPRY_FINISH_CONTEXT] = "limit",
                                              [SPRY_FINISH_CANCELLED] = "none"};
     const spry_result *r = &choice->job.result;
+    spry_engine_info info;
+    spry_engine_describe(c->model->engine, &info);
+    bool slid = c->options.slide && choice->prompt->count + r->generated_tokens > info.context;
     json_t *message = piece(c, choice, content, true);
-    json_t *more = json_pack(
-        "{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "stop_type", stop_types[r->finish], "stopping_word",
-        r->finish == SPRY_FINISH_STOP ? spry_choice_stop(choice) : "", "tokens_predicted",
-        (json_int_t)r->generated_tokens, "tokens_evaluated", (json_int_t)choice->prompt->count, "tokens_cached",
-        (json_int_t)(choice->prompt->count + r->generated_tokens), "truncated", r->finish == SPRY_FINISH_CONTEXT,
-        "has_new_line", choice->has_newline, "prompt", spry_llama_prompt_text(c, choice), "generation_settings",
-        spry_llama_settings(&c->options), "timings", spry_completion_timings(c), "tokens", json_array());
+    json_t *more =
+        json_pack("{s:s, s:s, s:I, s:I, s:I, s:b, s:b, s:o, s:o, s:o, s:o}", "stop_type", stop_types[r->finish],
+                  "stopping_word", r->finish == SPRY_FINISH_STOP ? spry_choice_stop(choice) : "", "tokens_predicted",
+                  (json_int_t)r->generated_tokens, "tokens_evaluated", (json_int_t)choice->prompt->count,
+                  "tokens_cached", (json_int_t)(choice->prompt->count + r->generated_tokens), "truncated",
+                  slid || r->finish == SPRY_FINISH_CONTEXT, "has_new_line", choice->has_newline, "prompt",
+                  spry_llama_prompt_text(c, choice), "generation_settings", spry_llama_settings(&c->options), "timings",
+                  spry_completion_timings(c), "tokens", json_array());
     json_object_update(message, more);
     json_decref(more);
     return message;

@@ -4,6 +4,7 @@
 #include "server/api/apis.h"
 #include "server/api/llama_json.h"
 #include "server/http/http_reply.h"
+#include "server/models/derived_model.h"
 #include "server/status/watch.h"
 
 /* The model's entry in the registry of live status. */
@@ -26,6 +27,7 @@ static json_t *default_settings(spry_exchange *x, const spry_pooled *model)
 {
     spry_completion_options o;
     json_t *empty = json_object();
+    spry_derived_apply(x->server->defaults, empty, false);
     spry_fields fields = {.object = empty, .within = ""};
     spry_completion_options_init(&o, x->server->settings->speculation);
     spry_engine_sampling(model->engine, &o.request.sampling);

@@ -2,6 +2,7 @@
 #include "server/api/apis.h"
 #include "server/fields/field_table.h"
 #include "server/http/http_reply.h"
+#include "server/models/derived_model.h"
 #include "server/request/prompt.h"
 
 enum { TEXT_BYTES_MAX = 256 << 20 };
@@ -13,11 +14,12 @@ typedef struct text_call {
 } text_call;
 
 /* Reads the body and loads its model; false when a reply was given. */
-static bool begin_text(text_call *call, spry_exchange *x)
+static bool begin_text(text_call *call, spry_exchange *x, const spry_field_table *table)
 {
     call->model = NULL;
     if (!spry_fields_open(&call->fields, &call->root, x))
         return false;
+    spry_fields_check(&call->fields, table);
     const char *name = spry_fields_string(&call->fields, "model", NULL);
     if (spry_fields_fine(&call->fields, x))
         call->model = spry_completion_model(x, name);
@@ -51,7 +53,7 @@ void spry_llama_tokenize(spry_exchange *x)
     text_call call;
     spry_tokens tokens = {0};
     spry_error error;
-    if (!begin_text(&call, x))
+    if (!begin_text(&call, x, &spry_fields_llama_tokenize))
         return;
     const json_t *content = json_object_get(call.root, "content");
     bool begin = spry_fields_bool(&call.fields, "add_special", false);
@@ -87,7 +89,7 @@ void spry_llama_detokenize(spry_exchange *x)
     spry_tokens ids = {0};
     spry_buffer text;
     spry_error error;
-    if (!begin_text(&call, x))
+    if (!begin_text(&call, x, &spry_fields_llama_detokenize))
         return;
     spry_buffer_init(&text, TEXT_BYTES_MAX);
     const json_t *list = spry_fields_array(&call.fields, "tokens");
@@ -112,10 +114,10 @@ void spry_llama_apply_template(spry_exchange *x)
     text_call call;
     json_t *text;
     spry_error error;
-    if (!begin_text(&call, x))
+    if (!begin_text(&call, x, &spry_fields_openai_chat))
         return;
-    const json_t *messages = spry_fields_array(&call.fields, "messages"),
-                 *tools = spry_fields_array(&call.fields, "tools"),
+    spry_derived_apply(x->server->defaults, call.root, false);
+    const json_t *messages = spry_fields_array(&call.fields, "messages"), *tools = spry_fields_tools(&call.fields),
                  *extra = spry_fields_object(&call.fields, "chat_template_kwargs");
     bool generate = spry_fields_bool(&call.fields, "add_generation_prompt", true);
     spry_fields_messages(&call.fields, messages);

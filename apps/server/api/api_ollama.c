@@ -287,7 +287,7 @@ static void read_chat(spry_completion_options *o, spry_fields *fields)
     if (json_array_size(messages))
         spry_fields_messages(fields, messages);
     refuse_images(fields, messages);
-    o->parse_tools = json_array_size(spry_fields_array(fields, "tools")) > 0;
+    o->parse_tools = json_array_size(spry_fields_tools(fields)) > 0;
 }
 
 /* ---- prompts ----------------------------------------------------------------------------------------------------- */

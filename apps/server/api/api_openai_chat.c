@@ -26,8 +26,8 @@ static void add_logprobs(json_t *message, const spry_completion *c, spry_choice 
 static void open_stream(spry_completion *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        spry_completion_event(
-            c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
+        spry_completion_event(c,
+                              chunk(c, &c->choices[i], json_pack("{s:s, s:n}", "role", "assistant", "content"), NULL));
 }
 
 static json_t *delta_of(const spry_chat_event *event)
@@ -127,10 +127,22 @@ static const json_t *usable_tools(const spry_fields *fields)
     return json_array_size(tools) && !is_none(spry_fields_get(fields, "tool_choice")) ? tools : NULL;
 }
 
+static bool reads_reasoning(spry_fields *fields)
+{
+    static const char *const formats[] = {"none", "auto", "deepseek", "deepseek-legacy"};
+    const char *given = spry_fields_string(fields, "reasoning_format", "auto");
+    size_t i = 0;
+    while (i < SPRY_COUNT(formats) && strcmp(given, formats[i]) != 0)
+        i++;
+    if (i == SPRY_COUNT(formats))
+        spry_fields_refuse(fields, "reasoning_format", "reasoning_format must be \"none\", \"auto\" or \"deepseek\"");
+    return i > 0;
+}
+
 void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
 {
     spry_fields_messages(fields, spry_fields_array(fields, "messages"));
-    spry_fields_array(fields, "tools");
+    spry_fields_tools(fields);
     spry_fields_object(fields, "chat_template_kwargs");
     spry_openai_read_common(o, fields);
     o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
@@ -141,7 +153,7 @@ void spry_openai_chat_read(spry_completion_options *o, spry_fields *fields)
     o->slide = spry_fields_bool(fields, "slide", false);
     o->parse_tools = usable_tools(fields) != NULL;
     o->one_call = !spry_fields_bool(fields, "parallel_tool_calls", true);
-    o->parse_reasoning = strcmp(spry_fields_string(fields, "reasoning_format", "auto"), "none") != 0;
+    o->parse_reasoning = reads_reasoning(fields);
 }
 
 /* The variables of the template, those that reasoning_effort sets included; a new reference. */
@@ -171,13 +183,18 @@ static spry_status make_prompt(spry_completion *c, spry_fields *fields, const js
     return status;
 }
 
+static bool is_assistant(const json_t *message)
+{
+    const char *role = json_string_value(json_object_get(message, "role"));
+    return role && strcmp(role, "assistant") == 0;
+}
+
 /* The answer continues the last message: the prompt of the messages before it, and its text. */
 static spry_status continue_prompt(spry_completion *c, spry_fields *fields, const json_t *messages, spry_error *error)
 {
     size_t count = json_array_size(messages);
     const json_t *last = json_array_get(messages, count - 1), *content = json_object_get(last, "content"), *part;
-    const char *role = json_string_value(json_object_get(last, "role"));
-    if (!role || strcmp(role, "assistant") != 0)
+    if (!is_assistant(last))
         return spry_fail(error, SPRY_ERR_INPUT, "continue_final_message: the last message is not the assistant's");
     spry_buffer text;
     size_t i;
@@ -198,8 +215,7 @@ static spry_status continue_prompt(spry_completion *c, spry_fields *fields, cons
 static bool ends_with_assistant(spry_fields *fields, const json_t *messages)
 {
     const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    const char *role = json_string_value(json_object_get(last, "role"));
-    return role && strcmp(role, "assistant") == 0 && !json_array_size(json_object_get(last, "tool_calls")) &&
+    return is_assistant(last) && !json_array_size(json_object_get(last, "tool_calls")) &&
            !spry_fields_get(fields, "add_generation_prompt");
 }
 
@@ -207,7 +223,13 @@ spry_status spry_openai_chat_prompt(spry_completion *c, spry_fields *fields, spr
 {
     const json_t *messages = json_object_get(fields->object, "messages");
     bool generate = spry_fields_bool(fields, "add_generation_prompt", true);
-    if (spry_fields_bool(fields, "continue_final_message", ends_with_assistant(fields, messages)))
+    bool given = spry_fields_bool(fields, "continue_final_message", false),
+         ends = ends_with_assistant(fields, messages);
+    if (given && spry_fields_get(fields, "add_generation_prompt") && generate)
+        return spry_fail(error, SPRY_ERR_INPUT, "add_generation_prompt and continue_final_message exclude each other");
+    if (!given && ends && is_assistant(json_array_get(messages, json_array_size(messages) - 2)))
+        return spry_fail(error, SPRY_ERR_INPUT, "the last two messages are both the assistant's");
+    if (given || (ends && !spry_fields_get(fields, "continue_final_message")))
         return continue_prompt(c, fields, messages, error);
     return make_prompt(c, fields, messages, generate, error);
 }
@@ -226,4 +248,29 @@ static const spry_completion_interface interface = {.id_prefix = "chatcmpl-",
 void spry_openai_chat(spry_exchange *x)
 {
     spry_openai_serve(x, &interface, &spry_fields_openai_chat);
+}
+
+/* ---- how many tokens a prompt has -------------------------------------------------------------------------------- */
+
+void spry_openai_count_read(spry_completion_options *o, spry_fields *fields)
+{
+    spry_openai_chat_read(o, fields);
+    o->no_answer = true;
+    o->stream = false;
+}
+
+static json_t *count_json(spry_completion *c)
+{
+    return json_pack("{s:s, s:I}", "object", "response.input_tokens", "input_tokens",
+                     (json_int_t)c->prompts.ids[0].count);
+}
+
+static const spry_completion_interface count_interface = {.id_prefix = "count_",
+                                                          .read = spry_openai_count_read,
+                                                          .make_prompts = spry_openai_chat_prompt,
+                                                          .whole = count_json};
+
+void spry_openai_chat_count(spry_exchange *x)
+{
+    spry_openai_serve(x, &count_interface, &spry_fields_openai_chat);
 }

@@ -1,6 +1,9 @@
 /* GET /health, /metrics and /watch. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
+#include "platform/clock.h"
 #include "platform/wakeup.h"
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
@@ -20,6 +23,8 @@ void spry_status_metrics(spry_exchange *x)
     spry_buffer out;
     spry_buffer_init(&out, METRICS_BYTES_MAX);
     spry_metrics_print(&out, x->server);
+    snprintf(x->process_start, sizeof x->process_start, "%lld",
+             (long long)(time(NULL) - (time_t)((spry_clock_ns() - x->server->started_ns) / 1000000000)));
     if (out.failed)
         spry_reply_error(x, MHD_HTTP_SERVICE_UNAVAILABLE, NULL, "not enough memory for the metrics");
     else

@@ -1,5 +1,7 @@
 #include "server/api/llama_json.h"
 
+#include <math.h>
+
 #include "server/api/openai_json.h"
 
 json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to)
@@ -41,13 +43,24 @@ json_t *spry_llama_settings(const spry_completion_options *o)
     json_t *stop = json_array();
     for (size_t i = 0; i < r->n_stop; i++)
         json_array_append_new(stop, json_string(r->stop[i]));
-    json_t *settings = json_pack(
-        "{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:s}", "n_predict",
-        limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k",
-        (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p", (double)s->typical_p,
-        "repeat_penalty", (double)s->repeat_penalty, "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty",
-        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty, "n_probs",
-        (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)s->n_bias, "ignore_eos", r->ignore_end, "stream",
-        o->stream, "stop", stop, "grammar", r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    json_t *bias = json_array();
+    for (size_t i = 0; i < s->n_bias; i++)
+        json_array_append_new(bias,
+                              json_pack("{s:i, s:o}", "token", (int)s->bias[i].token, "bias",
+                                        isfinite(s->bias[i].bias) ? json_real((double)s->bias[i].bias) : json_null()));
+    json_t *settings =
+        json_pack("{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:o, s:s}",
+                  "n_predict", limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature",
+                  (double)s->temperature, "top_k", (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p",
+                  (double)s->min_p, "typical_p", (double)s->typical_p, "repeat_penalty", (double)s->repeat_penalty,
+                  "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty", (double)s->presence_penalty,
+                  "frequency_penalty", (double)s->frequency_penalty, "n_probs", (json_int_t)r->logprobs, "n_logit_bias",
+                  (json_int_t)s->n_bias, "ignore_eos", r->ignore_end, "stream", o->stream, "stop", stop, "logit_bias",
+                  bias, "grammar", r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    json_t *off =
+        json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "mirostat", 0, "dynatemp_range", 0.0, "xtc_probability", 0.0,
+                  "dry_multiplier", 0.0, "top_n_sigma", -1.0, "adaptive_target", -1.0, "adaptive_decay", 0.0);
+    json_object_update(settings, off); /* samplers that are never on */
+    json_decref(off);
     return settings;
 }

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "base/utf8.h"
+#include "server/api/llama_json.h"
 
 json_t *spry_openai_usage(const spry_completion *c)
 {
@@ -107,6 +108,10 @@ json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *
     json_t *message = spry_openai_envelope(c, object, choices);
     json_object_set_new(message, "usage", spry_openai_usage(c));
     json_object_set_new(message, "timings", spry_completion_timings(c));
+    if (json_is_true(json_object_get(c->root, "verbose")))
+        json_object_set_new(message, "__verbose",
+                            json_pack("{s:o, s:o}", "prompt", spry_llama_prompt_text(c, &c->choices[0]),
+                                      "generation_settings", spry_llama_settings(&c->options)));
     return message;
 }
 

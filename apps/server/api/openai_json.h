@@ -35,6 +35,7 @@ void spry_openai_serve(spry_exchange *exchange, const spry_completion_interface 
                        const spry_field_table *table);
 
 /* The reading half of chat completions, for interfaces whose bodies were rewritten as theirs. */
+void spry_openai_count_read(spry_completion_options *options, spry_fields *fields); /* of a prompt without answer */
 void spry_openai_chat_read(spry_completion_options *options, spry_fields *fields);
 spry_status spry_openai_chat_prompt(spry_completion *completion, spry_fields *fields, spry_error *error);
 

@@ -1,5 +1,6 @@
 #include "server/fields/field_table.h"
 
+#include <math.h>
 #include <stdio.h>
 
 static unsigned type_of(const json_t *value)
@@ -11,7 +12,7 @@ static unsigned type_of(const json_t *value)
     case JSON_INTEGER: return SPRY_TYPE_INTEGER | SPRY_TYPE_NUMBER;
     case JSON_REAL:
         return SPRY_TYPE_NUMBER |
-               (json_real_value(value) == (double)(int64_t)json_real_value(value) ? (unsigned)SPRY_TYPE_INTEGER : 0u);
+               (nearbyint(json_real_value(value)) == json_real_value(value) ? SPRY_TYPE_INTEGER : 0u);
     case JSON_TRUE:
     case JSON_FALSE: return SPRY_TYPE_BOOL;
     case JSON_NULL: break;
@@ -120,20 +121,13 @@ static void print_table(spry_buffer *out, const spry_field_table *table)
 
 void spry_fields_print(spry_buffer *out)
 {
-    static const spry_field_table *const all[] = {&spry_fields_openai_chat,
-                                                  &spry_fields_openai_completion,
-                                                  &spry_fields_openai_embeddings,
-                                                  &spry_fields_responses,
-                                                  &spry_fields_anthropic,
-                                                  &spry_fields_anthropic_count,
-                                                  &spry_fields_ollama_chat,
-                                                  &spry_fields_ollama_generate,
-                                                  &spry_fields_ollama_embed,
-                                                  &spry_fields_ollama_create,
-                                                  &spry_fields_llama_completion,
-                                                  &spry_fields_llama_infill,
-                                                  &spry_fields_rerank,
-                                                  &spry_fields_chats};
+    static const spry_field_table *const all[] = {
+        &spry_fields_openai_chat,    &spry_fields_openai_completion, &spry_fields_openai_embeddings,
+        &spry_fields_responses,      &spry_fields_anthropic,         &spry_fields_anthropic_count,
+        &spry_fields_ollama_chat,    &spry_fields_ollama_generate,   &spry_fields_ollama_embed,
+        &spry_fields_ollama_create,  &spry_fields_llama_completion,  &spry_fields_llama_infill,
+        &spry_fields_llama_tokenize, &spry_fields_llama_detokenize,  &spry_fields_rerank,
+        &spry_fields_chats};
     spry_buffer_text(out,
                      "## Fields\n\n"
                      "This section is made by `spry help --fields` from the tables that check requests. A field that "

@@ -55,6 +55,10 @@ static const spry_field answers[] = {
     NO_EFFECT("id_slot", INTEGER, "0", "cached pages serve every slot"),
     HONOURED("return_progress", BOOL, "true", "with `stream`: events while the prompt is computed"),
     HONOURED("timings_per_token", BOOL, "true", "with `stream`: timings in every event"),
+    HONOURED("verbose", BOOL, "true", "`__verbose` in the reply: the prompt and the settings"),
+    NO_EFFECT("speculative.n_max", INTEGER, "8", "drafts have the length that pays"),
+    NO_EFFECT("speculative.n_min", INTEGER, "1", "drafts have the length that pays"),
+    NO_EFFECT("speculative.p_min", NUMBER, "0.5", "drafts have the length that pays"),
     REFUSED("min_tokens", INTEGER, "4", "use ignore_eos with a limit", "[0]"),
     REFUSED("t_max_predict_ms", INTEGER, "100", "--answer-timeout limits the time", "[0, -1]"),
     REFUSED("lora", LIST, "[{\"id\": 0, \"scale\": 1}]", "there are no adapters", "[[]]"),
@@ -127,7 +131,7 @@ const spry_field_table spry_fields_openai_completion = {
 
 static const spry_field embeddings[] = {
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
-    HONOURED("input", STRING | LIST, "\"A text.\"", "a text, texts, token ids, or lists of those"),
+    HONOURED("input", STRING | LIST, "\"A text.\"", "a text, texts, token ids and texts, or lists of those"),
     HONOURED("encoding_format", STRING, "\"float\"", "`float` or `base64`"),
     HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
     HONOURED("prompt_name", STRING, "\"query\"", "which of the model's prompts stands before the texts"),
@@ -140,8 +144,9 @@ const spry_field_table spry_fields_openai_embeddings = {
 /* ---- llama-server ------------------------------------------------------------------------------------------------ */
 
 static const spry_field llama[] = {
-    HONOURED("prompt", STRING | LIST, "\"Once\"",
-             "a text; token ids, texts and parts (`{\"text\": \"...\", \"cache\": \"span\"}` is a fragment); or a list "
+    HONOURED("prompt", STRING | LIST | OBJECT, "\"Once\"",
+             "a text, also as `prompt_string` of an object; token ids, texts and parts (`{\"text\": \"...\", "
+             "\"cache\": \"span\"}` is a fragment); or a list "
              "of prompts"),
     HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
     HONOURED("n_predict", INTEGER, "8", "limit for the answer; negative: none"),
@@ -166,6 +171,25 @@ const spry_field_table spry_fields_llama_infill = {.title = "POST /infill",
                                                    .groups = {SPRY_FIELD_GROUP(infill), SPRY_FIELD_GROUP(llama),
                                                               SPRY_FIELD_GROUP(answers), SPRY_FIELD_GROUP(sampling),
                                                               SPRY_FIELD_GROUP(spry_own_fields)}};
+
+static const spry_field tokenize[] = {
+    HONOURED("content", STRING, "\"Once\"", "the text"),
+    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
+    HONOURED("add_special", BOOL, "true", "with the tokens that begin a text"),
+    HONOURED("parse_special", BOOL, "false", "`false`: spellings of control tokens are plain text"),
+    HONOURED("with_pieces", BOOL, "true", "each token as `id` and `piece`"),
+};
+
+const spry_field_table spry_fields_llama_tokenize = {
+    .title = "POST /tokenize", .within = "", .groups = {SPRY_FIELD_GROUP(tokenize)}};
+
+static const spry_field detokenize[] = {
+    HONOURED("tokens", LIST, "[5, 6]", "token ids"),
+    HONOURED("model", STRING, "\"Spry-Tales-29M\"", "absent: the first model"),
+};
+
+const spry_field_table spry_fields_llama_detokenize = {
+    .title = "POST /detokenize", .within = "", .groups = {SPRY_FIELD_GROUP(detokenize)}};
 
 /* ---- reranking --------------------------------------------------------------------------------------------------- */
 

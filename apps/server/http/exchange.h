@@ -42,8 +42,9 @@ struct spry_exchange {
     bool counted;                             /* among the requests of its key */
     uint32_t retry_s;                         /* of a reply with status 429 */
     spry_audit_facts audit;
-    char allowed[64]; /* methods of the path, for a reply that lists them */
-    unsigned status;  /* HTTP status of the reply; 0: none yet */
+    char process_start[24]; /* a header of the reply, in seconds; empty: none */
+    char allowed[64];       /* methods of the path, for a reply that lists them */
+    unsigned status;        /* HTTP status of the reply; 0: none yet */
     enum MHD_Result queued;
     unsigned references; /* the connection, and the stream of its reply */
 };

@@ -33,11 +33,15 @@ static bool same_name(spry_view a, const char *b)
     return a.size == strlen(b) && strncasecmp(a.data, b, a.size) == 0;
 }
 
+static bool is_this_machine(spry_view name)
+{
+    return same_name(name, "localhost") || same_name(name, "127.0.0.1") || same_name(name, "::1");
+}
+
 static bool is_own_host(const spry_exchange *x, const char *host)
 {
     spry_view name = host_name(host);
-    return same_name(name, "localhost") || same_name(name, "127.0.0.1") || same_name(name, "::1") ||
-           same_name(name, x->server->settings->host);
+    return is_this_machine(name) || same_name(name, x->server->settings->host);
 }
 
 static bool is_own_origin(const char *origin, const char *host)
@@ -46,12 +50,37 @@ static bool is_own_origin(const char *origin, const char *host)
     return rest && host && strcasecmp(rest + 3, host) == 0;
 }
 
+/* --cors is a list: origins, "localhost" for pages of this machine on any port, "*" for all. */
+static bool cors_allows(const char *list, const char *origin)
+{
+    const char *rest = strstr(origin, "://");
+    bool local = rest && is_this_machine(host_name(rest + 3));
+    for (const char *at = list; at && *at;) {
+        at += strspn(at, ", ");
+        spry_view item = {at, strcspn(at, ", ")};
+        if (spry_view_is(item, "*") || (item.size && same_name(item, origin)) ||
+            (local && same_name(item, "localhost")))
+            return true;
+        at += item.size;
+    }
+    return false;
+}
+
+void spry_http_cors_add(spry_exchange *x, struct MHD_Response *response)
+{
+    const char *cors = x->server->settings->cors, *origin = x->connection ? header(x, MHD_HTTP_HEADER_ORIGIN) : NULL;
+    if (!cors)
+        return;
+    if (origin ? cors_allows(cors, origin) : strcmp(cors, "*") == 0)
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin ? origin : "*");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
+}
+
 static bool origin_is_allowed(spry_exchange *x)
 {
-    const char *origin = header(x, MHD_HTTP_HEADER_ORIGIN), *cors = x->server->settings->cors;
-    if (!origin || (cors && (strcmp(cors, "*") == 0 || strcasecmp(cors, origin) == 0)))
-        return true;
-    return is_own_origin(origin, header(x, MHD_HTTP_HEADER_HOST));
+    const char *origin = header(x, MHD_HTTP_HEADER_ORIGIN);
+    return !origin || cors_allows(x->server->settings->cors, origin) ||
+           is_own_origin(origin, header(x, MHD_HTTP_HEADER_HOST));
 }
 
 /* Appends the requested headers that clients of the public SDKs send. */
@@ -75,6 +104,7 @@ static void allow_headers(spry_buffer *out, const char *requested)
     }
 }
 
+/* One of an origin that is not allowed gets a reply that does not allow it. */
 static bool preflight(spry_exchange *x)
 {
     if (!x->server->settings->cors || strcmp(x->method, MHD_HTTP_METHOD_OPTIONS) != 0)
@@ -82,7 +112,7 @@ static bool preflight(spry_exchange *x)
     struct MHD_Response *response = MHD_create_response_from_buffer(0, (void *)(uintptr_t) "", MHD_RESPMEM_PERSISTENT);
     if (!response)
         return false;
-    MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, x->server->settings->cors);
+    spry_http_cors_add(x, response);
     MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_METHODS, "GET, POST, DELETE, OPTIONS");
     const char *requested = header(x, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
     spry_buffer headers;
@@ -92,7 +122,7 @@ static bool preflight(spry_exchange *x)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers.data);
     spry_buffer_deinit(&headers);
     MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_MAX_AGE, "600");
-    x->status = MHD_HTTP_NO_CONTENT;
+    x->status = MHD_HTTP_OK;
     x->queued = MHD_queue_response(x->connection, x->status, response);
     MHD_destroy_response(response);
     return true;
@@ -174,12 +204,12 @@ bool spry_http_guard(spry_exchange *x)
         spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Host header not allowed");
         return false;
     }
+    if (preflight(x))
+        return false;
     if (!origin_is_allowed(x)) {
         spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "Origin header not allowed; --cors ORIGIN allows an origin");
         return false;
     }
-    if (preflight(x))
-        return false;
     bool metrics = x->server->settings->public_metrics && strcmp(x->path, "/metrics") == 0;
     if (!metrics && !(x->route && x->route->open) && !has_key(x)) {
         spry_reply_error(x, MHD_HTTP_UNAUTHORIZED, NULL,

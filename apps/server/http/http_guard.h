@@ -8,4 +8,7 @@
  */
 bool spry_http_guard(spry_exchange *exchange);
 
+/* Adds the headers that let a page of the request's origin read the reply, if --cors allows the origin. */
+void spry_http_cors_add(spry_exchange *exchange, struct MHD_Response *response);
+
 #endif

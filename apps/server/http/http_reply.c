@@ -6,23 +6,22 @@
 #include <stdlib.h>
 
 #include "base/utf8.h"
+#include "server/http/http_guard.h"
 #include "server/http/http_server.h"
 
 enum { SENTENCE_BYTES = 1024, STREAM_BLOCK = 16384 };
 
 static void add_headers(spry_exchange *x, struct MHD_Response *response, const char *type)
 {
-    const char *cors = x->server->settings->cors;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
     MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
     MHD_add_response_header(response, MHD_HTTP_HEADER_SERVER, "spry/" SPRY_VERSION);
     if (x->last)
         MHD_add_response_header(response, MHD_HTTP_HEADER_CONNECTION, "close");
-    if (cors) {
-        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, cors);
-        MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
-    }
+    if (x->process_start[0])
+        MHD_add_response_header(response, "Process-Start-Time-Unix", x->process_start);
+    spry_http_cors_add(x, response);
 }
 
 static void queue(spry_exchange *x, unsigned status, struct MHD_Response *response)

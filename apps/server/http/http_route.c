@@ -28,6 +28,8 @@ static const spry_route routes[] = {
     {"DELETE", "/v1/responses/*", spry_responses_delete, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/messages", spry_anthropic_messages, SPRY_ERRORS_ANTHROPIC, false},
     {"POST", "/v1/messages/count_tokens", spry_anthropic_count, SPRY_ERRORS_ANTHROPIC, false},
+    {"POST", "/v1/chat/completions/input_tokens", spry_openai_chat_count, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/chat/completions/input_tokens", spry_openai_chat_count, SPRY_ERRORS_OPENAI, false},
     {"POST", "/chat/completions", spry_openai_chat, SPRY_ERRORS_OPENAI, false},
     {"POST", "/embeddings", spry_openai_embeddings, SPRY_ERRORS_OPENAI, false},
     {"POST", "/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},

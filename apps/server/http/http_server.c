@@ -125,6 +125,18 @@ static bool refused(spry_exchange *x, const char *fault)
     return text != NULL;
 }
 
+static bool is_disabled(const spry_exchange *x)
+{
+    for (const char *at = x->server->settings->disable; at && *at;) {
+        at += strspn(at, ", ");
+        spry_view path = {at, strcspn(at, ", ")};
+        if (spry_view_is(path, x->route->path))
+            return true;
+        at += path.size;
+    }
+    return false;
+}
+
 /* Refuses what can be refused before the body is read. */
 static void check_head(spry_exchange *x)
 {
@@ -141,6 +153,9 @@ static void check_head(spry_exchange *x)
         spry_reply_wrong_method(x, allowed);
     else if (!x->route)
         spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "no such path; docs/SERVER.md lists all paths");
+    else if (is_disabled(x))
+        spry_reply_error(x, x->route->open ? MHD_HTTP_NOT_FOUND : MHD_HTTP_NOT_IMPLEMENTED, NULL,
+                         "%s is turned off on this server (--disable)", x->route->path);
     else if (content_length && spry_number_u64(&length, spry_view_of(content_length)) &&
              length > x->server->settings->max_body)
         spry_reply_error(x, MHD_HTTP_CONTENT_TOO_LARGE, NULL, "the body has %s bytes; the limit is %zu", content_length,

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/json.h"
+#include "base/sampling_options.h"
 #include "platform/directory.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
@@ -144,6 +145,27 @@ static const char *setting_name(const char *name, bool ollama)
     return NULL;
 }
 
+/* Limits of answers have several names. */
+static bool has_limit(const json_t *body)
+{
+    return json_object_get(body, "max_tokens") || json_object_get(body, "max_completion_tokens") ||
+           json_object_get(body, "n_predict");
+}
+
+/* Ollama's "think" is a variable of the template elsewhere. */
+static void apply_think(json_t *body, json_t *value, bool ollama)
+{
+    json_t *variables = json_object_get(body, "chat_template_kwargs");
+    if (ollama && !json_object_get(body, "think"))
+        json_object_set(body, "think", value);
+    if (ollama || json_object_get(body, "reasoning_effort"))
+        return;
+    if (!json_is_object(variables))
+        json_object_set_new(body, "chat_template_kwargs", variables = json_object());
+    if (!json_object_get(variables, "enable_thinking"))
+        json_object_set(variables, "enable_thinking", value);
+}
+
 static void apply_settings(const json_t *parameters, json_t *body, bool ollama)
 {
     const char *key;
@@ -154,7 +176,11 @@ static void apply_settings(const json_t *parameters, json_t *body, bool ollama)
     json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
     {
         const char *name = setting_name(key, ollama);
-        if (name && !json_object_get(target, name))
+        if (strcmp(key, "think") == 0)
+            apply_think(body, value, ollama);
+        else if (strcmp(key, "verbose") == 0 && !json_object_get(body, key))
+            json_object_set(body, key, value);
+        else if (name && !json_object_get(target, name) && !(strcmp(key, "num_predict") == 0 && has_limit(body)))
             json_object_set(target, name, value);
     }
 }
@@ -167,4 +193,32 @@ void spry_derived_apply(const json_t *description, json_t *body, bool ollama)
         json_array_insert_new(messages, 0, json_pack("{s:s, s:O}", "role", "system", "content", system));
     else if (json_string_length(system) && ollama && !json_object_get(body, "system"))
         json_object_set(body, "system", system);
+}
+
+spry_status spry_derived_defaults(json_t **out, const char *text, spry_error *error)
+{
+    json_error_t wrong;
+    json_t *settings = json_loads(text, JSON_REJECT_DUPLICATES, &wrong), *value;
+    const char *key, *unknown = NULL;
+    spry_sampling sampling;
+    spry_sampling_default(&sampling);
+    if (!json_is_object(settings)) {
+        json_decref(settings);
+        return spry_fail(error, SPRY_ERR_INPUT, "--defaults is not a JSON object: %s", text);
+    }
+    json_object_foreach(settings, key, value)
+    {
+        bool flag = strcmp(key, "think") == 0 || strcmp(key, "verbose") == 0;
+        bool count = strcmp(key, "num_predict") == 0;
+        if (flag ? !json_is_boolean(value) : count ? !json_is_integer(value) : !setting_name(key, false))
+            unknown = key;
+    }
+    spry_status status = SPRY_OK;
+    if (unknown)
+        status = spry_fail(error, SPRY_ERR_INPUT, "--defaults: %.60s is unknown, or has a wrong value", unknown);
+    else if (spry_sampling_from_json(&sampling, NULL, 0, settings, true, error) != SPRY_OK)
+        status = spry_fail_prefix(error, SPRY_ERR_INPUT, "--defaults");
+    *out = status == SPRY_OK ? json_pack("{s:O}", "parameters", settings) : NULL;
+    json_decref(settings);
+    return status;
 }

@@ -25,4 +25,7 @@ void spry_derived_each(const spry_server *server, void (*visit)(void *context, c
  * in "options". */
 void spry_derived_apply(const json_t *description, json_t *body, bool ollama);
 
+/* The settings of --defaults, as the description of a model; fails when one is unknown or wrong. */
+spry_status spry_derived_defaults(json_t **out, const char *text, spry_error *error);
+
 #endif

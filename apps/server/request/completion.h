@@ -42,6 +42,7 @@ typedef struct spry_choice {
         uint64_t done_ns;      /* when the job ended; 0: not yet */
         spry_histogram gaps;   /* between two pieces of text */
         bool overflow;         /* the channel was full: the client reads too slowly */
+        size_t prefilled;      /* tokens of the prompt */
     } progress;                /* written by the scheduler's thread until the job has ended */
 
     /* collect */

@@ -139,6 +139,10 @@ static void add_rates(json_t *timings, const spry_result *r)
                   steps > 0 ? r->decode_ms / steps : 0.0, "predicted_per_second", rate(steps, r->decode_ms));
     json_object_update(timings, more);
     json_decref(more);
+    if (r->drafts.drafted) {
+        json_object_set_new(timings, "draft_n", json_integer((json_int_t)r->drafts.drafted));
+        json_object_set_new(timings, "draft_n_accepted", json_integer((json_int_t)r->drafts.accepted));
+    }
 }
 
 json_t *spry_choice_live_timings(const spry_choice *choice)
@@ -233,6 +237,11 @@ const char *spry_choice_finish_reason(const spry_choice *choice)
 static void count_choice(spry_model_counts *counts, const spry_choice *choice, uint64_t began_ns)
 {
     uint64_t first_ns = atomic_load(&choice->status.first_ns);
+    const spry_result *r = &choice->job.result;
+    uint64_t tokens = choice->prompt->count + r->generated_tokens;
+    counts->prompt_us += (uint64_t)(r->prefill_ms * 1e3);
+    counts->decode_us += (uint64_t)(r->decode_ms * 1e3);
+    counts->longest = tokens > counts->longest ? tokens : counts->longest;
     if (choice->submitted)
         spry_histogram_add(&counts->queue, choice->job.result.parts_ms[SPRY_PART_QUEUE] / 1e3);
     if (first_ns)

@@ -124,12 +124,15 @@ static bool make_prompts(spry_completion *c, spry_fields *fields)
 /* The model that computes; where `name` is a derived model, what that sets is added to the body. */
 static const char *use_derived(spry_completion *c, const char *name)
 {
+    bool ollama = c->exchange->route->errors == SPRY_ERRORS_OLLAMA;
     c->derived = spry_derived_load(c->exchange->server, name);
+    if (c->derived)
+        spry_derived_apply(c->derived, c->root, ollama);
+    spry_derived_apply(c->exchange->server->defaults, c->root, ollama);
     if (!c->derived)
         return name;
     const json_t *source = json_object_get(c->derived, "template");
     c->template = json_string_length(source) ? source : NULL;
-    spry_derived_apply(c->derived, c->root, c->exchange->route->errors == SPRY_ERRORS_OLLAMA);
     return json_string_value(json_object_get(c->derived, "from"));
 }
 

@@ -34,7 +34,17 @@ static bool on_prefill(void *user, size_t done, size_t total)
     spry_choice *choice = user;
     const spry_progress_record record = {done, total};
     record_progress(choice, SPRY_PHASE_PREFILL, 0);
+    choice->progress.prefilled = done;
     return !choice->owner->options.want_progress || post(choice, SPRY_RECORD_PROGRESS, &record, sizeof record);
+}
+
+/* The first text: the prompt is complete. */
+static bool begin_text(spry_choice *choice, uint64_t now)
+{
+    const spry_progress_record all = {choice->prompt->count, choice->prompt->count};
+    atomic_store(&choice->status.first_ns, now);
+    return !choice->owner->options.want_progress || choice->progress.prefilled == all.done ||
+           post(choice, SPRY_RECORD_PROGRESS, &all, sizeof all);
 }
 
 static bool on_text(void *user, const char *text, size_t size)
@@ -44,8 +54,8 @@ static bool on_text(void *user, const char *text, size_t size)
     record_progress(choice, SPRY_PHASE_DECODE, 1);
     if (last)
         spry_histogram_add(&choice->progress.gaps, (double)(now - last) / 1e9);
-    else
-        atomic_store(&choice->status.first_ns, now);
+    else if (!begin_text(choice, now))
+        return false;
     choice->progress.last_text_ns = now;
     const spry_place_record place = {now, spry_job_generated(choice->job.handle)};
     if (choice->owner->options.parse_tools && !post(choice, SPRY_RECORD_PLACE, &place, sizeof place))

@@ -121,6 +121,15 @@ const json_t *spry_fields_array(spry_fields *fields, const char *key)
     return container(fields, key, JSON_ARRAY, "a list");
 }
 
+const json_t *spry_fields_tools(spry_fields *fields)
+{
+    enum { TOOLS_MAX = 1024 };
+    const json_t *tools = spry_fields_array(fields, "tools");
+    if (json_array_size(tools) > TOOLS_MAX)
+        spry_fields_refuse(fields, "tools", "tools has %zu tools; the limit is %d", json_array_size(tools), TOOLS_MAX);
+    return tools;
+}
+
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
 
 static bool check_content(spry_fields *fields, size_t number, const json_t *content)

@@ -38,6 +38,9 @@ const char *spry_fields_string(spry_fields *fields, const char *key, const char 
 const json_t *spry_fields_object(spry_fields *fields, const char *key); /* NULL: absent */
 const json_t *spry_fields_array(spry_fields *fields, const char *key);  /* NULL: absent */
 
+/* "tools", a list of bounded length; NULL: absent. */
+const json_t *spry_fields_tools(spry_fields *fields);
+
 /* Checks that messages have the form that templates expect. */
 void spry_fields_messages(spry_fields *fields, const json_t *messages);
 

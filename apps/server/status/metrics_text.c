@@ -136,6 +136,53 @@ static void print_gauges(spry_buffer *out, const spry_model_status *models, size
     }
 }
 
+/* ---- llama-server's names ---------------------------------------------------------------------------------------- */
+
+static double per_second(double n, double seconds)
+{
+    return seconds > 0 ? n / seconds : 0;
+}
+
+/* Of all models together. */
+static void print_llama(spry_buffer *out, const spry_model_status *models, size_t n_models)
+{
+    spry_model_counts all = {0};
+    double running = 0, waiting = 0, steps = 0, rows = 0;
+    for (size_t i = 0; i < n_models; i++) {
+        if (models[i].has_counts)
+            spry_model_counts_merge(&all, &models[i].counts);
+        running += (double)models[i].running;
+        waiting += (double)models[i].waiting;
+        steps += (double)models[i].pool.work.steps;
+        rows += (double)models[i].pool.work.decode_rows;
+    }
+    double computed = (double)(all.prompt_tokens - all.cached_tokens), made = (double)all.generated_tokens;
+    double prompt_s = (double)all.prompt_us / 1e6, made_s = (double)all.decode_us / 1e6;
+    const struct {
+        const char *name, *type, *help;
+        double value;
+    } lines[] = {
+        {"prompt_tokens_total", "counter", "Prompt tokens computed", computed},
+        {"prompt_tokens_cached_total", "counter", "Prompt tokens found in the cache", (double)all.cached_tokens},
+        {"prompt_seconds_total", "counter", "Time of prompts", prompt_s},
+        {"tokens_predicted_total", "counter", "Generated tokens", made},
+        {"tokens_predicted_seconds_total", "counter", "Time of generating", made_s},
+        {"n_decode_total", "counter", "Steps of all jobs", steps},
+        {"n_tokens_max", "counter", "Longest prompt with its answer, in tokens", (double)all.longest},
+        {"spec_decode_num_draft_tokens_total", "counter", "Draft tokens", (double)all.drafted_tokens},
+        {"spec_decode_num_accepted_tokens_total", "counter", "Accepted draft tokens", (double)all.accepted_tokens},
+        {"spec_decode_num_drafts_total", "counter", "Steps with draft tokens", (double)spry_model_counts_drafts(&all)},
+        {"prompt_tokens_seconds", "gauge", "Prompt tokens computed a second", per_second(computed, prompt_s)},
+        {"predicted_tokens_seconds", "gauge", "Tokens generated a second", per_second(made, made_s)},
+        {"requests_processing", "gauge", "Answers being computed", running},
+        {"requests_deferred", "gauge", "Answers waiting in the queue", waiting},
+        {"n_busy_slots_per_decode", "gauge", "Answers decoded in one step, on average", per_second(rows, steps)},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(lines); i++)
+        spry_buffer_format(out, "# HELP llamacpp:%s %s\n# TYPE llamacpp:%s %s\nllamacpp:%s %.17g\n", lines[i].name,
+                           lines[i].help, lines[i].name, lines[i].type, lines[i].name, lines[i].value);
+}
+
 static void print_energy(spry_buffer *out, spry_server *server)
 {
     spry_joules used;
@@ -158,6 +205,7 @@ void spry_metrics_print(spry_buffer *out, spry_server *server)
     }
     print_counts(out, models, n_models);
     print_gauges(out, models, n_models);
+    print_llama(out, models, n_models);
     print_energy(out, server);
     print_head(out, "uptime_seconds", "Time since the server started", "gauge");
     spry_buffer_format(out, "spry_uptime_seconds %.3f\n", (double)(spry_clock_ns() - server->started_ns) / 1e9);

@@ -12,6 +12,8 @@ const spry_counter_field spry_counter_fields[SPRY_COUNTER_FIELDS] = {
     {"prompt_cached_tokens_total", "Prompt tokens found in the cache", VALUES(cached_tokens), NULL, 0},
     {"prompt_span_tokens_total", "Prompt tokens in fragments", VALUES(span_tokens), NULL, 0},
     {"generated_tokens_total", "Generated tokens", VALUES(generated_tokens), NULL, 0},
+    {"prompt_microseconds_total", "Time of computing prompts", VALUES(prompt_us), NULL, 0},
+    {"decode_microseconds_total", "Time of decoding answers", VALUES(decode_us), NULL, 0},
     {"drafted_tokens_total", "Draft tokens", VALUES(drafted_tokens), NULL, 0},
     {"accepted_tokens_total", "Accepted draft tokens", VALUES(accepted_tokens), NULL, 0},
     {"draft_tried_total",
@@ -59,8 +61,17 @@ void spry_model_counts_add_drafts(spry_model_counts *counts, const spry_draft_re
     }
 }
 
+uint64_t spry_model_counts_drafts(const spry_model_counts *counts)
+{
+    uint64_t n = 0;
+    for (size_t i = 1; i <= SPRY_DRAFT_MOST; i++)
+        n += counts->draft_lengths[i];
+    return n;
+}
+
 void spry_model_counts_merge(spry_model_counts *into, const spry_model_counts *from)
 {
+    into->longest = from->longest > into->longest ? from->longest : into->longest;
     for (size_t i = 0; i < SPRY_COUNTER_FIELDS; i++) {
         const spry_counter_field *field = &spry_counter_fields[i];
         uint64_t *sums = (uint64_t *)(void *)((char *)into + field->offset);
