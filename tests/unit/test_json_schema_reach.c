@@ -109,9 +109,61 @@ static void unique_items(void **state)
     check_schema_examples(examples, COUNT(examples));
 }
 
+static void unevaluated(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"type\":\"object\",\"allOf\":[{\"properties\":{\"a\":{\"type\":\"string\"}}}],\"properties\":{\"b\":{}},"
+         "\"unevaluatedProperties\":false}",
+         {"{}", "{\"a\":\"x\"}", "{\"b\":1,\"a\":\"x\"}"},
+         {"{\"c\":1}", "{\"a\":1}", "{\"a\":\"x\",\"c\":1}"}},
+        /* every branch that is valid evaluates */
+        {"{\"type\":\"object\",\"anyOf\":[{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},{\"properties\":{"
+         "\"b\":{"
+         "\"const\":2}},\"required\":[\"b\"]}],\"unevaluatedProperties\":{\"type\":\"null\"}}",
+         {"{\"a\":1}", "{\"b\":2}", "{\"a\":1,\"b\":2}", "{\"a\":1,\"b\":null}", "{\"c\":null,\"a\":1}"},
+         {"{}", "{\"a\":1,\"b\":3}", "{\"a\":1,\"c\":1}"}},
+        {"{\"type\":\"object\",\"if\":{\"properties\":{\"a\":{\"const\":1}},\"required\":[\"a\"]},\"then\":{"
+         "\"properties\":{"
+         "\"b\":{}}},\"else\":{\"properties\":{\"c\":{}}},\"unevaluatedProperties\":false}",
+         {"{}", "{\"a\":1,\"b\":2}", "{\"c\":1}"},
+         {"{\"a\":1,\"c\":1}", "{\"b\":1}", "{\"a\":2}"}},
+        {"{\"type\":\"object\",\"not\":{\"not\":{\"properties\":{\"a\":{}}}},\"patternProperties\":{\"^x\":{}},"
+         "\"unevaluatedProperties\":false,\"$ref\":\"#/$defs/d\",\"$defs\":{\"d\":{\"properties\":{\"d\":{}}}}}",
+         {"{}", "{\"d\":1,\"xy\":1}"},
+         {"{\"a\":1}", "{\"yx\":1}"}},
+        {"{\"type\":\"array\",\"allOf\":[{\"prefixItems\":[{\"type\":\"null\"},true]}],\"contains\":{\"const\":5},"
+         "\"unevaluatedItems\":{\"type\":\"string\"}}",
+         {"[null,5]", "[null,1,5]", "[null,1,\"x\",5]", "[null,5,\"x\"]"},
+         {"[]", "[null,1,6,5]", "[null,1,\"x\"]"}},
+    };
+    check_schema_examples(examples, COUNT(examples));
+}
+
+static void dynamic_references(void **state)
+{
+    (void)state;
+    static const schema_example examples[] = {
+        {"{\"$id\":\"http://x/"
+         "strict\",\"$dynamicAnchor\":\"node\",\"$ref\":\"tree\",\"unevaluatedProperties\":false,\"$defs\":{"
+         "\"t\":{\"$id\":\"tree\",\"$dynamicAnchor\":\"node\",\"type\":\"object\",\"properties\":{\"kids\":{\"type\":"
+         "\"array\","
+         "\"items\":{\"$dynamicRef\":\"#node\"}}}}}}",
+         {"{}", "{\"kids\":[{\"kids\":[]}]}"},
+         {"{\"kid\":[]}", "{\"kids\":[{\"kid\":1}]}", "{\"kids\":[1]}"}},
+        {"{\"$schema\":\"https://json-schema.org/draft/2019-09/"
+         "schema\",\"$recursiveAnchor\":true,\"type\":[\"integer\",\"array\"],"
+         "\"items\":{\"$recursiveRef\":\"#\"}}",
+         {"1", "[[1],2]"},
+         {"\"x\"", "[[null]]"}},
+    };
+    check_schema_examples(examples, COUNT(examples));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(negated_members), cmocka_unit_test(counted_items),
-                                       cmocka_unit_test(unique_items)};
+                                       cmocka_unit_test(unique_items), cmocka_unit_test(unevaluated),
+                                       cmocka_unit_test(dynamic_references)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

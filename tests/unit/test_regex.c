@@ -61,6 +61,17 @@ static void random_pattern(spry_buffer *out, int depth)
             spry_buffer_text(out, any(2) ? "^" : "$");
             continue;
         }
+        if (pick == 4) {
+            static const char *const looks[] = {"\\b", "\\B", "(?<=a)", "(?<!b)", "(?<=a|b1)", "(?<!^a)"};
+            spry_buffer_text(out, looks[any(SPRY_COUNT(looks))]);
+            continue;
+        }
+        if (pick == 5 && depth > 0) {
+            spry_buffer_text(out, any(2) ? "(?=" : "(?!");
+            random_pattern(out, depth - 1);
+            spry_buffer_text(out, ")");
+            continue;
+        }
         if (pick < 4 && depth > 0) {
             spry_buffer_text(out, any(2) ? "(" : "(?:");
             random_pattern(out, depth - 1);
@@ -84,7 +95,7 @@ static void random_text(spry_buffer *out)
         spry_buffer_text(out, letters[any(SPRY_COUNT(letters))]);
 }
 
-static void compare(const char *pattern, bool search, size_t *found)
+static void compare(const char *pattern, bool search, size_t *found, size_t *refused)
 {
     int number;
     size_t place;
@@ -97,11 +108,13 @@ static void compare(const char *pattern, bool search, size_t *found)
     spry_error error;
     spry_matcher *matcher = NULL;
     spry_grammar *grammar = compile(pattern, search, &error);
-    if (!grammar && !strstr(error.message, "no text at all"))
+    bool look = !grammar && error.status == SPRY_ERR_UNSUPPORTED; /* one inside of the other */
+    *refused += look;
+    if (!grammar && !look && !strstr(error.message, "no text at all"))
         fail_msg("%s: %s", pattern, error.message);
     if (grammar)
         assert_int_equal(spry_matcher_create(&matcher, grammar, NULL, &error), SPRY_OK);
-    for (int i = 0; i < 60; i++) {
+    for (int i = 0; i < 60 && !look; i++) {
         spry_buffer text;
         spry_buffer_init(&text, 1000);
         random_text(&text);
@@ -122,7 +135,7 @@ static void compare(const char *pattern, bool search, size_t *found)
 static void test_random(void **state)
 {
     (void)state;
-    size_t found = 0;
+    size_t found = 0, refused = 0;
     for (int i = 0; i < 1500; i++) {
         spry_buffer pattern;
         spry_buffer_init(&pattern, 10000);
@@ -131,11 +144,11 @@ static void test_random(void **state)
             spry_buffer_text(&pattern, "|");
             random_pattern(&pattern, 1);
         }
-        compare(pattern.data, i % 2, &found);
+        compare(pattern.data, i % 2, &found, &refused);
         spry_buffer_deinit(&pattern);
     }
-    print_message("%zu texts matched\n", found);
-    assert_true(found > 5000);
+    print_message("%zu texts matched, %zu patterns refused\n", found, refused);
+    assert_true(found > 5000 && refused < 200);
 }
 
 /* ---- by hand
@@ -151,6 +164,12 @@ static void test_examples(void **state)
     } cases[] = {
         {"^\\d{4}-\\d\\d$", true, {"2024-05"}, {"2024-5", "x2024-05"}},
         {"b", true, {"b", "abc"}, {"", "ac"}},
+        {"^(?!foo)[a-z]+$", true, {"fo", "bar", "xfoo"}, {"foo", "foox", ""}},
+        {"^(?=.{2,3}$)(?=.*\\d)\\w+$", true, {"a1", "12", "ab1"}, {"1", "abc", "abc1"}},
+        {"^((?!ab).)*$", true, {"", "a", "ba", "aac"}, {"ab", "xaby"}},
+        {"(?<!a)b", true, {"b", "bb", "cb"}, {"ab", "a"}},
+        {"\\bfoo\\b", true, {"foo", "a foo.", "-foo"}, {"foos", "afoo"}},
+        {"\\B", true, {"ab", "", " "}, {"a"}},
         {"^a", true, {"a", "abc"}, {"ba"}},
         {"a$", true, {"a", "ba"}, {"ab"}},
         {"^(a|b)$|^c", true, {"a", "b", "cxx"}, {"ab", "xc"}},
@@ -194,11 +213,12 @@ static void test_refused(void **state)
     static const struct {
         const char *pattern, *sentence;
     } cases[] = {
-        {"a(?=b)", "character 4 of the pattern: look-around"},
-        {"(?<!a)b", "look-around"},
+        {"a(?=b\\b)", "character 8 of the pattern: word boundaries"},
+        {"(?<!a(?=b))b", "look-ahead inside of look-behind"},
+        {"(?=^a)b", "inside of look-ahead"},
+        {"(?=a", "not closed"},
         {"(a)\\1", "back references"},
         {"(?<n>a)\\k<n>", "back references"},
-        {"\\bword", "word boundaries"},
         {"(a", "not closed"},
         {"a)", "without an opening one"},
         {"[a", "no closing bracket"},

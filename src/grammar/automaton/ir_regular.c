@@ -82,13 +82,30 @@ spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b)
 /* Input read so far: nothing; characters; characters and an end mark; an end mark of an empty text. */
 enum { NOTHING, CHARACTERS, ENDED, ENDED_EMPTY, PHASES, NO_PHASE = PHASES };
 
-/* The phase after an edge. */
-static unsigned next_phase(unsigned phase, unsigned char byte)
+/* The phase after a byte; other marks than anchors change nothing. */
+static unsigned next_phase(unsigned phase, unsigned byte)
 {
     static const unsigned char begin[] = {NOTHING, NO_PHASE, NO_PHASE, ENDED_EMPTY};
     static const unsigned char end[] = {ENDED_EMPTY, ENDED, ENDED, ENDED_EMPTY};
     static const unsigned char other[] = {CHARACTERS, CHARACTERS, NO_PHASE, NO_PHASE};
-    return byte == SPRY_IR_BEGIN ? begin[phase] : byte == SPRY_IR_END ? end[phase] : other[phase];
+    if (byte < SPRY_IR_MARKS)
+        return other[phase];
+    return byte == SPRY_IR_BEGIN ? begin[phase] : byte == SPRY_IR_END ? end[phase] : phase;
+}
+
+/* One edge from a state in a phase: its marks become silent. */
+static void write_edge(spry_nfa *out, const spry_nfa_edge *edge, uint32_t from, unsigned phase)
+{
+    if (edge->kind == SPRY_NFA_SILENT) {
+        spry_nfa_silent(out, from, edge->target * PHASES + phase);
+        return;
+    }
+    unsigned next = next_phase(phase, edge->first), last = edge->last < SPRY_IR_MARKS ? edge->last : SPRY_IR_MARKS - 1;
+    if (edge->first < SPRY_IR_MARKS && next != NO_PHASE)
+        spry_nfa_bytes(out, from, edge->target * PHASES + next, edge->first, (unsigned char)last);
+    for (unsigned mark = edge->first > SPRY_IR_MARKS ? edge->first : SPRY_IR_MARKS; mark <= edge->last; mark++)
+        if ((next = next_phase(phase, mark)) != NO_PHASE)
+            spry_nfa_silent(out, from, edge->target * PHASES + next);
 }
 
 static void write_phases(spry_nfa *out, const spry_nfa *from)
@@ -98,17 +115,8 @@ static void write_phases(spry_nfa *out, const spry_nfa *from)
     for (uint32_t i = 0; i < from->n_states && !out->result; i++) {
         for (uint32_t phase = 0; phase < PHASES; phase++) {
             out->states[i * PHASES + phase].tag = from->states[i].tag;
-            for (uint32_t e = from->states[i].edge; e != SPRY_NFA_NO_EDGE; e = from->edges[e].next) {
-                const spry_nfa_edge *edge = &from->edges[e];
-                bool silent = edge->kind == SPRY_NFA_SILENT;
-                unsigned next = silent ? phase : next_phase(phase, edge->first);
-                if (next == NO_PHASE)
-                    continue;
-                if (silent || edge->first >= SPRY_IR_BEGIN)
-                    spry_nfa_silent(out, i * PHASES + phase, edge->target * PHASES + next);
-                else
-                    spry_nfa_bytes(out, i * PHASES + phase, edge->target * PHASES + next, edge->first, edge->last);
-            }
+            for (uint32_t e = from->states[i].edge; e != SPRY_NFA_NO_EDGE; e = from->edges[e].next)
+                write_edge(out, &from->edges[e], i * PHASES + phase, phase);
         }
     }
 }
@@ -135,6 +143,35 @@ spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node)
         return spry_ir_take_automaton(ir, &made);
     spry_automaton_deinit(&made);
     return fail(ir, result, "anchored form");
+}
+
+spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
+{
+    if (ir->error.status)
+        return SPRY_IR_NONE;
+    spry_automaton made = {0}, marked = {0};
+    const spry_automaton *plain;
+    spry_nfa nfa;
+    spry_nfa_init(&nfa, REGULAR_STATES_MAX);
+    nfa.spent = ir->spent;
+    nfa.result = find_automaton(ir, node, &made, &plain);
+    for (uint32_t i = 0; i < plain->n_states + !plain->n_states; i++)
+        spry_nfa_state_add(&nfa);
+    for (uint32_t i = 0; i < plain->n_states && !nfa.result; i++) {
+        nfa.states[i].tag = plain->tags[i];
+        spry_nfa_bytes(&nfa, i, i, SPRY_IR_MARKS, SPRY_IR_END);
+        for (uint32_t e = plain->first_edge[i]; e < plain->first_edge[i + 1]; e++)
+            spry_nfa_bytes(&nfa, i, plain->edges[e].target, plain->edges[e].first, plain->edges[e].last);
+    }
+    spry_automaton_result result = nfa.result;
+    if (!result)
+        result = spry_automaton_make(&marked, &nfa, SPRY_DFA_STATES_MAX);
+    spry_nfa_deinit(&nfa);
+    spry_automaton_deinit(&made);
+    if (!result)
+        return spry_ir_take_automaton(ir, &marked);
+    spry_automaton_deinit(&marked);
+    return fail(ir, result, "look-around");
 }
 
 /* Nodes that match nothing are never parts of other nodes, and automata have no states that do not reach an end. */

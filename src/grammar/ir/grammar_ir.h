@@ -78,7 +78,7 @@ spry_ir_node spry_ir_members_ordered(spry_ir *ir, const spry_ir_member *members,
 /* ---- front ends -------------------------------------------------------------------------------------------------- */
 
 /* A regular expression for the whole text (anchored at both ends) or, with `search`, for any part of it. The dialect is
- * in docs/GRAMMARS.md; constructs that cannot be enforced (back references, look-around) fail with their position. */
+ * in docs/GRAMMARS.md; constructs that cannot be enforced (back references) fail with their position. */
 spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search);
 
 /* GBNF as documented by llama.cpp; defines its rules and returns a reference to "root". */

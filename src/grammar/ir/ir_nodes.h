@@ -69,11 +69,12 @@ spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
 /* Takes ownership of an automaton without calls. */
 spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
 
-/* Bytes that do not occur in texts; they stand for "^" and "$" while a pattern is built. */
-enum { SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
+/* Bytes that do not occur in texts are marks while a pattern is built: the last two stand for "^" and "$". */
+enum { SPRY_IR_MARKS = 0xF5, SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };
 
-/* The texts of a regular node without those bytes; only texts with all begin marks first and all end marks last
- * count. */
+/* The texts of a regular node without marks; only texts with all begin marks first and all end marks last count. */
 spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node);
+/* The texts of a regular node with any marks anywhere in them. */
+spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node);
 
 #endif

@@ -110,6 +110,7 @@ bool spry_schema_excuse(spry_schema *schema)
 static void deinit(spry_schema *schema)
 {
     json_decref(schema->root);
+    json_decref(schema->made);
     spry_arena_deinit(&schema->arena);
     free(schema->places);
     free(schema->goals);

@@ -32,11 +32,54 @@ static spry_claims about_other_name(spry_schema *schema, spry_claims claims, con
     return additional && !matched ? add_schema_claim(schema, claims, part, additional) : claims;
 }
 
+/* Whether a part evaluates all names that its patterns and properties do not mention. */
+static bool evaluates_others(spry_schema *schema, const spry_object_part *part)
+{
+    return part->kind == SPRY_PART_UNEVALUATED || spry_schema_additional(part_json(schema, part));
+}
+
+static bool evaluates_name(spry_schema *schema, const spry_object_part *part, const char *name)
+{
+    const json_t *json = part_json(schema, part);
+    bool seen = evaluates_others(schema, part) || json_object_get(json_object_get(json, "properties"), name);
+    const char *pattern;
+    json_t *said;
+    json_object_foreach(json_object_get(json, "patternProperties"), pattern, said) seen =
+        seen || spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), name);
+    return seen;
+}
+
+/* The same for a class of names, which is inside of each pattern or outside. */
+static bool evaluates_class(spry_schema *schema, const spry_object_part *part, spry_ir_node key)
+{
+    bool seen = evaluates_others(schema, part);
+    const char *pattern;
+    json_t *said;
+    json_object_foreach(json_object_get(part_json(schema, part), "patternProperties"), pattern, said)
+    {
+        spry_ir_node language = spry_object_pattern(schema, part->place, pattern);
+        seen = seen || !spry_schema_is_never(schema, spry_schema_meet(schema, key, language));
+    }
+    return seen;
+}
+
+static spry_claims about_unevaluated(spry_schema *schema, spry_claims claims, const spry_object_part *part, bool seen)
+{
+    const json_t *said = json_object_get(part_json(schema, part), "unevaluatedProperties");
+    return seen ? claims : add_schema_claim(schema, claims, part, said);
+}
+
 static spry_claims about_name(spry_schema *schema, spry_claims claims, const spry_object_part *part, const char *name)
 {
     const json_t *json = part_json(schema, part);
     if (part->kind == SPRY_PART_NAME)
         return strcmp(part->name, name) == 0 ? spry_claims_add(schema, claims, part->claim) : claims;
+    if (part->kind == SPRY_PART_UNEVALUATED) {
+        bool seen = false;
+        for (size_t i = 0; i < part->n_seen && !seen; i++)
+            seen = evaluates_name(schema, &part->seen[i], name);
+        return about_unevaluated(schema, claims, part, seen);
+    }
     if (part->kind == SPRY_PART_VALUE) {
         const json_t *member = json_object_get(json, name);
         spry_claim claim = spry_schema_claim(schema, part->place, member ? member : json_false(), false);
@@ -261,6 +304,19 @@ static void add_part_claims(spry_schema *schema, name_classes *classes, const sp
     }
 }
 
+/* Adds unevaluatedProperties, once the classes are split by all patterns. */
+static void add_unevaluated_claims(spry_schema *schema, name_classes *classes, const spry_object_part *part)
+{
+    for (size_t i = 0; i < classes->count; i++) {
+        name_class *class = &classes->items[i];
+        bool seen = false;
+        for (size_t k = 0; k < part->n_seen && !seen; k++)
+            seen = evaluates_class(schema, &part->seen[k], class->key);
+        class->claims = about_unevaluated(schema, class->claims, part, seen);
+        class->given |= !seen;
+    }
+}
+
 /* The names of a part that allows no others: the common closed object, which needs no classes. NULL: there is none. */
 static const json_t *closed_names(spry_schema *schema, const spry_object_shape *object)
 {
@@ -319,6 +375,9 @@ static void find_classes(spry_schema *schema, spry_layout *layout, const spry_ob
     for (size_t p = 0; p < object->n_parts; p++)
         if (object->parts[p].kind == SPRY_PART_SCHEMA)
             add_part_claims(schema, &classes, &object->parts[p]);
+    for (size_t p = 0; p < object->n_parts && !spry_schema_failed(schema); p++)
+        if (object->parts[p].kind == SPRY_PART_UNEVALUATED)
+            add_unevaluated_claims(schema, &classes, &object->parts[p]);
     for (uint32_t d = 0; d < object->n_demands && !spry_schema_failed(schema); d++) {
         const spry_object_demand *demand = &object->demands[d];
         split_classes(schema, &classes, demand_language(schema, demand), schema->places[demand->place]->json);

@@ -112,14 +112,19 @@ typedef struct spry_array_shape {
     const spry_array_demand *demands;
     size_t n_demands;
     const json_t *unique_at; /* the schema with uniqueItems, or NULL */
+    uint32_t evaluated;      /* so many first items have been, for unevaluatedItems; */
+    spry_claims evaluating;  /* and those that satisfy one of these */
 } spry_array_shape;
 
 /* The constraints of one schema on members by name. */
 typedef struct spry_object_part {
-    enum { SPRY_PART_SCHEMA, SPRY_PART_VALUE, SPRY_PART_NAME } kind;
+    enum { SPRY_PART_SCHEMA, SPRY_PART_VALUE, SPRY_PART_NAME, SPRY_PART_UNEVALUATED } kind;
     uint32_t place;   /* SCHEMA: properties and related keywords of this schema; VALUE: equal to this object */
     const char *name; /* NAME: only this member, */
     spry_claim claim; /* with this claim */
+    const struct spry_object_part *seen; /* UNEVALUATED: the parts whose names unevaluatedProperties does not concern */
+    size_t n_seen;
+    bool hidden; /* comes from a negated schema: evaluates nothing */
 } spry_object_part;
 
 typedef struct spry_object_name {
@@ -240,7 +245,9 @@ typedef struct spry_schema {
     spry_arena arena;
     spry_draft draft;
     spry_json_style style;
-    bool lenient; /* a keyword that cannot be enforced is left out, with a warning */
+    bool lenient;     /* a keyword that cannot be enforced is left out, with a warning */
+    bool unevaluated; /* the document has unevaluatedItems or unevaluatedProperties */
+    json_t *made;     /* schemas that are not in the document */
     unsigned depth, probing;
     const json_t *at;          /* the schema being expanded, or NULL */
     const spry_shapes *beside; /* shapes left by the preceding keywords, unless negated */
@@ -312,8 +319,9 @@ bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char 
 void spry_schema_read(spry_schema *schema, spry_view text);
 /* The place of a schema or value; creates a new place relative to `base` when it was not indexed. */
 uint32_t spry_schema_place_at(spry_schema *schema, const json_t *json, uint32_t base);
-/* The place that a reference in the schema of `place` refers to; UINT32_MAX when the builder failed. */
-uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const json_t *reference);
+/* The place that a reference in the schema of `place` refers to, by the keyword $ref, $dynamicRef or $recursiveRef;
+ * UINT32_MAX when the builder failed. */
+uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const char *keyword, const json_t *reference);
 
 /* Resolves a reference against a base URI (RFC 3986, 5.2), both without fragment. NULL when memory is short. */
 const char *spry_schema_uri(spry_schema *schema, const char *base, spry_view reference);
@@ -337,15 +345,18 @@ typedef const spry_shapes *spry_keyword_shapes(spry_schema *schema, uint32_t pla
                                                const json_t *value, bool negated);
 
 spry_keyword_shapes spry_schema_all_of, spry_schema_any_of, spry_schema_one_of, spry_schema_not, spry_schema_if,
-    spry_schema_dependent, spry_schema_reference;                                /* schema_combine.c */
-spry_keyword_shapes spry_schema_const, spry_schema_enum;                         /* schema_value.c */
-spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;           /* schema_number.c */
+    spry_schema_dependent, spry_schema_reference;                                      /* schema_combine.c */
+spry_keyword_shapes spry_schema_unevaluated_items, spry_schema_unevaluated_properties; /* schema_unevaluated.c */
+spry_keyword_shapes spry_schema_const, spry_schema_enum;                               /* schema_value.c */
+spry_keyword_shapes spry_schema_number_bound, spry_schema_multiple_of;                 /* schema_number.c */
 spry_keyword_shapes spry_schema_length, spry_schema_pattern, spry_schema_format; /* schema_string.c, schema_format.c */
 spry_keyword_shapes spry_schema_items, spry_schema_item_count, spry_schema_contains,
     spry_schema_unique; /* schema_array.c */
 spry_keyword_shapes spry_schema_members, spry_schema_required, spry_schema_member_count,
     spry_schema_property_names; /* schema_object.c */
 
+/* The shapes with nothing evaluated by them (schema_unevaluated.c). */
+const spry_shapes *spry_shapes_hidden(spry_schema *schema, const spry_shapes *shapes);
 /* Values equal, or not equal, to the one at a place (schema_value.c). */
 const spry_shapes *spry_schema_equal(spry_schema *schema, uint32_t place, bool negated);
 

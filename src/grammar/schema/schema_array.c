@@ -38,14 +38,17 @@ static spry_claims claims_about(spry_schema *schema, uint32_t place, const json_
     return spry_claims_add(schema, (spry_claims){NULL, 0}, spry_schema_claim(schema, place, json, negated));
 }
 
-/* Arrays of which so many items satisfy a claim. */
-static const spry_shapes *containing(spry_schema *schema, spry_array_demand demand)
+/* Arrays of which so many items satisfy a claim, which may evaluate them. */
+static const spry_shapes *containing(spry_schema *schema, spry_array_demand demand, bool evaluates)
 {
     spry_array_demand *kept = spry_schema_alloc(schema, 1, sizeof *kept);
     if (!kept)
         return NULL;
     *kept = demand;
-    return one_array(schema, (spry_array_shape){.max = SPRY_IR_UNBOUNDED, .demands = kept, .n_demands = 1});
+    spry_array_shape array = {.max = SPRY_IR_UNBOUNDED, .demands = kept, .n_demands = 1};
+    if (evaluates)
+        array.evaluating = spry_claims_add(schema, array.evaluating, demand.claim);
+    return one_array(schema, array);
 }
 
 /* Arrays with an invalid item: a certain one of the first, or some item behind them. */
@@ -73,7 +76,7 @@ static const spry_shapes *not_items(spry_schema *schema, uint32_t place, item_sc
                                 .from = (uint32_t)count,
                                 .min = 1,
                                 .max = SPRY_IR_UNBOUNDED};
-    return spry_shapes_either(schema, shapes, containing(schema, demand));
+    return spry_shapes_either(schema, shapes, containing(schema, demand, false));
 }
 
 const spry_shapes *spry_schema_contains(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
@@ -87,22 +90,23 @@ const spry_shapes *spry_schema_contains(spry_schema *schema, uint32_t place, con
     }
     spry_array_demand demand = {
         .claim = spry_schema_claim(schema, place, value, false), .min = 1, .max = SPRY_IR_UNBOUNDED};
+    bool evaluates = schema->unevaluated && schema->draft >= SPRY_DRAFT_2020_12;
     uint32_t unused;
     if ((min && !spry_schema_range(schema, &demand.min, &unused, place, "minContains", min, false)) ||
         (max && !spry_schema_range(schema, &unused, &demand.max, place, "maxContains", max, false)))
         return spry_schema_failed(schema) ? NULL : spry_shapes_none(schema);
     if (!negated)
-        return demand.min > demand.max ? spry_shapes_none(schema) : containing(schema, demand);
+        return demand.min > demand.max ? spry_shapes_none(schema) : containing(schema, demand, evaluates);
     const spry_shapes *shapes = spry_shapes_none(schema);
     spry_array_demand fewer = demand, more = demand;
     fewer.min = 0;
     fewer.max = demand.min - 1;
     if (demand.min > 0)
-        shapes = spry_shapes_either(schema, shapes, containing(schema, fewer));
+        shapes = spry_shapes_either(schema, shapes, containing(schema, fewer, false));
     more.min = demand.max + 1;
     more.max = SPRY_IR_UNBOUNDED;
     if (demand.max != SPRY_IR_UNBOUNDED)
-        shapes = spry_shapes_either(schema, shapes, containing(schema, more));
+        shapes = spry_shapes_either(schema, shapes, containing(schema, more, false));
     return shapes;
 }
 
@@ -138,6 +142,7 @@ const spry_shapes *spry_schema_items(spry_schema *schema, uint32_t place, const 
     return one_array(schema, (spry_array_shape){.prefix = prefix,
                                                 .n_prefix = count,
                                                 .rest = claims_about(schema, place, items.rest, false),
+                                                .evaluated = items.rest ? SPRY_IR_UNBOUNDED : (uint32_t)count,
                                                 .max = SPRY_IR_UNBOUNDED});
 }
 
@@ -195,6 +200,8 @@ spry_shape *spry_array_both(spry_schema *schema, const spry_shape *first, const 
     if (!join_demands(schema, &out, a, b))
         return NULL;
     out.unique_at = a->unique_at ? a->unique_at : b->unique_at;
+    out.evaluated = a->evaluated > b->evaluated ? a->evaluated : b->evaluated;
+    out.evaluating = spry_claims_join(schema, a->evaluating, b->evaluating);
     for (size_t i = 0; i < out.n_prefix; i++)
         prefix[i] = spry_claims_join(schema, spry_array_claims(a, i), spry_array_claims(b, i));
     out.prefix = prefix;

@@ -30,8 +30,7 @@ static const spry_shapes *fold(spry_schema *schema, uint32_t place, const json_t
 const spry_shapes *spry_schema_reference(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                          bool negated)
 {
-    (void)keyword;
-    uint32_t target = spry_schema_resolve(schema, place, value);
+    uint32_t target = spry_schema_resolve(schema, place, keyword, value);
     if (target == UINT32_MAX)
         return NULL;
     return spry_schema_expand(schema, spry_claim_of(target, negated ? SPRY_CLAIM_NEGATED : 0));
@@ -46,7 +45,18 @@ const spry_shapes *spry_schema_all_of(spry_schema *schema, uint32_t place, const
 const spry_shapes *spry_schema_any_of(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
                                       bool negated)
 {
-    return is_list(schema, place, keyword, value) ? fold(schema, place, value, negated, negated) : NULL;
+    if (!is_list(schema, place, keyword, value))
+        return NULL;
+    if (negated || !schema->unevaluated)
+        return fold(schema, place, value, negated, negated);
+    /* Every valid branch evaluates members and items: each set of branches is an alternative. */
+    const spry_shapes *shapes = spry_shapes_none(schema);
+    for (size_t i = 0; shapes && i < json_array_size(value); i++) {
+        const spry_shapes *next = expand_at(schema, place, json_array_get(value, i), false);
+        const spry_shapes *with = spry_shapes_either(schema, next, spry_shapes_both(schema, shapes, next));
+        shapes = spry_shapes_either(schema, shapes, with);
+    }
+    return shapes;
 }
 
 const spry_shapes *spry_schema_not(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
@@ -62,7 +72,7 @@ const spry_shapes *spry_schema_if(spry_schema *schema, uint32_t place, const cha
     (void)keyword;
     const json_t *json = schema->places[place]->json;
     const json_t *branch[] = {json_object_get(json, "then"), json_object_get(json, "else")};
-    if (!branch[0] && !branch[1])
+    if (!branch[0] && !branch[1] && (negated || !schema->unevaluated))
         return negated ? spry_shapes_none(schema) : &schema->everything;
     const spry_shapes *shapes = spry_shapes_none(schema);
     for (int i = 0; i < 2; i++) {

@@ -231,18 +231,52 @@ static uint32_t find_target(spry_schema *schema, uint32_t place, const char *ref
     return target;
 }
 
-uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const json_t *reference)
+/* What makes a schema the target of a dynamic reference with the same fragment. */
+static bool is_dynamic(const json_t *json, const char *keyword, const char *fragment)
+{
+    if (strcmp(keyword, "$recursiveRef") == 0)
+        return json_is_true(json_object_get(json, "$recursiveAnchor"));
+    const char *anchor = spry_schema_text(json_object_get(json, "$dynamicAnchor"));
+    return anchor && strcmp(anchor, fragment) == 0;
+}
+
+/* A dynamic reference refers to the outermost of the resources on the way from the root that has the anchor: to the
+ * root's, or to the only one. Otherwise it depends on the way and is refused. */
+static uint32_t outermost(spry_schema *schema, uint32_t place, const char *keyword, const char *text, uint32_t target)
+{
+    const char *fragment = text + strcspn(text, "#");
+    fragment += *fragment == '#';
+    if (!is_dynamic(schema->places[target]->json, keyword, fragment))
+        return target;
+    size_t others = 0;
+    for (uint32_t i = 0; i < schema->n_places; i++) {
+        if (i == target || !is_dynamic(schema->places[i]->json, keyword, fragment))
+            continue;
+        if (schema->places[i]->base == schema->places[0]->base)
+            return i;
+        others++;
+    }
+    if (!others || schema->places[target]->base == schema->places[0]->base)
+        return target;
+    spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, schema->places[place]->json, keyword,
+                       "\"%.100s\" can refer to several schemas, none of them in the root's resource", text);
+    return UINT32_MAX;
+}
+
+uint32_t spry_schema_resolve(spry_schema *schema, uint32_t place, const char *keyword, const json_t *reference)
 {
     const json_t *where = schema->places[place]->json;
     const char *text = spry_schema_text(reference);
     if (!text) {
-        spry_schema_refuse(schema, SPRY_ERR_INPUT, where, "$ref", "must be a string");
+        spry_schema_refuse(schema, SPRY_ERR_INPUT, where, keyword, "must be a string");
         return UINT32_MAX;
     }
     uint32_t target = find_target(schema, place, text);
     if (target == UINT32_MAX)
-        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, where, "$ref",
+        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, where, keyword,
                            "\"%.100s\" is not in this schema; nothing outside of it is read", text);
+    else if (strcmp(keyword, "$ref") != 0)
+        target = outermost(schema, place, keyword, text, target);
     return target;
 }
 
@@ -353,6 +387,7 @@ void spry_schema_read(spry_schema *schema, spry_view text)
                      why.line, why.column, why.text);
         return;
     }
+    schema->unevaluated = memmem(text.data, text.size, "\"unevaluated", 12);
     schema->lenient |= json_is_true(json_object_get(schema->root, "x-spry-lenient"));
     read_dialect(schema);
     add_base(schema, "");

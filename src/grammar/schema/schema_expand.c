@@ -6,17 +6,21 @@
 
 #include <math.h>
 
-static spry_keyword_shapes type_shapes, unenforceable;
+static spry_keyword_shapes type_shapes;
+
+enum { SPRY_SHAPE_REPLACED = SPRY_SHAPE_KINDS + 1 };
 
 /* A row applies when one of its keywords is present and known to the schema's draft. Kind SPRY_SHAPE_KINDS: the shapes
- * are of every kind. */
+ * are of every kind; SPRY_SHAPE_REPLACED: they are those of the preceding keywords, changed. */
 static const struct {
     const char *keywords[4];
-    spry_shape_kind kind;
+    unsigned kind;
     spry_keyword_shapes *shapes;
     spry_draft since;
 } rows[] = {
     {{"$ref"}, SPRY_SHAPE_KINDS, spry_schema_reference, SPRY_DRAFT_04},
+    {{"$dynamicRef"}, SPRY_SHAPE_KINDS, spry_schema_reference, SPRY_DRAFT_2020_12},
+    {{"$recursiveRef"}, SPRY_SHAPE_KINDS, spry_schema_reference, SPRY_DRAFT_2019_09},
     {{"type"}, SPRY_SHAPE_KINDS, type_shapes, SPRY_DRAFT_04},
     {{"const"}, SPRY_SHAPE_KINDS, spry_schema_const, SPRY_DRAFT_06},
     {{"enum"}, SPRY_SHAPE_KINDS, spry_schema_enum, SPRY_DRAFT_04},
@@ -50,10 +54,8 @@ static const struct {
     {{"if"}, SPRY_SHAPE_KINDS, spry_schema_if, SPRY_DRAFT_07},
     {{"uniqueItems"}, SPRY_SHAPE_ARRAY, spry_schema_unique, SPRY_DRAFT_04},
     {{"contains"}, SPRY_SHAPE_ARRAY, spry_schema_contains, SPRY_DRAFT_06},
-    {{"unevaluatedItems"}, SPRY_SHAPE_ARRAY, unenforceable, SPRY_DRAFT_2019_09},
-    {{"unevaluatedProperties"}, SPRY_SHAPE_OBJECT, unenforceable, SPRY_DRAFT_2019_09},
-    {{"$dynamicRef"}, SPRY_SHAPE_KINDS, unenforceable, SPRY_DRAFT_2020_12},
-    {{"$recursiveRef"}, SPRY_SHAPE_KINDS, unenforceable, SPRY_DRAFT_2019_09},
+    {{"unevaluatedItems"}, SPRY_SHAPE_REPLACED, spry_schema_unevaluated_items, SPRY_DRAFT_2019_09},
+    {{"unevaluatedProperties"}, SPRY_SHAPE_REPLACED, spry_schema_unevaluated_properties, SPRY_DRAFT_2019_09},
 };
 
 /* unevaluatedProperties beside keywords that apply other schemas depends on what those have evaluated; otherwise it
@@ -67,19 +69,6 @@ bool spry_schema_is_plain(const json_t *json)
         if (json_object_get(json, applicators[i]))
             return false;
     return true;
-}
-
-/* Keywords that no automaton here can enforce are refused, unless they have no effect. */
-static const spry_shapes *unenforceable(spry_schema *schema, uint32_t place, const char *keyword, const json_t *value,
-                                        bool negated)
-{
-    const json_t *json = schema->places[place]->json;
-    bool says_nothing = strncmp(keyword, "unevaluated", 11) == 0 && (json_is_true(value) || spry_schema_is_plain(json));
-    if (!says_nothing) {
-        spry_schema_refuse(schema, SPRY_ERR_UNSUPPORTED, json, keyword, "cannot be enforced; leave it out");
-        return NULL;
-    }
-    return negated ? spry_shapes_none(schema) : &schema->everything;
 }
 
 static const struct {
@@ -179,9 +168,11 @@ static const spry_shapes *apply_row(spry_schema *schema, uint32_t place, size_t 
         return sofar;
     if (negated)
         return spry_shapes_either(schema, sofar, said);
+    if (rows[row].kind == SPRY_SHAPE_REPLACED)
+        return said;
     if (rows[row].kind == SPRY_SHAPE_KINDS)
         return spry_shapes_both(schema, sofar, said);
-    return spry_shapes_restrict(schema, sofar, rows[row].kind, said);
+    return spry_shapes_restrict(schema, sofar, (spry_shape_kind)rows[row].kind, said);
 }
 
 static const spry_shapes *expand_schema(spry_schema *schema, uint32_t place, bool negated)
@@ -228,6 +219,8 @@ const spry_shapes *spry_schema_expand(spry_schema *schema, spry_claim claim)
     schema->depth++;
     place->busy[negated] = true;
     place->shapes[negated] = expand_schema(schema, claim >> 2, negated);
+    if (negated && schema->unevaluated)
+        place->shapes[negated] = spry_shapes_hidden(schema, place->shapes[negated]);
     place->busy[negated] = false;
     schema->depth--;
     schema->at = outer;

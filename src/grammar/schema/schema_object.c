@@ -222,7 +222,7 @@ static bool join_names(spry_schema *schema, spry_object_shape *out, const spry_o
 static bool same_part(const spry_object_part *a, const spry_object_part *b)
 {
     if (a->kind != b->kind || a->kind != SPRY_PART_NAME)
-        return a->kind == b->kind && a->place == b->place;
+        return a->kind == b->kind && a->place == b->place && a->seen == b->seen && a->hidden == b->hidden;
     return a->claim == b->claim && strcmp(a->name, b->name) == 0;
 }
 

@@ -68,11 +68,12 @@ static spry_shape *both(spry_schema *schema, spry_shape *a, spry_shape *b)
 static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 {
     size_t kept = 0, same = 0;
+    bool replaces = shape->kind < SPRY_SHAPE_ARRAY || !schema->unevaluated; /* others may evaluate more */
     for (size_t i = 0; i < list->count; i++) {
         spry_shape *old = list->items[i];
-        if (old == shape || (old->kind == shape->kind && old->any))
+        if (old == shape || (old->kind == shape->kind && old->any && replaces))
             return;
-        if (old->kind == shape->kind && shape->any)
+        if (old->kind == shape->kind && shape->any && replaces)
             continue;
         list->items[kept++] = old;
         same += old->kind == shape->kind;

@@ -3,23 +3,34 @@
  *
  * Anchors: "^" and "$" become two bytes that do not occur in texts. Only texts are kept in which all marks of the first
  * kind precede, and all of the second kind follow, the characters; then the marks are removed. So anchors are exact
- * anywhere in a pattern. The usual case, one anchor at either end, does not need this. */
+ * anywhere in a pattern. The usual case, one anchor at either end, does not need this. Look-around: regex_look.h. */
 #include "base/utf8.h"
 #include "grammar/ir/ir_groups.h"
 #include "grammar/ir/ir_nodes.h"
 #include "grammar/source/regex_class.h"
+#include "grammar/source/regex_look.h"
 #include "grammar/source/source_text.h"
 
 #include <stdlib.h>
 
-enum { REPEATS_MAX = 1 << 24 };
+enum { REPEATS_MAX = 1 << 24, LOOK_NESTING_MAX = 8 };
+
+/* An open look-around, and what the pattern had before it. */
+typedef struct open_look {
+    size_t depth; /* of groups */
+    bool behind, negated;
+    size_t n_looks, n_begins, n_ends;
+} open_look;
 
 typedef struct parser {
     spry_ir *ir;
     spry_source source;
     spry_ir_groups groups;
     spry_code_set set;
-    bool anchors; /* an anchor occurs inside the pattern */
+    size_t n_begins, n_ends; /* anchors inside the pattern */
+    spry_regex_looks looks;
+    open_look open[LOOK_NESTING_MAX];
+    size_t n_open;
 } parser;
 
 static spry_ir_node fail(parser *state, const char *sentence)
@@ -132,12 +143,21 @@ static bool read_set_escape(parser *state)
     return true;
 }
 
+static spry_ir_node boundary(parser *state, bool at)
+{
+    state->source.at++;
+    if (state->n_open)
+        return refuse(state, "word boundaries (\\b) inside of look-around cannot be enforced");
+    state->looks.boundaries = true;
+    return spry_regex_mark(state->ir, at ? SPRY_MARK_BOUNDARY : SPRY_MARK_NO_BOUNDARY);
+}
+
 static spry_ir_node parse_escape(parser *state)
 {
     spry_source *source = &state->source;
     int byte = spry_source_peek(source);
     if (byte == 'b' || byte == 'B')
-        return refuse(state, "word boundaries (\\b) cannot be enforced");
+        return boundary(state, byte == 'b');
     if ((byte >= '1' && byte <= '9') || byte == 'k')
         return refuse(state, "back references cannot be enforced");
     state->set.count = 0;
@@ -201,13 +221,55 @@ static spry_ir_node parse_class(parser *state)
 
 /* ---- groups and repetitions -------------------------------------------------------------------------------------- */
 
+/* At the "=" or "!" of a look-around. */
+static void open_look_around(parser *state, bool behind)
+{
+    bool negated = spry_source_peek(&state->source) == '!';
+    state->source.at++;
+    if (state->n_open == LOOK_NESTING_MAX)
+        refuse(state, "look-around is nested too deep");
+    else if (state->n_open && state->open[state->n_open - 1].behind != behind)
+        refuse(state, "look-ahead inside of look-behind, or the reverse, cannot be enforced");
+    else
+        state->open[state->n_open++] = (open_look){.depth = state->groups.n_open + 1,
+                                                   .behind = behind,
+                                                   .negated = negated,
+                                                   .n_looks = state->looks.count,
+                                                   .n_begins = state->n_begins,
+                                                   .n_ends = state->n_ends};
+}
+
+/* The mark for a complete look-around. */
+static spry_ir_node close_look_around(parser *state, spry_ir_node inside)
+{
+    open_look look = state->open[--state->n_open];
+    spry_regex_looks *looks = &state->looks;
+    spry_ir *ir = state->ir;
+    bool begins = state->n_begins > look.n_begins, ends = state->n_ends > look.n_ends;
+    if (look.behind ? ends : begins)
+        return refuse(state, "\"^\" inside of look-ahead and \"$\" inside of look-behind cannot be enforced");
+    spry_ir_node anything = spry_regex_anything(ir);
+    spry_ir_node ahead[] = {inside, anything}, behind[] = {anything, inside};
+    spry_ir_node language = spry_ir_sequence(ir, look.behind ? behind : ahead, 2);
+    if (begins || ends || looks->count > look.n_looks)
+        language = spry_ir_anchored(ir, spry_regex_looks_apply(ir, looks, look.n_looks, language));
+    looks->count = look.n_looks;
+    state->n_begins = look.n_begins;
+    state->n_ends = look.n_ends;
+    if (looks->count == SPRY_LOOKS_MAX)
+        return refuse(state, "so many look-arounds cannot be enforced together");
+    looks->items[looks->count] = (spry_regex_look){look.behind, look.negated, language};
+    return spry_regex_mark(ir, SPRY_IR_MARKS + (unsigned)looks->count++);
+}
+
 static void open_group(parser *state)
 {
     spry_source *source = &state->source;
     if (spry_source_take(source, '?')) {
         int byte = spry_source_peek(source), next = spry_source_peek_at(source, 1);
         if (byte == '=' || byte == '!' || (byte == '<' && (next == '=' || next == '!'))) {
-            refuse(state, "look-around cannot be enforced");
+            source->at += byte == '<';
+            open_look_around(state, byte == '<');
         } else if (byte == '<') {
             while (spry_source_peek(source) != -1 && spry_source_peek(source) != '>')
                 source->at++;
@@ -227,7 +289,10 @@ static void close_group(parser *state)
         return;
     }
     state->source.at++;
+    bool look = state->n_open && state->open[state->n_open - 1].depth == state->groups.n_open;
     spry_ir_node node = spry_ir_groups_close(&state->groups);
+    if (look && !spry_ir_status(state->ir, NULL))
+        node = close_look_around(state, node);
     spry_ir_groups_item(&state->groups, node);
 }
 
@@ -312,7 +377,7 @@ static void parse_item(parser *state)
     case '[': spry_ir_groups_item(groups, parse_class(state)); break;
     case '\\': spry_ir_groups_item(groups, parse_escape(state)); break;
     default:
-        state->anchors = true;
+        *(byte == '^' ? &state->n_begins : &state->n_ends) += 1;
         spry_ir_groups_item(groups, spry_ir_literal(state->ir, (spry_view){byte == '^' ? &begin : &end, 1}));
     }
 }
@@ -328,13 +393,6 @@ static spry_ir_node parse(parser *state)
     if (state->groups.n_open > 1)
         fail(state, "a parenthesis is not closed");
     return spry_ir_status(state->ir, NULL) ? SPRY_IR_NONE : spry_ir_groups_close(&state->groups);
-}
-
-/* Any text, for the parts before and after a pattern. */
-static spry_ir_node anything(spry_ir *ir)
-{
-    static const spry_code_range all = {0, 0x10FFFF};
-    return spry_ir_repeat(ir, spry_ir_class(ir, &all, 1, false), 0, SPRY_IR_UNBOUNDED);
 }
 
 /* Removes a "^" at the start and a "$" at the end that apply to the whole pattern. */
@@ -385,15 +443,17 @@ spry_ir_node spry_ir_regex(spry_ir *ir, spry_view pattern, bool search)
     free(state.set.ranges);
     if (spry_ir_status(ir, NULL))
         return SPRY_IR_NONE;
-    if (state.anchors) {
+    if (state.n_begins || state.n_ends || state.looks.count || state.looks.boundaries) {
         char bytes[] = {(char)SPRY_IR_BEGIN, (char)SPRY_IR_END};
         spry_ir_node first = begin ? spry_ir_literal(ir, (spry_view){bytes, 1}) : spry_ir_empty(ir);
         spry_ir_node last = end ? spry_ir_literal(ir, (spry_view){bytes + 1, 1}) : spry_ir_empty(ir);
-        spry_ir_node around = search ? anything(ir) : spry_ir_empty(ir);
-        return spry_ir_anchored(ir, spry_ir_sequence(ir, (spry_ir_node[]){around, first, node, last, around}, 5));
+        spry_ir_node around = search ? spry_regex_anything(ir) : spry_ir_empty(ir);
+        node = spry_ir_sequence(ir, (spry_ir_node[]){around, first, node, last, around}, 5);
+        return spry_ir_anchored(ir, spry_regex_looks_apply(ir, &state.looks, 0, node));
     }
     if (!search)
         return node;
-    spry_ir_node before = begin ? spry_ir_empty(ir) : anything(ir), behind = end ? spry_ir_empty(ir) : anything(ir);
+    spry_ir_node before = begin ? spry_ir_empty(ir) : spry_regex_anything(ir),
+                 behind = end ? spry_ir_empty(ir) : spry_regex_anything(ir);
     return spry_ir_sequence(ir, (spry_ir_node[]){before, node, behind}, 3);
 }
