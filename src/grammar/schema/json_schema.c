@@ -117,6 +117,7 @@ static void deinit(spry_schema *schema)
     free(schema->wanted);
     free(schema->bases);
     spry_map_deinit(&schema->place_index);
+    spry_map_deinit(&schema->equal_index);
     spry_map_deinit(&schema->uris);
     spry_map_deinit(&schema->goal_index);
     spry_map_deinit(&schema->pattern_index);
@@ -132,6 +133,7 @@ static void init(spry_schema *schema, spry_ir *ir, spry_json_style style)
                             .lenient = style >= SPRY_JSON_LENIENT};
     spry_arena_init(&schema->arena);
     spry_map_init(&schema->place_index);
+    spry_map_init(&schema->equal_index);
     spry_map_init(&schema->uris);
     spry_map_init(&schema->goal_index);
     spry_map_init(&schema->pattern_index);

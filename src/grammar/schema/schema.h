@@ -260,6 +260,7 @@ typedef struct spry_schema {
     const char **bases; /* URIs without fragment */
     size_t n_bases, bases_room;
     spry_map place_index;   /* the pointer to a place's JSON -> place */
+    spry_map equal_index;   /* the text of a small schema -> the first place with it */
     spry_map uris;          /* "uri" and "uri#anchor" -> place */
     spry_map goal_index;    /* claims -> goal */
     spry_map pattern_index; /* pattern -> node */
@@ -401,6 +402,9 @@ const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *name
 const spry_shapes *spry_object_without(spry_schema *schema, const char *name);
 const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const spry_claim *claim);
 
+/* Whether `b` says everything that `a` says, so that it adds nothing to `a`, in answers not even names to write
+ * (schema_object.c). */
+bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b);
 /* The conjunction of two shapes; NULL when they contradict each other. One function per kind with constraints. */
 spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
 spry_shape *spry_string_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);

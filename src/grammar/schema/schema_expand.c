@@ -146,9 +146,34 @@ bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32
     return !(is_min && negated && count == 0);
 }
 
+/* The first place with the same small schema: claims about equal schemas are then equal, too, which keeps negated
+ * combinations small. */
+static uint32_t first_equal(spry_schema *schema, uint32_t place)
+{
+    enum { SIZE_MAX_EQUAL = 250 };
+    const spry_schema_place *inner = schema->places[place];
+    char text[SIZE_MAX_EQUAL + 16];
+    if (!json_is_object(inner->json) || json_object_size(inner->json) > 8 || inner->base != schema->places[0]->base ||
+        json_object_get(inner->json, "$id") || json_object_get(inner->json, "id"))
+        return place;
+    size_t size = json_dumpb(inner->json, text, SIZE_MAX_EQUAL, JSON_COMPACT);
+    if (size == 0 || size > SIZE_MAX_EQUAL)
+        return place;
+    bool added;
+    uint32_t first = place;
+    if (spry_map_find(&schema->equal_index, (spry_view){text, size}, &first))
+        return first;
+    char *key = spry_arena_copy(&schema->arena, (spry_view){text, size});
+    if (!key || !spry_map_add(&schema->equal_index, (spry_view){key, size}, place, &added))
+        spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
+    return place;
+}
+
 spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *json, bool negated)
 {
     uint32_t inner = spry_schema_place_at(schema, json, schema->places[place]->base);
+    if (!spry_schema_failed(schema))
+        inner = first_equal(schema, inner);
     return spry_claim_of(inner, negated ? SPRY_CLAIM_NEGATED : 0);
 }
 

@@ -281,6 +281,54 @@ static bool join_demands(spry_schema *schema, spry_object_shape *out, const spry
     return out->n_demands <= SPRY_SCHEMA_DEMANDS_MAX;
 }
 
+static size_t count_schemas(const spry_object_shape *object)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < object->n_parts; i++)
+        count += object->parts[i].kind == SPRY_PART_SCHEMA;
+    return count;
+}
+
+static bool covers_parts(const spry_object_shape *a, const spry_object_shape *b)
+{
+    for (size_t i = 0; i < a->n_parts; i++) {
+        size_t k = 0;
+        while (k < b->n_parts && !same_part(&a->parts[i], &b->parts[k]))
+            k++;
+        if (k == b->n_parts)
+            return false;
+    }
+    for (size_t i = 0; i < a->n_demands; i++) {
+        size_t k = 0;
+        while (k < b->n_demands && !same_demand(&a->demands[i], &b->demands[k]))
+            k++;
+        if (k == b->n_demands)
+            return false;
+    }
+    return true;
+}
+
+bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b)
+{
+    if (a->min > b->min || a->max < b->max || a->n_parts > b->n_parts || a->n_names > b->n_names ||
+        a->n_demands > b->n_demands || a->key_claims.count > b->key_claims.count ||
+        (spry_schema_writes(schema) && count_schemas(a) != count_schemas(b)))
+        return false;
+    for (size_t i = 0, k = 0; i < a->n_names; i++, k++) { /* sorted */
+        while (k < b->n_names && by_name(&b->names[k], &a->names[i]) < 0)
+            k++;
+        if (k == b->n_names || by_name(&b->names[k], &a->names[i]) != 0 || b->names[k].present != a->names[i].present)
+            return false;
+    }
+    for (size_t i = 0, k = 0; i < a->key_claims.count; i++, k++) { /* sorted */
+        while (k < b->key_claims.count && b->key_claims.items[k] < a->key_claims.items[i])
+            k++;
+        if (k == b->key_claims.count || b->key_claims.items[k] != a->key_claims.items[i])
+            return false;
+    }
+    return covers_parts(a, b);
+}
+
 spry_shape *spry_object_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
 {
     const spry_object_shape *a = &first->as.object, *b = &second->as.object;

@@ -75,6 +75,12 @@ static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
             return;
         if (old->kind == shape->kind && shape->any && replaces)
             continue;
+        if (old->kind == SPRY_SHAPE_OBJECT && shape->kind == SPRY_SHAPE_OBJECT && replaces && list->count > 1) {
+            if (spry_object_covers(schema, &old->as.object, &shape->as.object))
+                return;
+            if (spry_object_covers(schema, &shape->as.object, &old->as.object))
+                continue;
+        }
         list->items[kept++] = old;
         same += old->kind == shape->kind;
     }
