@@ -234,16 +234,32 @@ static void explosions(void **state)
     spry_buffer_deinit(&text);
 }
 
-/* Every prefix of a schema, and every schema with one byte changed, is taken or refused, and nothing else happens. */
-static void damaged_schemas(void **state)
+/* A schema that is taken has a text: the completion from its beginning matches it. */
+static void check_completion(spry_grammar *grammar, spry_view schema)
 {
-    (void)state;
-    char schema[] =
-        "{\"$defs\":{\"t\":{\"type\":\"string\",\"pattern\":\"^a*$\"}},\"properties\":{\"a\":{\"$ref\":\"#/$defs/t\"},"
-        "\"b\":{\"enum\":[1,\"x\"]}},\"required\":[\"a\"],\"oneOf\":[{\"minProperties\":1},{\"maxItems\":2}]}";
-    const size_t size = sizeof schema - 1;
-    static const char bytes[] = {'"', '}', '#', '0', '\\', 'a', (char)0xC3};
+    spry_matcher *matcher;
+    spry_error error = {0};
+    spry_buffer text;
     size_t taken = 0;
+    spry_buffer_init(&text, SPRY_COMPLETION_MAX);
+    assert_int_equal(spry_matcher_create(&matcher, grammar, NULL, &error), SPRY_OK);
+    if (spry_matcher_completion(matcher, &text, &error))
+        fail_msg("%.*s: %s", SPRY_VIEW_ARG(schema), error.message);
+    assert_int_equal(spry_matcher_bytes(matcher, &taken, spry_buffer_view(&text), &error), SPRY_OK);
+    if (taken != text.size || !spry_matcher_may_end(matcher))
+        fail_msg("%.*s: %.*s is not complete", SPRY_VIEW_ARG(schema), SPRY_VIEW_ARG(spry_buffer_view(&text)));
+    spry_matcher_destroy(matcher);
+    spry_buffer_deinit(&text);
+}
+
+/* Every prefix of a schema, and every schema with one byte changed, is taken or refused, and nothing else happens. */
+static size_t damage(const char *source)
+{
+    static const char bytes[] = {'"', '}', '#', '0', '\\', 'a', (char)0xC3};
+    char schema[800];
+    size_t size = strlen(source), taken = 0;
+    assert_true(size < sizeof schema);
+    memcpy(schema, source, size);
     for (size_t i = 0; i < size; i++) {
         for (size_t k = 0; k <= sizeof bytes; k++) {
             spry_grammar *grammar = NULL;
@@ -253,13 +269,35 @@ static void damaged_schemas(void **state)
                 schema[i] = bytes[k];
             spry_view text = {schema, k < sizeof bytes ? size : i};
             spry_status status = spry_grammar_create(&grammar, SPRY_GRAMMAR_JSON_SCHEMA, text, &error);
-            schema[i] = saved;
             assert_true(status ? error.message[0] && !grammar : grammar != NULL);
+            if (!status)
+                check_completion(grammar, text);
+            schema[i] = saved;
             taken += !status;
             spry_grammar_unref(grammar);
         }
     }
-    assert_true(taken > 100);
+    return taken;
+}
+
+static void damaged_schemas(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "{\"$defs\":{\"t\":{\"type\":\"string\",\"pattern\":\"^a*$\"}},\"properties\":{\"a\":{\"$ref\":\"#/$defs/t\"},"
+        "\"b\":{\"enum\":[1,\"x\"]}},\"required\":[\"a\"],\"oneOf\":[{\"minProperties\":1},{\"maxItems\":2}]}",
+        "{\"type\":\"object\",\"not\":{\"patternProperties\":{\"^a\":{\"const\":1}},\"additionalProperties\":false},"
+        "\"anyOf\":[{\"properties\":{\"ab\":{\"type\":\"array\",\"contains\":{\"const\":7},\"maxContains\":2,\"items\":"
+        "{\"enum\":["
+        "7,8]}}}},{\"required\":[\"c\"]}],\"unevaluatedProperties\":{\"$dynamicRef\":\"#n\"},\"$defs\":{\"n\":{\"$"
+        "dynamicAnchor\":"
+        "\"n\",\"type\":\"array\",\"items\":{\"enum\":[1,2,\"x\"]},\"uniqueItems\":true,\"minItems\":2}}}",
+        "{\"type\":\"string\",\"pattern\":\"^(?=.{2,4}$)(?!ab)(\\\\w|(?<!b)-)+\\\\b[^\\\\d]?$\",\"maxLength\":9}",
+    };
+    size_t taken = 0;
+    for (size_t i = 0; i < COUNT(schemas); i++)
+        taken += damage(schemas[i]);
+    assert_true(taken > 300);
 }
 
 int main(void)

@@ -169,31 +169,31 @@ static void check_draft(const char *draft, const char *dialect, unsigned at_leas
 static void draft_2020_12(void **state)
 {
     (void)state;
-    check_draft("draft2020-12", "https://json-schema.org/draft/2020-12/schema", 383, 196);
+    check_draft("draft2020-12", "https://json-schema.org/draft/2020-12/schema", 385, 196);
 }
 
 static void draft_2019_09(void **state)
 {
     (void)state;
-    check_draft("draft2019-09", "https://json-schema.org/draft/2019-09/schema", 378, 196);
+    check_draft("draft2019-09", "https://json-schema.org/draft/2019-09/schema", 380, 196);
 }
 
 static void draft_07(void **state)
 {
     (void)state;
-    check_draft("draft7", "http://json-schema.org/draft-07/schema#", 263, 196);
+    check_draft("draft7", "http://json-schema.org/draft-07/schema#", 265, 196);
 }
 
 static void draft_06(void **state)
 {
     (void)state;
-    check_draft("draft6", "http://json-schema.org/draft-06/schema#", 230, 16);
+    check_draft("draft6", "http://json-schema.org/draft-06/schema#", 232, 16);
 }
 
 static void draft_04(void **state)
 {
     (void)state;
-    check_draft("draft4", "http://json-schema.org/draft-04/schema#", 168, 12);
+    check_draft("draft4", "http://json-schema.org/draft-04/schema#", 170, 12);
 }
 
 int main(int argc, char **argv)
