@@ -64,7 +64,8 @@ static spry_status read_text(spry_tokens *ids, const embed_call *call, const jso
         return read_list(ids, engine, text, error);
     if (!json_is_string(text))
         return spry_fail(error, SPRY_ERR_INPUT, "must be a text or a list of token ids");
-    const char *prompt = spry_engine_embedding_prompt(engine, call->prompt);
+    bool none = call->prompt && !*call->prompt;
+    const char *prompt = none ? "" : spry_engine_embedding_prompt(engine, call->prompt);
     if (call->prompt && !prompt)
         return spry_fail(error, SPRY_ERR_INPUT, "the model has no prompt named '%.60s'", call->prompt);
     spry_status status = spry_embedder_encode(ids, engine, prompt,

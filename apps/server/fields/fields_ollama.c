@@ -110,7 +110,7 @@ static const spry_field embed[] = {
     HONOURED("truncate", BOOL, "true", "cut texts beyond the context; else they are errors"),
     HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
     HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
-    HONOURED("prompt_name", STRING, "\"query\"", "which of the model's prompts stands before the texts"),
+    HONOURED("prompt_name", STRING, "\"\"", "which of the model's prompts stands before the texts; empty: none"),
     NO_EFFECT("options", OBJECT, "{\"num_ctx\": 2048}", "nothing is sampled"),
     NO_EFFECT("stream", BOOL, "false", "the reply is one object"),
 };

@@ -134,7 +134,7 @@ static const spry_field embeddings[] = {
     HONOURED("input", STRING | LIST, "\"A text.\"", "a text, texts, token ids and texts, or lists of those"),
     HONOURED("encoding_format", STRING, "\"float\"", "`float` or `base64`"),
     HONOURED("dimensions", INTEGER, "512", "only the model's own size; others are refused"),
-    HONOURED("prompt_name", STRING, "\"query\"", "which of the model's prompts stands before the texts"),
+    HONOURED("prompt_name", STRING, "\"\"", "which of the model's prompts stands before the texts; empty: none"),
     NO_EFFECT("user", STRING, "\"u1\"", NO_CLIENTS),
 };
 
