@@ -10,6 +10,7 @@
 #include "base/utf8.h"
 #include "cli/bundled.h"
 #include "platform/file.h"
+#include "platform/model_names.h"
 #include "pull/hub.h"
 #include "pull/pull_command.h"
 
@@ -49,8 +50,11 @@ static char *name_of_path(const char *path)
 
 static spry_status take_path(spry_model_source *source, const char *path, spry_error *error)
 {
-    source->path = strdup(path);
+    spry_buffer part;
+    spry_buffer_init(&part, PATH_BYTES);
+    source->path = strdup(spry_model_first_part(&part, path) ? part.data : path);
     source->name = name_of_path(path);
+    spry_buffer_deinit(&part);
     if (source->path && source->name)
         return SPRY_OK;
     spry_model_source_deinit(source);

@@ -23,6 +23,7 @@ enum {
     ALIGNMENT_DEFAULT = 32,
     ALIGNMENT_MIN = 8, /* required by the format */
     ALIGNMENT_MAX = 1 << 20,
+    PARTS_MAX = 99999,
     NAME_SHOWN = 100, /* bytes of a name in a message */
 };
 
@@ -37,6 +38,8 @@ struct spry_gguf {
     spry_tensor *tensors;
     size_t n_entries, n_tensors;
     spry_map keys, names; /* key or name to index */
+    spry_gguf **parts;    /* the other files of a split one; the tensors are listed here */
+    size_t n_parts;
 };
 
 /* The position in the file and the item being read, for error messages. The first error is kept; after it, every read
@@ -425,12 +428,95 @@ static spry_status open_bytes(spry_gguf **out, spry_mapping *mapping, const void
     return SPRY_OK;
 }
 
-spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error)
+static spry_status open_file(spry_gguf **out, const char *path, spry_error *error)
 {
     spry_mapping mapping;
     *out = NULL;
     spry_status status = spry_mapping_open(&mapping, path, error);
     return status == SPRY_OK ? open_bytes(out, &mapping, mapping.data, mapping.size, path, error) : status;
+}
+
+/* ---- split files: NAME-00001-of-0000N.gguf has the metadata, the others have tensors only ------------------------ */
+
+/* Lists the tensors of a part with those of the first file. */
+static spry_status add_part(spry_gguf *gguf, spry_gguf *part, uint64_t number, spry_error *error)
+{
+    uint64_t no = 0;
+    gguf->parts[gguf->n_parts++] = part;
+    if (!spry_gguf_get_u64(part, "split.no", &no) || no != number)
+        return spry_fail(error, SPRY_ERR_FORMAT, "%s: split.no must be %llu", part->name, (unsigned long long)number);
+    spry_tensor *tensors = realloc(gguf->tensors, (gguf->n_tensors + part->n_tensors + 1) * sizeof *tensors);
+    if (!tensors)
+        return spry_fail_memory(error, "a list of tensors", part->n_tensors * sizeof *tensors);
+    gguf->tensors = tensors;
+    for (size_t i = 0; i < part->n_tensors; i++) {
+        bool fresh;
+        tensors[gguf->n_tensors] = part->tensors[i];
+        if (!spry_map_add(&gguf->names, part->tensors[i].name, (uint32_t)gguf->n_tensors, &fresh))
+            return spry_fail_memory(error, "a list of tensors", part->n_tensors * sizeof *tensors);
+        if (!fresh)
+            return spry_fail(error, SPRY_ERR_FORMAT, "%s: tensor '%.*s' is in another part, too", part->name,
+                             shown(part->tensors[i].name), part->tensors[i].name.data);
+        gguf->n_tensors++;
+    }
+    gguf->size += part->size;
+    return SPRY_OK;
+}
+
+/* `path` with the number of another part; false when it is not named as the first part of `count`. */
+static bool part_path(char *out, const char *path, uint64_t number, uint64_t count)
+{
+    char first[64], wanted[64];
+    size_t size = strlen(path), tail = strlen("-00001-of-00001.gguf");
+    snprintf(first, sizeof first, "-00001-of-%05llu.gguf", (unsigned long long)count);
+    snprintf(wanted, sizeof wanted, "-%05llu-of-%05llu.gguf", (unsigned long long)number, (unsigned long long)count);
+    if (size <= tail || strcmp(path + size - tail, first) != 0)
+        return false;
+    memcpy(out, path, size + 1);
+    memcpy(out + size - tail, wanted, tail);
+    return true;
+}
+
+static spry_status open_parts(spry_gguf *gguf, const char *path, uint64_t count, spry_error *error)
+{
+    uint64_t no = 0, listed = 0;
+    char *other = malloc(strlen(path) + 1);
+    gguf->parts = calloc((size_t)count, sizeof *gguf->parts);
+    spry_status status = other && gguf->parts ? SPRY_OK : spry_fail_memory(error, "a split file", (size_t)count);
+    spry_gguf_get_u64(gguf, "split.no", &no);
+    for (uint64_t i = 1; status == SPRY_OK && i < count; i++) {
+        spry_gguf *part;
+        if (no || !part_path(other, path, i + 1, count))
+            status = spry_fail(error, SPRY_ERR_FORMAT,
+                               "%s: is one of %llu parts of a model; open the first, whose name ends in "
+                               "-00001-of-%05llu.gguf",
+                               path, (unsigned long long)count, (unsigned long long)count);
+        if (status == SPRY_OK)
+            status = open_file(&part, other, error);
+        if (status == SPRY_OK)
+            status = add_part(gguf, part, i, error);
+    }
+    free(other);
+    if (status == SPRY_OK && spry_gguf_get_u64(gguf, "split.tensors.count", &listed) && listed != gguf->n_tensors)
+        status = spry_fail(error, SPRY_ERR_FORMAT, "%s: its parts have %zu tensors, split.tensors.count says %llu",
+                           path, gguf->n_tensors, (unsigned long long)listed);
+    return status;
+}
+
+spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error)
+{
+    uint64_t count = 0;
+    spry_status status = open_file(out, path, error);
+    if (status != SPRY_OK || !spry_gguf_get_u64(*out, "split.count", &count) || count < 2)
+        return status;
+    status = count <= PARTS_MAX ? open_parts(*out, path, count, error)
+                                : spry_fail(error, SPRY_ERR_FORMAT, "%s: split.count is %llu; %d parts are possible",
+                                            path, (unsigned long long)count, PARTS_MAX);
+    if (status != SPRY_OK) {
+        spry_gguf_close(*out);
+        *out = NULL;
+    }
+    return status;
 }
 
 spry_status spry_gguf_open_memory(spry_gguf **out, const void *data, size_t size, const char *name, spry_error *error)
@@ -444,6 +530,9 @@ void spry_gguf_close(spry_gguf *gguf)
         return;
     spry_map_deinit(&gguf->keys);
     spry_map_deinit(&gguf->names);
+    for (size_t i = 0; i < gguf->n_parts; i++)
+        spry_gguf_close(gguf->parts[i]);
+    free(gguf->parts);
     spry_mapping_close(&gguf->mapping);
     free(gguf->entries);
     free(gguf->tensors);
@@ -466,6 +555,11 @@ uint32_t spry_gguf_version(const spry_gguf *gguf)
 size_t spry_gguf_size(const spry_gguf *gguf)
 {
     return gguf->size;
+}
+
+bool spry_gguf_is_split(const spry_gguf *gguf)
+{
+    return gguf->n_parts > 0;
 }
 
 size_t spry_gguf_tensor_count(const spry_gguf *gguf)

@@ -45,7 +45,8 @@ typedef struct spry_gguf_entry {
 const char *spry_gguf_kind_name(spry_gguf_kind kind); /* "u32" */
 size_t spry_gguf_kind_bytes(spry_gguf_kind kind);     /* bytes of one value; 0 for strings, arrays and unknown kinds */
 
-/* Opens a file and keeps it mapped until close. Messages contain the path. */
+/* Opens a file and keeps it mapped until close. Messages contain the path. The first part of a split file
+ * (NAME-00001-of-0000N.gguf) opens all of them: metadata of the first, tensors of all. */
 spry_status spry_gguf_open(spry_gguf **out, const char *path, spry_error *error);
 
 /* Opens GGUF data in memory that outlives the result; `name` replaces the path in messages. */
@@ -54,7 +55,8 @@ void spry_gguf_close(spry_gguf *gguf);
 
 const char *spry_gguf_name(const spry_gguf *gguf);
 uint32_t spry_gguf_version(const spry_gguf *gguf);
-size_t spry_gguf_size(const spry_gguf *gguf); /* file size in bytes */
+size_t spry_gguf_size(const spry_gguf *gguf);   /* bytes of the file, or of all parts */
+bool spry_gguf_is_split(const spry_gguf *gguf); /* several files */
 
 /* By index, in file order: NULL past the end. */
 size_t spry_gguf_tensor_count(const spry_gguf *gguf);

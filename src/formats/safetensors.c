@@ -547,6 +547,11 @@ void spry_safetensors_close(spry_safetensors *files)
     free(files);
 }
 
+size_t spry_safetensors_files(const spry_safetensors *files)
+{
+    return files->n_mappings;
+}
+
 size_t spry_safetensors_count(const spry_safetensors *files)
 {
     return files->n_tensors;

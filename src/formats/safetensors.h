@@ -20,6 +20,7 @@ spry_status spry_safetensors_open_memory(spry_safetensors **out, const void *dat
 void spry_safetensors_close(spry_safetensors *files);
 
 size_t spry_safetensors_count(const spry_safetensors *files);
+size_t spry_safetensors_files(const spry_safetensors *files);                            /* number of files */
 const spry_tensor *spry_safetensors_tensor(const spry_safetensors *files, size_t index); /* NULL: past the end */
 const spry_tensor *spry_safetensors_find(const spry_safetensors *files, spry_view name); /* NULL: none */
 

@@ -156,7 +156,8 @@ static void copy_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         const spry_gguf_entry *entry = spry_gguf_entry_at(gguf, i);
         bool ours = spry_view_is(entry->key, "general.file_type") || spry_view_is(entry->key, "general.alignment") ||
                     spry_view_is(entry->key, "general.quantization_version") ||
-                    (plan->options->title && spry_view_is(entry->key, "general.name"));
+                    (plan->options->title && spry_view_is(entry->key, "general.name")) ||
+                    spry_view_starts(entry->key, SPRY_VIEW("split."));
         if (!ours)
             spry_gguf_writer_entry(writer, entry);
     }

@@ -402,6 +402,7 @@ spry_status spry_weights_bind(spry_weights *weights, spry_config *config, const 
     *weights = (spry_weights){0};
     spry_binder b = {weights, config, gguf, files, name, "", NULL, arena, error};
     size_t n_tensors = gguf ? spry_gguf_tensor_count(gguf) : spry_safetensors_count(files);
+    weights->several_files = gguf ? spry_gguf_is_split(gguf) : spry_safetensors_files(files) > 1;
     weights->uses = spry_arena_alloc(arena, n_tensors, sizeof *weights->uses);
     if (!weights->uses)
         return spry_fail_memory(error, "what tensors are for", n_tensors);

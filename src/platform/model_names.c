@@ -41,9 +41,38 @@ static bool has_config(const char *folder)
     return has;
 }
 
+/* A split GGUF file in a folder of its own: its first part ends in "-00001-of-0000N.gguf". */
+static void keep_first_part(void *context, const char *name)
+{
+    static const char tail[] = "-00001-of-00000.gguf";
+    spry_buffer *found = context;
+    size_t size = strlen(name), length = sizeof tail - 1;
+    if (size > length && has_suffix(name) && memcmp(name + size - length, tail, strlen("-00001-of-")) == 0) {
+        spry_buffer_clear(found);
+        spry_buffer_text(found, name);
+    }
+}
+
+bool spry_model_first_part(spry_buffer *path, const char *folder)
+{
+    spry_buffer name;
+    spry_buffer_init(&name, 4096);
+    bool found = spry_path_is_folder(folder) && !has_config(folder) &&
+                 spry_folder_each(folder, keep_first_part, &name, NULL) == SPRY_OK && name.size &&
+                 spry_path_join(path, folder, name.data, NULL) == SPRY_OK;
+    spry_buffer_deinit(&name);
+    return found;
+}
+
 static bool is_model(const char *path)
 {
-    return spry_path_is_folder(path) ? has_config(path) : has_suffix(path) && spry_path_exists(path);
+    spry_buffer part;
+    if (!spry_path_is_folder(path))
+        return has_suffix(path) && spry_path_exists(path);
+    spry_buffer_init(&part, 1 << 16);
+    bool is = has_config(path) || spry_model_first_part(&part, path);
+    spry_buffer_deinit(&part);
+    return is;
 }
 
 /* What an entry of the folder is called: files without their suffix, unless a folder is called that. */
@@ -75,7 +104,11 @@ spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path
     for (size_t i = 0; folder && !found && i < SPRY_COUNT(ends); i++)
         found = find_inside(&real, folder, name, ends[i]) && is_model(real.data) && real.size <= SPRY_MODEL_PATH_MAX;
     if (found) {
-        snprintf(path, SPRY_MODEL_PATH_MAX + 1, "%s", real.data);
+        spry_buffer part;
+        spry_buffer_init(&part, SPRY_MODEL_PATH_MAX + 1);
+        bool split = spry_model_first_part(&part, real.data);
+        snprintf(path, SPRY_MODEL_PATH_MAX + 1, "%s", split ? part.data : real.data);
+        spry_buffer_deinit(&part);
         call(called, folder, name);
     }
     spry_buffer_deinit(&real);

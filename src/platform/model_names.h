@@ -1,5 +1,6 @@
-/* Models of a folder by name: NAME means NAME.gguf or, where it has a config.json, the folder NAME in it. A name has no
- * slash and does not begin with a dot, and what it means lies in the folder, links followed: so no name leaves it. */
+/* Models of a folder by name: NAME means NAME.gguf or, where it has a config.json or a split GGUF file, the folder NAME
+ * in it. A name has no slash and does not begin with a dot, and what it means lies in the folder, links followed: so no
+ * name leaves it. */
 #ifndef SPRY_PLATFORM_MODEL_NAMES_H
 #define SPRY_PLATFORM_MODEL_NAMES_H
 
@@ -11,6 +12,9 @@ enum { SPRY_MODEL_NAME_MAX = 127, SPRY_MODEL_PATH_MAX = 1023 };
 /* Finds the file or folder that `name`, also with ".gguf", means: what it is called, and its real path. */
 spry_status spry_model_name_find(char called[SPRY_MODEL_NAME_MAX + 1], char path[SPRY_MODEL_PATH_MAX + 1],
                                  const char *folder, const char *name, spry_error *error);
+
+/* Replaces `path` with the first part of the split GGUF file that the folder holds; false: it holds none. */
+bool spry_model_first_part(spry_buffer *path, const char *folder);
 
 /* Calls `visit` with every name the folder has, in no order. Nothing where there is no folder. */
 typedef void (*spry_model_name_visit)(void *context, const char *called, const char *path);

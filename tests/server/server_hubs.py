@@ -243,6 +243,13 @@ class HuggingFace(HubTest):
         self.assertEqual(result.code, 0, result.errors)
         self.refused("no GGUF files", "hf:me/Tiny:Q4_0")
 
+    def test_split_files(self):
+        parts = {"Q8_0/tales-Q8_0-%05d-of-00002.gguf" % (i + 1): self.body[i * 20000:i * 20000 + 20000] for i in range(2)}
+        self.hub.files["me/Split"] = {**parts, "Q4_0/tales-Q4_0-00001-of-00002.gguf": b"GGUF"}
+        self.pulled("hf:me/Split:Q8_0")
+        self.assertEqual(sorted(os.listdir(os.path.join(self.folder, "Split-Q8_0"))),
+                         ["tales-Q8_0-0000%d-of-00002.gguf" % (i + 1) for i in range(2)])
+
     def test_tokens(self):
         self.hub.token = "secret"
         self.refused("HF_TOKEN", "hf:me/Tales-GGUF")

@@ -236,7 +236,7 @@ static void give_back(const packer *p, const spry_weights *files)
     const spry_weight *embedding = &files->embedding;
     if (!p->mapped || files->quantized_bytes)
         return;
-    if (p->first)
+    if (p->first && !files->several_files)
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
     bool shared = embedding->n_out != files->output.n_out; /* among processes: one reads few of its rows */
     if (!is_tied(files) && !p->all && !shared) /* a tied one is read as a whole by every step, packed or not */
