@@ -104,7 +104,7 @@ class Bodies(ServerTest):
     def test_many_tools(self):
         tools = [{"type": "function", "function": {"name": "f%d" % i}} for i in range(100000)]
         began = time.time()
-        self.refused(self.post("/v1/chat/completions", {"messages": TALE, "tools": tools}), "100000", "1024")
+        self.refused(self.post("/v1/chat/completions", {"messages": TALE, "tools": tools}), "100000", "16384")
         self.refused(self.post("/api/chat", {"model": MODEL, "messages": TALE, "tools": tools}), "100000")
         anthropic = [{"name": "f%d" % i, "input_schema": {"type": "object"}} for i in range(100000)]
         self.refused(self.post("/v1/messages", dict(BASES["/v1/messages"], tools=anthropic)), "100000")

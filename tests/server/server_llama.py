@@ -120,7 +120,7 @@ class Completion(ServerTest):
         self.refused(self.server.chat(messages=two[:2], add_generation_prompt=True, continue_final_message=True), 400, "exclude")
         self.assertEqual(self.server.chat(messages=two[:2]).status, 200)
         first = self.server.chat(stream=True).events[0]["choices"][0]["delta"]
-        self.assertEqual(first, {"role": "assistant", "content": None})
+        self.assertEqual(first, {"role": "assistant", "content": ""})
 
     def test_metrics(self):
         before = self.ask(prompt="The fox and the hen met once more again").json["timings"]

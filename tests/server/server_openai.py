@@ -9,7 +9,7 @@ from server_support import MODEL, TALE, ServerTest, spry
 WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
     "type": "object", "properties": {"city": {"type": "string", "maxLength": 8}}, "required": ["city"],
     "additionalProperties": False}}}
-TIMINGS = {"load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms",
+TIMINGS = {"dropped_tokens", "load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms",
            "decode_ms", "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
            "predicted_ms", "predicted_per_token_ms", "predicted_per_second", "ttft_ms", "total_ms", "prompt_tokens", "cached_tokens", "span_tokens", "repaired_tokens",
            "generated_tokens", "drafted_tokens", "accepted_tokens", "dropped_tokens", "parts_ms", "first_parts_ms", "energy"}
@@ -31,7 +31,7 @@ class Chat(ServerTest):
         usage = answer["usage"]
         self.assertEqual(usage["completion_tokens"], 40)
         self.assertEqual(usage["total_tokens"], usage["prompt_tokens"] + 40)
-        self.assertEqual(set(answer["timings"]) - {"why_no_energy"}, TIMINGS)
+        self.assertEqual(set(answer["timings"]) - {"why_no_energy", "draft_n", "draft_n_accepted"}, TIMINGS)
         self.assertGreater(answer["timings"]["decode_ms"], 0)
 
     def test_stream_equals_whole(self):
@@ -44,7 +44,7 @@ class Chat(ServerTest):
         text = "".join(event["choices"][0]["delta"].get("content", "") for event in events[:-1])
         self.assertEqual(text, whole["choices"][0]["message"]["content"])
         self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
-        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy"}, TIMINGS)
+        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy", "draft_n", "draft_n_accepted"}, TIMINGS)
         self.assertEqual(len({event["id"] for event in events[:-1]}), 1)
 
     def test_usage_at_the_end_of_a_stream(self):
@@ -53,7 +53,7 @@ class Chat(ServerTest):
         self.assertEqual(events[-2]["choices"], [])
         self.assertEqual(events[-2]["usage"]["completion_tokens"], 3)
         self.assertGreater(events[-2]["usage"]["prompt_tokens_details"]["cached_tokens"], 0)
-        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy"}, TIMINGS)
+        self.assertEqual(set(events[-2]["timings"]) - {"why_no_energy", "draft_n", "draft_n_accepted"}, TIMINGS)
         self.assertTrue(all("usage" not in event for event in events[:-2]))
 
     def test_several_answers(self):

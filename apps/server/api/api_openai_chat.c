@@ -26,8 +26,8 @@ static void add_logprobs(json_t *message, const spry_completion *c, spry_choice 
 static void open_stream(spry_completion *c)
 {
     for (uint32_t i = 0; i < c->n_choices; i++)
-        spry_completion_event(c,
-                              chunk(c, &c->choices[i], json_pack("{s:s, s:n}", "role", "assistant", "content"), NULL));
+        spry_completion_event(
+            c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
 }
 
 static json_t *delta_of(const spry_chat_event *event)

@@ -123,7 +123,7 @@ const json_t *spry_fields_array(spry_fields *fields, const char *key)
 
 const json_t *spry_fields_tools(spry_fields *fields)
 {
-    enum { TOOLS_MAX = 1024 };
+    enum { TOOLS_MAX = 16384 };
     const json_t *tools = spry_fields_array(fields, "tools");
     if (json_array_size(tools) > TOOLS_MAX)
         spry_fields_refuse(fields, "tools", "tools has %zu tools; the limit is %d", json_array_size(tools), TOOLS_MAX);
