@@ -238,7 +238,8 @@ static void count_choice(spry_model_counts *counts, const spry_choice *choice, u
 {
     uint64_t first_ns = atomic_load(&choice->status.first_ns);
     const spry_result *r = &choice->job.result;
-    uint64_t tokens = choice->prompt->count + r->generated_tokens;
+    /* A choice that was never begun has no prompt. */
+    uint64_t tokens = (choice->prompt ? choice->prompt->count : 0) + r->generated_tokens;
     counts->prompt_us += (uint64_t)(r->prefill_ms * 1e3);
     counts->decode_us += (uint64_t)(r->decode_ms * 1e3);
     counts->longest = tokens > counts->longest ? tokens : counts->longest;
