@@ -478,15 +478,9 @@ class Policy(cli_support.CliTest):
             self.assertAlmostEqual(now["gain"] / (now["tps"] / before["tps"]), 1, 3)
             self.assertAlmostEqual(now["slower"] / (now["p95_ms"] / before["p95_ms"]), 1, 3)
         # The rule, from the figures alone.
-        tried, most = [], 0
-        for now in policy["batches"]:
-            tried.append(now)
-            if now["tps"] < most / 2:
-                break
-            most = max(most, now["tps"])
-        taken = next(b["batch"] for b in tried if 1.05 * b["tps"] > most)
-        edge = any(abs(1.05 * b["tps"] / most - 1) < 1e-3 or abs(2 * b["tps"] / most - 1) < 1e-3 for b in tried)
-        if not edge:
+        most = max(b["tps"] for b in policy["batches"])
+        taken = [b["batch"] for b in policy["batches"] if 1.05 * b["tps"] > most][-1]
+        if not any(abs(1.05 * b["tps"] / most - 1) < 1e-3 for b in policy["batches"]):
             self.assertEqual(policy["taken"], taken, policy)
         interactive = 1
         for now in policy["batches"][1:]:

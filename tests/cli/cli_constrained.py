@@ -97,7 +97,7 @@ class Constrained(cli_support.CliTest):
 
     def test_refusals(self):
         path = os.path.join(cli_support.HOME, "bad.json")
-        for schema, word in (('{"type": "object", "uniqueItems": true}', "uniqueItems"),
+        for schema, word in (('{"items": {"type": "string"}, "uniqueItems": true}', "uniqueItems"),
                              ('{"type": "wrong"}', "type"), ("{", "JSON"), ('{"not": {}}', "")):
             with open(path, "w", encoding="utf-8") as file:
                 file.write(schema)
