@@ -131,12 +131,13 @@ class _Result(ctypes.Structure):
                 ("prefill_ms", c_double), ("first_step_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
-                ("stop", c_uint32), ("forced_tokens", c_size_t), ("reserved", c_uint64 * 15)]
+                ("stop", c_uint32), ("forced_tokens", c_size_t), ("dropped_tokens", c_size_t), ("reserved", c_uint64 * 14)]
 
 
 class _JobOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("session", c_void_p), ("salt", c_void_p), ("salt_size", c_size_t),
-                ("slide", c_bool), ("keep", c_size_t), ("client", c_uint64), ("on_done", _OnDone), ("user", c_void_p)]
+                ("slide", c_bool), ("keep", c_size_t), ("client", c_uint64), ("on_done", _OnDone), ("user", c_void_p),
+                ("batch", c_uint64)]
 
 
 _STRUCTS = {"spry_error": _Error, "spry_engine_options": _EngineOptions, "spry_engine_info": _EngineInfo,

@@ -108,8 +108,11 @@ class Derived(ServerTest):
         self.assertGreater(reply["prompt_eval_count"], 1000)
         long = self.ask(MODEL, messages=turns[:9], options={"num_predict": 2200, "temperature": 0, "stop": ["never"]})
         self.assertIn(long["done_reason"], ("stop", "length"))
-        refused = self.server.post("/api/chat", {"model": MODEL, "messages": [{"role": "user", "content": "word " * 5000}]})
-        self.assertEqual(refused.status, 400)
+        endless = {"model": MODEL, "messages": [{"role": "user", "content": "word " * 5000}], "stream": False}
+        cut = self.server.post("/api/chat", {**endless, "options": {"num_predict": 4}})
+        self.assertEqual(cut.status, 200, cut.text)
+        self.assertGreater(cut.json["timings"]["dropped_tokens"], 2000)
+        self.assertEqual(self.server.post("/api/chat", {**endless, "context_overflow": "error"}).status, 400)
 
     def test_thoughts(self):
         for think in (True, False, "low", "high"):
