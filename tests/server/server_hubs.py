@@ -301,7 +301,8 @@ class HuggingFace(HubTest):
         self.hub.asked.clear()
         self.pulled("hf:me/Tales-GGUF")
         self.same("tales-Q4_K_M.gguf", self.body)
-        self.assertEqual(len(self.asked_files()), len(there) - there.count(b"#"))
+        ranges = {one[1] for one in self.asked_files()}  # a request of the first process may arrive late, for a missing part
+        self.assertEqual(len(ranges), len(there) - there.count(b"#"))
 
     def test_full_disks(self):
         def limit():

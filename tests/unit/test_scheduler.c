@@ -121,6 +121,9 @@ static void test_preemption(void **state)
         wait_for(8);
         spry_jobs_figures f = figures_of(s);
         preempted += f.preempted;
+        for (size_t i = 0; i < 8; i++)
+            if (all[i].job.status)
+                fail_msg("job %zu of %zu pages: %s", i, pages, all[i].job.error.message);
         assert_int_equal(f.finished, 8);
         for (size_t i = 0; i < 8; i++)
             expect_as_alone("llama", &all[i]);
