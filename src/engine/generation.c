@@ -403,7 +403,7 @@ static spry_status judge(spry_generation *g, spry_error *error)
 spry_status spry_generation_on_step_done(spry_generation *g, size_t n_rows, spry_error *error)
 {
     spry_lap(g->laps, SPRY_PART_OTHERS);
-    spry_sequence_computed(g->sequence, n_rows);
+    spry_sequence_computed(g->sequence, n_rows, g->n_drafts);
     if (spry_sequence_pending(g->sequence))
         return SPRY_OK;
     if (!g->first_ns) {

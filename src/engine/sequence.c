@@ -77,7 +77,7 @@ spry_status spry_sequence_add_work(spry_sequence *s, const spry_work *work, spry
 
 spry_status spry_sequence_take_pages(spry_sequence *s, spry_kv_table *table, size_t count, spry_error *error)
 {
-    s->starved = !spry_kv_cache_make_room(s->cache, spry_kv_table_pages_needed(table, s->cache->pool, count));
+    s->starved = !spry_kv_cache_make_room_for(s->cache, table, count);
     return spry_kv_table_extend(table, s->cache->pool, count, error); /* fails when there is no room */
 }
 
@@ -237,16 +237,18 @@ spry_status spry_sequence_fill(spry_sequence *s, spry_segment *segments, size_t 
     return SPRY_OK;
 }
 
-void spry_sequence_computed(spry_sequence *s, size_t n_rows)
+void spry_sequence_computed(spry_sequence *s, size_t n_rows, size_t n_drafts)
 {
     uint64_t now = spry_clock_ns();
+    size_t decided = s->table.n_tokens - n_drafts;
     while (n_rows) {
         spry_work *work = &s->work[s->next_work];
         size_t left = work->end - work->first, part = n_rows < left ? n_rows : left;
         work->first += part;
         n_rows -= part;
         if (!s->unshared && (work->table != &s->table || !s->n_dropped))
-            spry_kv_cache_publish(s->cache, work->table, work->root, tokens_of(s, work), work->first, now);
+            spry_kv_cache_publish(s->cache, work->table, work->root, tokens_of(s, work),
+                                  work->table == &s->table && work->first > decided ? decided : work->first, now);
         s->next_work += part == left;
     }
     if (s->next_work == s->n_work) {

@@ -84,8 +84,9 @@ size_t spry_sequence_pending(const spry_sequence *sequence);
 spry_status spry_sequence_fill(spry_sequence *sequence, spry_segment *segments, size_t *n, size_t capacity,
                                size_t max_rows, size_t want_from, size_t max_wanted, spry_error *error);
 
-/* Reports that the rows of the last fill have been computed. */
-void spry_sequence_computed(spry_sequence *sequence, size_t n_rows);
+/* Reports that the rows of the last fill have been computed. Pages with some of the last `n_drafts` tokens, which may
+ * be refused, are not cached yet. */
+void spry_sequence_computed(spry_sequence *sequence, size_t n_rows, size_t n_drafts);
 
 /* Drops the rows still to be computed, and keeps those before them. */
 void spry_sequence_stop(spry_sequence *sequence);

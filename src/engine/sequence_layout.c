@@ -42,14 +42,7 @@ static spry_status reuse(lane *l, size_t *reused, size_t count, bool closes)
 static spry_status lay_page(lane *l, size_t count, bool closes)
 {
     size_t position = l->table->n_tokens, reused;
-    spry_kv_cache *cache = l->sequence->cache;
     spry_status status = reuse(l, &reused, count, closes);
-    if (!status && reused && reused < count &&
-        !spry_kv_cache_make_room(cache, spry_kv_table_pages_needed(l->table, cache->pool, count - reused))) {
-        spry_kv_table_truncate(l->table, cache->pool, position); /* no page for a copy: the page to be copied is free
-                                                                  * now */
-        reused = 0;
-    }
     if (!status && reused < count)
         status = spry_sequence_take_pages(l->sequence, l->table, count - reused, l->error);
     if (!status && reused < count)

@@ -120,7 +120,7 @@ static spry_status extend(spry_steps *s, spry_kv_table *table, size_t count, spr
 {
     spry_kv_pool *pool = &s->engine->pool;
     spry_driver_enter(s->engine->driver);
-    spry_kv_cache_make_room(&s->engine->cache, spry_kv_table_pages_needed(table, pool, count));
+    spry_kv_cache_make_room_for(&s->engine->cache, table, count);
     spry_status status = spry_kv_table_extend(table, pool, count, error);
     spry_driver_leave(s->engine->driver);
     return status;

@@ -72,7 +72,7 @@ static spry_status fill_cache(spry_sequence *s, int32_t *ids, size_t tokens, siz
         const spry_prompt prompt = {.ids = ids, .count = tokens, .compute_from = tokens - 1};
         status = spry_sequence_begin(s, &found, &prompt, error);
         if (!status)
-            spry_sequence_computed(s, spry_sequence_pending(s));
+            spry_sequence_computed(s, spry_sequence_pending(s), 0);
     }
     return status;
 }

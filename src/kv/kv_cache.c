@@ -164,6 +164,18 @@ bool spry_kv_cache_make_room(spry_kv_cache *c, size_t n_pages)
     return true;
 }
 
+bool spry_kv_cache_make_room_for(spry_kv_cache *c, const spry_kv_table *table, size_t count)
+{
+    if (spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count)))
+        return true;
+    uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : NO_PAGE;
+    if (last == NO_PAGE || !c->nodes[last].count || c->nodes[last].pins || c->pool->references[last] != 2)
+        return false;
+    let_go(c, last);
+    c->figures.evicted++;
+    return spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count));
+}
+
 /* Evicts pages that are expired, and the oldest ones while there are more than `most`. */
 static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {

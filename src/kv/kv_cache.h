@@ -70,6 +70,10 @@ void spry_kv_cache_release(spry_kv_cache *cache, spry_kv_table *table, spry_kv_k
 /* Evicts pages until the pool has `n_pages` free ones; false when it cannot. */
 bool spry_kv_cache_make_room(spry_kv_cache *cache, size_t n_pages);
 
+/* Does so for `count` more tokens of a table. Where no page is left for a copy of its last page, which nothing but the
+ * cache shares, the cache drops that page, and no copy is needed. */
+bool spry_kv_cache_make_room_for(spry_kv_cache *cache, const spry_kv_table *table, size_t count);
+
 /* Evicts pages that are expired or over the byte limit, and collects those that reached the disk. */
 void spry_kv_cache_tidy(spry_kv_cache *cache, uint64_t now_ns);
 

@@ -138,7 +138,7 @@ static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error
         status = spry_device_logits(device, &values, rows->first_logits, rows->n_logits, error);
     if (status)
         return status;
-    spry_sequence_computed(s, rows->n_rows);
+    spry_sequence_computed(s, rows->n_rows, 0);
     if (r->want == SPRY_WANT_ALL)
         report_rows(job, values);
     else if (r->want == SPRY_WANT_HIDDEN)

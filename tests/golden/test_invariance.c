@@ -136,7 +136,7 @@ static void company(const setting *s, prompts *p)
         }
         assert_int_equal(step_run(engine->device, segments, n, NULL), SPRY_OK);
         for (size_t i = 0; i < 3; i++) {
-            spry_sequence_computed(&sessions[i]->sequence, rows[i]);
+            spry_sequence_computed(&sessions[i]->sequence, rows[i], 0);
             if (rows[i] && !spry_sequence_pending(&sessions[i]->sequence)) {
                 logits got;
                 memcpy(got.of, step_logits(engine->device, row++, 1), sizeof got.of);

@@ -12,6 +12,7 @@
 
 #include "base/compiler.h"
 #include "spry.h"
+#include "support/fixed_costs.h"
 #include "support/hostile.h"
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -106,7 +106,7 @@ static bool run_steps(world *w, spry_sequence *s, size_t steps)
             rows += segments[i].n_rows;
         }
         assert_in_range(rows, 1, most);
-        spry_sequence_computed(s, rows);
+        spry_sequence_computed(s, rows, 0);
     }
     return !spry_sequence_pending(s);
 }

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 
+#include "support/fixed_costs.h"
 #include "support/job_clients.h"
 
 /* ---- the same answers ------------------------------------------------------------------------------------------- */
@@ -133,6 +134,37 @@ static void test_preemption(void **state)
         free(all);
     }
     assert_true(preempted >= 3);
+}
+
+/* Drafts that fill the last page of all and are refused: the answer goes on without another page. */
+static void test_drafts_in_a_full_pool(void **state)
+{
+    (void)state;
+    spry_engine *engine = open_engine("llama", 1, 16); /* one context */
+    spry_jobs_options options = plain_options(1);
+    spry_engine *s = start(engine, &options);
+    client *all = clients_new(12);
+    size_t refused = 0;
+    for (uint32_t i = 0; i < 12; i++) {
+        ask(&all[i], 440, i, 100);
+        for (size_t at = 6; at < 440; at++)
+            all[i].prompt[at] = all[i].prompt[at - 6];
+        all[i].job.request.speculation = SPRY_DRAFT_LOOKUP;
+        all[i].job.request.sampling.temperature = 0.5f;
+        all[i].job.request.sampling.seed = i;
+        all[i].job.slide = i % 2;
+        submit(s, &all[i]);
+    }
+    wait_for(12);
+    for (size_t i = 0; i < 12; i++) {
+        expect_as_alone("llama", &all[i]);
+        refused += all[i].job.result.drafts.drafted - all[i].job.result.drafts.accepted;
+    }
+    assert_true(refused > 12);
+    stop(s);
+    expect_no_page_held(engine);
+    spry_engine_close(engine);
+    free(all);
 }
 
 /* A job that does not fit even alone fails, and no other job does. */
@@ -364,10 +396,15 @@ static void test_two_hundred(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_same_answers),      cmocka_unit_test(test_drafter),
-        cmocka_unit_test(test_preemption),        cmocka_unit_test(test_never_enough_pages),
-        cmocka_unit_test(test_nothing_twice),     cmocka_unit_test(test_salts),
-        cmocka_unit_test(test_slid_conversation), cmocka_unit_test(test_idle_gives_pages),
+        cmocka_unit_test(test_same_answers),
+        cmocka_unit_test(test_drafter),
+        cmocka_unit_test(test_drafts_in_a_full_pool),
+        cmocka_unit_test(test_preemption),
+        cmocka_unit_test(test_never_enough_pages),
+        cmocka_unit_test(test_nothing_twice),
+        cmocka_unit_test(test_salts),
+        cmocka_unit_test(test_slid_conversation),
+        cmocka_unit_test(test_idle_gives_pages),
         cmocka_unit_test(test_two_hundred),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -242,7 +242,7 @@ static void one_window_is_enough_for_one_session(void **state)
     spry_session *s = fixture_session(engine);
     assert_int_equal(reused(s, ids, CONTEXT), 0);
     assert_int_equal(reused(s, other, CONTEXT), 0);
-    assert_int_equal(reused(s, other, CONTEXT), CONTEXT - PAGE);
+    assert_int_equal(reused(s, other, CONTEXT), CONTEXT - 1);
     memcpy(ids, other, 130 * sizeof *ids);
     assert_int_equal(reused(s, ids, CONTEXT), 130);
     spry_session_destroy(s);
@@ -401,7 +401,7 @@ static void step(spry_session *s, int32_t id)
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 8, 0, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 1);
     assert_int_equal(step_run(s->engine->device, segments, n, NULL), SPRY_OK);
-    spry_sequence_computed(&s->sequence, 1);
+    spry_sequence_computed(&s->sequence, 1, 0);
 }
 
 /* Rows that were appended, not computed, and taken back leave no trace in what is computed next. */
@@ -445,13 +445,83 @@ static void taking_back_behind_a_gap(void **state)
     assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, 2 * PAGE, COUNT, 1, NULL), SPRY_OK);
     assert_true(n == 1 && segments[0].n_rows == 2 * PAGE);
     assert_int_equal(step_run(engine->device, segments, n, NULL), SPRY_OK);
-    spry_sequence_computed(&s->sequence, 2 * PAGE);
+    spry_sequence_computed(&s->sequence, 2 * PAGE, 0);
     spry_sequence_truncate(&s->sequence, 2 * PAGE);
     assert_int_equal(spry_sequence_pending(&s->sequence), 0);
     step(s, ids[2 * PAGE]);
     assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
     spry_session_destroy(s);
     spry_engine_close(engine); /* with a page pinned */
+}
+
+/* Computes rows that the next tokens may take back. */
+static void step_drafts(spry_session *s, const int32_t *ids, size_t count)
+{
+    spry_segment segments[4];
+    size_t n;
+    assert_int_equal(spry_sequence_append(&s->sequence, ids, count, NULL), SPRY_OK);
+    assert_int_equal(spry_sequence_fill(&s->sequence, segments, &n, 4, count, SIZE_MAX, 1, NULL), SPRY_OK);
+    assert_int_equal(step_run(s->engine->device, segments, n, NULL), SPRY_OK);
+    spry_sequence_computed(&s->sequence, count, count);
+    assert_int_equal(spry_sequence_pending(&s->sequence), 0);
+}
+
+/* Drafts that fill a page and are refused leave no page in the cache, so that the next token needs no copy. */
+static void refused_drafts_are_not_cached(void **state)
+{
+    (void)state;
+    enum { HELD = CONTEXT - 6 };
+    int32_t ids[CONTEXT];
+    const int32_t wrong[] = {3, 4, 5, 6, 7, 8};
+    fixture_ids(ids, CONTEXT, 13);
+    logits cold = scene_cold(model, CONTEXT, false, 0, ids, HELD + 1, NULL);
+    spry_engine *engine = scene_engine(model, CONTEXT, 64, CONTEXT / PAGE);
+    spry_session *s = fixture_session(engine);
+    scene_eval(s, ids, HELD, NULL);
+    size_t cached = engine->cache.figures.pages;
+    assert_int_equal(cached, CONTEXT / PAGE - 1);
+    step_drafts(s, wrong, SPRY_COUNT(wrong));
+    assert_int_equal(engine->cache.figures.pages, cached);
+    spry_sequence_truncate(&s->sequence, HELD);
+    step(s, ids[HELD]);
+    assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
+    step_drafts(s, ids + HELD + 1, CONTEXT - HELD - 2); /* these stay; their page is cached when it is certain */
+    step(s, ids[CONTEXT - 1]);
+    assert_int_equal(engine->cache.figures.pages, CONTEXT / PAGE);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+/* A session resumes with all of a pool, of which the last page is in the cache, too: its next token needs no copy. */
+static void resuming_needs_no_page(void **state)
+{
+    (void)state;
+    enum { HELD = CONTEXT - 6 };
+    int32_t ids[CONTEXT];
+    spry_found found;
+    fixture_ids(ids, CONTEXT, 14);
+    logits cold = scene_cold(model, CONTEXT, false, 0, ids, HELD + 1, NULL);
+    spry_engine *engine = scene_engine(model, CONTEXT, 64, CONTEXT / PAGE);
+    spry_session *s = fixture_session(engine);
+    scene_eval(s, ids, HELD, NULL);
+    spry_sequence_release(&s->sequence);
+    const spry_prompt all = {.ids = ids, .count = HELD, .compute_from = HELD};
+    assert_int_equal(spry_sequence_begin(&s->sequence, &found, &all, NULL), SPRY_OK);
+    assert_int_equal(found.reused, HELD);
+    assert_int_equal(engine->pool.n_free, 0);
+    step(s, ids[HELD]);
+    assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
+    /* A pinned page stays in the cache: there is no page for a copy then. */
+    spry_sequence_release(&s->sequence);
+    assert_int_equal(spry_sequence_begin(&s->sequence, &found, &all, NULL), SPRY_OK);
+    assert_int_equal(spry_kv_cache_pin(&engine->cache, &s->sequence.table, true), HELD);
+    assert_int_equal(spry_sequence_append(&s->sequence, ids + HELD, 1, NULL), SPRY_ERR_CONTEXT);
+    assert_true(s->sequence.starved);
+    assert_int_equal(spry_kv_cache_pin(&engine->cache, &s->sequence.table, false), HELD);
+    step(s, ids[HELD]);
+    assert_memory_equal(step_logits(engine->device, 0, 1), cold.of, sizeof cold.of);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
 }
 
 int main(void)
@@ -469,6 +539,8 @@ int main(void)
         cmocka_unit_test(gaps_are_filled),
         cmocka_unit_test(taking_back_before_computing),
         cmocka_unit_test(taking_back_behind_a_gap),
+        cmocka_unit_test(refused_drafts_are_not_cached),
+        cmocka_unit_test(resuming_needs_no_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -218,7 +218,7 @@ static void test_another_past_is_not_gone_on_with(void **state)
         assert_int_equal(spry_sequence_append(&s->sequence, ids + i, 1, NULL), SPRY_OK);
         assert_int_equal(spry_sequence_fill(&s->sequence, &segment, &n, 1, 1, SIZE_MAX, 1, NULL), SPRY_OK);
         assert_int_equal(step_run(engine->device, &segment, n, NULL), SPRY_OK);
-        spry_sequence_computed(&s->sequence, 1);
+        spry_sequence_computed(&s->sequence, 1, 0);
     }
     assert_true(s->sequence.n_dropped > 0);
     got = scene_eval(s, ids, COUNT, NULL);

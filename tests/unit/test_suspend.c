@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "platform/clock.h"
+#include "support/fixed_costs.h"
 #include "support/job_clients.h"
 
 enum { KINDS = 6 };
