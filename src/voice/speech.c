@@ -16,6 +16,8 @@ enum {
     MARGIN_STATES = 64, /* of silence after short sound: the model ends its text there */
 };
 
+#define LOUD 0.05f /* of the loudest sample: what is quieter is no speech */
+
 /* ---- opening -------------------------------------------------------------------------------------------------------
  */
 
@@ -100,7 +102,8 @@ static spry_status allocate(spry_speech *s, spry_error *error)
     s->prompt = calloc(shape->n_text_ctx, sizeof *s->prompt);
     s->past = calloc(shape->n_text_ctx, sizeof *s->past);
     s->decoding.ids = calloc(shape->n_text_ctx, sizeof *s->decoding.ids);
-    if (s->silent && s->filtered && s->weights && s->window && s->prompt && s->past && s->decoding.ids)
+    s->best.ids = calloc(shape->n_text_ctx, sizeof *s->best.ids);
+    if (s->silent && s->filtered && s->weights && s->window && s->prompt && s->past && s->decoding.ids && s->best.ids)
         return SPRY_OK;
     return spry_fail_memory(error, "a recogniser of speech", n_window * sizeof *s->window);
 }
@@ -146,6 +149,7 @@ void spry_speech_close(spry_speech *s)
     free(s->prompt);
     free(s->past);
     free(s->decoding.ids);
+    free(s->best.ids);
     free(s);
 }
 
@@ -311,11 +315,27 @@ static bool encode(spry_speech *s, size_t n_samples, bool whole)
     return states < most;
 }
 
+/* Seconds from the first to the last loud sample. */
+static double spoken(const float *samples, size_t n)
+{
+    float loud = 0;
+    size_t begin = 0, end = n;
+    for (size_t i = 0; i < n; i++)
+        loud = fabsf(samples[i]) > loud ? fabsf(samples[i]) : loud;
+    loud *= LOUD;
+    while (begin < end && fabsf(samples[begin]) < loud)
+        begin++;
+    while (end > begin && fabsf(samples[end - 1]) < loud)
+        end--;
+    return (double)(end - begin) / SPRY_VOICE_RATE;
+}
+
 /* Decodes the window; where short sound gives no good text it is encoded again as the model was trained. */
 static spry_status decode(spry_speech *s, size_t n, bool timestamps, spry_error *error)
 {
     size_t ticks = (n * SPRY_SPEECH_TICKS + SPRY_VOICE_RATE - 1) / SPRY_VOICE_RATE;
     bool is_short = encode(s, n, s->options.whole_window);
+    s->spoken = spoken(s->window, n);
     uint64_t began = spry_clock_ns();
     double encode_ms = s->transcript->encode_ms;
     if (s->language == 0)

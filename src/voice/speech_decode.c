@@ -12,15 +12,20 @@ enum {
     FIRST_TIME_MOST = SPRY_SPEECH_TICKS, /* speech begins within the first second, or the window is moved on */
     PERIOD_MOST = 64,                    /* tokens that repeat */
     REPEATED_LEAST = 16,                 /* repeated tokens that end an attempt */
+    RESTART = 3,                         /* tokens of a text's beginning that show it is written a second time */
     COMPRESS_LEVEL = 9,
 };
 #define TEMPERATURE_STEP 0.2f
+#define SHORT_LOGPROB    -0.6f /* what is less probable in a shortened window is decoded again in a whole one */
+#define LEAST_LIKELY     2.0   /* times the least log probability: below are no words */
+#define TOKENS_A_SECOND  6.5   /* fast speech has 4 to 5 */
 
 typedef struct attempt {
     spry_speech *s;
     bool timestamps;
     int32_t last_time; /* the last that may come */
     float temperature;
+    size_t room; /* tokens that can be said in this sound; 0: not known */
 } attempt;
 
 static const spry_whisper_shape *shape_of(const spry_speech *s)
@@ -144,6 +149,25 @@ static bool repeats(const int32_t *ids, size_t n)
     return false;
 }
 
+/* Whether the text begins again. A model whose window is shorter than it was trained with writes a sentence again
+ * instead of ending it. */
+static bool restarts(const attempt *a)
+{
+    const spry_speech_decoding *d = &a->s->decoding;
+    return a->room && !a->timestamps && d->n >= 2 * RESTART &&
+           memcmp(d->ids, d->ids + d->n - RESTART, RESTART * sizeof *d->ids) == 0;
+}
+
+/* Whether two tokens in a row come twice, or one twice in a row. */
+static bool echoes(const int32_t *ids, size_t n)
+{
+    for (size_t j = 1; j < n; j++)
+        for (size_t i = 0; i < j; i++)
+            if (ids[i] == ids[j] && (i + 1 == j || (j + 1 < n && ids[i + 1] == ids[j + 1])))
+                return true;
+    return false;
+}
+
 static double compression(const spry_speech *s)
 {
     spry_buffer text;
@@ -186,6 +210,7 @@ static spry_status decode_once(attempt *a, spry_error *error)
     size_t n_prompt, begin = lay_prompt(a, &n_prompt), n_ctx = shape_of(s)->n_text_ctx;
     double total = 0, logprob;
     float largest;
+    size_t drawn = 0;
     d->n = 0;
     d->repeats = false;
     d->temperature = (double)a->temperature;
@@ -200,37 +225,70 @@ static spry_status decode_once(attempt *a, spry_error *error)
         filter(a, logits);
         int32_t id = draw(a, &logprob);
         total += logprob;
+        drawn++;
         if (id == s->ids.end)
             break;
         d->ids[d->n++] = id;
         s->transcript->tokens++;
         d->repeats = repeats(d->ids, d->n);
+        if (restarts(a)) {
+            d->n -= RESTART;
+            d->repeats = 2 * d->n <= a->room; /* it may have been said twice */
+            break;
+        }
         if (d->repeats || d->n >= n_ctx / 2 || n_prompt + d->n >= n_ctx)
             break;
         logits = spry_whisper_decode(s->whisper, &id, 1, n_prompt + d->n - 1);
     }
-    d->mean_logprob = total / (double)(d->n + 1);
+    if (a->room && !a->timestamps)
+        d->repeats = d->repeats || echoes(d->ids, d->n);
+    d->mean_logprob = total / (double)drawn;
     d->compression_ratio = compression(s);
     return SPRY_OK;
+}
+
+/* The best of attempts that failed: one that does not repeat itself before one that does, then the more probable one.
+ */
+static double rank(const spry_speech_decoding *d)
+{
+    return d->repeats ? d->mean_logprob - 1e6 : d->mean_logprob;
+}
+
+static void swap(spry_speech_decoding *a, spry_speech_decoding *b)
+{
+    spry_speech_decoding c = *a;
+    *a = *b;
+    *b = c;
 }
 
 spry_status spry_speech_decode(spry_speech *s, bool timestamps, size_t ticks, bool once, spry_error *error)
 {
     attempt a = {.s = s, .timestamps = timestamps, .temperature = s->options.temperature};
+    double least =
+        once && s->options.least_logprob < SHORT_LOGPROB ? (double)SHORT_LOGPROB : (double)s->options.least_logprob;
+    a.room = once ? (size_t)(s->spoken * TOKENS_A_SECOND) : 0;
     spry_speech_decoding *d = &s->decoding;
     int32_t last = (int32_t)shape_of(s)->n_vocab - 1;
     a.last_time = s->ids.first_time + (int32_t)ticks < last ? s->ids.first_time + (int32_t)ticks : last;
+    bool kept = false;
     for (;; a.temperature += TEMPERATURE_STEP, s->transcript->retries++) {
         spry_status status = decode_once(&a, error);
         if (status != SPRY_OK)
             return status;
-        bool improbable = d->mean_logprob < (double)s->options.least_logprob;
-        bool repeated = d->repeats || d->compression_ratio > (double)s->options.most_compression;
-        bool warmest = once || a.temperature + TEMPERATURE_STEP > 1.01f;
-        d->failed = improbable || repeated;
-        /* Improbable words are no speech where the model says so, or where no temperature gives others. */
-        d->silent = improbable && (d->no_speech > (double)s->options.no_speech || (repeated && warmest));
-        if (!d->failed || d->no_speech > (double)s->options.no_speech || warmest)
+        bool improbable = d->mean_logprob < least;
+        d->repeats = d->repeats || d->compression_ratio > (double)s->options.most_compression;
+        bool unsaid = d->no_speech > (double)s->options.no_speech;
+        d->failed = improbable || d->repeats;
+        d->silent = improbable && unsaid;
+        if (!d->failed || unsaid || once)
             return SPRY_OK;
+        if (!kept || rank(d) > rank(&s->best))
+            swap(d, &s->best);
+        kept = true;
+        if (a.temperature + TEMPERATURE_STEP > 1.01f)
+            break;
     }
+    swap(d, &s->best);
+    d->silent = d->repeats || d->mean_logprob < LEAST_LIKELY * least; /* no temperature gives words */
+    return SPRY_OK;
 }

@@ -23,8 +23,8 @@ typedef struct spry_speech_decoding {
     int32_t *ids; /* [n_text_ctx]: words and times */
     size_t n;
     double mean_logprob, no_speech, compression_ratio, temperature;
-    bool repeats; /* ended because it repeated itself */
-    bool failed;  /* improbable, or repeated too much */
+    bool repeats; /* ended because it repeated itself, or repeats too much */
+    bool failed;  /* improbable, or repeats */
     bool silent;  /* nothing was said */
 } spry_speech_decoding;
 
@@ -39,9 +39,11 @@ struct spry_speech {
     double *weights; /* [n_vocab] */
     int32_t *prompt; /* [n_text_ctx]: of the window */
     spry_speech_decoding decoding;
+    spry_speech_decoding best; /* of attempts that failed */
     /* Of the transcription at hand. */
     spry_transcribe_options options;
     spry_random random;
+    double spoken;    /* seconds from the first to the last loud sample of the window */
     int32_t language; /* its token; -1: an English model */
     int32_t *past;    /* [n_text_ctx]: tokens of what was said last, the oldest first */
     size_t n_past;

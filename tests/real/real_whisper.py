@@ -48,6 +48,18 @@ class Whisper(unittest.TestCase):
         self.assertLess(self.rate(cases, "--whole-window"), 0.15)
         self.assertLess(self.rate(cases, "--whisper-type", "q8_0"), 0.15)
 
+    def test_short_windows(self):
+        """Only the sound there is is encoded, once; a sentence is written as often as it is said."""
+        cases = voice_cases.make(SPRY, FOLDER.name, ("clean",), ("flite rms",), voice_cases.QUESTIONS[:5])
+        for _, _, _, file in cases:
+            result = subprocess.run([SPRY, "voice", "--whisper", MODEL, "--transcribe", "--in", file, "--stats", "--language",
+                                     "en"], capture_output=True, check=True, timeout=600)
+            self.assertIn(b"0 decoded again", result.stderr)
+        for said, times in (("Yes.", 1), ("Stop.", 1), ("Turn off the light. Turn off the light.", 2)):
+            spry("--say", said, "--out", path("said.wav"), "--voice", "slt")
+            heard = voice_cases.words(hear(path("said.wav"), "--language", "en"))
+            self.assertEqual(heard.count(voice_cases.words(said)[0]), times, heard)
+
     def test_noise_and_rates(self):
         cases = list(voice_cases.make(SPRY, FOLDER.name, ("noise 10 dB", "44.1 kHz"), ("flite rms",),
                                       voice_cases.QUESTIONS[:3]))
