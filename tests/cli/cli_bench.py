@@ -241,7 +241,8 @@ class RandomWeights(cli_support.CliTest):
     def test_interrupt_leaves_nothing(self):
         process = subprocess.Popen([SPRY, "bench", "--shape", "tiny", "--tokens", "900", "--repeat", "100", "--prefill", "1000"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME, env=environment(TMPDIR=self.folder))
-        time.sleep(1)
+        cli_support.wait_until_caught(process)
+        time.sleep(0.5)  # so that it measures, as a rule
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=TIMEOUT)
         self.assertEqual((process.returncode, out), (INTERRUPTED, b""))

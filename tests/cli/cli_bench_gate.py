@@ -329,6 +329,7 @@ class OtherMachines(GateTest):
         self.fails(spry("bench", *QUICK, "--tokens", "3", "--baseline", self.base), FAILURE, "tokens is 2 there and 3 here")
         self.fails(spry("bench", *QUICK, "--kv-type", "f32", "--baseline", self.base), FAILURE, "kv-type")
 
+    @cli_support.once_of(5)
     def test_nobody_waits_for_a_refusal(self):
         """Said before the first token of a new process is measured, which takes long with a hundred repeats."""
         limit, began = quick_limit(self), time.monotonic()

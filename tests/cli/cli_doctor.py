@@ -7,6 +7,7 @@ import signal
 import tempfile
 import time
 
+import cli_support
 from cli_support import CliTest, FAILURE, HOME, INTERRUPTED, OK, USAGE, main, spry, start, tiny
 
 STORED = os.path.join(HOME, ".local", "share", "spry", "machine.json")
@@ -114,9 +115,7 @@ class Doctor(CliTest):
         self.assertEqual(os.listdir(os.path.dirname(STORED)), ["machine.json"])
 
     def test_stored_is_used_again(self):
-        began = time.monotonic()
         again = self.profile(self.succeeds(spry("doctor", "--json")))
-        self.assertLess(time.monotonic() - began, 4)
         for key in ("when", "id", "speeds"):
             self.assertEqual(again[key], first.json[key])
 
@@ -192,9 +191,10 @@ class Doctor(CliTest):
 
     def test_interrupt(self):
         process = start("doctor", "--measure")
-        time.sleep(0.7)
+        cli_support.wait_until_caught(process)
+        time.sleep(0.5)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=cli_support.TIMEOUT)
         self.assertEqual(process.returncode, INTERRUPTED, err)
         self.assertEqual(out, b"")
         self.assertIn(b"interrupted", err)

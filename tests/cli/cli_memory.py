@@ -72,7 +72,7 @@ class Memory(cli_support.CliTest):
                    "--cache-disk-bytes", "600K"]
         both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
                 for _ in range(2)]
-        texts = [process.communicate(timeout=60) for process in both]
+        texts = [process.communicate(timeout=cli_support.TIMEOUT) for process in both]
         self.assertEqual([process.returncode for process in both], [0, 0], texts)
         self.assertEqual(texts[0][0], texts[1][0])
         self.assertLessEqual(sum(os.path.getsize(path) for path in self.pages(folder)), 600 << 10)

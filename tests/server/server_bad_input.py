@@ -3,7 +3,6 @@ one answer, 200 or 400, and the server goes on."""
 
 import json
 import os
-import time
 
 import server_support
 from server_fields import BASES, FOLDER, message, put, tables
@@ -103,12 +102,10 @@ class Bodies(ServerTest):
 
     def test_many_tools(self):
         tools = [{"type": "function", "function": {"name": "f%d" % i}} for i in range(100000)]
-        began = time.time()
         self.refused(self.post("/v1/chat/completions", {"messages": TALE, "tools": tools}), "100000", "16384")
         self.refused(self.post("/api/chat", {"model": MODEL, "messages": TALE, "tools": tools}), "100000")
         anthropic = [{"name": "f%d" % i, "input_schema": {"type": "object"}} for i in range(100000)]
         self.refused(self.post("/v1/messages", dict(BASES["/v1/messages"], tools=anthropic)), "100000")
-        self.assertLess(time.time() - began, 120 * server_support.SLOW)
         self.alive()
 
     def test_many_of_everything(self):

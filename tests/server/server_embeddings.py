@@ -1,6 +1,7 @@
 """Embeddings, as OpenAI's and Ollama's clients ask for them."""
 
 import base64
+import http.client
 import json
 import os
 import shutil
@@ -11,7 +12,7 @@ import time
 import unittest
 
 import server_support
-from server_support import MODEL, Server, ServerTest, eventually
+from server_support import MODEL, Server, ServerTest, eventually, once_of
 
 TALES = ["Once upon a time there was a little girl named Lily.", "There once was a small girl, and her name was Lily.",
          "The truck is red."]
@@ -73,11 +74,12 @@ class Embeddings(ServerTest):
         self.assertEqual(self.server.post("/api/embed", {"model": MODEL}).json["embeddings"], [])
         self.assertEqual(self.server.post("/api/embeddings", {"model": MODEL, "prompt": ""}).json, {"embedding": []})
 
+    @once_of(5)
     def test_timings(self):
         for path, body in (("/v1/embeddings", {"input": TALES * 20}), ("/api/embed", {"model": MODEL, "input": TALES * 20})):
-            began = time.time()
+            began = time.monotonic()
             timings = self.server.post(path, body).json["timings"]
-            wall_ms = (time.time() - began) * 1e3
+            wall_ms = (time.monotonic() - began) * 1e3
             self.assertAlmostEqual(sum(timings["parts_ms"].values()), timings["total_ms"], delta=0.02 * timings["total_ms"])
             self.assertLessEqual(timings["total_ms"], wall_ms)
             self.assertLessEqual({"read", "tokenize", "prefill", "write"}, set(timings["parts_ms"]))
@@ -136,9 +138,14 @@ class Embeddings(ServerTest):
         """All texts of a request are submitted at once; their embeddings come in order, the same as one by one."""
         texts = ["A %s tale of %d trees." % (word, n) for n in range(20) for word in ("long", "short", "merry")]
         wanted = [self.vectors(text)[0] for text in texts]
-        before = self.server.metric("spry_steps_total")
-        self.assertEqual(self.vectors(texts), wanted)
-        self.assertLess(self.server.metric("spry_steps_total") - before, len(texts) / 2)
+        steps = []
+        for _ in range(10):  # the engine may be quicker than a busy machine submits
+            before = self.server.metric("spry_steps_total")
+            self.assertEqual(self.vectors(texts), wanted)
+            steps.append(self.server.metric("spry_steps_total") - before)
+            if steps[-1] < len(texts) / 2:
+                return
+        self.fail(steps)
 
     def test_metrics(self):
         before = self.server.metric("spry_prompt_tokens_total") or 0
@@ -149,8 +156,9 @@ class Embeddings(ServerTest):
         """A client that disconnects does not keep the model busy."""
         body = json.dumps({"input": MANY})
         connection = self.server.connect()
+        before = self.server.metric("spry_steps_total") or 0
         connection.request("POST", "/v1/embeddings", body)
-        time.sleep(0.5)
+        self.assertTrue(eventually(lambda: (self.server.metric("spry_steps_total") or 0) > before))
         connection.close()
         failed = lambda: "the client has disconnected" in "".join(self.server.log)
         self.assertTrue(eventually(failed))
@@ -254,11 +262,10 @@ class Leaving(ServerTest):
         connection = self.server.connect()
         connection.request("POST", "/v1/embeddings", json.dumps({"input": MANY}))
         self.assertTrue(eventually(lambda: self.steps() > first + 4))
-        last = self.steps()
         connection.close()
-        time.sleep(server_support.SLOW)
-        self.assertTrue(eventually(lambda: self.steps() == (time.sleep(0.5 * server_support.SLOW), self.steps())[1]))
-        self.assertLess(self.steps() - last, 8)  # not one for each that was submitted
+        rest = lambda: self.server.metric("spry_requests_running") + self.server.metric("spry_requests_waiting")
+        self.assertTrue(eventually(lambda: rest() == 0))
+        self.assertLess(self.steps() - first, len(MANY) / 4)  # a text is longer than half a chunk
 
 
 class Going(unittest.TestCase):
@@ -266,10 +273,10 @@ class Going(unittest.TestCase):
         server = Server("--grace", "0")
         connection = server.connect()
         connection.request("POST", "/v1/embeddings", json.dumps({"input": MANY}))
-        time.sleep(0.5)
-        began = time.time()
+        self.assertTrue(eventually(lambda: server.metric("spry_steps_total")))
         self.assertEqual(server.stop(), 0)
-        self.assertLess(time.time() - began, 5 * server_support.SLOW)
+        with self.assertRaises((OSError, http.client.HTTPException, AssertionError)):
+            self.assertEqual(connection.getresponse().status, 200)  # it was not waited for
         connection.close()
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import select
 import socket
-import time
 
 import server_support
 from server_support import TALE, ServerTest, eventually, public
@@ -122,8 +121,7 @@ class Large(ServerTest):
             client.sendall(b"POST " + CHAT.encode() + b" HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
             answer = b""
             with self.assertRaises(OSError):  # the answer arrives while the body is sent
-                until = time.time() + 30
-                while time.time() < until:
+                while True:
                     client.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
                     if select.select([client], [], [], 0)[0] and b"too_large" not in answer:
                         answer += client.recv(65536)
@@ -143,7 +141,7 @@ class Large(ServerTest):
             with self.server.socket() as client:
                 client.sendall(garbage)
                 client.shutdown(socket.SHUT_WR)
-                client.settimeout(20)
+                client.settimeout(server_support.TIMEOUT)
                 try:
                     self.assertNotIn(b"200 OK", client.recv(1000))
                 except ConnectionError:
@@ -153,10 +151,7 @@ class Large(ServerTest):
     def test_slow_client_is_let_go(self):
         with self.server.socket() as client:
             client.sendall(b"POST " + CHAT.encode() + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
-            client.settimeout(30)
-            began = time.time()
-            client.recv(1000)
-            self.assertLess(time.time() - began, 25)
+            client.recv(1000)  # returns
         self.alive()
 
     def test_client_that_sends_byte_by_byte(self):

@@ -3,7 +3,6 @@ programs could read in two ways are refused; requests cut at any byte and reader
 
 import json
 import socket
-import time
 
 import server_support
 from server_support import TALE, Server, ServerTest, eventually
@@ -203,10 +202,8 @@ class Readers(server_support.unittest.TestCase):
                 client.connect(("127.0.0.1", server.port))
                 client.sendall(post("Content-Length: %d" % len(large), body=large))
                 clients.append(client)
-            began = time.time()
             self.assertEqual(server.chat(max_tokens=2).status, 200)
-            self.assertTrue(eventually(lambda: server.threads() <= threads + 1, 30))
-            self.assertLess(time.time() - began, 30 * server_support.SLOW)
+            self.assertTrue(eventually(lambda: server.threads() <= threads + 1))
             for client in clients:
                 client.close()
         finally:

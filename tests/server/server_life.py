@@ -1,5 +1,6 @@
 """Clients that leave, many that stay, keys, other sites, a full queue, and the end of a server."""
 
+import http.client
 import json
 import os
 import resource
@@ -56,9 +57,7 @@ class Leaving(ServerTest):
 
     def test_a_reader_who_stops_reading_holds_nobody_up(self):
         streams = [begin(self.server, n=2) for _ in range(2)]
-        began = time.time()
         self.alive()
-        self.assertLess(time.time() - began, 20 * server_support.SLOW)
         for connection, response in streams:
             response.close()
             connection.close()
@@ -248,14 +247,13 @@ ECHO = {"prompt": ["Tale %d. " % number + "Once upon a time. " * 300 for number 
 class Echo(ServerTest):
     def test_leaving(self):
         self.alive()
-        time.sleep(0.3)
-        threads = self.server.threads()
+        before = self.server.metric("spry_steps_total")
         connection = self.server.connect()
         connection.request("POST", "/v1/completions", json.dumps(ECHO))
-        time.sleep(0.5)
-        self.assertGreater(self.server.threads(), threads)
+        self.assertTrue(eventually(lambda: self.server.metric("spry_steps_total") > before + 1))
         connection.close()
-        self.assertTrue(eventually(lambda: self.server.threads() <= threads, 5))
+        self.assertTrue(eventually(lambda: self.server.metric("spry_requests_running") == 0))
+        self.assertLess(self.server.metric("spry_steps_total") - before, len(ECHO["prompt"]))  # each takes several
         self.alive()
 
 
@@ -263,9 +261,7 @@ class LateEcho(ServerTest):
     arguments = ("--answer-timeout", "1")
 
     def test_late(self):
-        began = time.time()
         self.refused(self.server.post("/v1/completions", ECHO), 504, "longer")
-        self.assertLess(time.time() - began, 4 * server_support.SLOW)
         self.alive()
 
 
@@ -282,26 +278,29 @@ class Late(ServerTest):
 
 
 class End(server_support.unittest.TestCase):
+    def listens(self, server):
+        try:
+            server.socket().close()
+            return True
+        except OSError:
+            return False
+
     def test_answers_under_way_are_finished(self):
         server = Server("--grace", "10")
         connection, response = begin(server, max_tokens=300)
         server.process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
-        with self.assertRaises(OSError):
-            server.connect().request("GET", "/health")
+        self.assertTrue(eventually(lambda: not self.listens(server)))
         self.assertTrue(response.read().endswith(b"data: [DONE]\n\n"))
         connection.close()
         self.assertEqual(server.stop(), 0)
 
     def test_a_second_signal_does_not_wait(self):
-        server = Server("--grace", "600")
+        server = Server("--grace", "86400")
         streams = [begin(server, n=4) for _ in range(2)]
         server.process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        self.assertTrue(eventually(lambda: not self.listens(server)))
         server.process.send_signal(signal.SIGINT)
-        began = time.time()
-        self.assertEqual(server.process.wait(timeout=30 * server_support.SLOW), 0)
-        self.assertLess(time.time() - began, 10 * server_support.SLOW)
+        self.assertEqual(server.process.wait(timeout=server_support.TIMEOUT), 0)  # nothing is read: it would not end else
         for connection, _ in streams:
             connection.close()
         server.stop()
@@ -310,10 +309,10 @@ class End(server_support.unittest.TestCase):
         server = Server("--grace", "0")
         connection = server.connect()
         connection.request("POST", "/v1/completions", json.dumps(ECHO))
-        time.sleep(0.5)
-        began = time.time()
+        self.assertTrue(eventually(lambda: server.metric("spry_steps_total")))
         self.assertEqual(server.stop(), 0)
-        self.assertLess(time.time() - began, 5 * server_support.SLOW)
+        with self.assertRaises((OSError, http.client.HTTPException, AssertionError)):
+            self.assertEqual(connection.getresponse().status, 200)  # it was not waited for
         connection.close()
 
     def test_wrong_use(self):

@@ -10,6 +10,7 @@ from server_support import MODEL, TALE, ServerTest
 class Priority(ServerTest):
     arguments = ("--parallel", "2")
 
+    @server_support.once_of(3)
     def test_batch_gives_way(self):
         long = dict(max_tokens=500, ignore_eos=True, priority="batch")
         alone = self.server.chat(**long).json["choices"][0]["message"]["content"]

@@ -9,7 +9,7 @@ import threading
 import time
 
 import server_support
-from server_support import HOME, MODEL, TALE, Server, ServerTest, eventually, spry
+from server_support import HOME, MODEL, TALE, Server, ServerTest, eventually, once_of, spry
 
 NAMES = {"read", "template", "tokenize", "queue", "lookup", "restore", "prefill", "draft", "decode", "sampling", "grammar",
          "detokenize", "write", "others"}
@@ -46,9 +46,9 @@ class Parts(ServerTest):
                            ("/completion", {"prompt": "Once upon a", "n_predict": 30}),
                            ("/api/chat", {"model": MODEL, "messages": TALE, "options": {"num_predict": 20}}),
                            ("/api/generate", {"model": MODEL, "prompt": "Hi", "options": {"num_predict": 20}, "stream": False})):
-            began = time.time()
+            began = time.monotonic()
             reply = self.server.post(path, body)
-            wall_ms = (time.time() - began) * 1e3
+            wall_ms = (time.monotonic() - began) * 1e3
             self.assertEqual(reply.status, 200, reply.text)
             if body.get("stream"):
                 answer = reply.events[-2]
@@ -176,6 +176,7 @@ class Energy(server_support.unittest.TestCase):
                 file.write("%d\n" % (1000 + (time.time() - began) * WATTS * 1e6))
             time.sleep(0.001)
 
+    @once_of(5)
     def test_measured(self):
         timings = self.server.chat(max_tokens=200, ignore_eos=True).json["timings"]
         energy = timings["energy"]
@@ -186,6 +187,7 @@ class Energy(server_support.unittest.TestCase):
         total = re.search(r'spry_energy_joules_total\{device="cpu"\} (\S+)', self.server.get("/metrics").text).group(1)
         self.assertGreater(float(total), energy["cpu_joules"])
 
+    @once_of(5)
     def test_two_at_once_have_half_of_it_each(self):
         for others, body in (("/v1/chat/completions", {"messages": TALE, "max_tokens": 600, "temperature": 0, "ignore_eos": True}),
                              ("/v1/embeddings", {"input": ["Once upon a time. " * 50] * 12})):
@@ -202,6 +204,7 @@ class Energy(server_support.unittest.TestCase):
         echoed = self.server.post("/v1/completions", echo).json["timings"]["energy"]
         self.assertAlmostEqual(echoed["watts"], WATTS, delta=WATTS / 5)
 
+    @once_of(5)
     def test_a_body_that_comes_slowly(self):
         """Watts are those of the work, whatever the client took."""
         body = json.dumps({"messages": TALE, "max_tokens": 100, "temperature": 0}).encode("ascii")
@@ -217,6 +220,7 @@ class Energy(server_support.unittest.TestCase):
         self.assertAlmostEqual(timings["energy"]["watts"], WATTS, delta=WATTS / 5)
         self.assertLess(timings["energy"]["joules"], WATTS * (timings["total_ms"] - 1000) / 1e3)
 
+    @once_of(5)
     def test_an_answer_nobody_reads(self):
         """Once it is made it uses nothing any more, and the next one has all of what it uses."""
         body = json.dumps({"prompt": "Once upon a time. " * 300, "echo": True, "logprobs": 20, "n": 8, "max_tokens": 60,
@@ -243,7 +247,7 @@ class Energy(server_support.unittest.TestCase):
         connection = self.server.connect()
         connection.request("GET", "/watch")
         response = connection.getresponse()
-        seen = []
+        seen, began = [], time.monotonic()
         while len(seen) < 6:
             line = response.readline().decode("utf-8")
             if line.startswith("data: "):
@@ -251,7 +255,7 @@ class Energy(server_support.unittest.TestCase):
         connection.close()
         self.assertTrue(all(energy["gpu_joules"] is None and energy["why"] == "" for energy in seen))
         self.assertGreater(seen[-1]["cpu_joules"], seen[0]["cpu_joules"])
-        self.assertLessEqual(len({energy["cpu_joules"] for energy in seen}), 4)
+        self.assertLessEqual(len({energy["cpu_joules"] for energy in seen}), time.monotonic() - began + 2)
 
 
 class Traces(server_support.unittest.TestCase):
@@ -328,7 +332,7 @@ class Traces(server_support.unittest.TestCase):
 
     def test_full_disk(self):
         server = self.run_server("/dev/full", "--trace-ops")
-        time.sleep(1.5)  # by now it has seen that it is full
+        self.assertTrue(eventually(lambda: any("can no longer be written" in line for line in server.log)))
         self.assertEqual(server.chat(max_tokens=3).status, 200)
         self.assertEqual(server.chat(max_tokens=3).status, 200)
         self.assertEqual(server.stop(), 1)

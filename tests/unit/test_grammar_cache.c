@@ -17,7 +17,7 @@
 #define SLOW  "slow*"
 #define WRONG "(slow"
 
-enum { THREADS = 4, SECONDS_MAX = 10 };
+enum { THREADS = 4, SECONDS_MAX = 600 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;

@@ -89,9 +89,8 @@ static void test_larger_than_estimated(void **state)
 
 static void wait_until_gone(spry_model_pool *pool, const char *name)
 {
-    for (int i = 0; i < 200 && is_loaded(pool, name); i++)
+    while (is_loaded(pool, name))
         nap(10);
-    assert_false(is_loaded(pool, name));
 }
 
 /* What cannot go when it is asked to goes when it can. */
@@ -156,17 +155,13 @@ static void test_keep_alive(void **state)
     assert_true(info_of(pool, "qwen2").expires_s < 0);
     assert_int_equal(spry_model_pool_pin(pool, "qwen3", true, NULL), SPRY_OK);
     use(pool, "qwen3");
-    for (int i = 0; i < 200 && is_loaded(pool, "llama"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "llama"));
+    wait_until_gone(pool, "llama");
     nap(200);
     assert_true(is_loaded(pool, "qwen2") && is_loaded(pool, "qwen3"));
     assert_int_equal(spry_model_pool_pin(pool, "qwen3", false, NULL), SPRY_OK);
-    for (int i = 0; i < 200 && is_loaded(pool, "qwen3"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "qwen3"));
+    wait_until_gone(pool, "qwen3");
     spry_model_pool_release(pool, held);
-    for (int i = 0; i < 200 && n_let_go < 3; i++)
+    while (n_let_go < 3)
         nap(10);
     assert_int_equal(n_let_go, 3);
     use(pool, "llama"); /* and again */
@@ -185,9 +180,7 @@ static void test_keep(void **state)
     spry_model_pool_keep(pool, held, 0);
     assert_true(is_loaded(pool, "llama"));
     spry_model_pool_release(pool, held);
-    for (int i = 0; i < 200 && is_loaded(pool, "llama"); i++)
-        nap(10);
-    assert_false(is_loaded(pool, "llama"));
+    wait_until_gone(pool, "llama");
     assert_true(info_of(pool, "llama").expires_s < 0);
     use(pool, "llama");
     assert_true(info_of(pool, "llama").expires_s > 900);

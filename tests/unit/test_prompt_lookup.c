@@ -6,6 +6,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -266,7 +267,7 @@ static int32_t nearly_equal(size_t i)
     return i % 1000 == 999 ? (int32_t)i : 7;
 }
 
-static double milliseconds(token_at *token)
+static double milliseconds_once(token_at *token)
 {
     enum { N = 32768 };
     spry_prompt_lookup *lookup = create(N, 2, 8);
@@ -281,6 +282,15 @@ static double milliseconds(token_at *token)
     double taken = (double)(spry_clock_ns() - start) / 1e6;
     spry_prompt_lookup_destroy(lookup);
     return taken;
+}
+
+/* The best of several, because the machine may be busy. */
+static double milliseconds(token_at *token)
+{
+    double best = milliseconds_once(token);
+    for (int i = 0; i < 4; i++)
+        best = fmin(best, milliseconds_once(token));
+    return best;
 }
 
 /* Whatever the text, the time is that of ordinary text or so. Quadratic time would be thousands of times as long. */
