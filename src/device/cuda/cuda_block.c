@@ -24,7 +24,7 @@ static void embed(spry_cuda_device *d)
                                   .x = d->scratch.x,
                                   .rows = d->upload.memory + d->upload.rows,
                                   .n = c->n_embd,
-                                  .scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : 1};
+                                  .scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale};
     snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(d->model.embedding.type));
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, 1, 1, ROW_THREADS, &args);
 }
@@ -56,12 +56,46 @@ static spry_kv_pages layer_pages(const spry_cuda_device *d, uint32_t layer)
     const spry_kv_pool *pool = d->pool;
     return (spry_kv_pages){.pages = d->pages,
                            .page_bytes = pool->page_bytes,
-                           .key_offset = spry_kv_offset(pool, layer, 0),
-                           .value_offset = spry_kv_offset(pool, layer, 1),
+                           .key_offset = spry_kv_offset(pool, d->config->kv_slot[layer], 0),
+                           .value_offset = spry_kv_offset(pool, d->config->kv_slot[layer], 1),
                            .head_bytes = (uint32_t)pool->head_bytes,
                            .token_bytes = (uint32_t)pool->token_bytes,
                            .n_kv_heads = d->config->n_kv_heads,
                            .head_dim = d->config->head_dim};
+}
+
+/* Pairs of a head that rope turns in a layer. */
+static uint32_t pairs_of(const spry_config *c, uint32_t layer)
+{
+    return c->rotated[layer] ? c->rope_dim / 2 : 0;
+}
+
+/* Norms of q and k that spry_prepare does not know, before rope or behind it. */
+static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool later)
+{
+    const spry_config *c = d->config;
+    spry_qk_norm kind = c->arch->qk_norm;
+    bool row = kind == SPRY_QK_NORM_ROW;
+    const struct {
+        spry_cuda_memory x, weight;
+        uint32_t n_heads;
+        bool wanted;
+    } lists[] = {{d->scratch.q, l->q_norm, c->n_heads, later == (kind == SPRY_QK_NORM_HEAD_LATER)},
+                 {d->scratch.k, kind == SPRY_QK_NORM_HEAD_LATER ? 0 : l->k_norm, c->n_kv_heads, !later}};
+    if (!l->q_norm || kind < SPRY_QK_NORM_HEAD_LATER)
+        return;
+    for (size_t i = 0; i < SPRY_COUNT(lists); i++) {
+        const spry_norm_args args = {.x = lists[i].x,
+                                     .weight = lists[i].weight,
+                                     .n = c->head_dim * (row ? lists[i].n_heads : 1),
+                                     .n_groups = row ? 1 : lists[i].n_heads,
+                                     .step = kind == SPRY_QK_NORM_EACH ? c->head_dim : 0,
+                                     .eps = c->norm_eps,
+                                     .centre = c->arch->layer_norm};
+        if (lists[i].wanted)
+            spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, args.n_groups, 1,
+                             ROW_THREADS, &args);
+    }
 }
 
 /* Head norms, rope, keys and values into their pages. */
@@ -69,18 +103,19 @@ static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
+    bool here = c->arch->qk_norm <= SPRY_QK_NORM_HEAD;
     return (spry_prepare_args){.q = s->q,
                                .k = s->k,
                                .v = s->v,
-                               .q_norm = l->q_norm,
-                               .k_norm = l->k_norm,
+                               .q_norm = here ? l->q_norm : 0,
+                               .k_norm = here ? l->k_norm : 0,
                                .cosine = s->cosine[c->sliding[layer]],
                                .sine = s->sine[c->sliding[layer]],
                                .rows = d->upload.memory + d->upload.rows,
                                .kv = layer_pages(d, layer),
                                .n_rows = (uint32_t)d->n_rows,
                                .n_heads = c->n_heads,
-                               .n_pairs = c->rope_dim / 2,
+                               .n_pairs = pairs_of(c, layer),
                                .interleaved = c->interleaved,
                                .eps = c->norm_eps};
 }
@@ -165,9 +200,10 @@ static spry_attend_args attend_args(const spry_cuda_device *d, uint32_t layer)
                              .runs = d->upload.memory + d->upload.runs,
                              .turn_cosine = s->turn_cosine[kind],
                              .turn_sine = s->turn_sine[kind],
+                             .sinks = d->model.layers[layer].sinks,
                              .kv = layer_pages(d, layer),
                              .n_heads = c->n_heads,
-                             .n_pairs = c->rope_dim / 2,
+                             .n_pairs = pairs_of(c, layer),
                              .interleaved = c->interleaved,
                              .window = kind ? c->window : 0,
                              .n_chunks = (uint32_t)d->n_chunks,
@@ -206,7 +242,8 @@ static bool decodes(const spry_cuda_device *d)
 {
     enum { SPREAD_FROM = 2, SPREAD_TO = 12 };
     bool spread = d->n_rows >= SPREAD_FROM && d->n_rows <= SPREAD_TO;
-    return d->attention.decode && d->context.overlaps && d->alone && !d->n_runs && !spread;
+    return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.overlaps &&
+           d->alone && !d->n_runs && !spread;
 }
 
 /* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
@@ -225,17 +262,35 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */
 
-/* Where the product of a part goes: onto x, or to y where a norm stands between. */
-static spry_cuda_product part_product(const spry_cuda_device *d, const spry_cuda_matrix *w, spry_cuda_memory post_norm)
+/* Where the product of a part goes: onto x, or to y where something stands between. Parts that take the same input meet
+ * in y. */
+typedef struct part_sum {
+    spry_cuda_memory out, norm, bias; /* the norm behind the part, or 0 */
+    bool add, done;                   /* onto what is there; nothing follows */
+} part_sum;
+
+static part_sum sum_of(const spry_cuda_device *d, spry_cuda_memory post_norm, spry_cuda_memory bias, bool second)
 {
-    return (spry_cuda_product){post_norm ? d->scratch.y : d->scratch.x, d->config->n_embd, w};
+    bool parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
+    bool direct = !post_norm && !parallel && d->config->residual_scale == 1;
+    return (part_sum){.out = direct ? d->scratch.x : d->scratch.y,
+                      .norm = post_norm,
+                      .bias = bias,
+                      .add = direct || (parallel && second),
+                      .done = direct || (parallel && !second)};
 }
 
 /* x += y, normalised first where there is a norm. */
-static void add_residual(spry_cuda_device *d, spry_cuda_memory post_norm)
+static void add_residual(spry_cuda_device *d, const part_sum *sum)
 {
-    const spry_residual_args args = {
-        .x = d->scratch.x, .y = d->scratch.y, .weight = post_norm, .n = d->config->n_embd, .eps = d->config->norm_eps};
+    const spry_residual_args args = {.x = d->scratch.x,
+                                     .y = d->scratch.y,
+                                     .weight = sum->norm,
+                                     .bias = sum->bias,
+                                     .n = d->config->n_embd,
+                                     .eps = d->config->norm_eps,
+                                     .scale = d->config->residual_scale,
+                                     .centre = d->config->arch->layer_norm};
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_residual"), d->n_rows, 1, 1, ROW_THREADS, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
@@ -245,48 +300,52 @@ static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t la
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
-    const spry_cuda_product o = part_product(d, &l->o, l->attn_post_norm);
-    spry_cuda_encode_products(d, (spry_encode_args){.in = s->x, .weight = l->attn_norm, .n = c->n_embd}, qkv,
-                              SPRY_COUNT(qkv), d->n_rows, false);
+    const spry_cuda_product o = {sum.out, c->n_embd, &l->o};
+    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, SPRY_COUNT(qkv), d->n_rows,
+                              false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
+    normalise_heads(d, l, false);
     if (decodes(d)) {
         attend_decode(d, l, layer);
     } else {
         prepare(d, l, layer);
+        normalise_heads(d, l, true);
         spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
         attend(d, layer);
     }
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
     if (attend_encodes(d)) {
         d->lanes = true;
-        spry_cuda_products(d, &o, 1, d->n_rows, !l->attn_post_norm, no_groups);
+        spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
         d->lanes = false;
     } else {
-        spry_cuda_encode_products(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows,
-                                  !l->attn_post_norm);
+        spry_cuda_encode_products(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows, sum.add);
     }
     spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
-    if (l->attn_post_norm)
-        add_residual(d, l->attn_post_norm);
+    if (!sum.done)
+        add_residual(d, &sum);
 }
 
-static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
+/* `input`: rows as attention or this part takes them. */
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, spry_encode_args input, const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    size_t n = l->gate.tiles.n_out;
-    const spry_cuda_product both[] = {{s->gate, n, &l->gate}, {s->up, n, &l->up}};
-    const spry_cuda_product down = part_product(d, &l->down, l->ffn_post_norm);
-    const spry_encode_args norm = {.in = s->x, .weight = l->ffn_norm, .n = c->n_embd, .gate = c->arch->gate};
-    const spry_encode_args gated = {.in = s->gate, .up = s->up, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (spry_cuda_gated_products(d, norm, both, &l->down, d->n_rows)) {
-        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
-        spry_cuda_products(d, &down, 1, d->n_rows, !l->ffn_post_norm, no_groups);
+    bool has_gate = l->gate.type != SPRY_DTYPE_COUNT;
+    size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
+    const spry_cuda_product both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
+    const spry_cuda_product down = {sum->out, c->n_embd, &l->down};
+    const spry_encode_args activated = {
+        .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
+    if (has_gate && spry_cuda_gated_products(d, input, both, &l->down, d->n_rows)) {
+        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        spry_cuda_products(d, &down, 1, d->n_rows, sum->add, no_groups);
     } else {
-        spry_cuda_encode_products(d, norm, both, SPRY_COUNT(both), d->n_rows, false);
-        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, SPRY_COUNT(both), d->n_rows);
-        spry_cuda_encode_products(d, gated, &down, 1, d->n_rows, !l->ffn_post_norm);
+        spry_cuda_encode_products(d, input, both, n_both, d->n_rows, false);
+        spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        spry_cuda_encode_products(d, activated, &down, 1, d->n_rows, sum->add);
     }
     spry_cuda_took_products(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
 }
@@ -294,14 +353,18 @@ static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l)
 static void run_layer(spry_cuda_device *d, uint32_t layer)
 {
     const spry_cuda_layer *l = &d->model.layers[layer];
-    bool experts = l->router.type != SPRY_DTYPE_COUNT;
+    bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
+    const part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, true);
     attention(d, l, layer);
     if (experts)
         spry_cuda_experts(d, l);
     else
-        feed_forward(d, l);
-    if (experts || l->ffn_post_norm)
-        add_residual(d, l->ffn_post_norm);
+        feed_forward(d, l,
+                     parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias)
+                              : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias),
+                     &sum);
+    if (experts || !sum.done)
+        add_residual(d, &sum);
 }
 
 /* Norm of the rows that are wanted, and output matrix where their logits are. */
@@ -314,6 +377,8 @@ static void unembed(spry_cuda_device *d)
         return;
     const spry_encode_args norm = {.in = s->x,
                                    .weight = d->model.output_norm,
+                                   .bias = d->model.output_norm_bias,
+                                   .centre = c->arch->layer_norm,
                                    .plain = s->h,
                                    .source = d->upload.memory + d->upload.source,
                                    .n = c->n_embd};
@@ -322,8 +387,8 @@ static void unembed(spry_cuda_device *d)
     if (!d->n_logits)
         return;
     spry_cuda_products(d, &logits, 1, d->n_logits, false, no_groups);
-    const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap};
-    if (c->final_softcap > 0)
+    const spry_softcap_args cap = {s->logits, d->n_logits * c->n_vocab, c->final_softcap, c->logit_scale};
+    if (c->final_softcap > 0 || c->logit_scale != 1)
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_softcap"), SOFTCAP_BLOCKS, 1, 1, ROW_THREADS,
                          &cap);
     spry_cuda_took_products(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);

@@ -150,18 +150,36 @@ static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
     return m;
 }
 
+/* The norm of queries, with that of keys in it where both stand behind rope (kernels/ref: what is stored is then
+ * rotated last). */
+static spry_cuda_memory place_q_norm(placer *p, const spry_layer *l, size_t n)
+{
+    float both[SPRY_MAX_HEAD_DIM];
+    if (!l->q_norm || p->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER)
+        return place_vector(p, l->q_norm, n);
+    for (size_t i = 0; i < n; i++)
+        both[i] = l->q_norm[i] * l->k_norm[i];
+    return place_vector(p, both, n);
+}
+
 static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
-    bool experts = l->router.data;
+    bool experts = l->router.data, wide = c->arch->qk_norm >= SPRY_QK_NORM_EACH;
     size_t n = experts ? c->n_experts : 1;
     return (spry_cuda_layer){
         .attn_norm = place_vector(p, l->attn_norm, c->n_embd),
         .ffn_norm = place_vector(p, l->ffn_norm, c->n_embd),
         .attn_post_norm = place_vector(p, l->attn_post_norm, c->n_embd),
         .ffn_post_norm = place_vector(p, l->ffn_post_norm, c->n_embd),
-        .q_norm = place_vector(p, l->q_norm, c->head_dim),
-        .k_norm = place_vector(p, l->k_norm, c->head_dim),
+        .attn_norm_bias = place_vector(p, l->attn_norm_bias, c->n_embd),
+        .ffn_norm_bias = place_vector(p, l->ffn_norm_bias, c->n_embd),
+        .attn_post_norm_bias = place_vector(p, l->attn_post_norm_bias, c->n_embd),
+        .ffn_post_norm_bias = place_vector(p, l->ffn_post_norm_bias, c->n_embd),
+        .q_norm = place_q_norm(p, l, (size_t)c->head_dim * (wide ? c->n_heads : 1)),
+        .k_norm = place_vector(p, l->k_norm, (size_t)c->head_dim * (wide ? c->n_kv_heads : 1)),
+        .sinks = place_vector(p, l->sinks, c->n_heads),
+        .choice_bias = place_vector(p, l->choice_bias, c->n_experts),
         .q = place(p, &l->q, 1),
         .k = place(p, &l->k, 1),
         .v = place(p, &l->v, 1),
@@ -183,6 +201,7 @@ static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, cons
     m->embedding = place(p, &w->embedding, 1);
     m->output = w->output.data == w->embedding.data ? m->embedding : place(p, &w->output, 1);
     m->output_norm = place_vector(p, w->output_norm, c->n_embd);
+    m->output_norm_bias = place_vector(p, w->output_norm_bias, c->n_embd);
     for (size_t i = 0; i < 2; i++)
         m->frequencies[i] = place_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
     for (size_t i = 0; i < c->n_layers; i++) {

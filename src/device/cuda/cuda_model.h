@@ -16,7 +16,11 @@ typedef struct spry_cuda_matrix {
 } spry_cuda_matrix;
 
 typedef struct spry_cuda_layer {
-    spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm, q_norm, k_norm; /* 0: none */
+    /* 0: none */
+    spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm;
+    spry_cuda_memory attn_norm_bias, ffn_norm_bias, attn_post_norm_bias, ffn_post_norm_bias;
+    spry_cuda_memory q_norm, k_norm; /* where both stand behind rope, q_norm is the product of both */
+    spry_cuda_memory sinks, choice_bias;
     spry_cuda_matrix q, k, v, o;
     spry_cuda_matrix gate, up, down; /* of all experts, where there are some */
     spry_cuda_matrix router;
@@ -27,7 +31,7 @@ typedef struct spry_cuda_model {
     spry_cuda_memory memory;
     size_t bytes;
     spry_cuda_matrix embedding, output;
-    spry_cuda_memory output_norm;
+    spry_cuda_memory output_norm, output_norm_bias;
     spry_cuda_memory frequencies[2]; /* of full and of sliding layers */
     float magnitude[2];
     spry_cuda_layer *layers; /* [n_layers] */

@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "device/cuda/cuda_state.h"
+#include "model/arch.h"
 #include "platform/clock.h"
 
 enum {
@@ -178,11 +179,23 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
     }
 }
 
+spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias)
+{
+    const spry_config *c = d->config;
+    return (spry_encode_args){.in = d->scratch.x,
+                              .weight = norm,
+                              .bias = bias,
+                              .centre = c->arch->layer_norm,
+                              .n = c->n_embd,
+                              .gate = c->arch->gate};
+}
+
 /* Whether products normalise their rows themselves. */
 static bool normalises(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products,
                        size_t n_rows)
 {
-    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->source && !from->plain;
+    bool can =
+        n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source && !from->plain;
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
     return can;

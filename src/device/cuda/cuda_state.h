@@ -164,6 +164,9 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows);
 
+/* Rows of x, as a part takes them: normalised where there is a norm. */
+spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias);
+
 /* Both, one behind the other or, for few rows, in one kernel. */
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products,
                                size_t n_products, size_t n_rows, bool add);

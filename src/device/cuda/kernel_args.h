@@ -55,28 +55,43 @@ enum { SPRY_CORES_ROWS = 128 }; /* that a block multiplies in the order of multi
 
 enum { SPRY_ACT_TARGETS = 3 };
 
-/* Each row is normalised (with a weight), gated (with an `up`) or taken as it is, and written in up to three forms; a
- * form that is not wanted has no values. With `source` row i is made from row source[i] of `in`, unless that is
- * negative. A block for a row. */
+/* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
+ * is, and written in up to three forms; a form that is not wanted has no values. With `source` row i is made from row
+ * source[i] of `in`, unless that is negative. A block for a row. */
 typedef struct spry_encode_args {
     SPRY_AT(const float) in;
     SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */
     SPRY_AT(const float) weight; /* NULL, or [n]: row = in / rms(in) * weight */
+    SPRY_AT(const float) bias;   /* NULL, or [n]: of a layer norm */
     SPRY_AT(float) plain;        /* NULL, or where the row goes as floats */
     SPRY_AT(const int32_t) source;
     spry_acts to[SPRY_ACT_FORMS];
     uint32_t n, in_stride;
     float eps;
     uint32_t gate; /* spry_gate */
+    uint32_t ungated;
+    uint32_t centre; /* a layer norm: the mean is subtracted first */
 } spry_encode_args;
 
-/* x += y, the latter normalised first where there is a weight: a block for a row. */
+/* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before. A
+ * block for a group. */
+typedef struct spry_norm_args {
+    SPRY_AT(float) x;
+    SPRY_AT(const float) weight; /* NULL: ones */
+    uint32_t n, n_groups, step;
+    float eps;
+    uint32_t centre;
+} spry_norm_args;
+
+/* x += y * scale, y normalised first where there is a weight: a block for a row. */
 typedef struct spry_residual_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) y;
     SPRY_AT(const float) weight; /* NULL, or [n] */
+    SPRY_AT(const float) bias;   /* NULL, or [n] */
     uint32_t n;
-    float eps;
+    float eps, scale;
+    uint32_t centre;
 } spry_residual_args;
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -193,6 +208,7 @@ typedef struct spry_attend_args {
     SPRY_AT(const spry_attend_run) runs;     /* and runs of the others */
     SPRY_AT(const float) turn_cosine;        /* [turns, pairs] */
     SPRY_AT(const float) turn_sine;
+    SPRY_AT(const float) sinks; /* NULL, or [n_heads]: scores that take their share of the weights and give nothing */
     spry_kv_pages kv;
     spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
     uint32_t n_heads, n_pairs, interleaved;
@@ -214,10 +230,14 @@ typedef struct spry_decode_args {
 
 /* Chooses experts from router logits: a block of one warp for a row. */
 typedef struct spry_choose_args {
-    SPRY_AT(float) router;    /* [rows, n_experts] */
-    SPRY_AT(uint32_t) chosen; /* [rows, n_used], ascending */
-    SPRY_AT(float) weight;    /* [rows, n_used] */
+    SPRY_AT(float) router;     /* [rows, n_experts] */
+    SPRY_AT(uint32_t) chosen;  /* [rows, n_used], ascending */
+    SPRY_AT(float) weight;     /* [rows, n_used] */
+    SPRY_AT(const float) bias; /* NULL, or [n_experts]: added to scores to choose by */
     uint32_t n_experts, n_used, normalise;
+    uint32_t sigmoid;                 /* scores are sigmoids; else a softmax */
+    uint32_t n_groups, n_groups_used; /* experts are chosen from the best groups; 1 or 0: from all */
+    float scale;                      /* of the weights */
 } spry_choose_args;
 
 /* Puts (row, expert) pairs into slots, grouped by expert in multiples of `align`: one block. */
@@ -237,17 +257,17 @@ typedef struct spry_combine_args {
     SPRY_AT(const uint32_t) slot;
     SPRY_AT(const float) weight;
     SPRY_AT(const float) shared;      /* NULL, or [rows, n] */
-    SPRY_AT(const float) shared_gate; /* [rows] */
+    SPRY_AT(const float) shared_gate; /* NULL, or [rows] */
     uint32_t n, n_used;
 } spry_combine_args;
 
 /* ---- logits and tokens ------------------------------------------------------------------------------------------- */
 
-/* x = cap * tanh(x / cap) */
+/* x = cap * tanh(x * scale / cap); cap 0: x * scale */
 typedef struct spry_softcap_args {
     SPRY_AT(float) x;
     uint64_t n;
-    float cap;
+    float cap, scale;
 } spry_softcap_args;
 
 enum { SPRY_DRAW_TOP = 20 };

@@ -89,13 +89,10 @@ SPRY_DEVICE void write_forms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, u
 
 enum { ROW_THREADS = 256 };
 
-/* 1 / rms of a row, the same bits in every block of at least ROW_THREADS; every thread gets it. */
-SPRY_DEVICE float inverse_rms(const float *in, uint32_t n, float eps)
+/* The sum of what the first ROW_THREADS threads of a block give; every thread gets it. */
+SPRY_DEVICE float block_sum(float sum)
 {
     SPRY_SHARED float room[ROW_THREADS / WARP];
-    float sum = 0;
-    for (uint32_t i = threadIdx.x; threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
-        sum = fmaf(in[i], in[i], sum);
     sum = warp_sum(sum);
     block_wait();
     if (threadIdx.x < ROW_THREADS && threadIdx.x % WARP == 0)
@@ -105,24 +102,61 @@ SPRY_DEVICE float inverse_rms(const float *in, uint32_t n, float eps)
     SPRY_UNROLL
     for (int i = 1; i < ROW_THREADS / WARP; i++)
         sum += room[i];
-    return 1.0f / sqrtf(sum / (float)n + eps);
+    return sum;
 }
 
+struct row_norm {
+    float mean, scale;
+};
+
+/* What a row's values are less, and 1 / rms of the rest: the same bits in every block of at least ROW_THREADS. Without
+ * `centre` the mean counts as 0. */
+SPRY_DEVICE row_norm norm_of(const float *in, uint32_t n, float eps, uint32_t centre)
+{
+    row_norm norm = {0, 0};
+    float sum = 0;
+    for (uint32_t i = threadIdx.x; centre && threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+        sum += in[i];
+    if (centre)
+        norm.mean = block_sum(sum) / (float)n;
+    sum = 0;
+    for (uint32_t i = threadIdx.x; threadIdx.x < ROW_THREADS && i < n; i += ROW_THREADS)
+        sum = fmaf(in[i] - norm.mean, in[i] - norm.mean, sum);
+    norm.scale = 1.0f / sqrtf(block_sum(sum) / (float)n + eps);
+    return norm;
+}
+
+SPRY_DEVICE float normalised(float value, row_norm norm, const float *weight, const float *bias, uint32_t i)
+{
+    value = (value - norm.mean) * norm.scale * (weight ? weight[i] : 1);
+    return bias ? value + bias[i] : value;
+}
+
+/* As kernels/ref/gate_ref.c; the kinds are those of spry_gate. */
 SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
 {
-    if (kind == 0) /* SPRY_GATE_SILU */
+    enum { SILU = 0, CLAMPED = 2, GELU = 3 };
+    if (kind == SILU)
         return gate / (1.0f + expf(-gate)) * up;
+    if (kind == CLAMPED) {
+        float x = gate > 7 ? 7 : gate;
+        return (fminf(fmaxf(up, -7.0f), 7.0f) + 1) * (x / (1.0f + expf(-1.702f * x)));
+    }
+    if (kind == GELU)
+        return 0.5f * gate * (1.0f + erff(gate * 0.70710678118654752440f)) * up;
     float inner = 0.79788456080286535588f * (gate + 0.044715f * (gate * gate * gate));
     return 0.5f * gate * (1.0f + tanhf(inner)) * up;
 }
 
-/* Value i of a row as it is encoded; `scale` is what its norm says. */
-SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_t i, float scale)
+/* Value i of a row as it is encoded. */
+SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_t i, row_norm norm)
 {
     if (i >= a.n)
         return 0;
     float value = a.in[row * a.in_stride + i];
     if (a.up)
         return gated(value, a.up[row * a.in_stride + i], a.gate);
-    return a.weight ? value * scale * a.weight[i] : value;
+    if (a.ungated)
+        return gated(value, 1, a.gate);
+    return a.weight ? normalised(value, norm, a.weight, a.bias, i) : value;
 }

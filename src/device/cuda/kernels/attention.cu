@@ -298,7 +298,7 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_many(const spry_attend_arg
             for (int d = 0; d < DIMS; d++)
                 if (q.end[i] && (uint32_t)(lane * DIMS + d) < a.kv.head_dim)
                     a.out[((uint64_t)q.row[i] * a.n_heads + q.head[i]) * a.kv.head_dim + (uint32_t)(lane * DIMS + d)] =
-                        total.out[i][d] * (1.0f / total.sum[i]);
+                        total.out[i][d] * last_factor(a, q.head[i], total.max[i], total.sum[i]);
     }
 }
 

@@ -206,7 +206,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
             if (i < q.count)
                 write_values(a.out + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * a.kv.head_dim +
                                  part * shape::PART * 32,
-                             total, half, 1.0f / total.sum[half], lane);
+                             total, half, last_factor(a, query_head(q, group, i), total.max[half], total.sum[half]), lane);
         }
     }
 }

@@ -6,10 +6,10 @@
 
 enum { GROUP_THREADS = 256, COMBINE_THREADS = 256, EXPERTS_MAX = 1024 };
 
-/* The best expert that is not taken: the largest score, the lower number on ties. */
+/* The largest of some scores, the lower number on ties; those that are taken are -INFINITY. n: there is none. */
 SPRY_DEVICE uint32_t best_expert(const float *score, uint32_t n, int lane)
 {
-    float best = -1;
+    float best = -INFINITY;
     uint32_t number = n;
     for (uint32_t e = (uint32_t)lane; e < n; e += WARP)
         if (score[e] > best) {
@@ -42,6 +42,33 @@ SPRY_DEVICE void softmax_row(float *score, uint32_t n, int lane)
     warp_wait();
 }
 
+/* All but the best groups count as 0. By sigmoids a group is as good as its best two, otherwise as its best one. */
+SPRY_DEVICE void choose_groups(const spry_choose_args &a, float *choice, int lane)
+{
+    SPRY_SHARED float good[EXPERTS_MAX];
+    uint32_t size = a.n_experts / a.n_groups;
+    for (uint32_t g = (uint32_t)lane; g < a.n_groups; g += WARP) {
+        float first = -INFINITY, second = -INFINITY;
+        for (uint32_t i = g * size; i < (g + 1) * size; i++) {
+            second = choice[i] > first ? first : choice[i] > second ? choice[i] : second;
+            first = choice[i] > first ? choice[i] : first;
+        }
+        good[g] = a.sigmoid ? first + second : first;
+    }
+    warp_wait();
+    for (uint32_t used = 0; used < a.n_groups_used; used++) {
+        uint32_t best = best_expert(good, a.n_groups, lane);
+        warp_wait();
+        if (lane == 0 && best < a.n_groups)
+            good[best] = -INFINITY; /* kept */
+        warp_wait();
+    }
+    for (uint32_t e = (uint32_t)lane; e < a.n_experts; e += WARP)
+        if (good[e / size] != -INFINITY)
+            choice[e] = 0;
+    warp_wait();
+}
+
 /* Puts an expert where it belongs in an ascending list of `n`. */
 SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint32_t expert, float score)
 {
@@ -56,25 +83,35 @@ SPRY_DEVICE void insert_expert(uint32_t *chosen, float *weight, uint32_t n, uint
 
 SPRY_KERNEL(spry_choose, spry_choose_args, WARP)
 {
+    SPRY_SHARED float choice[EXPERTS_MAX];
     int lane = (int)threadIdx.x;
     float *score = a.router + (uint64_t)blockIdx.x * a.n_experts, sum = 0;
     uint32_t *chosen = a.chosen + (uint64_t)blockIdx.x * a.n_used;
     float *weight = a.weight + (uint64_t)blockIdx.x * a.n_used;
-    softmax_row(score, a.n_experts, lane);
+    if (!a.sigmoid)
+        softmax_row(score, a.n_experts, lane);
+    for (uint32_t e = (uint32_t)lane; e < a.n_experts; e += WARP) {
+        score[e] = a.sigmoid ? 1 / (1 + expf(-score[e])) : score[e];
+        choice[e] = a.bias ? score[e] + a.bias[e] : score[e];
+    }
+    warp_wait();
+    if (a.n_groups > 1)
+        choose_groups(a, choice, lane);
     for (uint32_t i = 0; i < a.n_used; i++) {
-        uint32_t best = best_expert(score, a.n_experts, lane);
+        uint32_t best = best_expert(choice, a.n_experts, lane);
         best = best < a.n_experts ? best : i; /* NaN logits: any choice is as good */
         sum += score[best];
         warp_wait();
         if (lane == 0) {
             insert_expert(chosen, weight, i, best, score[best]);
-            score[best] = -1; /* taken */
+            choice[best] = -INFINITY; /* taken */
         }
         warp_wait();
     }
-    if (lane == 0 && a.normalise)
-        for (uint32_t i = 0; i < a.n_used; i++)
-            weight[i] /= sum;
+    for (uint32_t i = 0; lane == 0 && i < a.n_used; i++) {
+        weight[i] = a.normalise ? weight[i] / sum : weight[i];
+        weight[i] = a.scale != 1 ? weight[i] * a.scale : weight[i];
+    }
 }
 
 /* Slots of an expert are in order of rows: a thread for an expert counts, then fills. */
@@ -121,7 +158,7 @@ SPRY_KERNEL(spry_combine, spry_combine_args, COMBINE_THREADS)
         for (uint32_t e = 0; e < a.n_used; e++)
             sum += weight[e] * a.out[(uint64_t)slot[e] * a.n + i];
         if (a.shared)
-            sum += 1 / (1 + expf(-a.shared_gate[row])) * a.shared[row * a.n + i];
+            sum += (a.shared_gate ? 1 / (1 + expf(-a.shared_gate[row])) : 1) * a.shared[row * a.n + i];
         a.y[row * a.n + i] = sum;
     }
 }

@@ -16,6 +16,15 @@ SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_m
     return true;
 }
 
+/* What a head's sum of values is multiplied by, with the largest score and the sum of weights of all it has seen. */
+SPRY_DEVICE float last_factor(const spry_attend_args &a, uint32_t head, float max, float sum)
+{
+    if (!a.sinks)
+        return 1.0f / sum;
+    float sink = a.sinks[head], larger = fmaxf(max, sink), keep = expf(max - larger);
+    return keep / fmaf(sum, keep, expf(sink - larger));
+}
+
 /* What a chunk leaves of a head of row number `few`: maximum, sum, values. */
 SPRY_DEVICE float *chunk_partial(const spry_attend_args &a, uint32_t few, uint32_t head, uint32_t chunk)
 {
@@ -70,7 +79,7 @@ SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t few, uint32_t head,
             }
         }
     }
-    return out * (1.0f / sum);
+    return out * last_factor(a, head, max, sum);
 }
 
 /* Folds value d of a head and writes it, if there is one, as a number and in the forms that are wanted. All lanes of a warp

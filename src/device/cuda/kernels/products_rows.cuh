@@ -10,7 +10,7 @@
 
 #include "device/cuda/kernels/products.cuh"
 
-enum { ROW_SUMS = ROW_THREADS / WARP }; /* warps whose sums inverse_rms adds up */
+enum { ROW_SUMS = ROW_THREADS / WARP }; /* warps whose sums block_sum adds up */
 
 /* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
  * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
@@ -173,7 +173,7 @@ template <> struct lane_acts<true> {
 
 /* ---- norms -------------------------------------------------------------------------------------------------------- */
 
-/* 1 / rms of each row, with the bits of inverse_rms: what its warps add up, the warps of the block share. */
+/* 1 / rms of each row, with the bits of norm_of: what its warps add up, the warps of the block share. */
 template <int ROWS>
 SPRY_DEVICE void scale_rows(float scales[ROWS], float room[ROWS][ROW_SUMS], const spry_encode_args &from, uint32_t n_rows)
 {

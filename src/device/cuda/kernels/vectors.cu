@@ -37,12 +37,14 @@ SPRY_KERNEL(spry_encode, spry_encode_args, ROW_THREADS)
     int64_t row = a.source ? a.source[blockIdx.x] : (int64_t)blockIdx.x;
     if (row < 0)
         return;
-    float scale = a.weight ? inverse_rms(a.in + row * a.in_stride, a.n, a.eps) : 1;
+    row_norm norm = {0, 1};
+    if (a.weight)
+        norm = norm_of(a.in + row * a.in_stride, a.n, a.eps, a.centre);
     uint32_t blocks = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 2;
     int lane = (int)(threadIdx.x % WARP);
     for (uint32_t block = threadIdx.x / WARP; block < blocks; block += blockDim.x / WARP) {
         uint32_t i = block * ACT_BLOCK + (uint32_t)lane;
-        float value = encoded_value(a, (uint64_t)row, i, scale);
+        float value = encoded_value(a, (uint64_t)row, i, norm);
         write_forms(a.to, blockIdx.x, block, lane, value);
         if (a.plain && i < a.n)
             a.plain[(uint64_t)blockIdx.x * a.n + i] = value;
@@ -53,15 +55,28 @@ SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     const float *y = a.y + (uint64_t)blockIdx.x * a.n;
-    float scale = a.weight ? inverse_rms(y, a.n, a.eps) : 1;
+    row_norm norm = {0, 1};
+    if (a.weight)
+        norm = norm_of(y, a.n, a.eps, a.centre);
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
+        float value = a.weight ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
+        x[i] += a.scale == 1 ? value : value * a.scale;
+    }
+}
+
+SPRY_KERNEL(spry_norm, spry_norm_args, ROW_THREADS)
+{
+    float *x = a.x + ((uint64_t)blockIdx.x * a.n_groups + blockIdx.y) * a.n;
+    row_norm norm = norm_of(x, a.n, a.eps, a.centre);
+    const float *weight = a.weight ? a.weight + (uint64_t)blockIdx.y * a.step : (const float *)0;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        x[i] += a.weight ? y[i] * scale * a.weight[i] : y[i];
+        x[i] = normalised(x[i], norm, weight, (const float *)0, i);
 }
 
 SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
 {
     for (uint64_t i = (uint64_t)blockIdx.x * blockDim.x + threadIdx.x; i < a.n; i += (uint64_t)gridDim.x * blockDim.x)
-        a.x[i] = a.cap * tanhf(a.x[i] / a.cap);
+        a.x[i] = a.cap != 0 ? a.cap * tanhf(a.x[i] * a.scale / a.cap) : a.x[i] * a.scale;
 }
 
 /* ---- angles ------------------------------------------------------------------------------------------------------ */
