@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "grammar/grammar.h"
+#include "grammar/ir/ir_nodes.h"
 
 enum { NODES_MAX = 400, RULES = 3, TEXT_MAX = 8, MEMBERS = 3 };
 
@@ -120,8 +121,36 @@ static int random_object(world *w, spry_ir *ir, int depth)
     return add(w, n);
 }
 
+/* A regular text of some letters, or of pairs of letters, which are counted. */
+static int random_limited(world *w, spry_ir *ir, int depth)
+{
+    node letter = {.kind = CLASS, .text = {'a', 0x7F}}, c = {.kind = LITERAL, .text = "c"}, unit, n = {.kind = BOTH};
+    letter.made = spry_ir_class(ir, &(spry_code_range){'a', 0x3000}, 1, false);
+    unit = letter;
+    if (any(2)) { /* a, b, or c and a letter */
+        node first = {.kind = CLASS, .text = "ab"}, pair = {.kind = SEQUENCE};
+        first.made = spry_ir_class(ir, &(spry_code_range){'a', 'b'}, 1, false);
+        c.made = spry_ir_literal(ir, SPRY_VIEW("c"));
+        pair.a = add(w, c);
+        pair.b = add(w, letter);
+        pair.made = spry_ir_sequence(ir, (spry_ir_node[]){c.made, letter.made}, 2);
+        unit = (node){.kind = CHOICE, .a = add(w, first), .b = add(w, pair)};
+        unit.made = spry_ir_choice(ir, (spry_ir_node[]){first.made, pair.made}, 2);
+    }
+    node count = {.kind = REPEAT, .min = any(4), .a = add(w, unit)};
+    count.max = any(4) ? count.min + any(4) : SPRY_IR_UNBOUNDED;
+    n.a = random_node(w, ir, depth, true);
+    n.b = add(w, count);
+    n.made = count.min == 0 && count.max == SPRY_IR_UNBOUNDED
+                 ? spry_ir_intersect(ir, w->nodes[n.a].made, spry_ir_repeat(ir, unit.made, 0, SPRY_IR_UNBOUNDED))
+                 : spry_ir_counted(ir, w->nodes[n.a].made, unit.made, count.min, count.max);
+    return add(w, n);
+}
+
 static int random_node(world *w, spry_ir *ir, int depth, bool regular)
 {
+    if (!regular && any(8) == 0)
+        return random_limited(w, ir, depth);
     if (depth <= 0 || any(5) == 0)
         return random_leaf(w, ir, regular);
     node n = {0};

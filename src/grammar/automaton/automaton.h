@@ -96,9 +96,14 @@ spry_automaton_result spry_automaton_without_silent(spry_automaton *out, const s
  * rest in breadth-first order, so that equal languages give equal automata. */
 spry_automaton_result spry_automaton_minimize(spry_automaton *automaton);
 
-/* The intersection, or with `subtract` the texts that `a` matches and `b` does not. Both automata are deterministic and
- * have no calls. */
+typedef enum spry_product {
+    SPRY_PRODUCT_BOTH,    /* texts that both match */
+    SPRY_PRODUCT_WITHOUT, /* texts that `a` matches and `b` does not */
+    SPRY_PRODUCT_MARKED,  /* texts of `a`; where `b` matches what was read the tag is 1, or 2 if `a` does, too */
+} spry_product;
+
+/* The product of two deterministic automata without calls. A marked one is not minimised. */
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
-                                             bool subtract, size_t max_states);
+                                             spry_product kind, size_t max_states);
 
 #endif

@@ -1,4 +1,4 @@
-/* The product of two deterministic automata: intersection or difference. */
+/* The product of two deterministic automata: intersection, difference, or the first one with marks. */
 #include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/automaton/automaton_writer.h"
@@ -12,7 +12,7 @@ typedef struct pair {
 
 typedef struct walker {
     const spry_automaton *a, *b;
-    bool subtract;
+    spry_product kind;
     size_t max_states;
     pair *pairs;
     size_t n_pairs, pairs_room;
@@ -79,7 +79,7 @@ static void write_range(walker *walk, spry_automaton_writer *writer, uint32_t ta
         bool inside = edge < end && edge->first <= first;
         unsigned stop = inside ? edge->last : edge < end && edge->first <= last ? edge->first - 1u : last;
         stop = stop < last ? stop : last;
-        if (inside || walk->subtract) {
+        if (inside || walk->kind == SPRY_PRODUCT_WITHOUT) {
             uint32_t number = number_of(walk, (pair){target, inside ? edge->target : NOWHERE});
             spry_automaton_add_edge(writer, (spry_edge){number, (unsigned char)first, (unsigned char)stop});
         }
@@ -96,18 +96,21 @@ static void write_pair(walker *walk, spry_automaton_writer *writer, pair at)
         edge = b->edges + b->first_edge[at.b];
         end = b->edges + b->first_edge[at.b + 1];
     }
-    spry_automaton_begin_state(writer, in_b != walk->subtract ? a->tags[at.a] : 0);
+    uint32_t tag = in_b != (walk->kind == SPRY_PRODUCT_WITHOUT) ? a->tags[at.a] : 0;
+    if (walk->kind == SPRY_PRODUCT_MARKED)
+        tag = in_b ? 1 + (a->tags[at.a] != 0) : 0;
+    spry_automaton_begin_state(writer, tag);
     for (uint32_t i = a->first_edge[at.a]; i < a->first_edge[at.a + 1]; i++)
         write_range(walk, writer, a->edges[i].target, a->edges[i].first, a->edges[i].last, edge, end);
 }
 
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
-                                             bool subtract, size_t max_states)
+                                             spry_product kind, size_t max_states)
 {
-    walker walk = {.a = a, .b = b, .subtract = subtract, .max_states = max_states};
+    walker walk = {.a = a, .b = b, .kind = kind, .max_states = max_states};
     spry_automaton_writer writer = {0};
     *out = (spry_automaton){0};
-    if (a->n_states && (b->n_states || subtract))
+    if (a->n_states && (b->n_states || kind == SPRY_PRODUCT_WITHOUT))
         number_of(&walk, (pair){0, b->n_states ? 0 : NOWHERE});
     for (size_t i = 0; i < walk.n_pairs && !walk.result; i++)
         write_pair(&walk, &writer, walk.pairs[i]);
@@ -115,7 +118,7 @@ spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_aut
     free(walk.pairs);
     free(walk.table);
     if (!walk.result && !written)
-        return spry_automaton_minimize(out);
+        return kind == SPRY_PRODUCT_MARKED ? SPRY_AUTOMATON_OK : spry_automaton_minimize(out);
     spry_automaton_deinit(out);
     return walk.result ? walk.result : written;
 }

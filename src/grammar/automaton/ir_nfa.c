@@ -138,6 +138,7 @@ static void write_node(writer *at, task now, bool inside)
         else
             later(at, ir->rules[entry->a].node, now.from, now.to);
         break;
+    case SPRY_IR_LIMITED:
     case SPRY_IR_MEMBERS: at->nfa->result = SPRY_AUTOMATON_TOO_LARGE; break;
     case SPRY_IR_AUTOMATON: spry_nfa_insert(at->nfa, now.from, now.to, &ir->automata[entry->a]); break;
     }

@@ -18,9 +18,8 @@ static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
     spry_ir_nfa_write(&build, node, from, to, true);
 }
 
-/* The automaton of a node: *out is `made`, which the caller frees, or one that the node has already. */
-static spry_automaton_result find_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *made,
-                                            const spry_automaton **out)
+spry_automaton_result spry_ir_find_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *made,
+                                             const spry_automaton **out)
 {
     const spry_ir_entry *entry = &ir->nodes[node];
     *out = made;
@@ -35,7 +34,7 @@ static spry_automaton_result find_automaton(const spry_ir *ir, spry_ir_node node
     return result;
 }
 
-static spry_ir_node fail(spry_ir *ir, spry_automaton_result result, const char *what)
+spry_ir_node spry_ir_too_large(spry_ir *ir, spry_automaton_result result, const char *what)
 {
     if (result == SPRY_AUTOMATON_NO_MEMORY)
         return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for the %s of patterns", what);
@@ -46,34 +45,34 @@ static spry_ir_node fail(spry_ir *ir, spry_automaton_result result, const char *
                         SPRY_DFA_STATES_MAX);
 }
 
-static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, bool subtract)
+static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, spry_product kind)
 {
     if (ir->error.status)
         return SPRY_IR_NONE;
     spry_automaton first = {0}, second = {0}, both = {0};
     const spry_automaton *left, *right = &second;
-    spry_automaton_result result = find_automaton(ir, a, &first, &left);
+    spry_automaton_result result = spry_ir_find_automaton(ir, a, &first, &left);
     if (!result)
-        result = find_automaton(ir, b, &second, &right);
+        result = spry_ir_find_automaton(ir, b, &second, &right);
     if (!result)
-        result = spry_automaton_product(&both, left, right, subtract, SPRY_DFA_STATES_MAX);
+        result = spry_automaton_product(&both, left, right, kind, SPRY_DFA_STATES_MAX);
     *ir->spent += (uint64_t)PRODUCT_WORK * (both.n_states + left->n_states + right->n_states);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
     if (!result)
         return spry_ir_take_automaton(ir, &both);
     spry_automaton_deinit(&both);
-    return fail(ir, result, subtract ? "difference" : "intersection");
+    return spry_ir_too_large(ir, result, kind == SPRY_PRODUCT_WITHOUT ? "difference" : "intersection");
 }
 
 spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b)
 {
-    return combine(ir, a, b, false);
+    return combine(ir, a, b, SPRY_PRODUCT_BOTH);
 }
 
 spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b)
 {
-    return combine(ir, a, b, true);
+    return combine(ir, a, b, SPRY_PRODUCT_WITHOUT);
 }
 
 /* ---- anchors -------------------------------------------------------------------------------------------------------
@@ -142,7 +141,7 @@ spry_ir_node spry_ir_anchored(spry_ir *ir, spry_ir_node node)
     if (!result)
         return spry_ir_take_automaton(ir, &made);
     spry_automaton_deinit(&made);
-    return fail(ir, result, "anchored form");
+    return spry_ir_too_large(ir, result, "anchored form");
 }
 
 spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
@@ -154,7 +153,7 @@ spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
     spry_nfa nfa;
     spry_nfa_init(&nfa, REGULAR_STATES_MAX);
     nfa.spent = ir->spent;
-    nfa.result = find_automaton(ir, node, &made, &plain);
+    nfa.result = spry_ir_find_automaton(ir, node, &made, &plain);
     for (uint32_t i = 0; i < plain->n_states + !plain->n_states; i++)
         spry_nfa_state_add(&nfa);
     for (uint32_t i = 0; i < plain->n_states && !nfa.result; i++) {
@@ -171,7 +170,7 @@ spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
     if (!result)
         return spry_ir_take_automaton(ir, &marked);
     spry_automaton_deinit(&marked);
-    return fail(ir, result, "look-around");
+    return spry_ir_too_large(ir, result, "look-around");
 }
 
 /* Nodes that match nothing are never parts of other nodes, and automata have no states that do not reach an end. */

@@ -114,14 +114,14 @@ static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa 
     return result == SPRY_AUTOMATON_TOO_LARGE && !nfa->result ? spry_automaton_without_silent(out, nfa) : result;
 }
 
-/* A 128-bit digest of an automaton without calls. */
-static void find_digest(uint64_t digest[2], const spry_automaton *automaton)
+void spry_compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed)
 {
     uint32_t n = automaton->n_states;
+    uint64_t *digest = machine->digest;
     if (automaton->first_call[n])
         return;
-    digest[0] = 1;
-    digest[1] = 2;
+    digest[0] = seed;
+    digest[1] = seed + 1;
     for (uint32_t i = 0; i < n; i++) {
         uint64_t state = (uint64_t)automaton->tags[i] << 32 | automaton->first_edge[i + 1];
         for (unsigned k = 0; k < 2; k++)
@@ -158,7 +158,7 @@ static spry_status compile_plain(spry_compiler *compiler, spry_ir_node node, uin
     made->index = first;
     made->n_states = automaton.n_states;
     if (!status)
-        find_digest(made->digest, &automaton);
+        spry_compiler_digest(made, &automaton, 1);
     spry_automaton_deinit(&automaton);
     spry_nfa_deinit(&nfa);
     return status;
@@ -193,6 +193,8 @@ static spry_status compile_machine(spry_compiler *compiler, uint32_t machine)
         compiler->grammar->machines[machine].index = index;
         return status;
     }
+    if (entry->kind == SPRY_IR_LIMITED)
+        return spry_compiler_limited(compiler, node, machine);
     if (entry->kind == SPRY_IR_REPEAT && compiler->facts.flags[node] & SPRY_FACT_CALLED)
         return compile_counter(compiler, node, machine);
     return compile_plain(compiler, node, machine);
@@ -308,7 +310,9 @@ static spry_status compile_all(spry_compiler *compiler, spry_ir_node root)
     if (!(compiler->facts.flags[root] & SPRY_FACT_PRODUCTIVE))
         return spry_fail(compiler->error, SPRY_ERR_INPUT, "no text at all can match the grammar");
     compiler->machine_of = calloc(compiler->ir->n_nodes, sizeof *compiler->machine_of);
-    if (!compiler->machine_of || spry_compiler_return_state(compiler, SPRY_STATE_END, 0) == SPRY_NO_STATE)
+    compiler->limited_of = calloc(compiler->ir->n_automata + 1, sizeof *compiler->limited_of);
+    if (!compiler->machine_of || !compiler->limited_of ||
+        spry_compiler_return_state(compiler, SPRY_STATE_END, 0) == SPRY_NO_STATE)
         return spry_fail_memory(compiler->error, "a grammar", compiler->ir->n_nodes * sizeof *compiler->machine_of);
     grammar->root = spry_compiler_machine(compiler, root);
     if (grammar->root == SPRY_NO_STATE)
@@ -346,6 +350,7 @@ spry_status spry_grammar_from_ir(spry_grammar **out, spry_ir *ir, spry_ir_node r
         status = compile_all(&compiler, root);
     spry_ir_facts_deinit(&compiler.facts);
     free(compiler.machine_of);
+    free(compiler.limited_of);
     free(compiler.node_of);
     if (status) {
         spry_grammar_unref(compiler.grammar);
@@ -381,6 +386,9 @@ void spry_grammar_unref(spry_grammar *grammar)
     free(grammar->objects);
     free(grammar->many);
     free(grammar->counters);
+    for (uint32_t i = 0; i < grammar->n_limits; i++)
+        spry_unit_ways_deinit(&grammar->limits[i].ways);
+    free(grammar->limits);
     free(grammar->reach);
     free(grammar->to_end);
     spry_arena_deinit(&grammar->arena);

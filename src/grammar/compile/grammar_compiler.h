@@ -10,9 +10,11 @@ typedef struct spry_compiler {
     spry_ir_facts facts;
     spry_grammar *grammar;
     uint32_t *machine_of;  /* [n_nodes] machine + 1 */
+    uint32_t *limited_of;  /* [n_automata] machine + 1, which has the states of a limited text */
     spry_ir_node *node_of; /* [n_machines] */
     size_t node_of_room;
-    size_t states_room, edges_room, calls_room, machines_room, objects_room, many_room, counters_room, reach_room;
+    size_t states_room, edges_room, calls_room, machines_room, objects_room, many_room, counters_room, limits_room,
+        reach_room;
     size_t n_edges, n_calls, n_reach;
     spry_error *error;
 } spry_compiler;
@@ -34,6 +36,12 @@ spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *
 
 /* The error for an automaton that could not be built. */
 spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result result, spry_view name);
+
+/* compile_limited.c: the machine of a limited node. */
+spry_status spry_compiler_limited(spry_compiler *compiler, spry_ir_node node, uint32_t machine);
+
+/* Fills in the digest of a machine by its automaton, unless that calls others. */
+void spry_compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed);
 
 /* compile_object.c: the object of a members node. */
 spry_status spry_compiler_object(spry_compiler *compiler, spry_ir_node node, uint32_t *index);

@@ -10,7 +10,7 @@
 #include <stdatomic.h>
 
 #include "base/arena.h"
-#include "grammar/automaton/automaton.h"
+#include "grammar/automaton/unit_ways.h"
 #include "grammar/grammar.h"
 
 #define SPRY_NO_STATE UINT32_MAX
@@ -18,12 +18,14 @@
 typedef enum spry_state_kind {
     SPRY_STATE_PLAIN,       /* of an automaton */
     SPRY_STATE_KEY,         /* of the automaton of an object's declared keys; the tag is the completed key */
+    SPRY_STATE_LIMITED,     /* of an automaton whose units are counted; the tag is one of unit_ways.h */
     SPRY_STATE_END,         /* return: the whole text is complete */
     SPRY_STATE_KEYS,        /* return: a declared key is complete */
     SPRY_STATE_MANY,        /* return: a repeatable key is complete */
     SPRY_STATE_AFTER_VALUE, /* return: a member is complete */
     SPRY_STATE_AFTER_COMMA, /* return: another member begins */
     SPRY_STATE_COUNT,       /* return: a counted part is complete */
+    SPRY_STATE_LIMIT,       /* return: below the states of a limited text; `data` is the number of its units */
 } spry_state_kind;
 
 typedef struct spry_state {
@@ -35,13 +37,19 @@ typedef struct spry_state {
     bool deterministic;
 } spry_state;
 
-typedef enum spry_machine_kind { SPRY_MACHINE_PLAIN, SPRY_MACHINE_OBJECT, SPRY_MACHINE_COUNTER } spry_machine_kind;
+typedef enum spry_machine_kind {
+    SPRY_MACHINE_PLAIN,
+    SPRY_MACHINE_OBJECT,
+    SPRY_MACHINE_COUNTER,
+    SPRY_MACHINE_LIMITED,
+} spry_machine_kind;
 
 /* The target of a call. */
 typedef struct spry_machine {
     spry_machine_kind kind;
     uint32_t index; /* the first state, or number of the object or counter */
     uint32_t n_states;
+    uint32_t limit; /* number of the limit of a limited machine */
     bool nullable;
     bool counted;       /* is the body of a simple counter */
     uint64_t digest[2]; /* of its automaton, comparable between grammars; 0: it calls machines */
@@ -80,6 +88,19 @@ typedef struct spry_counter {
     bool simple; /* the body has no calls, is never empty, and its accepting states have no edges */
 } spry_counter;
 
+/* A text of `min` to `max` units. Limits of the same text share its states. */
+typedef struct spry_limit {
+    uint32_t first_state; /* of the text's automaton */
+    uint32_t min, max;
+    uint32_t return_state;
+    uint32_t farthest;   /* the most units that the shortest way from a state has */
+    bool extends;        /* every text can be made longer */
+    spry_unit_ways ways; /* from each state, relative to the first */
+} spry_limit;
+
+/* Instead of a number of units: they are not counted, and the text may be of any length. */
+#define SPRY_UNCOUNTED UINT32_MAX
+
 struct spry_grammar {
     atomic_uint references;
     spry_arena arena;   /* memory of names and objects */
@@ -92,10 +113,11 @@ struct spry_grammar {
     spry_object *objects;
     spry_many_member *many;
     spry_counter *counters;
+    spry_limit *limits;
     uint32_t *reach;   /* [n_states of key automata] number of a set of keys */
     uint32_t *to_end;  /* [n_states] shortest.h */
     uint32_t *lengths; /* [n_machines] shortest.h; allocated together with to_end */
-    uint32_t n_states, n_machines, n_objects, n_many, n_counters;
+    uint32_t n_states, n_machines, n_objects, n_many, n_counters, n_limits;
     uint32_t root;                  /* machine */
     const char *warnings;           /* one per line; in the arena */
     pthread_mutex_t lock;           /* protects the stores */

@@ -139,7 +139,7 @@ static uint32_t stack_length(completion *c, uint32_t stack)
 
 /* ---- the best way ------------------------------------------------------------------------------------------------ */
 
-/* From a position of the set; for a key also the state where the key ends and its return. */
+/* From a position of the set; for keys and limited texts also the return, for keys the state where the key ends. */
 typedef struct way {
     uint32_t length;
     spry_position position;
@@ -199,6 +199,21 @@ static void try_key(completion *c, way *best, spry_position position)
     }
 }
 
+static void try_limited(completion *c, way *best, spry_position position)
+{
+    spry_slice span = c->places->stacks[position.stack];
+    for (uint32_t i = 0; i < span.count; i++) {
+        spry_return back = c->places->returns[span.first + i];
+        const spry_limit *limit = spry_places_limit(c->places, &back);
+        if (!spry_limit_allows(limit, position.state, back.data))
+            continue;
+        uint32_t bytes = limit->ways.bytes[spry_limit_way(limit, position.state, back.data)];
+        uint32_t length = spry_length_sum(bytes, stack_length(c, back.below));
+        if (length < best->length)
+            *best = (way){.length = length, .position = position, .back = back};
+    }
+}
+
 static way find_way(completion *c, uint32_t set)
 {
     const spry_places *places = c->places;
@@ -210,6 +225,10 @@ static way find_way(completion *c, uint32_t set)
         spry_position position = places->positions[positions.first + i];
         if (c->grammar->states[position.state].kind == SPRY_STATE_KEY) {
             try_key(c, &best, position);
+            continue;
+        }
+        if (c->grammar->states[position.state].kind == SPRY_STATE_LIMITED) {
+            try_limited(c, &best, position);
             continue;
         }
         uint32_t length = spry_length_sum(c->grammar->to_end[position.state], stack_length(c, position.stack));
@@ -326,6 +345,36 @@ static void write_state(completion *c, uint32_t number)
     }
 }
 
+/* Writes a limited text from a state behind `count` units. */
+static void write_limited(completion *c, const spry_limit *limit, uint32_t number, uint32_t count)
+{
+    const spry_grammar *grammar = c->grammar;
+    const spry_unit_ways *ways = &limit->ways;
+    for (size_t at = spry_limit_way(limit, number, count); ways->bytes[at] && !c->text.failed;) {
+        const spry_state *state = &grammar->states[number];
+        uint32_t units = ways->units[at], bytes = ways->bytes[at];
+        unsigned best = UINT32_MAX, rank;
+        char byte = 0;
+        for (uint32_t i = state->first_edge; i < state[1].first_edge; i++) {
+            spry_edge edge = grammar->edges[i];
+            uint32_t unit = grammar->states[edge.target].tag != 0;
+            size_t next = spry_limit_way(limit, edge.target, unit ? spry_limit_next(limit, count) : count);
+            unsigned char picked = pick_byte(edge, &rank);
+            if (ways->units[next] + unit != units || ways->bytes[next] + 1 != bytes || rank >= best)
+                continue;
+            best = rank;
+            byte = (char)picked;
+            number = edge.target;
+            at = next;
+        }
+        if (best == UINT32_MAX)
+            return;
+        spry_buffer_append(&c->text, &byte, 1);
+        if (grammar->states[number].tag)
+            count = spry_limit_next(limit, count);
+    }
+}
+
 static void write_machine(completion *c, uint32_t number)
 {
     const spry_machine *machine = &c->grammar->machines[number];
@@ -336,6 +385,8 @@ static void write_machine(completion *c, uint32_t number)
     } else if (machine->kind == SPRY_MACHINE_COUNTER) {
         const spry_counter *counter = &c->grammar->counters[machine->index];
         push(c, TASK_MACHINE, counter->body, counter->min);
+    } else if (machine->kind == SPRY_MACHINE_LIMITED) {
+        write_limited(c, &c->grammar->limits[machine->limit], machine->index, 0);
     } else {
         const spry_object *object = &c->grammar->objects[machine->index];
         spry_record none = spry_record_empty(object);
@@ -446,6 +497,11 @@ static void write_way(completion *c, const way *best)
 {
     if (c->grammar->states[best->position.state].kind == SPRY_STATE_KEY) {
         write_from_key(c, best);
+        write_stack(c, best->back.below);
+        return;
+    }
+    if (c->grammar->states[best->position.state].kind == SPRY_STATE_LIMITED) {
+        write_limited(c, spry_places_limit(c->places, &best->back), best->position.state, best->back.data);
         write_stack(c, best->back.below);
         return;
     }

@@ -88,7 +88,7 @@ static void note_all(search *s)
             add_dependent(s, machine->index, node, 0);
         else if (machine->kind == SPRY_MACHINE_COUNTER)
             add_dependent(s, grammar->n_states + grammar->counters[machine->index].body, node, 0);
-        else
+        else if (machine->kind == SPRY_MACHINE_OBJECT)
             note_object(s, &grammar->objects[machine->index], node);
     }
 }
@@ -209,6 +209,13 @@ static void finalize(search *s, uint32_t node, uint32_t length)
     }
 }
 
+/* Bytes of the shortest text. */
+static uint32_t limited_length(const spry_limit *limit)
+{
+    uint32_t bytes = limit->ways.bytes[spry_limit_way(limit, limit->first_state, 0)];
+    return bytes > SPRY_COMPLETION_MAX ? SPRY_TOO_LONG : bytes;
+}
+
 static void run(search *s)
 {
     const spry_grammar *grammar = s->grammar;
@@ -217,9 +224,13 @@ static void run(search *s)
     for (uint32_t i = 0; i < grammar->n_states; i++)
         if (grammar->states[i].kind == SPRY_STATE_PLAIN && grammar->states[i].tag)
             improve(s, i, 0);
-    for (uint32_t i = 0; i < grammar->n_machines; i++)
-        if (grammar->machines[i].nullable)
+    for (uint32_t i = 0; i < grammar->n_machines; i++) {
+        const spry_machine *machine = &grammar->machines[i];
+        if (machine->nullable)
             improve(s, grammar->n_states + i, 0);
+        else if (machine->kind == SPRY_MACHINE_LIMITED)
+            improve(s, grammar->n_states + i, limited_length(&grammar->limits[machine->limit]));
+    }
     for (uint32_t length = 0; length <= SPRY_COMPLETION_MAX && s->n_taken < s->n_waiting; length++) {
         while (s->heads[length] && !s->failed) {
             waiting_node first = s->waiting[s->heads[length] - 1];

@@ -25,6 +25,7 @@ spry_status spry_ir_create(spry_ir **out, spry_error *error)
     spry_arena_init(&(*out)->arena);
     (*out)->spent = &(*out)->work;
     spry_map_init(&(*out)->rule_names);
+    spry_map_init(&(*out)->limited);
     spry_buffer_init(&(*out)->warnings, WARNINGS_MAX);
     return SPRY_OK;
 }
@@ -45,6 +46,7 @@ void spry_ir_destroy(spry_ir *ir)
     free(ir->rules);
     free(ir->interned);
     spry_map_deinit(&ir->rule_names);
+    spry_map_deinit(&ir->limited);
     spry_buffer_deinit(&ir->warnings);
     spry_arena_deinit(&ir->arena);
     free(ir);

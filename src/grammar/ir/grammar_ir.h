@@ -48,6 +48,10 @@ spry_ir_node spry_ir_repeat(spry_ir *ir, spry_ir_node node, uint32_t min, uint32
  * regular (no recursive rule, no members); otherwise fails with SPRY_ERR_UNSUPPORTED. */
 spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b);
 spry_ir_node spry_ir_subtract(spry_ir *ir, spry_ir_node a, spry_ir_node b);
+/* The texts of a regular node that consist of `min` to `max` texts of `unit`, such as characters. No text of `unit`
+ * begins another one. Where the product of texts and counts is large, they are counted while matching; such a node is
+ * not regular. Fails with SPRY_ERR_UNSUPPORTED where even that is too large. */
+spry_ir_node spry_ir_limited(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max);
 /* Whether a regular node matches no text; false for nodes that are not regular. */
 bool spry_ir_is_never(spry_ir *ir, spry_ir_node node);
 

@@ -206,6 +206,7 @@ static bool has_alone(const analysis *a, uint32_t node, unsigned fact)
     case SPRY_IR_CLASS: return productive;
     case SPRY_IR_REPEAT: return entry->b == 0;
     case SPRY_IR_AUTOMATON: return productive || ir->automata[entry->a].tags[0];
+    case SPRY_IR_LIMITED: return productive || (entry->b == 0 && ir->automata[entry->a].tags[0] == 2);
     case SPRY_IR_MEMBERS:
         if (productive)
             return object_has(a, &ir->objects[entry->a], fact);
@@ -297,6 +298,7 @@ static void measure(analysis *a, uint32_t node)
     case SPRY_IR_LITERAL: size = entry->b; break;
     case SPRY_IR_CLASS: size = class_size(a, entry, &wide); break;
     case SPRY_IR_AUTOMATON: size = a->ir->automata[entry->a].n_states; break;
+    case SPRY_IR_LIMITED:
     case SPRY_IR_MEMBERS: facts->flags[node] |= SPRY_FACT_CALLED; break;
     default:
         for (size_t i = 0; (child = spry_ir_child(a->ir, node, i)) != SPRY_IR_NONE; i++) {

@@ -22,6 +22,7 @@ typedef enum spry_ir_kind {
     SPRY_IR_RULE,      /* rule a */
     SPRY_IR_MEMBERS,   /* object a */
     SPRY_IR_AUTOMATON, /* automaton a */
+    SPRY_IR_LIMITED,   /* automaton a (tags: 1 behind a unit, 2 and complete), b to c units */
 } spry_ir_kind;
 
 typedef struct spry_ir_entry {
@@ -55,6 +56,7 @@ struct spry_ir {
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
     spry_buffer warnings;  /* one per line */
+    spry_map limited;      /* (text, unit) of a limited node to the number of its automaton */
     uint64_t work, *spent; /* spent: points to `work`, of all automata */
     uint32_t *interned;    /* [interned_size], a power of two; node + 1, 0: free */
     size_t interned_size;
@@ -68,6 +70,9 @@ spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry);
 
 /* Takes ownership of an automaton without calls. */
 spry_ir_node spry_ir_take_automaton(spry_ir *ir, spry_automaton *automaton);
+
+/* As spry_ir_limited, and the units are always counted while matching. */
+spry_ir_node spry_ir_counted(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max);
 
 /* Bytes that do not occur in texts are marks while a pattern is built: the last two stand for "^" and "$". */
 enum { SPRY_IR_MARKS = 0xF5, SPRY_IR_BEGIN = 0xFE, SPRY_IR_END = 0xFF };

@@ -167,7 +167,7 @@ static void begin_member(spry_places *places, const spry_object *object, uint32_
     if (object->key_start != SPRY_NO_STATE) {
         spry_return back = {object->keys_state, record_number, below};
         uint32_t stack = spry_places_stack(places, &back, 1);
-        if (!places->failed && spry_places_key_alive(places, object->key_start, stack))
+        if (!places->failed && spry_places_alive(places, object->key_start, stack))
             add_position(places, object->key_start, stack);
     }
     for (uint32_t i = 0; many && i < object->n_many; i++) {
@@ -252,14 +252,52 @@ static void return_to(spry_places *places, const spry_state *state, spry_return 
     }
 }
 
+static void add_to_group(spry_places *places, const spry_return *returns, size_t count)
+{
+    spry_closing *closing = places->closing;
+    if (!spry_grow(&closing->group, &closing->group_room, closing->n_group + count, sizeof *closing->group)) {
+        places->failed = SPRY_ERR_MEMORY;
+        return;
+    }
+    memcpy(closing->group + closing->n_group, returns, count * sizeof *returns);
+    closing->n_group += count;
+}
+
+/* A unit of a limited text is complete: all counts below it increase, and those that are too large go. */
+static void count_unit(spry_places *places, const spry_state *state, spry_return item)
+{
+    spry_slice span = places->stacks[item.below];
+    places->closing->n_group = 0;
+    for (uint32_t i = 0; i < span.count && !places->failed; i++) {
+        spry_return back = places->returns[span.first + i];
+        const spry_limit *limit = spry_places_limit(places, &back);
+        back.data = spry_limit_next(limit, back.data);
+        if (!spry_limit_allows(limit, item.state, back.data))
+            continue;
+        add_to_group(places, &back, 1);
+        spry_slice below = places->stacks[back.below];
+        for (uint32_t j = 0; state->tag == SPRY_TAG_COMPLETE && back.data >= limit->min && j < below.count; j++)
+            add_pending(places, places->returns[below.first + j]);
+    }
+    if (places->failed || !places->closing->n_group || state->last)
+        return;
+    uint32_t stack = spry_places_stack(places, places->closing->group, places->closing->n_group);
+    if (!places->failed)
+        add_position(places, item.state, stack);
+}
+
 static void process(spry_places *places, spry_return item)
 {
     const spry_state *state = &places->grammar->states[item.state];
-    if (state->kind > SPRY_STATE_KEY) {
+    if (state->kind > SPRY_STATE_LIMITED) {
         return_to(places, state, item);
         return;
     }
-    if (!state->last && (state->kind == SPRY_STATE_PLAIN || spry_places_key_alive(places, item.state, item.below)))
+    if (state->kind == SPRY_STATE_LIMITED && state->tag) {
+        count_unit(places, state, item);
+        return;
+    }
+    if (!state->last && spry_places_alive(places, item.state, item.below))
         add_position(places, item.state, item.below);
     spry_slice span = places->stacks[item.below];
     for (uint32_t i = 0; state->tag && i < span.count && !places->failed; i++) {
@@ -277,17 +315,6 @@ static int compare_positions(const void *left, const void *right)
     if (a->state != b->state)
         return a->state > b->state ? 1 : -1;
     return (a->stack > b->stack) - (a->stack < b->stack);
-}
-
-static void add_to_group(spry_places *places, const spry_return *returns, size_t count)
-{
-    spry_closing *closing = places->closing;
-    if (!spry_grow(&closing->group, &closing->group_room, closing->n_group + count, sizeof *closing->group)) {
-        places->failed = SPRY_ERR_MEMORY;
-        return;
-    }
-    memcpy(closing->group + closing->n_group, returns, count * sizeof *returns);
-    closing->n_group += count;
 }
 
 /* Merges the stacks of equal states: one stack per state. */
@@ -344,6 +371,11 @@ static void enter_machine(spry_places *places, uint32_t machine_number, uint32_t
         uint32_t record = spry_places_no_members(places, machine->index);
         if (!places->failed)
             begin_member(places, &grammar->objects[machine->index], record, stack);
+    } else if (machine->kind == SPRY_MACHINE_LIMITED) {
+        spry_return back = {grammar->limits[machine->limit].return_state, 0, stack};
+        stack = spry_places_stack(places, &back, 1);
+        if (!places->failed)
+            add_position(places, machine->index, stack);
     } else {
         const spry_counter *counter = &grammar->counters[machine->index];
         push_call(places, counter->body, (spry_return){counter->return_state, 1, stack});

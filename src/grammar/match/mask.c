@@ -27,34 +27,30 @@ static void walk_exits(spry_matcher *matcher, const spry_state_mask *mask, uint3
     }
 }
 
-static spry_status add_plain(spry_matcher *matcher, spry_mask_store *store, spry_position position, spry_error *error)
+/* A state whose mask is known; `returns` is what follows its machine. */
+static spry_status add_plain(spry_matcher *matcher, const spry_state_mask *mask, spry_slice returns)
 {
     spry_places *places = &matcher->places;
-    const spry_state_mask *mask;
-    spry_status status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
-    if (status)
-        return status;
     spry_state_mask_add(mask, matcher->mask, matcher->vocabulary);
     if (!mask->n_exits)
         return SPRY_OK;
-    uint32_t set = spry_places_resume(places, places->stacks[position.stack]);
+    uint32_t set = spry_places_resume(places, returns);
     matcher->walked = true;
     if (set != SPRY_NO_SET)
         walk_exits(matcher, mask, set, 0, UINT16_MAX);
     return SPRY_OK;
 }
 
-/* A state in the body of a simple counter. *done stays false where masks with rounds are not sufficient: near the
- * maximum, if the text after the counter may begin like another round. */
-static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position,
-                               const spry_counter *counter, spry_return back, bool *done, spry_error *error)
+/* A state that is counted: `least` to `left` rounds may still come. *done stays false where masks with rounds are not
+ * sufficient: near the maximum, if the text behind may begin like another round. */
+static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, spry_position position, uint32_t least,
+                               uint32_t left, spry_return back, bool *done, spry_error *error)
 {
     spry_places *places = &matcher->places;
     const spry_state_mask *mask;
     spry_status status = spry_mask_store_state(store, &mask, position.state, true, matcher->vocabulary, error);
     if (status)
         return status;
-    uint32_t before = back.data - 1, left = counter->max - before;
     uint32_t set = spry_places_resume(places, places->stacks[back.below]);
     if (places->failed)
         return SPRY_OK;
@@ -65,8 +61,38 @@ static spry_status add_counted(spry_matcher *matcher, spry_mask_store *store, sp
         return SPRY_OK;
     *done = true;
     spry_state_mask_add_rounds(mask, matcher->mask, matcher->scratch, matcher->vocabulary->n_words, left);
-    walk_exits(matcher, mask, set, counter->min > before ? counter->min - before : 0, left);
+    walk_exits(matcher, mask, set, least, left);
     return SPRY_OK;
+}
+
+static void add_walked(spry_matcher *matcher, spry_position position)
+{
+    uint32_t set = spry_places_set(&matcher->places, &position, 1, false);
+    matcher->walked = true;
+    spry_walk_tries(&matcher->places, matcher->vocabulary, matcher->mask, matcher->path, set);
+}
+
+/* A state of a limited text. Far from the limits the units of a token do not matter. */
+static spry_status add_limited(spry_matcher *matcher, spry_mask_store *store, spry_position position, spry_error *error)
+{
+    spry_places *places = &matcher->places;
+    spry_slice returns = places->stacks[position.stack];
+    spry_return back = places->returns[returns.first];
+    const spry_limit *limit = spry_places_limit(places, &back);
+    uint32_t least = back.data < limit->min ? limit->min - back.data : 0, left = limit->max - back.data;
+    bool done = false;
+    spry_status status = SPRY_OK;
+    if (returns.count == 1 && !least) {
+        const spry_state_mask *mask;
+        status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+        if (!status && left >= (uint64_t)mask->longest + limit->farthest)
+            return add_plain(matcher, mask, places->stacks[back.below]);
+    }
+    if (returns.count == 1 && !status && (!least || limit->extends))
+        status = add_counted(matcher, store, position, least, left, back, &done, error);
+    if (!status && !done && !places->failed)
+        add_walked(matcher, position);
+    return status;
 }
 
 static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, spry_position position,
@@ -75,10 +101,10 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
     spry_places *places = &matcher->places;
     const spry_grammar *grammar = matcher->grammar;
     const spry_state *state = &grammar->states[position.state];
+    if (state->kind == SPRY_STATE_LIMITED)
+        return add_limited(matcher, store, position, error);
     if (state->kind == SPRY_STATE_KEY) {
-        uint32_t set = spry_places_set(places, &position, 1, false);
-        matcher->walked = true;
-        spry_walk_tries(places, matcher->vocabulary, matcher->mask, matcher->path, set);
+        add_walked(matcher, position);
         return SPRY_OK;
     }
     spry_slice returns = places->stacks[position.stack];
@@ -86,13 +112,16 @@ static spry_status add_position(spry_matcher *matcher, spry_mask_store *store, s
     const spry_state *below = &grammar->states[back.state];
     if (returns.count == 1 && below->kind == SPRY_STATE_COUNT && grammar->counters[below->owner].simple &&
         grammar->counters[below->owner].body == state->owner) {
+        const spry_counter *counter = &grammar->counters[below->owner];
+        uint32_t before = back.data - 1, least = counter->min > before ? counter->min - before : 0;
         bool done = false;
-        spry_status status =
-            add_counted(matcher, store, position, &grammar->counters[below->owner], back, &done, error);
+        spry_status status = add_counted(matcher, store, position, least, counter->max - before, back, &done, error);
         if (status || done || places->failed)
             return status;
     }
-    return add_plain(matcher, store, position, error);
+    const spry_state_mask *mask;
+    spry_status status = spry_mask_store_state(store, &mask, position.state, false, matcher->vocabulary, error);
+    return status ? status : add_plain(matcher, mask, returns);
 }
 
 static spry_status add_positions(spry_matcher *matcher, spry_mask_store *store, spry_error *error)

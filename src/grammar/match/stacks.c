@@ -235,7 +235,7 @@ bool spry_record_may_close(const spry_record *record)
     return record->missing == 0 && record->count >= record->object->min;
 }
 
-bool spry_places_key_alive(const spry_places *places, uint32_t state, uint32_t stack)
+static bool key_alive(const spry_places *places, uint32_t state, uint32_t stack)
 {
     const spry_grammar *grammar = places->grammar;
     const spry_object *object = &grammar->objects[grammar->states[state].owner];
@@ -247,6 +247,56 @@ bool spry_places_key_alive(const spry_places *places, uint32_t state, uint32_t s
             return true;
     }
     return false;
+}
+
+/* ---- limits ------------------------------------------------------------------------------------------------------ */
+
+const spry_limit *spry_places_limit(const spry_places *places, const spry_return *back)
+{
+    return &places->grammar->limits[places->grammar->states[back->state].owner];
+}
+
+size_t spry_limit_way(const spry_limit *limit, uint32_t state, uint32_t count)
+{
+    size_t least = count < limit->min ? limit->min - count : 0;
+    return least * limit->ways.n_states + (state - limit->first_state);
+}
+
+bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count)
+{
+    if (count == SPRY_UNCOUNTED)
+        return true;
+    uint32_t units = limit->ways.units[spry_limit_way(limit, state, count)];
+    return units != SPRY_NO_WAY && count <= limit->max && units <= limit->max - count;
+}
+
+uint32_t spry_limit_next(const spry_limit *limit, uint32_t count)
+{
+    /* Without a maximum, counts above the minimum need not be distinguished. */
+    bool same = count == SPRY_UNCOUNTED || (limit->max == SPRY_IR_UNBOUNDED && count >= limit->min);
+    return same ? count : count + 1;
+}
+
+static bool limit_alive(const spry_places *places, uint32_t state, uint32_t stack)
+{
+    bool unit = places->grammar->states[state].tag != 0;
+    spry_slice span = places->stacks[stack];
+    for (uint32_t i = 0; i < span.count; i++) {
+        const spry_return *back = &places->returns[span.first + i];
+        const spry_limit *limit = spry_places_limit(places, back);
+        if (spry_limit_allows(limit, state, unit ? spry_limit_next(limit, back->data) : back->data))
+            return true;
+    }
+    return false;
+}
+
+bool spry_places_alive(const spry_places *places, uint32_t state, uint32_t stack)
+{
+    switch ((spry_state_kind)places->grammar->states[state].kind) {
+    case SPRY_STATE_KEY: return key_alive(places, state, stack);
+    case SPRY_STATE_LIMITED: return limit_alive(places, state, stack);
+    default: return true;
+    }
 }
 
 /* ---- sets -------------------------------------------------------------------------------------------------------- */
@@ -278,7 +328,7 @@ static void find_bytes(const spry_places *places, spry_set *set)
         const spry_state *state = &grammar->states[position.state];
         for (uint32_t j = state->first_edge; j < state[1].first_edge; j++) {
             const spry_edge *edge = &grammar->edges[j];
-            if (state->kind == SPRY_STATE_PLAIN || spry_places_key_alive(places, edge->target, position.stack))
+            if (state->kind == SPRY_STATE_PLAIN || spry_places_alive(places, edge->target, position.stack))
                 add_bytes(set->bytes, edge->first, edge->last);
         }
     }

@@ -153,7 +153,16 @@ bool spry_record_may_close(const spry_record *record);
 /* The set with these positions: at most one per state, sorted by state. */
 uint32_t spry_places_set(spry_places *places, const spry_position *positions, size_t count, bool may_end);
 
-/* Whether a state of an object's key automaton can still lead to an allowed key over this stack. */
-bool spry_places_key_alive(const spry_places *places, uint32_t state, uint32_t stack);
+/* Whether a state can still lead to a text that is allowed over this stack: of a key automaton to an allowed key, of a
+ * limited text to an allowed length (the stack has the units before the byte that led to the state). */
+bool spry_places_alive(const spry_places *places, uint32_t state, uint32_t stack);
+
+/* The limit of a return below a limited text; and whether a text of `count` units can be completed from a state. */
+const spry_limit *spry_places_limit(const spry_places *places, const spry_return *back);
+bool spry_limit_allows(const spry_limit *limit, uint32_t state, uint32_t count);
+/* The number of units after one more. */
+uint32_t spry_limit_next(const spry_limit *limit, uint32_t count);
+/* The ways from a state behind `count` units: an index into limit->ways. */
+size_t spry_limit_way(const spry_limit *limit, uint32_t state, uint32_t count);
 
 #endif

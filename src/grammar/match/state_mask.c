@@ -2,7 +2,10 @@
 
 #include "grammar/ir/grow.h"
 
-enum { SPARSE_MAX = 1024 }; /* maximum number of tokens in a list instead of bits */
+enum {
+    SPARSE_MAX = 1024,       /* maximum number of tokens in a list instead of bits */
+    TABLE_STATES_MAX = 1024, /* of a machine whose steps are written to a table */
+};
 
 #define NOWHERE UINT32_MAX
 
@@ -52,7 +55,7 @@ typedef struct token_run {
 typedef struct finder {
     const spry_vocabulary *vocabulary;
     uint32_t *path; /* sets or states */
-    uint32_t n_taken;
+    uint32_t n_taken, longest;
     token_run *runs; /* accepted tokens */
     open_exit *open;
     spry_exit *exits;
@@ -222,6 +225,7 @@ static void walk(finder *find, spry_places *places, uint32_t root)
             close_at = nodes[i].skip;
         }
         find->path[depth] = next;
+        find->longest = depth > find->longest ? depth : find->longest;
         i++;
     }
     take_run(find, run, nodes[end].first_token);
@@ -230,8 +234,14 @@ static void walk(finder *find, spry_places *places, uint32_t root)
 
 static uint32_t start_set(spry_places *places, uint32_t state)
 {
+    const spry_grammar *grammar = places->grammar;
     spry_return below = {SPRY_END_STATE, 0, SPRY_NO_STACK};
     spry_position position = {state, spry_places_stack(places, &below, 1)};
+    if (grammar->states[state].kind == SPRY_STATE_LIMITED) {
+        const spry_machine *machine = &grammar->machines[grammar->states[state].owner];
+        spry_return back = {grammar->limits[machine->limit].return_state, SPRY_UNCOUNTED, position.stack};
+        position.stack = spry_places_stack(places, &back, 1);
+    }
     return spry_places_set(places, &position, 1, false);
 }
 
@@ -251,8 +261,12 @@ spry_state_mask *spry_state_mask_find(spry_places *places, spry_slice_facts *fac
         }
     }
     spry_state_mask *mask = finish(&find, places->failed != SPRY_OK);
-    if (mask)
-        mask->slices = slices;
+    if (!mask)
+        return NULL;
+    mask->slices = slices;
+    mask->longest = find.longest;
+    for (unsigned i = 0; i < slices; i++)
+        mask->longest = vocabulary->tries[i].longest > mask->longest ? vocabulary->tries[i].longest : mask->longest;
     return mask;
 }
 
@@ -268,34 +282,60 @@ void spry_state_mask_add(const spry_state_mask *mask, uint32_t *bits, const spry
 
 /* ---- with rounds ------------------------------------------------------------------------------------------------- */
 
-/* The target of each byte from each state of a machine; states are relative to its first. */
-static uint32_t *make_table(const spry_grammar *grammar, const spry_machine *machine)
+/* A walk over the states of a machine, which are relative to its first. */
+typedef struct round_walk {
+    const spry_grammar *grammar;
+    const spry_machine *machine;
+    const uint32_t *units; /* of a limited text: the fewest to its end from each state; NULL: the body of a counter */
+    uint32_t *table;       /* [n_states][256] the target of each byte; NULL: the machine is too large for one */
+} round_walk;
+
+static const spry_state *state_at(const round_walk *walk, uint32_t state)
 {
-    uint32_t *table = malloc((size_t)machine->n_states * 256 * sizeof *table);
-    if (!table)
-        return NULL;
-    for (size_t i = 0; i < (size_t)machine->n_states * 256; i++)
-        table[i] = NOWHERE;
-    for (uint32_t i = 0; i < machine->n_states; i++) {
-        const spry_state *state = &grammar->states[machine->index + i];
-        for (uint32_t j = state->first_edge; j < state[1].first_edge; j++)
-            for (unsigned byte = grammar->edges[j].first; byte <= grammar->edges[j].last; byte++)
-                table[(size_t)i * 256 + byte] = grammar->edges[j].target - machine->index;
-    }
-    return table;
+    return &walk->grammar->states[walk->machine->index + state];
 }
 
-static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_machine *machine, const uint32_t *table,
-                        uint32_t state)
+static uint32_t find_target(const round_walk *walk, uint32_t state, unsigned char byte)
+{
+    if (walk->table)
+        return walk->table[(size_t)state * 256 + byte];
+    const spry_state *at = state_at(walk, state);
+    for (uint32_t i = at->first_edge; i < at[1].first_edge && walk->grammar->edges[i].first <= byte; i++)
+        if (byte <= walk->grammar->edges[i].last)
+            return walk->grammar->edges[i].target - walk->machine->index;
+    return NOWHERE;
+}
+
+static bool make_table(round_walk *walk)
+{
+    const spry_grammar *grammar = walk->grammar;
+    uint32_t n = walk->machine->n_states;
+    if (n > TABLE_STATES_MAX)
+        return true;
+    uint32_t *table = malloc((size_t)n * 256 * sizeof *table);
+    for (size_t i = 0; table && i < (size_t)n * 256; i++)
+        table[i] = NOWHERE;
+    for (uint32_t i = 0; table && i < n; i++) {
+        const spry_state *state = state_at(walk, i);
+        for (uint32_t j = state->first_edge; j < state[1].first_edge; j++)
+            for (unsigned byte = grammar->edges[j].first; byte <= grammar->edges[j].last; byte++)
+                table[(size_t)i * 256 + byte] = grammar->edges[j].target - walk->machine->index;
+    }
+    walk->table = table;
+    return table != NULL;
+}
+
+static void walk_rounds(finder *find, const round_walk *walk, uint32_t state)
 {
     const spry_vocabulary *vocabulary = find->vocabulary;
     const spry_trie_node *nodes = vocabulary->nodes;
     find->path[0] = state;
     for (uint32_t i = 0; i < vocabulary->n_nodes && !find->failed;) {
         close_exits(find, i);
-        uint32_t depth = nodes[i].depth, next = table[(size_t)find->path[depth - 1] * 256 + nodes[i].byte];
+        uint32_t depth = nodes[i].depth, from = find->path[depth - 1], next = find_target(walk, from, nodes[i].byte);
         uint16_t rounds = find->rounds[depth - 1];
-        bool behind = depth > 1 && rounds > find->rounds[depth - 2];
+        bool behind = depth > 1 &&
+                      (walk->units ? state_at(walk, from)->tag == SPRY_TAG_COMPLETE : rounds > find->rounds[depth - 2]);
         spry_exit exit = {.node = i, .byte = nodes[i].byte, .rounds = rounds};
         if (next == NOWHERE) {
             if (behind)
@@ -306,15 +346,27 @@ static void walk_rounds(finder *find, const spry_grammar *grammar, const spry_ma
         if (behind)
             open_at(find, exit);
         /* An accepting state of a simple counter's body ends its round. */
-        bool complete = grammar->states[machine->index + next].tag != 0;
+        bool complete = state_at(walk, next)->tag != 0;
+        uint32_t needed = walk->units ? rounds + complete + walk->units[next] : rounds + 1u;
         for (uint32_t t = nodes[i].first_token; t < nodes[i + 1].first_token; t++)
-            find->token_rounds[t] = (uint16_t)(rounds + 1);
+            find->token_rounds[t] = (uint16_t)needed;
         take_run(find, nodes[i].first_token, nodes[i + 1].first_token);
-        find->path[depth] = complete ? 0 : next;
+        find->path[depth] = complete && !walk->units ? 0 : next;
         find->rounds[depth] = (uint16_t)(rounds + complete);
         i++;
     }
     close_exits(find, vocabulary->n_nodes);
+}
+
+/* The bytes that a round may begin with; in a limited text those behind any unit. */
+static void find_starts(uint64_t starts[4], const round_walk *walk)
+{
+    for (uint32_t i = 0; i < walk->machine->n_states; i++) {
+        const spry_state *state = state_at(walk, i);
+        for (uint32_t j = state->first_edge; (i == 0 || (walk->units && state->tag)) && j < state[1].first_edge; j++)
+            for (unsigned byte = walk->grammar->edges[j].first; byte <= walk->grammar->edges[j].last; byte++)
+                starts[byte / 64] |= (uint64_t)1 << byte % 64;
+    }
 }
 
 /* Sorts the tokens by rounds. */
@@ -343,22 +395,22 @@ static bool sort_by_rounds(spry_state_mask *mask, const finder *find)
 
 spry_state_mask *spry_state_mask_rounds(const spry_grammar *grammar, const spry_vocabulary *vocabulary, uint32_t state)
 {
-    const spry_machine *machine = &grammar->machines[grammar->states[state].owner];
-    uint32_t *table = make_table(grammar, machine);
+    round_walk walk = {.grammar = grammar, .machine = &grammar->machines[grammar->states[state].owner]};
+    if (walk.machine->kind == SPRY_MACHINE_LIMITED)
+        walk.units = grammar->limits[walk.machine->limit].ways.units;
     finder find;
-    bool ok = start(&find, vocabulary, true) && table;
+    bool ok = start(&find, vocabulary, true) && make_table(&walk);
     if (ok)
-        walk_rounds(&find, grammar, machine, table, state - machine->index);
+        walk_rounds(&find, &walk, state - walk.machine->index);
     spry_state_mask *mask = finish(&find, !ok);
     if (mask && !sort_by_rounds(mask, &find)) {
         spry_state_mask_unref(mask);
         mask = NULL;
     }
-    for (unsigned byte = 0; mask && byte < 256; byte++)
-        if (table[byte] != NOWHERE)
-            mask->starts[byte / 64] |= (uint64_t)1 << byte % 64;
+    if (mask)
+        find_starts(mask->starts, &walk);
     free(find.token_rounds);
-    free(table);
+    free(walk.table);
     return mask;
 }
 

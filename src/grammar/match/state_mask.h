@@ -8,7 +8,8 @@
  *
  * A counted part (at most 40 characters) would be complete at every character. If its rounds are unambiguous
  * (spry_counter.simple), a second form is stored: the walk continues from round to round, and every token and exit has
- * the number of rounds it takes part in. */
+ * the number of rounds it takes part in. In a text with a limit every unit is a round, and the units that a complete
+ * text needs behind a token count, too. */
 #ifndef SPRY_GRAMMAR_STATE_MASK_H
 #define SPRY_GRAMMAR_STATE_MASK_H
 
@@ -24,6 +25,7 @@ typedef struct spry_exit {
 
 typedef struct spry_state_mask {
     atomic_uint references;
+    uint32_t longest; /* bytes of the longest token that is not known to be refused, up to an exit */
     unsigned slices;  /* the first slices, of which all tokens are accepted */
     uint32_t *bits;   /* [n_words] further accepted tokens; NULL: few, in `ids` */
     int32_t *ids;     /* few tokens; or with rounds all of them, sorted by rounds */
@@ -39,7 +41,7 @@ typedef struct spry_state_mask {
 spry_state_mask *spry_state_mask_find(spry_places *places, spry_slice_facts *facts, const spry_vocabulary *vocabulary,
                                       uint32_t state);
 
-/* Computes the mask with rounds, for a state of the body of a simple counter. */
+/* Computes the mask with rounds, for a state of the body of a simple counter or of a limited text. */
 spry_state_mask *spry_state_mask_rounds(const spry_grammar *grammar, const spry_vocabulary *vocabulary, uint32_t state);
 
 void spry_state_mask_unref(spry_state_mask *mask);

@@ -104,6 +104,7 @@ static bool make_trie(spry_vocabulary *made, spry_trie *trie, uint32_t first, si
     trie->begin = made->n_nodes;
     for (uint32_t i = first; i < first + trie->n_tokens; i++) {
         spry_view text = made->texts[made->order[i]];
+        trie->longest = text.size > trie->longest ? (uint32_t)text.size : trie->longest;
         size_t common = 0;
         while (common < text.size && common < last.size && text.data[common] == last.data[common])
             common++;

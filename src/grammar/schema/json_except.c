@@ -67,7 +67,9 @@ static beginnings begin(spry_schema *schema, const spry_view *texts, size_t coun
 static spry_ir_node except(spry_schema *schema, spry_view *texts, size_t count)
 {
     spry_ir *ir = schema->ir;
-    spry_ir_node anything = spry_ir_repeat(ir, spry_json_any_character(ir, false), 0, SPRY_IR_UNBOUNDED);
+    if (schema->any_string == SPRY_IR_NONE)
+        schema->any_string = spry_ir_repeat(ir, spry_json_any_character(ir, false), 0, SPRY_IR_UNBOUNDED);
+    spry_ir_node anything = schema->any_string;
     if (count == 0)
         return anything;
     qsort(texts, count, sizeof *texts, by_text);

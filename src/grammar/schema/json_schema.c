@@ -122,6 +122,7 @@ static void deinit(spry_schema *schema)
     spry_map_deinit(&schema->goal_index);
     spry_map_deinit(&schema->pattern_index);
     spry_map_deinit(&schema->meet_index);
+    spry_map_deinit(&schema->limited_index);
     spry_map_deinit(&schema->never_index);
 }
 
@@ -129,6 +130,7 @@ static void init(spry_schema *schema, spry_ir *ir, spry_json_style style)
 {
     *schema = (spry_schema){.ir = ir,
                             .serial = ir->n_rules,
+                            .any_string = SPRY_IR_NONE,
                             .style = (spry_json_style)(style % SPRY_JSON_LENIENT),
                             .lenient = style >= SPRY_JSON_LENIENT};
     spry_arena_init(&schema->arena);
@@ -138,6 +140,7 @@ static void init(spry_schema *schema, spry_ir *ir, spry_json_style style)
     spry_map_init(&schema->goal_index);
     spry_map_init(&schema->pattern_index);
     spry_map_init(&schema->meet_index);
+    spry_map_init(&schema->limited_index);
     spry_map_init(&schema->never_index);
     schema->everything.items = spry_schema_alloc(schema, SPRY_SHAPE_KINDS, sizeof(spry_shape *));
     for (int kind = 0; schema->everything.items && kind < SPRY_SHAPE_KINDS; kind++) {

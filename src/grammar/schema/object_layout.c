@@ -45,7 +45,7 @@ static bool evaluates_name(spry_schema *schema, const spry_object_part *part, co
     const char *pattern;
     json_t *said;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said) seen =
-        seen || spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), name);
+        seen || spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), spry_view_of(name));
     return seen;
 }
 
@@ -93,7 +93,7 @@ static spry_claims about_name(spry_schema *schema, spry_claims claims, const spr
     json_t *said;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said)
     {
-        if (!spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), name))
+        if (!spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), spry_view_of(name)))
             continue;
         matched = true;
         claims = add_schema_claim(schema, claims, part, said);
@@ -216,12 +216,13 @@ static spry_ir_node demand_language(spry_schema *schema, const spry_object_deman
 static bool concerns(spry_schema *schema, const spry_object_demand *demand, const char *name)
 {
     if (demand->kind != SPRY_DEMAND_OTHER)
-        return spry_schema_accepts(schema, demand_language(schema, demand), name);
+        return spry_schema_accepts(schema, demand_language(schema, demand), spry_view_of(name));
     bool listed = json_object_get(demand_names(schema, demand), name);
     const char *pattern;
     json_t *said;
     json_object_foreach(json_object_get(schema->places[demand->place]->json, "patternProperties"), pattern, said)
-        listed = listed || spry_schema_accepts(schema, spry_object_pattern(schema, demand->place, pattern), name);
+        listed = listed ||
+                 spry_schema_accepts(schema, spry_object_pattern(schema, demand->place, pattern), spry_view_of(name));
     return !listed;
 }
 
@@ -234,7 +235,7 @@ static void find_name_goals(spry_schema *schema, spry_layout *layout, const spry
         name->goal = spry_schema_goal(schema, name->claims);
         for (uint32_t d = 0; d < object->n_demands; d++)
             name->inside |= (uint32_t)concerns(schema, &object->demands[d], name->name) << d;
-        if (object->key_claims.count && !spry_schema_accepts(schema, allowed, name->name))
+        if (object->key_claims.count && !spry_schema_accepts(schema, allowed, spry_view_of(name->name)))
             name->absent = true;
     }
 }

@@ -259,13 +259,15 @@ typedef struct spry_schema {
     size_t n_wanted, wanted_room;
     const char **bases; /* URIs without fragment */
     size_t n_bases, bases_room;
-    spry_map place_index;   /* the pointer to a place's JSON -> place */
-    spry_map equal_index;   /* the text of a small schema -> the first place with it */
-    spry_map uris;          /* "uri" and "uri#anchor" -> place */
-    spry_map goal_index;    /* claims -> goal */
-    spry_map pattern_index; /* pattern -> node */
-    spry_map meet_index;    /* two nodes -> their intersection */
-    spry_map never_index;   /* node -> whether it matches no text */
+    spry_map place_index;    /* the pointer to a place's JSON -> place */
+    spry_map equal_index;    /* the text of a small schema -> the first place with it */
+    spry_map uris;           /* "uri" and "uri#anchor" -> place */
+    spry_map goal_index;     /* claims -> goal */
+    spry_map pattern_index;  /* pattern -> node */
+    spry_ir_node any_string; /* all spellings of strings; SPRY_IR_NONE: not made yet */
+    spry_map meet_index;     /* two nodes -> their intersection */
+    spry_map limited_index;  /* a node, min and max -> its texts of that length */
+    spry_map never_index;    /* node -> whether it matches no text */
     spry_shapes everything;
     spry_ir_node gap, comma, colon; /* whitespace; with a comma; with a colon */
     spry_ir_node empty_gap;         /* between brackets with nothing else */
@@ -310,9 +312,11 @@ static inline const char *spry_schema_text(const json_t *json)
 
 /* spry_ir_intersect and spry_ir_is_never, cached. */
 spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b);
+/* Spellings of `min` to `max` characters. */
+spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_t min, uint32_t max);
 bool spry_schema_is_never(spry_schema *schema, spry_ir_node node);
 /* Whether a name is in a set of spellings between quotes. */
-bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, const char *name);
+bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, spry_view text);
 
 /* ---- schema_document.c ------------------------------------------------------------------------------------------- */
 

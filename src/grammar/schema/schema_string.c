@@ -4,6 +4,8 @@
 #include "base/utf8.h"
 #include "grammar/schema/json_spelling.h"
 
+enum { PROSE_MIN_MAX = 4096 }; /* for a larger minimum runs of blanks are not excluded */
+
 static const spry_shapes *one_string(spry_schema *schema, spry_string_shape string)
 {
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_STRING);
@@ -78,6 +80,30 @@ static bool has_value(const spry_string_shape *string, const json_t *value)
     return !string->values;
 }
 
+static bool has_patterns(spry_schema *schema, spry_nodes patterns, const json_t *value)
+{
+    for (size_t i = 0; i < patterns.count; i++)
+        if (!spry_schema_accepts(schema, patterns.items[i],
+                                 (spry_view){json_string_value(value), json_string_length(value)}))
+            return false;
+    return true;
+}
+
+/* Removes the values that do not have the patterns, which then need not be stated. */
+static void apply_patterns(spry_schema *schema, spry_string_shape *string, const json_t **values, const json_t *at)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < string->n_values; i++)
+        if (json_string_length(values[i]) > SPRY_SCHEMA_NAME_MAX)
+            return;
+    for (size_t i = 0; i < string->n_values; i++)
+        if (has_patterns(schema, string->also, values[i]))
+            values[kept++] = values[i];
+    string->n_values = kept;
+    string->also = (spry_nodes){NULL, 0};
+    spry_schema_blame(schema, at, NULL);
+}
+
 spry_shape *spry_string_both(spry_schema *schema, const spry_shape *first, const spry_shape *second)
 {
     const spry_string_shape *a = &first->as.string, *b = &second->as.string;
@@ -99,10 +125,13 @@ spry_shape *spry_string_both(spry_schema *schema, const spry_shape *first, const
                 kept[out.n_values++] = a->values[i];
         }
         out.values = kept;
-        if (out.n_values == 0)
+        out.also = spry_nodes_join(schema, a->also, b->also);
+        apply_patterns(schema, &out, kept, first->at);
+        if (out.n_values == 0 || spry_schema_failed(schema))
             return NULL;
+    } else {
+        out.also = spry_nodes_join(schema, a->also, b->also);
     }
-    out.also = spry_nodes_join(schema, a->also, b->also);
     spry_shape *shape = spry_shape_new(schema, SPRY_SHAPE_STRING);
     if (shape)
         shape->as.string = out;
@@ -124,29 +153,49 @@ static spry_ir_node write_values(spry_schema *schema, const spry_string_shape *s
     return spry_ir_choice(schema->ir, choices, string->n_values);
 }
 
+/* Strings of limited length without patterns. */
+static spry_ir_node write_length(spry_schema *schema, const spry_string_shape *string)
+{
+    bool writes = spry_schema_writes(schema);
+    if (writes && string->min <= PROSE_MIN_MAX)
+        return spry_schema_limited(schema, spry_json_prose(schema->ir), string->min, string->max);
+    return spry_ir_repeat(schema->ir, spry_json_any_character(schema->ir, !writes), string->min, string->max);
+}
+
 /* The spellings between the quotes. */
 static spry_ir_node write_inside(spry_schema *schema, const spry_string_shape *string)
 {
-    spry_ir *ir = schema->ir;
-    spry_ir_node inside = SPRY_IR_NONE;
-    bool free = string->also.count == 0 && string->min == 0 && string->max == SPRY_IR_UNBOUNDED;
-    if (string->values)
-        inside = write_values(schema, string);
-    else if (free && spry_schema_writes(schema))
-        inside = spry_json_prose(ir);
-    else if (string->also.count == 0 || string->min > 0 || string->max != SPRY_IR_UNBOUNDED)
-        inside = spry_ir_repeat(ir, spry_json_any_character(ir, string->also.count == 0 && !spry_schema_writes(schema)),
-                                string->min, string->max);
-    for (size_t i = 0; i < string->also.count; i++)
-        inside =
-            inside == SPRY_IR_NONE ? string->also.items[i] : spry_schema_meet(schema, inside, string->also.items[i]);
-    return inside;
+    if (string->values) {
+        spry_ir_node inside = write_values(schema, string);
+        for (size_t i = 0; i < string->also.count; i++)
+            inside = spry_schema_meet(schema, inside, string->also.items[i]);
+        return inside;
+    }
+    if (string->also.count == 0)
+        return write_length(schema, string);
+    spry_ir_node inside = string->also.items[0];
+    for (size_t i = 1; i < string->also.count; i++)
+        inside = spry_schema_meet(schema, inside, string->also.items[i]);
+    return spry_schema_limited(schema, inside, string->min, string->max);
 }
 
 spry_ir_node spry_string_write(spry_schema *schema, const spry_string_shape *string)
 {
     spry_ir_node quote = spry_ir_literal(schema->ir, SPRY_VIEW("\""));
     return spry_ir_sequence(schema->ir, (spry_ir_node[]){quote, write_inside(schema, string), quote}, 3);
+}
+
+/* The spellings between the quotes as a regular node: names of members are compared with each other. */
+static spry_ir_node write_regular(spry_schema *schema, const spry_string_shape *string)
+{
+    spry_ir *ir = schema->ir;
+    bool escapes = string->also.count == 0 && !spry_schema_writes(schema);
+    if (string->values || (string->min == 0 && string->max == SPRY_IR_UNBOUNDED))
+        return write_inside(schema, string);
+    spry_ir_node inside = spry_ir_repeat(ir, spry_json_any_character(ir, escapes), string->min, string->max);
+    for (size_t i = 0; i < string->also.count; i++)
+        inside = spry_schema_meet(schema, inside, string->also.items[i]);
+    return inside;
 }
 
 spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims)
@@ -156,7 +205,7 @@ spry_ir_node spry_schema_key_language(spry_schema *schema, spry_claims claims)
     for (size_t i = 0; shapes && i < shapes->count; i++) {
         if (shapes->items[i]->kind != SPRY_SHAPE_STRING)
             continue;
-        spry_ir_node inside = write_inside(schema, &shapes->items[i]->as.string);
+        spry_ir_node inside = write_regular(schema, &shapes->items[i]->as.string);
         language = spry_ir_choice(schema->ir, (spry_ir_node[]){language, inside}, 2);
     }
     return language;
