@@ -90,19 +90,16 @@ typedef struct spry_engine_options {
     const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */
     size_t cache_disk_bytes; /* limit for that folder; 0: no limit */
     uint32_t cache_ttl;      /* seconds after which unused cached pages expire; 0: never */
-    /* The bytes given to spry_engine_open_memory are a mapped file or constants of the program: the system may drop
-     * their pages, because they can be read again. */
-    bool data_is_mapped;
-    const char *device; /* where it computes: "cpu", "cuda:0", or "far" (for tests) */
-    const char *cpu;    /* "auto", or the name of a kernel set: "ref" */
-    /* NULL, or a type as `spry convert` takes it ("q4_k_m"): float matrices are quantised to it while the model is
-     * opened, exactly as if it had been converted first. */
-    const char *quantize;
+    bool data_is_mapped;     /* spry_engine_open_memory's bytes are a mapped file or constants: pages can be dropped */
+    const char *device;      /* where it computes: "cpu", "cuda:0", or "far" (for tests) */
+    const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
+    const char *quantize;    /* NULL, or a type ("q4_k_m"): float matrices are quantised, as if `spry convert` had */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */
     struct spry_trace *trace;  /* NULL, or the trace of steps and answers; it must outlive the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called on any thread of the engine */
     void *log_user;
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
+    const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -518,8 +515,9 @@ typedef struct spry_job_options {
     uint64_t client; /* jobs of the same client take turns as one */
     /* Called once, as the last callback, for every job that was submitted, unless it is freed before. May be NULL. */
     void (*on_done)(void *user, spry_job *job);
-    void *user;     /* of on_done */
-    uint64_t batch; /* not 0: it gives way to jobs without this, within a step */
+    void *user;       /* of on_done */
+    uint64_t batch;   /* not 0: it gives way to jobs without this, within a step */
+    const char *lora; /* adapters of the job, "NAME=SCALE,..."; "": none; NULL: as the engine was opened */
 } spry_job_options;
 
 SPRY_API void spry_job_options_default_sized(spry_job_options *options, size_t size);

@@ -31,6 +31,27 @@ SPRY_API uint32_t spry_ranks_number(uint32_t *size);
 /* Every rank calls it at the end, when its engines are closed. No effect when alone. */
 SPRY_API void spry_ranks_leave(void);
 
+/* ---- LoRA adapters --------------------------------------------------------------------------------------------- */
+/* Any thread. A choice of adapters is a text: "NAME" or "NAME=SCALE", separated by commas, the name being the last part
+ * of the adapter's path, or its number; "": none. */
+
+typedef struct spry_lora_info {
+    size_t size; /* as in spry_engine_info */
+    const char *name, *path;
+    uint32_t rank; /* the largest of its matrices */
+    float scale;   /* in requests that choose no adapters */
+    uint64_t reserved[4];
+} spry_lora_info;
+
+/* The adapter at a place, in the order they were loaded; false: there are no more. */
+SPRY_API bool spry_engine_lora(spry_engine *engine, size_t index, spry_lora_info *info);
+
+/* Sets the choice of requests and new sessions that make none. */
+SPRY_API spry_status spry_engine_set_lora(spry_engine *engine, const char *choice, spry_error *error);
+
+/* Sets the choice of a session, and empties it; NULL: the engine's. */
+SPRY_API spry_status spry_session_set_lora(spry_session *session, const char *choice, spry_error *error);
+
 /* ---- tokens ---------------------------------------------------------------------------------------------------- */
 /* Any thread, also while the engine computes. */
 

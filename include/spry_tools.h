@@ -63,6 +63,7 @@ typedef struct spry_convert_options {
     uint32_t reserved32;
     bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops. May be NULL */
     void *user;
+    const char *lora; /* NULL, or adapters that become part of the matrices: "PATH,PATH=SCALE" */
 } spry_convert_options;
 
 SPRY_API void spry_convert_options_default_sized(spry_convert_options *options, size_t size);

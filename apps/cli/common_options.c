@@ -56,6 +56,13 @@ static const spry_option engine_options[] = {
      .choices = spry_recipe_names,
      .metavar = "TYPE",
      .help = "Quantise a float model while loading it, as `spry convert --type` does"},
+    {.name = "lora",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(lora),
+     .metavar = "PATH[=SCALE],...",
+     .help =
+         "Load LoRA adapters beside the model: Hugging Face folders or GGUF files. They apply, times SCALE (default "
+         "1), where a request chooses none; SCALE 0 loads one for requests that do"},
     {.name = "chat-template",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(chat_template),

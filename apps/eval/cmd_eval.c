@@ -195,6 +195,7 @@ static spry_status open_base(spry_engine **base, spry_model_source *source, eval
     spry_engine_describe(engine, &info);
     settings->base_engine = settings->engine;
     settings->base_engine.options.quantize = NULL;
+    settings->base_engine.options.lora = NULL;
     settings->base_engine.options.context = (uint32_t)info.context;
     return spry_open_model(base, source, settings->base, &settings->model, &settings->base_engine, error);
 }

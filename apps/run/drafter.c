@@ -16,6 +16,7 @@ static spry_status open_model(spry_drafter_model *d, spry_engine *engine, const 
     options.kv_bytes = 0;
     options.cache_dir = NULL;
     options.chat_template = NULL;
+    options.lora = NULL;
     options.log = NULL;
     spry_status status = spry_model_source_find(&d->source, model, model_flags->models_folder, error);
     if (status == SPRY_OK)

@@ -22,7 +22,7 @@ static const spry_usage usage = {
 };
 
 typedef struct convert_flags {
-    const char *type, *title;
+    const char *type, *title, *lora;
     uint32_t threads;
 } convert_flags;
 
@@ -38,6 +38,11 @@ static const spry_option options[] = {
      .offset = offsetof(convert_flags, title),
      .metavar = "NAME",
      .help = "Name of the model in the file; default: its current name"},
+    {.name = "lora",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(convert_flags, lora),
+     .metavar = "PATH[=SCALE],...",
+     .help = "LoRA adapters that become part of the matrices, times SCALE: Hugging Face folders or GGUF files"},
     {.name = "threads",
      .kind = SPRY_OPTION_U32,
      .offset = offsetof(convert_flags, threads),
@@ -60,6 +65,7 @@ static spry_status convert(const spry_model_source *source, const char *path, co
     spry_convert_options_default(&how);
     how.type = flags->type;
     how.name = flags->title;
+    how.lora = flags->lora;
     how.threads = flags->threads;
     how.progress = show_progress;
     how.user = &progress;

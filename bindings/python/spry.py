@@ -79,7 +79,7 @@ class _EngineOptions(ctypes.Structure):
                 ("cache_dir", c_char_p), ("cache_disk_bytes", c_size_t), ("cache_ttl", c_uint32),
                 ("data_is_mapped", c_bool), ("device", c_char_p), ("cpu", c_char_p), ("quantize", c_char_p),
                 ("chat_template", c_char_p), ("trace", c_void_p), ("log", _OnLog), ("log_user", c_void_p),
-                ("kv_idle", c_uint32), ("kv_idle_share", c_uint32)]
+                ("kv_idle", c_uint32), ("kv_idle_share", c_uint32), ("lora", c_char_p)]
 
 
 class _EngineInfo(ctypes.Structure):
@@ -137,7 +137,7 @@ class _Result(ctypes.Structure):
 class _JobOptions(ctypes.Structure):
     _fields_ = [("size", c_size_t), ("session", c_void_p), ("salt", c_void_p), ("salt_size", c_size_t),
                 ("slide", c_bool), ("keep", c_size_t), ("client", c_uint64), ("on_done", _OnDone), ("user", c_void_p),
-                ("batch", c_uint64)]
+                ("batch", c_uint64), ("lora", c_char_p)]
 
 
 _STRUCTS = {"spry_error": _Error, "spry_engine_options": _EngineOptions, "spry_engine_info": _EngineInfo,
@@ -482,7 +482,7 @@ class _Embedding(_Job):
 
 # ---- engine ----------------------------------------------------------------------------------------------------------
 
-_TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template")
+_TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template", "lora")
 _NUMBER_OPTIONS = ("context", "sessions", "chunk", "threads", "kv_bytes", "cache_bytes", "cache_disk_bytes",
                    "cache_ttl", "kv_idle", "kv_idle_share")
 _engines = weakref.WeakSet()

@@ -65,6 +65,11 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
     spry_status status = spry_device_find(&kind, name, error);
     if (!status)
         status = spry_device_check(kind, setup->config, error);
+    if (!status && setup->limits.n_adapters && !kind->adapters)
+        status = spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                           "device '%s' does not compute adapters: merge them into the model (spry convert --lora), or "
+                           "use one CPU",
+                           kind->name);
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 

@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "device/op_watch.h"
 #include "kv/kv_table.h"
+#include "model/adapter.h"
 #include "model/config.h"
 #include "model/weights.h"
 #include "platform/threads.h"
@@ -26,9 +27,10 @@ typedef struct spry_device_kind spry_device_kind;
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
 typedef struct spry_step_limits {
-    uint32_t max_rows;   /* rows of a step */
-    uint32_t max_logits; /* rows whose logits a step can give */
-    uint32_t session;    /* tokens a sequence can have: chooses long rope's list */
+    uint32_t max_rows;                  /* rows of a step */
+    uint32_t max_logits;                /* rows whose logits a step can give */
+    uint32_t session;                   /* tokens a sequence can have: chooses long rope's list */
+    uint32_t n_adapters, adapter_ranks; /* that the weights have; the ranks of all of them together */
 } spry_step_limits;
 
 /* Where the model came from, for a device that opens it again elsewhere. */
@@ -86,6 +88,7 @@ typedef struct spry_segment {
     const int32_t *tokens;      /* [n_rows] */
     uint32_t first_position, n_rows;
     spry_want want;
+    spry_adapter_scales adapters; /* what its rows go through */
 } spry_segment;
 
 /* Rows of a segment before the first one that is wanted. */

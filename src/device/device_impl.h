@@ -33,6 +33,7 @@ struct spry_device {
 struct spry_device_kind {
     const char *name;
     uint32_t features;                  /* spry_feature bits of what it computes; device.c refuses other models */
+    bool adapters;                      /* it computes LoRA adapters; else they are refused */
     uint32_t chunk;                     /* prompt tokens that pay in one step; 0: as many as on the CPU */
     size_t (*total)(const char *piece); /* bytes of memory, 0: not known; NULL: never known */
     /* Names what decides the bits of a page besides model and layout: kernels and their

@@ -10,6 +10,7 @@
 #include "platform/clock.h"
 #include "platform/memory.h"
 #include "sched/driver.h"
+#include "spry_serve.h"
 
 void spry_engine_options_default_sized(spry_engine_options *options, size_t size)
 {
@@ -97,6 +98,17 @@ static spry_status quantize(spry_engine *e, const char *name, spry_error *error)
     return status;
 }
 
+static spry_status add_adapters(spry_engine *e, const spry_engine_options *o, spry_error *error)
+{
+    spry_status status = spry_model_add_adapters(e->model, o->lora, error);
+    const spry_adapters *adapters = &e->model->adapters;
+    e->adapters = spry_adapters_default(adapters);
+    for (uint32_t i = 0; !status && i < adapters->count; i++)
+        spry_log_write(&e->log, SPRY_LOG_INFO, "adapter %s: rank %u, scale %g", adapters->list[i].name,
+                       adapters->list[i].rank, (double)adapters->list[i].scale);
+    return status;
+}
+
 /* Warns when the model's own template cannot be used. */
 static void warn_of_template(const spry_engine *e)
 {
@@ -161,6 +173,8 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         status = spry_engine_use_template(e, o->chat_template, error);
     if (!status && o->quantize)
         status = quantize(e, o->quantize, error);
+    if (!status && o->lora)
+        status = add_adapters(e, o, error);
     if (status)
         return status;
     status = make_pool(e, &shape, o->kv_bytes, error);
@@ -294,6 +308,34 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
 spry_trace *spry_engine_trace(const spry_engine *e)
 {
     return e->trace;
+}
+
+bool spry_engine_lora(spry_engine *e, size_t index, spry_lora_info *info)
+{
+    const spry_adapters *adapters = &e->model->adapters;
+    *info = (spry_lora_info){0};
+    if (index >= adapters->count)
+        return false;
+    pthread_mutex_lock(&e->making);
+    *info = (spry_lora_info){.size = offsetof(spry_lora_info, reserved),
+                             .name = adapters->list[index].name,
+                             .path = adapters->list[index].path,
+                             .rank = adapters->list[index].rank,
+                             .scale = e->adapters.of[index]};
+    pthread_mutex_unlock(&e->making);
+    return true;
+}
+
+spry_status spry_engine_set_lora(spry_engine *e, const char *lora, spry_error *error)
+{
+    spry_adapter_scales scales;
+    spry_status status = spry_adapters_choose(&scales, &e->model->adapters, lora, error);
+    if (status)
+        return status;
+    pthread_mutex_lock(&e->making);
+    e->adapters = scales;
+    pthread_mutex_unlock(&e->making);
+    return SPRY_OK;
 }
 
 void spry_engine_sampling(const spry_engine *e, spry_sampling *settings)

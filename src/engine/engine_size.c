@@ -59,7 +59,7 @@ static uint32_t logit_rows(uint32_t sessions)
 
 spry_step_limits spry_engine_limits(const spry_engine *e)
 {
-    return (spry_step_limits){e->chunk, e->logit_rows, e->context};
+    return (spry_step_limits){e->chunk, e->logit_rows, e->context, e->model->adapters.count, e->model->adapters.ranks};
 }
 
 const char *spry_engine_device(const spry_engine *e, const spry_engine_options *o)
@@ -212,7 +212,8 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *e, 
         !spry_checked_add(&needs->whole, memory.weights, memory.scratch) ||
         !spry_checked_add(&needs->whole, needs->whole, memory.kv))
         return spry_fail(error, SPRY_ERR_MEMORY, "%s: needs more than any memory", e->model->name);
-    needs->weights = memory.weights;
+    needs->weights = memory.weights + e->model->adapters.arena.total;
+    needs->whole += e->model->adapters.arena.total;
     needs->kv = memory.kv;
     needs->scratch = memory.scratch;
     return SPRY_OK;

@@ -29,7 +29,8 @@ struct spry_engine {
     spry_vocabulary *vocabulary;      /* for grammars; NULL until the first request with one */
     spry_vocabulary *call_vocabulary; /* for tool calls: marks of calls and thoughts are text */
     spry_grammar_cache *grammars;     /* NULL until the first request with a grammar */
-    pthread_mutex_t making;           /* protects these two: any thread may bring the first grammar */
+    spry_adapter_scales adapters;     /* of requests that choose none */
+    pthread_mutex_t making;           /* protects these: any thread may bring the first grammar */
     spry_session *drafter;            /* session of the draft engine; NULL: none */
     struct spry_driver *driver;       /* runs everything that computes */
     spry_log log;
@@ -47,6 +48,7 @@ struct spry_engine {
 struct spry_session {
     spry_engine *engine;
     spry_sequence sequence;
+    spry_kv_key salted;         /* root of its pages without adapters */
     spry_prompt_lookup *lookup; /* NULL until first use */
     spry_drafter propose;       /* drafter of the current answer */
     spry_draft_cost cost;
@@ -152,8 +154,19 @@ spry_status spry_engine_use_template(spry_engine *engine, const char *file_or_te
 spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_error *error);
 void spry_session_unmake(spry_session *session);
 
-/* Empties a session and sets the root of its pages. The caller owns the engine. */
-void spry_session_restart(spry_session *session, spry_kv_key root);
+/* What pages of a request depend on besides its tokens. */
+typedef struct spry_page_source {
+    spry_kv_key salted; /* the root of pages without adapters */
+    spry_kv_key root;   /* of its own pages */
+    spry_adapter_scales adapters;
+} spry_page_source;
+
+/* The source of pages with a salt and a choice of adapters (adapter.h); NULL: the engine's. Any thread. */
+spry_status spry_engine_page_source(spry_engine *engine, spry_page_source *source, const void *salt, size_t salt_size,
+                                    const char *lora, spry_error *error);
+
+/* Empties a session and sets the source of its pages. The caller owns the engine. */
+void spry_session_restart(spry_session *session, const spry_page_source *source);
 
 bool spry_session_slides(const spry_session *session); /* any thread */
 

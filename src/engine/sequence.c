@@ -193,7 +193,7 @@ static const int32_t *tokens_of(const spry_sequence *s, const spry_work *work)
 static void add_segment(const spry_sequence *s, spry_segment *segment, const spry_work *work, size_t first, size_t n,
                         spry_want want)
 {
-    *segment = (spry_segment){work->table, tokens_of(s, work) + first, (uint32_t)first, (uint32_t)n, want};
+    *segment = (spry_segment){work->table, tokens_of(s, work) + first, (uint32_t)first, (uint32_t)n, want, s->adapters};
 }
 
 spry_status spry_sequence_fill(spry_sequence *s, spry_segment *segments, size_t *n, size_t capacity, size_t max_rows,

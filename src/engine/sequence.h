@@ -28,6 +28,7 @@ typedef struct spry_work {
 typedef struct spry_sequence {
     spry_kv_cache *cache;
     spry_kv_key root;
+    spry_adapter_scales adapters; /* of its rows; the root depends on them */
     spry_kv_table table;
     int32_t *tokens; /* all tokens so far, including those that slid out */
     size_t n_tokens, capacity;

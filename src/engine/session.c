@@ -5,6 +5,7 @@
 #include "engine/embed.h"
 #include "engine/engine_state.h"
 #include "sched/driver.h"
+#include "spry_serve.h"
 
 /* ---- life ----------------------------------------------------------------------------------------------------------
  */
@@ -16,8 +17,12 @@ spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_erro
     if (!s)
         return spry_fail_memory(error, "a session", sizeof *s);
     s->engine = engine;
-    spry_kv_key root = spry_kv_key_root(engine->fingerprint, NULL, 0);
-    spry_status status = spry_sequence_init(&s->sequence, &engine->cache, root, engine->context, error);
+    spry_page_source source;
+    spry_status status = spry_engine_page_source(engine, &source, NULL, 0, NULL, error);
+    if (!status)
+        status = spry_sequence_init(&s->sequence, &engine->cache, source.root, engine->context, error);
+    if (!status)
+        spry_session_restart(s, &source);
     s->sequence.unshared = engine->model->config.bidirectional;
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)
@@ -119,23 +124,58 @@ void spry_session_leave(spry_session *s)
 /* ---- settings ------------------------------------------------------------------------------------------------------
  */
 
-void spry_session_restart(spry_session *s, spry_kv_key root)
+spry_status spry_engine_page_source(spry_engine *e, spry_page_source *source, const void *salt, size_t salt_size,
+                                    const char *lora, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    pthread_mutex_lock(&e->making);
+    source->adapters = e->adapters;
+    pthread_mutex_unlock(&e->making);
+    if (lora)
+        status = spry_adapters_choose(&source->adapters, &e->model->adapters, lora, error);
+    source->salted = spry_kv_key_root(e->fingerprint, salt, salt_size);
+    source->root = spry_adapters_root(source->salted, &e->model->adapters, &source->adapters);
+    return status;
+}
+
+void spry_session_restart(spry_session *s, const spry_page_source *source)
 {
     spry_sequence_truncate(&s->sequence, s->sequence.n_dropped);
     s->sequence.n_tokens = s->sequence.n_dropped = s->sequence.slid_at = 0;
-    s->sequence.root = root;
+    s->sequence.root = source->root;
+    s->sequence.adapters = source->adapters;
+    s->salted = source->salted;
+}
+
+/* Restarts a session that no job uses. */
+static spry_status restart(spry_session *s, const spry_page_source *source, spry_error *error)
+{
+    spry_status status = spry_session_join(s, NULL, error);
+    if (status)
+        return status;
+    spry_driver_enter(s->engine->driver);
+    spry_session_restart(s, source);
+    spry_driver_leave(s->engine->driver);
+    spry_session_leave(s);
+    return SPRY_OK;
+}
+
+spry_status spry_session_set_lora(spry_session *s, const char *lora, spry_error *error)
+{
+    spry_page_source source;
+    spry_engine *e = s->engine;
+    spry_status status = spry_engine_page_source(e, &source, NULL, 0, lora, error);
+    source.salted = s->salted;
+    source.root = spry_adapters_root(s->salted, &e->model->adapters, &source.adapters);
+    return status ? status : restart(s, &source, error);
 }
 
 spry_status spry_session_set_salt(spry_session *s, const void *salt, size_t size)
 {
-    spry_status status = spry_session_join(s, NULL, NULL);
-    if (status)
-        return status;
-    spry_driver_enter(s->engine->driver);
-    spry_session_restart(s, spry_kv_key_root(s->engine->fingerprint, salt, size));
-    spry_driver_leave(s->engine->driver);
-    spry_session_leave(s);
-    return SPRY_OK;
+    spry_page_source source = {.salted = spry_kv_key_root(s->engine->fingerprint, salt, size),
+                               .adapters = s->sequence.adapters};
+    source.root = spry_adapters_root(source.salted, &s->engine->model->adapters, &source.adapters);
+    return restart(s, &source, NULL);
 }
 
 spry_status spry_session_set_slide(spry_session *s, bool slide, size_t keep)

@@ -53,7 +53,10 @@ spry_status spry_convert(const char *path, const spry_model_file *file, const sp
     spry_status status = prepare(&options, &job.recipe, &job.threads, theirs, error);
     if (!status)
         status = open_source(&model, &made, file, error);
+    if (!status && options.lora)
+        status = spry_model_add_adapters(model, options.lora, error);
     if (!status) {
+        job.merges = options.lora;
         job.title = options.name || !made.path ? options.name : spry_model_file_name(file);
         job.progress = options.progress;
         job.user = options.user;

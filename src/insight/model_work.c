@@ -282,7 +282,7 @@ spry_model_size spry_model_size_of(const spry_work_setting *s, uint32_t context)
     size.file_bytes += file_bytes(&w->embedding);
     size.weight_bytes += model->config.tied ? read_bytes(&w->output, s->ops) : file_bytes(&w->embedding);
     size_t pages = ((size_t)context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, scratch;
-    const spry_step_limits limits = {s->chunk < context ? s->chunk : context, LOGIT_ROWS, context};
+    const spry_step_limits limits = {s->chunk < context ? s->chunk : context, LOGIT_ROWS, context, 0, 0};
     size.kv_bytes = (double)(pages * SPRY_PAGE_TOKENS) * token_bytes(s);
     size.scratch_bytes = spry_pass_bytes(&scratch, &model->config, &limits) ? (double)scratch : INFINITY;
     return size;

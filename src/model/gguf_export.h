@@ -9,6 +9,7 @@
 
 typedef struct spry_export {
     const spry_recipe *recipe; /* which type each tensor gets */
+    bool merges;               /* the model's adapters, by their own scales, become part of its matrices */
     const char *title;         /* general.name; NULL: the model's own, or its folder's */
     spry_threads *threads;
     bool (*progress)(void *user, size_t done, size_t total); /* bytes written; false stops; may be NULL */

@@ -9,8 +9,7 @@
 
 enum { SMALL_FILE_BYTES = 64 << 20 };
 
-/* A file of a folder as JSON; *out stays NULL when it is not there. */
-static spry_status read_json(json_t **out, const char *folder, const char *file, spry_error *error)
+spry_status spry_model_read_json(json_t **out, const char *folder, const char *file, spry_error *error)
 {
     *out = NULL;
     spry_buffer path, text;
@@ -92,7 +91,7 @@ static spry_status open_folder_template(spry_model *model, const char *folder, s
         if (!status)
             status = make_templates(model, spry_buffer_view(&text), (spry_view){"", 0}, error);
     } else if (!status) {
-        status = read_json(&json, folder, "tokenizer_config.json", error);
+        status = spry_model_read_json(&json, folder, "tokenizer_config.json", error);
         if (!status)
             status = make_json_templates(model, json, error);
     }
@@ -114,11 +113,11 @@ static bool has_file(const char *folder, const char *file)
 static spry_status open_folder(spry_model *model, const char *folder, bool whole, spry_error *error)
 {
     json_t *config = NULL, *generation = NULL;
-    spry_status status = read_json(&config, folder, "config.json", error);
+    spry_status status = spry_model_read_json(&config, folder, "config.json", error);
     if (!status && !config)
         status = spry_fail(error, SPRY_ERR_FILE, "%s: no config.json in this folder", folder);
     if (!status)
-        status = read_json(&generation, folder, "generation_config.json", error);
+        status = spry_model_read_json(&generation, folder, "generation_config.json", error);
     if (!status)
         status = spry_config_from_json(&model->config, config, folder, &model->arena, error);
     if (!status)
@@ -227,9 +226,15 @@ void spry_model_close(spry_model *model)
     spry_tokenizer_destroy(model->tokenizer);
     spry_safetensors_close(model->files);
     spry_gguf_close(model->gguf);
+    spry_adapters_deinit(&model->adapters);
     spry_memory_unmap(model->weights.quantized, model->weights.quantized_bytes);
     spry_arena_deinit(&model->arena);
     free(model);
+}
+
+spry_status spry_model_add_adapters(spry_model *model, const char *paths, spry_error *error)
+{
+    return spry_adapters_load(&model->adapters, &model->weights, &model->config, paths, error);
 }
 
 bool spry_model_is_end(const spry_model *model, int32_t id)

@@ -4,6 +4,7 @@
 #define SPRY_MODEL_MODEL_H
 
 #include "kv/kv_pool.h"
+#include "model/adapter.h"
 #include "model/arch.h"
 #include "model/pooling.h"
 #include "model/sampling_hints.h"
@@ -19,6 +20,7 @@ typedef struct spry_model {
     spry_safetensors *files;
     spry_config config;
     spry_weights weights;
+    spry_adapters adapters;    /* that its weights refer to */
     spry_tokenizer *tokenizer; /* NULL when the checkpoint has none */
     spry_chat_template *chat;
     int32_t end_ids[SPRY_MAX_END_IDS]; /* that the checkpoint names, beside the tokenizer's own */
@@ -36,6 +38,12 @@ spry_status spry_model_open_memory(spry_model **out, const void *data, size_t si
 /* Either of them, without tokenizer and template: enough to say what the model needs. `data` NULL: a path. */
 spry_status spry_model_open_sizes(spry_model **out, const char *name, const void *data, size_t size, spry_error *error);
 void spry_model_close(spry_model *model);
+
+/* Loads adapters (adapter.h) for the weights as they are now: after quantising, before a device places them. Once. */
+spry_status spry_model_add_adapters(spry_model *model, const char *paths, spry_error *error);
+
+/* A file of a folder as JSON, to be released; *out stays NULL when it is not there. */
+spry_status spry_model_read_json(json_t **out, const char *folder, const char *file, spry_error *error);
 
 /* Whether a token ends an answer. */
 bool spry_model_is_end(const spry_model *model, int32_t id);

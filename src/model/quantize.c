@@ -1,11 +1,12 @@
 /* A walk over all matrices, first to check and count, then to encode. */
 #include "model/quantize.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/checked.h"
 #include "model/export_plan.h"
+#include "model/matrix_walk.h"
+#include "model/tensor_names.h"
 #include "platform/memory.h"
 
 enum { ALIGNMENT = 64 };
@@ -107,52 +108,26 @@ static void matrix(quantizer *q, spry_weight *w, const char *name, size_t head)
     q->used = end;
 }
 
-static void layer_matrix(quantizer *q, spry_weight *w, uint32_t layer, const char *what, size_t head)
-{
-    char name[96];
-    snprintf(name, sizeof name, "blk.%u.%s.weight", layer, what);
-    matrix(q, w, name, head);
-}
-
-static void layer_experts(quantizer *q, spry_layer *l, uint32_t layer)
-{
-    for (uint32_t e = 0; l->expert_gate && e < q->model->config.n_experts; e++) {
-        layer_matrix(q, &l->expert_gate[e], layer, "ffn_gate_exps", 0);
-        layer_matrix(q, &l->expert_up[e], layer, "ffn_up_exps", 0);
-        layer_matrix(q, &l->expert_down[e], layer, "ffn_down_exps", 0);
-    }
-    layer_matrix(q, &l->router, layer, "ffn_gate_inp", 0);
-    layer_matrix(q, &l->shared_router, layer, "ffn_gate_inp_shexp", 0);
-    layer_matrix(q, &l->shared_gate, layer, "ffn_gate_shexp", 0);
-    layer_matrix(q, &l->shared_up, layer, "ffn_up_shexp", 0);
-    layer_matrix(q, &l->shared_down, layer, "ffn_down_shexp", 0);
-}
-
 /* Parts of a fused matrix go by its name: in a file they have one type. */
+static void visit(void *context, const spry_matrix *m)
+{
+    quantizer *q = context;
+    const spry_config *c = &q->model->config;
+    char name[SPRY_TENSOR_NAME_MAX] = "output.weight";
+    if (m->weight != &q->model->weights.output)
+        spry_tensor_gguf_name(name, c->arch, m->layer, m->ours, "weight");
+    else if (c->tied)
+        return;
+    matrix(q, m->weight, name, c->interleaved ? 0 : spry_matrix_head(c, m));
+}
+
 static void all_matrices(quantizer *q)
 {
     spry_model *m = q->model;
-    const spry_config *c = &m->config;
-    size_t head = c->arch->permuted_in_gguf && !c->interleaved ? c->head_dim : 0;
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        spry_layer *l = &m->weights.layers[i];
-        layer_matrix(q, &l->q, i, c->arch->fused_qkv ? "attn_qkv" : "attn_q", head);
-        layer_matrix(q, &l->k, i, c->arch->fused_qkv ? "attn_qkv" : "attn_k", head);
-        layer_matrix(q, &l->v, i, c->arch->fused_qkv ? "attn_qkv" : "attn_v", 0);
-        layer_matrix(q, &l->q_a, i, "attn_q_a", 0);
-        layer_matrix(q, &l->o, i, "attn_output", 0);
-        layer_matrix(q, &l->conv_in, i, "shortconv.in_proj", 0);
-        layer_matrix(q, &l->conv_out, i, "shortconv.out_proj", 0);
-        layer_matrix(q, &l->gate, i, c->arch->fused_gate_up ? "ffn_up" : "ffn_gate", 0);
-        layer_matrix(q, &l->up, i, "ffn_up", 0);
-        layer_matrix(q, &l->down, i, "ffn_down", 0);
-        layer_experts(q, l, i);
-    }
+    spry_matrices_each(&m->weights, &m->config, visit, q);
     matrix(q, &m->weights.embedding, "token_embd.weight", 0);
-    if (c->tied)
+    if (m->config.tied)
         m->weights.output = m->weights.embedding;
-    else
-        matrix(q, &m->weights.output, "output.weight", 0);
 }
 
 /* Rope as it would be read from a GGUF file: the other pairs, and scaled frequencies that went through floats. */

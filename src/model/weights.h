@@ -7,6 +7,14 @@
 #include "formats/safetensors.h"
 #include "model/config.h"
 
+/* What a LoRA adapter adds to a matrix: scale * b * a. */
+typedef struct spry_adapter_pair {
+    const float *a; /* [rank, n_in] */
+    const float *b; /* [rank, n_out]: transposed */
+    uint32_t rank;  /* 0: nothing */
+    float scale;
+} spry_adapter_pair;
+
 /* out = weight * in + bias. Not there: data is NULL. */
 typedef struct spry_weight {
     const unsigned char *data; /* [n_out, n_in] */
@@ -17,6 +25,7 @@ typedef struct spry_weight {
      * they lie. */
     const unsigned char *packed;
     size_t group_bytes;
+    spry_adapter_pair *adapters; /* [adapters of the model], or NULL: none changes it */
 } spry_weight;
 
 /* Bytes that going through it once reads; `group` is the kernel's (kernels/ops.h). */

@@ -229,10 +229,13 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     const spry_model_place model = place_of(s);
     spry_model_place drafter;
     bool drafted = drafter_of(pool, s, &drafter);
+    spry_engine_options engine = pool->engine;
+    if (s->entry != pool->entries) /* adapters are made for one model, the first */
+        engine.lora = NULL;
     uint64_t start = spry_clock_ns();
     size_t bytes = 0;
     pthread_mutex_unlock(&pool->lock);
-    spry_status status = spry_loaded_model_estimate(&bytes, &model, drafted ? &drafter : NULL, &pool->engine, error);
+    spry_status status = spry_loaded_model_estimate(&bytes, &model, drafted ? &drafter : NULL, &engine, error);
     pthread_mutex_lock(&pool->lock);
     s->estimated = bytes;
     if (!status)
@@ -240,7 +243,7 @@ static spry_status load(spry_model_pool *pool, slot *s, spry_error *error)
     if (status)
         return status;
     pthread_mutex_unlock(&pool->lock);
-    status = spry_loaded_model_open(&s->loaded, &model, drafted ? &drafter : NULL, &pool->engine, &pool->jobs, error);
+    status = spry_loaded_model_open(&s->loaded, &model, drafted ? &drafter : NULL, &engine, &pool->jobs, error);
     if (!status && (status = spry_loaded_model_measure(&bytes, &s->loaded, error)))
         spry_loaded_model_close(&s->loaded);
     pthread_mutex_lock(&pool->lock);

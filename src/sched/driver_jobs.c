@@ -70,7 +70,7 @@ static spry_status take_session(spry_driver *d, spry_job *job)
     }
     spry_sequence *q = &job->session->sequence;
     if (!goes_on(job->session, job)) {
-        spry_session_restart(job->session, job->root);
+        spry_session_restart(job->session, &job->source);
         q->slides = job->slide;
         q->keep = job->keep;
     }

@@ -106,12 +106,14 @@ static spry_status make(spry_job **out, spry_engine *engine, spry_job_options *o
     return *out ? SPRY_OK : spry_fail_memory(error, "a job", sizeof **out);
 }
 
-static void set_options(spry_job *job, const spry_job_options *o)
+static spry_status set_options(spry_job *job, const spry_job_options *o, spry_error *error)
 {
+    spry_status status = SPRY_OK;
     job->is_handle = true;
     job->cancelled = &job->own_cancelled;
     if (!o->session) {
-        job->root = spry_kv_key_root(job->engine->fingerprint, o->salt, o->salt_size);
+        status = spry_engine_page_source(job->engine, &job->source, o->salt, o->salt_size, o->lora, error);
+        job->root = job->source.root;
         job->slide = o->slide;
         job->keep = o->keep;
     }
@@ -119,6 +121,7 @@ static void set_options(spry_job *job, const spry_job_options *o)
     job->batch = o->batch != 0;
     job->on_done = o->on_done;
     job->user = o->user;
+    return status;
 }
 
 /* The job becomes the caller's, unless it failed. */
@@ -195,7 +198,8 @@ spry_status spry_job_create_answer(spry_job **out, spry_engine *engine, const sp
         return status;
     bool slides = o.session ? spry_session_slides(o.session) : o.slide;
     status = spry_job_init_answer(job, engine, &own, o.session, slides, error);
-    set_options(job, &o);
+    if (!status)
+        status = set_options(job, &o, error);
     return give(out, job, status ? status : keep_request(job, error));
 }
 
@@ -220,8 +224,9 @@ spry_status spry_job_create_evaluation(spry_job **out, spry_engine *engine, cons
                                 .n_spans = e.n_spans,
                                 .repair = e.span_repair};
     spry_job_init_reading(job, engine, &prompt, rows ? SPRY_WANT_ALL : SPRY_WANT_LAST, o.session);
-    set_options(job, &o);
-    status = spry_engine_check_ids(engine, e.ids, e.count, slides, error);
+    status = set_options(job, &o, error);
+    if (!status)
+        status = spry_engine_check_ids(engine, e.ids, e.count, slides, error);
     if (!status && e.n_logprobs > SPRY_TOP_LOGPROBS_MAX)
         status =
             spry_fail(error, SPRY_ERR_INPUT, "%u alternatives are more than %d", e.n_logprobs, SPRY_TOP_LOGPROBS_MAX);
@@ -252,8 +257,9 @@ spry_status spry_job_create_embedding(spry_job **out, spry_engine *engine, const
     size_t width = engine->model->config.n_embd;
     const spry_prompt prompt = {.ids = ids, .count = count};
     spry_job_init_reading(job, engine, &prompt, SPRY_WANT_HIDDEN, o.session);
-    set_options(job, &o);
-    status = spry_embed_check(engine, ids, count, error);
+    status = set_options(job, &o, error);
+    if (!status)
+        status = spry_embed_check(engine, ids, count, error);
     job->reading.sum = spry_arena_alloc(&job->arena, width, sizeof *job->reading.sum);
     job->embedding = spry_arena_alloc(&job->arena, engine->model->pooling.width, sizeof *job->embedding);
     if (!status && (!keep(job, &job->reading.prompt.ids, count, sizeof *ids) || !job->reading.sum || !job->embedding))

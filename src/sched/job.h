@@ -91,6 +91,7 @@ struct spry_job {
     bool is_callers;       /* the session is the caller's, or none is needed */
     bool reuses;           /* its prompt profits from pages that another job computes now */
     spry_kv_key root;
+    spry_page_source source; /* of jobs without a caller's session; its root is the job's */
     bool slide;
     size_t keep;
     uint64_t client;

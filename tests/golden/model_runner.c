@@ -16,12 +16,15 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
-void runner_open_on(model_runner *r, const char *device, const char *path, const char *cpu, spry_dtype kv,
-                    size_t threads)
+static void open_all(model_runner *r, const char *device, const char *path, const char *lora, const char *cpu,
+                     spry_dtype kv, size_t threads)
 {
     spry_error error = {0};
     *r = (model_runner){0};
     must(spry_model_open(&r->model, path, &error), &error);
+    if (lora)
+        must(spry_model_add_adapters(r->model, lora, &error), &error);
+    r->adapters = spry_adapters_default(&r->model->adapters);
     must(spry_ops_get(&r->ops, cpu, &error), &error);
     must(spry_threads_create(&r->threads, threads, &error), &error);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
@@ -32,10 +35,22 @@ void runner_open_on(model_runner *r, const char *device, const char *path, const
                                      .pool = &r->pool,
                                      .ops = r->ops,
                                      .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context},
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
+                                                r->model->adapters.count, r->model->adapters.ranks},
                                      .mapped = true};
     must(spry_device_open(&r->device, device, &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
+}
+
+void runner_open_on(model_runner *r, const char *device, const char *path, const char *cpu, spry_dtype kv,
+                    size_t threads)
+{
+    open_all(r, device, path, NULL, cpu, kv, threads);
+}
+
+void runner_open_adapted(model_runner *r, const char *path, const char *lora, const char *cpu, size_t threads)
+{
+    open_all(r, TEST_DEVICE, path, lora, cpu, SPRY_F32, threads);
 }
 
 void runner_close(model_runner *r)
@@ -57,7 +72,7 @@ static float *run_all(model_runner *r, const int32_t *ids, size_t count, size_t 
     for (size_t done = 0; done < count;) {
         size_t part = count - done < chunk ? count - done : chunk;
         must(spry_kv_table_extend(&table, &r->pool, part, &error), &error);
-        spry_segment segment = {&table, ids + done, (uint32_t)done, (uint32_t)part, want};
+        spry_segment segment = {&table, ids + done, (uint32_t)done, (uint32_t)part, want, r->adapters};
         must(step_run(r->device, &segment, 1, &error), &error);
         const float *step = want == SPRY_WANT_ALL ? step_logits(r->device, 0, part) : step_hidden(r->device, 0, part);
         memcpy(rows + done * width, step, part * width * sizeof *rows);

@@ -11,6 +11,7 @@ typedef struct model_runner {
     spry_kv_pool pool;
     const spry_ops *ops;
     spry_device *device;
+    spry_adapter_scales adapters; /* of the rows it runs */
 } model_runner;
 
 enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
@@ -23,6 +24,8 @@ enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
 /* Fails the running test when the model cannot be opened. */
 void runner_open_on(model_runner *runner, const char *device, const char *path, const char *cpu, spry_dtype kv,
                     size_t threads);
+/* With adapters, which its rows go through by their own scales; NULL: none. */
+void runner_open_adapted(model_runner *runner, const char *path, const char *lora, const char *cpu, size_t threads);
 static inline void runner_open(model_runner *runner, const char *path, const char *cpu, spry_dtype kv, size_t threads)
 {
     runner_open_on(runner, TEST_DEVICE, path, cpu, kv, threads);

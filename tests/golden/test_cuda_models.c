@@ -59,7 +59,7 @@ static void open_runner(model_runner *r, const char *path, spry_dtype kv)
                                      .pool = &r->pool,
                                      .ops = r->ops,
                                      .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context},
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context, 0, 0},
                                      .mapped = true};
     if (real)
         must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
@@ -182,7 +182,7 @@ static void run_pair(model_runner *r, float *out, const int32_t *ids, size_t n_f
     for (size_t i = 0; i < 2; i++) {
         must(spry_kv_table_init(&tables[i], RUNNER_TOKENS, &error), &error);
         must(spry_kv_table_extend(&tables[i], &r->pool, n[i], &error), &error);
-        segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST};
+        segments[i] = (spry_segment){&tables[i], ids, 0, (uint32_t)n[i], SPRY_WANT_LAST, {{0}}};
     }
     must(step_run(r->device, segments, 2, &error), &error);
     must(spry_device_logits(r->device, &logits, 0, 2, &error), &error);

@@ -36,7 +36,7 @@ static int open_model(void **state)
                                 .pool = &pool,
                                 .ops = ops,
                                 .threads = threads,
-                                .limits = {16, 16, TOKENS}};
+                                .limits = {16, 16, TOKENS, 0, 0}};
     return 0;
 }
 
@@ -148,7 +148,7 @@ static spry_status run_step(spry_device *device, spry_error *error)
     assert_int_equal(spry_kv_table_init(&table, TOKENS, error), SPRY_OK);
     pool.mover = spry_device_mover(device);
     assert_int_equal(spry_kv_table_extend(&table, &pool, 3, error), SPRY_OK);
-    spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST};
+    spry_segment segment = {&table, ids, 0, 3, SPRY_WANT_LAST, {{0}}};
     spry_sampling settings;
     spry_sampling_default(&settings);
     spry_draw draw = {.settings = &settings, .u = 0.5}, *draws[] = {&draw};

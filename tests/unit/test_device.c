@@ -46,7 +46,7 @@ static spry_segment whole(spry_engine *e, spry_kv_table *table, const int32_t *i
 {
     assert_int_equal(spry_kv_table_init(table, 256, NULL), SPRY_OK);
     assert_int_equal(spry_kv_table_extend(table, &e->pool, count, NULL), SPRY_OK);
-    return (spry_segment){table, ids, 0, (uint32_t)count, want};
+    return (spry_segment){table, ids, 0, (uint32_t)count, want, {{0}}};
 }
 
 /* ---- names ------------------------------------------------------------------------------------------------------- */
@@ -224,7 +224,7 @@ static void draws_are_those_of_the_sampler(void **state)
         spry_sampler *sampler;
         spry_segment segments[2] = {whole(e, &table, ids, ROWS, SPRY_WANT_NOTHING)};
         segments[0].n_rows = ROWS - 8;
-        segments[1] = (spry_segment){&table, ids + ROWS - 8, ROWS - 8, 8, SPRY_WANT_ALL};
+        segments[1] = (spry_segment){&table, ids + ROWS - 8, ROWS - 8, 8, SPRY_WANT_ALL, {{0}}};
         assert_int_equal(spry_sampler_create(&sampler, e->ops, VOCAB, NULL), SPRY_OK);
         for (int kind = 0; kind < 8; kind++) {
             spry_sampling s;

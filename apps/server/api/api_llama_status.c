@@ -1,10 +1,11 @@
-/* llama-server's /props and /slots. */
+/* llama-server's /props, /slots and /lora-adapters. */
 #include <stdlib.h>
 
 #include "server/api/apis.h"
 #include "server/api/llama_json.h"
 #include "server/http/http_reply.h"
 #include "server/models/derived_model.h"
+#include "server/request/completion_options.h"
 #include "server/status/watch.h"
 
 /* The model's entry in the registry of live status. */
@@ -94,4 +95,42 @@ void spry_llama_slots(spry_exchange *x)
     json_decref(own);
     spry_reply_json(x, MHD_HTTP_OK, slots);
     spry_model_pool_release(x->server->pool, model);
+}
+
+/* The first model's adapters. */
+void spry_llama_adapters(spry_exchange *x)
+{
+    const spry_pooled *model = spry_completion_model(x, NULL);
+    if (!model)
+        return;
+    json_t *list = json_array();
+    spry_lora_info info;
+    for (size_t i = 0; spry_engine_lora(model->engine, i, &info); i++)
+        json_array_append_new(list, json_pack("{s:I, s:s, s:s, s:I, s:f}", "id", (json_int_t)i, "name", info.name,
+                                              "path", x->server->loopback ? info.path : info.name, "rank",
+                                              (json_int_t)info.rank, "scale", (double)info.scale));
+    spry_reply_json(x, MHD_HTTP_OK, list);
+    spry_model_pool_release(x->server->pool, model);
+}
+
+/* What requests get from now on that choose no adapters: a list, as in their own field; others get none. */
+void spry_llama_set_adapters(spry_exchange *x)
+{
+    spry_error error = {0};
+    spry_fields fields = {.within = ""};
+    json_t *list = json_loadb(spry_buffer_view(&x->body).data, x->body.size, JSON_REJECT_DUPLICATES, NULL);
+    const spry_pooled *model = NULL;
+    char *choice = NULL;
+    if (!json_is_array(list))
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "the body must be a list of adapters");
+    else if ((choice = spry_fields_lora(&fields, "lora", list), spry_fields_fine(&fields, x)))
+        model = spry_completion_model(x, NULL);
+    if (model && spry_engine_set_lora(model->engine, choice, &error) != SPRY_OK)
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, NULL, "%s", error.message);
+    else if (model)
+        spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:b}", "success", 1));
+    if (model)
+        spry_model_pool_release(x->server->pool, model);
+    free(choice);
+    json_decref(list);
 }

@@ -39,6 +39,8 @@ void spry_llama_detokenize(spry_exchange *exchange);
 void spry_llama_apply_template(spry_exchange *exchange);
 void spry_llama_props(spry_exchange *exchange);
 void spry_llama_slots(spry_exchange *exchange);
+void spry_llama_adapters(spry_exchange *exchange);
+void spry_llama_set_adapters(spry_exchange *exchange);
 
 void spry_ollama_generate(spry_exchange *exchange);
 void spry_ollama_chat(spry_exchange *exchange);

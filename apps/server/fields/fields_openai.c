@@ -61,7 +61,6 @@ static const spry_field answers[] = {
     NO_EFFECT("speculative.p_min", NUMBER, "0.5", "drafts have the length that pays"),
     REFUSED("min_tokens", INTEGER, "4", "use ignore_eos with a limit", "[0]"),
     REFUSED("t_max_predict_ms", INTEGER, "100", "--answer-timeout limits the time", "[0, -1]"),
-    REFUSED("lora", LIST, "[{\"id\": 0, \"scale\": 1}]", "there are no adapters", "[[]]"),
     HONOURED("n_keep", INTEGER, "8", "tokens that are kept when the context slides; -1: the prompt"),
     REFUSED("n_discard", INTEGER, "8", "an eighth of the context is dropped at a time", "[0]"),
 };

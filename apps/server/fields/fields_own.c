@@ -10,6 +10,9 @@ const spry_field spry_own_fields[SPRY_OWN_FIELDS] = {
         "loses its middle. `timings.dropped_tokens` says how many went"),
     HONOURED("answer_span", BOOL, "true",
              "the answer is computed as a fragment, too, for prompts that contain it as a part with `cache: span`"),
+    HONOURED("lora", LIST | STRING | OBJECT, "[]",
+             "adapters of this answer: a name, `{\"name\": \"a\", \"scale\": 0.5}` or llama-server's `{\"id\": 0, "
+             "\"scale\": 0.5}`, or a list of these; an empty list: none; absent: those of `--lora` by their scales"),
 };
 
 static const spry_field chats[] = {

@@ -49,6 +49,8 @@ static const spry_route routes[] = {
     {"POST", "/apply-template", spry_llama_apply_template, SPRY_ERRORS_OPENAI, false},
     {"GET", "/props", spry_llama_props, SPRY_ERRORS_OPENAI, false},
     {"GET", "/slots", spry_llama_slots, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/lora-adapters", spry_llama_adapters, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/lora-adapters", spry_llama_set_adapters, SPRY_ERRORS_OPENAI, false},
 
     {"POST", "/api/generate", spry_ollama_generate, SPRY_ERRORS_OLLAMA, false},
     {"POST", "/api/chat", spry_ollama_chat, SPRY_ERRORS_OLLAMA, false},

@@ -18,6 +18,7 @@ void spry_completion_options_init(spry_completion_options *o, spry_speculation s
 void spry_completion_options_deinit(spry_completion_options *o)
 {
     free(o->constraint_text);
+    free(o->lora);
 }
 
 /* ---- sampling ---------------------------------------------------------------------------------------------------- */
@@ -262,11 +263,56 @@ static void read_overflow(spry_completion_options *o, spry_fields *fields, const
     }
 }
 
+/* One adapter: its name, or an object with a name or number, and a scale. */
+static bool add_adapter(spry_buffer *out, spry_fields *fields, const char *key, const json_t *item)
+{
+    const json_t *name = json_object_get(item, "name"), *id = json_object_get(item, "id");
+    const json_t *scale = json_object_get(item, "scale");
+    char number[SPRY_NUMBER_TEXT], place[24];
+    const char *text = json_string_value(json_is_string(item) ? item : name);
+    if (json_is_integer(id) && !name) {
+        snprintf(place, sizeof place, "%" JSON_INTEGER_FORMAT, json_integer_value(id));
+        text = place;
+    }
+    if (!text || (scale && !json_is_number(scale)) || (name && id)) {
+        spry_fields_refuse_type(fields, key, item, "a name, or an object with \"name\" or \"id\", and \"scale\"");
+        return false;
+    }
+    if (!*text || strpbrk(text, ",=")) {
+        spry_fields_refuse(fields, key, "%s%s: there is no adapter '%.80s'", fields->within, key, text);
+        return false;
+    }
+    spry_number_print(number, scale ? json_number_value(scale) : 1);
+    spry_buffer_format(out, "%s%s=%s", out->size ? "," : "", text, number);
+    return true;
+}
+
+char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value)
+{
+    spry_buffer text;
+    const json_t *item;
+    size_t i;
+    bool fine = true;
+    if (!value)
+        return NULL;
+    spry_buffer_init(&text, 1 << 12);
+    if (!json_is_array(value))
+        fine = add_adapter(&text, fields, key, value);
+    json_array_foreach(value, i, item) fine = fine && add_adapter(&text, fields, key, item);
+    char *choice = fine && !text.failed ? strdup(text.size ? text.data : "") : NULL;
+    if (fine && !choice)
+        spry_fields_refuse(fields, key, "%s%s is too long", fields->within, key);
+    spry_buffer_deinit(&text);
+    return choice;
+}
+
 void spry_fields_own(spry_completion_options *o, spry_fields *fields, const spry_serve_settings *settings)
 {
     static const char *const priorities[] = {"interactive", "batch"};
     o->batch = read_word(fields, "priority", priorities, SPRY_COUNT(priorities), 0) == 1;
     read_overflow(o, fields, settings);
+    free(o->lora);
+    o->lora = spry_fields_lora(fields, "lora", spry_fields_get(fields, "lora"));
     o->answer_span = spry_fields_bool(fields, "answer_span", settings->answer_spans);
     o->keep_raw_text = o->keep_raw_text || o->answer_span;
 }

@@ -31,6 +31,7 @@ typedef struct spry_completion_options {
     bool answer_span;                  /* the answer becomes a fragment */
     bool batch;                        /* gives way to requests that are not */
     bool has_keep_alive;
+    char *lora;          /* choice of adapters (spry_serve.h); NULL: the engine's */
     double keep_alive_s; /* of the model, once it is not in use; negative: no limit */
 } spry_completion_options;
 
@@ -50,6 +51,9 @@ void spry_fields_constraint(spry_completion_options *options, spry_fields *field
 /* Sets the constraint from the value of field `key`; an error when there is one already. */
 void spry_fields_set_constraint(spry_completion_options *options, spry_fields *fields, const char *key,
                                 spry_constraint constraint, const json_t *value);
+
+/* A choice of adapters as a text, to be freed; NULL when it was refused, or is absent. */
+char *spry_fields_lora(spry_fields *fields, const char *key, const json_t *value);
 
 /* spry's own fields (fields_own.c), which every path that answers has; read after the others, which set defaults. */
 void spry_fields_own(spry_completion_options *options, spry_fields *fields, const spry_serve_settings *settings);

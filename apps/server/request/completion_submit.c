@@ -102,6 +102,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     options.slide = c->options.slide;
     options.keep = c->options.keep < choice->prompt->count ? c->options.keep : choice->prompt->count;
     options.batch = c->options.batch;
+    options.lora = c->options.lora;
     spry_request request = c->options.request;
     request.prompt = choice->prompt->ids;
     request.n_prompt = choice->prompt->count;

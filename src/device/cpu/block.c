@@ -74,6 +74,8 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
     if (integer)
         run_rows(p, encode_part, &job, n_rows, products[0].w->n_in);
     spry_threads_run(p->threads, product_part, &job);
+    if (p->adapted)
+        spry_pass_adapt(p, products, n_products, in, n_rows);
     spry_pass_took_products(p, op, products, n_products, n_rows);
 }
 

@@ -236,6 +236,7 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 
 const spry_device_kind spry_device_kind_cpu = {.name = "cpu",
                                                .features = SPRY_FEATURES_END - 1,
+                                               .adapters = true,
                                                .total = total,
                                                .identify = identify,
                                                .open = open_device,

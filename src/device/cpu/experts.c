@@ -130,8 +130,10 @@ void spry_pass_experts(spry_pass *p, const spry_layer *l)
         if (!count)
             continue;
         spry_pass_charge(p, SPRY_OP_ROUTE);
+        p->row_numbers = p->expert_rows;
         spry_pass_gated(p, p->expert_out, &l->expert_gate[e], &l->expert_up[e], &l->expert_down[e], p->expert_in,
                         count);
+        p->row_numbers = NULL;
         scatter(p, count);
     }
     if (l->shared_up.data)

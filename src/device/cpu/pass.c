@@ -86,6 +86,10 @@ static void carve_all(spry_pass *p, carver *c)
     p->tokens = carve(c, rows, 1, sizeof *p->tokens);
     p->positions = carve(c, rows, 1, sizeof *p->positions);
     p->slots = carve(c, rows, 1, sizeof *p->slots);
+    size_t adapted = p->limits.adapter_ranks ? rows : 0;
+    p->scales = carve(c, adapted, 1, sizeof(spry_adapter_scales *));
+    p->gathered = carve(c, adapted, 1, sizeof *p->gathered);
+    p->narrow = carve(c, adapted, (size_t)SPRY_PASS_ADAPTED * p->limits.adapter_ranks, sizeof(float));
     p->x = carve(c, rows, f->n_embd, sizeof(float));
     p->h = carve(c, rows, f->n_embd, sizeof(float));
     p->y = carve(c, rows, f->n_embd, sizeof(float));
@@ -204,15 +208,20 @@ void spry_pass_destroy(spry_pass *pass)
 static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segments)
 {
     size_t row = 0;
+    p->adapted = false;
     for (size_t s = 0; s < n_segments; s++) {
         const spry_segment *g = &segments[s];
+        bool adapted = p->limits.adapter_ranks && spry_adapter_scales_any(&g->adapters);
         for (uint32_t i = 0; i < g->n_rows; i++, row++) {
             uint32_t position = g->first_position + i;
             const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
             p->tokens[row] = g->tokens[i];
             p->positions[row] = position;
             p->slots[row] = (spry_slot){spry_host_page(p->pages, entry->page), position - entry->start};
+            if (p->limits.adapter_ranks)
+                p->scales[row] = adapted ? &g->adapters : NULL;
         }
+        p->adapted = p->adapted || adapted;
     }
     p->segments = segments;
     p->n_segments = n_segments;
@@ -293,8 +302,11 @@ static size_t gather(spry_pass *p, size_t n, bool hidden)
     size_t row = 0, width = p->config->n_embd;
     for (size_t s = 0; s < p->n_segments; row += p->segments[s++].n_rows) {
         const spry_segment *g = &p->segments[s];
-        for (size_t i = spry_segment_unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++)
+        for (size_t i = spry_segment_unwanted(g); (g->want == SPRY_WANT_HIDDEN) == hidden && i < g->n_rows; i++) {
+            if (p->adapted)
+                p->gathered[n] = (uint32_t)(row + i);
             memcpy(p->h + n++ * width, p->x + (row + i) * width, width * sizeof(float));
+        }
     }
     return n;
 }
@@ -308,8 +320,10 @@ static void unembed(spry_pass *p)
     spry_pass_charge(p, SPRY_OP_LAYOUT);
     if (wanted && p->weights->output_norm)
         spry_pass_norm(p, p->h, p->h, p->weights->output_norm, p->weights->output_norm_bias, wanted, c->n_embd);
+    p->row_numbers = p->gathered;
     if (p->n_logits)
         spry_pass_linear_whole(p, SPRY_OP_LOGITS, p->logits, c->n_vocab, &p->weights->output, p->h, p->n_logits);
+    p->row_numbers = NULL;
     if (p->n_logits && c->logit_scale != 1) {
         p->ops->scale(p->logits, c->logit_scale, p->n_logits * c->n_vocab);
         spry_pass_charge(p, SPRY_OP_LOGITS);

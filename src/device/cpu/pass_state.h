@@ -36,9 +36,14 @@ struct spry_pass {
     /* the step */
     const spry_segment *segments;
     size_t n_segments, n_rows, n_logits;
-    int32_t *tokens;     /* [max_rows] */
-    uint32_t *positions; /* [max_rows] */
-    spry_slot *slots;    /* [max_rows]: where its keys and values go */
+    int32_t *tokens;                    /* [max_rows] */
+    uint32_t *positions;                /* [max_rows] */
+    spry_slot *slots;                   /* [max_rows]: where its keys and values go */
+    bool adapted;                       /* some rows go through adapters */
+    const spry_adapter_scales **scales; /* [max_rows]: of each row's adapters; NULL: none */
+    const uint32_t *row_numbers;        /* of the rows that are multiplied now; NULL: all rows of the step */
+    uint32_t *gathered;                 /* [max_rows]: of the rows that are wanted */
+    float *narrow;                      /* [SPRY_PASS_ADAPTED, max_rows, adapter_ranks]: rows times a */
 
     float *x;                      /* [max_rows, n_embd]: the residual stream */
     float *h;                      /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
@@ -102,6 +107,10 @@ const float *spry_pass_join_outputs(spry_pass *pass, float *whole, const float *
 
 /* The norms of q and k over all heads, of which this process has a share. */
 void spry_pass_join_norms(spry_pass *pass, const spry_layer *layer);
+
+/* pass_adapters.c: adds to products what the adapters of their rows give. */
+enum { SPRY_PASS_ADAPTED = 3 }; /* products at once */
+void spry_pass_adapt(spry_pass *pass, const spry_product *products, size_t n_products, const float *in, size_t n_rows);
 
 /* out = norm(in) * weight + bias for n_rows rows of n values; bias may be NULL. */
 void spry_pass_norm(spry_pass *pass, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
