@@ -286,7 +286,7 @@ class End(server_support.unittest.TestCase):
             return False
 
     def test_answers_under_way_are_finished(self):
-        server = Server("--grace", "10")
+        server = Server("--grace", "300")
         connection, response = begin(server, max_tokens=300)
         server.process.send_signal(signal.SIGTERM)
         self.assertTrue(eventually(lambda: not self.listens(server)))

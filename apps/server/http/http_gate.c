@@ -17,6 +17,7 @@
 
 enum { BLOCK = 16384, SWEEP_MS = 100, OUT_BYTES = 65536, TURNS = 16, LAST_IDLES = 4 };
 #define SECOND_NS 1000000000u
+#define LAST_NS (5ull * SECOND_NS) /* for the last bytes of replies when the server ends */
 #define LINGER_NS (2u * SECOND_NS) /* for a client that still sends behind the end of its reply */
 
 typedef struct gate_link gate_link;
@@ -327,7 +328,7 @@ static bool read_orders(spry_http_gate *gate, uint64_t *stop_ns)
         pthread_cond_broadcast(&gate->changed);
     }
     if (gate->stopping && !*stop_ns)
-        *stop_ns = spry_clock_ns() + SECOND_NS;
+        *stop_ns = spry_clock_ns() + LAST_NS;
     pthread_mutex_unlock(&gate->lock);
     return !*stop_ns || (gate->first && spry_clock_ns() < *stop_ns);
 }
