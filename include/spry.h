@@ -100,6 +100,7 @@ typedef struct spry_engine_options {
     void *log_user;
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
+    uint32_t span_pages; /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -109,13 +110,11 @@ SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, si
 SPRY_API spry_status spry_engine_open(spry_engine **out, const char *path, const spry_engine_options *options,
                                       spry_error *error);
 
-/* Opens a GGUF file in memory, which must stay there unchanged; `name` stands for its path in messages. Any
- * thread. */
+/* Opens a GGUF file in memory, which must stay unchanged; `name` stands for its path in messages. Any thread. */
 SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data, size_t size, const char *name,
                                              const spry_engine_options *options, spry_error *error);
 
-/* Refused with SPRY_ERR_BUSY, and the engine stays open, while it has sessions that were not destroyed or jobs that
- * were not freed, and in a callback of its own. */
+/* Refused with SPRY_ERR_BUSY, and the engine stays open, while it has sessions or jobs, and in its own callbacks. */
 SPRY_API spry_status spry_engine_close(spry_engine *engine);
 
 typedef struct spry_engine_info {
@@ -218,13 +217,15 @@ SPRY_API spry_status spry_engine_chat(const spry_engine *engine, int32_t *ids, s
                                       const spry_message *messages, size_t n_messages, spry_error *error);
 
 /* A fragment of a prompt, tokens [begin, end), that is computed once and reused at any position: a document, a list of
- * tools. It is computed without the text before it; only its first tokens are computed again in place. */
+ * tools. It is computed without the text before it; some of its pages are computed again in place. */
 typedef struct spry_span {
     size_t begin, end;
 } spry_span;
 
-enum { SPRY_PAGE_TOKENS = 32 };  /* tokens of a KV page, the unit of reuse */
-#define SPRY_REPAIR_ALL SIZE_MAX /* fragments are computed like other text */
+enum { SPRY_PAGE_TOKENS = 32 };              /* tokens of a KV page, the unit of reuse */
+#define SPRY_REPAIR_ALL    SIZE_MAX          /* fragments are computed like other text */
+#define SPRY_REPAIR_FIRST  ((size_t)1 << 30) /* + tokens: the first pages of each, instead of those that count most */
+#define SPRY_REPAIR_SPREAD ((size_t)1 << 29) /* + tokens: pages spread over each */
 
 /* A prompt made of a conversation. */
 typedef struct spry_chat_prompt {
@@ -387,7 +388,7 @@ typedef struct spry_request {
     size_t n_prompt;
     const spry_span *spans; /* of the prompt, ascending */
     size_t n_spans;
-    size_t span_repair; /* tokens of each span that are computed in place; default: a page */
+    size_t span_repair; /* tokens that are computed in place, on average for each span; default: a page */
     spry_sampling sampling;
     const char *const *stop; /* strings that end the answer and are not part of it; valid UTF-8 */
     size_t n_stop;
@@ -444,10 +445,11 @@ typedef struct spry_result {
     double first_parts_ms[SPRY_PARTS_ROOM]; /* until the first token was out */
     size_t n_parts;                         /* parts this library knows */
     spry_finish finish;
-    uint32_t stop;         /* index of the stop string that ended it, with SPRY_FINISH_STOP */
-    size_t forced_tokens;  /* of the answer: the constraint left no choice, so the model was not asked */
-    size_t dropped_tokens; /* of the conversation, by sliding */
-    uint64_t reserved[14];
+    uint32_t stop;          /* index of the stop string that ended it, with SPRY_FINISH_STOP */
+    size_t forced_tokens;   /* of the answer: the constraint left no choice, so the model was not asked */
+    size_t dropped_tokens;  /* of the conversation, by sliding */
+    double span_divergence; /* estimate, in nats per token, of what reused spans cost; 0: none were reused */
+    uint64_t reserved[13];
 } spry_result;
 
 /* Any thread. */

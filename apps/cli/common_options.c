@@ -111,6 +111,26 @@ static const spry_option engine_options[] = {
      .help = "Size limit of that folder; 0: no limit"},
 };
 
+static const char *const reuse_kinds[] = {"prefix", "spans=auto", NULL};
+
+static const spry_option reuse_options[] = {
+    {.name = "reuse",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = offsetof(spry_engine_flags, reuse),
+     .choices = reuse_kinds,
+     .metavar = "WHAT",
+     .help = "prefix: text that is cached as the beginning of a prompt, and declared fragments; spans=auto: also any "
+             "text that is cached after other text, which changes answers slightly (docs/SPANS.md)",
+     .group = "Reuse"},
+    {.name = "reuse-pages",
+     .kind = SPRY_OPTION_U32,
+     .offset = offsetof(spry_engine_flags, reuse_pages),
+     .min = 1,
+     .max = 1 << 20,
+     .metavar = "N",
+     .help = "With spans=auto: only text of at least so many pages of 32 tokens"},
+};
+
 static void print_log(void *user, int level, const char *sentence)
 {
     const spry_engine_flags *flags = user;
@@ -123,11 +143,25 @@ void spry_engine_flags_default(spry_engine_flags *flags)
     *flags = (spry_engine_flags){0};
     spry_engine_options_default(&flags->options);
     flags->options.data_is_mapped = true; /* the data are bundled models, constants of this program */
+    flags->reuse = reuse_kinds[0];
+    flags->reuse_pages = 4;
 }
 
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags)
 {
     return (spry_option_table){engine_options, SPRY_COUNT(engine_options), flags};
+}
+
+spry_option_table spry_reuse_flags_table(spry_engine_flags *flags)
+{
+    return (spry_option_table){reuse_options, SPRY_COUNT(reuse_options), flags};
+}
+
+spry_engine_options spry_engine_flags_options(const spry_engine_flags *flags)
+{
+    spry_engine_options options = flags->options;
+    options.span_pages = strcmp(flags->reuse, "spans=auto") == 0 ? flags->reuse_pages : 0;
+    return options;
 }
 
 /* ---- which model ------------------------------------------------------------------------------------------------- */
@@ -154,8 +188,9 @@ spry_status spry_open_model(spry_engine **engine, spry_model_source *source, con
     spry_status status = spry_trace_file_open(&engine_flags->options.trace, &engine_flags->trace, error);
     if (status == SPRY_OK)
         status = spry_model_source_find(source, model, model_flags->models_folder, error);
+    const spry_engine_options options = spry_engine_flags_options(engine_flags);
     if (status == SPRY_OK)
-        status = spry_model_source_engine(engine, source, &engine_flags->options, error);
+        status = spry_model_source_engine(engine, source, &options, error);
     return status;
 }
 

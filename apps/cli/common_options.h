@@ -12,6 +12,8 @@
 typedef struct spry_engine_flags {
     spry_engine_options options; /* its log prints warnings unless `quiet`, and all messages when `verbose` */
     spry_trace_flags trace;      /* has its own table */
+    const char *reuse;           /* "prefix" or "spans=auto"; with the next, has its own table */
+    uint32_t reuse_pages;
     bool verbose;
     bool quiet; /* not an option: suppresses the engine's warnings where, for example, a missing chat template does not
                  * matter */
@@ -19,6 +21,10 @@ typedef struct spry_engine_flags {
 
 void spry_engine_flags_default(spry_engine_flags *flags);
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags);
+spry_option_table spry_reuse_flags_table(spry_engine_flags *flags);
+
+/* The engine's options after these flags were parsed. */
+spry_engine_options spry_engine_flags_options(const spry_engine_flags *flags);
 
 /* ---- which model ------------------------------------------------------------------------------------------------- */
 

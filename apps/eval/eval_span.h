@@ -2,7 +2,7 @@
  *
  * A prompt is the tokenizer's start token, documents and a question. Each document is a span, tokenised separately. The
  * reference is the fully computed prompt; it is compared with prompts whose spans were computed before, elsewhere, and
- * of which only the first pages are recomputed. The predictions of the answer's first tokens are compared, where the
+ * of which only some pages are recomputed. The predictions of the answer's first tokens are compared, where the
  * answer is the reference's most probable tokens.
  *
  * Runs share no cached pages: each has its own salt, under which its spans are computed beforehand. */
@@ -58,13 +58,13 @@ void spry_eval_corpus_deinit(spry_eval_corpus *corpus);
 
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_EVAL_REPAIRS = 5, SPRY_EVAL_ORDERS = 2 };
-enum { SPRY_EVAL_REPAIR_SHARE = 3 }; /* the one relative to the mean document */
+enum { SPRY_EVAL_REPAIRS = 7, SPRY_EVAL_ORDERS = 2 };
+enum { SPRY_EVAL_REPAIR_SHARE = 3 }; /* the one relative to the mean document; the next two spend as much elsewhere */
 
-/* How much of each span is recomputed in place. */
+/* How much of the spans is recomputed in place. */
 typedef struct spry_eval_repair {
     const char *name;
-    size_t tokens; /* SPRY_REPAIR_ALL: spans are computed like any text */
+    size_t tokens; /* as in spry_request */
 } spry_eval_repair;
 
 /* For all prompts with one repair, in one kind of order. */

@@ -44,7 +44,8 @@ void spry_eval_span_print(const spry_eval_span_report *r)
                         shuffled->n_orders == 1 ? "order" : "orders");
     spry_out_format(".\nTTFT: documents were computed before, each alone, and nothing else; medians, and\n"
                     "so is its share of full prefill's, taken prompt by prompt.\n");
-    spry_out_format("A page is %zu tokens. 15 %% is of the mean document, in whole pages: %zu tokens.\n",
+    spry_out_format("A page is %zu tokens. 15 %% is of the mean document: %zu tokens for each, and first\n"
+                    "and spread as many: the first pages of each document, or pages spread over it.\n",
                     r->page_tokens, r->repairs[SPRY_EVAL_REPAIR_SHARE].tokens);
 }
 
@@ -58,7 +59,9 @@ static json_t *divergence_to_json(const spry_eval_summary *d)
 static json_t *result_to_json(const spry_eval_span_order *order, const spry_eval_span_result *r,
                               const spry_eval_repair *repair)
 {
-    json_t *tokens = repair->tokens == SPRY_REPAIR_ALL ? json_null() : json_integer((json_int_t)repair->tokens);
+    const size_t modes = SPRY_REPAIR_FIRST | SPRY_REPAIR_SPREAD;
+    json_t *tokens =
+        repair->tokens == SPRY_REPAIR_ALL ? json_null() : json_integer((json_int_t)(repair->tokens & ~modes));
     return json_pack("{s:s, s:s, s:o, s:o, s:f, s:b, s:I, s:f, s:f, s:f, s:f}", "order", order->name, "repair",
                      repair->name, "repair_tokens", tokens, "kl", divergence_to_json(&r->divergence), "top1", r->top1,
                      "identical", (int)r->identical, "positions", (json_int_t)r->positions, "ttft_ms", r->ttft_ms,

@@ -279,13 +279,15 @@ static void plan(spry_eval_span_report *report, const spry_eval_span_flags *flag
 {
     const spry_eval_corpus *c = report->corpus;
     const size_t page = report->page_tokens, n_documents = c->documents.count;
-    /* A request has one repair for all its spans: the share is of their mean length. */
+    /* A repair is given for each span, and the share is of their mean length. */
     const size_t share = (c->document_tokens * 15 + n_documents * 100 - 1) / (n_documents * 100);
     const spry_eval_repair repairs[SPRY_EVAL_REPAIRS] = {
         {"none", 0},
         {"1 page", page},
         {"2 pages", 2 * page},
-        [SPRY_EVAL_REPAIR_SHARE] = {"15 %", (share + page - 1) / page * page},
+        [SPRY_EVAL_REPAIR_SHARE] = {"15 %", share},
+        {"first", SPRY_REPAIR_FIRST + share},
+        {"spread", SPRY_REPAIR_SPREAD + share},
         {"all", SPRY_REPAIR_ALL},
     };
     memcpy(report->repairs, repairs, sizeof repairs);

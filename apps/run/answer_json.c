@@ -97,6 +97,7 @@ static void add_cache(json_t *object, spry_engine *engine, const spry_result *r)
     json_object_set_new(object, "restored_tokens", json_integer((json_int_t)r->restored_tokens));
     json_object_set_new(object, "span_tokens", json_integer((json_int_t)r->span_tokens));
     json_object_set_new(object, "repaired_tokens", json_integer((json_int_t)r->repaired_tokens));
+    json_object_set_new(object, "span_divergence", json_real(r->span_divergence));
     json_object_set_new(object, "lookup_ms", json_real(r->lookup_ms));
     json_object_set_new(object, "restore_ms", json_real(r->restore_ms));
 }

@@ -98,9 +98,8 @@ static const spry_option prompt_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(span_repair),
      .metavar = "N",
-     .help =
-         "Tokens at the beginning of each fragment that are recomputed in place, in whole pages of 32; 0: none; all: "
-         "as if it were no fragment"},
+     .help = "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; 0: "
+             "none; all: as if it were no fragment"},
 };
 
 static const spry_option output_options[] = {
@@ -321,13 +320,12 @@ int spry_cmd_run(int argc, char **argv)
     spry_chat_flags_default(&settings.chat);
     settings.spans = (spry_option_list){settings.span_files, SPRY_FRAGMENTS_MAX, 0};
     settings.span_repair = "32";
-    spry_option_table tables[4 + SPRY_CHAT_SETTINGS_TABLES] = {
-        {prompt_options, SPRY_COUNT(prompt_options), &settings},
-        spry_chat_flags_table(&settings.chat),
-        {output_options, SPRY_COUNT(output_options), &settings},
-        spry_trace_flags_table(&settings.chat.engine.trace),
+    spry_option_table tables[5 + SPRY_CHAT_SETTINGS_TABLES] = {
+        {prompt_options, SPRY_COUNT(prompt_options), &settings}, spry_chat_flags_table(&settings.chat),
+        {output_options, SPRY_COUNT(output_options), &settings}, spry_trace_flags_table(&settings.chat.engine.trace),
+        spry_reuse_flags_table(&settings.chat.engine),
     };
-    spry_chat_settings_tables(&tables[4], &settings.chat);
+    spry_chat_settings_tables(&tables[5], &settings.chat);
     const char *model = NULL;
     spry_option_list positionals = {&model, 1, 0};
     int code;

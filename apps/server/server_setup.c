@@ -93,6 +93,7 @@ void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES],
     tables[1] = spry_model_flags_table(&flags->model);
     tables[2] = spry_engine_flags_table(&flags->engine);
     tables[3] = spry_trace_flags_table(&flags->engine.trace);
+    tables[4] = spry_reuse_flags_table(&flags->engine);
 }
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
@@ -195,7 +196,7 @@ static void log_line(void *user, int level, const char *sentence)
 static spry_status open_pool(spry_server *server, const model_list *models, spry_server_flags *flags, spry_error *error)
 {
     static const spry_policy by_name[] = {SPRY_POLICY_AUTO, SPRY_POLICY_INTERACTIVE, SPRY_POLICY_OFFLINE};
-    spry_engine_options engine = flags->engine.options;
+    spry_engine_options engine = spry_engine_flags_options(&flags->engine);
     spry_jobs_options jobs;
     spry_pool_options options;
     spry_pool_options_default(&options);

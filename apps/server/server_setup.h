@@ -7,7 +7,7 @@
 #include "server/server.h"
 #include "spry_tools.h"
 
-enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 4 };
+enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 5 };
 
 typedef struct spry_server_flags {
     spry_serve_settings settings;

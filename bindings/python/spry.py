@@ -79,7 +79,7 @@ class _EngineOptions(ctypes.Structure):
                 ("cache_dir", c_char_p), ("cache_disk_bytes", c_size_t), ("cache_ttl", c_uint32),
                 ("data_is_mapped", c_bool), ("device", c_char_p), ("cpu", c_char_p), ("quantize", c_char_p),
                 ("chat_template", c_char_p), ("trace", c_void_p), ("log", _OnLog), ("log_user", c_void_p),
-                ("kv_idle", c_uint32), ("kv_idle_share", c_uint32), ("lora", c_char_p)]
+                ("kv_idle", c_uint32), ("kv_idle_share", c_uint32), ("lora", c_char_p), ("span_pages", c_uint32)]
 
 
 class _EngineInfo(ctypes.Structure):
@@ -131,7 +131,8 @@ class _Result(ctypes.Structure):
                 ("prefill_ms", c_double), ("first_step_ms", c_double), ("decode_ms", c_double), ("total_ms", c_double),
                 ("drafts", _DraftReport), ("parts_ms", c_double * _PARTS_ROOM),
                 ("first_parts_ms", c_double * _PARTS_ROOM), ("n_parts", c_size_t), ("finish", c_int),
-                ("stop", c_uint32), ("forced_tokens", c_size_t), ("dropped_tokens", c_size_t), ("reserved", c_uint64 * 14)]
+                ("stop", c_uint32), ("forced_tokens", c_size_t), ("dropped_tokens", c_size_t),
+                ("span_divergence", c_double), ("reserved", c_uint64 * 13)]
 
 
 class _JobOptions(ctypes.Structure):
@@ -484,7 +485,7 @@ class _Embedding(_Job):
 
 _TEXT_OPTIONS = ("kv_type", "cache_dir", "device", "cpu", "quantize", "chat_template", "lora")
 _NUMBER_OPTIONS = ("context", "sessions", "chunk", "threads", "kv_bytes", "cache_bytes", "cache_disk_bytes",
-                   "cache_ttl", "kv_idle", "kv_idle_share")
+                   "cache_ttl", "kv_idle", "kv_idle_share", "span_pages")
 _engines = weakref.WeakSet()
 
 

@@ -81,7 +81,8 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
     }
     const spry_kv_cache_options cache = {.max_bytes = o->cache_bytes ? o->cache_bytes : SIZE_MAX,
                                          .ttl_ns = o->cache_ttl * (uint64_t)1000000000,
-                                         .disk = e->disk};
+                                         .disk = e->disk,
+                                         .contents = e->span_pages > 0};
     return status ? status : spry_kv_cache_init(&e->cache, &e->pool, &cache, error);
 }
 

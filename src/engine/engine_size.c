@@ -120,6 +120,7 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     e->sessions = o->sessions;
     e->kv_idle = o->kv_idle;
     e->kv_idle_share = o->kv_idle_share;
+    e->span_pages = o->span_pages;
     uint32_t device_chunk = spry_device_chunk(e->kind), chunk = o->chunk;
     if (chunk == SPRY_CHUNK_DEFAULT && device_chunk)
         chunk = device_chunk;

@@ -38,6 +38,7 @@ struct spry_engine {
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
+    uint32_t span_pages;             /* undeclared fragments of so many cached pages are reused; 0: never */
     uint32_t logit_rows;             /* maximum per step */
     uint32_t n_sessions;             /* existing, and reserved for jobs; protected by the driver's lock */
     spry_device_source source;       /* its quantize only while the engine is opened */

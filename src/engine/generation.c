@@ -179,6 +179,7 @@ spry_status spry_generation_begin(spry_generation *g, spry_error *error)
     g->result->restored_tokens = found.restored;
     g->result->span_tokens = found.spans;
     g->result->repaired_tokens = found.repaired;
+    g->result->span_divergence = found.divergence;
     g->result->lookup_ms = (double)(found.lookup_ns - found.restore_ns) / 1e6;
     g->result->restore_ms = (double)found.restore_ns / 1e6;
     return SPRY_OK;

@@ -4,9 +4,9 @@
  * recorded: ranges of rows. The caller that runs steps gets the next rows as segments, alone or with those of other
  * sequences, and reports when they are done. Computed pages are added to the cache at once.
  *
- * Spans are computed without the text before them, in separate tables, and then linked in at their position; the first
- * rows of each are recomputed in place. The same prompt with the same spans therefore gives the same bits for any
- * contents of the cache.
+ * Spans are computed without the text before them, in separate tables, and then linked in at their position; some of
+ * their pages are recomputed in place (span_choice.h). The same prompt with the same spans therefore gives the same
+ * bits for any contents of the cache.
  *
  * Sliding: when the table is full, pages after the kept head are removed and the rest moves up. The points where that
  * happens depend on the tokens alone. After it, the pages belong to this sequence only and are not cached. */
@@ -47,6 +47,8 @@ typedef struct spry_sequence {
     bool unshared;             /* its pages depend on all of the text and are not cached */
     bool fragments;            /* it began with reused fragments */
     bool starved;              /* the last request for pages failed */
+    bool fixed;                /* pages are valid only where they were computed: fragments are plain text */
+    uint32_t span_pages;       /* undeclared fragments of so many cached pages are reused; 0: never */
 } spry_sequence;
 
 /* The contents of a sequence. */
@@ -56,7 +58,7 @@ typedef struct spry_prompt {
     size_t compute_from;    /* rows from here on are always computed; at most count */
     const spry_span *spans; /* ascending */
     size_t n_spans;
-    size_t repair; /* tokens of each span that are recomputed in place; SPRY_REPAIR_ALL: spans are plain text */
+    size_t repair; /* as in spry_request; SPRY_REPAIR_ALL: spans are plain text */
     size_t n_more; /* ids after the prompt, appended when it is computed */
 } spry_prompt;
 
@@ -66,6 +68,7 @@ typedef struct spry_found {
     size_t restored;                /* of them: restored from disk */
     size_t spans;                   /* of them: in reused spans */
     size_t repaired;                /* of spans, recomputed in place */
+    double divergence;              /* estimate of what the reused spans cost, in nats per token */
     uint64_t lookup_ns, restore_ns; /* lookup; of that, restoring from disk */
 } spry_found;
 

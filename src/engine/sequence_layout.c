@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "engine/sequence_state.h"
+#include "engine/span_choice.h"
+#include "engine/span_search.h"
 #include "platform/clock.h"
 
 /* A table being laid out: the sequence's own, or a span's. */
@@ -66,70 +68,124 @@ static spry_status lay_text(lane *l, size_t end, bool closes)
     return status;
 }
 
-/* Appends the last page of a span's table. */
-static spry_status link_page(lane *l, const lane *span)
+/* Appends a page that was computed after other text, at `position`; `key`: its own. */
+static spry_status link_page(lane *l, uint32_t page, size_t count, size_t position, spry_kv_key key)
 {
-    const spry_kv_entry *entry = &span->table->entries[span->table->n_entries - 1];
-    l->parent = spry_kv_key_link(l->parent, span->parent);
+    l->parent = spry_kv_key_link(l->parent, key);
     const spry_kv_mark mark = {.key = l->parent, .cached = true, .closed = true, .foreign = true};
-    return spry_kv_table_append(l->table, l->sequence->cache->pool, entry->page, entry->count, entry->start, &mark,
-                                l->error);
+    return spry_kv_table_append(l->table, l->sequence->cache->pool, page, count, position, &mark, l->error);
 }
 
-/* Pages [from, to) of a span, in tokens of it, computed separately. */
-static spry_status lay_links(lane *l, const int32_t *tokens, size_t count, size_t from, size_t to)
+/* The first `to` tokens of a span of `count`: chosen pages are computed in place, the others alone and linked. */
+static spry_status lay_pages(lane *l, const spry_span_choice *choice, const int32_t *tokens, size_t count, size_t to)
 {
     spry_sequence *s = l->sequence;
+    size_t n_work = s->n_work, alone = (to + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS, page = 0;
+    while (alone && spry_span_chosen(choice, alone - 1))
+        alone--;
     spry_kv_table *table = &s->spans[s->n_spans++];
-    size_t n_work = s->n_work;
     spry_status status = spry_kv_table_init(table, count, l->error);
     lane span = *l;
     span.table = table;
     span.tokens = tokens;
     span.root = span.parent = spry_kv_key_span_root(s->root);
     span.compute_from = count;
-    span.needed_at = l->table->n_tokens;
-    while (!status && table->n_tokens < to) {
-        size_t start = table->n_tokens, left = count - start, part = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
-        status = lay_page(&span, part, true);
-        if (!status && start >= from)
-            status = link_page(l, &span);
+    for (size_t at = 0; !status && at < to; at += SPRY_PAGE_TOKENS, page++) {
+        size_t left = count - at, part = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
+        span.needed_at = l->table->n_tokens;
+        if (page < alone)
+            status = lay_page(&span, part, true);
+        if (!status && spry_span_chosen(choice, page))
+            status = lay_text(l, l->table->n_tokens + part, true);
+        else if (!status)
+            status = link_page(l, table->entries[page].page, part, at, span.parent);
     }
     if (n_work == s->n_work) /* nothing to compute: the links reference what they need */
         spry_kv_table_deinit(&s->spans[--s->n_spans], s->cache->pool);
     return status;
 }
 
-static size_t whole_pages(size_t tokens)
+/* Tokens of a span's first `to` that are computed in place. */
+static size_t count_chosen(const spry_span_choice *choice, size_t to)
 {
-    return tokens > SIZE_MAX - SPRY_PAGE_TOKENS ? tokens
-                                                : (tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
+    size_t chosen = 0;
+    for (size_t at = 0; at < to; at += SPRY_PAGE_TOKENS)
+        if (spry_span_chosen(choice, at / SPRY_PAGE_TOKENS))
+            chosen += to - at < SPRY_PAGE_TOKENS ? to - at : SPRY_PAGE_TOKENS;
+    return chosen;
 }
 
-/* A fragment: its first pages in place, the rest linked. The last page of a prompt is always computed in place. */
+/* A fragment. The last page of a prompt is always computed in place. */
 static spry_status lay_span(lane *l, spry_found *found, const spry_prompt *p, const spry_span *span)
 {
-    size_t count = span->end - span->begin, repair = whole_pages(p->repair), to = count;
+    const spry_span_choice choice = spry_span_choose(p, span);
+    size_t count = span->end - span->begin, to = count;
     if (span->end == p->count)
         to = (count - 1) / SPRY_PAGE_TOKENS * SPRY_PAGE_TOKENS;
-    repair = repair < to ? repair : to;
-    spry_status status = lay_text(l, span->begin + repair, true);
-    if (!status && repair < to)
-        status = lay_links(l, p->ids + span->begin, count, repair, to);
-    found->repaired += repair + (count - to);
-    found->spans += to - repair;
+    size_t repaired = count_chosen(&choice, to);
+    spry_status status = lay_pages(l, &choice, p->ids + span->begin, count, to);
+    found->repaired += repaired + (count - to);
+    found->spans += to - repaired;
     return status ? status : lay_text(l, span->end, span->end < p->count);
 }
 
-static bool has_fragments(const spry_prompt *p)
+static bool has_fragments(const spry_sequence *s, const spry_prompt *p)
 {
-    return p->n_spans && p->repair != SPRY_REPAIR_ALL;
+    return p->n_spans && p->repair != SPRY_REPAIR_ALL && !s->fixed;
+}
+
+/* A run of cached pages that was found by its tokens. */
+static spry_status lay_run(lane *l, spry_found *found, const spry_prompt *p, const spry_span *run,
+                           const uint32_t *pages)
+{
+    const spry_span_choice choice = spry_span_choose(p, run);
+    const size_t n_pages = (run->end - run->begin) / SPRY_PAGE_TOKENS;
+    spry_status status = lay_text(l, run->begin, true);
+    for (size_t i = 0; !status && i < n_pages; i++) {
+        size_t position;
+        spry_kv_key key = spry_kv_cache_origin(l->sequence->cache, &position, pages[i]);
+        bool chosen = spry_span_chosen(&choice, i);
+        status = chosen ? lay_text(l, l->table->n_tokens + SPRY_PAGE_TOKENS, true)
+                        : link_page(l, pages[i], SPRY_PAGE_TOKENS, position, key);
+        *(chosen ? &found->repaired : &found->spans) += SPRY_PAGE_TOKENS;
+    }
+    return status;
+}
+
+/* Text of which parts are cached after other text: what is cached as a prefix, then the longest runs of pages. */
+static spry_status lay_known(lane *l, spry_found *found, const spry_prompt *p, size_t count)
+{
+    spry_kv_cache *cache = l->sequence->cache;
+    spry_span_runs runs;
+    uint32_t page;
+    spry_status status = SPRY_OK;
+    while (!status && l->table->n_tokens + SPRY_PAGE_TOKENS <= l->compute_from &&
+           spry_kv_cache_find(cache, &page, l->parent, l->tokens + l->table->n_tokens, SPRY_PAGE_TOKENS, l->now_ns))
+        status = lay_page(l, SPRY_PAGE_TOKENS, false);
+    if (status ||
+        (status = spry_span_search(&runs, l->sequence, p->ids, l->table->n_tokens, l->compute_from, l->error)))
+        return status;
+    spry_prompt with = *p;
+    with.spans = runs.spans;
+    with.n_spans = runs.n_spans;
+    for (size_t i = 0, at = 0; !status && i < runs.n_spans; i++) {
+        status = lay_run(l, found, &with, &runs.spans[i], runs.pages + at);
+        at += (runs.spans[i].end - runs.spans[i].begin) / SPRY_PAGE_TOKENS;
+    }
+    spry_span_runs_deinit(&runs, cache);
+    return status ? status : lay_text(l, count, false);
+}
+
+/* Whether fragments are looked for where none are declared. */
+static bool searches(const spry_sequence *s, const spry_prompt *p)
+{
+    return s->span_pages && !s->fixed && !p->n_spans && p->repair != SPRY_REPAIR_ALL && p->count <= s->table.max_tokens;
 }
 
 static spry_status lay_prompt(lane *l, spry_found *found, const spry_prompt *p, size_t count)
 {
     spry_status status = SPRY_OK;
-    for (size_t i = 0; !status && has_fragments(p) && i < p->n_spans; i++) {
+    for (size_t i = 0; !status && has_fragments(l->sequence, p) && i < p->n_spans; i++) {
         status = lay_text(l, p->spans[i].begin, true);
         if (!status)
             status = lay_span(l, found, p, &p->spans[i]);
@@ -145,7 +201,7 @@ static spry_status check_prompt(const spry_sequence *s, const spry_prompt *p, sp
     if (p->count > s->table.max_tokens && !s->slides)
         return spry_fail(error, SPRY_ERR_CONTEXT, "the prompt has %zu tokens, the context holds %zu", p->count,
                          s->table.max_tokens);
-    if (p->count > s->table.max_tokens && has_fragments(p))
+    if (p->count > s->table.max_tokens && has_fragments(s, p))
         return spry_fail(error, SPRY_ERR_CONTEXT,
                          "the prompt has %zu tokens, the context holds %zu; with fragments in it nothing can slide",
                          p->count, s->table.max_tokens);
@@ -163,7 +219,7 @@ static bool goes_on(spry_sequence *s, const spry_prompt *p)
     size_t same = 0, most = p->compute_from < s->n_tokens ? p->compute_from : s->n_tokens;
     while (same < most && s->tokens[same] == p->ids[same])
         same++;
-    if (!s->n_dropped || s->fragments || has_fragments(p) || same < s->slid_at || s->slid_keep != s->keep)
+    if (!s->n_dropped || s->fragments || has_fragments(s, p) || same < s->slid_at || s->slid_keep != s->keep)
         return false;
     spry_sequence_truncate(s, same);
     s->rest = p->ids + same;
@@ -187,13 +243,22 @@ static spry_status lay_out(spry_sequence *s, spry_found *found, const spry_promp
                 .compute_from = p->compute_from < count ? p->compute_from : count,
                 .now_ns = spry_clock_ns(),
                 .error = error};
-    if (!status)
+    const lane fresh = own;
+    bool searched = searches(s, p);
+    if (!status && searched && lay_known(&own, found, p, count)) { /* pages or offsets ran out: as plain text */
+        spry_sequence_forget_work(s);
+        spry_kv_table_truncate(&s->table, s->cache->pool, 0);
+        own = fresh;
+        *found = (spry_found){0};
+        searched = false;
+    }
+    if (!status && !searched)
         status = lay_prompt(&own, found, p, count);
     if (status)
         return status;
     memmove(s->tokens, p->ids, count * sizeof *p->ids); /* they may overlap */
     s->n_tokens = count;
-    s->fragments = has_fragments(p);
+    s->fragments = has_fragments(s, p) || found->spans;
     s->rest = p->ids + count;
     s->n_rest = p->count - count + p->n_more;
     return SPRY_OK;
@@ -221,6 +286,7 @@ spry_status spry_sequence_begin(spry_sequence *s, spry_found *found, const spry_
     }
     size_t pending = spry_sequence_pending(s) - p->n_more;
     found->reused = pending < p->count ? p->count - pending : 0;
+    found->divergence = spry_span_divergence(found->spans, found->repaired, p->count);
     found->restored = (size_t)(s->cache->figures.restored_tokens - before.restored_tokens);
     found->restore_ns = s->cache->figures.restore_ns - before.restore_ns;
     spry_kv_cache_figures *figures = &s->cache->figures;

@@ -4,12 +4,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kv/kv_content.h"
 #include "platform/clock.h"
 
 #define NO_PAGE UINT32_MAX
 
 enum {
     SCAN_MAX = 1024,  /* pages after one parent that a search for the longest prefix examines */
+    RUN_SCAN_MAX = 8, /* chains with the same tokens that are compared */
     COLLECT = 64,     /* tickets collected from the disk tier at a time */
     SMOOTHING = 8,    /* weight of earlier measurements */
     FORGETTING = 256, /* decay of a slow restore */
@@ -20,7 +22,11 @@ struct spry_kv_node {
     int32_t tokens[SPRY_PAGE_TOKENS];
     uint32_t count; /* tokens; 0: the page is not in the index */
     uint32_t pins;
-    uint32_t next_by_key, next_by_parent;
+    uint32_t next_by_key, next_by_parent, next_by_content;
+    uint32_t position; /* of its first token, when it was computed */
+    spry_kv_key root;  /* of its chain */
+    uint64_t content;
+    bool by_content; /* it is found by its tokens */
     uint32_t newer, older;
     uint64_t used_ns;
 };
@@ -34,12 +40,16 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
     cache->nodes = calloc(pool->n_pages, sizeof *cache->nodes);
     cache->by_key = malloc(cache->n_buckets * sizeof *cache->by_key);
     cache->by_parent = malloc(cache->n_buckets * sizeof *cache->by_parent);
-    if (!cache->nodes || !cache->by_key || !cache->by_parent) {
+    if (options->contents)
+        cache->by_content = malloc(cache->n_buckets * sizeof *cache->by_content);
+    if (!cache->nodes || !cache->by_key || !cache->by_parent || (options->contents && !cache->by_content)) {
         spry_kv_cache_deinit(cache);
         return spry_fail_memory(error, "the index of KV pages", pool->n_pages * sizeof *cache->nodes);
     }
     memset(cache->by_key, 0xff, cache->n_buckets * sizeof *cache->by_key); /* NO_PAGE */
     memset(cache->by_parent, 0xff, cache->n_buckets * sizeof *cache->by_parent);
+    if (options->contents)
+        memset(cache->by_content, 0xff, cache->n_buckets * sizeof *cache->by_content);
     cache->figures.page_bytes = pool->page_bytes;
     return SPRY_OK;
 }
@@ -74,6 +84,11 @@ static uint32_t *bucket(const spry_kv_cache *c, uint32_t *table, spry_kv_key key
     return &table[key.low & (c->n_buckets - 1)];
 }
 
+static uint32_t *content_bucket(const spry_kv_cache *c, uint64_t content)
+{
+    return &c->by_content[content >> 32 & (c->n_buckets - 1)];
+}
+
 static void unchain(spry_kv_cache *c, uint32_t page)
 {
     const spry_kv_node *n = &c->nodes[page];
@@ -85,6 +100,12 @@ static void unchain(spry_kv_cache *c, uint32_t page)
     while (*at != page)
         at = &c->nodes[*at].next_by_parent;
     *at = n->next_by_parent;
+    if (!n->by_content)
+        return;
+    at = content_bucket(c, n->content);
+    while (*at != page)
+        at = &c->nodes[*at].next_by_content;
+    *at = n->next_by_content;
 }
 
 static void let_go(spry_kv_cache *c, uint32_t page)
@@ -114,6 +135,21 @@ static void insert(spry_kv_cache *c, uint32_t page, spry_kv_key key, spry_kv_key
     c->figures.inserted++;
 }
 
+/* Makes a full page known by its tokens. */
+static void index_content(spry_kv_cache *c, uint32_t page, spry_kv_key root, uint32_t position)
+{
+    spry_kv_node *n = &c->nodes[page];
+    if (!c->by_content || n->count != SPRY_PAGE_TOKENS)
+        return;
+    n->content = spry_kv_content(n->tokens);
+    n->root = root;
+    n->position = position;
+    n->by_content = true;
+    uint32_t *first = content_bucket(c, n->content);
+    n->next_by_content = *first;
+    *first = page;
+}
+
 /* Collects pages that reached the disk; false when there were none. */
 static bool collect(spry_kv_cache *c, bool wait)
 {
@@ -133,6 +169,7 @@ void spry_kv_cache_deinit(spry_kv_cache *c)
     free(c->nodes);
     free(c->by_key);
     free(c->by_parent);
+    free(c->by_content);
     *c = (spry_kv_cache){0};
 }
 
@@ -287,6 +324,52 @@ size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key paren
     return best;
 }
 
+/* The page that continues a chain with these tokens. */
+static uint32_t next_in_chain(const spry_kv_cache *c, uint32_t page, const int32_t *tokens)
+{
+    spry_kv_key parent = c->nodes[page].key;
+    return lookup(c, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens, SPRY_PAGE_TOKENS);
+}
+
+static size_t chain_length(const spry_kv_cache *c, uint32_t page, const int32_t *tokens, size_t count)
+{
+    size_t length = 0;
+    while (page != NO_PAGE && ++length < count / SPRY_PAGE_TOKENS)
+        page = next_in_chain(c, page, tokens + length * SPRY_PAGE_TOKENS);
+    return length;
+}
+
+size_t spry_kv_cache_run(spry_kv_cache *c, uint32_t *pages, spry_kv_key root, uint64_t content, const int32_t *tokens,
+                         size_t count, uint64_t now_ns)
+{
+    size_t best = 0, left = RUN_SCAN_MAX;
+    uint32_t start = NO_PAGE;
+    for (uint32_t at = *content_bucket(c, content); at != NO_PAGE && left; at = c->nodes[at].next_by_content) {
+        const spry_kv_node *n = &c->nodes[at];
+        if (n->content != content || !spry_kv_key_equal(n->root, root) ||
+            memcmp(n->tokens, tokens, sizeof n->tokens) != 0)
+            continue;
+        left--;
+        size_t length = chain_length(c, at, tokens, count);
+        if (length >= best) { /* later in the list: older */
+            best = length;
+            start = at;
+        }
+    }
+    for (size_t i = 0; i < best; i++) {
+        pages[i] = i ? next_in_chain(c, pages[i - 1], tokens + i * SPRY_PAGE_TOKENS) : start;
+        touch(c, pages[i], now_ns);
+        spry_kv_page_ref(c->pool, pages[i]);
+    }
+    return best;
+}
+
+spry_kv_key spry_kv_cache_origin(const spry_kv_cache *c, size_t *position, uint32_t page)
+{
+    *position = c->nodes[page].position;
+    return c->nodes[page].key;
+}
+
 /* ---- making known ------------------------------------------------------------------------------------------------ */
 
 static void send_to_disk(spry_kv_cache *c, uint32_t page)
@@ -312,13 +395,14 @@ static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *to
 }
 
 static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *mark, spry_kv_key parent,
-                          const int32_t *tokens, uint64_t now_ns)
+                          spry_kv_key root, const int32_t *tokens, uint64_t now_ns)
 {
     uint32_t known = lookup(c, mark->key, parent, tokens, entry->count);
     if (known == NO_PAGE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
         return;
     if (known == NO_PAGE) {
         insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
+        index_content(c, entry->page, root, entry->start);
         drop_shorter(c, parent, tokens, entry->count);
         send_to_disk(c, entry->page);
     } else if (known != entry->page) {
@@ -342,7 +426,7 @@ static void publish(spry_kv_cache *c, spry_kv_table *table, spry_kv_key root, co
         if (mark->foreign || !whole || (size_t)entry->start + entry->count > n_tokens)
             return;
         mark->key = spry_kv_key_page(parent, tokens + entry->start, entry->count);
-        publish_entry(c, entry, mark, parent, tokens + entry->start, now_ns);
+        publish_entry(c, entry, mark, parent, root, tokens + entry->start, now_ns);
         if (!mark->cached)
             return;
     }

@@ -15,6 +15,7 @@ typedef struct spry_kv_cache_options {
     size_t max_bytes;   /* limit for cached pages; pages in use are never evicted */
     uint64_t ttl_ns;    /* pages not used for this long are evicted; 0: never */
     spry_kv_disk *disk; /* NULL: none; borrowed */
+    bool contents;      /* pages are also found by their tokens alone: spry_kv_cache_run */
 } spry_kv_cache_options;
 
 typedef struct spry_kv_cache_figures {
@@ -35,6 +36,7 @@ typedef struct spry_kv_cache {
     spry_kv_cache_options options;
     spry_kv_node *nodes;           /* [n_pages of the pool] */
     uint32_t *by_key, *by_parent;  /* [n_buckets]: first page of a chain */
+    uint32_t *by_content;          /* NULL without `contents` */
     size_t n_buckets;              /* a power of two */
     uint32_t newest, oldest;       /* LRU list */
     double compute_ns, restore_ns; /* per token, measured */
@@ -56,6 +58,15 @@ bool spry_kv_cache_find(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent
  * none. */
 size_t spry_kv_cache_longest(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent, const int32_t *tokens,
                              size_t count, uint64_t now_ns);
+
+/* The longest chain of full pages with these tokens that were computed under `root`, after any text and at any
+ * position; of equally long ones the oldest. `content`: spry_kv_content of the first page. Returns the number of pages,
+ * at most count / SPRY_PAGE_TOKENS, and references each. Pages that were restored from disk are not found. */
+size_t spry_kv_cache_run(spry_kv_cache *cache, uint32_t *pages, spry_kv_key root, uint64_t content,
+                         const int32_t *tokens, size_t count, uint64_t now_ns);
+
+/* The key of a page that such a run has, and where it was computed. */
+spry_kv_key spry_kv_cache_origin(const spry_kv_cache *cache, size_t *position, uint32_t page);
 
 /* Adds the computed pages of a table to the cache: entries that are full or closed and end at or before `n_tokens`.
  * `tokens`: the table's tokens from its beginning; `root`: the root of its chain. A page that is already cached is

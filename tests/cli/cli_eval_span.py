@@ -1,5 +1,6 @@
 """spry eval span: what it counts, what must be exactly the same, and what it refuses."""
 
+import math
 import json
 import os
 import re
@@ -18,7 +19,7 @@ DOCUMENTS = {
 }
 QUESTIONS = ["How far could the cat count?", "What did the old man do in winter?"]
 PAGE = 32
-REPAIRS = ["none", "1 page", "2 pages", "15 %", "all"]
+REPAIRS = ["none", "1 page", "2 pages", "15 %", "first", "spread", "all"]
 MODEL = tiny("qwen3")
 SMALL = ("--tokens", "4", "--shuffles", "1")
 
@@ -65,11 +66,15 @@ class EvalSpan(cli_support.CliTest):
         self.assertAlmostEqual(d["prompt_tokens"], sum(lengths) + questions)
         self.assertEqual(list(results), [(order, repair) for order in ("original", "shuffled") for repair in REPAIRS])
         for (order, repair), r in results.items():
-            pages = {"none": 0, "1 page": 1, "2 pages": 2, "15 %": 1, "all": 1000}[repair]
-            repaired = sum(min(length, pages * PAGE) for length in lengths)
-            self.assertEqual(r["repair_tokens"], None if repair == "all" else pages * PAGE)
-            self.assertEqual(r["repaired_tokens"], repaired, repair)
-            self.assertAlmostEqual(r["computed_tokens"], questions + repaired)  # of which the spans' rest is no part
+            share = math.ceil(0.15 * sum(lengths) / 3)
+            each = {"none": 0, "1 page": PAGE, "2 pages": 2 * PAGE, "all": None}.get(repair, share)
+            self.assertEqual(r["repair_tokens"], each)
+            if repair in ("none", "first", "all"):  # whole pages from the beginning
+                pages = {"none": 0, "first": 1, "all": 1000}[repair]
+                self.assertEqual(r["repaired_tokens"], sum(min(length, pages * PAGE) for length in lengths), repair)
+            elif repair != "spread":
+                self.assertLessEqual(abs(r["repaired_tokens"] - min(3 * each, sum(lengths))), PAGE, repair)
+            self.assertAlmostEqual(r["computed_tokens"], questions + r["repaired_tokens"])  # the rest is reused
             self.assertEqual(r["positions"], 2 * 4 * (3 if order == "shuffled" else 1))
             self.assertGreater(r["ttft_ms"], 0)
             self.assertGreater(r["ttft_ratio"], 0)
@@ -92,7 +97,7 @@ class EvalSpan(cli_support.CliTest):
             os.remove(os.path.join(self.docs, name))
         self.assertEqual(spry("tokenize", MODEL, "--bos", "--json").json, [])
         d, results = self.results("--kv-type", "f32")
-        self.assertEqual([key[0] for key in results], ["original"] * 5)  # one document has one order
+        self.assertEqual([key[0] for key in results], ["original"] * len(REPAIRS))  # one document has one order
         self.assertEqual((d["documents"], d["shuffles"]), (1, 0))
         for r in results.values():
             self.assertLess(r["kl"]["max"], 1e-9)
@@ -179,11 +184,11 @@ class EvalSpan(cli_support.CliTest):
         lines = self.succeeds(self.span(*SMALL)).text.splitlines()
         self.assertLessEqual(max(map(len, lines)), 80)
         head = next(i for i, line in enumerate(lines) if line.startswith("order "))
-        table = [re.split(r"  +", line.strip()) for line in lines[head + 1 : head + 13]]
+        table = [re.split(r"  +", line.strip()) for line in lines[head + 1 : head + 3 + 2 * len(REPAIRS)]]
         self.assertEqual([row[0] for row in table], (["original full"] + REPAIRS + ["shuffled full"] + REPAIRS))
-        self.assertTrue(all(re.fullmatch(r"[0-9.]+ ms", row[-3]) for row in table[1:6]), table)
-        self.assertIn("100.0 %", lines[head + 6])
-        self.assertIn("0.000000 0.000000 0.000000", lines[head + 6])
+        self.assertTrue(all(re.fullmatch(r"[0-9.]+ ms", row[-3]) for row in table[1 : 1 + len(REPAIRS)]), table)
+        self.assertIn("100.0 %", lines[head + 1 + len(REPAIRS)])
+        self.assertIn("0.000000 0.000000 0.000000", lines[head + 1 + len(REPAIRS)])
         self.assertIn("over 8 predictions and 8 in 1 other order.", "\n".join(lines))
 
     def test_plot(self):
@@ -206,13 +211,13 @@ class EvalSpan(cli_support.CliTest):
             for drawing in plots:
                 _, _, width, height = map(float, drawing.get("viewBox").split())
                 marks = [e for e in drawing.iter() if e.get("class") == "mark"]
-                self.assertEqual(len(marks), 4 * series)  # here 15 % is one page
+                self.assertEqual(len(marks), len(REPAIRS) * series)
                 for e in drawing.iter():
                     for name in ("x", "x1", "x2", "cx"):
                         self.assertTrue(0 <= float(e.get(name, 0)) <= width, e.attrib)
                     for name in ("y", "y1", "y2", "cy"):
                         self.assertTrue(0 <= float(e.get(name, 0)) <= height, e.attrib)
-            self.assertEqual(len(root.findall(".//table/tr")), 1 + 6 * series)
+            self.assertEqual(len(root.findall(".//table/tr")), 1 + (1 + len(REPAIRS)) * series)
 
     def test_bundled_data_and_model(self):
         """The documents of tests/data, with the small bundled model: reuse is faster, and not the same."""

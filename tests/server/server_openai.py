@@ -11,7 +11,7 @@ WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
     "additionalProperties": False}}}
 TIMINGS = {"load_ms", "queue_ms", "template_ms", "tokenize_ms", "lookup_ms", "restore_ms", "prefill_ms", "first_step_ms",
            "decode_ms", "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n",
-           "predicted_ms", "predicted_per_token_ms", "predicted_per_second", "ttft_ms", "total_ms", "prompt_tokens", "cached_tokens", "span_tokens", "repaired_tokens",
+           "predicted_ms", "predicted_per_token_ms", "predicted_per_second", "ttft_ms", "total_ms", "prompt_tokens", "cached_tokens", "span_tokens", "repaired_tokens", "span_divergence",
            "generated_tokens", "drafted_tokens", "accepted_tokens", "dropped_tokens", "parts_ms", "first_parts_ms", "energy"}
 
 

@@ -1,4 +1,4 @@
-"""Fragments over HTTP: in raw prompts, and answers that become fragments when they end."""
+"""Fragments over HTTP: in raw prompts, undeclared ones, and answers that become fragments when they end."""
 
 import server_support
 from server_support import MODEL, TALE, ServerTest
@@ -69,6 +69,33 @@ class Spans(ServerTest):
         reply = self.server.chat(max_tokens=200, ignore_eos=True, seed=21, temperature=1)
         self.assertTrue(server_support.eventually(self.settled))
         self.assertEqual(self.used(reply.json["choices"][0]["message"]["content"], "Another first use: "), 0)
+
+
+class Undeclared(ServerTest):
+    """Text that is cached after other text is found without a declaration, by this server alone."""
+
+    arguments = ("--reuse", "spans=auto", "--reuse-pages", "2")
+
+    def ask(self, prompt, **fields):
+        reply = self.server.post("/v1/completions", dict({"prompt": prompt, "max_tokens": 4, "temperature": 0}, **fields))
+        self.assertEqual(reply.status, 200, reply.text)
+        return reply.json["timings"]
+
+    def test_found_anywhere(self):
+        first = self.ask("It began in spring. " + DOCUMENT + "So")
+        self.assertEqual((first["span_tokens"], first["span_divergence"]), (0, 0))
+        moved = self.ask("Many years later, when the river had gone, the hen told it like this: " + DOCUMENT + "Then")
+        self.assertGreaterEqual(moved["span_tokens"], 64)
+        self.assertGreater(moved["repaired_tokens"], 0)
+        self.assertTrue(0 < moved["span_divergence"] < 0.1)
+        self.assertGreaterEqual(moved["cached_tokens"], moved["span_tokens"])
+
+    def test_not_for_others(self):
+        """Short text, and a prompt that declares its fragments."""
+        self.ask("The first text: " + DOCUMENT)
+        self.assertEqual(self.ask("Now something else. " + DOCUMENT[:60])["span_tokens"], 0)
+        parts = [{"text": "A third beginning of it. "}, {"text": "A cat sat there.", "cache": "span"}, {"text": DOCUMENT}]
+        self.assertLess(self.ask(parts)["span_tokens"], 32)
 
 
 class Always(Spans):

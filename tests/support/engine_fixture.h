@@ -8,6 +8,7 @@
 
 enum { FIXTURE_VOCAB = 512, FIXTURE_CONTEXT = 512 }; /* of every fixture */
 
+/* A model of the tests' data by name, or any by its whole path. */
 static inline spry_engine *fixture_open(const char *model, const spry_engine_options *options)
 {
     char path[1024];
@@ -16,7 +17,7 @@ static inline spry_engine *fixture_open(const char *model, const spry_engine_opt
     spry_engine_options defaults;
     spry_engine_options_default(&defaults);
     defaults.threads = 1;
-    snprintf(path, sizeof path, "%s/models/%s", TEST_DATA, model);
+    snprintf(path, sizeof path, "%s%s%s", *model == '/' ? "" : TEST_DATA, *model == '/' ? "" : "/models/", model);
     if (spry_engine_open(&engine, path, options ? options : &defaults, &error))
         fail_msg("%s", error.message);
     return engine;

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/compiler.h"
+#include "golden/golden_models.h"
 #include "support/hostile.h"
 #include "support/sequence_scene.h"
 
@@ -47,7 +48,7 @@ static prompt make_prompt(const char *pieces, size_t repair, uint32_t seed)
 static const char *const prompts[] = {"40 a7",  "a7",      "40 a",     "a",        "b",
                                       "c",      "40 c5",   "40 cbda3", "5 abcd",   "a1 b1 d",
                                       "32 a32", "1 b1 b1", "33 a20 b", "20 dcba9", "7 aa3"};
-static const size_t repairs[] = {0, 1, 33, SPRY_REPAIR_ALL}; /* pages: none, one, two, all */
+static const size_t repairs[] = {0, 1, 33, SPRY_REPAIR_FIRST + 33, SPRY_REPAIR_SPREAD + 33, SPRY_REPAIR_ALL};
 
 static void cached_or_not_the_bits_are_the_same(const char *model, uint32_t chunk)
 {
@@ -76,6 +77,53 @@ static void test_bits(void **state)
     cached_or_not_the_bits_are_the_same("gemma2", 33); /* windows, interleaved with full layers */
 }
 
+static double worst_difference(const logits *a, const logits *b)
+{
+    double worst = 0;
+    for (size_t i = 0; i < FIXTURE_VOCAB; i++) {
+        double off = (double)a->of[i] - (double)b->of[i];
+        worst = off > worst ? off : -off > worst ? -off : worst;
+    }
+    return worst;
+}
+
+/* Every architecture: rope of all kinds, windows, layers without rope, norms before and behind it, sinks, experts,
+ * latents, shared layers, convolutions. Encoders have no sequences to go on with. */
+static void test_every_architecture(void **state)
+{
+    (void)state;
+    char model[512];
+    for (size_t i = 0; golden_models[i]; i++) {
+        if (!golden_folder(model, golden_models[i]))
+            continue;
+        spry_engine *engine = scene_engine(model, CONTEXT, 48, 0);
+        spry_session *s = fixture_session(engine);
+        prompt elsewhere = make_prompt("7 da9", 0, 9), p = make_prompt("40 ad7", 0, 1);
+        scene_eval(s, elsewhere.ids, elsewhere.count, &elsewhere.f);
+        logits plain = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, NULL);
+        for (size_t repair = 0; repair <= 2 * PAGE;
+             repair += PAGE) { /* what was computed elsewhere, in another place */
+            p.f.repair = repair;
+            logits cold = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, &p.f);
+            logits warm = scene_eval(s, p.ids, p.count, &p.f);
+            scene_same(&cold, &warm);
+            assert_true(memcmp(&cold, &plain, sizeof plain) != 0);
+        }
+        p.f.repair = SPRY_REPAIR_ALL;
+        logits all = scene_eval(s, p.ids, p.count, &p.f);
+        scene_same(&all, &plain);
+        /* At the very beginning a fragment misses nothing. */
+        prompt alone = make_prompt("a7", 0, 1);
+        logits linked = scene_cold(model, CONTEXT, false, 0, alone.ids, alone.count, &alone.f);
+        plain = scene_cold(model, CONTEXT, false, 0, alone.ids, alone.count, NULL);
+        double worst = worst_difference(&linked, &plain), size = worst_difference(&plain, &(logits){{0}});
+        if (worst > 1e-3 * size)
+            fail_msg("%s: a fragment with nothing before it is %g away, of %g", model, worst, size);
+        spry_session_destroy(s);
+        scene_close_engine(engine);
+    }
+}
+
 /* A fragment that knows nothing of what stands before it cannot give the logits of one that does. */
 static void test_fragments_are_what_they_say(void **state)
 {
@@ -89,14 +137,9 @@ static void test_fragments_are_what_they_say(void **state)
     assert_true(memcmp(&linked, &repaired, sizeof plain));
     /* At the very beginning nothing stands before it. */
     p = make_prompt("a7", 0, 1);
-    double worst = 0;
     linked = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, &p.f);
     plain = scene_cold("llama", CONTEXT, false, 0, p.ids, p.count, NULL);
-    for (size_t i = 0; i < FIXTURE_VOCAB; i++) {
-        double off = (double)linked.of[i] - (double)plain.of[i];
-        worst = off > worst ? off : -off > worst ? -off : worst;
-    }
-    assert_true(worst < 1e-4);
+    assert_true(worst_difference(&linked, &plain) < 1e-4);
 }
 
 static spry_kv_figures figures_of(spry_engine *engine)
@@ -123,13 +166,62 @@ static void test_fragments_are_found_anywhere(void **state)
     spry_kv_figures after = figures_of(engine);
     assert_int_equal(after.hit_tokens - before.hit_tokens, 112);
     assert_int_equal(after.miss_tokens - before.miss_tokens, 27);
-    p = make_prompt("13 b5 a9", 1, 99); /* a page of each is computed in place */
+    p = make_prompt("13 b5 a9", PAGE + SPRY_REPAIR_FIRST, 99); /* a page of each is computed in place */
     scene_eval(s, p.ids, p.count, &p.f);
     before = after;
     after = figures_of(engine);
     assert_int_equal(after.hit_tokens - before.hit_tokens, 48);
     assert_int_equal(after.span_tokens - before.span_tokens, 48);
     assert_int_equal(after.repaired_tokens - before.repaired_tokens, 64);
+    spry_session_destroy(s);
+    scene_close_engine(engine);
+}
+
+/* Tokens of each span that are computed in place. */
+static void test_choice(void **state)
+{
+    (void)state;
+    const struct {
+        const char *pieces;
+        size_t repair, spans, repaired;
+    } cases[] = {
+        {"40 ab7", 0, 112, 0},
+        {"40 ab7", 1, 80, 32},                                 /* all of b, the last */
+        {"40 ba7", 1, 80, 32},                                 /* the first page of a */
+        {"40 ba7", PAGE, 32, 80},                              /* 64 tokens: all of a, nearly */
+        {"40 ba7", 11, 80, 32},                                /* a quarter of a second page does not fit */
+        {"40 ba7", 20, 64, 48},                                /* the first and the last page of a */
+        {"40 a40 b7", 15, 48, 64},                             /* apart: each its own */
+        {"40 ab7", 1000, 0, 112},                              /* all */
+        {"40 ab7", SPRY_REPAIR_FIRST + 1, 48, 64},             /* a page of each */
+        {"40 dd7", SPRY_REPAIR_SPREAD + 2 * PAGE, 64, 2 * 33}, /* of three pages every second */
+        {"40 ba", 0, 96, 16},                                  /* the prompt's last page */
+        {"40 ba7", SIZE_MAX - 1, 0, 112},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        spry_engine *engine = scene_engine("llama", CONTEXT, 128, 0);
+        spry_session *s = fixture_session(engine);
+        prompt p = make_prompt(cases[i].pieces, cases[i].repair, 1);
+        scene_eval(s, p.ids, p.count, &p.f);
+        spry_kv_figures now = figures_of(engine);
+        assert_int_equal(now.span_tokens, cases[i].spans);
+        assert_int_equal(now.repaired_tokens, cases[i].repaired);
+        spry_session_destroy(s);
+        scene_close_engine(engine);
+    }
+}
+
+/* A later question with fragments of its own changes no choice that was made before, so all of it is found. */
+static void test_later_fragments_change_nothing_before(void **state)
+{
+    (void)state;
+    spry_engine *engine = scene_engine("llama", CONTEXT, 128, 0);
+    spry_session *s = fixture_session(engine);
+    prompt p = make_prompt("40 ab40", PAGE, 1), longer = make_prompt("40 ab40 d7", PAGE, 1);
+    scene_eval(s, p.ids, p.count, &p.f);
+    spry_kv_figures before = figures_of(engine);
+    scene_eval(s, longer.ids, longer.count, &longer.f);
+    assert_in_range(figures_of(engine).hit_tokens - before.hit_tokens, p.count - PAGE, p.count);
     spry_session_destroy(s);
     scene_close_engine(engine);
 }
@@ -234,8 +326,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_bits),
+        cmocka_unit_test(test_every_architecture),
         cmocka_unit_test(test_fragments_are_what_they_say),
         cmocka_unit_test(test_fragments_are_found_anywhere),
+        cmocka_unit_test(test_choice),
+        cmocka_unit_test(test_later_fragments_change_nothing_before),
         cmocka_unit_test(test_plain_text_is_not_polluted),
         cmocka_unit_test(test_the_next_question),
         cmocka_unit_test(test_bad_fragments_are_refused),
