@@ -244,8 +244,8 @@ typedef struct spry_chat_prompt {
 
 /* Makes a prompt of a conversation given as a JSON object: "messages" as in OpenAI's API, and optionally "tools",
  * "tool_choice", "parallel_tool_calls", "chat_template" (to use instead of the model's), "chat_template_kwargs" (its
- * variables) and "add_generation_prompt" (default true). Parts of a message can be fragments: {"type": "text", "text":
- * "...", "cache": "span"}. The caller frees the prompt with spry_chat_prompt_deinit, also after a failure. */
+ * variables), "add_generation_prompt" (default true), "continuation" (of the answer: its begin). Parts of a message can
+ * be fragments: {"type": "text", "text": "...", "cache": "span"}. spry_chat_prompt_deinit frees it, failed or not. */
 SPRY_API spry_status spry_engine_chat_prompt(const spry_engine *engine, spry_chat_prompt *prompt, const char *json,
                                              size_t size, spry_error *error);
 SPRY_API void spry_chat_prompt_deinit(spry_chat_prompt *prompt);

@@ -57,6 +57,7 @@ SPRY_API spry_status spry_session_set_lora(spry_session *session, const char *ch
 
 /* The ids of a text that continues other text: as spry_engine_tokenize, without the tokens that begin and end a text.
  */
+SPRY_API bool spry_engine_is_end(const spry_engine *engine, int32_t id); /* whether a token ends an answer */
 SPRY_API spry_status spry_engine_tokenize_part(const spry_engine *engine, int32_t *ids, size_t capacity, size_t *count,
                                                const char *text, size_t size, bool special, spry_error *error);
 
@@ -162,6 +163,7 @@ typedef struct spry_pool_options {
     double keep_alive_s;               /* unused models are unloaded after this time; negative: never */
     const spry_engine_options *engine; /* of every model, and the pool's log; NULL: the defaults */
     const spry_jobs_options *jobs;     /* of every model; NULL: the defaults */
+    size_t max_models;                 /* limit for the number of loaded models; 0: none */
 } spry_pool_options;
 
 SPRY_API void spry_pool_options_default_sized(spry_pool_options *options, size_t size);
@@ -182,6 +184,8 @@ SPRY_API void spry_model_pool_destroy(spry_model_pool *pool); /* all models must
 SPRY_API spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **out, const char *name,
                                              spry_error *error);
 SPRY_API void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model);
+/* As release, for a caller that only looked: the time since the last use goes on. */
+SPRY_API void spry_model_pool_release_unused(spry_model_pool *pool, const spry_pooled *model);
 
 /* Unloads a model. SPRY_ERR_BUSY: it is pinned, in use (then it is unloaded when it is released) or being loaded. */
 SPRY_API spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error);

@@ -19,7 +19,9 @@ static const spry_usage usage = {
         "Anthropic (/v1/messages), Ollama (/api/chat, /api/generate) and llama-server (/completion, /tokenize); a web "
         "page is at /. "
         "docs/SERVER.md has examples.\n"
-        "MODEL is a .gguf file, a Hugging Face folder, or the name of either in the models folder; a request may name "
+        "MODEL is a .gguf file, a Hugging Face folder, or the name of either in the models folder; NAME=MODEL serves "
+        "it "
+        "under another name. A request may name "
         "any of these, any model in the models folder, and the bundled ones. A request that names none uses the first. "
         "Models are loaded on first use and unloaded when another one needs the memory.\n"
         "Ctrl-C stops the server when unfinished requests are complete; a second one stops it at once.",
@@ -28,6 +30,8 @@ static const spry_usage usage = {
                 "spry serve --host 0.0.0.0 --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem\n"
                 "spry serve --models-dir ~/models --pool-bytes 8G --parallel 4",
 };
+
+static const char *const manners[] = {"openai", "llama-server", NULL};
 
 #define FIELD(name) offsetof(spry_server_flags, name)
 
@@ -79,6 +83,27 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.any_model),
      .help = "Answer requests that name an unknown model with the first one, for clients that send a fixed name"},
+    {.name = "like",
+     .kind = SPRY_OPTION_CHOICE,
+     .offset = FIELD(settings.like),
+     .choices = manners,
+     .metavar = "SERVER",
+     .help = "Whose details to follow where the interfaces of openai and llama-server contradict each other; "
+             "docs/SERVER.md lists them"},
+    {.name = "alias",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(settings.alias),
+     .metavar = "NAMES",
+     .help = "Further names of the first model, with commas between them"},
+    {.name = "tags",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(settings.tags),
+     .metavar = "WORDS",
+     .help = "Words that /v1/models shows with the first model, with commas between them"},
+    {.name = "no-autoload",
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(settings.no_autoload),
+     .help = "Load models only with /models/load: requests for one that is not loaded are refused"},
     {.name = "only-named",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.only_named),

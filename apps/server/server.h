@@ -7,6 +7,7 @@
 #define SPRY_SERVER_SERVER_H
 
 #include <stdatomic.h>
+#include <string.h>
 
 #include "platform/energy.h"
 #include "server/api/responses_store.h"
@@ -23,7 +24,10 @@ typedef struct spry_serve_settings {
     const char *cors;               /* the origin whose pages may send requests, or "*"; NULL: none */
     bool insecure;                  /* reachable from other machines without keys */
     bool allow_pull;                /* /api/pull may download models */
+    const char *like;               /* "llama-server": its details where they contradict OpenAI's; else OpenAI's */
     bool any_model;                 /* a request for an unknown model uses the first one */
+    const char *alias, *tags;       /* further names of the first model, and what it is for; NULL: none */
+    bool no_autoload;               /* only /models/load loads models */
     bool allow_pin;                 /* /models/pin is allowed */
     bool allow_chats;               /* /api/chats is allowed */
     const char *chats;              /* file of stored chats; NULL: the user's */
@@ -70,6 +74,7 @@ typedef struct spry_server {
     struct spry_answer_spans *spans; /* NULL: none */
     const char *models_folder;       /* NULL: none */
     size_t pool_bytes;               /* limit for the memory of all loaded models */
+    uint32_t models_max;             /* limit for the number of loaded models; 0: none */
     uint32_t slots;                  /* answers of one model that run at the same time */
     uint32_t answers_max;            /* of one model, running and waiting */
     uint64_t started_ns;
@@ -78,5 +83,11 @@ typedef struct spry_server {
     atomic_bool ending;         /* the server is stopping: new requests are refused */
     bool loopback;              /* it listens on a loopback address */
 } spry_server;
+
+/* Where the interfaces of OpenAI and of llama-server contradict each other, follow the latter. */
+static inline bool spry_server_likes_llama(const spry_server *server)
+{
+    return strcmp(server->settings->like, "llama-server") == 0;
+}
 
 #endif

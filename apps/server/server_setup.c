@@ -13,7 +13,7 @@
 #include "platform/memory.h"
 #include "server/models/derived_model.h"
 
-enum { PATH_BYTES = 4096 };
+enum { PATH_BYTES = 4096, NAME_BYTES_MAX = 127 };
 
 static const char *const policies[] = {"auto", "interactive", "offline", NULL};
 
@@ -25,6 +25,11 @@ static const spry_option work_options[] = {
      .offset = FIELD(model_bytes),
      .help = "Limit for the memory of all loaded models; 0: three quarters of the machine's memory",
      .group = "Models"},
+    {.name = "models-max",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(models_max),
+     .metavar = "N",
+     .help = "Most models loaded at the same time; the one not used for longest is unloaded for another; 0: no limit"},
     {.name = "keep-alive",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(keep_alive_s),
@@ -71,6 +76,7 @@ void spry_server_flags_default(spry_server_flags *flags)
     spry_jobs_options_default(&sched);
     *flags = (spry_server_flags){.settings = {.host = "127.0.0.1",
                                               .port = 8080,
+                                              .like = "openai",
                                               .max_body = 32 << 20,
                                               .max_head = 32 << 10,
                                               .connections = 512,
@@ -115,13 +121,35 @@ static size_t find_entry(const model_list *list, const char *name)
     return list->count;
 }
 
+/* NAME of "NAME=MODEL", under which the model is served; size 0: it has no other name. A file may have that form. */
+static spry_view given_name(const char *model)
+{
+    const char *equal = strchr(model, '=');
+    return equal && !spry_path_exists(model) ? (spry_view){model, (size_t)(equal - model)} : (spry_view){model, 0};
+}
+
+static spry_status rename_source(spry_model_source *source, spry_view name, spry_error *error)
+{
+    char *given = name.size <= NAME_BYTES_MAX ? strndup(name.data, name.size) : NULL;
+    if (!given)
+        return spry_fail(error, SPRY_ERR_INPUT, "%.*s: the name of a model has at most %d bytes", SPRY_VIEW_ARG(name),
+                         NAME_BYTES_MAX);
+    free(source->name);
+    source->name = given;
+    source->alias = NULL;
+    return SPRY_OK;
+}
+
 /* *index is the entry of the model; a name that is already in the list is not added again. */
 static spry_status add_entry(model_list *list, size_t *index, const char *model, const char *folder, spry_error *error)
 {
     spry_model_source *source = &list->sources[list->count];
+    spry_view name = given_name(model);
     if (list->count == SPRY_SERVER_MODELS_MAX)
         return spry_fail(error, SPRY_ERR_INPUT, "more than %d models", SPRY_SERVER_MODELS_MAX);
-    spry_status status = spry_model_source_find(source, model, folder, error);
+    spry_status status = spry_model_source_find(source, model + (name.size ? name.size + 1 : 0), folder, error);
+    if (status == SPRY_OK && name.size && (status = rename_source(source, name, error)))
+        spry_model_source_deinit(source);
     if (status != SPRY_OK)
         return status;
     *index = find_entry(list, source->name);
@@ -204,6 +232,7 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     options.entries = models->entries;
     options.n_entries = models->count;
     options.max_bytes = server->pool_bytes;
+    options.max_models = flags->models_max;
     options.keep_alive_s = flags->keep_alive_s ? (double)flags->keep_alive_s : -1;
     options.engine = &engine;
     options.jobs = &jobs;
@@ -263,6 +292,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->started_ns = spry_clock_ns();
     server->pool_bytes = flags->model_bytes ? flags->model_bytes : spry_memory_total() / 4 * 3;
     server->slots = flags->parallel;
+    server->models_max = flags->models_max;
     server->answers_max = flags->parallel + flags->queue;
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
@@ -290,12 +320,17 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     if (status == SPRY_OK)
         status = spry_answer_spans_create(&server->spans, server->pool, error);
     if (status == SPRY_OK)
-        status = warm_up(server, error);
+        status = flags->settings.no_autoload ? SPRY_OK : warm_up(server, error);
     if (status == SPRY_OK)
         *out = server;
     else
         spry_server_close(server);
     return status;
+}
+
+const char *spry_server_first_model(const spry_server *server)
+{
+    return server->models->count ? server->models->entries[0].name : "";
 }
 
 void spry_server_model_file(spry_model_file *file, const spry_server *server, const spry_pool_info *info)

@@ -11,7 +11,7 @@ enum { SPRY_SERVER_MODELS_MAX = 64, SPRY_SERVER_FLAG_TABLES = 5 };
 
 typedef struct spry_server_flags {
     spry_serve_settings settings;
-    uint32_t parallel, queue, stall_ms, keep_alive_s;
+    uint32_t parallel, queue, stall_ms, keep_alive_s, models_max;
     const char *policy, *draft;
     size_t model_bytes;
     spry_engine_flags engine;
@@ -28,6 +28,9 @@ void spry_server_flags_tables(spry_option_table tables[SPRY_SERVER_FLAG_TABLES],
  * command line. */
 spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const spry_option_list *named,
                              spry_error *error);
+/* The name of the first model; empty: there is none. */
+const char *spry_server_first_model(const spry_server *server);
+
 /* The file or the bytes of a model of the pool. What `file` points to lives as long as `info` and the server. */
 void spry_server_model_file(spry_model_file *file, const spry_server *server, const spry_pool_info *info);
 

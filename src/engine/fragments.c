@@ -146,6 +146,11 @@ static spry_status make_pieces(pieces *p, spry_chat_prompt *prompt, const fragme
     p->text = &text;
     spry_status status = spry_engine_render(p->engine, &text, input, p->error);
     uint64_t rendered = spry_clock_ns();
+    const spry_text_range more = {text.text.size, text.text.size + input->continuation.size};
+    if (!status && input->continuation.size &&
+        !(spry_buffer_append(&text.text, input->continuation.data, input->continuation.size) &&
+          spry_buffer_append(&text.literal, &more, sizeof more)))
+        status = spry_fail_memory(p->error, "a prompt", more.end);
     if (!status)
         status = cut(p, f);
     prompt->template_ms = (double)(rendered - start) / 1e6;

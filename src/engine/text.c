@@ -75,6 +75,12 @@ bool spry_engine_only_embeds(const spry_engine *e)
     return e->model->config.bidirectional;
 }
 
+bool spry_engine_is_end(const spry_engine *e, int32_t id)
+{
+    const spry_tokenizer *tokenizer = e->model->tokenizer;
+    return tokenizer && id >= 0 && (size_t)id < spry_tokenizer_size(tokenizer) && spry_tokenizer_is_end(tokenizer, id);
+}
+
 int32_t spry_engine_begin_token(const spry_engine *e)
 {
     return e->model->tokenizer ? spry_tokenizer_bos(e->model->tokenizer) : -1;
@@ -172,11 +178,13 @@ static spry_status read_request(spry_chat_input *input, const json_t *request, s
 {
     const json_t *prompt = json_object_get(request, "add_generation_prompt");
     const json_t *source = json_object_get(request, "chat_template");
+    const json_t *begun = json_object_get(request, "continuation");
     *input = (spry_chat_input){
         .messages = json_object_get(request, "messages"),
         .tools = json_object_get(request, "tools"),
         .extra = json_object_get(request, "chat_template_kwargs"),
         .source = {json_string_value(source), json_string_length(source)},
+        .continuation = {json_string_value(begun), json_string_length(begun)},
         .add_generation_prompt = !json_is_false(prompt),
     };
     if (!json_is_array(input->messages))

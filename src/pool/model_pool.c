@@ -168,8 +168,10 @@ static size_t reserved_bytes(const spry_model_pool *pool)
 /* A model may need more than estimated, so more than the limit may be reserved. */
 static bool has_room(const spry_model_pool *pool, size_t bytes)
 {
-    size_t reserved = reserved_bytes(pool);
-    return reserved <= pool->max_bytes && bytes <= pool->max_bytes - reserved;
+    size_t reserved = reserved_bytes(pool), count = 0, most = pool->options.max_models;
+    for (const slot *s = pool->slots; s; s = s->next)
+        count += s->reserved > 0;
+    return reserved <= pool->max_bytes && bytes <= pool->max_bytes - reserved && (!most || count < most);
 }
 
 /* The least recently used model without users; NULL: all are in use. */
@@ -204,7 +206,8 @@ static spry_status reserve(spry_model_pool *pool, slot *s, size_t bytes, spry_er
             pthread_cond_wait(&pool->changed, &pool->lock);
         else
             return spry_fail(error, SPRY_ERR_BUSY,
-                             "%s: needs %.3f GB, but models in use or pinned take %.3f of %.3f GB; try again later",
+                             "%s: needs %.3f GB, but models in use or pinned take %.3f of %.3f GB or are as many as "
+                             "may be loaded; try again later",
                              s->name, (double)bytes / gb, (double)reserved_bytes(pool) / gb,
                              (double)pool->max_bytes / gb);
     }
@@ -298,16 +301,27 @@ spry_status spry_model_pool_acquire(spry_model_pool *pool, const spry_pooled **o
     return status;
 }
 
-void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model)
+static void release(spry_model_pool *pool, const spry_pooled *model, bool used)
 {
     if (!model)
         return;
     pthread_mutex_lock(&pool->lock);
     slot *s = find_slot(pool, model->name);
     s->users--;
-    s->used_ns = spry_clock_ns();
+    if (used)
+        s->used_ns = spry_clock_ns();
     pthread_cond_signal(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
+}
+
+void spry_model_pool_release(spry_model_pool *pool, const spry_pooled *model)
+{
+    release(pool, model, true);
+}
+
+void spry_model_pool_release_unused(spry_model_pool *pool, const spry_pooled *model)
+{
+    release(pool, model, false);
 }
 
 spry_status spry_model_pool_unload(spry_model_pool *pool, const char *name, spry_error *error)

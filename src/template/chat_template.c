@@ -161,6 +161,16 @@ static void bind_date(spry_jinja_run *run, const char *name, const char *format,
         spry_jinja_bind(run, spry_view_of(name), spry_jinja_date(run, spry_view_of(format)));
 }
 
+/* The tools as JSON text, which some templates expect, unless the caller gave one. */
+static void bind_functions(spry_jinja_run *run, const spry_chat_input *input)
+{
+    if (!input->dates || json_object_get(input->extra, "functions"))
+        return;
+    char *text = input->tools ? json_dumps(input->tools, JSON_INDENT(2)) : NULL;
+    spry_jinja_bind(run, SPRY_VIEW("functions"), spry_jinja_text(run, spry_view_of(text ? text : ""), true));
+    free(text);
+}
+
 static void bind_input(spry_jinja_run *run, const spry_chat_input *input, const json_t *messages)
 {
     const spry_jinja_value extra = input->extra ? spry_jinja_from_json(run, input->extra) : SPRY_JINJA_NOTHING;
@@ -169,6 +179,7 @@ static void bind_input(spry_jinja_run *run, const spry_chat_input *input, const 
             spry_jinja_bind(run, spry_jinja_view(extra.dict->entries[i].key), extra.dict->entries[i].value);
     bind_date(run, "date_string", "%d %b %Y", input);
     bind_date(run, "datetime", "%b %d %Y %H:%M:%S", input);
+    bind_functions(run, input);
     spry_jinja_bind(run, SPRY_VIEW("messages"), spry_chat_messages_value(run, messages));
     if (input->tools)
         spry_jinja_bind(run, SPRY_VIEW("tools"), spry_jinja_from_json(run, input->tools));

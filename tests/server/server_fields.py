@@ -26,6 +26,8 @@ BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/detokenize": {"tokens": [5]},
          "/infill": {"prompt": "Once", "n_predict": 2},
          "/api/chats": {"model": MODEL, "messages": TALE},
+         "/models/load": {"model": MODEL},
+         "/models/pin": {"model": MODEL},
          "/rerank": {"query": "A fox", "documents": ["A fox.", "A hen."]}}
 NEEDED = {"top_logprobs": {"logprobs": True}}
 VALUES = {"true or false": True, "a whole number": 3, "a number": 0.5, "a string": "x", "a list": [1], "an object": {"x": 1}}
@@ -60,7 +62,7 @@ def message(reply):
 
 
 class Fields(ServerTest):
-    arguments = ("--models-dir", FOLDER, "--allow-pull", "--allow-chats", "--chats", os.path.join(FOLDER, "chats.db"))
+    arguments = ("--models-dir", FOLDER, "--allow-pull", "--allow-pin", "--allow-chats", "--chats", os.path.join(FOLDER, "chats.db"))
 
     def test_the_list_is_the_programs(self):
         with open(os.path.join(ROOT, "docs", "SERVER.md"), encoding="utf-8") as file:

@@ -267,5 +267,65 @@ class FillIn(server_support.unittest.TestCase):
             self.assertIn("fill-in tokens", reply.json["error"]["message"])
 
 
+class Like(ServerTest):
+    """--like llama-server, and what it changes."""
+    arguments = ("--like", "llama-server", "--cors", "https://page.example")
+
+    def test_details(self):
+        self.assertIsNone(self.server.chat(stream=True, max_tokens=2).events[0]["choices"][0]["delta"]["content"])
+        whole = self.server.chat(max_tokens=2).json
+        self.assertTrue(whole["system_fingerprint"].startswith("b0-"))
+        self.assertTrue(self.server.get("/props").json["build_info"].startswith("b0-"))
+        for timings in (whole["timings"], self.server.post("/completion", ONCE).json["timings"]):
+            self.assertTrue(all(isinstance(value, (int, float)) for value in timings.values()), timings)
+        asked = {"Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-own"}
+        head = self.server.ask("OPTIONS", "/completion", headers={"Origin": "https://page.example", **asked}).headers
+        self.assertEqual((head["access-control-allow-headers"], head["access-control-allow-credentials"]), ("*", "true"))
+        head = self.server.ask("OPTIONS", "/completion", headers={"Origin": "https://evil.example", **asked}).headers
+        self.assertNotIn("access-control-allow-credentials", head)
+        parts = [{"type": "text", "text": "On"}, {"type": "text", "text": "ce"}]
+        prompt = self.server.chat(messages=TALE + [{"role": "assistant", "content": parts}], verbose=True, max_tokens=1)
+        self.assertTrue(prompt.json["__verbose"]["prompt"].endswith("On\n\nce"))
+        text = self.server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 2, "stream": True})
+        self.assertIn("event: response.completed\n", text.text)
+
+
+class Continued(ServerTest):
+    def test_tokens(self):
+        """A continued answer is tokenised with what precedes it, as the model has seen such texts."""
+        rendered = self.server.post("/apply-template", {"messages": TALE}).json["prompt"]
+        for begun in ("Once", "\n\nOnce", " Once", "<|im_end|>"):
+            body = {"messages": TALE + [{"role": "assistant", "content": begun}], "max_tokens": 1}
+            count = len(self.server.post("/tokenize", {"content": rendered + begun, "parse_special": True}).json["tokens"])
+            given = self.server.post("/v1/chat/completions", body).json["usage"]["prompt_tokens"]
+            if begun[0] == "<":  # of a client: text, not a control token
+                self.assertGreater(given, count)
+            else:
+                self.assertEqual(given, count, begun)
+
+    def test_settings(self):
+        ends = self.server.post("/completion", dict(ONCE, ignore_eos=True)).json["generation_settings"]["logit_bias"]
+        self.assertTrue(ends and all(entry["bias"] is None for entry in ends))
+        self.assertEqual(self.server.post("/completion", ONCE).json["generation_settings"]["logit_bias"], [])
+
+
+class Responses(ServerTest):
+    """What llama-server adds to OpenAI's Responses."""
+
+    def test_progress_and_timings(self):
+        body = {"input": "A tale. " * 100, "max_output_tokens": 4, "stream": True, "return_progress": True,
+                "timings_per_token": True}
+        events = [json.loads(line[6:]) for line in self.server.post("/v1/responses", body).text.splitlines()
+                  if line.startswith("data: ")]
+        progress = [event["prompt_progress"] for event in events if "prompt_progress" in event]
+        self.assertEqual(progress[-1]["processed"], progress[-1]["total"])
+        self.assertTrue(all(event["type"] == "response.in_progress" for event in events if "prompt_progress" in event))
+        deltas = [event for event in events if event["type"] == "response.output_text.delta"]
+        self.assertTrue(deltas and all("prompt_per_second" in event["timings"] for event in deltas))
+        self.assertIn("timings", events[-1])
+        plain = self.server.post("/v1/responses", dict(body, return_progress=False, timings_per_token=False)).text
+        self.assertNotIn("prompt_progress", plain)
+
+
 if __name__ == "__main__":
     server_support.main()

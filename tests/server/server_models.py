@@ -1,4 +1,4 @@
-"""How long models stay: Ollama's keep_alive, pinning, and what loading took."""
+"""How long models stay: Ollama's keep_alive, pinning, what loading took; their names; loading and unloading them."""
 
 import datetime
 import json
@@ -144,6 +144,71 @@ class Plain(ServerTest):
         for body in ({"model": MODEL}, {"model": MODEL, "pin": False}, {"model": "nobody"}):
             self.refused(self.server.post("/models/pin", body), 403, "--allow-pin")
         self.assertFalse(self.server.get("/v1/models/" + MODEL).json["pinned"])
+
+
+class Named(ServerTest):
+    """Names that the command line gives."""
+    arguments = ("own/name:1=" + MODEL, "--alias", "quick, Small", "--tags", "chat,tales", "--only-named")
+
+    def test_names(self):
+        data = self.server.get("/v1/models").json["data"]
+        self.assertEqual([(model["id"], model["aliases"], model["tags"]) for model in data],
+                         [("own/name:1", ["own/name:1", "quick", "Small"], ["chat", "tales"])])
+        for name in ("own/name:1", "Own/Name:1", "quick", "SMALL", "own/name:1:latest"):
+            self.assertEqual(self.server.chat(model=name, max_tokens=1).json["model"], "own/name:1")
+            self.assertEqual(self.server.get("/v1/models/" + name.replace(":latest", "")).json["id"], "own/name:1")
+        for name in (MODEL, "quick,", "name:1", "x" * 200):
+            self.assertEqual(self.server.chat(model=name, max_tokens=1).status, 404, name)
+        self.assertEqual(self.server.get("/props").json["role"], "model")
+        self.assertNotEqual(server_support.spry("serve", "--port", "0", "x" * 128 + "=" + MODEL, stdin=None).code, 0)
+
+
+class Loading(ServerTest):
+    """/models/load and /models/unload, where nothing else loads a model, and one at a time is loaded."""
+    folder = os.path.join(HOME, "load-models")
+    arguments = ("one", "two", "--models-dir", folder, "--only-named", "--no-autoload", "--models-max", "1")
+
+    @classmethod
+    def setUpClass(cls):
+        os.makedirs(cls.folder)
+        for name in ("one", "two"):
+            shutil.copy(tiny("llama"), os.path.join(cls.folder, name + ".gguf"))
+        super().setUpClass()
+
+    def states(self):
+        return {model["id"]: model["status"]["value"] for model in self.server.get("/v1/models").json["data"]}
+
+    def test_loading(self):
+        props = self.server.get("/props").json
+        self.assertEqual((props["is_sleeping"], props["models_autoload"], props["max_instances"], props["role"]),
+                         (True, False, 1, "router"))
+        for path, body in (("/v1/completions", {"prompt": "a"}), ("/completion", {"prompt": "a"}), ("/tokenize", {"content": "a"}),
+                           ("/v1/embeddings", {"input": "a"})):
+            self.refused(self.server.post(path, dict(body, model="two")), 400, "/models/load")
+        self.assertEqual(self.states(), {"one": "unloaded", "two": "unloaded"})
+        for name, other in (("one", "two"), ("two", "one"), ("TWO", "one")):
+            self.assertEqual(self.server.post("/models/load", {"model": name}).json, {"success": True})
+            self.assertEqual(self.states(), {name.lower(): "loaded", other: "unloaded"})
+            self.assertEqual(self.server.post("/tokenize", {"content": "a", "model": name}).status, 200)
+        for _ in range(2):  # one that is not loaded, too
+            self.assertEqual(self.server.post("/models/unload", {"model": "two"}).json, {"success": True})
+            self.assertEqual(self.states(), {"one": "unloaded", "two": "unloaded"})
+        for path in ("/models/load", "/models/unload"):
+            self.refused(self.server.post(path, {"model": "three"}), 404, "three")
+            self.refused(self.server.post(path, {"model": "../one"}), 404)
+            self.refused(self.server.post(path, {}), 400, "model")
+            self.refused(self.server.post(path, {"model": 1}), 400, "model")
+            self.refused(self.server.post(path, {"model": "one", "pin": True}), 400, "pin")
+
+
+class Looking(ServerTest):
+    """Reading the state of a server does not keep its model loaded, and does not load it."""
+    arguments = ("--keep-alive", "1")
+
+    def test_sleep(self):
+        self.assertTrue(eventually(lambda: self.server.get("/props").json["is_sleeping"]))
+        self.assertTrue(self.server.get("/props").json["is_sleeping"])
+        self.assertEqual(self.server.chat(max_tokens=1).status, 200)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import time
 import unittest
 import warnings
 
+import server_http
 import server_support
 from server_support import HOME, TALE, Reply, Server, ServerTest, eventually, once_of, spry
 
@@ -149,11 +150,123 @@ class Safe(ServerTest):
                 connection.close()
 
 
+class WrappedServer(SafeServer):
+    """Its sockets, too, have TLS."""
+
+    def socket(self, timeout=60 * server_support.SLOW):
+        return self.context.wrap_socket(super().socket(timeout), server_hostname="127.0.0.1")
+
+
+def wrapped(*arguments):
+    cert, key = make_certificate("wrapped")
+    return WrappedServer(cert, "--tls-cert", cert, "--tls-key", key, *arguments)
+
+
+@unittest.skipUnless(OPENSSL, "openssl is not there")
+class SafeHeads(server_http.Heads):
+    """Everything that holds for heads without TLS: errors in JSON, and never two answers."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.server = wrapped(*cls.arguments)
+
+    def test_handshake_cut_at_any_byte(self):
+        files = self.server.descriptors()
+        hello = ssl.MemoryBIO()
+        session = self.server.context.wrap_bio(ssl.MemoryBIO(), hello, server_hostname="127.0.0.1")
+        with contextlib.suppress(ssl.SSLWantReadError):
+            session.do_handshake()
+        first = hello.read()
+        for n in range(0, len(first), 7):
+            with Server.socket(self.server) as plain:
+                plain.sendall(first[:n])
+            with Server.socket(self.server) as plain:  # and with a wrong byte
+                plain.sendall(first[:n] + bytes([first[n] ^ 0x55]) + first[n + 1:])
+        self.assertTrue(eventually(lambda: self.server.descriptors() <= files + 1))
+        self.alive()
+
+    def test_byte_by_byte(self):
+        """The handshake and a request in records of one byte."""
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        session = self.server.context.wrap_bio(incoming, outgoing, server_hostname="127.0.0.1")
+        request = server_http.post("Content-Length: %d" % len(server_http.BODY), "Connection: close")
+        with Server.socket(self.server) as plain:
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+            def exchange(step):
+                while True:
+                    try:
+                        return step()
+                    except ssl.SSLWantReadError:
+                        for byte in outgoing.read():
+                            plain.sendall(bytes([byte]))
+                        part = plain.recv(65536)
+                        self.assertTrue(part)
+                        incoming.write(part)
+
+            exchange(session.do_handshake)
+            for byte in request:
+                session.write(bytes([byte]))
+            self.assertTrue(exchange(lambda: session.read(65536)).startswith(b"HTTP/1.1 200 "))
+
+
+@unittest.skipUnless(OPENSSL, "openssl is not there")
+class SafeBodies(server_http.Bodies):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = wrapped(*cls.arguments)
+
+
+@unittest.skipUnless(OPENSSL, "openssl is not there")
+class SafeCrowd(unittest.TestCase):
+    """Idle and slow connections lock out no other, and end."""
+
+    def test_shedding(self):
+        server, crowd = wrapped("--max-connections", "32", "--head-timeout", "3600", "--idle-timeout", "3600"), []
+        try:
+            for i in range(120):
+                crowd.append(Server.socket(server) if i % 3 == 0 else server.socket())
+                if i % 3 == 2:
+                    with contextlib.suppress(OSError):  # it may have given way already
+                        crowd[-1].sendall(b"GET /health HTTP/1.1\r\nHost: local")
+            for _ in range(40):
+                self.assertEqual(server.get("/health").status, 200)
+            self.assertTrue(eventually(lambda: server.threads() < 32 + 64 + 40))
+        finally:
+            for one in crowd:
+                one.close()
+            self.assertEqual(server.stop(), 0)
+
+    def test_heads_that_never_come(self):
+        server = wrapped("--head-timeout", "1")
+        try:
+            threads = server.threads()
+            crowd = [Server.socket(server) if i % 2 else server.socket() for i in range(20)]
+            self.assertTrue(eventually(lambda: Safe.closed(crowd), 60))
+            self.assertTrue(eventually(lambda: server.threads() <= threads, 60))
+            for one in crowd:
+                one.close()
+        finally:
+            self.assertEqual(server.stop(), 0)
+
+    def test_limit_of_an_address(self):
+        server = wrapped("--max-per-address", "4")
+        held = [server.connect() for _ in range(4)]
+        try:
+            for one in held:
+                one.request("GET", "/health")
+                one.getresponse().read()
+            with self.assertRaises(OSError):
+                server.get("/health")
+        finally:
+            for one in held:
+                one.close()
+            self.assertEqual(server.stop(), 0)
+
+
 @unittest.skipUnless(OPENSSL, "openssl is not there")
 class Wrong(unittest.TestCase):
     def test_files(self):
-        # libmicrohttpd does not free what it had read when it refuses the rest.
-        no_leaks = {"ASAN_OPTIONS": "exitcode=99:detect_leaks=0"}
         cert, key = make_certificate("one")
         other = make_certificate("two")[1]
         rubbish = os.path.join(HOME, "rubbish.pem")
@@ -165,7 +278,7 @@ class Wrong(unittest.TestCase):
                              (("--tls-cert", cert, "--tls-key", cert), "PRIVATE KEY"),
                              (("--tls-cert", rubbish, "--tls-key", key), "rubbish.pem"),
                              (("--tls-cert", cert, "--tls-key", other), "belong together")):
-            result = spry("serve", "--port", "0", "--kv-bytes", "64M", *given, stdin=None, **no_leaks)
+            result = spry("serve", "--port", "0", "--kv-bytes", "64M", *given, stdin=None)
             self.assertEqual(result.code, 1, result.errors)
             self.assertIn(words, result.errors)
 

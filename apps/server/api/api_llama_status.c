@@ -6,6 +6,7 @@
 #include "server/http/http_reply.h"
 #include "server/models/derived_model.h"
 #include "server/request/completion_options.h"
+#include "server/server_setup.h"
 #include "server/status/watch.h"
 
 /* The model's entry in the registry of live status. */
@@ -39,8 +40,35 @@ static json_t *default_settings(spry_exchange *x, const spry_pooled *model)
     return settings;
 }
 
+static bool count_model(void *count, const spry_pool_info *info)
+{
+    (void)info;
+    ++*(size_t *)count;
+    return true;
+}
+
+/* What is known also of a model that is not loaded. */
+static void add_server(json_t *props, const spry_server *server, bool sleeping)
+{
+    size_t count = 0;
+    spry_model_pool_each(server->pool, count_model, &count);
+    json_t *more =
+        json_pack("{s:s, s:s, s:I, s:b, s:I, s:b}", "build_info", spry_llama_build(server), "role",
+                  count > 1 ? "router" : "model", "total_slots", (json_int_t)server->slots, "is_sleeping", sleeping,
+                  "max_instances", (json_int_t)server->models_max, "models_autoload", !server->settings->no_autoload);
+    json_object_update(props, more);
+    json_decref(more);
+}
+
+/* Does not load a model that was unloaded. */
 void spry_llama_props(spry_exchange *x)
 {
+    if (spry_completion_sleeps(x->server, NULL)) {
+        json_t *props = json_pack("{s:s}", "model_alias", spry_server_first_model(x->server));
+        add_server(props, x->server, true);
+        spry_reply_json(x, MHD_HTTP_OK, props);
+        return;
+    }
     const spry_pooled *model = spry_completion_model(x, NULL);
     if (!model)
         return;
@@ -52,15 +80,16 @@ void spry_llama_props(spry_exchange *x)
     bool known = find_status(&status, x, model->name);
     spry_engine_kv_figures(model->engine, &status.kv);
     const spry_pool_info *pool = &status.pool;
-    json_t *props = json_pack(
-        "{s:s, s:s, s:I, s:o, s:{s:I, s:o}, s:I, s:s, s:o*, s:{s:b, s:b}, s:o, s:s}", "model_alias", model->name,
-        "model_path", x->server->loopback && pool->path[0] ? pool->path : model->name, "total_slots",
-        (json_int_t)x->server->slots, "chat_template", spry_view_json(source), "default_generation_settings", "n_ctx",
-        (json_int_t)info.context, "params", default_settings(x, model), "n_params", (json_int_t)info.parameters,
-        "architecture", info.architecture, "together", known ? spry_watch_batch(&status) : NULL, "modalities", "vision",
-        0, "audio", 0, "memory", spry_watch_memory(&status), "build_info", "spry " SPRY_VERSION);
+    json_t *props =
+        json_pack("{s:s, s:s, s:o, s:{s:I, s:o}, s:I, s:s, s:o*, s:{s:b, s:b}, s:o}", "model_alias", model->name,
+                  "model_path", x->server->loopback && pool->path[0] ? pool->path : model->name, "chat_template",
+                  spry_view_json(source), "default_generation_settings", "n_ctx", (json_int_t)info.context, "params",
+                  default_settings(x, model), "n_params", (json_int_t)info.parameters, "architecture",
+                  info.architecture, "together", known ? spry_watch_batch(&status) : NULL, "modalities", "vision", 0,
+                  "audio", 0, "memory", spry_watch_memory(&status));
+    add_server(props, x->server, false);
     spry_reply_json(x, MHD_HTTP_OK, props);
-    spry_model_pool_release(x->server->pool, model);
+    spry_model_pool_release_unused(x->server->pool, model);
 }
 
 /* The running requests of this key, one slot each, and slots that are idle. Slots that other keys use are shown as
@@ -94,7 +123,7 @@ void spry_llama_slots(spry_exchange *x)
     }
     json_decref(own);
     spry_reply_json(x, MHD_HTTP_OK, slots);
-    spry_model_pool_release(x->server->pool, model);
+    spry_model_pool_release_unused(x->server->pool, model);
 }
 
 /* The first model's adapters. */

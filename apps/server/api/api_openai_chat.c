@@ -25,9 +25,10 @@ static void add_logprobs(json_t *message, const spry_completion *c, spry_choice 
 
 static void open_stream(spry_completion *c)
 {
+    const char *none = spry_server_likes_llama(c->exchange->server) ? NULL : "";
     for (uint32_t i = 0; i < c->n_choices; i++)
         spry_completion_event(
-            c, chunk(c, &c->choices[i], json_pack("{s:s, s:s}", "role", "assistant", "content", ""), NULL));
+            c, chunk(c, &c->choices[i], json_pack("{s:s, s:s?}", "role", "assistant", "content", none), NULL));
 }
 
 static json_t *delta_of(const spry_chat_event *event)
@@ -200,13 +201,19 @@ static spry_status continue_prompt(spry_completion *c, spry_fields *fields, cons
     size_t i;
     spry_buffer_init(&text, SIZE_MAX / 2);
     spry_buffer_append(&text, json_is_string(content) ? json_string_value(content) : "", json_string_length(content));
-    json_array_foreach(content, i, part) spry_buffer_text(&text, json_string_value(json_object_get(part, "text")));
-    json_t *before = json_copy((json_t *)(uintptr_t)messages);
+    json_array_foreach(content, i, part)
+    {
+        if (i && spry_server_likes_llama(c->exchange->server))
+            spry_buffer_text(&text, "\n\n");
+        spry_buffer_text(&text, json_string_value(json_object_get(part, "text")));
+    }
+    json_t *before = json_copy((json_t *)(uintptr_t)messages), *begun = spry_buffer_json(&text);
     json_array_remove(before, count - 1);
+    c->prompts.begun = begun;
     spry_status status = make_prompt(c, fields, before, true, error);
-    if (status == SPRY_OK)
-        status = spry_prompt_encode(&c->prompts.ids[0], c->model->engine, spry_buffer_view(&text), false, false, error);
+    c->prompts.begun = NULL;
     json_decref(before);
+    json_decref(begun);
     spry_buffer_deinit(&text);
     return status;
 }

@@ -1,31 +1,63 @@
 /* GET /v1/models with the members of OpenAI's and of Anthropic's lists, and POST /models/pin, an addition. */
 #include "server/api/apis.h"
 #include "server/api/ollama_json.h"
+#include "server/fields/field_table.h"
 #include "server/http/http_reply.h"
+#include "server/request/completion.h"
+#include "server/request/model_name.h"
 #include "server/request/request_fields.h"
+#include "server/server_setup.h"
 
-static json_t *model_json(const spry_pool_info *info)
+/* Appends the words of a list with commas between them. */
+static void add_words(json_t *list, const char *words)
+{
+    for (const char *at = words ? words : ""; *at;) {
+        at += strspn(at, ", ");
+        size_t size = strcspn(at, ", ");
+        if (size)
+            json_array_append_new(list, json_stringn(at, size));
+        at += size;
+    }
+}
+
+static json_t *model_json(const spry_server *server, const spry_pool_info *info)
 {
     static const char *const states[] = {
         [SPRY_POOL_ON_DISK] = "on disk", [SPRY_POOL_LOADING] = "loading", [SPRY_POOL_LOADED] = "loaded"};
+    static const char *const values[] = {/* as llama-server calls them */
+                                         [SPRY_POOL_ON_DISK] = "unloaded",
+                                         [SPRY_POOL_LOADING] = "loading",
+                                         [SPRY_POOL_LOADED] = "loaded"};
     char when[SPRY_OLLAMA_TIME];
+    bool first = strcmp(info->name, spry_server_first_model(server)) == 0;
+    json_t *aliases = json_pack("[s]", info->name), *tags = json_array();
+    add_words(aliases, first ? server->settings->alias : NULL);
+    add_words(tags, first ? server->settings->tags : NULL);
     spry_ollama_time(when, info->modified);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:I, s:b}", "type", "model", "display_name", info->name,
-                     "created_at", when, "id", info->name, "object", "model", "created", (json_int_t)info->modified,
-                     "owned_by", "spry", "state", states[info->state], "size", (json_int_t)info->file_bytes, "pinned",
-                     info->pinned);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:{s:s}, s:I, s:b, s:o, s:o}", "type", "model",
+                     "display_name", info->name, "created_at", when, "id", info->name, "object", "model", "created",
+                     (json_int_t)info->modified, "owned_by", "spry", "state", states[info->state], "status", "value",
+                     values[info->state], "size", (json_int_t)info->file_bytes, "pinned", info->pinned, "aliases",
+                     aliases, "tags", tags);
 }
+
+typedef struct listing {
+    const spry_server *server;
+    json_t *list;
+} listing;
 
 static bool add_model(void *context, const spry_pool_info *info)
 {
-    json_array_append_new(context, model_json(info));
+    const listing *l = context;
+    json_array_append_new(l->list, model_json(l->server, info));
     return true;
 }
 
 void spry_openai_models(spry_exchange *x)
 {
     json_t *list = json_array();
-    spry_model_pool_each(x->server->pool, add_model, list);
+    listing l = {x->server, list};
+    spry_model_pool_each(x->server->pool, add_model, &l);
     json_t *first = json_object_get(json_array_get(list, 0), "id");
     json_t *last = json_object_get(json_array_get(list, json_array_size(list) - 1), "id");
     spry_reply_json(x, MHD_HTTP_OK,
@@ -34,6 +66,7 @@ void spry_openai_models(spry_exchange *x)
 }
 
 typedef struct search {
+    const spry_server *server;
     const char *name;
     json_t *found;
 } search;
@@ -42,14 +75,17 @@ static bool match_model(void *context, const spry_pool_info *info)
 {
     search *s = context;
     if (strcmp(s->name, info->name) == 0)
-        s->found = model_json(info);
+        s->found = model_json(s->server, info);
     return s->found == NULL;
 }
 
 /* NULL when a reply was given. */
 static json_t *find_model(spry_exchange *x, const char *name)
 {
-    search s = {.name = name};
+    char known[SPRY_MODEL_NAME];
+    const char *own = spry_model_is_alias(x->server, spry_view_of(name)) ? spry_server_first_model(x->server)
+                                                                         : spry_model_name(known, x->server, name);
+    search s = {.server = x->server, .name = own ? own : name};
     spry_model_pool_each(x->server->pool, match_model, &s);
     if (!s.found)
         spry_reply_error(x, MHD_HTTP_NOT_FOUND, "model", "there is no model \"%.100s\"; GET /v1/models lists them",
@@ -73,13 +109,15 @@ void spry_models_pin(spry_exchange *x)
         return;
     const char *name = spry_fields_string(&fields, "model", "");
     bool pin = spry_fields_bool(&fields, "pin", true);
+    spry_fields_check(&fields, &spry_fields_model_pin);
     if (!*name)
         spry_fields_refuse(&fields, "model", "model is missing");
     if (!x->server->settings->allow_pin) {
         spry_reply_error(x, MHD_HTTP_FORBIDDEN, NULL, "pinning models is not allowed; --allow-pin allows it");
     } else if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
         json_object_set_new(model, "pinned", json_boolean(pin));
-        if (spry_model_pool_pin(x->server->pool, name, pin, &error) == SPRY_OK) {
+        const char *own = json_string_value(json_object_get(model, "id"));
+        if (spry_model_pool_pin(x->server->pool, own, pin, &error) == SPRY_OK) {
             spry_reply_json(x, MHD_HTTP_OK, model);
         } else { /* it has just been removed */
             spry_reply_failure(x, &error);
@@ -87,4 +125,43 @@ void spry_models_pin(spry_exchange *x)
         }
     }
     json_decref(root);
+}
+
+/* Loading and unloading of a model that the body names. */
+static void change_state(spry_exchange *x, bool load)
+{
+    spry_fields fields;
+    json_t *root, *model;
+    spry_error error = {0};
+    if (!spry_fields_open(&fields, &root, x))
+        return;
+    spry_fields_check(&fields, &spry_fields_model_state);
+    const char *name = spry_fields_string(&fields, "model", "");
+    if (!*name)
+        spry_fields_refuse(&fields, "model", "model is missing");
+    if (spry_fields_fine(&fields, x) && (model = find_model(x, name))) {
+        const char *own = json_string_value(json_object_get(model, "id"));
+        const spry_pooled *loaded = NULL;
+        spry_status status = load ? spry_model_pool_acquire(x->server->pool, &loaded, own, &error)
+                                  : spry_model_pool_unload(x->server->pool, own, &error);
+        spry_model_pool_release(x->server->pool, loaded);
+        if (status == SPRY_OK)
+            spry_reply_json(x, MHD_HTTP_OK, json_pack("{s:b}", "success", 1));
+        else if (load)
+            spry_completion_refuse_model(x, own, &error);
+        else
+            spry_reply_failure(x, &error);
+        json_decref(model);
+    }
+    json_decref(root);
+}
+
+void spry_models_load(spry_exchange *x)
+{
+    change_state(x, true);
+}
+
+void spry_models_unload(spry_exchange *x)
+{
+    change_state(x, false);
 }

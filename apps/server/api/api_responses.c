@@ -64,6 +64,14 @@ static void open_stream(spry_completion *c)
         event(c, names[i], json_pack("{s:o}", "response", spry_responses_object(c, "in_progress", json_array())));
 }
 
+static void write_progress(spry_completion *c, spry_choice *choice)
+{
+    json_t *more = json_pack("{s:o, s:o}", "response", spry_responses_object(c, "in_progress", json_array()),
+                             "prompt_progress", spry_choice_progress(choice));
+    spry_openai_add_timings(more, choice);
+    event(c, "response.in_progress", more);
+}
+
 /* An event of a part: `key` and `value` are its own member; takes `value`. */
 static void part_event(spry_completion *c, const spry_answer_part *part, const char *name, const char *key,
                        json_t *value)
@@ -73,6 +81,8 @@ static void part_event(spry_completion *c, const spry_answer_part *part, const c
     json_t *more = json_pack("{s:s, s:I, s:o}", "item_id", id, "output_index", (json_int_t)part->index, key, value);
     if (part->kind != SPRY_CHAT_CALL_BEGIN)
         json_object_set_new(more, "content_index", json_integer(0));
+    if (strcmp(key, "delta") == 0)
+        spry_openai_add_timings(more, &c->choices[0]);
     event(c, name, more);
 }
 
@@ -128,9 +138,12 @@ static void close_choice(spry_completion *c, spry_choice *choice, bool last)
     (void)last;
     spry_answer_parts_end(&own->parts, c);
     json_t *response = finished(c);
-    event(c,
-          json_is_null(json_object_get(response, "incomplete_details")) ? "response.completed" : "response.incomplete",
-          json_pack("{s:o}", "response", response));
+    bool complete =
+        json_is_null(json_object_get(response, "incomplete_details")) || spry_server_likes_llama(c->exchange->server);
+    json_t *more = json_pack("{s:o}", "response", response);
+    if (c->options.want_timings)
+        json_object_set(more, "timings", json_object_get(response, "timings"));
+    event(c, complete ? "response.completed" : "response.incomplete", more);
 }
 
 static void fail_stream(spry_completion *c, unsigned status, const char *sentence)
@@ -175,6 +188,7 @@ static const spry_completion_interface interface = {.id_prefix = "resp_",
                                                     .open = open_stream,
                                                     .delta = add_event,
                                                     .ordered = true,
+                                                    .progress = write_progress,
                                                     .close_choice = close_choice,
                                                     .fail = fail_stream};
 

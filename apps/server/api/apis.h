@@ -24,6 +24,8 @@ void spry_audio_transcriptions(spry_exchange *exchange);
 void spry_audio_translations(spry_exchange *exchange);
 void spry_audio_speech(spry_exchange *exchange);
 void spry_models_pin(spry_exchange *exchange);
+void spry_models_load(spry_exchange *exchange);
+void spry_models_unload(spry_exchange *exchange);
 void spry_responses_create(spry_exchange *exchange);
 void spry_responses_get(spry_exchange *exchange);
 void spry_responses_delete(spry_exchange *exchange);

@@ -4,6 +4,11 @@
 
 #include "server/api/openai_json.h"
 
+const char *spry_llama_build(const spry_server *server)
+{
+    return spry_server_likes_llama(server) ? "b0-spry-" SPRY_VERSION : "spry-" SPRY_VERSION;
+}
+
 json_t *spry_llama_ids(const spry_choice *choice, size_t from, size_t to)
 {
     json_t *list = json_array();
@@ -35,6 +40,16 @@ json_t *spry_llama_prompt_text(const spry_completion *c, const spry_choice *choi
     return json;
 }
 
+/* Tokens that end an answer, none of which is chosen under "ignore_eos". */
+static void add_ends(json_t *bias, const spry_engine *engine)
+{
+    spry_engine_info info;
+    spry_engine_describe(engine, &info);
+    for (size_t id = 0; id < info.vocabulary; id++)
+        if (spry_engine_is_end(engine, (int32_t)id))
+            json_array_append_new(bias, json_pack("{s:I, s:n}", "token", (json_int_t)id, "bias"));
+}
+
 json_t *spry_llama_settings(const spry_completion_options *o)
 {
     const spry_request *r = &o->request;
@@ -48,15 +63,17 @@ json_t *spry_llama_settings(const spry_completion_options *o)
         json_array_append_new(bias,
                               json_pack("{s:i, s:o}", "token", (int)s->bias[i].token, "bias",
                                         isfinite(s->bias[i].bias) ? json_real((double)s->bias[i].bias) : json_null()));
-    json_t *settings =
-        json_pack("{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:o, s:s}",
-                  "n_predict", limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature",
-                  (double)s->temperature, "top_k", (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p",
-                  (double)s->min_p, "typical_p", (double)s->typical_p, "repeat_penalty", (double)s->repeat_penalty,
-                  "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty", (double)s->presence_penalty,
-                  "frequency_penalty", (double)s->frequency_penalty, "n_probs", (json_int_t)r->logprobs, "n_logit_bias",
-                  (json_int_t)s->n_bias, "ignore_eos", r->ignore_end, "stream", o->stream, "stop", stop, "logit_bias",
-                  bias, "grammar", r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
+    if (r->ignore_end && o->engine)
+        add_ends(bias, o->engine);
+    json_t *settings = json_pack(
+        "{s:I, s:I, s:I, s:f, s:I, s:f, s:f, s:f, s:f, s:I, s:f, s:f, s:I, s:I, s:b, s:b, s:o, s:o, s:s}", "n_predict",
+        limit, "max_tokens", limit, "seed", (json_int_t)s->seed, "temperature", (double)s->temperature, "top_k",
+        (json_int_t)s->top_k, "top_p", (double)s->top_p, "min_p", (double)s->min_p, "typical_p", (double)s->typical_p,
+        "repeat_penalty", (double)s->repeat_penalty, "repeat_last_n", (json_int_t)s->penalty_window, "presence_penalty",
+        (double)s->presence_penalty, "frequency_penalty", (double)s->frequency_penalty, "n_probs",
+        (json_int_t)r->logprobs, "n_logit_bias", (json_int_t)json_array_size(bias), "ignore_eos", r->ignore_end,
+        "stream", o->stream, "stop", stop, "logit_bias", bias, "grammar",
+        r->constraint == SPRY_GBNF && r->constraint_text ? r->constraint_text : "");
     json_t *off =
         json_pack("{s:i, s:f, s:f, s:f, s:f, s:f, s:f}", "mirostat", 0, "dynatemp_range", 0.0, "xtc_probability", 0.0,
                   "dry_multiplier", 0.0, "top_n_sigma", -1.0, "adaptive_target", -1.0, "adaptive_decay", 0.0);

@@ -4,6 +4,9 @@
 
 #include "server/request/completion.h"
 
+/* The name of this build: "b0-..." where clients of llama-server expect a number. */
+const char *spry_llama_build(const spry_server *server);
+
 /* Reads the fields of /completion. */
 void spry_llama_read(spry_completion_options *options, spry_fields *fields);
 

@@ -20,7 +20,8 @@ json_t *spry_openai_usage(const spry_completion *c)
 json_t *spry_openai_envelope(const spry_completion *c, const char *object, json_t *choices)
 {
     return json_pack("{s:s, s:s, s:I, s:s, s:s, s:o}", "id", c->id, "object", object, "created", (json_int_t)c->created,
-                     "model", c->model->name, "system_fingerprint", "spry-" SPRY_VERSION, "choices", choices);
+                     "model", c->model->name, "system_fingerprint", spry_llama_build(c->exchange->server), "choices",
+                     choices);
 }
 
 spry_view spry_openai_token_bytes(const spry_completion *c, int32_t id)

@@ -229,6 +229,8 @@ json_t *spry_chat_body_responses(spry_fields *fields, const json_t *before)
     static const char *const same[][2] = {{"model", "model"},
                                           {"max_output_tokens", "max_tokens"},
                                           {"stream", "stream"},
+                                          {"return_progress", "return_progress"},
+                                          {"timings_per_token", "timings_per_token"},
                                           {"temperature", "temperature"},
                                           {"top_p", "top_p"},
                                           {"top_logprobs", "top_logprobs"},

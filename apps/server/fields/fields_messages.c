@@ -60,6 +60,8 @@ static const spry_field responses[] = {
     HONOURED("include", LIST, "[\"message.output_text.logprobs\"]",
              "`message.output_text.logprobs`; `reasoning.encrypted_content` has no effect; others are refused"),
     HONOURED("stream", BOOL, "false", "server-sent events"),
+    HONOURED("return_progress", BOOL, "true", "with `stream`: `response.in_progress` while the prompt is computed"),
+    HONOURED("timings_per_token", BOOL, "true", "with `stream`: timings in every delta and in the last event"),
     NO_EFFECT("stream_options", OBJECT, "{\"include_obfuscation\": false}", "events are never padded"),
     HONOURED("text", OBJECT, "{\"format\": {\"type\": \"text\"}}",
              "`format`: `text`, `json_object` or `json_schema`; `verbosity` has no effect"),

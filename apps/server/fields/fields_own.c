@@ -27,3 +27,13 @@ static const spry_field chats[] = {
 
 const spry_field_table spry_fields_chats = {
     .title = "POST /api/chats, /api/chats/ID", .within = "", .groups = {SPRY_FIELD_GROUP(chats)}};
+
+#define STATED HONOURED("model", STRING, "\"Spry-Tales-29M\"", "one of `GET /v1/models`")
+
+static const spry_field state[] = {STATED};
+static const spry_field pin[] = {STATED, HONOURED("pin", BOOL, "true", "`false`: no longer")};
+
+const spry_field_table spry_fields_model_state = {
+    .title = "POST /models/load, /models/unload", .within = "", .groups = {SPRY_FIELD_GROUP(state)}};
+const spry_field_table spry_fields_model_pin = {
+    .title = "POST /models/pin", .within = "", .groups = {SPRY_FIELD_GROUP(pin)}};

@@ -31,6 +31,7 @@ typedef struct gate_end {
 struct gate_link {
     gate_link *next, **link;
     gate_end client, server;
+    spry_tls_link *tls; /* of the client's end; NULL: none */
     spry_http_frames frames;
     spry_buffer in, out; /* towards the server, towards the client */
     bool client_ended;   /* no more bytes of the client */
@@ -47,6 +48,7 @@ struct gate_link {
 struct spry_http_gate {
     const spry_serve_settings *settings;
     struct MHD_Daemon *daemon;
+    const spry_http_tls *tls; /* NULL: plain HTTP */
     gate_end listening, waking;
     spry_socket_poll poll;
     spry_wakeup wakeup;
@@ -85,6 +87,8 @@ static void end_link(spry_http_gate *gate, gate_link *l)
     if (l->dead)
         return;
     l->dead = true;
+    if (l->tls)
+        spry_tls_link_bye(l->tls);
     close(l->client.file);
     close(l->server.file);
     *l->link = l->next;
@@ -103,6 +107,8 @@ static void free_dead(spry_http_gate *gate)
         spry_http_frames_deinit(&l->frames);
         spry_buffer_deinit(&l->in);
         spry_buffer_deinit(&l->out);
+        if (l->tls)
+            spry_tls_link_destroy(l->tls);
         free(l);
     }
 }
@@ -110,7 +116,10 @@ static void free_dead(spry_http_gate *gate)
 static void begin_link(spry_http_gate *gate, int client, int server)
 {
     gate_link *l = calloc(1, sizeof *l);
-    if (!l) {
+    if (l && gate->tls)
+        l->tls = spry_tls_link_create(gate->tls, client);
+    if (!l || (gate->tls && !l->tls)) {
+        free(l);
         close(client);
         close(server);
         return;
@@ -132,11 +141,23 @@ static void begin_link(spry_http_gate *gate, int client, int server)
 
 /* ---- passing on -------------------------------------------------------------------------------------------------- */
 
+/* Bytes of the client, or to either side. */
+static ssize_t read_client(gate_link *l, void *bytes, size_t size)
+{
+    return l->tls ? spry_tls_link_recv(l->tls, bytes, size) : recv(l->client.file, bytes, size, MSG_DONTWAIT);
+}
+
+static ssize_t write_end(const gate_end *end, const void *bytes, size_t size)
+{
+    spry_tls_link *tls = end == &end->link->client ? end->link->tls : NULL;
+    return tls ? spry_tls_link_send(tls, bytes, size) : send(end->file, bytes, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Sends what the other side takes. False: the socket is closed. */
-static bool flush(spry_buffer *buffer, int file, bool *moved)
+static bool flush(spry_buffer *buffer, const gate_end *end, bool *moved)
 {
     while (buffer->size) {
-        ssize_t n = send(file, buffer->data, buffer->size, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = write_end(end, buffer->data, buffer->size);
         if (n < 0)
             return errno == EAGAIN || errno == EINTR;
         spry_buffer_consume(buffer, (size_t)n);
@@ -154,7 +175,7 @@ static bool pass_in(gate_link *l)
     for (int i = 0; moved && i < TURNS; i++) {
         moved = false;
         if (!l->in.size && !l->client_ended) {
-            ssize_t n = recv(l->client.file, block, sizeof block, MSG_DONTWAIT);
+            ssize_t n = read_client(l, block, sizeof block);
             if (n < 0 && errno != EAGAIN && errno != EINTR)
                 return false;
             l->client_ended = n == 0;
@@ -163,7 +184,7 @@ static bool pass_in(gate_link *l)
             if (l->in.failed)
                 return false;
         }
-        if (l->server_ended || !flush(&l->in, l->server.file, &moved))
+        if (l->server_ended || !flush(&l->in, &l->server, &moved))
             l->in.size = 0;
     }
     if (l->client_ended && !l->in.size && !l->told) {
@@ -189,7 +210,7 @@ static bool pass_out(gate_link *l)
                 return false;
             l->answered = l->answered || n > 0;
         }
-        if (!flush(&l->out, l->client.file, &moved))
+        if (!flush(&l->out, &l->client, &moved))
             return false;
     }
     return true;
@@ -211,6 +232,8 @@ static bool is_over(const spry_http_gate *gate, gate_link *l)
     if (!l->answered || spry_http_frames_between(&l->frames) || l->client_ended)
         return true;
     if (!l->lingering) {
+        if (l->tls)
+            spry_tls_link_bye(l->tls);
         shutdown(l->client.file, SHUT_WR);
         l->lingering = true;
         l->until_ns = now + LINGER_NS;
@@ -227,7 +250,8 @@ static void pass(spry_http_gate *gate, gate_link *l)
     gate->waiting = gate->waiting || l->until_ns;
     unsigned more = l->in.size || l->client_ended ? 0 : SPRY_SOCKET_READ;
     unsigned half = l->until_ns || l->client_ended ? 0 : SPRY_SOCKET_HALF;
-    set_events(gate, &l->client, more | half | (l->out.size ? SPRY_SOCKET_WRITE : 0u));
+    bool writes = l->out.size || (l->tls && spry_tls_link_writes(l->tls));
+    set_events(gate, &l->client, more | half | (writes ? SPRY_SOCKET_WRITE : 0u));
     if (!l->quiet)
         set_events(gate, &l->server,
                    (l->out.size || l->server_ended ? 0u : SPRY_SOCKET_READ) | (l->in.size ? SPRY_SOCKET_WRITE : 0u));
@@ -368,12 +392,12 @@ static void destroy(spry_http_gate *gate)
 }
 
 spry_status spry_http_gate_start(spry_http_gate **out, const spry_serve_settings *settings, struct MHD_Daemon *daemon,
-                                 int listening, spry_error *error)
+                                 int listening, const spry_http_tls *tls, spry_error *error)
 {
     spry_http_gate *gate = calloc(1, sizeof *gate);
     if (!gate)
         return spry_fail_memory(error, "the server", sizeof *gate);
-    *gate = (spry_http_gate){.settings = settings, .daemon = daemon, .listening.file = listening};
+    *gate = (spry_http_gate){.settings = settings, .daemon = daemon, .tls = tls, .listening.file = listening};
     pthread_mutex_init(&gate->lock, NULL);
     pthread_cond_init(&gate->changed, NULL);
     bool polled = spry_socket_poll_init(&gate->poll);

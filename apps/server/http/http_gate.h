@@ -1,4 +1,4 @@
-/* Between clients and libmicrohttpd, for connections without TLS: one thread accepts connections and passes bytes on,
+/* Between clients and libmicrohttpd: one thread accepts connections, decrypts them with HTTPS, and passes bytes on,
  * those of the client as http_frames.h says. libmicrohttpd has the other end of a socket pair, and the client's
  * address.
  *
@@ -10,13 +10,14 @@
 #include <microhttpd.h>
 
 #include "base/error.h"
+#include "server/http/http_tls.h"
 #include "server/server.h"
 
 typedef struct spry_http_gate spry_http_gate;
 
-/* Starts the thread. `listening` is borrowed. */
+/* Starts the thread. `listening` and `tls` (NULL: plain HTTP) are borrowed. */
 spry_status spry_http_gate_start(spry_http_gate **gate, const spry_serve_settings *settings, struct MHD_Daemon *daemon,
-                                 int listening, spry_error *error);
+                                 int listening, const spry_http_tls *tls, spry_error *error);
 
 /* Accepts no more connections; returns when the listening socket is no longer in use. */
 void spry_http_gate_quiesce(spry_http_gate *gate);

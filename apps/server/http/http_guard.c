@@ -73,6 +73,8 @@ void spry_http_cors_add(spry_exchange *x, struct MHD_Response *response)
         return;
     if (origin ? cors_allows(cors, origin) : strcmp(cors, "*") == 0)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_ORIGIN, origin ? origin : "*");
+    if (origin && cors_allows(cors, origin)) /* keys are sent by pages themselves; browsers add none */
+        MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_CREDENTIALS, "true");
     MHD_add_response_header(response, MHD_HTTP_HEADER_VARY, "Origin");
 }
 
@@ -117,7 +119,10 @@ static bool preflight(spry_exchange *x)
     const char *requested = header(x, MHD_HTTP_HEADER_ACCESS_CONTROL_REQUEST_HEADERS);
     spry_buffer headers;
     spry_buffer_init(&headers, HEADERS_BYTES_MAX);
-    allow_headers(&headers, requested ? requested : "Authorization, Content-Type");
+    if (spry_server_likes_llama(x->server))
+        spry_buffer_text(&headers, "*");
+    else
+        allow_headers(&headers, requested ? requested : "Authorization, Content-Type");
     if (headers.size && !headers.failed)
         MHD_add_response_header(response, MHD_HTTP_HEADER_ACCESS_CONTROL_ALLOW_HEADERS, headers.data);
     spry_buffer_deinit(&headers);

@@ -35,6 +35,8 @@ static const spry_route routes[] = {
     {"POST", "/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},
     {"GET", "/models", spry_openai_models, SPRY_ERRORS_OPENAI, false},
     {"POST", "/models/pin", spry_models_pin, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/models/load", spry_models_load, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/models/unload", spry_models_unload, SPRY_ERRORS_OPENAI, false},
 
     {"POST", "/completion", spry_llama_completion, SPRY_ERRORS_OPENAI, false},
     {"POST", "/completions", spry_llama_completion, SPRY_ERRORS_OPENAI, false},

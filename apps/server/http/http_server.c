@@ -34,10 +34,10 @@ enum {
 
 struct spry_http_server {
     struct MHD_Daemon *daemon;
-    int listening;        /* -1 once quiesced */
-    spry_http_gate *gate; /* NULL: libmicrohttpd listens, because it reads TLS */
+    int listening; /* -1 once quiesced */
+    spry_http_gate *gate;
     spry_connections connections;
-    spry_http_tls tls;
+    spry_http_tls *tls; /* NULL: plain HTTP */
 };
 
 void spry_http_log(const spry_server *server, const char *format, ...)
@@ -323,38 +323,21 @@ static void no_log(void *cls, const char *format, va_list args)
 static spry_status start_daemon(spry_http_server *http, spry_server *server, spry_error *error)
 {
     const spry_serve_settings *s = server->settings;
-    bool tls = spry_http_tls_wanted(&http->tls);
-    struct MHD_OptionItem tls_options[] = {
-        {MHD_OPTION_LISTEN_SOCKET, http->listening, NULL},
-        {MHD_OPTION_HTTPS_MEM_CERT, 0, http->tls.certificate.data},
-        {MHD_OPTION_HTTPS_MEM_KEY, 0, http->tls.key.data},
-        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t) "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"},
-        {MHD_OPTION_END, 0, NULL},
-    };
-    struct MHD_OptionItem none[] = {{MHD_OPTION_END, 0, NULL}};
     http->daemon = MHD_start_daemon(
         MHD_USE_THREAD_PER_CONNECTION | MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC |
-            MHD_USE_ERROR_LOG | (unsigned)(tls ? MHD_USE_TLS : MHD_USE_NO_LISTEN_SOCKET),
+            MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET,
         0, spry_connections_accept, &http->connections, on_request, server, MHD_OPTION_NOTIFY_CONNECTION,
-        spry_connections_notify, &http->connections, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL, MHD_OPTION_ARRAY,
-        tls ? tls_options : none, MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        tls ? s->max_head : HEAD_FACTOR * s->max_head, MHD_OPTION_CONNECTION_LIMIT,
-        (tls ? 1u : LIMIT_FACTOR) * (s->connections + SPRY_CONNECTIONS_MARGIN), MHD_OPTION_CONNECTION_TIMEOUT,
-        s->idle_s, MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-        MHD_OPTION_END);
-    if (http->daemon && tls)
-        return SPRY_OK;
-    if (http->daemon) {
-        spry_status status = spry_http_gate_start(&http->gate, s, http->daemon, http->listening, error);
-        if (status != SPRY_OK)
-            MHD_stop_daemon(http->daemon);
-        return status;
-    }
-    if (tls)
-        return spry_fail(error, SPRY_ERR_FORMAT,
-                         "%s and %s: not a certificate and its unencrypted key, or the two do not belong together",
-                         s->tls_cert, s->tls_key);
-    return spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections", s->connections);
+        spry_connections_notify, &http->connections, MHD_OPTION_EXTERNAL_LOGGER, no_log, NULL,
+        MHD_OPTION_NOTIFY_COMPLETED, on_completed, server, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        HEAD_FACTOR * s->max_head, MHD_OPTION_CONNECTION_LIMIT,
+        LIMIT_FACTOR * (s->connections + SPRY_CONNECTIONS_MARGIN), MHD_OPTION_CONNECTION_TIMEOUT, s->idle_s,
+        MHD_OPTION_THREAD_STACK_SIZE, (size_t)STACK_BYTES, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_END);
+    if (!http->daemon)
+        return spry_fail(error, SPRY_ERR_MEMORY, "the HTTP server cannot start with %u connections", s->connections);
+    spry_status status = spry_http_gate_start(&http->gate, s, http->daemon, http->listening, http->tls, error);
+    if (status != SPRY_OK)
+        MHD_stop_daemon(http->daemon);
+    return status;
 }
 
 spry_status spry_http_server_start(spry_http_server **out, spry_server *server, uint16_t *port, spry_error *error)
@@ -363,7 +346,7 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
     if (!http)
         return spry_fail_memory(error, "the server", sizeof *http);
     http->listening = -1;
-    spry_status status = spry_http_tls_init(&http->tls, server->settings, error);
+    spry_status status = spry_http_tls_open(&http->tls, server->settings, error);
     if (status == SPRY_OK)
         status = listen_on(&http->listening, server, error);
     if (status == SPRY_OK) {
@@ -382,7 +365,7 @@ spry_status spry_http_server_start(spry_http_server **out, spry_server *server, 
     }
     if (http->listening >= 0)
         close(http->listening);
-    spry_http_tls_deinit(&http->tls);
+    spry_http_tls_close(http->tls);
     free(http);
     return status;
 }
@@ -391,10 +374,7 @@ void spry_http_server_quiesce(spry_http_server *http)
 {
     if (http->listening < 0)
         return;
-    if (http->gate)
-        spry_http_gate_quiesce(http->gate);
-    else
-        MHD_quiesce_daemon(http->daemon);
+    spry_http_gate_quiesce(http->gate);
     close(http->listening);
     http->listening = -1;
 }
@@ -403,9 +383,8 @@ void spry_http_server_stop(spry_http_server *http)
 {
     spry_http_server_quiesce(http);
     MHD_stop_daemon(http->daemon);
-    if (http->gate)
-        spry_http_gate_stop(http->gate);
+    spry_http_gate_stop(http->gate);
     spry_connections_stop(&http->connections);
-    spry_http_tls_deinit(&http->tls);
+    spry_http_tls_close(http->tls);
     free(http);
 }

@@ -1,13 +1,26 @@
-/* Whether the certificate and the key belong together is checked by libmicrohttpd when it starts. */
 #include "server/http/http_tls.h"
 
-#include <microhttpd.h>
+#include <errno.h>
+#include <gnutls/gnutls.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "platform/file.h"
 #include "platform/memory.h"
 
 enum { PEM_BYTES_MAX = 1 << 20 };
+
+struct spry_http_tls {
+    gnutls_certificate_credentials_t credentials;
+    gnutls_priority_t versions;
+};
+
+struct spry_tls_link {
+    gnutls_session_t session;
+    bool ready; /* hands are shaken */
+};
+
+/* ---- the certificate --------------------------------------------------------------------------------------------- */
 
 static spry_status read_pem(spry_buffer *out, const char *path, const char *what, spry_error *error)
 {
@@ -23,28 +36,134 @@ static spry_status read_pem(spry_buffer *out, const char *path, const char *what
     return SPRY_OK;
 }
 
-spry_status spry_http_tls_init(spry_http_tls *tls, const spry_serve_settings *s, spry_error *error)
+static gnutls_datum_t datum(const spry_buffer *text)
 {
-    spry_buffer_init(&tls->certificate, PEM_BYTES_MAX);
-    spry_buffer_init(&tls->key, PEM_BYTES_MAX);
+    return (gnutls_datum_t){.data = (unsigned char *)text->data, .size = (unsigned)text->size};
+}
+
+/* Reads both files into the credentials. The key is wiped. */
+static spry_status read_files(spry_http_tls *tls, const spry_serve_settings *s, spry_error *error)
+{
+    spry_buffer certificate, key;
+    spry_buffer_init(&certificate, PEM_BYTES_MAX);
+    spry_buffer_init(&key, PEM_BYTES_MAX);
+    spry_status status = read_pem(&certificate, s->tls_cert, "CERTIFICATE", error);
+    if (status == SPRY_OK)
+        status = read_pem(&key, s->tls_key, "PRIVATE KEY", error);
+    const gnutls_datum_t chain = datum(&certificate), secret = datum(&key);
+    if (status == SPRY_OK &&
+        gnutls_certificate_set_x509_key_mem(tls->credentials, &chain, &secret, GNUTLS_X509_FMT_PEM) < 0)
+        status = spry_fail(error, SPRY_ERR_FORMAT,
+                           "%s and %s: not a certificate and its unencrypted key, or the two do not belong together",
+                           s->tls_cert, s->tls_key);
+    if (key.data)
+        spry_memory_wipe(key.data, key.capacity);
+    spry_buffer_deinit(&certificate);
+    spry_buffer_deinit(&key);
+    return status;
+}
+
+spry_status spry_http_tls_open(spry_http_tls **out, const spry_serve_settings *s, spry_error *error)
+{
+    *out = NULL;
     if (!s->tls_cert && !s->tls_key)
         return SPRY_OK;
     if (!s->tls_cert || !s->tls_key)
         return spry_fail(error, SPRY_ERR_INPUT, "--tls-cert and --tls-key must be used together: %s is missing",
                          s->tls_cert ? "--tls-key" : "--tls-cert");
-    if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                         "--tls-cert: libmicrohttpd was built without TLS; install one with TLS, or use a proxy");
-    spry_status status = read_pem(&tls->certificate, s->tls_cert, "CERTIFICATE", error);
+    spry_http_tls *tls = calloc(1, sizeof *tls);
+    if (!tls)
+        return spry_fail_memory(error, "TLS", sizeof *tls);
+    spry_status status = SPRY_OK;
+    if (gnutls_certificate_allocate_credentials(&tls->credentials) < 0 ||
+        gnutls_priority_init(&tls->versions, "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2", NULL) < 0)
+        status = spry_fail_memory(error, "TLS", sizeof *tls);
     if (status == SPRY_OK)
-        status = read_pem(&tls->key, s->tls_key, "PRIVATE KEY", error);
+        status = read_files(tls, s, error);
+    if (status == SPRY_OK)
+        *out = tls;
+    else
+        spry_http_tls_close(tls);
     return status;
 }
 
-void spry_http_tls_deinit(spry_http_tls *tls)
+void spry_http_tls_close(spry_http_tls *tls)
 {
-    if (tls->key.data)
-        spry_memory_wipe(tls->key.data, tls->key.capacity);
-    spry_buffer_deinit(&tls->certificate);
-    spry_buffer_deinit(&tls->key);
+    if (!tls)
+        return;
+    if (tls->credentials)
+        gnutls_certificate_free_credentials(tls->credentials);
+    if (tls->versions)
+        gnutls_priority_deinit(tls->versions);
+    free(tls);
+}
+
+/* ---- connections ------------------------------------------------------------------------------------------------- */
+
+spry_tls_link *spry_tls_link_create(const spry_http_tls *tls, int socket)
+{
+    spry_tls_link *link = calloc(1, sizeof *link);
+    if (!link || gnutls_init(&link->session, GNUTLS_SERVER | GNUTLS_NONBLOCK | GNUTLS_NO_SIGNAL) < 0) {
+        free(link);
+        return NULL;
+    }
+    gnutls_handshake_set_timeout(link->session, GNUTLS_INDEFINITE_TIMEOUT); /* --head-timeout limits it */
+    gnutls_transport_set_int(link->session, socket);
+    if (gnutls_priority_set(link->session, tls->versions) < 0 ||
+        gnutls_credentials_set(link->session, GNUTLS_CRD_CERTIFICATE, tls->credentials) < 0) {
+        spry_tls_link_destroy(link);
+        return NULL;
+    }
+    return link;
+}
+
+void spry_tls_link_bye(spry_tls_link *link)
+{
+    if (link->ready)
+        (void)gnutls_bye(link->session, GNUTLS_SHUT_WR);
+}
+
+void spry_tls_link_destroy(spry_tls_link *link)
+{
+    gnutls_deinit(link->session);
+    free(link);
+}
+
+/* The result of a call as that of a system call. A client that closes its socket without a word has ended. */
+static ssize_t as_result(ssize_t n)
+{
+    if (n >= 0)
+        return n;
+    if (n == GNUTLS_E_PREMATURE_TERMINATION)
+        return 0;
+    errno = n == GNUTLS_E_AGAIN || n == GNUTLS_E_INTERRUPTED ? EAGAIN : EPROTO;
+    return -1;
+}
+
+/* 0 when hands are shaken, else -1 and errno. Why it failed is sent to the client. */
+static ssize_t shake_hands(spry_tls_link *link)
+{
+    int n = link->ready ? 0 : gnutls_handshake(link->session);
+    if (n < 0 && gnutls_error_is_fatal(n))
+        (void)gnutls_alert_send_appropriate(link->session, n);
+    else if (n < 0 && n != GNUTLS_E_AGAIN)
+        n = GNUTLS_E_INTERRUPTED; /* a warning */
+    link->ready = n == 0;
+    errno = n == GNUTLS_E_AGAIN || n == GNUTLS_E_INTERRUPTED ? EAGAIN : EPROTO;
+    return n == 0 ? 0 : -1;
+}
+
+ssize_t spry_tls_link_recv(spry_tls_link *link, void *bytes, size_t size)
+{
+    return shake_hands(link) ? -1 : as_result(gnutls_record_recv(link->session, bytes, size));
+}
+
+ssize_t spry_tls_link_send(spry_tls_link *link, const void *bytes, size_t size)
+{
+    return shake_hands(link) ? -1 : as_result(gnutls_record_send(link->session, bytes, size));
+}
+
+bool spry_tls_link_writes(const spry_tls_link *link)
+{
+    return !link->ready && gnutls_record_get_direction(link->session) == 1;
 }

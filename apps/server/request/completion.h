@@ -101,7 +101,8 @@ struct spry_completion {
     struct {
         spry_tokens ids[SPRY_ANSWERS_MAX];
         uint32_t count;
-        spry_span *spans; /* of the only prompt */
+        const json_t *begun; /* text with which the answer begins; NULL: none */
+        spry_span *spans;    /* of the only prompt */
         size_t n_spans;
         size_t dropped; /* tokens that did not fit */
         void *extra;    /* the interface's own */
@@ -138,6 +139,9 @@ void spry_completion_serve(spry_exchange *exchange, json_t *root, spry_fields *f
 
 /* The model of this name, loaded, to be released to the pool; NULL when a reply was given instead. */
 const spry_pooled *spry_completion_model(spry_exchange *exchange, const char *name);
+
+/* Whether a model, as the pool knows it (NULL: the first one), is there and not loaded. */
+bool spry_completion_sleeps(const spry_server *server, const char *name);
 
 /* The reply when the pool could not provide a model; `name` NULL: none was named. */
 void spry_completion_refuse_model(spry_exchange *exchange, const char *name, const spry_error *error);

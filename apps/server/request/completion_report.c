@@ -189,6 +189,15 @@ static void add_shape(json_t *timings, const spry_completion *c)
     spry_free(warnings);
 }
 
+/* llama-server's timings have only numbers. */
+static void keep_numbers(json_t *timings)
+{
+    const char *name;
+    json_t *value;
+    void *next;
+    json_object_foreach_safe(timings, next, name, value) if (!json_is_number(value)) json_object_del(timings, name);
+}
+
 /* With several answers, times are those of the first. */
 json_t *spry_completion_timings(const spry_completion *c)
 {
@@ -213,6 +222,8 @@ json_t *spry_completion_timings(const spry_completion *c)
         json_object_set_new(timings, "first_call_tokens", json_integer((json_int_t)first->first_call.tokens));
     }
     add_parts(timings, c, n.generated);
+    if (spry_server_likes_llama(c->exchange->server))
+        keep_numbers(timings);
     return timings;
 }
 

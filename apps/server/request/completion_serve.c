@@ -14,10 +14,32 @@
 #include "server/request/completion_internal.h"
 #include "server/request/model_name.h"
 #include "server/request/prompt.h"
+#include "server/server_setup.h"
 
 enum { STREAM_BYTES_MAX = 64 << 20 };
 
 /* ---- models ------------------------------------------------------------------------------------------------------ */
+
+typedef struct state_search {
+    const char *name;
+    spry_pool_state state;
+    bool found;
+} state_search;
+
+static bool find_state(void *context, const spry_pool_info *info)
+{
+    state_search *s = context;
+    s->found = strcmp(info->name, s->name) == 0;
+    s->state = info->state;
+    return !s->found;
+}
+
+bool spry_completion_sleeps(const spry_server *server, const char *name)
+{
+    state_search s = {.name = name ? name : spry_server_first_model(server)};
+    spry_model_pool_each(server->pool, find_state, &s);
+    return s.found && s.state == SPRY_POOL_ON_DISK;
+}
 
 const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
 {
@@ -25,8 +47,12 @@ const spry_pooled *spry_completion_model(spry_exchange *x, const char *name)
     spry_error error;
     uint64_t began = spry_clock_ns();
     char known[SPRY_MODEL_NAME];
-    spry_status status =
-        spry_model_pool_acquire(x->server->pool, &model, spry_model_name(known, x->server, name), &error);
+    const char *own = spry_model_name(known, x->server, name);
+    if (x->server->settings->no_autoload && spry_completion_sleeps(x->server, own)) {
+        spry_reply_error(x, MHD_HTTP_BAD_REQUEST, "model", "the model is not loaded; POST /models/load loads it");
+        return NULL;
+    }
+    spry_status status = spry_model_pool_acquire(x->server->pool, &model, own, &error);
     x->load_ns = spry_clock_ns() - began;
     if (status != SPRY_OK)
         spry_completion_refuse_model(x, name, &error);

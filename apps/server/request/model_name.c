@@ -21,6 +21,18 @@ static bool compare(void *context, const spry_pool_info *info)
     return !exact;
 }
 
+bool spry_model_is_alias(const spry_server *server, spry_view name)
+{
+    for (const char *at = server->settings->alias; at && *at;) {
+        at += strspn(at, ", ");
+        size_t size = strcspn(at, ", ");
+        if (size && size == name.size && strncasecmp(at, name.data, size) == 0)
+            return true;
+        at += size;
+    }
+    return false;
+}
+
 const char *spry_model_name(char out[SPRY_MODEL_NAME], const spry_server *server, const char *name)
 {
     const spry_view tag = SPRY_VIEW(":latest");
@@ -32,5 +44,5 @@ const char *spry_model_name(char out[SPRY_MODEL_NAME], const spry_server *server
     spry_model_pool_each(server->pool, compare, &s);
     if (s.found)
         return out;
-    return server->settings->any_model ? NULL : name;
+    return server->settings->any_model || spry_model_is_alias(server, s.name) ? NULL : name;
 }

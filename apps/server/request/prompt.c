@@ -10,12 +10,12 @@
 
 /* The conversation as the library takes it; NULL when memory is short. */
 static char *conversation(const json_t *messages, const json_t *tools, const json_t *extra, const json_t *choice,
-                          bool generate, bool parallel, const json_t *source)
+                          bool generate, bool parallel, const json_t *source, const json_t *begun)
 {
     json_t *all =
-        json_pack("{s:O, s:O*, s:O*, s:O*, s:O*, s:b, s:b}", "messages", messages, "tools", tools,
+        json_pack("{s:O, s:O*, s:O*, s:O*, s:O*, s:b, s:b, s:O*}", "messages", messages, "tools", tools,
                   "chat_template_kwargs", json_is_object(extra) ? extra : NULL, "tool_choice", choice, "chat_template",
-                  source, "add_generation_prompt", generate, "parallel_tool_calls", parallel);
+                  source, "add_generation_prompt", generate, "parallel_tool_calls", parallel, "continuation", begun);
     char *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
     json_decref(all);
     return text;
@@ -24,7 +24,7 @@ static char *conversation(const json_t *messages, const json_t *tools, const jso
 spry_status spry_prompt_render(json_t **out, const spry_engine *engine, const json_t *messages, const json_t *tools,
                                const json_t *extra, bool generate, spry_error *error)
 {
-    char *json = conversation(messages, tools, extra, NULL, generate, true, NULL), *text = NULL;
+    char *json = conversation(messages, tools, extra, NULL, generate, true, NULL, NULL), *text = NULL;
     size_t size = 0;
     spry_status status = json ? spry_engine_chat_text(engine, &text, &size, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
@@ -62,7 +62,8 @@ spry_status spry_prompt_chat(spry_completion *c, const json_t *messages, const j
                              const json_t *choice, bool generate, spry_error *error)
 {
     spry_chat_prompt prompt = {0};
-    char *json = conversation(messages, tools, extra, choice, generate, !c->options.one_call, c->template);
+    char *json =
+        conversation(messages, tools, extra, choice, generate, !c->options.one_call, c->template, c->prompts.begun);
     spry_status status = json ? spry_engine_chat_prompt(c->model->engine, &prompt, json, strlen(json), error)
                               : spry_fail_memory(error, "the conversation", 0);
     spry_lap_until(&c->costs.laps, SPRY_PART_TEMPLATE, spry_clock_ns() - (uint64_t)(prompt.tokenize_ms * 1e6));
