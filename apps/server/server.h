@@ -12,6 +12,7 @@
 #include "platform/energy.h"
 #include "server/api/responses_store.h"
 #include "server/http/access_keys.h"
+#include "server/request/kept_stream.h"
 #include "server/status/audit_log.h"
 #include "server/status/registry.h"
 #include "spry_serve.h"
@@ -69,6 +70,7 @@ typedef struct spry_server {
     struct spry_connections *connections; /* of the HTTP server; NULL: it does not run */
     atomic_bool cutting;                  /* --grace has passed: unfinished answers end now */
     spry_response_store responses;
+    spry_kept_streams streams;
     json_t *defaults; /* as of a derived model; NULL: none */
     struct spry_speech_service *speech;
     struct spry_answer_spans *spans; /* NULL: none */

@@ -296,6 +296,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     server->answers_max = flags->parallel + flags->queue;
     spry_registry_init(&server->registry);
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
+    spry_kept_streams_init(&server->streams);
     spry_buffer_init(&models->folder, PATH_BYTES);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, &flags->settings.rates, error);
     if (status == SPRY_OK && !spry_key_limits_init(&server->limits, server->keys.count ? server->keys.count : 1))
@@ -355,6 +356,7 @@ void spry_server_close(spry_server *server)
     spry_audit_log_close(&server->audit);
     spry_registry_deinit(&server->registry);
     spry_response_store_deinit(&server->responses);
+    spry_kept_streams_deinit(&server->streams);
     json_decref(server->defaults);
     deinit_models(server->models);
     free(server->models);

@@ -1,25 +1,72 @@
-// The chat view: sending, streaming, stopping, editing, answering again. One answer is streamed at a time.
+// The chat view: what is shown of a conversation, and what the user does with it. answers.js writes the answers.
+
+const SHOWN_STEP = 60; // messages that are made at a time; earlier ones when the user scrolls up to them
 
 let conversation = emptyConversation();
-let writing = null; // {abort, item, message} of the answer in progress
-
-function emptyConversation() {
-    return { id: newId(), title: "", updated: 0, messages: [] };
-}
+const shown = { path: [], from: 0 };
 
 const currentConversation = () => conversation;
+const itemOf = message => byId("messages").querySelector(`[data-id="${message.id}"]`);
 
 // ---- showing --------------------------------------------------------------------------------------------------------
 
-function showConversation() {
-    byId("messages").replaceChildren(...conversation.messages.map(shownMessage));
-    byId("welcome").hidden = conversation.messages.length > 0;
-    scrollDown();
+// Shows the conversation anew, at its end or, with `stay`, where it was scrolled to.
+function showConversation(stay = false) {
+    const path = pathOf(conversation);
+    const top = byId("scroller").scrollTop;
+    shown.from = stay ? Math.min(shown.from, path.length) : Math.max(0, path.length - SHOWN_STEP);
+    shown.path = path;
+    byId("messages").replaceChildren(...path.slice(shown.from).map(shownMessage));
+    byId("earlier").hidden = shown.from === 0;
+    byId("welcome").hidden = path.length > 0;
+    showBranchNote();
+    showContext(path);
+    if (stay) {
+        byId("scroller").scrollTop = top;
+    } else {
+        scrollDown();
+    }
+}
+
+// Makes the messages before those that are shown; what is read stays in its place.
+function showEarlier() {
+    const scroller = byId("scroller");
+    const below = scroller.scrollHeight - scroller.scrollTop;
+    const from = Math.max(0, shown.from - SHOWN_STEP);
+    byId("messages").prepend(...shown.path.slice(from, shown.from).map(shownMessage));
+    shown.from = from;
+    byId("earlier").hidden = from === 0;
+    scroller.scrollTop = scroller.scrollHeight - below;
+}
+
+function appendMessage(message) {
+    const item = shownMessage(message);
+    shown.path.push(message);
+    byId("welcome").hidden = true;
+    byId("branch-note").hidden = true;
+    byId("messages").append(item);
+    return item;
 }
 
 function shownMessage(message) {
-    const item = messageItem(message, { edit: () => editAndSend(item, message), again: () => answerAgain(message) });
-    return item;
+    return messageItem(message, versionsOf(conversation, message), {
+        edit: () => editShown(message),
+        again: () => answerAgain(message),
+        remove: () => removeShown(message),
+        version: step => showVersion(message, step),
+        from: () => continueFrom(message),
+        more: () => continueAnswer(message),
+        letGo: () => answerWith(message, "slide"),
+        keepAll: () => answerWith(message, "error"),
+        summarise: () => summariseBefore(message),
+        fresh: () => byId("new-chat").click(),
+    });
+}
+
+// Where the user went back to an earlier message: what followed it can be shown again.
+function showBranchNote() {
+    const last = shown.path.at(-1);
+    byId("branch-note").hidden = childrenOf(conversation, last?.id ?? "").length === 0;
 }
 
 const atBottom = () => byId("scroller").scrollHeight - byId("scroller").scrollTop - byId("scroller").clientHeight < 60;
@@ -27,11 +74,6 @@ const atBottom = () => byId("scroller").scrollHeight - byId("scroller").scrollTo
 function scrollDown() {
     byId("scroller").scrollTop = byId("scroller").scrollHeight;
     byId("latest").hidden = true;
-}
-
-function showWriting(busy) {
-    byId("send").hidden = busy;
-    byId("stop").hidden = !busy;
 }
 
 // ---- conversations --------------------------------------------------------------------------------------------------
@@ -45,21 +87,24 @@ function openConversation(id) {
     lasting.write("open", conversation.id);
     showConversation();
     showConversations();
+    resumeAnswer();
 }
 
 function keepConversation() {
+    const [first] = pathOf(conversation);
     conversation.updated = Date.now();
-    conversation.title ||= firstLine(conversation.messages[0].content, 60);
+    conversation.title ||= firstLine(first?.content ?? "", 60);
     saveConversation(conversation);
     lasting.write("open", conversation.id);
 }
 
-function renameConversation(id, title) {
-    const renamed = id === conversation.id ? conversation : loadConversation(id);
-    if (renamed) {
-        renamed.title = title;
-        saveConversation(renamed);
+function changeConversation(id, change) {
+    const changed = id === conversation.id ? conversation : loadConversation(id);
+    if (changed) {
+        change(changed);
+        saveConversation(changed);
     }
+    return changed;
 }
 
 function forgetConversation(id) {
@@ -69,99 +114,12 @@ function forgetConversation(id) {
     }
 }
 
-// ---- answers --------------------------------------------------------------------------------------------------------
-
-function requestBody(messages) {
-    const system = systemMessage();
-    const said = messages.filter(message => message.role === "user" || message.content !== "");
-    return {
-        model: byId("model").value || undefined,
-        messages: [
-            ...(system ? [{ role: "system", content: system }] : []),
-            ...said.map(({ role, content }) => ({ role, content })),
-        ],
-        stream: true,
-        stream_options: { include_usage: true },
-        ...samplingSettings(),
-    };
-}
-
-function takeChunk(message, chunk) {
-    const choice = chunk.choices?.[0];
-    message.content += cleanText(choice?.delta?.content);
-    message.reasoning += cleanText(choice?.delta?.reasoning_content);
-    message.finish = choice?.finish_reason ?? message.finish;
-    message.timings = cleanTimings(chunk.timings) ?? message.timings;
-    message.model ||= cleanText(chunk.model, 200);
-}
-
-// Requests an answer to the messages. It is drawn at most once per frame and saved at intervals, so that closing the page
-// loses little.
-async function writeAnswer() {
-    const own = conversation;
-    const body = requestBody(own.messages);
-    const message = { role: "assistant", content: "", reasoning: "", finish: "", model: "" };
-    const item = shownMessage(message);
-    const mine = (writing = { abort: new AbortController() });
-    let frame = 0;
-    let saved = Date.now();
-    const draw = () => {
-        const follow = atBottom();
-        frame = 0;
-        showAnswer(item, message, writing === mine);
-        readAnswer(item, writing !== mine);
-        if (follow && own === conversation) {
-            scrollDown();
-        }
-    };
-    own.messages.push(message);
-    byId("messages").append(item);
-    showWriting(true);
-    showAnswer(item, message, true);
-    scrollDown();
-    try {
-        await streamAnswer(body, mine.abort.signal, chunk => {
-            takeChunk(message, chunk);
-            frame ||= requestAnimationFrame(draw);
-            if (Date.now() - saved > 2000) {
-                saved = Date.now();
-                saveConversation(own);
-            }
-        });
-    } catch (error) {
-        failAnswer(message, error);
-    }
-    cancelAnimationFrame(frame);
-    endWriting(mine);
-    draw();
-    if (listConversations().some(entry => entry.id === own.id)) {
-        own.updated = Date.now();
-        saveConversation(own);
-    }
+// Another tab has saved something: its messages are shown here, too.
+function takeFromOtherTab(event) {
     showConversations();
-    speak(message.error || "The answer is complete.");
-}
-
-function failAnswer(message, error) {
-    if (error.name === "AbortError") {
-        message.finish = "stopped";
-    } else {
-        message.error = error.message;
-        noteFailure(error);
-    }
-}
-
-function endWriting(mine) {
-    if (writing === mine) {
-        writing = null;
-        showWriting(false);
-    }
-}
-
-function stopWriting() {
-    if (writing) {
-        writing.abort.abort();
-        endWriting(writing);
+    if (event.key === STORE_PREFIX + "chat." + conversation.id && event.newValue && !writing) {
+        conversation = loadConversation(conversation.id) ?? conversation;
+        showConversation(true);
     }
 }
 
@@ -170,69 +128,101 @@ function stopWriting() {
 function sendMessage(text) {
     stopWriting();
     stopReading();
-    const message = { role: "user", content: text };
-    conversation.messages.push(message);
-    byId("welcome").hidden = true;
-    byId("messages").append(shownMessage(message));
+    const message = addMessage(conversation, shown.path.at(-1) ?? null, { role: "user", content: text });
+    appendMessage(message);
     keepConversation();
     showConversations();
-    writeAnswer();
+    writeAnswer(message);
 }
 
-// Removes this message and all after it. When that is more than one question and its answer, it can be undone.
-function cutBefore(message) {
-    stopWriting();
-    const own = conversation;
-    const at = own.messages.indexOf(message);
-    const cut = own.messages.splice(at);
-    if (cut.length > 2) {
-        toast("Later messages were removed.", "Undo", () => bringBack(own, at, cut));
-    }
-    while (byId("messages").children.length > at) {
-        byId("messages").lastChild.remove();
-    }
-}
-
-function bringBack(own, at, cut) {
-    if (own !== conversation) {
-        openConversation(own.id);
-    }
-    stopWriting();
-    conversation.messages.splice(at, Infinity, ...cut);
-    saveConversation(conversation);
-    showConversation();
-}
-
-function editAndSend(item, message) {
-    if (item.classList.contains("editing")) {
+// An edited question becomes a branch beside the former one; a summary is changed in its place.
+function editShown(message) {
+    const item = itemOf(message);
+    if (!item || item.classList.contains("editing")) {
         return;
     }
     editMessage(item, message, text => {
-        if (text === null) {
-            byId("input").focus();
-            return;
+        if (text !== null && message.role === "summary") {
+            message.content = text;
+            keepConversation();
+            showConversation(true);
+        } else if (text !== null) {
+            stopWriting();
+            const parent = conversation.messages.find(other => other.id === message.parent) ?? null;
+            const edited = addMessage(conversation, parent, { role: "user", content: text });
+            keepConversation();
+            showConversation();
+            writeAnswer(edited);
         }
-        cutBefore(message);
-        sendMessage(text);
         byId("input").focus();
     });
 }
 
+// The former answer stays as a version.
 function answerAgain(message) {
-    cutBefore(message);
-    writeAnswer();
+    stopWriting();
+    const question = conversation.messages.find(other => other.id === message.parent) ?? null;
+    endAt(conversation, question);
+    showConversation();
+    writeAnswer(question);
     byId("input").focus();
 }
 
+function showVersion(message, step) {
+    const { at, all } = versionsOf(conversation, message);
+    const other = all[at + step];
+    if (!other) {
+        return;
+    }
+    stopWriting();
+    chooseMessage(conversation, other);
+    saveConversation(conversation);
+    showConversation(true);
+    itemOf(other)?.querySelector(step < 0 ? ".earlier-version" : ".later-version")?.focus();
+    speak(say("Version {0} of {1}", at + step + 1, all.length));
+}
+
+function removeShown(message) {
+    stopWriting();
+    const own = conversation;
+    const kept = structuredClone({ messages: own.messages, chosen: own.chosen });
+    removeTurn(own, message);
+    saveConversation(own);
+    showConversation(true);
+    toast(say("Deleted."), say("Undo"), () => {
+        Object.assign(own, kept);
+        saveConversation(own);
+        if (own === conversation) {
+            showConversation(true);
+        }
+    });
+}
+
+// The next message follows this one; what followed so far stays as a branch.
+function continueFrom(message) {
+    stopWriting();
+    endAt(conversation, message);
+    saveConversation(conversation);
+    showConversation();
+    byId("input").focus();
+}
+
+function showBranch() {
+    delete conversation.chosen[shown.path.at(-1)?.id ?? ""];
+    saveConversation(conversation);
+    showConversation(true);
+}
+
 function editLast() {
-    const items = byId("messages").querySelectorAll(".user");
-    const last = conversation.messages.findLast(message => message.role === "user");
+    const last = shown.path.findLast(message => message.role === "user");
     if (last) {
-        editAndSend(items[items.length - 1], last);
+        editShown(last);
     }
 }
 
-function startChat() {
+// ---- starting -------------------------------------------------------------------------------------------------------
+
+function startComposer() {
     const input = byId("input");
     byId("composer").addEventListener("submit", event => {
         event.preventDefault();
@@ -253,25 +243,27 @@ function startChat() {
             editLast();
         }
     });
-    addEventListener("keydown", event => {
-        if (event.key === "Escape" && (writing || isReading()) && !byId("settings").open) {
-            stopWriting();
-            stopReading();
-        } else if (event.key === "/" && !/^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName)) {
-            event.preventDefault();
-            location.hash = "#chat";
-            input.focus();
-        }
-    });
     byId("stop").addEventListener("click", () => {
         stopWriting();
         stopReading();
         input.focus();
     });
+}
+
+function startChat() {
+    startComposer();
     byId("latest").addEventListener("click", scrollDown);
+    byId("earlier").addEventListener("click", showEarlier);
+    byId("show-branch").addEventListener("click", showBranch);
     byId("scroller").addEventListener("scroll", () => {
         byId("latest").hidden = atBottom();
+        if (byId("scroller").scrollTop < 200 && shown.from > 0) {
+            showEarlier();
+        }
     });
+    addEventListener("storage", takeFromOtherTab);
+    addEventListener("pagehide", saveWriting);
     conversation = loadConversation(lasting.read("open")) ?? conversation;
     showConversation();
+    resumeAnswer();
 }

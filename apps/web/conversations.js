@@ -1,4 +1,4 @@
-// The list of conversations: open, rename, delete, export, import. On a narrow page it slides over the content.
+// The list of conversations: open, pin, rename, delete, search, export, import. On a narrow page it slides over the content.
 
 const sideIsOver = () => matchMedia("(max-width: 859px)").matches;
 
@@ -18,11 +18,15 @@ function hideSideFromKeys() {
     byId("side").inert = sideIsOver() && !byId("side").classList.contains("open");
 }
 
+// ---- one entry ------------------------------------------------------------------------------------------------------
+
+const attempt = work => Promise.resolve(work()).catch(error => toast(error.message));
+
 function renameItem(entry, item) {
     const input = make("input", {
         class: "rename",
         value: entry.title,
-        "aria-label": "New name",
+        "aria-label": say("New name"),
         maxLength: 200,
         dir: "auto",
     });
@@ -33,11 +37,16 @@ function renameItem(entry, item) {
         }
         over = true;
         const title = input.value.trim();
-        if (keep && title !== "") {
-            renameConversation(entry.id, title);
+        if (keep && title !== "" && title !== entry.title) {
+            if (entry.id) {
+                changeConversation(entry.id, changed => {
+                    changed.title = title;
+                });
+            }
+            attempt(() => renameStored(entry, title));
         }
         showConversations();
-        byId("chats").querySelector(`[data-id="${entry.id}"] button`)?.focus();
+        byId("chats").querySelector(`[data-key="${entryKey(entry)}"] button`)?.focus();
     };
     input.addEventListener("keydown", event => {
         if (event.key === "Enter" || event.key === "Escape") {
@@ -51,16 +60,36 @@ function renameItem(entry, item) {
     input.select();
 }
 
-function deleteItem(entry) {
-    const kept = loadConversation(entry.id);
-    forgetConversation(entry.id);
+async function deleteItem(entry) {
+    const id = entry.id || (await adoptStored(entry));
+    const kept = loadConversation(id);
+    forgetConversation(id);
     showConversations();
-    toast("Deleted.", "Undo", () => {
+    attempt(() => deleteStored(entry.stored?.id));
+    toast(say("Deleted."), say("Undo"), () => {
         if (kept) {
+            kept.stored = undefined;
             saveConversation(kept);
+            storeConversation(kept);
         }
         showConversations();
     });
+}
+
+async function pinItem(entry) {
+    const id = entry.id || (await adoptStored(entry));
+    changeConversation(id, changed => {
+        changed.pinned = !entry.pinned;
+    });
+    showConversations();
+    byId("chats").querySelector(`[data-key="${id}"] [aria-pressed]`)?.focus();
+}
+
+async function openItem(entry) {
+    const id = entry.id || (await adoptStored(entry));
+    openConversation(id);
+    openSide(false);
+    await catchUp(id);
 }
 
 // The date or, for today, the time.
@@ -72,39 +101,102 @@ function inDay(time) {
         : date.toLocaleDateString([], { day: "numeric", month: "short" });
 }
 
+const entryKey = entry => entry.id || "stored-" + entry.stored.id;
+
 function conversationItem(entry) {
-    const item = make("li", { "data-id": entry.id });
-    const name = entry.title || "Without a name";
+    const item = make("li", { "data-key": entryKey(entry) });
+    const name = entry.title || say("Without a name");
     const open = make(
         "button",
-        {
-            class: "open-chat",
-            title: name,
-            onclick: () => {
-                openConversation(entry.id);
-                openSide(false);
-            },
-        },
+        { class: "open-chat", title: name, onclick: () => attempt(() => openItem(entry)) },
         make("span", { dir: "auto" }, name),
-        make("small", {}, inDay(entry.updated)),
+        entry.found ? foundWords(entry.found) : make("small", {}, inDay(entry.updated)),
     );
-    if (entry.id === currentConversation().id) {
+    if (entry.id && entry.id === currentConversation().id) {
         item.classList.add("current");
         open.setAttribute("aria-current", "true");
     }
+    const pin = iconButton("pin", entry.pinned ? say("Unpin") : say("Pin"), () => attempt(() => pinItem(entry)));
+    pin.setAttribute("aria-pressed", String(entry.pinned));
     item.append(
         open,
-        iconButton("edit", "Rename", () => renameItem(entry, item)),
-        iconButton("delete", "Delete", () => deleteItem(entry)),
+        pin,
+        iconButton("edit", say("Rename"), () => renameItem(entry, item)),
+        iconButton("delete", say("Delete"), () => attempt(() => deleteItem(entry))),
     );
     return item;
 }
 
-function showConversations() {
-    const list = listConversations();
-    byId("chats").replaceChildren(...list.map(conversationItem));
-    byId("export").disabled = list.length === 0;
+// ---- the list and the search ----------------------------------------------------------------------------------------
+
+const search = { text: "", stored: new Set(), timer: 0 };
+
+// The words around the first place in a conversation that has the text: {before, match, after}; null: none has.
+function findIn(own, text) {
+    for (const { content } of own?.messages ?? []) {
+        const at = content.toLowerCase().indexOf(text);
+        if (at >= 0) {
+            return {
+                before: (at > 30 ? "\u2026" : "") + content.slice(Math.max(0, at - 30), at),
+                match: content.slice(at, at + text.length),
+                after: content.slice(at + text.length, at + text.length + 60),
+            };
+        }
+    }
+    return null;
 }
+
+function foundWords({ before, match, after }) {
+    return make("small", { class: "found", dir: "auto" }, before, make("mark", {}, match), after);
+}
+
+// The entries that have the text: here in names and messages, on the server by its own search.
+function matching(entries) {
+    const text = search.text.toLowerCase();
+    return entries
+        .map(entry => ({ ...entry, found: entry.id ? findIn(loadConversation(entry.id), text) : null }))
+        .filter(
+            entry =>
+                entry.found || entry.title.toLowerCase().includes(text) || search.stored.has(entry.stored?.id),
+        );
+}
+
+function showConversations() {
+    const local = listConversations();
+    const all = [...local, ...storedEntries(local)].sort(
+        (one, other) => other.pinned - one.pinned || other.updated - one.updated,
+    );
+    const list = search.text ? matching(all) : all;
+    byId("chats").replaceChildren(...list.map(conversationItem));
+    byId("chats-none").hidden = !search.text || list.length > 0;
+    byId("export").disabled = local.length === 0;
+}
+
+function onSearch() {
+    search.text = byId("search").value.trim();
+    search.stored = new Set();
+    showConversations();
+    clearTimeout(search.timer);
+    search.timer = setTimeout(async () => {
+        const text = search.text;
+        const stored = text ? await searchStored(text).catch(() => new Set()) : new Set();
+        if (text === search.text && stored.size) {
+            search.stored = stored;
+            showConversations();
+        }
+    }, 150);
+}
+
+function openSearch() {
+    showHash("#chat");
+    if (sideIsOver()) {
+        openSide(true);
+    }
+    byId("search").focus();
+    byId("search").select();
+}
+
+// ---- files ----------------------------------------------------------------------------------------------------------
 
 async function importFile(event) {
     const file = event.target.files[0];
@@ -113,12 +205,38 @@ async function importFile(event) {
         return;
     }
     try {
-        const count = importConversations(await file.text());
-        toast(count ? several(count, "conversation") + " imported." : "Everything in the file is here already.");
+        const count = importConversations(await file.text(), file.name);
+        toast(
+            count === 1
+                ? say("1 conversation imported.")
+                : count
+                  ? say("{0} conversations imported.", inCount(count))
+                  : say("Everything in the file is here already."),
+        );
     } catch (error) {
         toast(error.message);
     }
     showConversations();
+}
+
+function startExport() {
+    const dialog = byId("export-choice");
+    const save = (id, work) =>
+        byId(id).addEventListener("click", () => {
+            dialog.close();
+            download(...work());
+        });
+    byId("export").addEventListener("click", () => {
+        const empty = currentConversation().messages.length === 0;
+        byId("export-markdown").disabled = byId("export-json").disabled = empty;
+        dialog.showModal();
+    });
+    byId("close-export").addEventListener("click", () => dialog.close());
+    save("export-markdown", () => [fileName(currentConversation(), ".md"), markdownTranscript(currentConversation())]);
+    save("export-json", () => [fileName(currentConversation(), ".json"), jsonTranscript(currentConversation())]);
+    save("export-all", () => ["spry-conversations.json", exportConversations()]);
+    byId("import").addEventListener("click", () => byId("import-file").click());
+    byId("import-file").addEventListener("change", importFile);
 }
 
 function startConversations() {
@@ -135,11 +253,14 @@ function startConversations() {
         openSide(false);
         byId("input").focus();
     });
-    byId("export").addEventListener("click", () => download("spry-conversations.json", exportConversations()));
-    byId("import").addEventListener("click", () => byId("import-file").click());
-    byId("import-file").addEventListener("change", importFile);
+    byId("search").addEventListener("input", onSearch);
+    document.addEventListener("visibilitychange", () => {
+        if (document.visibilityState === "visible" && storedChats.allowed) {
+            refreshStored().then(() => catchUp(currentConversation().id)).catch(() => {});
+        }
+    });
     addEventListener("resize", hideSideFromKeys);
-    addEventListener("storage", showConversations); // another tab changed something
+    startExport();
     hideSideFromKeys();
     showConversations();
 }

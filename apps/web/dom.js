@@ -89,7 +89,8 @@ async function copyText(text, button) {
 }
 
 function download(name, text) {
-    const url = URL.createObjectURL(new Blob([text], { type: "application/json" }));
+    const type = name.endsWith(".md") ? "text/markdown" : "application/json";
+    const url = URL.createObjectURL(new Blob([text], { type }));
     make("a", { href: url, download: name }).click();
     setTimeout(() => URL.revokeObjectURL(url), 10000);
 }

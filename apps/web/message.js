@@ -1,27 +1,79 @@
 // One message on the page. While an answer is streamed, showAnswer is called repeatedly and updates only what changed.
 
 const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." };
+const MESSAGE_MAKERS = { user: userItem, assistant: answerItem, summary: summaryItem };
 
-// `actions`: {edit, again}, the handlers of the buttons.
-function messageItem(message, actions) {
-    const item = message.role === "user" ? userItem(message, actions) : answerItem(message, actions);
+// `versions`: {at, all} of tree.js. `actions`: the handlers of the buttons, by name.
+function messageItem(message, versions, actions) {
+    const item = MESSAGE_MAKERS[message.role](message, versions, actions);
     item.classList.add("message", message.role);
+    item.dataset.id = message.id;
     return item;
 }
 
-function userItem(message, actions) {
-    const copy = iconButton("copy", "Copy", () => copyText(message.content, copy));
+// "< 2/3 >", or nothing for a message with one version.
+function versionButtons({ at, all }, actions) {
+    if (all.length < 2) {
+        return [];
+    }
+    const step = (name, label, by) => {
+        const button = iconButton(name, label, () => actions.version(by));
+        button.classList.add(by < 0 ? "earlier-version" : "later-version");
+        button.disabled = !all[at + by];
+        return button;
+    };
+    return [
+        step("left", say("Former version"), -1),
+        make("span", { class: "version" }, `${at + 1}/${all.length}`),
+        step("right", say("Next version"), 1),
+    ];
+}
+
+const copyButton = message => {
+    const copy = iconButton("copy", say("Copy"), () => copyText(message.content, copy));
+    return copy;
+};
+
+function userItem(message, versions, actions) {
     return make(
         "li",
         {},
-        make("h2", { class: "hidden" }, "You"),
+        make("h2", { class: "hidden" }, say("You")),
         make("div", { class: "bubble", dir: "auto" }, message.content),
-        make("div", { class: "actions" }, copy, iconButton("edit", "Edit and send again", actions.edit)),
+        make(
+            "div",
+            { class: "actions" },
+            ...versionButtons(versions, actions),
+            copyButton(message),
+            iconButton("edit", say("Edit and send again"), actions.edit),
+            iconButton("delete", say("Delete this turn"), actions.remove),
+        ),
     );
 }
 
-function answerItem(message, actions) {
-    const copy = iconButton("copy", "Copy", () => copyText(message.content, copy));
+function summaryItem(message, versions, actions) {
+    const item = make(
+        "li",
+        {},
+        make("h2", {}, say("Summary of what came before")),
+        make("div", { class: "text" }),
+        make("p", { class: "pending" }, make("i"), make("i"), make("i")),
+        make("p", { class: "note", hidden: true }),
+        make(
+            "div",
+            { class: "actions" },
+            copyButton(message),
+            iconButton("edit", say("Edit the summary"), actions.edit),
+            iconButton("delete", say("Delete the summary"), actions.remove),
+        ),
+    );
+    showAnswer(item, message, false);
+    return item;
+}
+
+const answerActions = new WeakMap(); // of an answer's item, for what appears when it is complete
+
+function answerItem(message, versions, actions) {
     const item = make(
         "li",
         {},
@@ -35,9 +87,19 @@ function answerItem(message, actions) {
         make("div", { class: "text" }),
         make("p", { class: "pending" }, make("i"), make("i"), make("i")),
         make("p", { class: "note", hidden: true }),
+        make("div", { class: "offers" }),
         make("div", { class: "figures" }),
-        make("div", { class: "actions" }, copy, iconButton("again", "Answer again", actions.again)),
+        make(
+            "div",
+            { class: "actions" },
+            ...versionButtons(versions, actions),
+            copyButton(message),
+            iconButton("again", say("Answer again"), actions.again),
+            iconButton("branch", say("Continue from here"), actions.from),
+            versions.all.length > 1 ? iconButton("delete", say("Delete this version"), actions.remove) : null,
+        ),
     );
+    answerActions.set(item, actions);
     showAnswer(item, message, false);
     return item;
 }
@@ -45,23 +107,41 @@ function answerItem(message, actions) {
 // Shows an answer; `writing`: it is still being streamed.
 function showAnswer(item, message, writing) {
     const part = name => item.querySelector("." + name);
-    const reasoning = part("reasoning");
     const thought = cleanText(message.reasoning);
-    reasoning.hidden = thought === "";
-    if (reasoning.lastChild.textContent !== thought) {
-        reasoning.lastChild.textContent = thought;
+    if (part("reasoning")) {
+        showThought(part("reasoning"), thought, writing && message.content === "");
     }
-    reasoning.firstChild.textContent = writing && message.content === "" ? "Thinking\u2026" : "Thoughts";
     renderMarkdown(part("text"), message.content);
     item.classList.toggle("writing", writing);
     item.setAttribute("aria-busy", String(writing));
     part("pending").hidden = !writing || message.content !== "" || thought !== "";
-    item.querySelector(".actions button").hidden = message.content === "";
+    item.querySelector(".actions [title='" + say("Copy") + "']").hidden = message.content === "";
     const note = message.error || FINISH_NOTES[message.finish] || "";
     part("note").textContent = note;
     part("note").hidden = writing || note === "";
     part("note").classList.toggle("error", Boolean(message.error));
-    part("figures").replaceChildren(...(message.timings && !writing ? [timingsView(message.timings)] : []));
+    part("figures")?.replaceChildren(...(message.timings && !writing ? [timingsView(message.timings)] : []));
+    part("offers")?.replaceChildren(...(writing ? [] : answerOffers(message, answerActions.get(item))));
+}
+
+function showThought(reasoning, thought, thinking) {
+    reasoning.hidden = thought === "";
+    if (reasoning.lastChild.textContent !== thought) {
+        reasoning.lastChild.textContent = thought;
+    }
+    setText(reasoning.firstChild, thinking ? say("Thinking\u2026") : say("Thoughts"));
+}
+
+// What can be done about an answer that was cut, failed, or for which older turns did not fit.
+function answerOffers(message, actions) {
+    const cut = message.content !== "" && (["length", "stopped"].includes(message.finish) || message.error);
+    const button = (name, words, onclick) =>
+        make("button", { type: "button", class: "quiet " + name, onclick }, words);
+    return [
+        cut ? button("continue", say("Continue"), actions.more) : null,
+        message.error && message.content === "" ? button("retry", say("Try again"), actions.again) : null,
+        contextNotice(message, actions),
+    ].filter(Boolean);
 }
 
 // Replaces a message's text by an editor; calls done(text) with the new text, or null when it is not changed.

@@ -76,17 +76,21 @@ async function reachServer() {
         showModels(await fetchModels());
         showBanner("", "", null);
         offerSpeech();
+        refreshStored();
+        resumeAnswer();
     } catch (error) {
         noteFailure(error);
     }
 }
 
+translatePage();
 showTheme();
 startSettings(reachServer);
 startChat();
 startSpeech();
 startConversations();
 startWatch();
+startKeys();
 showView();
 byId("theme").addEventListener("click", nextTheme);
 byId("model").addEventListener("change", () => changeSetting("model", byId("model").value));

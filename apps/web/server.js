@@ -4,6 +4,7 @@ class ServerError extends Error {
     constructor(sentence, status) {
         super(sentence);
         this.status = status; // 0: it did not answer
+        this.code = ""; // the server's own name for the error
     }
 }
 
@@ -28,10 +29,19 @@ function parseAnswer(text) {
     }
 }
 
-// Returns a response or throws a ServerError. With `body` it is a POST; an AbortSignal cancels it.
-async function callServer(path, body = null, signal = null) {
+function errorCode(text) {
+    try {
+        return cleanText(JSON.parse(text).error?.code, 100);
+    } catch {
+        return "";
+    }
+}
+
+// Returns a response or throws a ServerError. With `body` it is a POST unless `method` says otherwise; an AbortSignal cancels
+// it.
+async function callServer(path, body = null, signal = null, { method = body ? "POST" : "GET", more = {} } = {}) {
     const key = passing.read("key");
-    const headers = {};
+    const headers = { ...more };
     if (key) {
         headers.Authorization = "Bearer " + key;
     }
@@ -42,7 +52,7 @@ async function callServer(path, body = null, signal = null) {
     let response = null;
     try {
         response = await fetch(path, {
-            method: body ? "POST" : "GET",
+            method,
             headers,
             signal,
             body: form ? body : body && JSON.stringify(body),
@@ -52,16 +62,20 @@ async function callServer(path, body = null, signal = null) {
         throw error.name === "AbortError" ? error : new ServerError("The server does not answer.", 0);
     }
     if (!response.ok) {
-        throw new ServerError(errorSentence(response.status, await response.text().catch(() => "")), response.status);
+        const text = await response.text().catch(() => "");
+        throw Object.assign(new ServerError(errorSentence(response.status, text), response.status), {
+            code: errorCode(text),
+        });
     }
     return response;
 }
 
-// Yields the data of each server-sent event of a response.
+// Yields {id, data} of each server-sent event of a response; without an id of its own it has that of the last one.
 async function* serverEvents(response) {
     const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = "";
     let data = [];
+    let id = "";
     try {
         for (;;) {
             const { value, done } = await reader.read();
@@ -71,10 +85,12 @@ async function* serverEvents(response) {
             const lines = (rest + value).split(/\r\n|\n|\r(?!$)/);
             rest = lines.pop();
             for (const line of lines) {
-                if (line.startsWith("data:")) {
+                if (line.startsWith("id:")) {
+                    id = line.slice(3).trim();
+                } else if (line.startsWith("data:")) {
                     data.push(line.slice(line[5] === " " ? 6 : 5));
                 } else if (line === "" && data.length) {
-                    yield data.join("\n");
+                    yield { id, data: data.join("\n") };
                     data = [];
                 }
             }
@@ -92,10 +108,26 @@ async function fetchModels() {
     return (answer.data ?? []).map(model => String(model.id));
 }
 
-// Streams an answer: calls onChunk with each chunk.
-async function streamAnswer(request, signal, onChunk) {
-    const response = await callServer("/v1/chat/completions", request, signal);
-    for await (const data of serverEvents(response)) {
+// ---- streams of answers ---------------------------------------------------------------------------------------------
+
+const streamPath = message => "/v1/streams/" + encodeURIComponent(message.stream);
+
+const openStream = (request, signal) => callServer("/v1/chat/completions", request, signal);
+
+// The stream behind the last event that the message has.
+const continueStream = (message, signal) =>
+    callServer(streamPath(message), null, signal, { more: message.event ? { "Last-Event-ID": message.event } : {} });
+
+// Ends an answer on the server; it does not matter whether there is one.
+function cancelStream(message) {
+    if (message.stream) {
+        callServer(streamPath(message), null, null, { method: "DELETE" }).catch(() => {});
+    }
+}
+
+// Reads a stream to its end: calls onChunk with each chunk, and notes the event in the message.
+async function readStream(response, message, onChunk) {
+    for await (const { id, data } of serverEvents(response)) {
         if (data === "[DONE]") {
             return;
         }
@@ -103,7 +135,19 @@ async function streamAnswer(request, signal, onChunk) {
         if (chunk.error) {
             throw new ServerError(errorSentence(500, data), 500);
         }
+        message.event = id || message.event;
         onChunk(chunk);
     }
     throw new ServerError("The connection to the server broke before the answer was complete.", 0);
+}
+
+// Waits; rejects when the signal is aborted.
+function pause(ms, signal) {
+    return new Promise((resolve, reject) => {
+        const timer = setTimeout(resolve, ms);
+        signal.addEventListener("abort", () => {
+            clearTimeout(timer);
+            reject(new DOMException("", "AbortError"));
+        });
+    });
 }

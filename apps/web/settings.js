@@ -9,19 +9,25 @@ const SAMPLING_FIELDS = [
     { name: "seed", word: "The seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
 ];
 
+// The settings of the open conversation; one without settings of its own has those for new conversations.
+const conversationSettings = (own = currentConversation()) => own.settings ?? {};
+
 // The fields that the settings add to a request.
 function samplingSettings() {
-    const settings = readSettings();
+    const settings = { ...readSettings(), ...conversationSettings() };
     const chosen = {};
     for (const { name } of SAMPLING_FIELDS) {
         if (Number.isFinite(settings[name])) {
             chosen[name] = settings[name];
         }
     }
+    if (["slide", "error", "truncate_middle"].includes(settings.context_overflow)) {
+        chosen.context_overflow = settings.context_overflow;
+    }
     return chosen;
 }
 
-const systemMessage = () => cleanText(readSettings().system).trim();
+const systemMessage = own => cleanText({ ...readSettings(), ...conversationSettings(own) }.system).trim();
 
 function showSettings() {
     const settings = readSettings();

@@ -49,11 +49,14 @@ function readJson(key) {
 
 // ---- conversations --------------------------------------------------------------------------------------------------
 
-// A conversation is {id, title, updated, messages}; a message is {role, content} and, for an answer, {reasoning, finish,
-// error, timings, model}. The list of conversations is stored separately, so that saving one writes only that one.
+// A conversation is {id, title, updated, pinned, saved, settings, stored} and a tree of messages (tree.js); `saved` counts how
+// often it was written, `stored` is {id, revision} of its copy on the server (stored_chats.js). A message is {id, parent,
+// role, content} and, for an answer, {reasoning, finish, error, timings, model} and {stream, event} while it is streamed. The
+// list of conversations is stored separately, so that saving one writes only that one.
 
 const newId = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(9)), byte => byte.toString(36).padStart(2, "0")).join("");
+const isId = value => typeof value === "string" && /^[a-z0-9]{1,40}$/.test(value);
 const cleanText = (value, most = STORE_TEXT_MAX) => (typeof value === "string" ? value.slice(0, most) : "");
 
 // The members of an object that are numbers and have plain names.
@@ -77,11 +80,17 @@ function cleanTimings(value) {
 }
 
 function cleanMessage(value) {
-    if (typeof value?.content !== "string" || !["user", "assistant"].includes(value.role)) {
+    if (typeof value?.content !== "string" || !TREE_ROLES.includes(value.role)) {
         return null;
     }
     const message = { role: value.role, content: cleanText(value.content) };
+    if (value.id) {
+        Object.assign(message, { id: value.id, parent: value.parent });
+    }
     if (value.role === "assistant") {
+        if (/^[\w-]{16,64}$/.test(value.stream)) {
+            Object.assign(message, { stream: value.stream, event: cleanText(value.event, 20) });
+        }
         message.reasoning = cleanText(value.reasoning);
         message.finish = cleanText(value.finish, 40);
         message.error = cleanText(value.error, 2000);
@@ -96,61 +105,60 @@ function cleanConversation(value) {
     if (!Array.isArray(value?.messages)) {
         return null;
     }
-    const messages = value.messages.map(cleanMessage).filter(message => message);
     return {
-        id: /^[a-z0-9]{1,40}$/.test(value.id) ? value.id : newId(),
+        id: isId(value.id) ? value.id : newId(),
         title: cleanText(value.title, 200),
         updated: finite(value.updated) || Date.now(),
-        messages,
+        pinned: value.pinned === true,
+        saved: finite(value.saved),
+        settings: cleanSettings(value.settings),
+        stored: cleanStored(value.stored),
+        ...cleanTree(value.messages.map(cleanMessage).filter(Boolean), value.chosen),
     };
 }
 
-// The newest first: [{id, title, updated}].
+const cleanSettings = value => (value && typeof value === "object" && !Array.isArray(value) ? value : null);
+const cleanStored = value =>
+    Number.isInteger(value?.id) ? { id: value.id, revision: finite(value.revision) } : undefined;
+
+// Pinned ones first, then the newest: [{id, title, updated, pinned, saved, stored}].
 function listConversations() {
     const list = readJson("chats");
     return (Array.isArray(list) ? list : [])
-        .filter(entry => /^[a-z0-9]{1,40}$/.test(entry?.id))
-        .map(entry => ({ id: entry.id, title: cleanText(entry.title, 200), updated: finite(entry.updated) }))
-        .sort((one, other) => other.updated - one.updated);
+        .filter(entry => isId(entry?.id))
+        .map(entry => ({
+            id: entry.id,
+            title: cleanText(entry.title, 200),
+            updated: finite(entry.updated),
+            pinned: entry.pinned === true,
+            saved: finite(entry.saved),
+            stored: cleanStored(entry.stored),
+        }))
+        .sort((one, other) => other.pinned - one.pinned || other.updated - one.updated);
 }
 
 const writeList = list => lasting.write("chats", JSON.stringify(list));
 const loadConversation = id => cleanConversation(readJson("chat." + id));
 
+// When another tab has saved the conversation meanwhile, its messages are added first.
 function saveConversation(conversation) {
-    const { id, title, updated } = conversation;
+    const list = listConversations();
+    const before = list.find(entry => entry.id === conversation.id);
+    if (before && before.saved !== conversation.saved) {
+        const other = loadConversation(conversation.id);
+        if (other) {
+            mergeConversation(conversation, other, writing?.message);
+        }
+    }
+    conversation.saved = Math.max(conversation.saved, before?.saved ?? 0) + 1;
+    const { id, title, updated, pinned, saved, stored } = conversation;
     lasting.write("chat." + id, JSON.stringify(conversation));
-    writeList([{ id, title, updated }, ...listConversations().filter(entry => entry.id !== id)]);
+    writeList([{ id, title, updated, pinned, saved, stored }, ...list.filter(entry => entry.id !== id)]);
 }
 
 function removeConversation(id) {
     lasting.remove("chat." + id);
     writeList(listConversations().filter(entry => entry.id !== id));
-}
-
-function exportConversations() {
-    const conversations = listConversations()
-        .map(entry => loadConversation(entry.id))
-        .filter(one => one);
-    return JSON.stringify({ format: "spry-conversations", version: 1, conversations }, null, 1);
-}
-
-// Imports the conversations of a file and returns how many; one that exists is replaced only by a newer one. Throws an
-// error with a message when the file has another format.
-function importConversations(text) {
-    let file = null;
-    try {
-        file = JSON.parse(text);
-    } catch {
-        throw new Error("The file is not JSON.");
-    }
-    if (file?.format !== "spry-conversations" || !Array.isArray(file.conversations)) {
-        throw new Error("The file has no conversations exported by this page.");
-    }
-    const known = new Map(listConversations().map(entry => [entry.id, entry.updated]));
-    const added = file.conversations.map(cleanConversation).filter(one => one && !(known.get(one.id) >= one.updated));
-    added.forEach(saveConversation);
-    return added.length;
 }
 
 // ---- settings -------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ function sayWatch(text, failed = false) {
 // Reads the stream until `abort`; throws when it breaks or ends.
 async function followWatch(abort) {
     const response = await callServer("/watch", null, abort.signal);
-    for await (const data of serverEvents(response)) {
+    for await (const { data } of serverEvents(response)) {
         sayWatch("");
         showSnapshot(cleanSnapshot(parseAnswer(data)));
     }

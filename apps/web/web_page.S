@@ -26,20 +26,28 @@ spry_web_\name\()_end:
     end css
 
     begin js
+    .incbin "messages.js"
+    .incbin "language.js"
     .incbin "dom.js"
     .incbin "words.js"
     .incbin "markdown.js"
+    .incbin "tree.js"
     .incbin "store.js"
     .incbin "server.js"
     .incbin "settings.js"
     .incbin "timings.js"
+    .incbin "context.js"
     .incbin "message.js"
+    .incbin "transcripts.js"
     .incbin "conversations.js"
     .incbin "speaker.js"
     .incbin "listener.js"
-    .incbin "chat.js"
     .incbin "watch_parts.js"
+    .incbin "stored_chats.js"
+    .incbin "chat.js"
+    .incbin "answers.js"
     .incbin "watch.js"
+    .incbin "keys.js"
     .incbin "page.js"
     end js
 

@@ -1,6 +1,6 @@
 // Asking and answering: the real model where its text does not matter, made-up answers where it does.
 "use strict";
-const { KEY, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const { KEY, answered, assert, closePage, endlessAnswers, madeUp, openPage, send, test } = require("./page_support.js");
 
 const QUICK = { temperature: 0, max_tokens: 24 };
 
@@ -52,20 +52,10 @@ test("answering again at temperature 0 gives the same words, and less to compute
     assert.equal(await item.locator(".text").innerText(), first);
     assert.equal(await page.locator(".message").count(), 2);
     assert.match(await item.locator(".timings p").textContent(), /did not have to be computed/);
-    assert.deepEqual(page.asked[1], page.asked[0]);
+    assert.deepEqual({ ...page.asked[1], stream_id: "" }, { ...page.asked[0], stream_id: "" });
+    assert.equal(await item.locator(".version").innerText(), "2/2");
     await closePage(page);
 });
-
-// Runs in the page: answers of the model do not end by themselves.
-function endlessAnswers() {
-    const real = window.fetch;
-    window.fetch = (url, options) => {
-        if (url === "/v1/chat/completions") {
-            options.body = JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true });
-        }
-        return real(url, options);
-    };
-}
 
 test("a long answer of the model stops when asked", async world => {
     const settings = { temperature: 1, max_tokens: 2000, seed: 5 };
@@ -116,7 +106,7 @@ test("editing a message sends the conversation up to it again", async world => {
     await closePage(page);
 });
 
-test("what an edit takes away can be brought back", async world => {
+test("an edited question is a branch, and the former one stays", async world => {
     const page = await openPage(world, { before: madeUp(["First.", "Second.", "Third."]) });
     for (const text of ["One", "Two"]) {
         await send(page, text);
@@ -128,7 +118,8 @@ test("what an edit takes away can be brought back", async world => {
     await page.keyboard.press("Enter");
     await answered(page);
     assert.deepEqual(await page.locator(".bubble").allInnerTexts(), ["One again"]);
-    await page.click("#toast-button");
+    assert.equal(await page.innerText(".user .version"), "2/2");
+    await page.click(".user .earlier-version");
     assert.deepEqual(await page.locator(".bubble, .text").allInnerTexts(), ["One", "First.", "Two", "Second."]);
     await page.reload();
     assert.deepEqual(await page.locator(".bubble, .text").allInnerTexts(), ["One", "First.", "Two", "Second."]);

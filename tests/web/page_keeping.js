@@ -15,9 +15,9 @@ async function withConversations(world, titles) {
 
 const names = page => page.locator("#chats .open-chat span").allInnerTexts();
 
-async function importText(page, text) {
+async function importText(page, text, name = "file.json") {
     await page.setInputFiles("#import-file", {
-        name: "file.json",
+        name,
         mimeType: "application/json",
         buffer: Buffer.from(text),
     });
@@ -61,7 +61,8 @@ test("a deleted conversation is gone, and can be brought back", async world => {
 
 test("an export can be imported elsewhere, once", async world => {
     const page = await withConversations(world, ["About foxes", "About bears"]);
-    const [file] = await Promise.all([page.waitForEvent("download"), page.click("#export")]);
+    await page.click("#export");
+    const [file] = await Promise.all([page.waitForEvent("download"), page.click("#export-all")]);
     const text = fs.readFileSync(await file.path(), "utf8");
     await closePage(page);
     const other = await openPage(world);
@@ -77,6 +78,7 @@ test("files that hold no conversations are refused, hostile ones are harmless", 
     const page = await openPage(world);
     assert.equal(await importText(page, "not json"), "The file is not JSON.");
     assert.match(await importText(page, '{"format":"x"}'), /has no conversations/);
+    assert.match(await importText(page, "\u0000\u0001PNG", "picture.png"), /has no conversations/);
     const hostile = {
         id: "../../x",
         title: "<img src=x onerror=alert(1)>",

@@ -25,17 +25,18 @@ function freePort() {
     });
 }
 
-// Starts `spry serve` with the bundled model; gives {url, stop, log}.
-async function startServer() {
-    const home = fs.mkdtempSync(path.join(os.tmpdir(), "spry-web-"));
-    const port = await freePort();
+// Starts `spry serve` with the bundled model and more arguments; gives {url, stop, kill, log}. `again`: a server that was
+// killed, whose port and files it takes over.
+async function startServer(more = [], again = null) {
+    const home = again?.home ?? fs.mkdtempSync(path.join(os.tmpdir(), "spry-web-"));
+    const port = again?.port ?? (await freePort());
     const keyFile = path.join(home, "keys");
     fs.writeFileSync(keyFile, KEY + "\n", { mode: 0o600 });
-    const child = spawn(process.env.SPRY, ["serve", "--port", String(port), "--api-key-file", keyFile], {
+    const child = spawn(process.env.SPRY, ["serve", "--port", String(port), "--api-key-file", keyFile, ...more], {
         env: { ...process.env, HOME: home },
         stdio: ["ignore", "pipe", "pipe"],
     });
-    const server = { url: `http://127.0.0.1:${port}`, log: "", ended: false, home };
+    const server = { url: `http://127.0.0.1:${port}`, log: "", ended: false, home, port };
     child.stdout.on("data", data => {
         server.log += data;
     });
@@ -53,7 +54,11 @@ async function startServer() {
         await gone;
         fs.rmSync(home, { recursive: true, force: true });
     };
-    for (let tries = 0; tries < 300 && !server.ended; tries++) {
+    server.kill = async () => {
+        child.kill("SIGKILL");
+        await gone;
+    };
+    for (let tries = 0; tries < 1200 && !server.ended; tries++) {
         if (
             await fetch(server.url + "/").then(
                 answer => answer.ok,
@@ -68,6 +73,16 @@ async function startServer() {
     }
     await server.stop();
     throw new Error("spry serve did not start: " + server.log);
+}
+
+// Runs a test against a server of its own.
+async function withServer(world, more, work) {
+    const server = await startServer(more);
+    try {
+        await work({ ...world, url: server.url, server });
+    } finally {
+        await server.stop();
+    }
 }
 
 function launchBrowser(...more) {
@@ -178,6 +193,17 @@ function madeUp(contents, { reasoning = "", delay = 0, size = 4000, timings = un
     return { script: madeUpAnswers, argument: { answers, delay } };
 }
 
+// Runs in the page: answers of the model do not end by themselves.
+function endlessAnswers() {
+    const real = window.fetch;
+    window.fetch = (url, options) => {
+        if (url === "/v1/chat/completions") {
+            options.body = JSON.stringify({ ...JSON.parse(options.body), ignore_eos: true });
+        }
+        return real(url, options);
+    };
+}
+
 async function send(page, text) {
     await page.fill("#input", text);
     await page.keyboard.press("Enter");
@@ -206,7 +232,7 @@ async function runAll() {
         ? { url: process.env.PAGE_URL, log: "", stop: async () => {} }
         : await startServer();
     const browser = await launchBrowser();
-    const only = process.argv[2] ?? "";
+    const only = process.argv[3] ?? "";
     let passed = 0;
     let failed = 0;
     let skipped = 0;
@@ -242,11 +268,14 @@ module.exports = {
     answered,
     assert,
     closePage,
+    endlessAnswers,
     launchBrowser,
     madeUp,
     openPage,
     runAll,
     send,
     skip,
+    startServer,
     test,
+    withServer,
 };

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Opens the server's page in a browser and uses it. $SPRY is the program, $WEB_FOLDER a folder for the browser's driver,
-# which npm fetches the first time. Without a browser, node or npm nothing can be tested, and that is said.
+# which npm fetches the first time; the arguments are those of page_tests.js. Without a browser, node or npm nothing can be tested, and that is said.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 folder=${WEB_FOLDER:?say where the driver may be installed}
@@ -15,11 +15,13 @@ skip() # why
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || skip "there is no chromium"
 command -v node >/dev/null || skip "there is no node"
 version=$(sed -n 's/.*"playwright-core": "\([^"]*\)".*/\1/p' "$here/package.json")
+mkdir -p "$folder" || exit 1
+exec 9>"$folder/lock" && flock 9 # several may run at the same time
 if [ ! -d "$folder/node_modules/playwright-core" ]; then
     command -v npm >/dev/null || skip "there is no npm"
-    mkdir -p "$folder" || exit 1
     npm install --prefix "$folder" --no-package-lock --no-audit --no-fund "playwright-core@$version" \
         >"$folder/npm.log" 2>&1 ||
         skip "npm could not install playwright-core $version (see $folder/npm.log)"
 fi
-BROWSER=$browser NODE_PATH=$folder/node_modules exec node "$here/page_tests.js"
+exec 9>&-
+BROWSER=$browser NODE_PATH=$folder/node_modules exec node "$here/page_tests.js" "$@"

@@ -57,6 +57,10 @@ void spry_ollama_embed(spry_exchange *exchange);
 void spry_ollama_embed_one(spry_exchange *exchange);
 void spry_ollama_pull(spry_exchange *exchange);
 
+/* Streams that outlive their connection. */
+void spry_streams_read(spry_exchange *exchange);
+void spry_streams_cancel(spry_exchange *exchange);
+
 /* Stored chats. */
 void spry_stored_list(spry_exchange *exchange);
 void spry_stored_create(spry_exchange *exchange);

@@ -54,7 +54,7 @@ typedef struct spry_field_table {
     }
 
 /* spry's own, on every path that answers. */
-enum { SPRY_OWN_FIELDS = 4 };
+enum { SPRY_OWN_FIELDS = 5 };
 extern const spry_field spry_own_fields[SPRY_OWN_FIELDS];
 
 extern const spry_field_table spry_fields_openai_chat, spry_fields_openai_completion, spry_fields_openai_embeddings,

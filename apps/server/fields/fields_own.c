@@ -13,6 +13,10 @@ const spry_field spry_own_fields[SPRY_OWN_FIELDS] = {
     HONOURED("lora", LIST | STRING | OBJECT, "[]",
              "adapters of this answer: a name, `{\"name\": \"a\", \"scale\": 0.5}` or llama-server's `{\"id\": 0, "
              "\"scale\": 0.5}`, or a list of these; an empty list: none; absent: those of `--lora` by their scales"),
+    HONOURED(
+        "stream_id", STRING, "\"8f1c2d3e4a5b6c7d\"",
+        "with `stream`: 16 to 64 letters and digits of the client's choice. The answer goes on without its connection; "
+        "`GET /v1/streams/ID` reads on"),
 };
 
 static const spry_field chats[] = {

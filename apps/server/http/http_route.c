@@ -26,6 +26,8 @@ static const spry_route routes[] = {
     {"POST", "/v1/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/responses/*", spry_responses_get, SPRY_ERRORS_OPENAI, false},
     {"DELETE", "/v1/responses/*", spry_responses_delete, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/streams/*", spry_streams_read, SPRY_ERRORS_OPENAI, false},
+    {"DELETE", "/v1/streams/*", spry_streams_cancel, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/messages", spry_anthropic_messages, SPRY_ERRORS_ANTHROPIC, false},
     {"POST", "/v1/messages/count_tokens", spry_anthropic_count, SPRY_ERRORS_ANTHROPIC, false},
     {"POST", "/v1/chat/completions/input_tokens", spry_openai_chat_count, SPRY_ERRORS_OPENAI, false},

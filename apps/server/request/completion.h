@@ -121,8 +121,11 @@ struct spry_completion {
     } jobs;
 
     struct {
-        spry_buffer out; /* bytes of the stream that are not written yet */
-        bool ended;      /* `out` has the end of the stream */
+        spry_buffer out;        /* bytes of the stream that are not written yet */
+        bool ended;             /* `out` has the end of the stream */
+        spry_kept_stream *kept; /* takes the bytes of `out`; NULL: they go to the connection */
+        size_t position;        /* in `kept`, of the connection */
+        bool detached;          /* the answer goes on without the connection */
     } reply;
 
     spry_costs costs;

@@ -222,7 +222,8 @@ static void on_timeout(spry_completion *c)
 spry_collected spry_completion_collect(spry_completion *c)
 {
     if (!c->options.no_answer)
-        switch (spry_channel_wait(&c->jobs.channel, spry_http_socket(c->exchange), next_look(c))) {
+        switch (
+            spry_channel_wait(&c->jobs.channel, c->reply.detached ? -1 : spry_http_socket(c->exchange), next_look(c))) {
         case SPRY_WAIT_HUNG_UP: return SPRY_COLLECTED_DISCONNECTED;
         case SPRY_WAIT_RAISED: break;
         case SPRY_WAIT_TIMEOUT: on_timeout(c); return SPRY_COLLECTED_SOME;

@@ -52,6 +52,9 @@ spry_status spry_choice_make_parser(spry_choice *choice, spry_error *error);
 /* Replies, and destroys the completion when the reply is complete. */
 void spry_completion_reply(spry_completion *completion);
 
+/* Ends the kept stream, if there is one. */
+void spry_completion_release_stream(spry_completion *completion);
+
 /* Replies with the completion's error, and destroys it. */
 void spry_completion_reply_failure(spry_completion *completion);
 

@@ -315,4 +315,8 @@ void spry_fields_own(spry_completion_options *o, spry_fields *fields, const spry
     o->lora = spry_fields_lora(fields, "lora", spry_fields_get(fields, "lora"));
     o->answer_span = spry_fields_bool(fields, "answer_span", settings->answer_spans);
     o->keep_raw_text = o->keep_raw_text || o->answer_span;
+    o->stream_id = spry_fields_string(fields, "stream_id", NULL);
+    if (o->stream_id && !spry_kept_stream_id_valid(o->stream_id))
+        spry_fields_refuse(fields, "stream_id", "stream_id must have %d to %d letters, digits, '-' or '_'",
+                           SPRY_STREAM_ID_MIN, SPRY_STREAM_ID_MAX);
 }

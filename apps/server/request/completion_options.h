@@ -29,6 +29,7 @@ typedef struct spry_completion_options {
     bool one_call;                     /* at most one call */
     bool keep_raw_text;                /* keep the text as generated, in addition to what is parsed from it */
     bool answer_span;                  /* the answer becomes a fragment */
+    const char *stream_id;             /* with stream: its stream is kept under this name; NULL: it is not */
     bool batch;                        /* gives way to requests that are not */
     bool has_keep_alive;
     char *lora;          /* choice of adapters (spry_serve.h); NULL: the engine's */

@@ -58,10 +58,50 @@ static void close_stream(spry_completion *c)
     }
 }
 
-/* Waits until `out` has bytes or the stream has ended. False when the connection must be closed. */
+/* Moves `out` to the kept stream. An answer that is not wanted any more is cancelled, and its end comes soon. */
+static void keep_out(spry_completion *c)
+{
+    if (!c->reply.kept)
+        return;
+    spry_kept_stream_append(c->reply.kept, &c->reply.out);
+    if (!c->reply.ended && !spry_kept_stream_wanted(c->reply.kept, atomic_load(&c->exchange->server->ending)))
+        spry_completion_cancel(c);
+}
+
+void spry_completion_release_stream(spry_completion *c)
+{
+    if (!c->reply.kept)
+        return;
+    if (!c->reply.detached)
+        spry_kept_stream_leave(c->reply.kept);
+    spry_kept_stream_end(c->reply.kept);
+    c->reply.kept = NULL;
+}
+
+/* The client has left a kept stream: the answer goes on, for a client that comes back. */
+static void go_on(spry_completion *c)
+{
+    if (!c->reply.kept || c->reply.detached)
+        return;
+    c->reply.detached = true;
+    spry_kept_stream_leave(c->reply.kept);
+    while (!c->reply.ended) {
+        if (spry_completion_collect(c) == SPRY_COLLECTED_ALL)
+            close_stream(c);
+        keep_out(c);
+    }
+    c->jobs.disconnected = c->jobs.error.status == SPRY_ERR_CANCELLED;
+}
+
+static bool has_unread(const spry_completion *c)
+{
+    return c->reply.kept ? spry_kept_stream_size(c->reply.kept) > c->reply.position : c->reply.out.size > 0;
+}
+
+/* Waits until there are bytes to write or the stream has ended. False when the connection must be closed. */
 static bool fill_out(spry_completion *c)
 {
-    while (c->reply.out.size == 0 && !c->reply.ended) {
+    while (!has_unread(c) && !c->reply.ended) {
         spry_collected collected = spry_completion_collect(c);
         if (collected == SPRY_COLLECTED_DISCONNECTED) {
             c->jobs.disconnected = true;
@@ -69,6 +109,7 @@ static bool fill_out(spry_completion *c)
         }
         if (collected == SPRY_COLLECTED_ALL)
             close_stream(c);
+        keep_out(c);
     }
     return !c->reply.out.failed;
 }
@@ -78,6 +119,8 @@ static ssize_t stream_more(void *self, char *out, size_t size)
     spry_completion *c = self;
     if (!fill_out(c))
         return -1;
+    if (c->reply.kept)
+        return spry_kept_stream_read(c->reply.kept, out, &c->reply.position, size, 0);
     size_t n = c->reply.out.size < size ? c->reply.out.size : size;
     if (n)
         memcpy(out, c->reply.out.data, n);
@@ -88,6 +131,7 @@ static ssize_t stream_more(void *self, char *out, size_t size)
 static void stream_end(void *self)
 {
     spry_completion *c = self;
+    go_on(c);
     c->jobs.disconnected = c->jobs.disconnected || !c->reply.ended;
     spry_completion_destroy(c);
 }
@@ -101,14 +145,20 @@ static void reply_stream(spry_completion *c)
     spry_collected collected = SPRY_COLLECTED_SOME;
     while (collected == SPRY_COLLECTED_SOME && c->reply.out.size == opened && c->jobs.error.status == SPRY_OK)
         collected = spry_completion_collect(c);
-    if (collected == SPRY_COLLECTED_DISCONNECTED)
+    if (collected == SPRY_COLLECTED_DISCONNECTED) {
+        go_on(c);
         set_disconnected(c);
+    }
     if (c->jobs.error.status != SPRY_OK) {
+        if (c->reply.kept && !c->reply.ended)
+            close_stream(c);
+        keep_out(c);
         spry_completion_reply_failure(c);
         return;
     }
     if (collected == SPRY_COLLECTED_ALL)
         close_stream(c);
+    keep_out(c);
     spry_reply_stream(c->exchange, c->interface->stream_type, (spry_reply_source){stream_more, stream_end, c});
 }
 
@@ -153,6 +203,8 @@ static void append_json(spry_completion *c, const char *before, json_t *json, co
 
 void spry_completion_event(spry_completion *c, json_t *json)
 {
+    if (c->reply.kept)
+        spry_buffer_format(&c->reply.out, "id: %zu\n", spry_kept_stream_size(c->reply.kept) + c->reply.out.size);
     append_json(c, "data: ", json, "\n\n");
 }
 

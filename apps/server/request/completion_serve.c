@@ -147,6 +147,19 @@ static bool make_prompts(spry_completion *c, spry_fields *fields)
     return status == SPRY_OK;
 }
 
+/* False when a stream with this id exists, and a reply was given. */
+static bool keep_stream(spry_completion *c)
+{
+    spry_exchange *x = c->exchange;
+    if (!c->options.stream || !c->options.stream_id || !x->connection)
+        return true;
+    c->reply.kept =
+        spry_kept_streams_open(&x->server->streams, c->options.stream_id, x->key, c->interface->stream_type);
+    if (!c->reply.kept)
+        spry_reply_error(x, MHD_HTTP_CONFLICT, "stream_id", "stream_id is in use, or too many streams are kept");
+    return c->reply.kept != NULL;
+}
+
 /* The model that computes; where `name` is a derived model, what that sets is added to the body. */
 static const char *use_derived(spry_completion *c, const char *name)
 {
@@ -169,7 +182,7 @@ void spry_completion_serve(spry_exchange *x, json_t *root, spry_fields *fields, 
     if (!c)
         return;
     model = use_derived(c, model);
-    if (!read_options(c, fields) || !load_model(c, fields, model) || !make_prompts(c, fields))
+    if (!read_options(c, fields) || !load_model(c, fields, model) || !make_prompts(c, fields) || !keep_stream(c))
         spry_completion_destroy(c);
     else if (spry_completion_submit(c, &c->jobs.error) != SPRY_OK)
         spry_completion_reply_failure(c);
@@ -221,6 +234,7 @@ void spry_completion_destroy(spry_completion *c)
         keep_as_spans(c);
     }
     spry_completion_costs_end(c);
+    spry_completion_release_stream(c);
     for (uint32_t i = 0; i < c->n_choices; i++)
         deinit_choice(&c->choices[i]);
     free(c->choices);
