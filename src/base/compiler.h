@@ -19,9 +19,11 @@
 
 /* Prefetches memory that is read soon; any address is allowed. */
 #if defined(__GNUC__)
-#define SPRY_PREFETCH(address) __builtin_prefetch((const void *)(address))
+#define SPRY_PREFETCH(address)     __builtin_prefetch((const void *)(address))
+#define SPRY_PREFETCH_FAR(address) __builtin_prefetch((const void *)(address), 0, 2) /* into the second-level cache */
 #else
-#define SPRY_PREFETCH(address) ((void)(address))
+#define SPRY_PREFETCH(address)     ((void)(address))
+#define SPRY_PREFETCH_FAR(address) ((void)(address))
 #endif
 
 /* Inside a loop that waits for another thread: saves power and leaves the core to its sibling. */

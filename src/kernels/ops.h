@@ -45,9 +45,11 @@ typedef struct spry_turn {
 } spry_turn;
 
 /* Attention of consecutive rows of one sequence over its pages, for one key/value head and the query heads that share
- * it. Row r is at position first_position + r and attends to keys at positions up to its own, within `window` if that
- * is not 0 (distance 0 .. window-1), and `ahead` of it. Keys and values, including those of this step, are already in
- * the pages. */
+ * it. Pages are taken in chunks: those that start in the same SPRY_ATTEND_CHUNK_TOKENS positions. Each chunk has a
+ * softmax of its own, and these are joined in ascending order, so that chunks may be computed at the same time. Row r
+ * is at position first_position + r and attends to keys at positions up to its own, within `window` if that is not 0
+ * (distance 0 .. window-1), and `ahead` of it. Keys and values, including those of this step, are already in the pages.
+ */
 typedef struct spry_attend {
     float *out;         /* [n_rows, row_stride]: head h of a row at h * head_dim */
     const float *query; /* same layout, rotated */
@@ -68,7 +70,10 @@ typedef struct spry_attend {
     size_t token_bytes;              /* of one token's values */
     size_t latent; /* 0: values have their own place; else the last `latent` coordinates of a key are its value, and
                     * those of out are the first of a head */
-    const float *sinks; /* NULL, or a score a query head that takes its share of the weights and gives nothing */
+    float *states; /* NULL; or results stay unfinished, a part to be joined: out has weighted sums, and this, for each
+                    * head of each row, the largest score and the sum of the weights. Sinks are then left out */
+    size_t state_stride; /* from row to row, in floats */
+    const float *sinks;  /* NULL, or a score a query head that takes its share of the weights and gives nothing */
     const spry_kv_entry *entries; /* ascending by start, without gaps */
     size_t n_entries;
     const spry_turn *turns; /* indexed by an entry's turn; NULL: no page is rotated */
@@ -77,6 +82,23 @@ typedef struct spry_attend {
 } spry_attend;
 
 enum { SPRY_ATTEND_HEAD_DIM_MAX = 640 }; /* largest head_dim that attend supports */
+enum { SPRY_ATTEND_CHUNK_TOKENS = 512 };
+
+/* Unfinished results over one chunk each, ascending: sums have the layout of out, states that of spry_attend. */
+typedef struct spry_attend_parts {
+    const float *sums, *states;
+    size_t n_sums, n_states; /* of each, in floats */
+    size_t n;
+} spry_attend_parts;
+
+/* The first entry after that of the chunk which begins with entry e. */
+static inline size_t spry_attend_chunk_end(const spry_attend *a, size_t e)
+{
+    uint32_t chunk = a->entries[e].start / SPRY_ATTEND_CHUNK_TOKENS;
+    while (e < a->n_entries && a->entries[e].start / SPRY_ATTEND_CHUNK_TOKENS == chunk)
+        e++;
+    return e;
+}
 
 typedef enum spry_gate {
     SPRY_GATE_SILU,
@@ -88,7 +110,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 1 };
+enum { SPRY_KERNEL_REVISION = 2 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */
@@ -116,6 +138,9 @@ typedef struct spry_ops {
                  bool interleaved);
 
     void (*attend)(const spry_attend *a, size_t kv_head);
+    bool attend_bytes; /* with Q8_0 keys, attend encodes queries as activations are */
+    /* out = what attend would have given for all pages at once, bit for bit. */
+    void (*attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 
     /* out = activation(gate) * up; out may be gate. SPRY_GATE_CLAMPED is gpt-oss's, see ref/gate_ref.c. */
     void (*gate[SPRY_GATE_COUNT])(float *out, const float *gate, const float *up, size_t n);

@@ -1,6 +1,8 @@
-/* A run: the caller stores the job, then increments `epoch`; each worker sees the new epoch, works, and decrements
- * `pending`; the caller does its own part and waits for zero. Every wait first spins for a few microseconds, because
- * the steps of a forward pass follow each other that closely, then sleeps.
+/* A run: the caller stores the job and opens a new epoch; workers that see it enter, take blocks until none is left,
+ * and leave. The caller does the same, then closes the epoch and waits for those inside. `state` holds all of it in one
+ * word, so a worker that comes late cannot enter a run that is closed, and the job does not change under one inside.
+ * Every wait first spins for a few microseconds, because the steps of a forward pass follow each other that closely,
+ * then sleeps.
  *
  * No wake-up is lost: a waiter first announces itself (`sleepers`, `caller_sleeps`), then checks its condition, both
  * under the mutex; the other side first changes the condition, then checks for announced waiters. All four accesses
@@ -27,11 +29,14 @@ enum {
     WORKERS_MAX = 1024,
     SPIN_NS = 20000,
     PAUSES_PER_POLL = 16, /* between two reads of the clock */
+    SHARES = 4,           /* a block is this part of what is left for each worker: the last ones are short */
 };
+
+/* `state`: the epoch, whether workers may enter, and how many are inside. */
+enum { STATE_INSIDE = 0x7fff, STATE_OPEN = 0x8000, STATE_EPOCH = 0x10000 };
 
 typedef struct worker {
     struct spry_threads *pool;
-    size_t index;
     pthread_t thread;
 } worker;
 
@@ -40,8 +45,9 @@ struct spry_threads {
     bool spins;      /* false with more workers than processors: the awaited thread may need the waiter's processor */
     worker *workers; /* entry 0, the caller's thread, is unused */
 
-    spry_threads_fn fn; /* the job; NULL: the workers exit */
+    spry_threads_block_fn fn; /* the job; NULL: the workers exit */
     void *context;
+    size_t total, grain;
 
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
@@ -49,19 +55,32 @@ struct spry_threads {
     atomic_bool caller_sleeps;
 
     /* Both are written while other threads spin on them: each has its own cache line. */
-    _Alignas(CACHE_LINE) atomic_size_t epoch;
-    _Alignas(CACHE_LINE) atomic_size_t pending;
+    _Alignas(CACHE_LINE) atomic_uint_fast64_t state;
+    _Alignas(CACHE_LINE) atomic_size_t next; /* the first item that no worker has taken */
 };
 
-/* Whether *value became `wanted` before the time limit. */
-static bool spin_until(const spry_threads *threads, const atomic_size_t *value, size_t wanted)
+/* What waits end with. */
+static bool new_epoch(const spry_threads *threads, uint64_t epoch)
+{
+    return atomic_load(&threads->state) / STATE_EPOCH != epoch;
+}
+
+static bool all_left(const spry_threads *threads, uint64_t unused)
+{
+    (void)unused;
+    return !(atomic_load(&threads->state) & STATE_INSIDE);
+}
+
+/* Whether the condition became true before the time limit. */
+SPRY_INLINE bool spin_until(const spry_threads *threads, bool (*condition)(const spry_threads *, uint64_t),
+                            uint64_t value)
 {
     if (!threads->spins)
-        return atomic_load(value) == wanted;
+        return condition(threads, value);
     uint64_t start = spry_clock_ns();
     do {
         for (int i = 0; i < PAUSES_PER_POLL; i++) {
-            if (atomic_load(value) == wanted)
+            if (condition(threads, value))
                 return true;
             SPRY_PAUSE();
         }
@@ -69,48 +88,86 @@ static bool spin_until(const spry_threads *threads, const atomic_size_t *value, 
     return false;
 }
 
-static void wait_for_epoch(spry_threads *threads, size_t epoch)
+static void wait_for_epoch_after(spry_threads *threads, uint64_t epoch)
 {
-    if (spin_until(threads, &threads->epoch, epoch))
+    if (spin_until(threads, new_epoch, epoch))
         return;
     pthread_mutex_lock(&threads->mutex);
     atomic_fetch_add(&threads->sleepers, 1);
-    while (atomic_load(&threads->epoch) != epoch)
+    while (!new_epoch(threads, epoch))
         pthread_cond_wait(&threads->wake, &threads->mutex);
     atomic_fetch_sub(&threads->sleepers, 1);
     pthread_mutex_unlock(&threads->mutex);
 }
 
-static void finish_part(spry_threads *threads)
+/* Enters the run of the current epoch unless it is closed; *epoch becomes the current one. */
+static bool enter(spry_threads *threads, uint64_t *epoch)
 {
-    if (atomic_fetch_sub(&threads->pending, 1) != 1 || !atomic_load(&threads->caller_sleeps))
+    uint_fast64_t state = atomic_load(&threads->state);
+    do {
+        *epoch = state / STATE_EPOCH;
+        if (!(state & STATE_OPEN))
+            return false;
+    } while (!atomic_compare_exchange_weak(&threads->state, &state, state + 1));
+    return true;
+}
+
+static void leave(spry_threads *threads)
+{
+    uint64_t state = atomic_fetch_sub(&threads->state, 1);
+    if ((state & STATE_INSIDE) != 1 || !atomic_load(&threads->caller_sleeps))
         return;
     pthread_mutex_lock(&threads->mutex);
     pthread_cond_signal(&threads->done);
     pthread_mutex_unlock(&threads->mutex);
 }
 
+static bool take(size_t *begin, size_t *end, spry_threads *threads)
+{
+    *begin = atomic_load(&threads->next);
+    do {
+        if (*begin >= threads->total)
+            return false;
+        size_t left = threads->total - *begin, size = left / (SHARES * threads->count) / threads->grain;
+        size = (size ? size : 1) * threads->grain;
+        *end = *begin + (size < left ? size : left);
+    } while (!atomic_compare_exchange_weak(&threads->next, begin, *end));
+    return true;
+}
+
+static void work(spry_threads *threads)
+{
+    size_t begin, end;
+    while (take(&begin, &end, threads))
+        threads->fn(threads->context, begin, end);
+}
+
 static void *worker_main(void *argument)
 {
-    worker *self = argument;
-    spry_threads *threads = self->pool;
-    /* The epoch cannot run ahead: the next run starts only after this worker has finished. */
-    for (size_t epoch = 1;; epoch++) {
-        wait_for_epoch(threads, epoch);
-        if (!threads->fn)
+    spry_threads *threads = ((worker *)argument)->pool;
+    for (uint64_t epoch = 0;;) {
+        wait_for_epoch_after(threads, epoch);
+        if (!enter(threads, &epoch))
+            continue;
+        bool ends = !threads->fn;
+        if (!ends)
+            work(threads);
+        leave(threads);
+        if (ends)
             return NULL;
-        threads->fn(threads->context, self->index, threads->count);
-        finish_part(threads);
     }
 }
 
-/* Passes a job to the workers. */
-static void announce(spry_threads *threads, spry_threads_fn fn, void *context)
+/* Opens the next epoch. */
+static void announce(spry_threads *threads, spry_threads_block_fn fn, void *context, size_t total, size_t grain)
 {
     threads->fn = fn;
     threads->context = context;
-    atomic_store(&threads->pending, threads->count - 1);
-    atomic_fetch_add(&threads->epoch, 1);
+    threads->total = total;
+    threads->grain = grain;
+    atomic_store(&threads->next, 0);
+    uint64_t epoch = atomic_load(&threads->state) / STATE_EPOCH + 1;
+    atomic_store(&threads->state, epoch * STATE_EPOCH | STATE_OPEN);
     if (!atomic_load(&threads->sleepers))
         return;
     pthread_mutex_lock(&threads->mutex);
@@ -118,28 +175,50 @@ static void announce(spry_threads *threads, spry_threads_fn fn, void *context)
     pthread_mutex_unlock(&threads->mutex);
 }
 
+/* Closes the epoch and waits for the workers inside. */
 static void wait_until_done(spry_threads *threads)
 {
-    if (spin_until(threads, &threads->pending, 0))
+    atomic_fetch_and(&threads->state, ~(uint64_t)STATE_OPEN);
+    if (spin_until(threads, all_left, 0))
         return;
     pthread_mutex_lock(&threads->mutex);
     /* Not a plain store: some ARM emulators (QEMU 7) reorder the load below before it. */
     atomic_exchange(&threads->caller_sleeps, true);
-    while (atomic_load(&threads->pending))
+    while (!all_left(threads, 0))
         pthread_cond_wait(&threads->done, &threads->mutex);
     atomic_store(&threads->caller_sleeps, false);
     pthread_mutex_unlock(&threads->mutex);
 }
 
-void spry_threads_run(spry_threads *threads, spry_threads_fn fn, void *context)
+void spry_threads_share(spry_threads *threads, spry_threads_block_fn fn, void *context, size_t total, size_t grain)
 {
-    if (threads->count == 1) {
-        fn(context, 0, 1);
+    if (threads->count == 1 || total <= grain) {
+        if (total)
+            fn(context, 0, total);
         return;
     }
-    announce(threads, fn, context);
-    fn(context, 0, threads->count);
+    announce(threads, fn, context, total, grain);
+    work(threads);
     wait_until_done(threads);
+}
+
+typedef struct parts_job {
+    spry_threads_fn fn;
+    void *context;
+    size_t n_parts;
+} parts_job;
+
+static void run_parts(void *context, size_t begin, size_t end)
+{
+    const parts_job *job = context;
+    for (size_t part = begin; part < end; part++)
+        job->fn(job->context, part, job->n_parts);
+}
+
+void spry_threads_run(spry_threads *threads, spry_threads_fn fn, void *context)
+{
+    parts_job job = {fn, context, threads->count};
+    spry_threads_share(threads, run_parts, &job, threads->count, 1);
 }
 
 /* Starts workers 1 .. count - 1. Returns 0 or the error of pthread_create; `count` is then the number started. */
@@ -152,7 +231,7 @@ static int start_workers(spry_threads *threads)
     int failure = 0;
     for (size_t i = 1; i < threads->count && !failure; i++) {
         worker *self = &threads->workers[i];
-        *self = (worker){.pool = threads, .index = i};
+        *self = (worker){.pool = threads};
         failure = pthread_create(&self->thread, NULL, worker_main, self);
         if (failure)
             threads->count = i;
@@ -195,7 +274,7 @@ void spry_threads_destroy(spry_threads *threads)
 {
     if (!threads)
         return;
-    announce(threads, NULL, NULL);
+    announce(threads, NULL, NULL, 0, 1); /* stays open: every worker enters it */
     for (size_t i = 1; i < threads->count; i++)
         pthread_join(threads->workers[i].thread, NULL);
     pthread_cond_destroy(&threads->done);

@@ -27,10 +27,12 @@ static void choose_shape(check *c, attend_case *k)
     k->n_pages = check_between(c, 0, 1) ? 7 : 9;
 }
 
-/* Pages in any order, each used once; most are full. The sequence may have lost its first tokens. */
+/* Pages in any order, each used once; most are full. The sequence may have lost its first tokens, and often two chunks
+ * meet in the middle. */
 static void choose_table(check *c, attend_case *k)
 {
-    size_t first = check_between(c, 0, k->n_pages - 1), start = check_between(c, 0, 1) ? check_between(c, 1, 1000) : 0;
+    const size_t starts[] = {0, check_between(c, 1, 1000), SPRY_ATTEND_CHUNK_TOKENS - check_between(c, 1, 100)};
+    size_t first = check_between(c, 0, k->n_pages - 1), start = starts[check_between(c, 0, SPRY_COUNT(starts) - 1)];
     k->n_keys = 0;
     for (size_t e = 0; e < k->a.n_entries; e++) {
         size_t count = check_between(c, 0, 2) ? SPRY_PAGE_TOKENS : check_between(c, 1, SPRY_PAGE_TOKENS);

@@ -1,5 +1,6 @@
 /* Attention over shuffled pages: against a softmax over the whole row of scores in double precision; and the same bits
- * however rows are split and whatever lies in slots and pages that a row does not see. */
+ * however rows are split, when chunks are joined later, and whatever lies in slots and pages that a row does not see.
+ */
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -21,36 +22,52 @@ static bool sees(const spry_attend *a, size_t row, size_t key_position)
     return !a->window || position - key_position < a->window;
 }
 
+/* Half a unit of each coordinate's block, when queries are encoded; and the roundings on the way there. */
+static void encoding_errors(double *errors, const double *turned, const double *sizes, size_t head_dim)
+{
+    for (size_t block = 0; block < head_dim; block += SPRY_ACT_BLOCK) {
+        double largest = 0;
+        for (size_t d = block; d < block + SPRY_ACT_BLOCK; d++)
+            largest = fmax(largest, fabs(turned[d]));
+        for (size_t d = block; d < block + SPRY_ACT_BLOCK; d++)
+            errors[d] = largest / 127 / 2 + CHECK_OTHER_ROUNDINGS * CHECK_ROUNDING * (largest + sizes[d]);
+    }
+}
+
 /* Scores go to `weight`, -infinity for keys not seen; the result is the error a score may have. */
-static double naive_scores(naive_row *n, const attend_case *k, size_t kv_head, size_t row, const float *query)
+static double naive_scores(check *c, naive_row *n, const attend_case *k, size_t kv_head, size_t row, const float *query)
 {
     const spry_attend *a = &k->a;
-    double cap = (double)a->softcap, scale = (double)a->scale, largest = 0;
-    double turned[SPRY_ATTEND_HEAD_DIM_MAX], sizes[SPRY_ATTEND_HEAD_DIM_MAX];
+    double cap = (double)a->softcap, scale = (double)a->scale, largest = 0, encoded = 0;
+    double turned[SPRY_ATTEND_HEAD_DIM_MAX], sizes[SPRY_ATTEND_HEAD_DIM_MAX], errors[SPRY_ATTEND_HEAD_DIM_MAX] = {0};
     for (size_t e = 0, i = 0; e < a->n_entries; e++) {
         for (size_t d = 0; d < a->head_dim; d++)
             turned[d] = attend_case_turned(&sizes[d], k, e, query, d);
+        if (c->ops->attend_bytes && a->type == SPRY_Q8_0)
+            encoding_errors(errors, turned, sizes, a->head_dim);
         for (size_t t = 0; t < k->entries[e].count; t++, i++) {
             n->weight[i] = -INFINITY;
             if (!sees(a, row, k->entries[e].start + t))
                 continue;
             const double *key = k->keys + attend_case_index(k, kv_head, i, 0);
-            double sum = 0, size = 0;
+            double sum = 0, size = 0, error = 0;
             for (size_t d = 0; d < a->head_dim; d++) {
                 sum += key[d] * turned[d];
                 size += fabs(key[d]) * sizes[d];
+                error += fabs(key[d]) * errors[d];
             }
             n->weight[i] = cap != 0 ? cap * tanh(sum * scale / cap) : sum * scale;
             largest = fmax(largest, size * scale);
+            encoded = fmax(encoded, error * scale);
         }
     }
     /* One chain of additions over the head; tanh makes no error larger and adds its own. */
-    return ((double)(a->head_dim + CHECK_OTHER_ROUNDINGS) * largest + 8 * cap) * CHECK_ROUNDING;
+    return encoded + ((double)(a->head_dim + CHECK_OTHER_ROUNDINGS) * largest + 8 * cap) * CHECK_ROUNDING;
 }
 
-static void naive_weights(naive_row *n, const attend_case *k, size_t head, size_t row, const float *query)
+static void naive_weights(check *c, naive_row *n, const attend_case *k, size_t head, size_t row, const float *query)
 {
-    double slack = naive_scores(n, k, head / k->a.group, row, query), max = -INFINITY, min = INFINITY, sum = 0;
+    double slack = naive_scores(c, n, k, head / k->a.group, row, query), max = -INFINITY, min = INFINITY, sum = 0;
     if (k->a.sinks)
         max = min = (double)k->a.sinks[head];
     for (size_t i = 0; i < k->n_keys; i++) {
@@ -64,10 +81,10 @@ static void naive_weights(naive_row *n, const attend_case *k, size_t head, size_
     for (size_t i = 0; i < k->n_keys; i++)
         n->weight[i] /= sum;
     /* A score that is off by s multiplies its weight by at most exp(s), and the sum it is divided by as well. The
-     * difference to the maximum is rounded, exp adds 2 units, and each page that brings a larger maximum 4 more. Then
-     * values are added key after key. */
-    double weight = slack + (max - min + 4 + 4 * (double)k->a.n_entries) * CHECK_ROUNDING;
-    n->relative = 2 * weight + (double)(k->n_keys + CHECK_OTHER_ROUNDINGS) * CHECK_ROUNDING;
+     * difference to the maximum is rounded, exp adds 2 units, and each page that brings a larger maximum 4 more, and
+     * each chunk that is joined 4. Then values are added key after key. */
+    double weight = slack + (max - min + 4 + 8 * (double)k->a.n_entries) * CHECK_ROUNDING;
+    n->relative = expm1(2 * weight) + (double)(k->n_keys + CHECK_OTHER_ROUNDINGS) * CHECK_ROUNDING;
 }
 
 static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t row, size_t head)
@@ -76,7 +93,7 @@ static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t 
     size_t offset = row * a->row_stride + head * a->head_dim;
     double expected[SPRY_ATTEND_HEAD_DIM_MAX] = {0}, size[SPRY_ATTEND_HEAD_DIM_MAX] = {0};
     naive_row n;
-    naive_weights(&n, k, head, row, a->query + offset);
+    naive_weights(c, &n, k, head, row, a->query + offset);
     size_t n_values = a->latent ? a->latent : a->head_dim;
     for (size_t i = 0; i < k->n_keys; i++) {
         const double *value = a->latent ? k->keys + attend_case_index(k, kv_head, i, a->head_dim - a->latent)
@@ -148,6 +165,33 @@ static void compare_splits(check *c, const attend_case *k, size_t kv_head)
     guarded_destroy(c, &again);
 }
 
+/* Chunks by themselves, then joined. */
+static void compare_joined(check *c, const attend_case *k, size_t kv_head)
+{
+    size_t n_heads = k->n_kv_heads * k->a.group, n_sums = k->out.size / sizeof(float);
+    guarded sums = guarded_create(ATTEND_MAX_ENTRIES * k->out.size), again = guarded_create(k->out.size);
+    guarded states = guarded_floats(ATTEND_MAX_ENTRIES * k->a.n_rows * 2 * n_heads);
+    spry_attend_parts parts = {guarded_f(&sums), guarded_f(&states), n_sums, k->a.n_rows * 2 * n_heads, 0};
+    for (size_t e = 0, end; e < k->a.n_entries; e = end, parts.n++) {
+        spry_attend part = k->a;
+        end = spry_attend_chunk_end(&k->a, e);
+        part.entries = k->entries + e;
+        part.n_entries = end - e;
+        part.out = guarded_f(&sums) + parts.n * n_sums;
+        part.states = guarded_f(&states) + parts.n * parts.n_states;
+        part.state_stride = 2 * n_heads;
+        c->ops->attend(&part, kv_head);
+    }
+    spry_attend whole = k->a;
+    whole.out = guarded_f(&again);
+    whole.state_stride = 2 * n_heads;
+    c->ops->attend_join(&whole, &parts, kv_head);
+    check_same(c, "joining chunks", again.data, k->out.data, again.size);
+    guarded_destroy(c, &sums);
+    guarded_destroy(c, &states);
+    guarded_destroy(c, &again);
+}
+
 /* When a row was decoded, the slots behind it held whatever was there before. */
 static void compare_stale(check *c, const attend_case *k, size_t kv_head)
 {
@@ -192,6 +236,7 @@ static void check_shape(check *c, spry_dtype type, size_t head_dim, size_t group
     c->ops->attend(&k.a, kv_head);
     compare(c, &k, kv_head);
     compare_splits(c, &k, kv_head);
+    compare_joined(c, &k, kv_head);
     compare_stale(c, &k, kv_head);
     compare_single(c, &k, kv_head);
     attend_case_destroy(c, &k);

@@ -204,6 +204,17 @@ static size_t out_bytes(const paged_sequence *s)
 
 /* ---- against the formula ---------------------------------------------------------------------------------------- */
 
+/* Half a unit of the block that a coordinate of an encoded query is in; 0 when queries are not encoded. */
+static double encoding_error(const paged_sequence *s, const float *query, size_t d)
+{
+    double largest = 0;
+    if (!s->ops->attend_bytes || s->whole.type != SPRY_Q8_0)
+        return 0;
+    for (size_t i = d - d % SPRY_ACT_BLOCK, end = i + SPRY_ACT_BLOCK; i < end; i++)
+        largest = fmax(largest, fabs((double)query[i]));
+    return largest / 127 * (0.5 + 0x1p-16);
+}
+
 /* Row `token` of softmax(Q K^T + mask); returns the largest error a float score may have. */
 static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s, size_t kv_head, const float *query,
                             size_t token)
@@ -212,18 +223,19 @@ static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s,
     double max = -INFINITY, sum = 0, slack = 0;
     for (size_t key = 0; key < s->n_tokens; key++) {
         bool masked = key > token || (a->window != 0 && key + a->window <= token);
-        double dot = 0, size = 0;
+        double dot = 0, size = 0, encoded = 0;
         for (size_t d = 0; d < a->head_dim; d++) {
-            double term = (double)query[d] * s->keys[(kv_head * s->n_tokens + key) * a->head_dim + d];
+            double value = s->keys[(kv_head * s->n_tokens + key) * a->head_dim + d], term = (double)query[d] * value;
             dot += term;
             size += fabs(term);
+            encoded += fabs(value) * encoding_error(s, query, d);
         }
         dot *= (double)a->scale;
         if (a->softcap != 0)
             dot = (double)a->softcap * tanh(dot / (double)a->softcap);
         weights[key] = masked ? -INFINITY : dot;
         max = fmax(max, weights[key]);
-        slack = fmax(slack, (double)(a->head_dim + 16) * 0x1p-24 * size * (double)a->scale);
+        slack = fmax(slack, ((double)(a->head_dim + 16) * 0x1p-24 * size + encoded) * (double)a->scale);
     }
     for (size_t key = 0; key < s->n_tokens; key++)
         sum += weights[key] = exp(weights[key] - max);
@@ -237,7 +249,7 @@ static void compare_head(const paged_sequence *s, const char *name, size_t token
     const spry_attend *a = &s->whole;
     size_t kv_head = head / a->group, offset = token * a->row_stride + head * a->head_dim;
     double weights[MAX_TOKENS], slack = attention_row(weights, s, kv_head, s->query + offset, token);
-    double relative = 2 * slack + (double)(s->n_tokens + 16) * 0x1p-24;
+    double relative = expm1(2 * slack) + (double)(s->n_tokens + 16) * 0x1p-24;
     for (size_t d = 0; d < a->head_dim; d++) {
         double expected = 0, size = 0;
         for (size_t key = 0; key < s->n_tokens; key++) {

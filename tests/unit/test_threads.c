@@ -1,5 +1,5 @@
-/* The thread pool: every worker runs exactly once a run, whether it was spinning or asleep, and nothing but the split
- * decides who does what. */
+/* The thread pool: every part and every item runs exactly once a run, whether workers were spinning or asleep; a worker
+ * that is stuck takes one block, and one that has not begun is not waited for. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <time.h>
 
 #include "platform/threads.h"
@@ -31,7 +33,7 @@ typedef struct sum_job {
     uint64_t sums[WORKERS_TESTED];
     size_t calls[WORKERS_TESTED];
     size_t n_workers_seen[WORKERS_TESTED];
-    long slow_worker_us; /* the last worker takes that much longer */
+    long slow_worker_us; /* the last part takes that much longer */
 } sum_job;
 
 static void sum_part(void *context, size_t worker, size_t n_workers)
@@ -161,35 +163,117 @@ static void one_worker_needs_no_thread(void **state)
 }
 
 typedef struct identity_job {
-    pthread_t who[WORKERS_TESTED];
-    int blocks_interrupt[WORKERS_TESTED];
+    pthread_t caller;
+    atomic_int blocking[2]; /* parts of other threads, and of the caller, that block the interrupt */
+    atomic_int parts;
 } identity_job;
 
-static void note_identity(void *context, size_t worker, size_t n_workers)
+static void note_identity(void *context, size_t part, size_t n_parts)
 {
-    (void)n_workers;
+    (void)part;
     identity_job *job = context;
-    job->who[worker] = pthread_self();
+    bool own = pthread_equal(job->caller, pthread_self());
     sigset_t mask;
     pthread_sigmask(SIG_SETMASK, NULL, &mask);
-    job->blocks_interrupt[worker] = sigismember(&mask, SIGINT);
+    atomic_fetch_add(&job->parts, 1);
+    if (sigismember(&mask, SIGINT) == own) /* the caller's are open, those of workers blocked */
+        atomic_fetch_add(&job->blocking[own], 1);
+    while (atomic_load(&job->parts) < (int)n_parts) /* so that each part has a thread of its own */
+        sched_yield();
 }
 
-static void caller_is_worker_zero_and_keeps_its_signals(void **state)
+static void workers_leave_signals_to_the_caller(void **state)
 {
     (void)state;
     spry_threads *threads;
-    identity_job job = {0};
+    identity_job job = {.caller = pthread_self()};
     assert_int_equal(spry_threads_create(&threads, 4, NULL), SPRY_OK);
     spry_threads_run(threads, note_identity, &job);
     spry_threads_destroy(threads);
-    assert_true(pthread_equal(job.who[0], pthread_self()));
-    assert_int_equal(job.blocks_interrupt[0], 0);
-    for (size_t w = 1; w < 4; w++) {
-        assert_int_equal(job.blocks_interrupt[w], 1);
-        for (size_t other = 0; other < w; other++)
-            assert_false(pthread_equal(job.who[w], job.who[other]));
+    assert_int_equal(job.parts, 4);
+    assert_int_equal(job.blocking[0], 0);
+    assert_int_equal(job.blocking[1], 0);
+}
+
+/* ---- blocks ----------------------------------------------------------------------------------------------------- */
+
+typedef struct block_job {
+    pthread_t caller;
+    size_t total, grain;
+    unsigned char done[ITEMS];
+    atomic_size_t n_done, n_slow; /* items, and blocks of the slow side */
+    bool slow_caller, slow_workers;
+    atomic_bool held; /* a slow thread has its block */
+} block_job;
+
+/* A slow thread holds its block until all other items are done, so it can get no second one. */
+static void do_block(void *context, size_t begin, size_t end)
+{
+    block_job *job = context;
+    bool own = pthread_equal(job->caller, pthread_self());
+    assert_true(begin < end && begin % job->grain == 0 && (end % job->grain == 0 || end == job->total));
+    for (size_t i = begin; i < end; i++)
+        job->done[i]++;
+    if (own ? job->slow_caller : job->slow_workers) {
+        atomic_fetch_add(&job->n_slow, 1);
+        atomic_store(&job->held, true);
+        while (atomic_load(&job->n_done) < job->total - (end - begin))
+            sched_yield();
+    } else if (job->slow_caller || job->slow_workers) {
+        while (!atomic_load(&job->held)) /* the others wait for it to begin, so that the count is certain */
+            sched_yield();
     }
+    atomic_fetch_add(&job->n_done, end - begin);
+}
+
+static void check_blocks(spry_threads *threads, size_t total, size_t grain, bool slow_caller, bool slow_workers)
+{
+    block_job job = {.caller = pthread_self(), .total = total, .grain = grain, .slow_caller = slow_caller};
+    job.slow_workers = slow_workers;
+    spry_threads_share(threads, do_block, &job, total, grain);
+    for (size_t i = 0; i < ITEMS; i++)
+        assert_int_equal(job.done[i], i < total);
+    if (slow_caller || slow_workers)
+        assert_int_equal(job.n_slow, 1);
+}
+
+static void blocks_cover_everything_once(void **state)
+{
+    (void)state;
+    static const size_t totals[] = {0, 1, 2, 7, 8, 31, 33, 255, 1000, ITEMS}, grains[] = {1, 2, 8, 100};
+    for (size_t n = 1; n <= WORKERS_TESTED; n += 2) {
+        spry_threads *threads;
+        assert_int_equal(spry_threads_create(&threads, n, NULL), SPRY_OK);
+        for (size_t run = 0; run < 400; run++)
+            check_blocks(threads, totals[run % 10], grains[run / 10 % 4], false, false);
+        spry_threads_destroy(threads);
+    }
+}
+
+static void a_slow_thread_takes_one_block(void **state)
+{
+    (void)state;
+    spry_threads *threads;
+    assert_int_equal(spry_threads_create(&threads, 2, NULL), SPRY_OK);
+    for (size_t run = 0; run < 20; run++) {
+        check_blocks(threads, ITEMS, 8, true, false);
+        check_blocks(threads, ITEMS, 8, false, true);
+    }
+    spry_threads_destroy(threads);
+}
+
+/* Runs that are over before a worker wakes up: it finds each of them closed. */
+static void late_workers_are_not_waited_for(void **state)
+{
+    (void)state;
+    spry_threads *threads;
+    assert_int_equal(spry_threads_create(&threads, WORKERS_TESTED, NULL), SPRY_OK);
+    for (size_t run = 0; run < 5000; run++) {
+        if (run % 500 == 0)
+            sleep_us(300);
+        check_blocks(threads, 2, 1, false, false);
+    }
+    spry_threads_destroy(threads);
 }
 
 static void too_many_are_refused(void **state)
@@ -269,7 +353,10 @@ int main(void)
         cmocka_unit_test(sleeping_caller_wakes),
         cmocka_unit_test(pools_come_and_go),
         cmocka_unit_test(one_worker_needs_no_thread),
-        cmocka_unit_test(caller_is_worker_zero_and_keeps_its_signals),
+        cmocka_unit_test(workers_leave_signals_to_the_caller),
+        cmocka_unit_test(blocks_cover_everything_once),
+        cmocka_unit_test(a_slow_thread_takes_one_block),
+        cmocka_unit_test(late_workers_are_not_waited_for),
         cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(zero_means_usable),
         cmocka_unit_test(usable_follows_affinity),

@@ -5,14 +5,15 @@
 #include "device/cpu/pass_state.h"
 #include "kernels/kv_layout.h"
 
-enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
+enum { WORTH_WAKING = 8192 };     /* values to process; below this, waking the other threads costs more */
+enum { BLOCK_BYTES = 64 * 1024 }; /* of weights */
 
-static void run_rows(spry_pass *p, spry_threads_fn part, void *job, size_t n_rows, size_t width)
+static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {
     if (n_rows > 1 && n_rows * width >= WORTH_WAKING)
-        spry_threads_run(p->threads, part, job);
+        spry_threads_share(p->threads, rows, job, n_rows, 1);
     else
-        part(job, 0, 1);
+        rows(job, 0, n_rows);
 }
 
 typedef struct product_job {
@@ -22,11 +23,10 @@ typedef struct product_job {
     const float *in;
 } product_job;
 
-static void encode_part(void *context, size_t worker, size_t n_workers)
+static void encode_rows(void *context, size_t begin, size_t end)
 {
     const product_job *job = context;
-    size_t begin, end, n_in = job->products[0].w->n_in;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
+    size_t n_in = job->products[0].w->n_in;
     for (size_t row = begin; row < end; row++)
         job->pass->ops->encode_act(job->pass->act + row * (n_in / SPRY_ACT_BLOCK), job->in + row * n_in, n_in);
 }
@@ -53,15 +53,33 @@ static void multiply_part(const product_job *job, const spry_product *product, s
             product->out[row * product->stride + o] += w->bias[o];
 }
 
-static void product_part(void *context, size_t worker, size_t n_workers)
+static size_t output_units(const spry_weight *w)
+{
+    return (w->n_out + SPRY_OUTPUT_GRAIN - 1) / SPRY_OUTPUT_GRAIN;
+}
+
+/* Units of SPRY_OUTPUT_GRAIN outputs, counted through all products. */
+static void product_units(void *context, size_t begin, size_t end)
 {
     const product_job *job = context;
-    for (size_t i = 0; i < job->n_products; i++) {
-        size_t begin, end;
-        spry_threads_part(&begin, &end, job->products[i].w->n_out, SPRY_OUTPUT_GRAIN, worker, n_workers);
-        if (begin < end)
-            multiply_part(job, &job->products[i], begin, end);
+    for (size_t i = 0, first = 0, units; i < job->n_products && first < end; i++, first += units) {
+        size_t n_out = job->products[i].w->n_out;
+        units = output_units(job->products[i].w);
+        if (begin >= first + units)
+            continue;
+        size_t from = begin > first ? begin - first : 0, to = end - first < units ? end - first : units;
+        to *= SPRY_OUTPUT_GRAIN;
+        multiply_part(job, &job->products[i], from * SPRY_OUTPUT_GRAIN, to < n_out ? to : n_out);
     }
+}
+
+/* With one row, weights are streamed: a block is long enough for the prefetcher, unless workers would get none. */
+static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t units)
+{
+    size_t bytes = w->row_bytes * SPRY_OUTPUT_GRAIN, block = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
+    size_t most = units / (2 * spry_threads_count(p->threads));
+    block = block < most ? block : most;
+    return block ? block : 1;
 }
 
 void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
@@ -69,11 +87,14 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
 {
     product_job job = {p, products, n_products, n_rows, in};
     bool integer = false;
-    for (size_t i = 0; i < n_products; i++)
+    size_t units = 0;
+    for (size_t i = 0; i < n_products; i++) {
         integer = integer || p->ops->matmul[products[i].w->type].integer;
+        units += output_units(products[i].w);
+    }
     if (integer)
-        run_rows(p, encode_part, &job, n_rows, products[0].w->n_in);
-    spry_threads_run(p->threads, product_part, &job);
+        run_rows(p, encode_rows, &job, n_rows, products[0].w->n_in);
+    spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units));
     if (p->adapted)
         spry_pass_adapt(p, products, n_products, in, n_rows);
     spry_pass_took_products(p, op, products, n_products, n_rows);
@@ -101,7 +122,7 @@ typedef struct norm_job {
     const spry_pass *pass;
     float *out;
     const float *in, *weight, *bias;
-    size_t n_rows, n;
+    size_t n;
 } norm_job;
 
 static void normalise(const spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n)
@@ -112,11 +133,9 @@ static void normalise(const spry_pass *p, float *out, const float *in, const flo
         p->ops->rms_norm(out, in, weight, n, p->config->norm_eps);
 }
 
-static void norm_part(void *context, size_t worker, size_t n_workers)
+static void norm_rows(void *context, size_t begin, size_t end)
 {
     const norm_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++)
         normalise(job->pass, job->out + row * job->n, job->in + row * job->n, job->weight, job->bias, job->n);
 }
@@ -124,8 +143,8 @@ static void norm_part(void *context, size_t worker, size_t n_workers)
 void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
                     size_t n)
 {
-    norm_job job = {p, out, in, weight, bias, n_rows, n};
-    run_rows(p, norm_part, &job, n_rows, n);
+    norm_job job = {p, out, in, weight, bias, n};
+    run_rows(p, norm_rows, &job, n_rows, n);
     spry_pass_charge(p, SPRY_OP_NORM);
 }
 
@@ -172,7 +191,7 @@ static void normalise_later(const spry_pass *p, float *q, float *k, const spry_l
 }
 
 /* q/k norms, rope, and keys and values into their pages. */
-static void prepare_part(void *context, size_t worker, size_t n_workers)
+static void prepare_rows(void *context, size_t begin, size_t end)
 {
     const layer_job *job = context;
     const spry_pass *p = job->pass;
@@ -181,8 +200,7 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     bool own = c->kv_layer[job->index] == job->index; /* keys and values */
     bool later = c->arch->qk_norm == SPRY_QK_NORM_HEAD_LATER;
     bool joined = p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW; /* normalised already, with those of other ranks */
-    size_t n_pairs = c->rope_dim / 2, begin, end;
-    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    size_t n_pairs = c->rope_dim / 2;
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
         if (c->arch->v_norm && own)
@@ -204,66 +222,6 @@ static void prepare_part(void *context, size_t worker, size_t n_workers)
     }
 }
 
-enum { ATTEND_ROWS = 16 }; /* rows of a segment that one worker takes at a time */
-
-static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
-{
-    const spry_config *c = p->config;
-    size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
-    return (spry_attend){.out = p->attn + (first_row + skip) * stride,
-                         .query = p->q + (first_row + skip) * stride,
-                         .row_stride = stride,
-                         .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
-                         .first_position = g->first_position + (uint32_t)skip,
-                         .window = c->sliding[layer] ? c->window : 0,
-                         .ahead = !c->bidirectional   ? 0
-                                  : c->sliding[layer] ? c->window - 1
-                                                      : UINT32_MAX,
-                         .head_dim = c->head_dim,
-                         .group = c->n_heads / c->n_kv_heads,
-                         .scale = 1 / sqrtf(c->query_scalar),
-                         .softcap = c->attn_softcap,
-                         .latent = c->n_kv_rank,
-                         .sinks = p->weights->layers[layer].sinks,
-                         .type = p->pool->shape.type,
-                         .pages = p->pages->memory,
-                         .page_bytes = p->pool->page_bytes,
-                         .key_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 0),
-                         .value_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 1),
-                         .head_bytes = p->pool->head_bytes,
-                         .token_bytes = p->pool->token_bytes,
-                         .entries = g->table->entries,
-                         .n_entries = g->table->n_entries,
-                         .turns = !c->rotated[layer]  ? NULL
-                                  : c->sliding[layer] ? p->sliding.turns
-                                                      : p->full.turns,
-                         .n_pairs = c->rope_dim / 2,
-                         .interleaved = c->interleaved};
-}
-
-/* Items are a few rows and one key/value head, distributed round-robin: later rows have more keys, so this balances
- * the workers. */
-static void attend_part(void *context, size_t worker, size_t n_workers)
-{
-    const layer_job *job = context;
-    const spry_pass *p = job->pass;
-    size_t first_row = 0, item = 0;
-    for (size_t s = 0; s < p->n_segments; first_row += p->segments[s++].n_rows)
-        for (size_t skip = 0; skip < p->segments[s].n_rows; skip += ATTEND_ROWS) {
-            spry_attend a = attend_rows(p, job->index, &p->segments[s], first_row, skip);
-            for (size_t head = 0; head < p->config->n_kv_heads; head++, item++)
-                if (item % n_workers == worker)
-                    p->ops->attend(&a, head);
-        }
-}
-
-void spry_pass_attend(spry_pass *p, const spry_layer *l, uint32_t index)
-{
-    layer_job job = {p, l, index};
-    spry_threads_run(p->threads, attend_part, &job);
-    spry_pass_took_attention(p, index);
-}
-
 /* y = attention of the input */
 static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 {
@@ -274,9 +232,9 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_products(p, SPRY_OP_QKV, qkv, l->k.data ? SPRY_COUNT(qkv) : 1, p->in, p->n_rows);
     if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
         spry_pass_join_norms(p, l);
-    run_rows(p, prepare_part, &job, p->n_rows, n_q + 2 * n_kv);
+    run_rows(p, prepare_rows, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
-    spry_pass_attend(p, l, index);
+    spry_pass_attend(p, index);
     spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, c->head_dim),
                            p->n_rows);
 }
@@ -284,17 +242,15 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 typedef struct gate_job {
     const spry_pass *pass;
     bool gated;
-    size_t n_rows, n;
+    size_t n;
     const float *whole; /* gates of all ranks, n_whole a row, where they are made sparse */
     size_t n_whole;
 } gate_job;
 
-static void gate_part(void *context, size_t worker, size_t n_workers)
+static void gate_rows(void *context, size_t begin, size_t end)
 {
     const gate_job *job = context;
     const spry_pass *p = job->pass;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
     for (size_t row = begin; row < end; row++) {
         float *gate = p->gate + row * job->n;
         if (p->sparsity > -INFINITY)
@@ -307,22 +263,21 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
                      const float *in, size_t n_rows)
 {
     bool gated = gate->data;
-    gate_job job = {p, gated, n_rows, up->n_out, NULL, down->n_in};
+    gate_job job = {p, gated, up->n_out, NULL, down->n_in};
     const spry_product both[] = {{p->gate, up->n_out, gated ? gate : up}, {p->up, up->n_out, up}};
     spry_pass_products(p, SPRY_OP_GATE_UP, both, gated ? 2 : 1, in, n_rows);
     if (p->sparsity > -INFINITY)
         job.whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
-    run_rows(p, gate_part, &job, n_rows, up->n_out);
+    run_rows(p, gate_rows, &job, n_rows, up->n_out);
     spry_pass_charge(p, SPRY_OP_GATE);
     const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
     spry_pass_linear_whole(p, SPRY_OP_DOWN, out, p->config->n_embd, down, whole, n_rows);
 }
 
-static void residual_part(void *context, size_t worker, size_t n_workers)
+static void residual_rows(void *context, size_t begin, size_t end)
 {
     const spry_pass *p = context;
-    size_t begin, end, n = p->config->n_embd;
-    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    size_t n = p->config->n_embd;
     if (p->config->residual_scale == 1)
         p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
     else
@@ -335,7 +290,7 @@ static void add_residual(spry_pass *p, const float *norm, const float *bias)
     bool sum = p->config->arch->norms == SPRY_NORMS_SUM;
     if (norm && !sum)
         spry_pass_norm(p, p->y, p->y, norm, bias, p->n_rows, p->config->n_embd);
-    run_rows(p, residual_part, p, p->n_rows, p->config->n_embd);
+    run_rows(p, residual_rows, p, p->n_rows, p->config->n_embd);
     spry_pass_charge(p, SPRY_OP_ADD);
     if (norm && sum)
         spry_pass_norm(p, p->x, p->x, norm, bias, p->n_rows, p->config->n_embd);

@@ -21,12 +21,11 @@ static unsigned char *place(const conv_job *job, unsigned char *page, size_t tok
     return *key ? at : at + token * pool->token_bytes;
 }
 
-static void store_part(void *context, size_t worker, size_t n_workers)
+static void store_rows(void *context, size_t begin, size_t end)
 {
     const conv_job *job = context;
     const spry_pass *p = job->pass;
-    size_t n = p->config->n_embd, dim = p->config->head_dim, begin, end;
-    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    size_t n = p->config->n_embd, dim = p->config->head_dim;
     for (size_t row = begin; row < end; row++) {
         float *b = p->conv + row * 3 * n;
         const float *x = b + 2 * n;
@@ -82,12 +81,11 @@ static void convolve_row(const conv_job *job, const spry_segment *g, size_t row,
     }
 }
 
-static void convolve_part(void *context, size_t worker, size_t n_workers)
+static void convolve_rows(void *context, size_t begin, size_t end)
 {
     const conv_job *job = context;
     const spry_pass *p = job->pass;
-    size_t begin, end, row = 0;
-    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    size_t row = 0;
     for (size_t s = 0; s < p->n_segments; s++)
         for (uint32_t i = 0; i < p->segments[s].n_rows; i++, row++)
             if (row >= begin && row < end)
@@ -99,8 +97,8 @@ void spry_pass_convolution(spry_pass *p, const spry_layer *l, uint32_t index)
     size_t n = p->config->n_embd;
     conv_job job = {p, l, p->config->kv_slot[index]};
     spry_pass_linear(p, SPRY_OP_QKV, p->conv, 3 * n, &l->conv_in, p->in, p->n_rows);
-    spry_threads_run(p->threads, store_part, &job);
-    spry_threads_run(p->threads, convolve_part, &job);
+    spry_threads_share(p->threads, store_rows, &job, p->n_rows, 1);
+    spry_threads_share(p->threads, convolve_rows, &job, p->n_rows, 1);
     spry_pass_charge(p, SPRY_OP_ATTEND);
     spry_pass_linear(p, SPRY_OP_OUT, p->y, n, &l->conv_out, p->h, p->n_rows);
 }

@@ -15,11 +15,9 @@ typedef struct heads_job {
     size_t out_stride, out_step;
 } heads_job;
 
-static void heads_part(void *context, size_t worker, size_t n_workers)
+static void multiply_heads(void *context, size_t begin, size_t end)
 {
     const heads_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->pass->config->n_heads, 1, worker, n_workers);
     for (size_t head = begin; head < end; head++) {
         const spry_weight *w = &job->heads[head];
         const spry_matmul_kernel *kernel = &job->pass->ops->matmul[w->type];
@@ -44,13 +42,12 @@ typedef struct latent_job {
 static const float inner_eps = 1e-6f; /* whatever the model's other norms have */
 
 /* Rope, the latents' norm, and the row into its page. */
-static void prepare_part(void *context, size_t worker, size_t n_workers)
+static void prepare_rows(void *context, size_t begin, size_t end)
 {
     const latent_job *job = context;
     const spry_pass *p = job->pass;
     const spry_config *c = p->config;
-    size_t n_pairs = c->rope_dim / 2, each = (size_t)c->nope_dim + c->rope_dim, begin, end;
-    spry_threads_part(&begin, &end, p->n_rows, 1, worker, n_workers);
+    size_t n_pairs = c->rope_dim / 2, each = (size_t)c->nope_dim + c->rope_dim;
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->head_dim;
         const float *raw = p->raw + row * c->n_heads * each, *given = p->v + row * c->head_dim;
@@ -86,14 +83,14 @@ void spry_pass_latent(spry_pass *p, const spry_layer *l, uint32_t index)
     spry_pass_linear(p, SPRY_OP_QKV, p->raw, n_q, &l->q, in, p->n_rows);
     spry_pass_linear(p, SPRY_OP_QKV, p->v, c->head_dim, &l->k, p->in, p->n_rows);
     heads_job into = {p, l->k_b, p->raw, n_q, each, p->q + c->rope_dim, wide, c->head_dim};
-    spry_threads_run(p->threads, heads_part, &into);
+    spry_threads_share(p->threads, multiply_heads, &into, c->n_heads, 1);
     spry_pass_charge(p, SPRY_OP_QKV);
-    spry_threads_run(p->threads, prepare_part, &job);
+    spry_threads_share(p->threads, prepare_rows, &job, p->n_rows, 1);
     spry_pass_charge(p, SPRY_OP_ROPE);
-    spry_pass_attend(p, l, index);
+    spry_pass_attend(p, index);
     size_t n_values = (size_t)c->n_heads * c->value_dim;
     heads_job out_of = {p, l->v_b, p->attn, wide, c->head_dim, p->raw, n_values, c->value_dim};
-    spry_threads_run(p->threads, heads_part, &out_of);
+    spry_threads_share(p->threads, multiply_heads, &out_of, c->n_heads, 1);
     const float *values = spry_pass_join_heads(p, p->raw, c->value_dim);
     spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, values, p->n_rows);
 }

@@ -110,7 +110,8 @@ static void carve_all(spry_pass *p, carver *c)
     p->modality = carve(c, layer_rows, streams, sizeof(float));
     p->layer_in = carve(c, layer_rows, n_layer_in, sizeof(float));
     p->layer_row = carve(c, streams ? 1 : 0, n_layer_in, sizeof(float));
-    p->gate = carve(c, rows, larger(ff, f->n_layer_embd), sizeof(float));
+    p->gate_width = larger(ff, f->n_layer_embd);
+    p->gate = carve(c, rows, p->gate_width, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     p->act = carve_for(c, c->integers, rows,

@@ -60,6 +60,7 @@ struct spry_pass {
     float *layer_in, *layer_row;   /* [max_rows, n_layers * n_layer_embd], one row */
     float sparsity;                /* of the gates at hand; -INFINITY: none */
     float *gate, *up;              /* [max_rows, widest feed-forward] */
+    size_t gate_width;             /* floats of gate a row */
     spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
     float *router;                 /* [max_rows, n_experts] */
     float *choice;                 /* [n_experts]: what the row at hand chooses by */
@@ -123,9 +124,11 @@ void spry_pass_experts(spry_pass *pass, const spry_layer *layer);
 void spry_pass_gated(spry_pass *pass, float *out, const spry_weight *gate, const spry_weight *up,
                      const spry_weight *down, const float *in, size_t n_rows);
 
-/* block.c: a row's keys and values of a layer into its page; attention over the pages, of q into attn. */
+/* block.c: a row's keys and values of a layer into its page. */
 void spry_pass_store_row(const spry_pass *pass, size_t row, size_t layer);
-void spry_pass_attend(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* attention.c: attention over the pages, of q into attn. */
+void spry_pass_attend(spry_pass *pass, uint32_t layer);
 
 /* streams.c: Gemma 3n's parts, in their order. */
 void spry_pass_streams_begin(spry_pass *pass);

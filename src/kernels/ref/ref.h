@@ -65,6 +65,7 @@ SPRY_REF_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
 void spry_ref_attend(const spry_attend *a, size_t kv_head);
+void spry_ref_attend_join(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 
 void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
                    bool interleaved);
@@ -95,7 +96,7 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
     .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
     .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                                  \
     .layer_norm = spry_ref_layer_norm, .rope = spry_ref_rope, .encode_act = spry_act_encode,                           \
-    .attend = spry_ref_attend,                                                                                         \
+    .attend = spry_ref_attend, .attend_join = spry_ref_attend_join,                                                    \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu,                                                                    \
              [SPRY_GATE_GELU_TANH] = spry_ref_gate_gelu_tanh,                                                          \
              [SPRY_GATE_CLAMPED] = spry_ref_gate_clamped,                                                              \

@@ -1,9 +1,11 @@
 /* Attention over pages, written once over simd_*.h. Queries are the heads of a group, row after row; a tile of queries
- * shares each load of a key or value. Keys are transposed (kv_layout.h), so a score is one chain of fused additions
+ * shares each load of a key or value. While a page is read the next one is prefetched: pages lie too far apart for the
+ * hardware to do it. Keys are transposed (kv_layout.h), so a score is one chain of fused additions
  * over the head without horizontal sums.
  *
  * Invariance: scores are independent of each other; a page's maximum and sum cover all its slots, where invisible slots
- * contribute nothing; values are added in token order. So a query's bits depend on its table alone.
+ * contribute nothing; values are added in token order; chunks (ops.h) are joined in their order. So a query's bits
+ * depend on its table alone.
  *
  * Include a simd_*.h and define OP(name) first. */
 #include <math.h>
@@ -13,38 +15,106 @@
 #include "kernels/kv_layout.h"
 #include "kernels/simd/simd_math.h"
 
-enum { ATTEND_QUERIES = 8, KEY_VECTORS = SPRY_PAGE_TOKENS / LANES, SCALE_BLOCK = 32 };
+enum {
+    ATTEND_QUERIES = 32,
+    ATTEND_FLOATS = ATTEND_QUERIES * 128, /* of the queries of a tile; larger heads: fewer queries */
+    KEY_VECTORS = SPRY_PAGE_TOKENS / LANES,
+    SCALE_BLOCK = 32,
+    CACHE_LINE = 64
+};
 
 /* Running softmax of a tile's queries. */
 typedef struct attend_tile {
     const spry_attend *a;
-    size_t n;                                                 /* queries */
+    size_t kv_head, n;                                        /* queries */
     const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the current page */
+    uintptr_t ahead;                                          /* bytes from the current page to the next one */
+    bool fresh;                                               /* queries are not encoded yet */
     const float *turn;                                        /* cosines of the current rotation, or NULL */
-    float turned[ATTEND_QUERIES][SPRY_ATTEND_HEAD_DIM_MAX];
-    float *out[ATTEND_QUERIES];                          /* [head_dim]: sums of weighted values until the end */
-    uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES]; /* visible positions */
-    int from[ATTEND_QUERIES], to[ATTEND_QUERIES];        /* visible slots of the current page */
-    float max[ATTEND_QUERIES], sum[ATTEND_QUERIES];
+    uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES];      /* visible positions */
+    int from[ATTEND_QUERIES], to[ATTEND_QUERIES];             /* visible slots of the current page */
+    float max[ATTEND_QUERIES], sum[ATTEND_QUERIES];           /* of the current chunk */
+    float *part[ATTEND_QUERIES];                              /* [head_dim]: sums of weighted values of the chunk */
+    float total_max[ATTEND_QUERIES], total_sum[ATTEND_QUERIES];
+    float *out[ATTEND_QUERIES];                    /* [head_dim]: of all chunks so far */
+    float *state[ATTEND_QUERIES];                  /* where a part's maximum and sum go */
     float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
+    float turned[ATTEND_FLOATS], parts[ATTEND_FLOATS];
+    spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* queries for the current page, where scores are integer */
 } attend_tile;
 
 static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t first_query, size_t n)
 {
     t->a = a;
+    t->kv_head = kv_head;
     t->n = n;
     t->turn = NULL;
+    t->fresh = true;
     for (size_t i = 0; i < n; i++) {
         size_t row = (first_query + i) / a->group, head = kv_head * a->group + (first_query + i) % a->group;
         size_t offset = row * a->row_stride + head * a->head_dim;
+        bool sink = a->sinks && !a->states;
         t->own[i] = t->query[i] = a->query + offset;
         t->out[i] = a->out + offset;
+        t->part[i] = t->parts + i * a->head_dim;
+        t->state[i] = a->states ? a->states + row * a->state_stride + 2 * head : NULL;
         uint64_t past = (uint64_t)a->first_position + row + 1;
         t->end[i] = past + a->ahead;
         t->first[i] = a->window && past > a->window ? past - a->window : 0;
-        t->max[i] = a->sinks ? a->sinks[head] : -INFINITY;
-        t->sum[i] = a->sinks ? 1 : 0;
+        t->total_max[i] = sink ? a->sinks[head] : -INFINITY;
+        t->total_sum[i] = sink ? 1 : 0;
         memset(t->out[i], 0, a->head_dim * sizeof(float));
+    }
+}
+
+static void start_chunk(attend_tile *t)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        t->max[i] = -INFINITY;
+        t->sum[i] = 0;
+    }
+    memset(t->parts, 0, t->n * t->a->head_dim * sizeof(float));
+}
+
+/* Adds a chunk's softmax to the sums so far. A chunk of which a query sees nothing changes nothing. */
+static void join_chunk(float *out, float *total_max, float *total_sum, const float *part, float max, float sum,
+                       size_t head_dim)
+{
+    if (max == -INFINITY && sum == 0)
+        return;
+    float top = max > *total_max ? max : *total_max, factors[LANES];
+    v_store(factors, v_exp(v_set(*total_max - top)));
+    float keep = factors[0];
+    v_store(factors, v_exp(v_set(max - top)));
+    float take = factors[0];
+    *total_max = top;
+    *total_sum = *total_sum * keep + sum * take;
+    for (size_t d = 0; d < head_dim; d += LANES)
+        v_store(out + d, v_fma(v_load(part + d), v_set(take), v_mul(v_load(out + d), v_set(keep))));
+}
+
+static void end_chunk(attend_tile *t)
+{
+    for (size_t i = 0; i < t->n; i++)
+        join_chunk(t->out[i], &t->total_max[i], &t->total_sum[i], t->part[i], t->max[i], t->sum[i], t->a->head_dim);
+}
+
+static void divide_by(float *out, float sum, size_t head_dim)
+{
+    for (size_t d = 0; d < head_dim; d += LANES)
+        v_store(out + d, v_div(v_load(out + d), v_set(sum)));
+}
+
+static void end_tile(attend_tile *t)
+{
+    const spry_attend *a = t->a;
+    for (size_t i = 0; i < t->n; i++) {
+        if (!a->states) {
+            divide_by(t->out[i], t->total_sum[i], a->head_dim);
+            continue;
+        }
+        t->state[i][0] = t->total_max[i];
+        t->state[i][1] = t->total_sum[i];
     }
 }
 
@@ -71,10 +141,12 @@ static void turn_queries(attend_tile *t, const spry_turn *turn)
     if (t->turn == turn->cosine)
         return;
     t->turn = turn->cosine;
+    t->fresh = true;
     for (size_t i = 0; i < t->n; i++) {
-        t->query[i] = turn->cosine ? t->turned[i] : t->own[i];
+        float *turned = t->turned + i * t->a->head_dim;
+        t->query[i] = turn->cosine ? turned : t->own[i];
         if (turn->cosine)
-            turn_query(t->turned[i], t->own[i], t->a, turn);
+            turn_query(turned, t->own[i], t->a, turn);
     }
 }
 
@@ -106,6 +178,19 @@ SPRY_INLINE vec load_keys(spry_dtype type, const unsigned char *keys, size_t d, 
     return v_load_i8((const int8_t *)keys + at);
 }
 
+/* Bytes of a coordinate; Q8_0's scales, beside them, are left to the hardware. */
+SPRY_INLINE size_t coordinate_bytes(spry_dtype type)
+{
+    return type == SPRY_F32 ? 4 : type == SPRY_F16 ? 2 : 1;
+}
+
+/* Prefetches, in the next page, what corresponds to these bytes. */
+SPRY_INLINE void prefetch_next(const attend_tile *t, const unsigned char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i += CACHE_LINE)
+        SPRY_PREFETCH_FAR((uintptr_t)bytes + t->ahead + i);
+}
+
 /* Dot products of n queries with all slots of a page, times the scale. */
 SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned char *keys, size_t first, int n)
 {
@@ -119,12 +204,16 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
         for (int q = 0; q < n; q++)
             for (int v = 0; v < KEY_VECTORS; v++)
                 part[q][v] = v_set(0);
-        for (size_t d = block; d < block + step; d++)
+        for (size_t d = block; d < block + step; d++) {
+            if (first == 0)
+                prefetch_next(t, keys + d * SPRY_PAGE_TOKENS * coordinate_bytes(type),
+                              SPRY_PAGE_TOKENS * coordinate_bytes(type));
             for (int v = 0; v < KEY_VECTORS; v++) {
                 vec key = load_keys(type, keys, d, v);
                 for (int q = 0; q < n; q++)
                     part[q][v] = v_fma(key, v_set(t->query[first + (size_t)q][d]), part[q][v]);
             }
+        }
         for (int q = 0; q < n; q++)
             for (int v = 0; v < KEY_VECTORS; v++)
                 sum[q][v] =
@@ -135,16 +224,82 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char *keys)
+#ifdef SCORE_BYTES
+enum { BYTE_SCORES = 1 };
+
+static void encode_queries(attend_tile *t)
+{
+    size_t head_dim = t->a->head_dim;
+    for (size_t i = 0; i < t->n; i++)
+        OP(encode_act)(t->encoded + i * (head_dim / SPRY_ACT_BLOCK), t->query[i], head_dim);
+}
+
+/* The same as score_queries, of Q8_0 keys and encoded queries. */
+SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
+{
+    vec sum[SCORE_QUERIES][KEY_VECTORS], part[SCORE_QUERIES][KEY_VECTORS], scale = v_set(t->a->scale);
+    size_t blocks = t->a->head_dim / SPRY_ACT_BLOCK;
+    const uint16_t *scales = (const uint16_t *)(const void *)(keys + t->a->head_dim * SPRY_PAGE_TOKENS);
+    for (int q = 0; q < n; q++)
+        for (int v = 0; v < KEY_VECTORS; v++)
+            sum[q][v] = v_set(0);
+    for (size_t b = 0; b < blocks; b++, scales += SPRY_PAGE_TOKENS) {
+        const unsigned char *block = keys + b * SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS;
+        const spry_act_block *query[SCORE_QUERIES];
+        for (int q = 0; q < n; q++)
+            query[q] = &t->encoded[(first + (size_t)q) * blocks + b];
+        if (first == 0)
+            prefetch_next(t, block, SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS);
+        dot_block(part, block, query, n);
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            vec key_scale = v_load_f16(scales + v * LANES);
+            for (int q = 0; q < n; q++)
+                sum[q][v] = v_fma(part[q][v], v_mul(key_scale, v_set(query[q]->scale)), sum[q][v]);
+        }
+    }
+    for (int q = 0; q < n; q++)
+        for (int v = 0; v < KEY_VECTORS; v++)
+            v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
+}
+#else
+enum { BYTE_SCORES = 0 };
+
+static inline void encode_queries(attend_tile *t)
+{
+    (void)t;
+}
+
+static inline void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
+{
+    (void)t, (void)keys, (void)first, (void)n;
+}
+#endif
+
+SPRY_INLINE void score_page_bytes(attend_tile *t, const unsigned char *keys)
 {
     size_t i = 0;
-    for (; i + SCORE_QUERIES <= t->n; i += SCORE_QUERIES)
-        score_queries(t, type, keys, i, SCORE_QUERIES);
-    for (; SCORE_QUERIES > 4 && i + 4 <= t->n; i += 4)
-        score_queries(t, type, keys, i, 4);
+    for (; i + 4 <= t->n; i += 4)
+        score_bytes(t, keys, i, 4);
     for (; i + 2 <= t->n; i += 2)
-        score_queries(t, type, keys, i, 2);
+        score_bytes(t, keys, i, 2);
     for (; i < t->n; i++)
+        score_bytes(t, keys, i, 1);
+}
+
+SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char *keys)
+{
+    size_t i = 0, end = t->n;
+    if (BYTE_SCORES && type == SPRY_Q8_0) {
+        score_page_bytes(t, keys);
+        return;
+    }
+    for (; i + SCORE_QUERIES <= end; i += SCORE_QUERIES)
+        score_queries(t, type, keys, i, SCORE_QUERIES);
+    for (; SCORE_QUERIES > 4 && i + 4 <= end; i += 4)
+        score_queries(t, type, keys, i, 4);
+    for (; i + 2 <= end; i += 2)
+        score_queries(t, type, keys, i, 2);
+    for (; i < end; i++)
         score_queries(t, type, keys, i, 1);
 }
 
@@ -160,49 +315,57 @@ static void weigh_query(attend_tile *t, size_t i)
         s[v] = v_select_range(s[v], none, v * LANES, t->from[i], t->to[i]);
         top = v_max(top, s[v]);
     }
-    float largest = v_largest(top), max = largest > t->max[i] ? largest : t->max[i], keep[LANES];
+    float largest = v_largest(top), max = largest > t->max[i] ? largest : t->max[i];
     for (int v = 0; v < KEY_VECTORS; v++) {
         vec weight = v_exp(v_sub(s[v], v_set(max))); /* exp(-infinity), of invisible slots, is 0 */
         v_store(score + v * LANES, weight);
         total = v_add(total, weight);
     }
-    v_store(keep, v_exp(v_set(t->max[i] - max)));
-    t->sum[i] = t->sum[i] * keep[0] + v_sum(total);
-    for (size_t d = 0; t->max[i] != max && d < t->a->head_dim; d += LANES)
-        v_store(t->out[i] + d, v_mul(v_load(t->out[i] + d), v_set(keep[0])));
-    t->max[i] = max;
+    if (t->max[i] != max) {
+        float keep[LANES];
+        v_store(keep, v_exp(v_set(t->max[i] - max)));
+        t->sum[i] *= keep[0];
+        for (size_t d = 0; d < t->a->head_dim; d += LANES)
+            v_store(t->part[i] + d, v_mul(v_load(t->part[i] + d), v_set(keep[0])));
+        t->max[i] = max;
+    }
+    t->sum[i] += v_sum(total);
 }
 
-/* Values of a token from coordinate d on, as floats. */
-SPRY_INLINE vec load_values(spry_dtype type, const unsigned char *token, size_t d)
+/* Values of a token from coordinate d on, as floats. *scale stays that of the block at hand. */
+SPRY_INLINE vec load_values(vec *scale, spry_dtype type, const unsigned char *token, size_t d, bool first)
 {
     if (type == SPRY_F32)
         return v_load((const float *)(const void *)token + d);
     if (type == SPRY_F16)
         return v_load_f16((const uint16_t *)(const void *)token + d);
     const spry_block_q8_0 *block = (const spry_block_q8_0 *)(const void *)token + d / SCALE_BLOCK;
-    return v_mul(v_load_i8(block->quants + d % SCALE_BLOCK), v_set_f16(block->scale));
+    if (first || d % SCALE_BLOCK == 0)
+        *scale = v_set_f16(block->scale);
+    return v_mul(v_load_i8(block->quants + d % SCALE_BLOCK), *scale);
 }
 
 /* Adds tokens [from, to), weighted, to n_vectors of the sums of n queries that see all of them. */
 SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char *values, size_t first, int n, size_t d,
                             int n_vectors)
 {
-    vec sum[VALUE_QUERIES][VALUE_VECTORS];
+    vec sum[VALUE_QUERIES][VALUE_VECTORS], scale = v_set(0);
     for (int q = 0; q < n; q++)
         for (int v = 0; v < n_vectors; v++)
-            sum[q][v] = v_load(t->out[first + (size_t)q] + d + (size_t)v * LANES);
+            sum[q][v] = v_load(t->part[first + (size_t)q] + d + (size_t)v * LANES);
     for (int token = t->from[first]; token < t->to[first]; token++) {
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
+        if (first == 0)
+            prefetch_next(t, bytes + d * coordinate_bytes(type), (size_t)n_vectors * LANES * coordinate_bytes(type));
         for (int v = 0; v < n_vectors; v++) {
-            vec value = load_values(type, bytes, d + (size_t)v * LANES);
+            vec value = load_values(&scale, type, bytes, d + (size_t)v * LANES, v == 0);
             for (int q = 0; q < n; q++)
                 sum[q][v] = v_fma(value, v_set(t->score[first + (size_t)q][token]), sum[q][v]);
         }
     }
     for (int q = 0; q < n; q++)
         for (int v = 0; v < n_vectors; v++)
-            v_store(t->out[first + (size_t)q] + d + (size_t)v * LANES, sum[q][v]);
+            v_store(t->part[first + (size_t)q] + d + (size_t)v * LANES, sum[q][v]);
 }
 
 SPRY_INLINE void add_values_of(attend_tile *t, spry_dtype type, const unsigned char *values, size_t first, int n)
@@ -214,45 +377,66 @@ SPRY_INLINE void add_values_of(attend_tile *t, spry_dtype type, const unsigned c
         add_values(t, type, values, first, n, d, 1);
 }
 
+/* `same`: all queries see the same slots. */
 SPRY_INLINE void add_page(attend_tile *t, spry_dtype type, const unsigned char *values, bool same)
 {
-    size_t i = 0;
-    for (; same && i + VALUE_QUERIES <= t->n; i += VALUE_QUERIES)
+    size_t i = 0, end = t->n;
+    for (; same && i + VALUE_QUERIES <= end; i += VALUE_QUERIES)
         add_values_of(t, type, values, i, VALUE_QUERIES);
-    for (; i < t->n; i++)
+    for (; VALUE_QUERIES > 2 && same && i + 2 <= end; i += 2)
+        add_values_of(t, type, values, i, 2);
+    for (; i < end; i++)
         add_values_of(t, type, values, i, 1);
+}
+
+SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entry *entry, const spry_kv_entry *next)
+{
+    const spry_attend *a = t->a;
+    bool same;
+    if (!place_page(t, entry, &same))
+        return;
+    if (a->turns)
+        turn_queries(t, &a->turns[entry->turn]);
+    if (BYTE_SCORES && type == SPRY_Q8_0 && t->fresh)
+        encode_queries(t);
+    t->fresh = false;
+    const unsigned char *page = a->pages + entry->page * a->page_bytes + t->kv_head * a->head_bytes;
+    t->ahead = ((uintptr_t)next->page - entry->page) * a->page_bytes;
+    score_page(t, type, page + a->key_offset);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->from[i] < t->to[i])
+            weigh_query(t, i);
+    add_page(t, type, page + a->value_offset, same);
 }
 
 SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype type)
 {
-    size_t n_queries = a->n_rows * a->group;
-    for (size_t first = 0; first < n_queries; first += ATTEND_QUERIES) {
-        attend_tile t;
-        bool same;
-        start_tile(&t, a, kv_head, first, n_queries - first < ATTEND_QUERIES ? n_queries - first : ATTEND_QUERIES);
-        for (size_t e = 0; e < a->n_entries; e++) {
-            if (!place_page(&t, &a->entries[e], &same))
-                continue;
-            if (a->turns)
-                turn_queries(&t, &a->turns[a->entries[e].turn]);
-            const unsigned char *page = a->pages + a->entries[e].page * a->page_bytes + kv_head * a->head_bytes;
-            score_page(&t, type, page + a->key_offset);
-            for (size_t i = 0; i < t.n; i++)
-                if (t.from[i] < t.to[i])
-                    weigh_query(&t, i);
-            add_page(&t, type, page + a->value_offset, same);
+    size_t n_queries = a->n_rows * a->group, most = ATTEND_FLOATS / a->head_dim;
+    most = most < ATTEND_QUERIES ? most : ATTEND_QUERIES;
+    attend_tile t;
+    for (size_t first = 0; first < n_queries; first += most) {
+        start_tile(&t, a, kv_head, first, n_queries - first < most ? n_queries - first : most);
+        for (size_t e = 0, end; e < a->n_entries; e = end) {
+            start_chunk(&t);
+            end = spry_attend_chunk_end(a, e);
+            for (size_t i = e; i < end; i++)
+                attend_page(&t, type, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+            end_chunk(&t);
         }
-        for (size_t i = 0; i < t.n; i++)
-            for (size_t d = 0; d < a->head_dim; d += LANES)
-                v_store(t.out[i] + d, v_div(v_load(t.out[i] + d), v_set(t.sum[i])));
+        end_tile(&t);
     }
 }
 
 /* Heads that are not a multiple of the vector size, and values within keys, use the plain version; the choice depends
  * on the model alone. */
+static bool attends_plainly(const spry_attend *a)
+{
+    return a->head_dim % LANES || a->latent;
+}
+
 static void OP(attend)(const spry_attend *a, size_t kv_head)
 {
-    if (a->head_dim % LANES || a->latent)
+    if (attends_plainly(a))
         spry_ref_attend(a, kv_head);
     else if (a->type == SPRY_F32)
         attend_type(a, kv_head, SPRY_F32);
@@ -260,4 +444,24 @@ static void OP(attend)(const spry_attend *a, size_t kv_head)
         attend_type(a, kv_head, SPRY_F16);
     else
         attend_type(a, kv_head, SPRY_Q8_0);
+}
+
+static void OP(attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)
+{
+    if (attends_plainly(a)) {
+        spry_ref_attend_join(a, parts, kv_head);
+        return;
+    }
+    for (size_t query = 0; query < a->n_rows * a->group; query++) {
+        size_t row = query / a->group, head = kv_head * a->group + query % a->group;
+        float max = a->sinks ? a->sinks[head] : -INFINITY, sum = a->sinks ? 1 : 0;
+        size_t offset = row * a->row_stride + head * a->head_dim;
+        memset(a->out + offset, 0, a->head_dim * sizeof(float));
+        for (size_t i = 0; i < parts->n; i++) {
+            const float *state = parts->states + i * parts->n_states + row * a->state_stride + 2 * head;
+            join_chunk(a->out + offset, &max, &sum, parts->sums + i * parts->n_sums + offset, state[0], state[1],
+                       a->head_dim);
+        }
+        divide_by(a->out + offset, sum, a->head_dim);
+    }
 }

@@ -5,6 +5,8 @@
 
 #define OP(name) avx512_##name
 
+#include "kernels/x86/attend_bytes.h"
+
 #include "kernels/simd/simd_attend.h"
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"

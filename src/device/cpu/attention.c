@@ -1,0 +1,148 @@
+/* Attention over the pages, of q into attn. Work is divided into items: a few rows of a segment and one key/value head.
+ * Where these are too few for the threads, as when one sequence with few heads is decoded, each chunk of pages is an
+ * item, and chunks are joined afterwards: the kernels join them in the same order when they see all of them, so the
+ * choice changes no bit. */
+#include <math.h>
+
+#include "device/cpu/pass_state.h"
+
+typedef struct attend_job {
+    const spry_pass *pass;
+    uint32_t layer;
+    spry_attend_parts parts; /* n is 0: items are not divided into chunks */
+    float *sums, *states;    /* of the parts */
+} attend_job;
+
+enum { ITEMS_A_WORKER = 4 }; /* with fewer, one sequence's chunks are divided */
+enum { ATTEND_ROWS = 16 };   /* rows of a segment that are one item of work */
+
+static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
+{
+    const spry_config *c = p->config;
+    size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
+    return (spry_attend){.out = p->attn + (first_row + skip) * stride,
+                         .query = p->q + (first_row + skip) * stride,
+                         .row_stride = stride,
+                         .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
+                         .first_position = g->first_position + (uint32_t)skip,
+                         .window = c->sliding[layer] ? c->window : 0,
+                         .ahead = !c->bidirectional   ? 0
+                                  : c->sliding[layer] ? c->window - 1
+                                                      : UINT32_MAX,
+                         .head_dim = c->head_dim,
+                         .group = c->n_heads / c->n_kv_heads,
+                         .scale = 1 / sqrtf(c->query_scalar),
+                         .softcap = c->attn_softcap,
+                         .latent = c->n_kv_rank,
+                         .sinks = p->weights->layers[layer].sinks,
+                         .type = p->pool->shape.type,
+                         .pages = p->pages->memory,
+                         .page_bytes = p->pool->page_bytes,
+                         .key_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 0),
+                         .value_offset = spry_kv_offset(p->pool, c->kv_slot[layer], 1),
+                         .head_bytes = p->pool->head_bytes,
+                         .token_bytes = p->pool->token_bytes,
+                         .entries = g->table->entries,
+                         .n_entries = g->table->n_entries,
+                         .turns = !c->rotated[layer]  ? NULL
+                                  : c->sliding[layer] ? p->sliding.turns
+                                                      : p->full.turns,
+                         .n_pairs = c->rope_dim / 2,
+                         .interleaved = c->interleaved};
+}
+
+static size_t items_of(const spry_pass *p, const spry_segment *g)
+{
+    return (g->n_rows + ATTEND_ROWS - 1) / ATTEND_ROWS * p->config->n_kv_heads;
+}
+
+/* Later rows have more keys, and their items are the small blocks at the end. */
+static void attend_items(void *context, size_t begin, size_t end)
+{
+    const attend_job *job = context;
+    const spry_pass *p = job->pass;
+    size_t first_row = 0, item = 0, n_heads = p->config->n_kv_heads;
+    for (size_t s = 0; s < p->n_segments && item < end; first_row += p->segments[s++].n_rows) {
+        const spry_segment *g = &p->segments[s];
+        size_t after = item + items_of(p, g);
+        for (size_t i = begin > item ? begin : item; i < end && i < after; i++) {
+            spry_attend a = attend_rows(p, job->layer, g, first_row, (i - item) / n_heads * ATTEND_ROWS);
+            p->ops->attend(&a, (i - item) % n_heads);
+        }
+        item = after;
+    }
+}
+
+/* The one segment of a step that is divided into chunks. */
+static spry_attend attend_chunked(const attend_job *job)
+{
+    spry_attend a = attend_rows(job->pass, job->layer, &job->pass->segments[0], 0, 0);
+    a.state_stride = 2 * (size_t)job->pass->config->n_heads;
+    return a;
+}
+
+static uint32_t chunk_of(const spry_attend *a, size_t entry)
+{
+    return a->entries[entry].start / SPRY_ATTEND_CHUNK_TOKENS;
+}
+
+/* Items are chunks, and of each the key/value heads. */
+static void attend_chunks(void *context, size_t begin, size_t end)
+{
+    const attend_job *job = context;
+    size_t n_heads = job->pass->config->n_kv_heads;
+    for (size_t i = begin; i < end; i++) {
+        spry_attend a = attend_chunked(job);
+        size_t number = i / n_heads, chunk = chunk_of(&a, 0) + number, first = 0;
+        while (chunk_of(&a, first) < chunk)
+            first++;
+        a.n_entries = spry_attend_chunk_end(&a, first) - first;
+        a.entries += first;
+        a.out = job->sums + number * job->parts.n_sums;
+        a.states = job->states + number * job->parts.n_states;
+        job->pass->ops->attend(&a, i % n_heads);
+    }
+}
+
+static void join_heads(void *context, size_t begin, size_t end)
+{
+    const attend_job *job = context;
+    spry_attend a = attend_chunked(job);
+    for (size_t head = begin; head < end; head++)
+        job->pass->ops->attend_join(&a, &job->parts, head);
+}
+
+/* Finds room for the parts of a step with one segment; false: it is not to be divided. */
+static bool divide(attend_job *job)
+{
+    const spry_pass *p = job->pass;
+    const spry_segment *g = &p->segments[0];
+    size_t n_heads = p->config->n_heads, workers = spry_threads_count(p->threads);
+    if (p->n_segments != 1 || g->n_rows > ATTEND_ROWS || p->config->n_kv_heads >= ITEMS_A_WORKER * workers)
+        return false;
+    spry_attend a = attend_chunked(job);
+    job->parts.n = chunk_of(&a, a.n_entries - 1) - chunk_of(&a, 0) + 1;
+    job->parts.n_sums = g->n_rows * n_heads * p->config->head_dim;
+    job->parts.n_states = g->n_rows * 2 * n_heads;
+    size_t n_floats = job->parts.n * (job->parts.n_sums + job->parts.n_states);
+    if (workers == 1 || job->parts.n == 1 || n_floats > p->limits.max_rows * p->gate_width)
+        return false;
+    job->parts.sums = job->sums = p->gate; /* not in use during attention */
+    job->parts.states = job->states = p->gate + job->parts.n * job->parts.n_sums;
+    return true;
+}
+
+void spry_pass_attend(spry_pass *p, uint32_t layer)
+{
+    attend_job job = {.pass = p, .layer = layer};
+    size_t n_items = 0, n_heads = p->config->n_kv_heads;
+    for (size_t s = 0; s < p->n_segments; s++)
+        n_items += items_of(p, &p->segments[s]);
+    if (divide(&job)) {
+        spry_threads_share(p->threads, attend_chunks, &job, job.parts.n * n_heads, 1);
+        spry_threads_share(p->threads, join_heads, &job, n_heads, 1);
+    } else {
+        spry_threads_share(p->threads, attend_items, &job, n_items, 1);
+    }
+    spry_pass_took_attention(p, layer);
+}
