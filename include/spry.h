@@ -84,7 +84,7 @@ typedef struct spry_engine_options {
     uint32_t sessions;       /* sessions that can be full at once; at least 1 */
     uint32_t chunk;          /* most rows of a prefill step */
     uint32_t threads;        /* 0: every processor this process may use */
-    const char *kv_type;     /* "f16", "q8_0" or "f32" */
+    const char *kv_type;     /* "f16", "q8_0", "f32", or "auto": f16, q8_0 where a session of it does not fit */
     size_t kv_bytes;         /* limit for KV memory, cached pages included; 0: chosen by the machine's memory */
     size_t cache_bytes;      /* limit for shared cached pages; pages in use are never evicted; 0: no limit */
     const char *cache_dir;   /* NULL, or a folder where cached pages survive the process */
@@ -93,7 +93,7 @@ typedef struct spry_engine_options {
     bool data_is_mapped;     /* spry_engine_open_memory's bytes are a mapped file or constants: pages can be dropped */
     const char *device;      /* where it computes: "cpu", "cuda:0", or "far" (for tests) */
     const char *cpu;         /* "auto", or the name of a kernel set: "ref" */
-    const char *quantize;    /* NULL, or a type ("q4_k_m"): float matrices are quantised, as if `spry convert` had */
+    const char *quantize;    /* NULL, or a type: float matrices become it, as by `spry convert`; "auto": q8_0 */
     const char *chat_template; /* NULL: the model's own; a file name, or the text of a template */
     struct spry_trace *trace;  /* NULL, or the trace of steps and answers; it must outlive the engine */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called on any thread of the engine */

@@ -45,7 +45,8 @@ static void add_engine_options(arguments *a, spry_engine_flags *flags)
 static int start(pid_t *child, spry_bench_settings *settings, const spry_model_source *source, int output)
 {
     arguments a = {0};
-    const char *const fixed[] = {"spry", "run", "-p", prompt, "--raw", "-n", "1", "--temperature", "0", "--ignore-end"};
+    const char *const fixed[] = {"spry", "run",           "-p", prompt,         "--raw",         "-n",
+                                 "1",    "--temperature", "0",  "--ignore-end", "--profile=none"};
     for (size_t i = 0; i < SPRY_COUNT(fixed); i++)
         add(&a, fixed[i]);
     add_engine_options(&a, &settings->engine);

@@ -9,8 +9,9 @@
 
 #include "bench/bench.h"
 
-#define SPRY_BENCH_FORMAT   "spry-bench-1"
-#define SPRY_TARGETS_FORMAT "spry-targets-1"
+#define SPRY_BENCH_FORMAT       "spry-bench-1"
+#define SPRY_TARGETS_FORMAT     "spry-targets-1"
+#define SPRY_TARGETS_OF_PROFILE "profile"
 
 /* Limits of reports: the largest plausible number, and the bytes of a file. */
 #define SPRY_BENCH_LARGEST 1e15

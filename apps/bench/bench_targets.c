@@ -5,11 +5,13 @@
  *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "memory_bytes": 700000000,
  *                          "joules_per_100_tokens": 90}}}
  *
- * A decode is named by its depth, or by depth and batch. A target that was not measured is not met. */
+ * A decode is named by its depth, or by depth and batch. "profile" stands for the machine's profile, whose sections
+ * have the same objects as "targets". A target that was not measured is not met. */
 #include <stdio.h>
 
 #include "base/number.h"
 #include "bench/bench_gate.h"
+#include "cli/settings_profile.h"
 #include "cli/terminal.h"
 
 typedef struct target_key {
@@ -126,6 +128,48 @@ static bool add_points(spry_bench_list *prefill, spry_bench_list *depth, spry_be
     return room;
 }
 
+/* The target of a decode at `depth` with the batch of `point`; 0: none. */
+static double deeper_target(const char **deeper, const json_t *points, const char *point)
+{
+    uint32_t tokens, batch, other_tokens, other_batch;
+    const char *name;
+    json_t *number;
+    double most = 0;
+    parse_point(&tokens, &batch, point, true);
+    json_object_foreach((json_t *)points, name, number)
+    {
+        parse_point(&other_tokens, &other_batch, name, true);
+        if (other_batch == batch && other_tokens > tokens && json_number_value(number) > most) {
+            most = json_number_value(number);
+            *deeper = name;
+        }
+    }
+    return most;
+}
+
+/* Targets that no machine can mean together: what is cached cannot take longer, and a longer context be faster. */
+static spry_status check_harmony(const json_t *targets, const char *machine, spry_error *error)
+{
+    const double cold = json_number_value(json_object_get(targets, "ttft_cold_ms"));
+    const double warm = json_number_value(json_object_get(targets, "ttft_warm_ms"));
+    const json_t *decodes = json_object_get(targets, "decode_tps");
+    const char *point, *deeper = "";
+    json_t *number;
+    if (cold > 0 && warm > cold)
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "machines.%.60s contradicts itself: ttft_warm_ms is %g, more than ttft_cold_ms, %g", machine,
+                         warm, cold);
+    json_object_foreach((json_t *)decodes, point, number)
+    {
+        if (deeper_target(&deeper, decodes, point) > json_number_value(number))
+            return spry_fail(error, SPRY_ERR_FORMAT,
+                             "machines.%.60s contradicts itself: decode_tps.%.20s is faster than decode_tps.%.20s with "
+                             "fewer tokens",
+                             machine, deeper, point);
+    }
+    return SPRY_OK;
+}
+
 static spry_status check_machine(const json_t *targets, const char *machine, spry_error *error)
 {
     const char *name;
@@ -148,7 +192,7 @@ static spry_status check_machine(const json_t *targets, const char *machine, spr
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "machines.%.60s names more than %d lengths of prefills or depths of decodes", machine,
                          SPRY_BENCH_LIST_MAX);
-    return SPRY_OK;
+    return check_harmony(targets, machine, error);
 }
 
 static spry_status check_targets(const json_t *file, spry_error *error)
@@ -176,7 +220,16 @@ static spry_status check_targets(const json_t *file, spry_error *error)
 
 spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *error)
 {
-    return spry_bench_file_open(out, path, check_targets, error);
+    const spry_settings_profile *profile = spry_settings_profile_get();
+    json_t *targets = json_object_get(profile->section, "targets");
+    if (strcmp(path, SPRY_TARGETS_OF_PROFILE) != 0)
+        return spry_bench_file_open(out, path, check_targets, error);
+    if (!targets)
+        return spry_fail(error, SPRY_ERR_INPUT, "there is no profile with targets for this machine");
+    *out = json_pack("{s:s, s:{s:O}}", "format", SPRY_TARGETS_FORMAT, "machines", "*", targets);
+    if (!*out)
+        return spry_fail_memory(error, "the targets of the profile", 0);
+    return check_targets(*out, error) ? spry_fail_prefix(error, SPRY_ERR_FORMAT, profile->path) : SPRY_OK;
 }
 
 /* ---- which of them, and what to measure ----------------------------------------------------------------------------

@@ -85,16 +85,19 @@ static const spry_option bench_options[] = {
      .max = SPRY_BENCH_REPEAT_MAX,
      .help = "Number of repeats; the median is shown"},
     {.name = "reuse",
+     .flag_only = true,
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(reuse),
      .help = "Measure instead the savings of cached text: a prefix, fragments in another order, a restart, lookup, "
              "decode over moved pages"},
     {.name = "draft",
+     .flag_only = true,
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(draft),
      .metavar = "WHO",
      .help = "Measure instead the gain of drafting: auto, lookup or a MODEL, as for spry run"},
     {.name = "policy",
+     .flag_only = true,
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(policy),
      .help = "Measure the batch size that offline mode would choose; of the lists above only those that are given"},
@@ -123,7 +126,7 @@ static const spry_option bench_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(judge.targets_path),
      .metavar = "FILE",
-     .help = "Targets for machines, as JSON (docs/INSIGHT.md)"},
+     .help = "Targets for machines, as JSON (docs/INSIGHT.md), or profile: those of the machine's profile"},
     {.name = "measured",
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(judge.measured_path),
@@ -134,6 +137,7 @@ static const spry_option bench_options[] = {
      .offset = FIELD(judge.force),
      .help = "Compare reports of different machines, models or settings"},
     {.name = "shape",
+     .flag_only = true,
      .kind = SPRY_OPTION_CHOICE,
      .offset = FIELD(shape),
      .choices = spry_shape_names,
@@ -146,6 +150,7 @@ static const spry_option bench_options[] = {
      .metavar = "TYPE",
      .help = "Type of the random matrices; default: q4_0"},
     {.name = "write",
+     .flag_only = true,
      .letter = 'o',
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(write),
@@ -429,10 +434,12 @@ static bench_flags default_flags(void)
 static spry_bench_given find_given(const bench_flags *flags, int argc, char **argv)
 {
     bench_flags said = {0};
+    spry_usage_general general = {0};
     const spry_engine_options *engine = &said.settings.engine.options;
     spry_option_table tables[] = {{bench_options, SPRY_COUNT(bench_options), &said},
                                   spry_engine_flags_table(&said.settings.engine),
-                                  spry_model_flags_table(&said.settings.model)};
+                                  spry_model_flags_table(&said.settings.model),
+                                  spry_usage_general_table(&general)};
     const char *model = NULL;
     spry_option_list positionals = {&model, 1, 0};
     spry_options_parse(tables, SPRY_COUNT(tables), &positionals, argc, argv, NULL);
@@ -458,6 +465,8 @@ int spry_cmd_bench(int argc, char **argv)
     int code;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
+    if (strcmp(flags.settings.engine.options.kv_type, "auto") == 0) /* reports are compared: they name a type */
+        flags.settings.engine.options.kv_type = "f16";
     flags.judge.given = find_given(&flags, argc, argv);
     code = check(&flags, model);
     if (code != SPRY_EXIT_OK)

@@ -10,7 +10,10 @@
 
 /* ---- the engine -------------------------------------------------------------------------------------------------- */
 
-static const char *const kv_types[] = {"f16", "q8_0", "f32", NULL};
+static const char *const kv_types[] = {"auto", "f16", "q8_0", "f32", NULL};
+
+enum { QUANTIZE_TYPES = 64 };
+static const char *quantize_types[QUANTIZE_TYPES] = {"auto"}; /* then those of `spry convert` */
 
 #define ENGINE_FIELD(name) offsetof(spry_engine_flags, options.name)
 
@@ -26,7 +29,7 @@ static const spry_option engine_options[] = {
      .offset = ENGINE_FIELD(kv_type),
      .choices = kv_types,
      .metavar = "TYPE",
-     .help = "Type of keys and values in the KV cache"},
+     .help = "Type of keys and values in the KV cache; auto: f16, or q8_0 where a full context of f16 does not fit"},
     {.name = "threads",
      .letter = 't',
      .kind = SPRY_OPTION_U32,
@@ -53,9 +56,10 @@ static const spry_option engine_options[] = {
     {.name = "quantize",
      .kind = SPRY_OPTION_CHOICE,
      .offset = ENGINE_FIELD(quantize),
-     .choices = spry_recipe_names,
+     .choices = quantize_types,
      .metavar = "TYPE",
-     .help = "Quantise a float model while loading it, as `spry convert --type` does"},
+     .help = "Quantise a float model while loading it, as `spry convert --type` does; auto: to q8_0, and leave models "
+             "that are quantised as they are"},
     {.name = "lora",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(lora),
@@ -149,6 +153,8 @@ void spry_engine_flags_default(spry_engine_flags *flags)
 
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags)
 {
+    for (size_t i = 0; spry_recipe_names[i] && i + 2 < QUANTIZE_TYPES; i++)
+        quantize_types[i + 1] = spry_recipe_names[i];
     return (spry_option_table){engine_options, SPRY_COUNT(engine_options), flags};
 }
 

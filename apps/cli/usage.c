@@ -4,22 +4,32 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "cli/settings_profile.h"
 #include "cli/terminal.h"
+#include "platform/environment.h"
 
 enum { TABLES_MAX = 12, PAGE_BYTES = 1 << 16, WIDTH_MAX = 100, SENTENCE_BYTES = 1024 };
-
-typedef struct general_settings {
-    bool help;
-} general_settings;
 
 static const spry_option general_options[] = {
     {.name = "help",
      .letter = 'h',
      .kind = SPRY_OPTION_FLAG,
-     .offset = offsetof(general_settings, help),
+     .offset = offsetof(spry_usage_general, help),
+     .flag_only = true,
      .help = "Show this help",
      .group = "Help"},
+    {.name = "profile",
+     .kind = SPRY_OPTION_STRING,
+     .offset = offsetof(spry_usage_general, profile),
+     .metavar = "FILE",
+     .help = "Settings of this machine, which flags override; none: no profile. Default: spry/profile.json in the "
+             "user's data folder, where it is there; docs/DOCTOR.md describes it"},
 };
+
+spry_option_table spry_usage_general_table(spry_usage_general *general)
+{
+    return (spry_option_table){general_options, SPRY_COUNT(general_options), general};
+}
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
@@ -74,6 +84,11 @@ static void make_page(spry_buffer *out, const spry_usage *usage, const spry_opti
     append_lines(out, usage->about, "", width);
     spry_buffer_text(out, "\n");
     spry_options_help(out, tables, n_tables, width);
+    spry_buffer_text(out, "\n");
+    append_lines(out,
+                 "A variable sets an option where no flag does: SPRY_ and its name in capitals, with _ for -, for "
+                 "example SPRY_PROFILE=none.",
+                 "", width);
     spry_buffer_text(out, "\nExamples:\n");
     append_lines(out, usage->examples, "  ", 0);
 }
@@ -121,21 +136,70 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
+/* The value of --profile, which is needed before the arguments are parsed. A value never begins with two dashes, so an
+ * argument that does is an option. */
+static const char *find_profile(int argc, char **argv)
+{
+    static const char flag[] = "--profile";
+    const char *found = spry_environment_setting("SPRY_PROFILE");
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], flag) == 0 && i + 1 < argc)
+            found = argv[i + 1];
+        else if (strncmp(argv[i], flag, sizeof flag - 1) == 0 && argv[i][sizeof flag - 1] == '=')
+            found = argv[i] + sizeof flag;
+    }
+    return found;
+}
+
+/* With --verbose: which profile is in use. */
+static void tell_profile(const spry_option_table *tables, size_t n_tables)
+{
+    const spry_settings_profile *profile = spry_settings_profile_get();
+    for (size_t i = 0; i < n_tables; i++) {
+        const spry_option *verbose = spry_options_find(&tables[i], "verbose");
+        char value[8] = "";
+        if (verbose)
+            spry_options_print(value, sizeof value, &tables[i], verbose);
+        if (strcmp(value, "true") == 0 && profile->section)
+            spry_complain("settings of machine %s come from %s", profile->id, profile->path);
+        else if (strcmp(value, "true") == 0 && profile->document)
+            spry_complain("%s has no section for this machine, %s, and is not used", profile->path, profile->id);
+    }
+}
+
+static spry_status parse(const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
+                         spry_option_list *positionals, int argc, char **argv, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    bool concerned = spry_settings_profile_concerns(tables, n_tables);
+    if (concerned)
+        status = spry_settings_profile_load(find_profile(argc, argv), strcmp(usage->command, "doctor") == 0, error);
+    if (!status && concerned)
+        status = spry_settings_profile_apply(tables, n_tables, usage->command, error);
+    if (!status)
+        status = spry_options_variables(tables, n_tables, spry_environment_setting, error);
+    if (!status)
+        status = spry_options_parse(tables, n_tables, positionals, argc, argv, error);
+    if (!status && concerned)
+        tell_profile(tables, n_tables);
+    return status;
+}
+
 bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
                       spry_option_list *positionals, int argc, char **argv)
 {
-    general_settings general = {0};
+    spry_usage_general general = {0};
     spry_option_table all[TABLES_MAX];
     size_t n_all = 0;
     for (; n_all < n_tables && n_all + 1 < TABLES_MAX; n_all++)
         all[n_all] = tables[n_all];
-    all[n_all++] = (spry_option_table){general_options, SPRY_COUNT(general_options), &general};
+    all[n_all++] = spry_usage_general_table(&general);
     bool markdown = argc == 2 && strcmp(argv[1], SPRY_USAGE_MARKDOWN) == 0;
     bool help = asks_for_help(argc, argv);
     spry_error error;
     spry_status status = SPRY_OK;
     if (!markdown && !help)
-        status = spry_options_parse(all, n_all, positionals, argc, argv, &error);
+        status = parse(usage, all, n_all, positionals, argc, argv, &error);
     if (status != SPRY_OK) {
         *code = spry_usage_wrong(usage, "%s", error.message);
         return false;

@@ -15,10 +15,19 @@ typedef struct spry_usage {
     const char *examples;  /* one per line */
 } spry_usage;
 
-/* Parses into the tables' structs, which hold the defaults. True: continue. False: return *code, because help was
+/* Fills the tables' structs, which hold the defaults: from the machine's profile, then from variables, then from the
+ * arguments. True: continue. False: return *code, because help was
  * shown, or because the arguments are wrong and a message was printed. */
 bool spry_usage_parse(int *code, const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
                       spry_option_list *positionals, int argc, char **argv);
+
+/* The options that every command has, for commands that parse their arguments twice. */
+typedef struct spry_usage_general {
+    bool help;
+    const char *profile; /* NULL: the user's own */
+} spry_usage_general;
+
+spry_option_table spry_usage_general_table(spry_usage_general *general);
 
 /* Prints a message about wrong arguments that the tables cannot detect, and returns the exit code for it. */
 int spry_usage_wrong(const spry_usage *usage, const char *format, ...) SPRY_PRINTF(2, 3);

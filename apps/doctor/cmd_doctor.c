@@ -1,14 +1,17 @@
 /* spry doctor: reports what this machine is, its speed, its bottlenecks, and which model to run on it. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/interrupt.h"
+#include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "doctor/doctor_text.h"
+#include "doctor/machine_settings.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
@@ -22,15 +25,18 @@ static const spry_usage usage = {
         "Shows what this machine is and can do: processor, memory, GPU, energy counters, measured speeds, "
         "bottlenecks and how to remove them, the expected speeds of published models and which to choose. "
         "docs/DOCTOR.md explains every line.\n"
+        "--write-profile chooses threads, chunk, types, drafting and batches from measurements and stores them with "
+        "reasons in the profile, which every command then uses.\n"
         "Measuring takes some seconds; the results are stored and reused until the machine or spry changes, for 30 "
         "days at most. With a MODEL, as for spry run, it predicts the model's speed and memory without loading it.",
     .examples = "spry doctor\n"
                 "spry doctor model.gguf\n"
-                "spry doctor --measure --json -o machine.json",
+                "spry doctor --measure --json -o machine.json\n"
+                "spry doctor --write-profile",
 };
 
 typedef struct doctor_flags {
-    bool json, measure, models;
+    bool json, measure, models, write_profile;
     uint32_t threads;
     const char *output;
     spry_model_flags model;
@@ -44,11 +50,17 @@ static const spry_option doctor_options[] = {
      .offset = FIELD(measure),
      .help = "Measure again, even if a stored profile is valid",
      .group = "Doctor"},
+    {.name = "write-profile",
+     .flag_only = true,
+     .kind = SPRY_OPTION_FLAG,
+     .offset = FIELD(write_profile),
+     .help = "Measure what settings to use, and store them in the profile (--profile) for every command"},
     {.name = "models",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(models),
      .help = "Show the expected speeds of published models"},
     {.name = "threads",
+     .flag_only = true,
      .letter = 't',
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(threads),
@@ -172,6 +184,30 @@ static spry_status examine(spry_machine_profile *profile, bool *kept, const doct
     return status;
 }
 
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+static spry_status write_settings(const spry_machine_profile *profile, spry_error *error)
+{
+    static spry_settings_evidence evidence; /* too large for some stacks */
+    static spry_chosen_settings chosen;
+    const spry_settings_profile *loaded = spry_settings_profile_get();
+    spry_progress_line line;
+    spry_progress_begin(&line, "measuring settings");
+    const spry_speed_progress progress = {show_progress, &line};
+    spry_status status = spry_settings_measure(&evidence, profile, &progress, error);
+    spry_progress_end(&line);
+    if (status)
+        return status;
+    spry_settings_choose(&chosen, profile, &evidence);
+    status = spry_settings_write(&chosen, profile, error);
+    char *path = loaded->path ? strdup(loaded->path) : NULL;
+    if (!status)
+        status =
+            path ? spry_settings_profile_load(path, true, error) : spry_fail_memory(error, "the profile's path", 0);
+    free(path);
+    return status;
+}
+
 /* ---- a model ----------------------------------------------------------------------------------------------------- */
 
 /* Whether there is such a model, before anything is measured; then what to expect of it. */
@@ -252,6 +288,8 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
         status = find_model(&source, &profile.asked, name, &flags->model, error);
     if (!status)
         status = examine(&profile, &kept, flags, kept ? path.data : NULL, error);
+    if (!status && flags->write_profile)
+        status = write_settings(&profile, error);
     if (!status && name)
         status = expect(&profile, &source, error);
     if (!status)
@@ -273,6 +311,8 @@ int spry_cmd_doctor(int argc, char **argv)
     int code = SPRY_EXIT_OK;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
+    if (flags.write_profile && flags.threads)
+        return spry_usage_wrong(&usage, "--write-profile chooses the threads: omit --threads");
     spry_interrupt_install(NULL, true);
     if (doctor(&flags, model, &error) != SPRY_OK)
         code = spry_complain_error(&error);

@@ -7,7 +7,9 @@
 #include <string.h>
 
 #include "base/number.h"
+#include "cli/settings_profile.h"
 #include "cli/terminal.h"
+#include "platform/environment.h"
 
 enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
 
@@ -210,6 +212,51 @@ static void put_findings(page *p, const spry_machine_profile *m)
     }
 }
 
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+static void put_setting(page *p, const char *command, const char *key, const json_t *value, const json_t *why)
+{
+    char label[64], variable[80], text[64];
+    snprintf(label, sizeof label, "%.20s%s%.40s", command, command[0] ? "." : "", key);
+    const char *reason = json_string_value(json_object_get(why, label));
+    const char *string = json_string_value(value);
+    if (string)
+        snprintf(text, sizeof text, "%s", string);
+    else
+        spry_number_print(text, json_number_value(value));
+    spry_options_variable(variable, sizeof variable, key);
+    const char *overridden = spry_environment_setting(variable);
+    put_row(p, label, "%s%s%s%s%s%s%s%s", text, reason ? ": " : "", reason ? reason : "", overridden ? " (" : "",
+            overridden ? variable : "", overridden ? " is set to " : "", overridden ? overridden : "",
+            overridden ? " and overrides it)" : "");
+}
+
+static void put_settings(page *p)
+{
+    const spry_settings_profile *profile = spry_settings_profile_get();
+    const json_t *settings = json_object_get(profile->section, "settings"),
+                 *why = json_object_get(profile->section, "why");
+    const char *key, *inner;
+    json_t *value, *one;
+    put_heading(p, "Settings of every command");
+    if (!profile->section && profile->document)
+        put_row(p, "defaults", "%s has no section for this machine; spry doctor --write-profile adds it",
+                profile->path);
+    else if (!profile->section)
+        put_row(p, "defaults", "there is no profile; spry doctor --write-profile measures and writes one");
+    else
+        put_row(p, "profile", "%s", profile->path);
+    json_object_foreach((json_t *)settings, key, value)
+    {
+        if (!json_is_object(value))
+            put_setting(p, "", key, value, why);
+        json_object_foreach(value, inner, one)
+        {
+            put_setting(p, key, inner, one, why);
+        }
+    }
+}
+
 /* ---- models ------------------------------------------------------------------------------------------------------ */
 
 static void put_model_row(page *p, const spry_candidate *c)
@@ -293,6 +340,8 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
         put_speeds(p, &m->speed);
     }
     put_findings(p, m);
+    if (!m->asked.name[0])
+        put_settings(p);
     if (p->models && !m->asked.name[0]) {
         put_models(p, m);
         put_choices(p, m);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "cli/energy_figures.h"
+#include "cli/settings_profile.h"
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
@@ -182,17 +183,30 @@ static json_t *asked_json(const spry_asked_model *asked)
     return with_prediction(out, &asked->predicted, asked->fits);
 }
 
+/* The section of the profile with settings, or null. */
+static json_t *settings_json(void)
+{
+    const spry_settings_profile *profile = spry_settings_profile_get();
+    if (!profile->section)
+        return json_null();
+    const json_t *settings = json_object_get(profile->section, "settings"),
+                 *why = json_object_get(profile->section, "why");
+    return OBJECT({"file", json_string(profile->path)}, {"settings", settings ? json_deep_copy(settings) : json_null()},
+                  {"why", why ? json_deep_copy(why) : json_null()});
+}
+
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
 static json_t *document_json(const spry_machine_profile *p, bool models)
 {
-    json_t *out = OBJECT({"format", json_string(SPRY_PROFILE_FORMAT)}, {"spry", json_string(spry_version())},
-                         {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
-                         {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
-                         {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
-                         {"energy", spry_energy_facts_json(&p->energy)},
-                         {"speeds", spry_machine_speed_to_json(&p->speed)}, {"findings", findings_json(p)},
-                         {"models", models_json(p, models)}, {"choices", choices_json(p, models)});
+    json_t *out =
+        OBJECT({"format", json_string(SPRY_PROFILE_FORMAT)}, {"spry", json_string(spry_version())},
+               {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
+               {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
+               {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
+               {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
+               {"findings", findings_json(p)}, {"models", models_json(p, models)}, {"choices", choices_json(p, models)},
+               {"profile", settings_json()});
     if (!out || !p->asked.name[0] || json_object_set_new(out, "model", asked_json(&p->asked)) == 0)
         return out;
     json_decref(out);

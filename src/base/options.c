@@ -1,5 +1,5 @@
-/* Reads values from a command line, or one at a time by JSON key. Both end in store(), so they accept the same values
- * and refuse the others with the same message; only the spelling of the name differs. */
+/* Reads values from a command line, from variables, or one at a time by JSON key. All end in store(), so they accept
+ * the same values and refuse the others with the same message; only the spelling of the name differs. */
 #include "base/options.h"
 
 #include <float.h>
@@ -12,7 +12,7 @@
 
 enum { NAME_MAX_SHOWN = 64, VALUES_MAX = 256 };
 
-typedef enum spelling { AS_FLAG, AS_KEY } spelling;
+typedef enum spelling { AS_FLAG, AS_KEY, AS_VARIABLE } spelling;
 
 /* ---- names ----------------------------------------------------------------------------------------------------- */
 
@@ -24,10 +24,19 @@ void spry_options_key(char *out, size_t size, const char *name)
             *c = '_';
 }
 
+void spry_options_variable(char *out, size_t size, const char *name)
+{
+    snprintf(out, size, "SPRY_%s", name);
+    for (char *c = out; *c; c++)
+        *c = *c == '-' ? '_' : *c >= 'a' && *c <= 'z' ? (char)(*c - 'a' + 'A') : *c;
+}
+
 static void spell(char out[NAME_MAX_SHOWN], const char *name, spelling how)
 {
     if (how == AS_KEY)
         spry_options_key(out, NAME_MAX_SHOWN, name);
+    else if (how == AS_VARIABLE)
+        spry_options_variable(out, NAME_MAX_SHOWN, name);
     else
         snprintf(out, NAME_MAX_SHOWN, "--%s", name);
 }
@@ -185,10 +194,11 @@ static bool float_in_range(const spry_option *option, float value)
     return isfinite(value) && (!is_bounded(option) || (value >= (float)option->min && value <= (float)option->max));
 }
 
-static bool read_bool(bool *out, const char *text)
+/* `digits`: 0 and 1 count, too, as is usual in variables. */
+static bool read_bool(bool *out, const char *text, bool digits)
 {
-    static const char *const words[] = {"false", "true", "off", "on", "no", "yes"};
-    for (size_t i = 0; i < SPRY_COUNT(words); i++) {
+    static const char *const words[] = {"false", "true", "off", "on", "no", "yes", "0", "1"};
+    for (size_t i = 0; i < SPRY_COUNT(words) - (digits ? 0 : 2); i++) {
         if (strcmp(text, words[i]) == 0) {
             *out = i % 2 != 0;
             return true;
@@ -253,7 +263,7 @@ static spry_status store(const spry_option_table *table, const spry_option *opti
     switch (option->kind) {
     case SPRY_OPTION_FLAG: {
         bool value;
-        if ((stored = read_bool(&value, text)))
+        if ((stored = read_bool(&value, text, how == AS_VARIABLE)))
             memcpy(field, &value, sizeof value);
         break;
     }
@@ -282,6 +292,23 @@ spry_status spry_options_set(const spry_option_table *table, const char *key, co
 {
     const spry_option *option = spry_options_find(table, key);
     return option ? store(table, option, text, AS_KEY, error) : spry_options_unknown(table, key, error);
+}
+
+spry_status spry_options_variables(const spry_option_table *tables, size_t n_tables, spry_options_lookup lookup,
+                                   spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    for (size_t t = 0; t < n_tables; t++) {
+        for (size_t i = 0; !status && i < tables[t].count; i++) {
+            const spry_option *option = &tables[t].options[i];
+            char name[NAME_MAX_SHOWN];
+            spry_options_variable(name, sizeof name, option->name);
+            const char *value = option->flag_only ? NULL : lookup(name);
+            if (value)
+                status = store(&tables[t], option, value, AS_VARIABLE, error);
+        }
+    }
+    return status;
 }
 
 static bool field_in_range(const spry_option *option, const void *field)

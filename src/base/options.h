@@ -1,5 +1,6 @@
-/* One table of options defines the command-line flags, the JSON keys of the server, the help and the documentation.
- * A table describes the fields of one settings struct. The option "top-k" is the flag --top-k and the JSON key top_k.
+/* One table of options defines the command-line flags, the JSON keys of the server, environment variables, the help and
+ * the documentation. A table describes the fields of one settings struct. The option "top-k" is the flag --top-k, the
+ * JSON key top_k and the variable SPRY_TOP_K.
  * Nothing is allocated and nothing is printed: values go into the caller's struct, text into the caller's buffer.
  * Strings are borrowed from the input. */
 #ifndef SPRY_BASE_OPTIONS_H
@@ -10,7 +11,7 @@
 
 /* The kind determines the type of the field. */
 typedef enum spry_option_kind {
-    SPRY_OPTION_FLAG,   /* bool: --name, --no-name, --name=true|false (also on, off, yes, no) */
+    SPRY_OPTION_FLAG,   /* bool: --name, --no-name, --name=true|false (also on, off, yes, no; in variables 1, 0) */
     SPRY_OPTION_U32,    /* uint32_t */
     SPRY_OPTION_U64,    /* uint64_t */
     SPRY_OPTION_SIZE,   /* size_t, in bytes: 512, 4K, 16M, 2G, 1T */
@@ -32,6 +33,7 @@ typedef struct spry_option {
     const char *unset;          /* what help shows for a default that is NaN, or UINT32_MAX; NULL: the number */
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
+    bool flag_only; /* set by its flag only, never by a variable or a profile: it says what to do, not how */
 } spry_option;
 
 /* Strings in the caller's array. */
@@ -54,6 +56,13 @@ typedef struct spry_option_table {
 spry_status spry_options_parse(const spry_option_table *tables, size_t n_tables, spry_option_list *positionals,
                                int argc, char *const *argv, spry_error *error);
 
+/* The value of a variable, or NULL; it must stay valid. */
+typedef const char *(*spry_options_lookup)(const char *variable);
+
+/* Sets every option whose variable has a value. Call it before spry_options_parse: flags override variables. */
+spry_status spry_options_variables(const spry_option_table *tables, size_t n_tables, spry_options_lookup lookup,
+                                   spry_error *error);
+
 /* Sets the option with JSON key or alias `key` from text; unknown keys fail. STRING and LIST borrow `text`. */
 spry_status spry_options_set(const spry_option_table *table, const char *key, const char *text, spry_error *error);
 
@@ -72,6 +81,9 @@ spry_status spry_options_check(const spry_option_table *table, spry_error *error
 /* The JSON key of an option's name or alias: dashes become underscores; truncated to fit. */
 void spry_options_key(char *out, size_t size, const char *name);
 
+/* The variable of an option's name: "SPRY_TOP_K"; truncated to fit. */
+void spry_options_variable(char *out, size_t size, const char *name);
+
 /* The accepted values in words: "a number from 0 to 1". */
 void spry_options_values(char *out, size_t size, const spry_option *option);
 
@@ -82,7 +94,7 @@ void spry_options_print(char *out, size_t size, const spry_option_table *table, 
  * at the end, here and below. */
 void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t n_tables, size_t width);
 
-/* Appends a Markdown table per group: flag, JSON key, values, default and meaning. */
+/* Appends a Markdown table per group: flag, variable, JSON key, values, default and meaning. */
 void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables);
 
 #endif

@@ -211,6 +211,16 @@ static void append_names(spry_buffer *out, const spry_option *option, bool as_ke
         spry_buffer_format(out, ", `-%c`", option->letter);
 }
 
+static void append_variable(spry_buffer *out, const spry_option *option)
+{
+    char name[CELL_MAX];
+    spry_options_variable(name, sizeof name, option->name);
+    if (option->flag_only)
+        spry_buffer_text(out, " | ");
+    else
+        spry_buffer_format(out, "`%s` | ", name);
+}
+
 void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, size_t n_tables)
 {
     const char *group = NULL;
@@ -222,13 +232,15 @@ void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, si
             if (heading)
                 spry_buffer_format(out, "%s### %s\n\n", first ? "" : "\n", group);
             if (heading || first)
-                spry_buffer_text(out, "| flag | JSON key | values | default | meaning |\n|---|---|---|---|---|\n");
+                spry_buffer_text(out, "| flag | variable | JSON key | values | default | meaning |\n"
+                                      "|---|---|---|---|---|---|\n");
             char values[CELL_MAX], current[CELL_MAX];
             spry_options_values(values, sizeof values, option);
             spry_options_print(current, sizeof current, &tables[t], option);
             spry_buffer_text(out, "| ");
             append_names(out, option, false);
             spry_buffer_text(out, " | ");
+            append_variable(out, option);
             append_names(out, option, true);
             spry_buffer_text(out, " | ");
             append_cell(out, values);

@@ -16,7 +16,7 @@ void spry_engine_options_default_sized(spry_engine_options *options, size_t size
 {
     const spry_engine_options own = {.sessions = 1,
                                      .chunk = SPRY_CHUNK_DEFAULT,
-                                     .kv_type = "f16",
+                                     .kv_type = "auto",
                                      .device = "cpu",
                                      .cpu = "auto",
                                      .kv_idle = 60,
@@ -178,6 +178,7 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         status = add_adapters(e, o, error);
     if (status)
         return status;
+    spry_engine_choose_kv_type(e, &shape, o);
     status = make_pool(e, &shape, o->kv_bytes, error);
     if (!status)
         status = make_cache(e, o, error);
@@ -211,6 +212,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status) {
+        options.quantize = spry_model_recipe_name(e->model, options.quantize);
         e->source = (spry_device_source){.name = name, .quantize = options.quantize, .data = data, .size = size};
         status = open_parts(e, &options, error);
         e->source = (spry_device_source){.name = e->model->name};

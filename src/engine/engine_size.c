@@ -16,11 +16,21 @@ enum {
 };
 enum { DRAFT_ROWS = 4, MANY_LOGIT_ROWS = 64 };
 
+/* "auto" is F16 until the sizes are known. */
+static bool kv_type_is_open(const char *name)
+{
+    return strcmp(name, "auto") == 0;
+}
+
 static spry_status kv_type(spry_dtype *type, const char *name, spry_error *error)
 {
+    if (kv_type_is_open(name)) {
+        *type = SPRY_F16;
+        return SPRY_OK;
+    }
     if (spry_dtype_find(type, spry_view_of(name)) && (*type == SPRY_F16 || *type == SPRY_F32 || *type == SPRY_Q8_0))
         return SPRY_OK;
-    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are f16, q8_0, f32", name);
+    return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known; known are auto, f16, q8_0, f32", name);
 }
 
 static spry_status check_ranges(const spry_engine_options *o, spry_error *error)
@@ -182,6 +192,27 @@ static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_
     return kv_bytes && *page_bytes ? kv_bytes / *page_bytes : default_pages(e, *page_bytes);
 }
 
+void spry_engine_choose_kv_type(const spry_engine *e, spry_kv_shape *shape, const spry_engine_options *o)
+{
+    spry_kv_shape small = *shape;
+    size_t page = 0, small_page = 0, one = (e->context + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
+    const double gb = 1e9;
+    if (!kv_type_is_open(o->kv_type) || (!o->kv_bytes && !e->device_bytes))
+        return;
+    small.type = SPRY_Q8_0;
+    choose_pages(e, &page, shape, o->kv_bytes);
+    choose_pages(e, &small_page, &small, o->kv_bytes);
+    size_t left = o->kv_bytes ? o->kv_bytes : default_bytes(e);
+    if (!page || !small_page || one <= left / page || (o->kv_bytes && one > left / small_page))
+        return;
+    spry_log_write(&e->log, SPRY_LOG_WARN,
+                   "%s: keys and values of %u tokens take %.2f GB as f16, and %.2f GB are left for them: they are q8_0 "
+                   "and take %.2f GB (--kv-type f16 prevents it)",
+                   e->model->name, e->context, (double)(one * page) / gb, (double)left / gb,
+                   (double)(one * small_page) / gb);
+    *shape = small;
+}
+
 spry_status spry_engine_count_pages(const spry_engine *e, size_t *pages, const spry_kv_shape *shape, size_t kv_bytes,
                                     spry_error *error)
 {
@@ -231,10 +262,13 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_engine_set_sizes(e, shape, o, error);
     if (!status)
         status = spry_ops_get(&e->ops, o->cpu, error);
-    if (!status && o->quantize)
-        status = spry_recipe_find(&recipe, o->quantize, error);
-    if (!status && o->quantize)
+    const char *name_of_recipe = status ? NULL : spry_model_recipe_name(e->model, o->quantize);
+    if (name_of_recipe)
+        status = spry_recipe_find(&recipe, name_of_recipe, error);
+    if (!status && name_of_recipe)
         status = spry_model_quantize_sizes(e->model, recipe, error);
+    if (!status)
+        spry_engine_choose_kv_type(e, shape, o);
     if (!status)
         e->pool.n_pages = choose_pages(e, &e->pool.page_bytes, shape, o->kv_bytes);
     return status;

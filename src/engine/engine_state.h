@@ -81,6 +81,9 @@ spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, s
 spry_status spry_engine_constrain_calls(spry_chat_prompt *prompt, const spry_tokens *ids, const spry_engine *engine,
                                         const json_t *request, const json_t *tools, spry_error *error);
 
+/* With the KV type "auto", makes it Q8_0 where one full session of F16 does not fit, and says so in the log. */
+void spry_engine_choose_kv_type(const spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options);
+
 /* The sizes of an engine from its model and options, and the KV pool's shape; then the number of pages, which must fit
  * the machine. Allocates nothing. */
 spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options,

@@ -49,7 +49,9 @@ spry_status spry_checkpoint_read(spry_checkpoint *checkpoint, const spry_model_f
     spry_model *model = NULL;
     spry_dtype type;
     *checkpoint = (spry_checkpoint){.size = offsetof(spry_checkpoint, reserved)};
-    if (!spry_dtype_find(&type, spry_view_of(kv_type)))
+    if (strcmp(kv_type, "auto") == 0)
+        type = SPRY_F16;
+    else if (!spry_dtype_find(&type, spry_view_of(kv_type)))
         return spry_fail(error, SPRY_ERR_INPUT, "kv-type '%.40s' is not known", kv_type);
     const char *name = file->data ? spry_model_file_name(file) : file->path;
     spry_status status = spry_model_open_sizes(&model, name, file->data, file->size, error);

@@ -153,6 +153,19 @@ static void account(const quantizer *q)
     w->copied_bytes += q->after;
 }
 
+const char *spry_model_recipe_name(spry_model *model, const char *name)
+{
+    static const char usual[] = "q8_0";
+    spry_error error;
+    quantizer q = {.model = model, .error = &error};
+    if (!name || strcmp(name, "auto") != 0)
+        return name;
+    q.status = spry_recipe_find(&q.recipe, usual, &error);
+    if (!q.status)
+        all_matrices(&q); /* without memory it only counts */
+    return q.status ? NULL : usual;
+}
+
 spry_status spry_model_quantize_sizes(spry_model *model, const spry_recipe *recipe, spry_error *error)
 {
     quantizer q = {.model = model, .recipe = recipe, .sizes_only = true, .error = error};

@@ -13,6 +13,10 @@
 spry_status spry_model_quantize(spry_model *model, const spry_recipe *recipe, const spry_ops *ops,
                                 spry_threads *threads, bool mapped, spry_error *error);
 
+/* The recipe that a name stands for: "auto" is "q8_0" for a model of floats, and NULL, as it is, for any other. Other
+ * names, and NULL, are returned. */
+const char *spry_model_recipe_name(spry_model *model, const char *name);
+
 /* Gives the matrices the types and sizes they would have, and no more: for a model that was opened for its sizes alone.
  */
 spry_status spry_model_quantize_sizes(spry_model *model, const spry_recipe *recipe, spry_error *error);

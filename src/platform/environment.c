@@ -31,6 +31,11 @@ static const char *value_of(const char *name)
     return value && value[0] ? value : NULL;
 }
 
+const char *spry_environment_setting(const char *variable)
+{
+    return value_of(variable);
+}
+
 const char *spry_environment_hub(spry_hub_setting setting)
 {
     static const char *const names[] = {[SPRY_HF_ENDPOINT] = "HF_ENDPOINT",

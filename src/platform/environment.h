@@ -1,5 +1,5 @@
 /* Environment variables about the terminal, the launcher of ranks, and hubs of models, whose own programs read the same
- * ones. Nothing else is read from the environment: settings are flags. */
+ * ones; and the variables of options (base/options.h). Nothing else is read from the environment. */
 #ifndef SPRY_PLATFORM_ENVIRONMENT_H
 #define SPRY_PLATFORM_ENVIRONMENT_H
 
@@ -13,6 +13,9 @@ bool spry_environment_wants_colour(void);
 /* The processes that mpirun has started together, 1 when it has not, and the seconds that they wait for each other
  * (SPRY_RANK_TIMEOUT, else 60). Processes that this one starts compute alone. */
 long spry_environment_take_ranks(double *timeout_s);
+
+/* The value of a variable that stands for an option; NULL: not set, or empty. */
+const char *spry_environment_setting(const char *variable);
 
 /* Addresses of hubs and the token for them; NULL: not set, or empty. */
 typedef enum spry_hub_setting { SPRY_HF_ENDPOINT, SPRY_HF_TOKEN, SPRY_OLLAMA_REGISTRY } spry_hub_setting;

@@ -1,6 +1,7 @@
 """spry bench --targets: what machines shall reach, which points that takes, and files that are refused."""
 
 import json
+import re
 import time
 
 import cli_support
@@ -26,7 +27,7 @@ class Targets(GateTest):
                 "ttft_warm_ms": 1e9, "memory_bytes": 1e12}
         self.assertEqual(set(self.verdicts(easy, OK).values()), {"met"})
         hard = {"prefill_tps": {"40": 1e12, "64": 0.1}, "decode_tps": {"0": tps * 1.01, "0x2": 0.1}, "p95_ms": {"32x2": p95 * 0.99},
-                "ttft_cold_ms": 1e-9, "ttft_warm_ms": 1e9, "memory_bytes": 1}
+                "ttft_cold_ms": 1e-9, "memory_bytes": 1}
         missed = {what for what, verdict in self.verdicts(hard, FAILURE).items() if verdict == "missed"}
         self.assertEqual(missed, {"prefill 40", "decode 0 x 1", "decode 32 x 2, p95 of steps", "first token, cold", "memory"})
 
@@ -128,6 +129,17 @@ class Targets(GateTest):
         result = spry("bench", *both, "--json")
         self.assertEqual((result.json["gate"]["passed"], result.json["targets"]["passed"]), (True, False))
 
+    def test_targets_of_the_profile(self):
+        refused = spry("bench", "--profile", self.file("p.json", {"format": "spry-profile-1", "machines": {}}))
+        this = re.search("this one, ([0-9a-f]{16});", refused.errors).group(1)
+        def hold(targets):
+            path = self.file("p.json", {"format": "spry-profile-1", "machines": {this: {"targets": targets}}})
+            return spry("bench", "--targets", "profile", "--measured", self.base, "--profile", path)
+        self.assertEqual(hold({"memory_bytes": 1}).code, FAILURE)
+        self.assertEqual(self.succeeds(hold({"memory_bytes": 1e14})).code, OK)
+        self.fails(hold({"ttft_cold_ms": 1, "ttft_warm_ms": 2}), FAILURE, "p.json", "contradicts itself")
+        self.fails(spry("bench", "--targets", "profile", "--measured", self.base), FAILURE, "no profile with targets")
+
     def test_bad_files(self):
         def refused(content, *words):
             path = self.file("bad.json", content)
@@ -147,6 +159,8 @@ class Targets(GateTest):
                                ({"prefill_tps": {"512": "NaN"}}, "prefill_tps is not a number"), ({"prefill_tps": {"0": 1}}, "prefill_tps.0 does not name"),
                                ({"prefill_tps": {"5x2": 1}}, "does not name a point"), ({"decode_tps": {"5x99": 1}}, "decode_tps.5x99"),
                                ({"decode_tps": {"": 1}}, "does not name a point"), ({"p95_ms": {"5x": 1}}, "does not name a point"),
+                               ({"ttft_cold_ms": 100, "ttft_warm_ms": 200}, "machines.* contradicts itself: ttft_warm_ms"),
+                               ({"decode_tps": {"512x2": 5, "0x2": 4}}, "contradicts itself: decode_tps.512x2"),
                                ({"decode_tps": {str(i): 1 for i in range(65)}}, "states 65 targets"),
                                ({"prefill_tps": {str(i + 1): 1 for i in range(17)}}, "machines.* names more than 16 lengths"),
                                ({"decode_tps": {"%dx2" % (i + 1): 1 for i in range(16)}, "joules_per_100_tokens": 1}, "names more than 16")):

@@ -15,6 +15,7 @@
 
 #include "base/json.h"
 #include "doctor/doctor_text.h"
+#include "doctor/machine_settings.h"
 #include "platform/file.h"
 
 /* ---- findings ---------------------------------------------------------------------------------------------------- */
@@ -433,6 +434,45 @@ static void files_are_written_and_read(void **state)
     spry_buffer_deinit(&text);
 }
 
+/* ---- settings ---------------------------------------------------------------------------------------------------- */
+
+static const spry_chosen_setting *setting_of(const spry_chosen_settings *all, const char *command, const char *key)
+{
+    for (size_t i = 0; i < all->count; i++)
+        if (strcmp(all->list[i].key, key) == 0 && (command != NULL) == (all->list[i].command != NULL))
+            return &all->list[i];
+    return NULL;
+}
+
+static void settings_follow_from_measurements(void **state)
+{
+    static spry_machine_profile p;
+    static spry_chosen_settings chosen;
+    spry_settings_evidence evidence = {.chunks = {64, 128, 256, 512}, .chunk_tps = {90, 100, 109, 105}};
+    (void)state;
+    p.speed.threads = 4;
+    p.speed.types[SPRY_Q8_0] = (spry_type_speed){.multiply_g_s = 320, .decode_gb_s = 34};
+    p.candidates[0] = (spry_candidate){.shape = "qwen3-1.7b", .type = "f16", .predicted = {.decode_tps = 10}};
+    p.candidates[1] = (spry_candidate){.shape = "qwen3-1.7b", .type = "q8_0", .predicted = {.decode_tps = 12}};
+    p.n_candidates = 2;
+    spry_settings_choose(&chosen, &p, &evidence);
+    assert_int_equal(setting_of(&chosen, NULL, "threads")->number, 4);
+    assert_int_equal(setting_of(&chosen, NULL, "chunk")->number, 128); /* 256 is not a tenth faster */
+    assert_string_equal(setting_of(&chosen, NULL, "kv_type")->value, "auto");
+    assert_null(setting_of(&chosen, NULL, "quantize")); /* not 1.3 times as fast */
+    assert_string_equal(setting_of(&chosen, NULL, "draft")->value, "auto");
+    assert_int_equal(setting_of(&chosen, "serve", "parallel")->number, 16); /* 320 / 32 rows */
+    evidence.chunk_tps[2] = 120;
+    p.candidates[1].predicted.decode_tps = 19;
+    p.speed.types[SPRY_Q8_0].multiply_g_s = 40;
+    spry_settings_choose(&chosen, &p, &evidence);
+    assert_int_equal(setting_of(&chosen, NULL, "chunk")->number, 256);
+    assert_non_null(strstr(setting_of(&chosen, NULL, "chunk")->why, "100 with 128, 120 with 256"));
+    assert_string_equal(setting_of(&chosen, NULL, "quantize")->value, "auto");
+    assert_string_equal(setting_of(&chosen, NULL, "draft")->value, "none");
+    assert_int_equal(setting_of(&chosen, "serve", "parallel")->number, 2);
+}
+
 /* ---- the page ---------------------------------------------------------------------------------------------------- */
 
 static void the_page_keeps_to_its_width(void **state)
@@ -471,6 +511,7 @@ int main(void)
         cmocka_unit_test(truncated_documents_are_refused),
         cmocka_unit_test(what_holds_is_used_again),
         cmocka_unit_test(files_are_written_and_read),
+        cmocka_unit_test(settings_follow_from_measurements),
         cmocka_unit_test(the_page_keeps_to_its_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

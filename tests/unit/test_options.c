@@ -383,11 +383,14 @@ static void test_markdown(void **state)
     spry_buffer_init(&out, 1 << 16);
     spry_options_markdown(&out, tables, 2);
     assert_false(out.failed);
-    assert_memory_equal(out.data, "### Output\n\n| flag | JSON key | values | default | meaning |\n|---|", 65);
-    assert_non_null(strstr(out.data, "| `--count`, `-n` | `count` | a whole number from 1 to 100 | 7 | How many |\n"));
+    assert_memory_equal(out.data, "### Output\n\n| flag | variable | JSON key | values | default | meaning |\n|---|",
+                        76);
+    assert_non_null(strstr(
+        out.data, "| `--count`, `-n` | `SPRY_COUNT` | `count` | a whole number from 1 to 100 | 7 | How many |\n"));
     assert_non_null(strstr(out.data, "\n\n### Work\n\n| flag |"));
-    assert_non_null(strstr(out.data, "| `--temperature`, `--temp` | `temperature`, `temp` | a number from 0 to 0.1 | "
-                                     "0.05 | How hot |\n"));
+    assert_non_null(strstr(out.data,
+                           "| `--temperature`, `--temp` | `SPRY_TEMPERATURE` | `temperature`, `temp` | a number from "
+                           "0 to 0.1 | 0.05 | How hot |\n"));
     assert_non_null(strstr(out.data, "| one of f16, q8_0, f32 | f16 | Which \\| type |\n"));
     spry_buffer_deinit(&out);
 }

@@ -1,0 +1,197 @@
+/* Choices keep the default unless a measurement is clearly better. */
+#include "doctor/machine_settings.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/dtype.h"
+#include "cli/settings_profile.h"
+
+enum { PARALLEL_MAX = 32 };
+
+static const double clearly = 1.1;              /* a chunk is taken instead of the default from this gain on */
+static const double worthwhile = 1.3;           /* weights are quantised from this gain on */
+static const char speed_shape[] = "qwen3-1.7b"; /* whose expected speed decides */
+
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
+
+static spry_chosen_setting *add(spry_chosen_settings *out, const char *command, const char *key)
+{
+    spry_chosen_setting *s = &out->list[out->count++];
+    *s = (spry_chosen_setting){.command = command, .key = key};
+    return s;
+}
+
+static void choose_threads(spry_chosen_settings *out, const spry_machine_profile *p, const spry_settings_evidence *e)
+{
+    spry_chosen_setting *s = add(out, NULL, "threads");
+    spry_prediction all = {0}, cores = {0};
+    spry_error error;
+    s->number = p->speed.threads;
+    if (!e->on_cores.threads || spry_predict_shape(&all, &p->speed, speed_shape, "q8_0", &error) ||
+        spry_predict_shape(&cores, &e->on_cores, speed_shape, "q8_0", &error)) {
+        snprintf(s->why, sizeof s->why, "every processor available: there are no more of them than cores");
+        return;
+    }
+    bool fewer = cores.decode_tps >= all.decode_tps && cores.prefill_tps >= all.prefill_tps;
+    s->number = fewer ? e->on_cores.threads : p->speed.threads;
+    snprintf(s->why, sizeof s->why,
+             "%s as q8_0 is expected to read %.0f and write %.1f tokens/s with %u threads, %.0f and %.1f with %u, one "
+             "a core",
+             speed_shape, all.prefill_tps, all.decode_tps, p->speed.threads, cores.prefill_tps, cores.decode_tps,
+             e->on_cores.threads);
+}
+
+static void choose_chunk(spry_chosen_settings *out, const spry_settings_evidence *e)
+{
+    spry_chosen_setting *s = add(out, NULL, "chunk");
+    size_t usual = 0, best = 0, used = 0;
+    for (size_t i = 0; i < SPRY_SETTINGS_CHUNKS; i++) {
+        if (e->chunks[i] == SPRY_SETTINGS_CHUNK)
+            usual = i;
+        if (e->chunk_tps[i] > e->chunk_tps[best])
+            best = i;
+        used += (size_t)snprintf(s->why + used, sizeof s->why - used, "%s%.0f with %u", i ? ", " : "", e->chunk_tps[i],
+                                 e->chunks[i]);
+    }
+    size_t chosen = e->chunk_tps[best] > clearly * e->chunk_tps[usual] ? best : usual;
+    s->number = e->chunks[chosen];
+    snprintf(s->why + used, sizeof s->why - used,
+             " prompt tokens/s with the bundled model; another than %d must be a tenth faster", SPRY_SETTINGS_CHUNK);
+}
+
+static const spry_candidate *find_candidate(const spry_machine_profile *p, const char *type)
+{
+    for (size_t i = 0; i < p->n_candidates; i++)
+        if (strcmp(p->candidates[i].shape, speed_shape) == 0 && strcmp(p->candidates[i].type, type) == 0)
+            return &p->candidates[i];
+    return NULL;
+}
+
+static void choose_types(spry_chosen_settings *out, const spry_machine_profile *p)
+{
+    const spry_candidate *floats = find_candidate(p, "f16"), *bytes = find_candidate(p, "q8_0");
+    spry_chosen_setting *kv = add(out, NULL, "kv_type");
+    snprintf(kv->value, sizeof kv->value, "auto");
+    snprintf(kv->why, sizeof kv->why,
+             "f16; q8_0, half the memory, where a full context of f16 does not fit into what is left of %.1f GB",
+             (double)p->hardware.usable_bytes / 1e9);
+    if (!floats || !bytes)
+        return;
+    double before = floats->predicted.decode_tps, after = bytes->predicted.decode_tps;
+    bool pays = after >= worthwhile * before;
+    spry_chosen_setting *weights = pays ? add(out, NULL, "quantize") : NULL;
+    if (!weights)
+        return;
+    snprintf(weights->value, sizeof weights->value, "auto");
+    snprintf(weights->why, sizeof weights->why,
+             "q8_0 for models of floats: %s is expected to write %.1f tokens/s as q8_0 and %.1f as f16", speed_shape,
+             after, before);
+}
+
+/* How many rows are multiplied in the time that reading the weights of one takes. */
+static double rows_of_one(const spry_machine_speed *speed)
+{
+    const spry_type_speed *q8 = &speed->types[SPRY_Q8_0];
+    size_t bytes = 0;
+    if (!spry_dtype_size(&bytes, SPRY_Q8_0, 32) || !(q8->decode_gb_s > 0))
+        return 1;
+    return q8->multiply_g_s / (q8->decode_gb_s * 32 / (double)bytes);
+}
+
+static void choose_batches(spry_chosen_settings *out, const spry_machine_profile *p)
+{
+    double rows = rows_of_one(&p->speed);
+    spry_chosen_setting *draft = add(out, NULL, "draft");
+    snprintf(draft->value, sizeof draft->value, "%s", rows >= 2 ? "auto" : "none");
+    snprintf(draft->why, sizeof draft->why, "%.1f rows are multiplied in the time that reading the weights takes%s",
+             rows,
+             rows >= 2 ? ": drafted tokens cost little, as long as they are accepted" : ": drafts would cost more");
+    spry_chosen_setting *policy = add(out, "serve", "policy"), *parallel = add(out, "serve", "parallel");
+    snprintf(policy->value, sizeof policy->value, "auto");
+    snprintf(policy->why, sizeof policy->why, "interactive while few requests wait, offline when many do");
+    parallel->number = 2;
+    while (parallel->number < rows && 2 * parallel->number <= PARALLEL_MAX)
+        parallel->number *= 2;
+    snprintf(parallel->why, sizeof parallel->why,
+             "%.1f rows are multiplied in the time that reading the weights takes; the next power of two, at most %d",
+             rows, PARALLEL_MAX);
+    spry_chosen_setting *batch = add(out, "batch", "policy");
+    snprintf(batch->value, sizeof batch->value, "offline");
+    snprintf(batch->why, sizeof batch->why, "a file of requests is done soonest with the most tokens a second");
+}
+
+void spry_settings_choose(spry_chosen_settings *out, const spry_machine_profile *profile,
+                          const spry_settings_evidence *evidence)
+{
+    out->count = 0;
+    choose_threads(out, profile, evidence);
+    choose_chunk(out, evidence);
+    choose_types(out, profile);
+    choose_batches(out, profile);
+}
+
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
+
+static json_t *value_json(const spry_chosen_setting *s)
+{
+    return s->number ? json_integer(s->number) : json_string(s->value);
+}
+
+static bool add_setting(json_t *settings, json_t *why, const spry_chosen_setting *s)
+{
+    char key[64];
+    snprintf(key, sizeof key, "%s%s%s", s->command ? s->command : "", s->command ? "." : "", s->key);
+    json_t *into = settings;
+    if (s->command && !json_object_get(settings, s->command))
+        json_object_set_new(settings, s->command, json_object());
+    if (s->command)
+        into = json_object_get(settings, s->command);
+    return json_object_set_new(into, s->key, value_json(s)) == 0 &&
+           json_object_set_new(why, key, json_string(s->why)) == 0;
+}
+
+/* What counts as fast enough until the user says otherwise: the speed of the balanced choice. */
+static json_t *usual_targets(void)
+{
+    return json_pack("{s:{s:i}, s:i}", "decode_tps", "0", 10, "ttft_cold_ms", 8000);
+}
+
+static json_t *section_json(const spry_chosen_settings *chosen, const spry_machine_profile *profile,
+                            const json_t *before)
+{
+    char when[SPRY_TIME_TEXT];
+    json_t *settings = json_object(), *why = json_object(), *targets = json_object_get(before, "targets");
+    bool whole = settings && why;
+    for (size_t i = 0; whole && i < chosen->count; i++)
+        whole = add_setting(settings, why, &chosen->list[i]);
+    spry_time_text(when, (int64_t)time(NULL));
+    json_t *section = json_pack("{s:s, s:s, s:o, s:o, s:o}", "cpu", profile->hardware.cpu, "written", when, "settings",
+                                settings, "why", why, "targets", targets ? json_incref(targets) : usual_targets());
+    if (whole)
+        return section;
+    json_decref(section);
+    return NULL;
+}
+
+spry_status spry_settings_write(const spry_chosen_settings *settings, const spry_machine_profile *profile,
+                                spry_error *error)
+{
+    const spry_settings_profile *loaded = spry_settings_profile_get();
+    if (!loaded->path)
+        return spry_fail(error, SPRY_ERR_INPUT, "there is no file for the profile: name one with --profile");
+    json_t *document = loaded->document ? json_deep_copy(loaded->document)
+                                        : json_pack("{s:s, s:{}}", "format", SPRY_SETTINGS_FORMAT, "machines");
+    json_t *section = section_json(settings, profile, loaded->section);
+    bool whole =
+        document && section && json_object_set(json_object_get(document, "machines"), loaded->id, section) == 0;
+    char *text = whole ? json_dumps(document, JSON_INDENT(2)) : NULL;
+    spry_status status = text ? spry_profile_write(loaded->path, spry_view_of(text), error)
+                              : spry_fail_memory(error, "the profile", sizeof *settings);
+    free(text);
+    json_decref(section);
+    json_decref(document);
+    return status;
+}
