@@ -13,7 +13,8 @@
 
 enum { TRANSCRIPT_BYTES_MAX = 1 << 30 };
 
-const char *spry_chat_text_time(char out[SPRY_CHAT_TIME_MAX], int64_t ms)
+/* "2026-11-15 08:01" in local time. */
+static const char *time_text(char out[SPRY_CHAT_TIME_MAX], int64_t ms)
 {
     time_t seconds = (time_t)(ms / 1000);
     struct tm parts;
@@ -54,7 +55,9 @@ static void append_paragraph(spry_buffer *out, const char *text, bool terminal)
         spry_buffer_text(out, "\n");
 }
 
-void spry_chat_text_turns(spry_buffer *out, const spry_conversation *conversation, size_t first, bool terminal)
+/* The turns from number `first` (0: all) as the chat shows them, for a terminal with colours and without control
+ * characters, or unchanged. */
+static void write_turns(spry_buffer *out, const spry_conversation *conversation, size_t first, bool terminal)
 {
     for (size_t i = first + 1; i <= conversation->count; i++) {
         const spry_message *turn = &conversation->slots[i];
@@ -69,7 +72,7 @@ void spry_chat_text_print(const spry_conversation *conversation, size_t first)
 {
     spry_buffer text;
     spry_buffer_init(&text, TRANSCRIPT_BYTES_MAX);
-    spry_chat_text_turns(&text, conversation, first, isatty(STDOUT_FILENO));
+    write_turns(&text, conversation, first, isatty(STDOUT_FILENO));
     spry_out_write(spry_buffer_view(&text).data, text.size);
     spry_buffer_deinit(&text);
 }
@@ -86,13 +89,13 @@ void spry_chat_text_plain(spry_buffer *out, const spry_chat *chat, const spry_co
     spry_buffer_format(out, "%s\n%sWith ", plain, dim);
     spry_terminal_defuse(out, spry_view_of(chat->model), "");
     spry_buffer_format(out, ", %zu turns, begun %s, last changed %s.%s\n\n", chat->turns,
-                       spry_chat_text_time(begun, chat->created), spry_chat_text_time(changed, chat->updated), plain);
+                       time_text(begun, chat->created), time_text(changed, chat->updated), plain);
     if (system) {
         spry_buffer_format(out, "%sSystem:%s ", dim, plain);
         append_paragraph(out, system, terminal);
         spry_buffer_text(out, "\n");
     }
-    spry_chat_text_turns(out, conversation, 0, terminal);
+    write_turns(out, conversation, 0, terminal);
 }
 
 /* ---- Markdown ---------------------------------------------------------------------------------------------------- */
@@ -109,8 +112,8 @@ void spry_chat_text_markdown(spry_buffer *out, const spry_chat *chat, const spry
     const char *system = spry_conversation_system(conversation);
     spry_buffer_text(out, "# ");
     spry_terminal_defuse(out, spry_view_of(chat->title), "");
-    spry_buffer_format(out, "\n\nWith %s, begun %s, last changed %s.\n", chat->model,
-                       spry_chat_text_time(begun, chat->created), spry_chat_text_time(changed, chat->updated));
+    spry_buffer_format(out, "\n\nWith %s, begun %s, last changed %s.\n", chat->model, time_text(begun, chat->created),
+                       time_text(changed, chat->updated));
     if (system)
         append_section(out, "System", system);
     for (size_t i = 1; i <= conversation->count; i++) {

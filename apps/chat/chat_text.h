@@ -9,13 +9,6 @@
 
 enum { SPRY_CHAT_TIME_MAX = 32 };
 
-/* "2026-11-15 08:01" in local time. */
-const char *spry_chat_text_time(char out[SPRY_CHAT_TIME_MAX], int64_t ms);
-
-/* The turns from number `first` (0: all) as the chat shows them, for a terminal with colours and without control
- * characters, or unchanged. */
-void spry_chat_text_turns(spry_buffer *out, const spry_conversation *conversation, size_t first, bool terminal);
-
 /* Prints the turns to standard output. */
 void spry_chat_text_print(const spry_conversation *conversation, size_t first);
 

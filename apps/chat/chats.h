@@ -17,9 +17,6 @@ bool spry_chats_read_id(int64_t *id, const char *text);
 /* Opens the store chosen by --chats. The user's default file does not exist yet: SPRY_ERR_INPUT. */
 spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flags, spry_error *error);
 
-/* Replaces id 0 by the latest chat, or fails with SPRY_ERR_INPUT when there is none. */
-spry_status spry_chats_resolve(int64_t *id, spry_chat_store *store, spry_error *error);
-
 /* Opens, resolves, loads and closes. */
 spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, int64_t id, spry_error *error);
 

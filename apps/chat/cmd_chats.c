@@ -101,7 +101,8 @@ spry_status spry_chats_open(spry_chat_store **store, const spry_chat_flags *flag
     return status;
 }
 
-spry_status spry_chats_resolve(int64_t *id, spry_chat_store *store, spry_error *error)
+/* Replaces id 0 by the latest chat, or fails with SPRY_ERR_INPUT when there is none. */
+static spry_status resolve(int64_t *id, spry_chat_store *store, spry_error *error)
 {
     if (*id)
         return SPRY_OK;
@@ -116,7 +117,7 @@ spry_status spry_chats_load(spry_chat_past *past, const spry_chat_flags *flags, 
     spry_chat_store *store = NULL;
     spry_status status = spry_chats_open(&store, flags, error);
     if (status == SPRY_OK)
-        status = spry_chats_resolve(&id, store, error);
+        status = resolve(&id, store, error);
     if (status == SPRY_OK)
         status = spry_chat_store_load(store, &past->chat, &past->conversation, id, error);
     spry_chat_store_close(store);
@@ -162,7 +163,7 @@ static int delete_chats(const spry_chat_flags *flags, int64_t *ids, size_t n_ids
     size_t deleted = 0;
     spry_status status = spry_chats_open(&store, flags, &error);
     for (size_t i = 0; status == SPRY_OK && i < n_ids; i++)
-        status = spry_chats_resolve(&ids[i], store, &error);
+        status = resolve(&ids[i], store, &error);
     if (status == SPRY_OK)
         status = spry_chat_store_delete(store, &deleted, ids, n_ids, &error);
     spry_chat_store_close(store);

@@ -55,7 +55,8 @@ static bool is_here(const char *source, const char *folder)
     return here;
 }
 
-spry_status spry_pull_shown(const char *source, const char *name, const char *folder, spry_error *error)
+/* Pulls and says where the model is; `name` may be NULL. SPRY_ERR_CANCELLED after Ctrl-C. */
+static spry_status pull_shown(const char *source, const char *name, const char *folder, spry_error *error)
 {
     if (!name && is_here(source, folder))
         return SPRY_OK;
@@ -91,7 +92,7 @@ spry_status spry_pull_offer(const char *source, const char *folder, spry_error *
             spry_amount_bytes(size, (size_t)model.bytes));
     spry_hub_deinit(&model);
     bool yes = fgets(answer, sizeof answer, stdin) && (answer[0] == '\n' || answer[0] == 'y' || answer[0] == 'Y');
-    return yes ? spry_pull_shown(source, NULL, folder, error)
+    return yes ? pull_shown(source, NULL, folder, error)
                : spry_fail(error, SPRY_ERR_FILE, "%.200s is not on this machine", source);
 }
 
@@ -114,7 +115,7 @@ int spry_cmd_pull(int argc, char **argv)
     else
         spry_path_user_data(&folder, "models");
     spry_status status = folder.size
-                             ? spry_pull_shown(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
+                             ? pull_shown(items[0], given.count > 1 ? items[1] : NULL, folder.data, &error)
                              : spry_fail(&error, SPRY_ERR_INPUT, "there is no models folder; --models-dir names one");
     spry_buffer_deinit(&folder);
     if (status == SPRY_ERR_CANCELLED && spry_interrupt_seen())

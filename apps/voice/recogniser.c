@@ -8,7 +8,8 @@
 
 static const spry_recogniser_kind *const kinds[] = {&spry_recogniser_whisper, &spry_recogniser_command};
 
-const char *spry_recogniser_names(void)
+/* Names separated by ", ". */
+static const char *kind_names(void)
 {
     return spry_voice_libraries_get()->sphinx ? "whisper, command, pocketsphinx" : "whisper, command";
 }
@@ -30,7 +31,7 @@ spry_status spry_recogniser_open(spry_recogniser *recogniser, const spry_recogni
     if (!recogniser->kind)
         return spry_fail(error, SPRY_ERR_INPUT,
                          "there is no recogniser '%.40s'; known are %s. A Whisper model is named with --whisper",
-                         options->name, spry_recogniser_names());
+                         options->name, kind_names());
     spry_status status = recogniser->kind->open(&recogniser->state, options, error);
     if (status != SPRY_OK)
         *recogniser = (spry_recogniser){0};

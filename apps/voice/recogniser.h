@@ -50,9 +50,6 @@ spry_status spry_recogniser_open(spry_recogniser *recogniser, const spry_recogni
                                  spry_error *error);
 void spry_recogniser_close(spry_recogniser *recogniser);
 
-/* Names separated by ", ". */
-const char *spry_recogniser_names(void);
-
 /* The text of a sound of any length. The transcript's text is freed with spry_free. */
 spry_status spry_recogniser_transcribe(spry_recogniser *recogniser, spry_transcript *transcript, spry_sound_reader read,
                                        void *read_user, const spry_transcribe_options *options, spry_error *error);

@@ -54,11 +54,6 @@ spry_status spry_sound_port_close(spry_sound_port *p, spry_error *error)
     return status;
 }
 
-bool spry_sound_port_paced(const spry_sound_port *p)
-{
-    return !p->pipe_in;
-}
-
 /* Waits until the step would have been heard. */
 static void keep_pace(spry_sound_port *p)
 {

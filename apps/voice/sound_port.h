@@ -19,7 +19,4 @@ spry_status spry_sound_port_close(spry_sound_port *port, spry_error *error);
 spry_status spry_sound_port_read(spry_sound_port *port, float samples[SPRY_VAD_STEP], bool *more, spry_error *error);
 spry_status spry_sound_port_write(spry_sound_port *port, const int16_t samples[SPRY_VAD_STEP], spry_error *error);
 
-/* Whether reading waits for the time at which sound is made: then the time between steps is real. */
-bool spry_sound_port_paced(const spry_sound_port *port);
-
 #endif

@@ -14,7 +14,8 @@ static const spry_synthesiser_kind *kind_at(size_t i)
     return i == 0 ? &spry_synthesiser_command : i == 1 ? spry_voice_libraries_get()->flite : &spry_synthesiser_espeak;
 }
 
-const char *spry_synthesiser_names(void)
+/* Names separated by ", ". */
+static const char *kind_names(void)
 {
     return spry_voice_libraries_get()->flite ? "command, flite, espeak" : "command, espeak";
 }
@@ -31,7 +32,7 @@ spry_status spry_synthesiser_open(spry_synthesiser *synthesiser, const spry_synt
     }
     if (!synthesiser->kind)
         return spry_fail(error, SPRY_ERR_INPUT, "there is no synthesiser '%.40s'; known are %s", options->name,
-                         spry_synthesiser_names());
+                         kind_names());
     spry_status status = synthesiser->kind->open(&synthesiser->state, options, error);
     if (status != SPRY_OK)
         *synthesiser = (spry_synthesiser){0};

@@ -39,8 +39,6 @@ void spry_synthesiser_close(spry_synthesiser *synthesiser);
 spry_status spry_synthesiser_speak(spry_synthesiser *synthesiser, spry_view text, spry_sound_sink sink, void *user,
                                    spry_error *error);
 
-const char *spry_synthesiser_names(void); /* separated by ", " */
-
 extern const spry_synthesiser_kind spry_synthesiser_command, spry_synthesiser_espeak;
 extern const spry_synthesiser_kind spry_synthesiser_flite; /* in the module, see voice_libraries.h */
 

@@ -67,7 +67,7 @@ static uint32_t logit_rows(uint32_t sessions)
     return rows < sessions ? sessions : rows;
 }
 
-spry_step_limits spry_engine_limits(const spry_engine *e)
+static spry_step_limits step_limits(const spry_engine *e)
 {
     return (spry_step_limits){e->chunk, e->logit_rows, e->context, e->model->adapters.count, e->model->adapters.ranks};
 }
@@ -109,7 +109,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .pool = &e->pool,
                                .ops = e->ops,
                                .threads = e->threads,
-                               .limits = spry_engine_limits(e),
+                               .limits = step_limits(e),
                                .source = e->source,
                                .mapped = e->mapped,
                                .log = e->log};

@@ -90,7 +90,6 @@ spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, con
                                   spry_error *error);
 spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
                                     size_t kv_bytes, spry_error *error);
-spry_step_limits spry_engine_limits(const spry_engine *engine);
 
 enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
 

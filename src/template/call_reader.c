@@ -7,7 +7,7 @@ enum { MAX_HEADER_BYTES = 320, MAX_NAME_BYTES = 256, MAX_WORD_BYTES = 64, MAX_CA
 
 /* ---- marks ------------------------------------------------------------------------------------------------------- */
 
-size_t spry_mark_size(const char *mark)
+static size_t mark_size(const char *mark)
 {
     return mark ? strlen(mark) : 0;
 }
@@ -156,7 +156,7 @@ static spry_call_state read_header(spry_call_reader *r, spry_view text)
         r->stage = SPRY_CALL_ARGUMENTS;
         return SPRY_CALL_ON;
     }
-    size_t end = spry_mark_find(text, first, s->arguments_open), next = end + spry_mark_size(s->arguments_open);
+    size_t end = spry_mark_find(text, first, s->arguments_open), next = end + mark_size(s->arguments_open);
     if (!s->arguments_open) {
         size_t key = spry_mark_find(text, r->at, s->parameter.key_open), close = spry_mark_find(text, r->at, s->close);
         end = next = key < close ? key : close;

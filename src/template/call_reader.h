@@ -93,7 +93,6 @@ typedef enum spry_mark_match { SPRY_MARK_NO, SPRY_MARK_PERHAPS, SPRY_MARK_YES } 
 /* Whether a mark stands at `at`; PERHAPS: the text ends inside it. A mark that is NULL does not. '*' in a mark stands
  * for a word. *end is behind the mark. */
 spry_mark_match spry_mark_at(size_t *end, spry_view text, size_t at, const char *mark, bool final);
-size_t spry_mark_size(const char *mark);
 /* The first place from `at` on; text.size: there is none. */
 size_t spry_mark_find(spry_view text, size_t at, const char *mark);
 size_t spry_space_skip(spry_view text, size_t at);

@@ -65,11 +65,6 @@ const spry_thought_style *spry_thought_style_find(spry_view source)
     return spry_thought_style_default();
 }
 
-const spry_thought_style *spry_thought_style_at(size_t index)
-{
-    return index < SPRY_COUNT(styles) ? &styles[index] : NULL;
-}
-
 size_t spry_turn_ends_find(const char *ends[SPRY_TURN_ENDS], spry_view source, const char *eos)
 {
     static const char *const known[] = {"<|im_end|>",

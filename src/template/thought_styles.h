@@ -17,8 +17,6 @@ typedef struct spry_thought_style {
 /* The style of a template's source; <think> if there is none. */
 const spry_thought_style *spry_thought_style_find(spry_view source);
 const spry_thought_style *spry_thought_style_default(void);
-/* Style number `index`; NULL behind the last one. */
-const spry_thought_style *spry_thought_style_at(size_t index);
 
 /* Marks that end a model's turn. The engine stops at them when they are tokens; a model that spells them out, or a
  * file that does not say which tokens end a turn, leaves them at the end of the answer. */

@@ -176,8 +176,9 @@ void spry_speech_append(const spry_speech *s, spry_buffer *out, const int32_t *i
             spry_buffer_append(out, w->token_bytes[ids[i]].data, w->token_bytes[ids[i]].size);
 }
 
-/* The longest token at each place: not always the tokens of the model's own tokenizer, but the same text. */
-size_t spry_speech_encode_text(const spry_speech *s, int32_t *ids, size_t most, const char *text)
+/* The ids of a text, at most `most`; returns their number. The longest token at each place: not always the tokens of
+ * the model's own tokenizer, but the same text. */
+static size_t encode_text(const spry_speech *s, int32_t *ids, size_t most, const char *text)
 {
     const spry_whisper_weights *w = spry_whisper_model(s->whisper);
     spry_view rest = spry_view_of(text);
@@ -416,8 +417,7 @@ spry_status spry_speech_transcribe(spry_speech *s, spry_transcript *transcript, 
     spry_random_seed(&s->random, 0);
     spry_buffer_init(&s->text, SPRY_SPEECH_TEXT_MAX);
     s->n_past = s->options.prompt
-                    ? spry_speech_encode_text(s, s->past, spry_whisper_model(s->whisper)->shape.n_text_ctx / 2,
-                                              s->options.prompt)
+                    ? encode_text(s, s->past, spry_whisper_model(s->whisper)->shape.n_text_ctx / 2, s->options.prompt)
                     : 0;
     status = windows(s, read, read_user, error);
     size_t language = s->language > 0 ? (size_t)(s->language - s->ids.first_language) : 0;

@@ -57,9 +57,6 @@ int32_t spry_speech_detect(spry_speech *speech);
 /* Decodes the encoded sound; unless `once`, with warmer attempts where one fails. `ticks`: length of the sound. */
 spry_status spry_speech_decode(spry_speech *speech, bool timestamps, size_t ticks, bool once, spry_error *error);
 
-/* The ids of a text, at most `most`; returns their number. */
-size_t spry_speech_encode_text(const spry_speech *speech, int32_t *ids, size_t most, const char *text);
-
 /* Appends the bytes of tokens; times and control tokens have none. */
 void spry_speech_append(const spry_speech *speech, spry_buffer *out, const int32_t *ids, size_t count);
 

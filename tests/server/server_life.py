@@ -295,7 +295,7 @@ class End(server_support.unittest.TestCase):
         self.assertEqual(server.stop(), 0)
 
     def test_a_second_signal_does_not_wait(self):
-        server = Server("--grace", "86400")
+        server = Server("--grace", "5760")
         streams = [begin(server, n=4) for _ in range(2)]
         server.process.send_signal(signal.SIGINT)
         self.assertTrue(eventually(lambda: not self.listens(server)))

@@ -6,7 +6,7 @@
 #include "base/utf8.h"
 #include "server/api/llama_json.h"
 
-json_t *spry_openai_usage(const spry_completion *c)
+static json_t *usage_of(const spry_completion *c)
 {
     spry_usage_counts n;
     spry_completion_count(c, &n);
@@ -107,7 +107,7 @@ void spry_openai_serve(spry_exchange *x, const spry_completion_interface *interf
 json_t *spry_openai_whole(const spry_completion *c, const char *object, json_t *choices)
 {
     json_t *message = spry_openai_envelope(c, object, choices);
-    json_object_set_new(message, "usage", spry_openai_usage(c));
+    json_object_set_new(message, "usage", usage_of(c));
     json_object_set_new(message, "timings", spry_completion_timings(c));
     if (json_is_true(json_object_get(c->root, "verbose")))
         json_object_set_new(message, "__verbose",

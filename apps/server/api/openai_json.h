@@ -5,8 +5,6 @@
 #include "server/fields/field_table.h"
 #include "server/request/completion.h"
 
-json_t *spry_openai_usage(const spry_completion *completion);
-
 /* {"id", "object", "created", "model", "system_fingerprint", "choices"}; takes `choices`. */
 json_t *spry_openai_envelope(const spry_completion *completion, const char *object, json_t *choices);
 
