@@ -27,7 +27,7 @@ def parse(text):
 class Streams(ServerTest):
     def begin(self, name, **fields):
         """Asks, reads some events and hangs up; they are the result."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60 * server_support.SLOW)
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=server_support.TIMEOUT)
         connection.request("POST", "/v1/chat/completions", json.dumps(dict(BODY, stream_id=name, **fields)),
                            {"Content-Type": "application/json"})
         response = connection.getresponse()

@@ -153,7 +153,7 @@ class Safe(ServerTest):
 class WrappedServer(SafeServer):
     """Its sockets, too, have TLS."""
 
-    def socket(self, timeout=60 * server_support.SLOW):
+    def socket(self, timeout=server_support.TIMEOUT):
         return self.context.wrap_socket(super().socket(timeout), server_hostname="127.0.0.1")
 
 
@@ -242,8 +242,8 @@ class SafeCrowd(unittest.TestCase):
         try:
             threads = server.threads()
             crowd = [Server.socket(server) if i % 2 else server.socket() for i in range(20)]
-            self.assertTrue(eventually(lambda: Safe.closed(crowd), 60))
-            self.assertTrue(eventually(lambda: server.threads() <= threads, 60))
+            self.assertTrue(eventually(lambda: Safe.closed(crowd)))
+            self.assertTrue(eventually(lambda: server.threads() <= threads))
             for one in crowd:
                 one.close()
         finally:
