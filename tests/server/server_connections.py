@@ -6,7 +6,6 @@ import resource
 import signal
 import socket
 import threading
-import time
 
 import server_support
 from server_support import MODEL, Server, ServerTest
@@ -64,9 +63,11 @@ class Crowd(server_support.unittest.TestCase):
 
     def test_limit_of_an_address(self):
         server = Server("--max-per-address", "4")
-        held = [server.socket() for _ in range(4)]
+        held = [server.connect() for _ in range(4)]
         try:
-            time.sleep(0.3)
+            for one in held:  # so that the server knows them
+                one.request("GET", "/health")
+                one.getresponse().read()
             with self.assertRaises(OSError):
                 one = server.socket(timeout=5)
                 one.sendall(head("GET /health HTTP/1.1", "Host: localhost"))

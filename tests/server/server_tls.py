@@ -284,7 +284,7 @@ class Wrong(unittest.TestCase):
 
     def test_end(self):
         cert, key = make_certificate("three")
-        server = SafeServer(cert, "--tls-cert", cert, "--tls-key", key)
+        server = SafeServer(cert, "--tls-cert", cert, "--tls-key", key, "--grace", "600")
         connection = server.connect()
         connection.request("POST", CHAT, json.dumps(dict(LONG, max_tokens=200)))
         response = connection.getresponse()
