@@ -1,15 +1,16 @@
-// A small part of markdown, as DOM nodes: paragraphs, headings, lists, quotes, code, tables, rules; in a line: code,
-// bold, italic, links. Anything else is shown as written. The model's text is not trusted: it only becomes text nodes,
+// A small part of markdown, as DOM nodes: paragraphs, headings, lists, tasks, quotes, code, formulas, tables, rules;
+// markdown_inline.js has what stands inside a line. Anything else is shown as written. The model's text is not trusted: it only becomes text nodes,
 // links only lead to http and https, nothing is fetched, and the time is linear in its length, because a search that
 // failed is not repeated.
 
 const MARKDOWN_DEPTH = 6;
+const FORMULA_LINES_MAX = 100;
 const LIST_ITEM = /^( {0,12})([-*+]|\d{1,9}[.)])( {1,4}|$)/;
 
 // ---- blocks ---------------------------------------------------------------------------------------------------------
 
 // Each parser reads lines from `at` on and returns a block {kind, end, ...}, where `end` is the line after it, or null.
-const blockTakers = [takeFence, takeHeading, takeRule, takeQuote, takeList, takeTable];
+const blockTakers = [takeFence, takeFormula, takeHeading, takeRule, takeQuote, takeList, takeTable];
 
 function takeFence(lines, at) {
     const open = /^ {0,3}(`{3,}|~{3,})\s*([^`]*)$/.exec(lines[at]);
@@ -23,6 +24,27 @@ function takeFence(lines, at) {
     }
     const language = open[2].trim().split(/\s/, 1)[0].slice(0, 30);
     return { kind: "code", end: Math.min(end + 1, lines.length), language, text: lines.slice(at + 1, end).join("\n") };
+}
+
+// A formula on lines of its own, between $$ and $$ or \\[ and \\].
+function takeFormula(lines, at) {
+    const open = /^ {0,3}(\$\$|\\\[)/.exec(lines[at]);
+    if (!open) {
+        return null;
+    }
+    const close = open[1] === "$$" ? "$$" : "\\]";
+    const most = Math.min(lines.length, at + FORMULA_LINES_MAX);
+    for (let end = at; end < most && lines[end].trim() !== ""; end++) {
+        const from = end === at ? open[0].length : 0;
+        const found = lines[end].indexOf(close, from);
+        if (found >= 0) {
+            const whole = lines.slice(at, end + 1).join("\n");
+            const isWhole = lines[end].slice(found + 2).trim() === "";
+            const tex = whole.trim().slice(2, -2);
+            return isWhole ? { kind: "formula", end: end + 1, tex, written: whole } : null;
+        }
+    }
+    return null;
 }
 
 function takeHeading(lines, at) {
@@ -99,7 +121,11 @@ function takeTable(lines, at) {
     while (end < lines.length && lines[end].includes("|")) {
         end++;
     }
-    return { kind: "table", end, head: tableCells(lines[at]), rows: lines.slice(at + 2, end).map(tableCells) };
+    const align = tableCells(lines[at + 1]).map(
+        cell => (/^:.*:$/.test(cell) ? "center" : /:$/.test(cell) ? "end" : /^:/.test(cell) ? "start" : ""),
+    );
+    const rows = lines.slice(at + 2, end).map(tableCells);
+    return { kind: "table", end, align, head: tableCells(lines[at]), rows };
 }
 
 function takeBlock(lines, at) {
@@ -115,9 +141,10 @@ function takeBlock(lines, at) {
 function markdownBlocks(lines) {
     const blocks = [];
     let paragraph = [];
+    let begin = 0; // the first line of the paragraph
     const close = () => {
         if (paragraph.length) {
-            blocks.push({ kind: "paragraph", text: paragraph.join("\n"), source: paragraph.join("\n") });
+            blocks.push({ kind: "paragraph", begin, text: paragraph.join("\n"), source: paragraph.join("\n") });
         }
         paragraph = [];
     };
@@ -125,6 +152,7 @@ function markdownBlocks(lines) {
         const block = takeBlock(lines, at);
         if (block) {
             close();
+            block.begin = at;
             block.source = lines.slice(at, block.end).join("\n");
             blocks.push(block);
             at = block.end;
@@ -132,6 +160,7 @@ function markdownBlocks(lines) {
             if (lines[at].trim() === "") {
                 close();
             } else {
+                begin = paragraph.length ? begin : at;
                 paragraph.push(lines[at]);
             }
             at++;
@@ -157,15 +186,16 @@ const blockMakers = {
         make(
             block.ordered ? "ol" : "ul",
             block.ordered ? { start: block.start } : {},
-            ...block.items.map(item => directed(make("li", {}, ...blockNodes(item, depth + 1)))),
+            ...block.items.map(item => listItem(item, depth + 1)),
         ),
+    formula: block => make("p", {}, formula(block.tex, block.written, true)),
     code: block => {
         const copy = iconButton("copy", "Copy the code", () => copyText(block.text, copy));
         return make(
             "div",
             { class: "code", dir: "ltr" },
             make("div", { class: "code-head" }, make("span", {}, block.language || "code"), copy),
-            make("pre", { tabIndex: 0, "aria-label": "Code" }, make("code", {}, block.text)),
+            make("pre", { tabIndex: 0, "aria-label": "Code" }, make("code", block.language ? { "data-language": block.language.toLowerCase() } : {}, block.text)),
         );
     },
     table: block =>
@@ -175,14 +205,26 @@ const blockMakers = {
             make(
                 "table",
                 {},
-                make("thead", {}, tableRow("th", block.head)),
-                make("tbody", {}, ...block.rows.map(row => tableRow("td", row))),
+                make("thead", {}, tableRow("th", block.head, block.align)),
+                make("tbody", {}, ...block.rows.map(row => tableRow("td", row, block.align))),
             ),
         ),
 };
 
-function tableRow(tag, cells) {
-    return make("tr", {}, ...cells.map(cell => directed(inline(make(tag), cell))));
+function tableRow(tag, cells, align) {
+    const cell = (text, at) => directed(inline(make(tag, align[at] ? { class: "to-" + align[at] } : {}), text));
+    return make("tr", {}, ...cells.map(cell));
+}
+
+// An item that begins with [ ] or [x] is a task.
+function listItem(lines, depth) {
+    const task = /^\[([ xX])\] +(?=\S)/.exec(lines[0]);
+    if (!task) {
+        return directed(make("li", {}, ...blockNodes(lines, depth)));
+    }
+    const done = task[1] !== " ";
+    const box = make("span", { class: "box", role: "img", "aria-label": done ? say("done") : say("to do") }, done ? "\u2611" : "\u2610");
+    return directed(make("li", { class: "task" }, box, ...blockNodes([lines[0].slice(task[0].length), ...lines.slice(1)], depth)));
 }
 
 function blockNodes(lines, depth) {
@@ -192,143 +234,36 @@ function blockNodes(lines, depth) {
     return markdownBlocks(lines).map(block => blockMakers[block.kind](block, depth));
 }
 
-// ---- inside a line --------------------------------------------------------------------------------------------------
-
-const LINK = /!?\[([^[\]\n]{0,1000})\]\(([^\s()<>]{1,2000})\)/y;
-const BARE_LINK = /https?:\/\/[^\s<>"'`*\])]{1,2000}/y;
-
-// The address as the browser parses it, or null when links to it are not allowed.
-function linkAddress(text) {
-    try {
-        const url = new URL(text);
-        return /^https?:$/.test(url.protocol) && !url.username && !url.password ? url : null;
-    } catch {
-        return null;
-    }
-}
-
-// A link shows its host behind its text, unless the text contains it.
-function linkNodes(url, label) {
-    const link = make("a", { href: url.href, target: "_blank", rel: "noopener noreferrer", title: url.href }, label);
-    return label.includes(url.host) ? [link] : [link, make("span", { class: "host" }, " (" + url.host + ")")];
-}
-
-// The end of a span that began with `marker`: the next marker after a character that is not a space; -1: none.
-function closingMarker(text, marker, from) {
-    for (let at = text.indexOf(marker, from); at >= 0; at = text.indexOf(marker, at + marker.length)) {
-        if (marker.length === 1 && text[at + 1] === marker) {
-            at++;
-        } else if (
-            at > from &&
-            !/\s/.test(text[at - 1]) &&
-            (marker[0] === "*" || !/\w/.test(text[at + marker.length] || " "))
-        ) {
-            return at;
-        }
-    }
-    return -1;
-}
-
-// Each parser reads a text from `at` on and returns {end, nodes}; without nodes the text up to `end` is shown as written.
-// Null: the character has no meaning.
-const inlineTakers = {
-    "\\": (text, at) => (/[!-/:-@[-`{-~]/.test(text[at + 1] || "") ? { end: at + 2, nodes: [text[at + 1]] } : null),
-    "`": takeCode,
-    "*": takeEmphasis,
-    _: takeEmphasis,
-    "[": takeLink,
-    "!": takeLink,
-    h: takeBareLink,
-};
-
-function takeCode(text, at, vain) {
-    const ticks = /`+/g;
-    ticks.lastIndex = at;
-    const marker = ticks.exec(text)[0];
-    const begin = at + marker.length;
-    for (let found = vain.has(marker) ? null : ticks.exec(text); found; found = ticks.exec(text)) {
-        if (found[0] === marker) {
-            return { end: ticks.lastIndex, nodes: [make("code", {}, text.slice(begin, found.index))] };
-        }
-    }
-    vain.add(marker);
-    return { end: begin };
-}
-
-function takeEmphasis(text, at, vain, depth) {
-    const marker = text[at + 1] === text[at] ? text[at] + text[at] : text[at];
-    const begin = at + marker.length;
-    const none = { end: begin };
-    if (
-        depth > MARKDOWN_DEPTH ||
-        vain.has(marker) ||
-        /\s/.test(text[begin] || " ") ||
-        (marker[0] === "_" && /\w/.test(text[at - 1] || " "))
-    ) {
-        return none;
-    }
-    const end = closingMarker(text, marker, begin);
-    if (end < 0) {
-        vain.add(marker);
-        return none;
-    }
-    const node = make(marker.length === 2 ? "strong" : "em");
-    return { end: end + marker.length, nodes: [inline(node, text.slice(begin, end), depth + 1)] };
-}
-
-function takeLink(text, at) {
-    LINK.lastIndex = at;
-    const found = LINK.exec(text);
-    const url = found && linkAddress(found[2]);
-    return url ? { end: at + found[0].length, nodes: linkNodes(url, found[1] || url.href) } : null;
-}
-
-function takeBareLink(text, at) {
-    BARE_LINK.lastIndex = at;
-    const found = /\w/.test(text[at - 1] || " ") ? null : BARE_LINK.exec(text);
-    const words = found && found[0].replace(/[.,;:!?]+$/, "");
-    const url = found && linkAddress(words);
-    return url ? { end: at + words.length, nodes: linkNodes(url, words) } : null;
-}
-
-function inline(parent, text, depth = 0) {
-    const special = /[\\`*_[!h]/g;
-    const vain = new Set();
-    let plain = 0;
-    for (let found = special.exec(text); found; found = special.exec(text)) {
-        const taken = inlineTakers[found[0]](text, found.index, vain, depth);
-        if (taken?.nodes) {
-            parent.append(text.slice(plain, found.index), ...taken.nodes);
-            plain = taken.end;
-        }
-        special.lastIndex = taken?.end ?? special.lastIndex;
-    }
-    parent.append(text.slice(plain));
-    return parent;
-}
-
 // ---- rendering ------------------------------------------------------------------------------------------------------
 
-const blockSources = new WeakMap();
+const rendered = new WeakMap(); // of a container: {text, sources, starts, stable}
 
 // Renders a text in a container. Blocks that have not changed keep their elements, so that a text may grow many times a
-// second and a selection in its older part is kept.
+// second and a selection in its older part is kept. Of a text that only has grown, the last block and what follows are
+// parsed again. Returns how many blocks in front have not changed since the last call.
 function renderMarkdown(container, text) {
-    const blocks = markdownBlocks(text.replace(/\r\n?/g, "\n").split("\n"));
-    let same = 0;
-    while (
-        same < blocks.length &&
-        same < container.children.length &&
-        blockSources.get(container.children[same]) === blocks[same].kind + blocks[same].source
-    ) {
+    const clean = text.replace(/\r\n?/g, "\n");
+    const last = rendered.get(container) ?? { text: "", sources: [] };
+    const grown = last.sources.length > 1 && clean.startsWith(last.text);
+    const kept = grown ? last.sources.slice(0, -1) : [];
+    const lines = clean.split("\n");
+    const from = grown ? last.lastLine : 0;
+    const blocks = markdownBlocks(lines.slice(from));
+    let same = kept.length;
+    for (const block of blocks) {
+        if (last.sources[same] !== block.kind + block.source) {
+            break;
+        }
         same++;
     }
     while (container.children.length > same) {
         container.lastChild.remove();
     }
-    for (const block of blocks.slice(same)) {
-        const node = blockMakers[block.kind](block, 0);
-        blockSources.set(node, block.kind + block.source);
-        container.append(node);
+    for (const block of blocks.slice(same - kept.length)) {
+        container.append(blockMakers[block.kind](block, 0));
     }
+    const sources = [...kept, ...blocks.map(block => block.kind + block.source)];
+    const lastLine = blocks.length ? from + blocks.at(-1).begin : from;
+    rendered.set(container, { text: clean, sources, lastLine });
+    return same;
 }

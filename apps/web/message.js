@@ -111,7 +111,9 @@ function showAnswer(item, message, writing) {
     if (part("reasoning")) {
         showThought(part("reasoning"), thought, writing && message.content === "");
     }
-    renderMarkdown(part("text"), message.content);
+    const same = renderMarkdown(part("text"), message.content);
+    const decorated = Math.min(same, item.decorated ?? 0);
+    item.decorated = decorateBlocks(part("text"), decorated, writing);
     item.classList.toggle("writing", writing);
     item.setAttribute("aria-busy", String(writing));
     part("pending").hidden = !writing || message.content !== "" || thought !== "";

@@ -1,25 +1,64 @@
-// The settings panel: sampling, the system message, and the API key. An empty field means the default of the server or
-// the model.
+// The settings panel: sampling, the system message, the form of the answer, and the API key. They belong to the conversation. An
+// empty field means the default of the server or the model.
 
 const SAMPLING_FIELDS = [
     { name: "temperature", word: "Temperature", least: 0, most: 5 },
+    { name: "top_k", word: "Top k", least: 0, most: 1e6, whole: true },
     { name: "top_p", word: "Top p", least: 0, most: 1 },
     { name: "min_p", word: "Min p", least: 0, most: 1 },
+    { name: "repeat_penalty", word: "Repeat penalty", least: 0.1, most: 10 },
+    { name: "presence_penalty", word: "Presence penalty", least: -2, most: 2 },
+    { name: "frequency_penalty", word: "Frequency penalty", least: -2, most: 2 },
     { name: "max_tokens", word: "Most tokens", least: 1, most: 1e9, whole: true },
     { name: "seed", word: "The seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
 ];
+const TEXT_FIELDS = ["system", "stop", "schema", "thinking"];
 
-// The settings of the open conversation; one without settings of its own has those for new conversations.
-const conversationSettings = (own = currentConversation()) => own.settings ?? {};
+// Sets of values to begin with.
+const PRESETS = {
+    exact: { temperature: 0 },
+    balanced: { temperature: 0.7, top_p: 0.95 },
+    inventive: { temperature: 1.1, min_p: 0.05 },
+};
+
+// The settings of a conversation; one without its own has those for new conversations.
+const conversationSettings = (own = currentConversation()) => own.settings ?? readSettings();
+
+// ---- the request ----------------------------------------------------------------------------------------------------
+
+// {value, wrong}: the schema in a text (undefined: none), and an error message or "".
+function schemaOf(text) {
+    if (text.trim() === "") {
+        return { value: undefined, wrong: "" };
+    }
+    try {
+        const value = JSON.parse(text);
+        const fine = value !== null && typeof value === "object" && !Array.isArray(value);
+        return fine ? { value, wrong: "" } : { value: undefined, wrong: say("The schema has to be a JSON object.") };
+    } catch (error) {
+        return { value: undefined, wrong: say("The schema is not JSON: {0}", error.message) };
+    }
+}
 
 // The fields that the settings add to a request.
 function samplingSettings() {
-    const settings = { ...readSettings(), ...conversationSettings() };
+    const settings = conversationSettings();
     const chosen = {};
     for (const { name } of SAMPLING_FIELDS) {
         if (Number.isFinite(settings[name])) {
             chosen[name] = settings[name];
         }
+    }
+    const stops = cleanText(settings.stop).split("\n").filter(Boolean).slice(0, 16);
+    const schema = schemaOf(cleanText(settings.schema)).value;
+    if (stops.length) {
+        chosen.stop = stops;
+    }
+    if (schema) {
+        chosen.response_format = { type: "json_schema", json_schema: { name: "answer", schema } };
+    }
+    if (["on", "off"].includes(settings.thinking)) {
+        chosen.chat_template_kwargs = { enable_thinking: settings.thinking === "on" };
     }
     if (["slide", "error", "truncate_middle"].includes(settings.context_overflow)) {
         chosen.context_overflow = settings.context_overflow;
@@ -27,16 +66,19 @@ function samplingSettings() {
     return chosen;
 }
 
-const systemMessage = own => cleanText({ ...readSettings(), ...conversationSettings(own) }.system).trim();
+const systemMessage = own => cleanText(conversationSettings(own).system).trim();
 
-function showSettings() {
-    const settings = readSettings();
-    byId("s-system").value = cleanText(settings.system);
+// ---- the panel ------------------------------------------------------------------------------------------------------
+
+function showSettings(settings = conversationSettings()) {
     byId("s-key").value = passing.read("key") ?? "";
+    for (const name of TEXT_FIELDS) {
+        byId("s-" + name).value = cleanText(settings[name]);
+    }
     for (const { name } of SAMPLING_FIELDS) {
         byId("s-" + name).value = settings[name] ?? "";
     }
-    checkSettings();
+    checkFields();
 }
 
 // {value, wrong}: the number in a field (undefined: empty), and an error message or "". A decimal comma is accepted.
@@ -54,24 +96,46 @@ function fieldValue(field) {
     return { value, wrong: wrong ? field.word + " has to be " + range + "." : "" };
 }
 
-// Stores valid fields, shows errors of the others, and returns whether all are valid.
-function checkSettings() {
-    const settings = readSettings();
+// Shows errors; returns the settings of the valid fields, and whether all are valid.
+function checkFields() {
+    const settings = { context_overflow: conversationSettings().context_overflow };
     const sentences = [];
-    for (const field of SAMPLING_FIELDS) {
-        const { value, wrong } = fieldValue(field);
-        byId("s-" + field.name).setAttribute("aria-invalid", String(Boolean(wrong)));
+    const note = (name, wrong) => {
+        byId("s-" + name).setAttribute("aria-invalid", String(Boolean(wrong)));
         if (wrong) {
             sentences.push(wrong);
-        } else {
-            settings[field.name] = value;
         }
+    };
+    for (const field of SAMPLING_FIELDS) {
+        const { value, wrong } = fieldValue(field);
+        note(field.name, wrong);
+        settings[field.name] = wrong ? conversationSettings()[field.name] : value;
     }
-    settings.system = byId("s-system").value;
-    writeSettings(settings);
+    for (const name of TEXT_FIELDS) {
+        settings[name] = byId("s-" + name).value;
+    }
+    note("schema", schemaOf(settings.schema).wrong);
     byId("settings-error").textContent = sentences.join(" ");
     byId("settings-error").hidden = sentences.length === 0;
-    return sentences.length === 0;
+    return { settings, fine: sentences.length === 0 };
+}
+
+// Keeps the settings of the open conversation, which need not be saved yet.
+function checkSettings() {
+    const { settings, fine } = checkFields();
+    const own = currentConversation();
+    own.settings = settings;
+    if (own.messages.length) {
+        saveConversation(own);
+    }
+    return fine;
+}
+
+// The settings of this conversation become those of new ones; the colours and the model stay.
+function keepAsDefaults() {
+    const { theme, model } = readSettings();
+    writeSettings({ ...checkFields().settings, theme, model });
+    toast(say("New conversations begin with these settings."));
 }
 
 function openSettings(focus = null) {
@@ -93,11 +157,18 @@ function startSettings(onKeyChange) {
         }
     });
     byId("settings-reset").addEventListener("click", () => {
-        for (const { name } of SAMPLING_FIELDS) {
-            byId("s-" + name).value = "";
-        }
-        byId("s-system").value = "";
+        showSettings({});
         checkSettings();
+    });
+    byId("settings-default").addEventListener("click", keepAsDefaults);
+    byId("s-preset").addEventListener("change", () => {
+        const preset = PRESETS[byId("s-preset").value];
+        if (preset) {
+            for (const name of ["temperature", "top_k", "top_p", "min_p"]) {
+                byId("s-" + name).value = preset[name] ?? "";
+            }
+            checkSettings();
+        }
     });
     dialog.addEventListener("click", event => {
         if (event.target === dialog) {

@@ -53,7 +53,7 @@ function takeStored(target, chat) {
     target.updated = finite(chat.updated) || Date.now();
     target.stored = { id: chat.id, revision: finite(chat.revision) };
     if (first?.role === "system") {
-        target.settings = { ...target.settings, system: cleanText(first.content) };
+        target.settings = { ...conversationSettings(target), system: cleanText(first.content) };
     }
     saveConversation(target);
 }

@@ -75,7 +75,7 @@ function fromTranscript(value) {
     }
     read.title ||= firstLine(read.messages[0].content, 60);
     if (typeof value.system === "string" && value.system) {
-        read.settings = { system: cleanText(value.system) };
+        read.settings = { ...readSettings(), system: cleanText(value.system) };
     }
     return read;
 }

@@ -30,7 +30,9 @@ spry_web_\name\()_end:
     .incbin "language.js"
     .incbin "dom.js"
     .incbin "words.js"
+    .incbin "markdown_inline.js"
     .incbin "markdown.js"
+    .incbin "libraries.js"
     .incbin "tree.js"
     .incbin "store.js"
     .incbin "server.js"
@@ -54,5 +56,18 @@ spry_web_\name\()_end:
     begin microphone
     .incbin "microphone.js"
     end microphone
+
+    /* Libraries of the system, compressed; empty when they were not there. */
+    begin highlight
+#ifdef SPRY_HIGHLIGHT_FILE
+    .incbin SPRY_HIGHLIGHT_FILE
+#endif
+    end highlight
+
+    begin katex
+#ifdef SPRY_KATEX_FILE
+    .incbin SPRY_KATEX_FILE
+#endif
+    end katex
 
     .section .note.GNU-stack, "", %progbits

@@ -1,5 +1,5 @@
-/* GET /, /page.css, /page.js and /microphone.js. The policy allows the page to load from and send to this server only.
- */
+/* The page and its parts. The policy allows the page to load from and send to this server only. The libraries are
+ * stored compressed and sent so: every browser accepts it. */
 #include "server/api/apis.h"
 #include "server/http/http_reply.h"
 #include "web/web_page.h"
@@ -31,4 +31,23 @@ void spry_page_js(spry_exchange *x)
 void spry_page_microphone(spry_exchange *x)
 {
     reply_part(x, spry_web_microphone_begin, spry_web_microphone_end, "text/javascript; charset=utf-8");
+}
+
+static void reply_library(spry_exchange *x, const unsigned char *begin, const unsigned char *end)
+{
+    spry_view text = {(const char *)begin, (size_t)((uintptr_t)end - (uintptr_t)begin)};
+    if (text.size)
+        spry_reply_compressed(x, text, "text/javascript; charset=utf-8");
+    else
+        spry_reply_error(x, MHD_HTTP_NOT_FOUND, NULL, "this program was built without the library");
+}
+
+void spry_page_highlight(spry_exchange *x)
+{
+    reply_library(x, spry_web_highlight_begin, spry_web_highlight_end);
+}
+
+void spry_page_katex(spry_exchange *x)
+{
+    reply_library(x, spry_web_katex_begin, spry_web_katex_end);
 }

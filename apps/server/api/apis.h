@@ -8,6 +8,8 @@ void spry_page_index(spry_exchange *exchange);
 void spry_page_css(spry_exchange *exchange);
 void spry_page_js(spry_exchange *exchange);
 void spry_page_microphone(spry_exchange *exchange);
+void spry_page_highlight(spry_exchange *exchange);
+void spry_page_katex(spry_exchange *exchange);
 
 void spry_status_health(spry_exchange *exchange);
 void spry_status_metrics(spry_exchange *exchange);

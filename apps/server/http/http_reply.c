@@ -92,6 +92,19 @@ void spry_reply_text(spry_exchange *x, spry_view text, const char *type, const c
     queue(x, MHD_HTTP_OK, response);
 }
 
+void spry_reply_compressed(spry_exchange *x, spry_view bytes, const char *type)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(bytes.size, (void *)(uintptr_t)bytes.data, MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        return;
+    add_headers(x, response, type);
+    MHD_del_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "no-store");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CACHE_CONTROL, "max-age=86400");
+    MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_ENCODING, "gzip");
+    queue(x, MHD_HTTP_OK, response);
+}
+
 /* ---- errors ------------------------------------------------------------------------------------------------------ */
 
 static const struct {

@@ -10,6 +10,9 @@
 void spry_reply_json(spry_exchange *exchange, unsigned status, json_t *json);
 
 /* Copies `text`. `policy`: NULL, or the content security policy of a page. */
+/* Bytes that are compressed with gzip and stay valid; browsers may keep them for a day. */
+void spry_reply_compressed(spry_exchange *exchange, spry_view bytes, const char *type);
+
 void spry_reply_text(spry_exchange *exchange, spry_view text, const char *type, const char *policy);
 
 /* An error in the route's form; `param`: NULL, or the wrong field. */

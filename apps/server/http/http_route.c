@@ -10,6 +10,8 @@ static const spry_route routes[] = {
     {"GET", "/page.css", spry_page_css, SPRY_ERRORS_OPENAI, true},
     {"GET", "/page.js", spry_page_js, SPRY_ERRORS_OPENAI, true},
     {"GET", "/microphone.js", spry_page_microphone, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/highlight.js", spry_page_highlight, SPRY_ERRORS_OPENAI, true},
+    {"GET", "/katex.js", spry_page_katex, SPRY_ERRORS_OPENAI, true},
     {"GET", "/health", spry_status_health, SPRY_ERRORS_OPENAI, true},
     {"GET", "/metrics", spry_status_metrics, SPRY_ERRORS_OPENAI, false},
     {"GET", "/watch", spry_status_watch, SPRY_ERRORS_OPENAI, false},

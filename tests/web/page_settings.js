@@ -1,0 +1,102 @@
+// Settings of a conversation: they go with its requests, stay with it, and can become those of new ones.
+"use strict";
+const { answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+
+// What the page sends, read in the page, because made-up answers never leave it.
+async function lastBody(page, question) {
+    await page.evaluate(() => {
+        if (!window.bodies) {
+            window.bodies = [];
+            const inner = window.fetch;
+            window.fetch = (url, options) => {
+                if (url === "/v1/chat/completions") {
+                    window.bodies.push(JSON.parse(options.body));
+                }
+                return inner(url, options);
+            };
+        }
+    });
+    await send(page, question);
+    await answered(page);
+    return page.evaluate(() => window.bodies.at(-1));
+}
+
+async function setFields(page, values) {
+    await page.click("#open-settings");
+    for (const [name, value] of Object.entries(values)) {
+        await page.fill("#s-" + name, value);
+    }
+    await page.click("#settings .solid");
+}
+
+test("every conversation has its own settings, and keeps them", async world => {
+    const page = await openPage(world, { before: madeUp("Fine."), settings: { temperature: 0.4 } });
+    await setFields(page, {
+        temperature: "0.9",
+        top_k: "17",
+        repeat_penalty: "1.2",
+        presence_penalty: "-0.5",
+        stop: "END\nSTOP",
+        schema: '{"type": "object"}',
+        system: "Be one.",
+    });
+    const body = await lastBody(page, "One");
+    assert.deepEqual(
+        [body.temperature, body.top_k, body.repeat_penalty, body.presence_penalty, body.stop],
+        [0.9, 17, 1.2, -0.5, ["END", "STOP"]],
+    );
+    assert.deepEqual(body.response_format.json_schema.schema, { type: "object" });
+    assert.deepEqual(body.messages[0], { role: "system", content: "Be one." });
+    // A new one begins with the defaults.
+    await page.click("#new-chat");
+    const other = await lastBody(page, "Two");
+    assert.equal(other.temperature, 0.4);
+    assert.ok(!("top_k" in other) && !("stop" in other) && !("response_format" in other));
+    assert.equal(other.messages[0].role, "user");
+    // The first one still has its own after a reload.
+    await page.reload();
+    await page.locator("#chats .open-chat", { hasText: "One" }).click();
+    assert.equal((await lastBody(page, "Again")).top_k, 17);
+    await closePage(page);
+});
+
+test("presets fill in, thinking is sent, and settings become those of new conversations", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    await page.click("#open-settings");
+    await page.selectOption("#s-preset", "inventive");
+    await page.selectOption("#s-thinking", "off");
+    assert.equal(await page.inputValue("#s-temperature"), "1.1");
+    await page.click("#settings-default");
+    await page.click("#settings .solid");
+    await page.reload();
+    await page.click("#new-chat");
+    const body = await lastBody(page, "Hello");
+    assert.deepEqual(
+        [body.temperature, body.min_p, body.chat_template_kwargs],
+        [1.1, 0.05, { enable_thinking: false }],
+    );
+    await page.click("#open-settings");
+    await page.click("#settings-reset");
+    await page.click("#settings .solid");
+    const reset = await lastBody(page, "Again");
+    assert.ok(!("temperature" in reset) && !("chat_template_kwargs" in reset));
+    await closePage(page);
+});
+
+test("a schema is checked while it is typed, and a wrong one is not sent", async world => {
+    const page = await openPage(world, { before: madeUp("Fine.") });
+    await page.click("#open-settings");
+    await page.fill("#s-schema", '{"type": ');
+    assert.match(await page.textContent("#settings-error"), /^The schema is not JSON: /);
+    assert.equal(await page.getAttribute("#s-schema", "aria-invalid"), "true");
+    await page.fill("#s-schema", "[1]");
+    assert.equal(await page.textContent("#settings-error"), "The schema has to be a JSON object.");
+    await page.click("#settings .solid");
+    assert.ok(await page.isVisible("#settings"));
+    await page.keyboard.press("Escape");
+    assert.ok(!("response_format" in (await lastBody(page, "Hello"))));
+    await page.click("#open-settings");
+    await page.fill("#s-schema", '{"type": "boolean"}');
+    assert.ok(await page.isHidden("#settings-error"));
+    await closePage(page);
+});
