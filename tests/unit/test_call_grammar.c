@@ -149,10 +149,9 @@ static size_t check(const spry_tool_style *style, const json_t *functions, spry_
 }
 
 /* A call is required: there is one, or with parallel calls at least one, and nothing else. */
-static void test_required(void **state)
+static void check_required(const char *tools)
 {
-    (void)state;
-    json_t *functions = functions_of(call_turn_tools);
+    json_t *functions = functions_of(tools);
     uint64_t random = 5;
     spry_buffer text;
     spry_buffer_init(&text, 1 << 22);
@@ -175,6 +174,23 @@ static void test_required(void **state)
     }
     spry_buffer_deinit(&text);
     json_decref(functions);
+}
+
+static void test_required(void **state)
+{
+    (void)state;
+    check_required(call_turn_tools);
+}
+
+/* Patterns and lengths of strings hold in every style, also where strings have no quotes. */
+static void test_patterns(void **state)
+{
+    (void)state;
+    check_required("[{\"type\": \"function\", \"function\": {\"name\": \"ship\", \"parameters\": {\"type\": \"object\","
+                   "\"properties\": {\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-[0-9]+$\", \"maxLength\": 6},"
+                   "\"to\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 9},"
+                   "\"note\": {\"type\": \"string\", \"pattern\": \"x.y\"}},"
+                   "\"required\": [\"code\", \"to\", \"note\"]}}}]");
 }
 
 /* No call is required: behind the opening mark there is one all the same. */
@@ -246,7 +262,7 @@ static void test_many_tools(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_required), cmocka_unit_test(test_auto),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_required), cmocka_unit_test(test_patterns), cmocka_unit_test(test_auto),
                                        cmocka_unit_test(test_many_tools)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

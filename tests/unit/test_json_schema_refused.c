@@ -234,6 +234,41 @@ static void explosions(void **state)
     spry_buffer_deinit(&text);
 }
 
+/* Schemas of 10 MB, nests of 10,000, and references in circles. */
+static void bad_inputs(void **state)
+{
+    (void)state;
+    static const char *const circles[] = {
+        "{\"$ref\":\"#/$defs/a\",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/b\"},\"b\":{\"$ref\":\"#/$defs/a\"}}}",
+        "{\"allOf\":[{\"anyOf\":[{\"$ref\":\"#\"}]}]}",
+        "{\"not\":{\"$ref\":\"#\"}}",
+        "{\"oneOf\":[{\"$ref\":\"#/oneOf/1\"},{\"$ref\":\"#/oneOf/0\"}]}",
+        "{\"type\":\"array\",\"minItems\":1,\"items\":{\"$ref\":\"#\"}}",
+    };
+    static const char *const nests[][2] = {
+        {"{\"items\":", "}"}, {"{\"allOf\":[", "]}"}, {"{\"anyOf\":[{},", "]}"}, {"{\"properties\":{\"a\":", "}}"}};
+    for (size_t i = 0; i < COUNT(circles); i++) {
+        spry_grammar *grammar;
+        spry_error error = {0};
+        assert_int_not_equal(spry_grammar_create(&grammar, SPRY_GRAMMAR_JSON_SCHEMA, spry_view_of(circles[i]), &error),
+                             SPRY_OK);
+        assert_true(error.message[0]);
+    }
+    for (size_t i = 0; i < COUNT(nests); i++) {
+        spry_buffer deep = nested(nests[i][0], "{}", nests[i][1], 10000);
+        check_refused(spry_buffer_view(&deep), SPRY_ERR_INPUT, "not valid JSON");
+        spry_buffer_deinit(&deep);
+    }
+    spry_buffer text;
+    spry_buffer_init(&text, 16 << 20);
+    spry_buffer_text(&text, "{\"properties\":{");
+    for (int i = 0; text.size < 10 << 20; i++)
+        spry_buffer_format(&text, "%s\"property %d\":{\"type\":\"string\",\"maxLength\":%d}", i ? "," : "", i, i);
+    spry_buffer_text(&text, "}}");
+    check_refused(spry_buffer_view(&text), SPRY_ERR_INPUT, "bytes, more than");
+    spry_buffer_deinit(&text);
+}
+
 /* A schema that is taken has a text: the completion from its beginning matches it. */
 static void check_completion(spry_grammar *grammar, spry_view schema)
 {
@@ -305,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refusals),      cmocka_unit_test(deep_schemas), cmocka_unit_test(many_combinations),
         cmocka_unit_test(large_schemas), cmocka_unit_test(explosions),   cmocka_unit_test(damaged_schemas),
+        cmocka_unit_test(bad_inputs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

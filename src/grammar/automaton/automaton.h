@@ -83,7 +83,8 @@ enum { SPRY_DFA_STATES_MAX = 1 << 15 };
  * SPRY_AUTOMATON_TOO_LARGE when it has more than `max_states` states or takes too long. */
 spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
-/* The work that may be spent on one grammar: visited edges. */
+/* The work that may be spent on one grammar: visited edges, or what takes as long. It bounds the time of compiling, and
+ * does not depend on the machine or on what is cached. */
 #define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 26)
 
 /* Determinises and minimises; results are cached for the whole process (automaton_cache.c). */
@@ -102,8 +103,8 @@ typedef enum spry_product {
     SPRY_PRODUCT_MARKED,  /* texts of `a`; where `b` matches what was read the tag is 1, or 2 if `a` does, too */
 } spry_product;
 
-/* The product of two deterministic automata without calls. A marked one is not minimised. */
+/* The product of two deterministic automata without calls. A marked one is not minimised. Adds its work to *spent. */
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
-                                             spry_product kind, size_t max_states);
+                                             spry_product kind, size_t max_states, uint64_t *spent);
 
 #endif

@@ -18,6 +18,7 @@ typedef struct slot {
     uint32_t *key;
     size_t n_words;
     spry_automaton automaton;
+    uint64_t work; /* of making it */
 } slot;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects the two below */
@@ -142,20 +143,21 @@ static void clear(slot *s)
     *s = (slot){0};
 }
 
-static bool find(spry_automaton *out, size_t at, const uint32_t *key, size_t n_words)
+static bool find(spry_automaton *out, uint64_t *work, size_t at, const uint32_t *key, size_t n_words)
 {
     pthread_mutex_lock(&lock);
     const slot *there = &slots[at];
     bool found = there->key && there->n_words == n_words && memcmp(there->key, key, n_words * sizeof *key) == 0 &&
                  copy_automaton(out, &there->automaton);
+    *work = found ? there->work : 0;
     pthread_mutex_unlock(&lock);
     return found;
 }
 
 /* Takes the key. */
-static void keep(size_t at, uint32_t *key, size_t n_words, const spry_automaton *made)
+static void keep(size_t at, uint32_t *key, size_t n_words, const spry_automaton *made, uint64_t work)
 {
-    slot fresh = {.key = key, .n_words = n_words};
+    slot fresh = {.key = key, .n_words = n_words, .work = work};
     if (made->n_states > STATES_MAX || !copy_automaton(&fresh.automaton, made)) {
         free(key);
         return;
@@ -183,19 +185,24 @@ static spry_automaton_result find_or_make(spry_automaton *out, const spry_nfa *n
 {
     size_t n_words = 0, at = 0;
     uint32_t *key = make_key(nfa, max_states, &n_words);
-    if (key) {
+    uint64_t work = 0, uncounted = 0, *spent = nfa->spent ? nfa->spent : &uncounted, before = *spent;
+    spry_automaton_result result = SPRY_AUTOMATON_OK;
+    if (key)
         at = (size_t)spry_hash_bytes(key, n_words * sizeof *key, 7) & (SLOTS - 1);
-        if (find(out, at, key, n_words)) {
-            free(key);
-            return SPRY_AUTOMATON_OK;
-        }
-    }
-    spry_automaton_result result = make_small(out, nfa, max_states);
-    if (!result && key)
-        keep(at, key, n_words, out);
-    else
+    if (key && find(out, &work, at, key, n_words)) {
+        *spent += work; /* as if it were made: what is refused does not depend on what is cached */
         free(key);
-    return result;
+    } else {
+        result = make_small(out, nfa, max_states);
+        if (!result && key)
+            keep(at, key, n_words, out, *spent - before);
+        else
+            free(key);
+    }
+    if (result || *spent <= SPRY_AUTOMATON_WORK_MAX)
+        return result;
+    spry_automaton_deinit(out);
+    return SPRY_AUTOMATON_TOO_LARGE;
 }
 
 static bool has_calls(const spry_nfa *nfa)

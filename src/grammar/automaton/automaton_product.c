@@ -6,6 +6,8 @@
 
 #define NOWHERE UINT32_MAX
 
+enum { PAIR_WORK = 256 }; /* making and minimising one costs about as much as this many visited edges */
+
 typedef struct pair {
     uint32_t a, b; /* b may be NOWHERE when subtracting */
 } pair;
@@ -105,15 +107,19 @@ static void write_pair(walker *walk, spry_automaton_writer *writer, pair at)
 }
 
 spry_automaton_result spry_automaton_product(spry_automaton *out, const spry_automaton *a, const spry_automaton *b,
-                                             spry_product kind, size_t max_states)
+                                             spry_product kind, size_t max_states, uint64_t *spent)
 {
     walker walk = {.a = a, .b = b, .kind = kind, .max_states = max_states};
     spry_automaton_writer writer = {0};
     *out = (spry_automaton){0};
     if (a->n_states && (b->n_states || kind == SPRY_PRODUCT_WITHOUT))
         number_of(&walk, (pair){0, b->n_states ? 0 : NOWHERE});
-    for (size_t i = 0; i < walk.n_pairs && !walk.result; i++)
+    for (size_t i = 0; i < walk.n_pairs && !walk.result; i++) {
         write_pair(&walk, &writer, walk.pairs[i]);
+        *spent += PAIR_WORK;
+        if (*spent >= SPRY_AUTOMATON_WORK_MAX)
+            walk.result = SPRY_AUTOMATON_TOO_LARGE;
+    }
     spry_automaton_result written = spry_automaton_finish(&writer, out, true);
     free(walk.pairs);
     free(walk.table);

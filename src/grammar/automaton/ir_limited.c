@@ -37,7 +37,7 @@ static spry_automaton_result add_marked(spry_ir *ir, spry_ir_node text, spry_ir_
     if (!result)
         result = spry_ir_find_automaton(ir, units, &second, &right);
     if (!result)
-        result = spry_automaton_product(&marked, left, right, SPRY_PRODUCT_MARKED, SPRY_DFA_STATES_MAX);
+        result = spry_automaton_product(&marked, left, right, SPRY_PRODUCT_MARKED, SPRY_DFA_STATES_MAX, ir->spent);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
     if (!result && !spry_grow(&ir->automata, &ir->automata_room, ir->n_automata + 1, sizeof *ir->automata))

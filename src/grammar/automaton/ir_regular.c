@@ -1,10 +1,7 @@
 /* Operations on the whole automaton of a regular node: intersection, difference, emptiness. */
 #include "grammar/automaton/ir_nfa.h"
 
-enum {
-    REGULAR_STATES_MAX = 1 << 17,
-    PRODUCT_WORK = 128, /* for each state */
-};
+enum { REGULAR_STATES_MAX = 1 << 17 };
 
 /* Writes the whole of a regular node. A recursive rule would grow without end, so it is refused as too large. */
 static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
@@ -55,8 +52,7 @@ static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, spry_pr
     if (!result)
         result = spry_ir_find_automaton(ir, b, &second, &right);
     if (!result)
-        result = spry_automaton_product(&both, left, right, kind, SPRY_DFA_STATES_MAX);
-    *ir->spent += (uint64_t)PRODUCT_WORK * (both.n_states + left->n_states + right->n_states);
+        result = spry_automaton_product(&both, left, right, kind, SPRY_DFA_STATES_MAX, ir->spent);
     spry_automaton_deinit(&first);
     spry_automaton_deinit(&second);
     if (!result)

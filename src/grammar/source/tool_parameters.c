@@ -1,8 +1,9 @@
 /* Parameters that are not written as one JSON object: in the order of their declaration, the required ones always. A
- * string without quotes is any text that does not contain the mark behind it; its pattern is not enforced. */
+ * string without quotes is any text that does not contain the mark behind it and has its pattern and length. */
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "grammar/ir/ir_nodes.h"
 #include "grammar/source/tool_grammar.h"
 
 enum { NESTING_MAX = 6, MARK_BYTES = 512 };
@@ -40,13 +41,47 @@ static spry_ir_node fixed_strings(const spry_tool_builder *b, spry_argument_sche
     return node;
 }
 
+/* The number under a key of a schema; `otherwise` where there is none. */
+static uint32_t length_of(spry_argument_schema of, const char *key, uint32_t otherwise)
+{
+    const json_t *value = json_object_get(of.schema, key);
+    double number = json_number_value(value);
+    return json_is_number(value) && number >= 0 && number < SPRY_IR_UNBOUNDED ? (uint32_t)number : otherwise;
+}
+
+/* A string without quotes. Blanks around a value do not belong to it, so where its text matters there are none. A pattern
+ * that cannot be enforced is left out, and a warning says so. */
+static spry_ir_node raw_string(const spry_tool_builder *b, spry_argument_schema of)
+{
+    spry_ir *ir = b->ir;
+    const json_t *pattern = json_object_get(of.schema, "pattern");
+    uint32_t min = length_of(of, "minLength", 0), max = length_of(of, "maxLength", SPRY_IR_UNBOUNDED);
+    bool limited = min > 0 || max != SPRY_IR_UNBOUNDED;
+    if (spry_ir_status(ir, NULL) || (!json_is_string(pattern) && !limited) ||
+        spry_argument_types(of) != SPRY_ARGUMENT_STRING)
+        return b->raw;
+    spry_ir_node node = spry_ir_intersect(ir, b->raw, spry_ir_regex(ir, SPRY_VIEW("(\\S([\\s\\S]*\\S)?)?"), false));
+    if (json_is_string(pattern)) {
+        spry_view text = {json_string_value(pattern), json_string_length(pattern)};
+        node = spry_ir_intersect(ir, node, spry_ir_regex(ir, text, true));
+    }
+    if (limited)
+        node = spry_ir_limited(ir, node, spry_ir_class(ir, NULL, 0, true), min, max);
+    if (ir->error.status == SPRY_ERR_UNSUPPORTED || ir->error.status == SPRY_ERR_INPUT) {
+        spry_ir_warn(ir, ir->error.message);
+        ir->error = (spry_error){0};
+        return b->raw;
+    }
+    return spry_ir_is_never(ir, node) ? b->raw : node;
+}
+
 /* A value without quotes. */
 static spry_ir_node plain_value(const spry_tool_builder *b, spry_argument_schema of)
 {
     if (!(spry_argument_types(of) & SPRY_ARGUMENT_STRING))
         return spry_tool_json(b, of);
     spry_ir_node fixed = fixed_strings(b, of, NULL, NULL);
-    return fixed != SPRY_IR_NONE ? fixed : b->raw;
+    return fixed != SPRY_IR_NONE ? fixed : raw_string(b, of);
 }
 
 /* ---- parameters between marks ------------------------------------------------------------------------------------ */
@@ -177,7 +212,7 @@ static spry_ir_node braced_value(const spry_tool_builder *b, spry_argument_schem
     spry_ir_node fixed = fixed_strings(b, of, quote, quote);
     return fixed != SPRY_IR_NONE
                ? fixed
-               : SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, quote), b->raw, spry_tool_literal(b, quote));
+               : SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, quote), raw_string(b, of), spry_tool_literal(b, quote));
 }
 
 spry_ir_node spry_tool_parameters(const spry_tool_builder *b, const json_t *function)
