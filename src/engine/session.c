@@ -24,7 +24,8 @@ spry_status spry_session_make(spry_session **out, spry_engine *engine, spry_erro
     if (!status)
         spry_session_restart(s, &source);
     s->sequence.unshared = engine->model->config.bidirectional;
-    s->sequence.fixed = s->sequence.unshared || engine->model->weights.positions.data;
+    s->sequence.fixed = s->sequence.unshared || engine->model->weights.positions.data ||
+                        engine->model->config.arch->delta; /* a state runs through all of the text */
     s->sequence.span_pages = engine->span_pages;
     spry_draft_cost_init(&s->cost, &engine->steps);
     if (status)

@@ -10,7 +10,8 @@ bool spry_kv_token_bytes(size_t *bytes, const spry_kv_shape *shape)
     size_t head, heads;
     return spry_dtype_size(&head, shape->type, shape->head_dim) &&
            spry_checked_mul(&heads, shape->n_kv_heads, spry_kv_sides(shape)) &&
-           spry_checked_mul(&heads, heads, shape->n_layers) && spry_checked_mul(bytes, heads, head);
+           spry_checked_mul(&heads, heads, shape->n_layers) && spry_checked_mul(bytes, heads, head) &&
+           spry_checked_add(bytes, *bytes, shape->extra);
 }
 
 /* Lists the free pages; the first of them is taken first. */

@@ -15,6 +15,7 @@ typedef struct spry_kv_shape {
     size_t n_layers, n_kv_heads, head_dim;
     spry_dtype type; /* F32, F16 or Q8_0 */
     bool keys_only;  /* values are a part of the keys, and have no place of their own */
+    size_t extra;    /* bytes a token of what the model keeps in pages besides, behind keys and values */
 } spry_kv_shape;
 
 /* Keys and values, or keys. */
@@ -75,6 +76,12 @@ void spry_kv_pool_release(spry_kv_pool *pool);
 static inline size_t spry_kv_offset(const spry_kv_pool *pool, size_t layer, size_t side)
 {
     return (layer * spry_kv_sides(&pool->shape) + side) * pool->side_bytes;
+}
+
+/* The offset of the extra bytes of a page; aligned for floats. */
+static inline size_t spry_kv_extra_offset(const spry_kv_pool *pool)
+{
+    return spry_kv_offset(pool, pool->shape.n_layers, 0);
 }
 
 #endif

@@ -28,7 +28,7 @@ typedef enum spry_qk_norm {
 typedef struct spry_tensor_name {
     const char *ours;
     const char *hf;   /* "=..." stands without ".weight"; "%u" for the expert; NULL: the usual one */
-    const char *gguf; /* NULL: as ours */
+    const char *gguf; /* "=..." stands without a suffix; NULL: as ours */
 } spry_tensor_name;
 
 typedef struct spry_arch {
@@ -68,6 +68,8 @@ typedef struct spry_arch {
     bool qk_norm_flag;      /* use_qk_norm says whether there are norms of q and k */
     bool shared_expert;     /* every row also goes through a shared expert, behind a gate of its own */
     bool convolutions;      /* some layers have a short convolution instead of attention */
+    bool delta;             /* some layers have a gated delta net instead of attention */
+    bool gated_attention;   /* q has a gate beside each head, for what attention gives */
     bool every_bias;        /* attention's output and feed-forward parts have biases */
     bool encoder;           /* rows see all of their text; embeddings are normalised, the output is not */
     bool positions;         /* positions are learned: rows of a table */
@@ -104,6 +106,6 @@ extern const spry_arch spry_arch_llama, spry_arch_mistral, spry_arch_mixtral, sp
     spry_arch_exaone4, spry_arch_seed_oss, spry_arch_ernie4_5, spry_arch_hunyuan, spry_arch_starcoder2,
     spry_arch_granite_moe, spry_arch_glm4_moe, spry_arch_gpt_oss, spry_arch_ernie4_5_moe, spry_arch_deepseek_v2,
     spry_arch_deepseek_v3, spry_arch_gemma3n, spry_arch_bert, spry_arch_roberta, spry_arch_xlm_roberta,
-    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2;
+    spry_arch_nomic_bert, spry_arch_gemma_embedding, spry_arch_lfm2, spry_arch_qwen3_next;
 
 #endif

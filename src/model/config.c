@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "model/arch.h"
+#include "spry.h"
 
 enum { SPELLINGS = 4 };
 
@@ -55,6 +56,13 @@ static const field fields[] = {
     WHOLE("attention.shared_kv_layers", JSON("num_kv_shared_layers"), n_shared_kv, SPRY_MAX_LAYERS),
     WHOLE(NULL, JSON("no_rope_layer_interval"), rope_interval, 1 << 20),
     WHOLE("shortconv.l_cache", JSON("conv_L_cache"), n_conv, 64),
+    WHOLE("ssm.conv_kernel", JSON("linear_conv_kernel_dim"), n_conv, 64),
+    WHOLE("ssm.time_step_rank", JSON("linear_num_value_heads"), n_delta_heads, 1 << 12),
+    WHOLE("ssm.group_count", JSON("linear_num_key_heads"), n_delta_keys, 1 << 12),
+    WHOLE("ssm.state_size", JSON("linear_key_head_dim"), delta_key_dim, SPRY_MAX_DELTA_DIM),
+    WHOLE("ssm.inner_size", JSON(NULL), delta_inner, 1 << 20),
+    WHOLE(NULL, JSON("linear_value_head_dim"), delta_value_dim, SPRY_MAX_DELTA_DIM),
+    WHOLE("full_attention_interval", JSON("full_attention_interval"), attention_interval, SPRY_MAX_LAYERS),
     REAL(NULL, JSON("partial_rotary_factor", "rotary_emb_fraction"), rope_part),
     REAL("attention.layer_norm_rms_epsilon", JSON("rms_norm_eps"), norm_eps),
     REAL("attention.layer_norm_epsilon", JSON("layer_norm_eps", "norm_epsilon", "layer_norm_epsilon", "norm_eps"), layer_norm_eps),
@@ -164,6 +172,11 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "there are fewer than two residual streams, or the active one is not among them";
     else if (c->arch->convolutions && (c->n_conv < 2 || c->n_embd % c->head_dim))
         wrong = "a convolution sees fewer than two tokens, or the hidden size is no multiple of the head size";
+    else if (c->arch->delta && (!c->n_delta_heads || !c->n_delta_keys || c->n_delta_heads % c->n_delta_keys))
+        wrong = "a delta net's heads are not a multiple of its key heads";
+    else if (c->arch->delta && (!c->delta_key_dim || !c->delta_value_dim || c->delta_value_dim > SPRY_MAX_DELTA_DIM ||
+                                c->n_conv < 2 || !c->attention_interval))
+        wrong = "a size of its delta nets is zero or over 256, or their convolution sees fewer than two tokens";
     else if (c->n_shared_kv >= c->n_layers)
         wrong = "no layer has keys and values of its own";
     else if (!c->n_context || c->position_offset >= c->n_context)
@@ -198,6 +211,7 @@ uint32_t spry_config_features(const spry_config *c)
         {SPRY_FEATURE_STREAMS, arch->streams},
         {SPRY_FEATURE_ENCODER, c->bidirectional || arch->encoder},
         {SPRY_FEATURE_CONVOLUTIONS, arch->convolutions},
+        {SPRY_FEATURE_DELTA, arch->delta},
     };
     uint32_t features = 0;
     for (size_t i = 0; i < SPRY_COUNT(all); i++)
@@ -220,7 +234,8 @@ void spry_features_describe(char *out, size_t size, uint32_t features)
                                         "latent attention",
                                         "several residual streams",
                                         "attention in both directions",
-                                        "short convolutions"};
+                                        "short convolutions",
+                                        "gated delta nets"};
     size_t used = 0;
     *out = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
@@ -249,6 +264,8 @@ static void derive_sizes(spry_config *c)
         c->n_shared_ff = c->n_shared * c->n_expert_ff;
     if (c->arch->layer_norm)
         c->norm_eps = c->layer_norm_eps;
+    if (c->delta_inner && c->n_delta_heads)
+        c->delta_value_dim = c->delta_inner % c->n_delta_heads ? 0 : c->delta_inner / c->n_delta_heads;
     c->n_layers -= c->n_extra_layers < c->n_layers ? c->n_extra_layers : 0;
 }
 
@@ -277,8 +294,12 @@ void spry_config_sort_layers(spry_config *c)
             from[i] = j;
     }
     uint32_t width = 2 * c->n_kv_heads * c->head_dim; /* of a place: keys and values */
-    c->n_kv_slots = 0;
+    c->n_kv_slots = c->n_delta_layers = 0;
     for (uint32_t i = 0; i < c->n_layers; i++) {
+        if (c->arch->delta && c->convolves[i]) {
+            c->kv_slot[i] = c->n_delta_layers++;
+            continue;
+        }
         c->kv_slot[i] = i < own ? c->n_kv_slots : c->kv_slot[from[i]];
         c->n_kv_slots += i >= own ? 0 : c->convolves[i] ? (c->n_embd + width - 1) / width : 1;
     }
@@ -304,6 +325,19 @@ spry_status spry_config_finish(spry_config *c, const char *name, spry_arena *are
         return spry_fail_memory(error, "the layers", c->n_layers);
     for (uint32_t i = 0; i < c->n_layers; i++)
         c->sliding[i] = c->window && (!c->arch->slides || c->arch->slides(c, i));
+    for (uint32_t i = 0; c->arch->delta && i < c->n_layers; i++)
+        c->convolves[i] = (i + 1) % c->attention_interval != 0;
     spry_config_sort_layers(c);
     return SPRY_OK;
+}
+
+size_t spry_config_delta_mixed(const spry_config *c)
+{
+    return 2 * (size_t)c->n_delta_keys * c->delta_key_dim + (size_t)c->n_delta_heads * c->delta_value_dim;
+}
+
+size_t spry_config_delta_floats(const spry_config *c)
+{
+    return (size_t)c->n_delta_heads * c->delta_key_dim * c->delta_value_dim +
+           SPRY_PAGE_TOKENS * (2 * (size_t)c->n_delta_heads + spry_config_delta_mixed(c));
 }

@@ -12,7 +12,7 @@
 #include "kernels/ops.h"
 
 enum { SPRY_MAX_STREAMS = 16 };
-enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512 };
+enum { SPRY_MAX_LAYERS = 1024, SPRY_MAX_EXPERTS = 1024, SPRY_MAX_HEAD_DIM = 512, SPRY_MAX_DELTA_DIM = 256 };
 
 typedef enum spry_rope_kind {
     SPRY_ROPE_DEFAULT,
@@ -60,7 +60,8 @@ typedef enum spry_feature {
     SPRY_FEATURE_STREAMS = 1 << 11, /* several residual streams, inputs by layer, shared keys and values */
     SPRY_FEATURE_ENCODER = 1 << 12, /* rows see all of their text, learned positions, norms of sums */
     SPRY_FEATURE_CONVOLUTIONS = 1 << 13,
-    SPRY_FEATURES_END = 1 << 14
+    SPRY_FEATURE_DELTA = 1 << 14, /* gated delta nets, gated attention */
+    SPRY_FEATURES_END = 1 << 15
 } spry_feature;
 
 typedef struct spry_config {
@@ -78,8 +79,13 @@ typedef struct spry_config {
     uint32_t *kv_layer; /* [n_layers]: whose keys and values a layer sees */
     uint32_t *kv_slot;  /* [n_layers]: its place in pages, of n_kv_slots */
     uint32_t n_kv_slots;
-    uint32_t n_conv;          /* tokens that a short convolution sees */
-    bool *convolves;          /* [n_layers]: has one instead of attention */
+    uint32_t n_conv; /* tokens that a short convolution sees */
+    bool *convolves; /* [n_layers]: has one, or a gated delta net, instead of attention */
+    /* Gated delta nets: heads with a state [delta_key_dim, delta_value_dim] each, groups of which share queries and
+     * keys; kv_slot is the layer's place among those that have one. */
+    uint32_t n_delta_layers, n_delta_heads, n_delta_keys, delta_key_dim, delta_value_dim;
+    uint32_t delta_inner;        /* the size of all values, where the file says that */
+    uint32_t attention_interval; /* one layer of so many has attention, where the file does not list them */
     const float *sparsity;    /* NULL, or [n_layers]: gates below mean + this * deviation become 0; -INFINITY: none */
     float rope_part;          /* of a head that is rotated, where the file says it so; 0: the whole head */
     uint32_t rope_interval;   /* what arch->rotates needs */
@@ -112,6 +118,10 @@ typedef struct spry_config {
     bool interleaved;                 /* rope pairs are (2i, 2i + 1) */
     spry_rope rope, rope_sliding;
 } spry_config;
+
+/* Inputs of a delta net's convolution: queries, keys and values of all heads; floats that a page keeps of a layer. */
+size_t spry_config_delta_mixed(const spry_config *config);
+size_t spry_config_delta_floats(const spry_config *config);
 
 /* The bits of spry_feature for what a model uses. */
 uint32_t spry_config_features(const spry_config *config);

@@ -116,12 +116,17 @@ static void read_pattern(spry_config *config, const source *from)
                 config->sliding[i] = slides && config->window;
 }
 
-/* Layers without key/value heads have a convolution. */
+/* Layers without key/value heads have a convolution; those with delta nets are listed, or follow from an interval. */
 static void read_convolutions(spry_config *config, const source *from)
 {
     char key[128];
     spry_gguf_array array;
     double heads;
+    uint64_t recurs;
+    full_key(key, from, "attention.recurrent_layers");
+    if (config->arch->delta && spry_gguf_get_array(from->gguf, key, &array) && array.count >= config->n_layers)
+        for (uint32_t i = 0; i < config->n_layers; i++)
+            config->convolves[i] = spry_gguf_array_u64(&array, i, &recurs) && recurs;
     full_key(key, from, "attention.head_count_kv");
     if (config->arch->convolutions && spry_gguf_get_array(from->gguf, key, &array))
         for (uint32_t i = 0; i < config->n_layers && i < array.count; i++)

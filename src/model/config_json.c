@@ -309,18 +309,19 @@ static spry_status read_layer_types(spry_config *config, const json_t *json, con
 static spry_status read_convolutions(spry_config *config, const json_t *json, const char *name, spry_error *error)
 {
     const json_t *types = json_object_get(json, "layer_types"), *full = json_object_get(json, "full_attn_idxs");
-    if (!config->arch->convolutions)
+    const char *other = config->arch->delta ? "linear_attention" : "conv";
+    if (!config->arch->convolutions && !(config->arch->delta && json_is_array(types)))
         return SPRY_OK;
     if (json_is_array(types) && json_array_size(types) != config->n_layers)
         return spry_fail(error, SPRY_ERR_FORMAT, "%s: layer_types lists %zu layers of %u", name, json_array_size(types),
                          config->n_layers);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
-        config->convolves[i] = json_is_array(types) ? type && !strcmp(type, "conv") : json_is_array(full);
+        config->convolves[i] = json_is_array(types) ? type && !strcmp(type, other) : json_is_array(full);
         if (json_is_array(types) && !config->convolves[i] && (!type || strcmp(type, "full_attention") != 0))
             return spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                             "%s: layer_types[%u] is '%.60s'; known are full_attention and conv", name, i,
-                             type ? type : "not a string");
+                             "%s: layer_types[%u] is '%.60s'; known are full_attention and %s", name, i,
+                             type ? type : "not a string", other);
     }
     for (size_t i = 0; !json_is_array(types) && i < json_array_size(full); i++) {
         double layer = json_number_value(json_array_get(full, i));

@@ -78,6 +78,25 @@ static void write_kv_heads(keys *k, const spry_config *c)
     whole(k, "shortconv.l_cache", c->n_conv);
 }
 
+/* Which layers have delta nets: an interval, or a list where that is not enough. */
+static void write_delta(keys *k, const spry_config *c)
+{
+    int32_t recurs[SPRY_MAX_LAYERS];
+    bool regular = true;
+    for (uint32_t i = 0; i < c->n_layers; i++) {
+        recurs[i] = c->convolves[i];
+        regular = regular && c->convolves[i] == ((i + 1) % c->attention_interval != 0);
+    }
+    whole(k, "ssm.conv_kernel", c->n_conv);
+    whole(k, "ssm.state_size", c->delta_key_dim);
+    whole(k, "ssm.group_count", c->n_delta_keys);
+    whole(k, "ssm.time_step_rank", c->n_delta_heads);
+    whole(k, "ssm.inner_size", c->n_delta_heads * c->delta_value_dim);
+    whole(k, "full_attention_interval", c->attention_interval);
+    if (!regular)
+        spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
+}
+
 static void write_config(spry_gguf_writer *writer, const spry_config *c)
 {
     keys k = {.writer = writer, .arch = c->arch->gguf};
@@ -90,6 +109,8 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
         write_kv_heads(&k, c);
     else
         whole(&k, "attention.head_count_kv", c->n_kv_heads);
+    if (c->arch->delta)
+        write_delta(&k, c);
     whole(&k, "attention.key_length", c->head_dim);
     whole(&k, "attention.value_length", c->arch->latent ? c->n_kv_rank : c->head_dim);
     if (c->arch->latent) {

@@ -225,6 +225,30 @@ static void add_convolution(spry_export_plan *plan, const spry_layer *l, uint32_
         add_linear(plan, i, "shortconv.conv", conv, 0);
 }
 
+static void add_delta(spry_export_plan *plan, const spry_layer *l, uint32_t i)
+{
+    const spry_config *c = &plan->model->config;
+    char name[SPRY_TENSOR_NAME_MAX];
+    size_t n = spry_config_delta_mixed(c);
+    spry_weight *conv = keep(plan, (spry_weight){.data = (const unsigned char *)l->delta_conv,
+                                                 .type = SPRY_F32,
+                                                 .n_out = n,
+                                                 .n_in = c->n_conv,
+                                                 .row_bytes = c->n_conv * sizeof *l->delta_conv});
+    add_linear(plan, i, "attn_qkv", &l->delta_qkv, 0);
+    add_linear(plan, i, "attn_gate", &l->delta_gate, 0);
+    add_linear(plan, i, "ssm_ba", &l->delta_ba, 0);
+    add_linear(plan, i, "ssm_out", &l->delta_out, 0);
+    add_vector(plan, layer_name(name, plan, i, "ssm_a", ""), l->delta_fading, c->n_delta_heads);
+    add_vector(plan, layer_name(name, plan, i, "ssm_dt", "bias"), l->delta_dt, c->n_delta_heads);
+    add_norm(plan, i, "ssm_norm", l->delta_norm, c->delta_value_dim);
+    spry_export_item *item = conv ? add(plan, layer_name(name, plan, i, "ssm_conv1d", "weight"), conv, 1, 2,
+                                        (size_t[SPRY_TENSOR_DIMS]){n, c->n_conv})
+                                  : NULL;
+    if (item)
+        item->as.type = SPRY_F32;
+}
+
 static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
 {
     const spry_config *c = &plan->model->config;
@@ -232,7 +256,9 @@ static void add_layer(spry_export_plan *plan, const spry_layer *l, uint32_t i)
     bool wide = c->arch->qk_norm == SPRY_QK_NORM_ROW || c->arch->qk_norm == SPRY_QK_NORM_EACH;
     add_norm(plan, i, "attn_norm", l->attn_norm, c->n_embd);
     add_norm_bias(plan, i, "attn_norm", l->attn_norm_bias);
-    if (c->convolves[i]) {
+    if (c->convolves[i] && c->arch->delta) {
+        add_delta(plan, l, i);
+    } else if (c->convolves[i]) {
         add_convolution(plan, l, i);
     } else if (c->arch->latent) {
         add_latent(plan, l, i);

@@ -248,5 +248,11 @@ bool spry_model_is_end(const spry_model *model, int32_t id)
 spry_kv_shape spry_model_kv_shape(const spry_model *model, spry_dtype type)
 {
     const spry_config *c = &model->config;
-    return (spry_kv_shape){c->n_kv_slots, c->n_kv_heads, c->head_dim, type, .keys_only = c->arch->latent};
+    size_t extra = c->n_delta_layers * spry_config_delta_floats(c) * sizeof(float);
+    return (spry_kv_shape){c->n_kv_slots,
+                           c->n_kv_heads,
+                           c->head_dim,
+                           type,
+                           .keys_only = c->arch->latent,
+                           .extra = (extra + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS};
 }

@@ -221,7 +221,7 @@ static spry_status bind_attention(const spry_binder *b, spry_layer *l, uint32_t 
         l->q = spry_weight_rows(&all, 0, n_q);
         l->k = spry_weight_rows(&all, n_q, n_kv);
         l->v = spry_weight_rows(&all, n_q + n_kv, n_kv);
-    } else if ((status = layer_projection(b, &l->q, i, "attn_q", n_q)) ||
+    } else if ((status = layer_projection(b, &l->q, i, "attn_q", c->arch->gated_attention ? 2 * n_q : n_q)) ||
                (own && (status = layer_projection(b, &l->k, i, "attn_k", n_kv))) ||
                (own && (status = layer_projection(b, &l->v, i, "attn_v", n_kv)))) {
         return status;
@@ -295,9 +295,10 @@ static spry_status bind_layer(const spry_binder *b, spry_layer *l, uint32_t i)
     if (!status && after)
         status = layer_norm(b, &l->ffn_post_norm, i, "post_ffw_norm", n, REQUIRED);
     if (!status)
-        status = b->config->arch->latent   ? spry_bind_latent(b, l, i)
-                 : b->config->convolves[i] ? bind_convolution(b, l, i)
-                                           : bind_attention(b, l, i);
+        status = b->config->arch->latent ? spry_bind_latent(b, l, i)
+                 : b->config->convolves[i]
+                     ? b->config->arch->delta ? spry_bind_delta(b, l, i) : bind_convolution(b, l, i)
+                     : bind_attention(b, l, i);
     if (!status && b->config->arch->streams)
         status = spry_bind_side(b, l, i);
     return status ? status : bind_feed_forward(b, l, i);

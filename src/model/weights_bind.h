@@ -58,6 +58,9 @@ spry_status spry_bind_side(const spry_binder *b, spry_layer *l, uint32_t layer);
 /* weights_encoder.c: what is added to embeddings, and their norm. */
 spry_status spry_bind_encoder(const spry_binder *b);
 
+/* weights_delta.c: all of a gated delta net. */
+spry_status spry_bind_delta(const spry_binder *b, spry_layer *l, uint32_t layer);
+
 /* weights_latent.c: all of latent attention but the output. */
 spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer);
 

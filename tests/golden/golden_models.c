@@ -13,12 +13,12 @@
 #include "platform/file.h"
 
 const char *const golden_models[] = {
-    "gemma",       "gemma2",      "gemma3",      "llama",     "llama-256",     "llama3-rope",
-    "mistral-swa", "mixtral",     "qwen2",       "qwen2-moe", "qwen3",         "qwen3-moe",
-    "phi3",        "phi4-mini",   "olmo2",       "granite",   "smollm3",       "glm4",
-    "cohere",      "cohere2",     "exaone4",     "seed-oss",  "ernie4.5",      "hunyuan",
-    "starcoder2",  "granite-moe", "glm4-moe",    "gpt-oss",   "gpt-oss-mxfp4", "ernie4.5-moe",
-    "qwen3-fp8",   "deepseek-v2", "deepseek-v3", "gemma3n",   "lfm2",          NULL,
+    "gemma",         "gemma2",       "gemma3",    "llama",       "llama-256",   "llama3-rope", "mistral-swa",
+    "mixtral",       "qwen2",        "qwen2-moe", "qwen3",       "qwen3-moe",   "phi3",        "phi4-mini",
+    "olmo2",         "granite",      "smollm3",   "glm4",        "cohere",      "cohere2",     "exaone4",
+    "seed-oss",      "ernie4.5",     "hunyuan",   "starcoder2",  "granite-moe", "glm4-moe",    "gpt-oss",
+    "gpt-oss-mxfp4", "ernie4.5-moe", "qwen3-fp8", "deepseek-v2", "deepseek-v3", "gemma3n",     "lfm2",
+    "qwen3-next",    NULL,
 };
 
 bool golden_folder(char path[512], const char *model)

@@ -1,6 +1,7 @@
 /* The block of all architectures. A part that an architecture lacks is NULL in its layer: biases, q/k norms, norms
  * after a part, experts. Work is split among threads by outputs, rows or heads, never by parts of a sum. */
 #include <math.h>
+#include <string.h>
 
 #include "device/cpu/pass_state.h"
 #include "kernels/kv_layout.h"
@@ -190,6 +191,25 @@ static void normalise_later(const spry_pass *p, float *q, float *k, const spry_l
     normalise_heads(p, k, p->ones, c->n_kv_heads);
 }
 
+/* Queries, of heads that have a gate beside them. */
+static void take_queries(const spry_pass *p, float *q, size_t row)
+{
+    size_t n = p->config->head_dim;
+    const float *raw = p->raw + row * 2 * p->config->n_heads * n;
+    for (size_t head = 0; head < p->config->n_heads; head++)
+        memcpy(q + head * n, raw + head * 2 * n, n * sizeof *q);
+}
+
+/* The gates: what attention gives is multiplied by their sigmoid. */
+static void close_rows(void *context, size_t begin, size_t end)
+{
+    const spry_pass *p = context;
+    size_t n = p->config->head_dim, heads = p->config->n_heads;
+    for (size_t i = begin * heads; i < end * heads; i++)
+        for (size_t j = 0; j < n; j++)
+            p->attn[i * n + j] /= 1 + expf(-p->raw[i * 2 * n + n + j]);
+}
+
 /* q/k norms, rope, and keys and values into their pages. */
 static void prepare_rows(void *context, size_t begin, size_t end)
 {
@@ -203,6 +223,8 @@ static void prepare_rows(void *context, size_t begin, size_t end)
     size_t n_pairs = c->rope_dim / 2;
     for (size_t row = begin; row < end; row++) {
         float *q = p->q + row * c->n_heads * c->head_dim, *k = p->k + row * c->n_kv_heads * c->head_dim;
+        if (c->arch->gated_attention)
+            take_queries(p, q, row);
         if (c->arch->v_norm && own)
             normalise_heads(p, p->v + row * c->n_kv_heads * c->head_dim, p->ones, c->n_kv_heads);
         if (!later && !joined) {
@@ -228,13 +250,17 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     const spry_config *c = p->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     layer_job job = {p, l, index};
-    const spry_product qkv[] = {{p->q, n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
+    bool gated = c->arch->gated_attention;
+    const spry_product qkv[] = {
+        {gated ? p->raw : p->q, gated ? 2 * n_q : n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
     spry_pass_products(p, SPRY_OP_QKV, qkv, l->k.data ? SPRY_COUNT(qkv) : 1, p->in, p->n_rows);
     if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
         spry_pass_join_norms(p, l);
     run_rows(p, prepare_rows, &job, p->n_rows, n_q + 2 * n_kv);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, index);
+    if (gated)
+        run_rows(p, close_rows, p, p->n_rows, n_q);
     spry_pass_linear_whole(p, SPRY_OP_OUT, p->y, c->n_embd, &l->o, spry_pass_join_heads(p, p->attn, c->head_dim),
                            p->n_rows);
 }
@@ -313,7 +339,9 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     take_input(p, l->attn_norm, l->attn_norm_bias);
     if (l->side)
         spry_pass_laurel(p, l->side);
-    if (p->config->convolves[index])
+    if (p->config->convolves[index] && p->config->arch->delta)
+        spry_pass_delta(p, l, index);
+    else if (p->config->convolves[index])
         spry_pass_convolution(p, l, index);
     else if (p->config->arch->latent)
         spry_pass_latent(p, l, index);

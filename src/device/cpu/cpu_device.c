@@ -135,6 +135,7 @@ static void add_partial_page(spry_memory_tally *tally, const spry_kv_pool *pool,
         for (size_t i = 0, at = begin + side; sides == 2 && i < shape->n_kv_heads; i++, at += head)
             spry_memory_tally_add(tally, at, at + head / SPRY_PAGE_TOKENS * tokens);
     }
+    spry_memory_tally_add(tally, begin, begin + shape->extra * SPRY_PAGE_TOKENS);
 }
 
 /* The number of pages touched; pages are allocated in order. */

@@ -137,9 +137,10 @@ static void pack_side(packer *p, spry_side *s)
 
 static void pack_layer(packer *p, spry_layer *l)
 {
-    spry_weight *const matrices[] = {&l->q_a,         &l->q,       &l->k,       &l->v,           &l->o,
-                                     &l->gate,        &l->up,      &l->down,    &l->shared_gate, &l->shared_up,
-                                     &l->shared_down, &l->conv_in, &l->conv_out};
+    spry_weight *const matrices[] = {&l->q_a,         &l->q,        &l->k,        &l->v,           &l->o,
+                                     &l->gate,        &l->up,       &l->down,     &l->shared_gate, &l->shared_up,
+                                     &l->shared_down, &l->conv_in,  &l->conv_out, &l->delta_qkv,   &l->delta_gate,
+                                     &l->delta_ba,    &l->delta_out};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
     for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++) {
@@ -168,6 +169,10 @@ static void pack_layer(packer *p, spry_layer *l)
     copy_floats(p, &l->sinks, p->config->n_heads);
     copy_floats(p, &l->conv, (size_t)p->config->n_embd * p->config->n_conv);
     copy_floats(p, &l->conv_bias, p->config->n_embd);
+    copy_floats(p, &l->delta_conv, spry_config_delta_mixed(p->config) * p->config->n_conv);
+    copy_floats(p, &l->delta_dt, p->config->n_delta_heads);
+    copy_floats(p, &l->delta_fading, p->config->n_delta_heads);
+    copy_floats(p, &l->delta_norm, p->config->delta_value_dim);
     copy_floats(p, &l->q_norm, rows ? l->q.n_out : p->config->head_dim);
     copy_floats(p, &l->k_norm, rows ? l->k.n_out : p->config->head_dim);
 }

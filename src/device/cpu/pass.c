@@ -98,12 +98,17 @@ static void carve_all(spry_pass *p, carver *c)
     p->k = carve(c, rows, n_kv, sizeof(float));
     p->v = carve(c, rows, n_kv, sizeof(float));
     size_t n_raw = (size_t)f->n_heads * larger(f->nope_dim + f->rope_dim, f->value_dim);
-    n_raw = f->arch->latent ? n_raw : 0;
+    n_raw = f->arch->latent ? n_raw : f->arch->gated_attention ? 2 * n_q : 0;
     p->raw = carve(c, rows, n_raw, sizeof(float));
     size_t streams = f->arch->streams ? f->n_streams : 0, layer_rows = streams ? rows : 0;
     size_t n_layer_in = (size_t)f->n_layers * f->n_layer_embd;
     p->low = carve(c, rows, larger(f->n_q_rank, streams ? f->n_embd : 0), sizeof(float));
     p->conv = carve(c, f->arch->convolutions ? rows : 0, 3 * (size_t)f->n_embd, sizeof(float));
+    size_t delta_rows = f->arch->delta ? rows : 0, n_delta = (size_t)f->n_delta_heads * f->delta_value_dim;
+    p->delta_mixed = carve(c, delta_rows, spry_config_delta_mixed(f), sizeof(float));
+    p->delta_gate = carve(c, delta_rows, n_delta, sizeof(float));
+    p->delta_ba = carve(c, delta_rows, 2 * (size_t)f->n_delta_heads, sizeof(float));
+    p->delta_result = carve(c, delta_rows, n_delta, sizeof(float));
     p->streams = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->predicted = carve(c, rows * streams, f->n_embd, sizeof(float));
     p->laurel = carve(c, layer_rows, f->n_embd, sizeof(float));
@@ -115,7 +120,8 @@ static void carve_all(spry_pass *p, carver *c)
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     p->act = carve_for(c, c->integers, rows,
-                       larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, n_raw))) / SPRY_ACT_BLOCK,
+                       larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta)))) /
+                           SPRY_ACT_BLOCK,
                        sizeof *p->act);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->choice = carve(c, 1, f->n_experts, sizeof(float));

@@ -45,30 +45,32 @@ struct spry_pass {
     uint32_t *gathered;                 /* [max_rows]: of the rows that are wanted */
     float *narrow;                      /* [SPRY_PASS_ADAPTED, max_rows, adapter_ranks]: rows times a */
 
-    float *x;                      /* [max_rows, n_embd]: the residual stream */
-    float *h;                      /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
-    float *y;                      /* [max_rows, n_embd]: output of a part */
-    const float *in;               /* input of the part at hand: h, or x where it is not normalised */
-    float *ones;                   /* [widest feed-forward or head]: 1 */
-    float *q, *attn;               /* [max_rows, n_heads * head_dim] */
-    float *k, *v;                  /* [max_rows, n_kv_heads * head_dim] */
-    float *raw, *low;              /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
-    float *conv;                   /* short convolutions: [max_rows, 3 * n_embd] */
-    float *streams, *predicted;    /* Gemma 3n: [n_streams, max_rows, n_embd] */
-    float *laurel;                 /* [max_rows, n_embd] */
-    float *modality;               /* [max_rows, n_streams] */
-    float *layer_in, *layer_row;   /* [max_rows, n_layers * n_layer_embd], one row */
-    float sparsity;                /* of the gates at hand; -INFINITY: none */
-    float *gate, *up;              /* [max_rows, widest feed-forward] */
-    size_t gate_width;             /* floats of gate a row */
-    spry_act_block *act;           /* [max_rows, widest input]: the rows at hand for integer kernels */
-    float *router;                 /* [max_rows, n_experts] */
-    float *choice;                 /* [n_experts]: what the row at hand chooses by */
-    uint32_t *chosen;              /* [max_rows, n_experts_used], ascending */
-    float *chosen_weight;          /* [max_rows, n_experts_used] */
-    uint32_t *expert_rows;         /* [max_rows]: rows of the expert at hand */
-    float *expert_weight;          /* [max_rows] */
-    float *expert_in, *expert_out; /* [max_rows, n_embd] */
+    float *x;         /* [max_rows, n_embd]: the residual stream */
+    float *h;         /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
+    float *y;         /* [max_rows, n_embd]: output of a part */
+    const float *in;  /* input of the part at hand: h, or x where it is not normalised */
+    float *ones;      /* [widest feed-forward or head]: 1 */
+    float *q, *attn;  /* [max_rows, n_heads * head_dim] */
+    float *k, *v;     /* [max_rows, n_kv_heads * head_dim] */
+    float *raw, *low; /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
+    float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: what rows give, */
+    float *delta_result;                        /* and what states give: [max_rows, n_delta_heads * delta_value_dim] */
+    float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */
+    float *streams, *predicted;                 /* Gemma 3n: [n_streams, max_rows, n_embd] */
+    float *laurel;                              /* [max_rows, n_embd] */
+    float *modality;                            /* [max_rows, n_streams] */
+    float *layer_in, *layer_row;                /* [max_rows, n_layers * n_layer_embd], one row */
+    float sparsity;                             /* of the gates at hand; -INFINITY: none */
+    float *gate, *up;                           /* [max_rows, widest feed-forward] */
+    size_t gate_width;                          /* floats of gate a row */
+    spry_act_block *act;                        /* [max_rows, widest input]: the rows at hand for integer kernels */
+    float *router;                              /* [max_rows, n_experts] */
+    float *choice;                              /* [n_experts]: what the row at hand chooses by */
+    uint32_t *chosen;                           /* [max_rows, n_experts_used], ascending */
+    float *chosen_weight;                       /* [max_rows, n_experts_used] */
+    uint32_t *expert_rows;                      /* [max_rows]: rows of the expert at hand */
+    float *expert_weight;                       /* [max_rows] */
+    float *expert_in, *expert_out;              /* [max_rows, n_embd] */
     spry_angles full, sliding;
     int32_t turned[SPRY_KV_TURNS_MAX]; /* the distances that the turns are made for */
     float *logits;                     /* [max_logits, n_vocab] */
@@ -141,6 +143,9 @@ void spry_pass_streams_end(spry_pass *pass);
 
 /* latent.c: y = attention of the input. */
 void spry_pass_latent(spry_pass *pass, const spry_layer *layer, uint32_t index);
+
+/* delta.c: y = gated delta net of the input. */
+void spry_pass_delta(spry_pass *pass, const spry_layer *layer, uint32_t index);
 
 /* convolution.c: y = short convolution of the input. */
 void spry_pass_convolution(spry_pass *pass, const spry_layer *layer, uint32_t index);
