@@ -38,6 +38,15 @@ class Overflow(ServerTest):
             self.assertEqual(reply.status, 200, reply.text)
             self.assertGreater(reply.json["timings"]["dropped_tokens"], 500, path)
 
+    def test_ollama_counts_what_fits(self):
+        for path, body in (("/api/generate", {"prompt": LONG, "raw": True}), ("/api/generate", {"prompt": LONG}),
+                           ("/api/chat", {"messages": MESSAGES})):
+            reply = self.ask(path, body, stream=False, options={"num_predict": 4}).json
+            self.assertLessEqual(reply["prompt_eval_count"], 512, path)
+            self.assertGreater(reply["prompt_eval_count"], 100, path)
+        short = self.ask("/api/generate", {"prompt": "Once upon a time", "raw": True}, stream=False, options={"num_predict": 4}).json
+        self.assertEqual(short["prompt_eval_count"], len(self.server.post("/tokenize", {"content": "Once upon a time"}).json["tokens"]))
+
     def test_an_answer_slides(self):
         reply = self.ask("/v1/completions", {"prompt": "Once upon a time"}, max_tokens=900, ignore_eos=True, temperature=0,
                          context_overflow="slide")

@@ -22,6 +22,15 @@ static json_int_t nanoseconds(double ms)
     return (json_int_t)(ms * 1e6);
 }
 
+/* Tokens of the prompt, without those of a prompt longer than the context that were dropped. */
+static size_t prompt_count(const spry_completion *c)
+{
+    size_t count = c->prompts.ids[0].count, dropped = c->choices[0].job.result.dropped_tokens;
+    spry_engine_info info;
+    spry_engine_describe(c->model->engine, &info);
+    return count < info.context || dropped > count ? count : count - dropped;
+}
+
 static json_t *last_line(const spry_completion *c)
 {
     const spry_choice *choice = &c->choices[0];
@@ -31,7 +40,7 @@ static json_t *last_line(const spry_completion *c)
     json_t *more =
         json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "done_reason", choice->n_calls ? "stop" : finish,
                   "total_duration", nanoseconds(json_real_value(json_object_get(timings, "total_ms"))), "load_duration",
-                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)c->prompts.ids[0].count,
+                  (json_int_t)c->exchange->load_ns, "prompt_eval_count", (json_int_t)prompt_count(c),
                   "prompt_eval_duration", nanoseconds(r->prefill_ms), "eval_count", (json_int_t)r->generated_tokens,
                   "eval_duration", nanoseconds(r->first_step_ms + r->decode_ms));
     json_object_update(message, more);
