@@ -130,7 +130,7 @@ static inline void naive_build(naive *v, const text *t, size_t n, size_t keep, s
     *v = (naive){0};
     for (size_t i = 0; t->repair != SPRY_REPAIR_ALL && i < t->n_spans; i++) {
         size_t begin = t->spans[i].begin, end = t->spans[i].end, count = end - begin, to = count;
-        size_t repair = (t->repair + PAGE - 1) / PAGE * PAGE;
+        size_t repair = ((t->repair & ~SPRY_REPAIR_FIRST) + PAGE - 1) / PAGE * PAGE; /* 0, or of the first pages */
         if (end == t->count)
             to = (count - 1) / PAGE * PAGE;
         repair = repair < to ? repair : to;

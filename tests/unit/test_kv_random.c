@@ -207,7 +207,8 @@ static void add_fragment(world *w, text *t, size_t most)
 
 static void make_text(world *w, text *t, const spry_sequence *own, size_t most)
 {
-    static const size_t repairs[] = {0, 1, 32, 40, SPRY_REPAIR_ALL};
+    static const size_t repairs[] = {0, SPRY_REPAIR_FIRST + 1, SPRY_REPAIR_FIRST + 32, SPRY_REPAIR_FIRST + 40,
+                                     SPRY_REPAIR_ALL};
     const spry_sequence *other = &w->sequences[below(w, N_SEQUENCES)];
     size_t kind = below(w, 8);
     int32_t more[40];
