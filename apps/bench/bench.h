@@ -122,6 +122,13 @@ typedef struct spry_bench_ttft {
     char why_not[160];             /* empty: measured */
 } spry_bench_ttft;
 
+/* Until the first call of a tool is complete, with nothing cached; the repeat of median length. */
+typedef struct spry_bench_call {
+    double ms;
+    size_t tokens;     /* of the answer */
+    char why_not[160]; /* empty: measured */
+} spry_bench_call;
+
 /* The batch size that offline mode would choose, from steps measured here. */
 typedef struct spry_bench_batch {
     uint32_t batch;
@@ -169,6 +176,7 @@ typedef struct spry_bench_report {
     uint32_t repeat, context;  /* of the settings and the engine */
     char when[SPRY_TIME_TEXT]; /* "2026-11-15T12:00:00Z" */
     spry_bench_ttft ttft;
+    spry_bench_call call;
     spry_bench_memory memory;
     spry_energy_facts energy;
     spry_bench_policy policy;

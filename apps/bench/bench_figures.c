@@ -112,12 +112,14 @@ static void add_points(spry_bench_figures *figures, const json_t *points, bool d
 
 void spry_bench_figures_init(spry_bench_figures *figures, const json_t *report)
 {
-    const json_t *ttft = json_object_get(report, "ttft");
+    const json_t *ttft = json_object_get(report, "ttft"), *call = json_object_get(report, "first_call");
     const json_t *measured = json_object_get(json_object_get(report, "memory"), "measured");
     const double prompt = get(ttft, "prompt_tokens");
     const spry_bench_figure whole[] = {
         {"first token, cold", SPRY_BENCH_MS, true, .prompt = prompt, .value = get(ttft, "cold_ms")},
         {"first token, warm", SPRY_BENCH_MS, true, .prompt = prompt, .value = get(ttft, "warm_ms")},
+        {"first call", SPRY_BENCH_MS, true, .value = get(call, "ms")},
+        {"first call, tokens", SPRY_BENCH_TOKENS, true, .value = get(call, "tokens")},
         {"memory", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(measured, "whole")},
         {"memory, one sequence", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(report, "peak_rss_bytes")},
         {"memory, peak", SPRY_BENCH_BYTES, true, .of_points = true, .value = get(report, "peak_rss_batch_bytes")},
@@ -149,13 +151,13 @@ const spry_bench_figure *spry_bench_figures_find(const spry_bench_figures *figur
 const char *spry_bench_value(char out[SPRY_BENCH_VALUE], spry_bench_unit unit, double value)
 {
     static const char *const formats[] = {
-        [SPRY_BENCH_TPS] = "%.1f tok/s", [SPRY_BENCH_MS] = "%.4g ms",     [SPRY_BENCH_BYTES] = "%.1f MB",
-        [SPRY_BENCH_SHARE] = "%.1f %%",  [SPRY_BENCH_GB_S] = "%.3g GB/s", [SPRY_BENCH_G_S] = "%.3g G/s",
-        [SPRY_BENCH_JOULES] = "%.3g J",
+        [SPRY_BENCH_TPS] = "%.1f tok/s", [SPRY_BENCH_MS] = "%.4g ms",         [SPRY_BENCH_BYTES] = "%.1f MB",
+        [SPRY_BENCH_SHARE] = "%.1f %%",  [SPRY_BENCH_GB_S] = "%.3g GB/s",     [SPRY_BENCH_G_S] = "%.3g G/s",
+        [SPRY_BENCH_JOULES] = "%.3g J",  [SPRY_BENCH_TOKENS] = "%.0f tokens",
     };
     static const double scales[] = {
         [SPRY_BENCH_TPS] = 1,  [SPRY_BENCH_MS] = 1,  [SPRY_BENCH_BYTES] = 1e-6, [SPRY_BENCH_SHARE] = 100,
-        [SPRY_BENCH_GB_S] = 1, [SPRY_BENCH_G_S] = 1, [SPRY_BENCH_JOULES] = 1};
+        [SPRY_BENCH_GB_S] = 1, [SPRY_BENCH_G_S] = 1, [SPRY_BENCH_JOULES] = 1,   [SPRY_BENCH_TOKENS] = 1};
     snprintf(out, SPRY_BENCH_VALUE, formats[unit], value * scales[unit]);
     return out;
 }

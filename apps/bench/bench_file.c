@@ -91,6 +91,7 @@ static const rule decode_rules[] = {{"depth", DEPTH}, {"batch", BATCH}, {"tps", 
 static const rule op_rules[] = {{"op", TEXT},           {"kernel", TEXT},        {"ms", ZERO_AND_MORE},
                                 {"share", ZERO_TO_ONE}, {"gb_s", ZERO_AND_MORE}, {"multiply_g_s", ZERO_AND_MORE}};
 static const rule ttft_rules[] = {{"prompt_tokens", WHOLE}, {"cold_ms", ABOVE_ZERO}, {"warm_ms", ABOVE_ZERO}};
+static const rule call_rules[] = {{"ms", ABOVE_ZERO}, {"tokens", WHOLE}};
 static const rule memory_rules[] = {{"whole", ABOVE_ZERO}};
 static const rule energy_rules[] = {
     {"joules", ZERO_AND_MORE}, {"joules_per_100_tokens", ABOVE_ZERO}, {"watts", ABOVE_ZERO}};
@@ -165,6 +166,8 @@ static spry_status check_report(const json_t *report, spry_error *error)
         status = check_list(report, "", "decode", decode_rules, SPRY_COUNT(decode_rules), check_point, error);
     if (!status)
         status = check_object(report, "", "ttft", true, ttft_rules, SPRY_COUNT(ttft_rules), error);
+    if (!status)
+        status = check_object(report, "", "first_call", true, call_rules, SPRY_COUNT(call_rules), error);
     if (!status)
         status = check_object(report, "", "memory", true, NULL, 0, error);
     if (!status && json_is_object(memory))

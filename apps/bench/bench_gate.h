@@ -57,7 +57,8 @@ typedef enum spry_bench_unit {
     SPRY_BENCH_SHARE,
     SPRY_BENCH_GB_S,
     SPRY_BENCH_G_S,
-    SPRY_BENCH_JOULES
+    SPRY_BENCH_JOULES,
+    SPRY_BENCH_TOKENS
 } spry_bench_unit;
 
 typedef enum spry_bench_of { SPRY_BENCH_OF_ALL, SPRY_BENCH_OF_PREFILL, SPRY_BENCH_OF_DECODE } spry_bench_of;

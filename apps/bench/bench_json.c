@@ -128,6 +128,11 @@ static json_t *ttft_json(const spry_bench_ttft *t)
                      "miss_tokens", (json_int_t)(t->warm.prompt_tokens - t->warm.hit_tokens));
 }
 
+static json_t *call_json(const spry_bench_call *c)
+{
+    return c->why_not[0] ? json_null() : json_pack("{s:f, s:I}", "ms", c->ms, "tokens", (json_int_t)c->tokens);
+}
+
 static json_t *memory_parts_json(const spry_memory_parts *p)
 {
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "weights", (json_int_t)p->weights, "kv", (json_int_t)p->kv,
@@ -165,6 +170,8 @@ json_t *spry_bench_report_json(const spry_bench_report *r)
         {"peak_rss_batch_bytes", json_integer((json_int_t)r->peak_bytes), false},
         {"ttft", ttft_json(&r->ttft), false},
         {"why_no_ttft", json_string(r->ttft.why_not), !r->ttft.why_not[0]},
+        {"first_call", call_json(&r->call), false},
+        {"why_no_first_call", json_string(r->call.why_not), !r->call.why_not[0]},
         {"memory", memory_json(&r->memory), false},
         {"why_no_memory", json_string(r->memory.why_not), !r->memory.why_not[0]},
         {"energy", spry_energy_facts_json(&r->energy), false},

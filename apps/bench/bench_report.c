@@ -162,6 +162,16 @@ static void print_request(const spry_bench_ttft *t)
                      spry_amount_time(warm, t->warm.ms), t->warm.hit_tokens);
 }
 
+static void print_call(const spry_bench_call *c)
+{
+    char time[SPRY_AMOUNT_MAX];
+    if (c->why_not[0])
+        print_figure("First call", "-", "not measured: %s", c->why_not);
+    else
+        print_figure("First call", spry_amount_time(time, c->ms),
+                     "until a call of a tool is complete, after %zu tokens", c->tokens);
+}
+
 static void print_memory(const spry_bench_report *r)
 {
     char one[SPRY_AMOUNT_MAX], all[SPRY_AMOUNT_MAX];
@@ -226,6 +236,7 @@ void spry_bench_print_table(const spry_bench_report *r)
     spry_out_format("\n");
     print_time("First token", &r->first_token_ms, "from the start of a new process");
     print_request(&r->ttft);
+    print_call(&r->call);
     print_time("Load", &r->load_ms, "the model, until it is ready");
     print_memory(r);
     print_energy(r);

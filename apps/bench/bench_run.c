@@ -202,6 +202,8 @@ static spry_status measure_all(spry_bench_runner *r, const spry_bench_needs *nee
     if (!status)
         status = spry_bench_measure_ttft(r);
     if (!status)
+        status = spry_bench_measure_call(r);
+    if (!status)
         spry_energy_describe(r->energy, &r->report->energy);
     return status;
 }
@@ -221,7 +223,7 @@ static spry_status plan(spry_bench_runner *r, spry_bench_needs *needs)
         status = identify(r);
     if (!status && r->settings->like)
         status = spry_bench_identity_check(r->settings->like, r->settings->like_what, &r->report->identity, r->error);
-    r->to_measure = 3 + r->report->policy.count;
+    r->to_measure = 4 + r->report->policy.count;
     for (size_t i = 0; i < r->report->n_points; i++)
         r->to_measure += !r->report->points[i].skipped[0];
     return status;

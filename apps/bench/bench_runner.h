@@ -44,6 +44,9 @@ spry_status spry_bench_generate(spry_bench_runner *runner, size_t n_tokens, size
 /* A request of about a thousand tokens, uncached and cached. No sequence may hold pages. */
 spry_status spry_bench_measure_ttft(spry_bench_runner *runner);
 
+/* A request that is answered with a call of a tool. No sequence may hold pages. */
+spry_status spry_bench_measure_call(spry_bench_runner *runner);
+
 /* Steps of every size of the policy's list. */
 spry_status spry_bench_measure_policy(spry_bench_runner *runner);
 

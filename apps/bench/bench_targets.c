@@ -2,8 +2,8 @@
  *
  *   {"format": "spry-targets-1",
  *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
- *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "memory_bytes": 700000000,
- *                          "joules_per_100_tokens": 90}}}
+ *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "first_call_ms": 2000, "first_call_tokens": 60,
+ *                          "memory_bytes": 700000000, "joules_per_100_tokens": 90}}}
  *
  * A decode is named by its depth, or by depth and batch. "profile" stands for the machine's profile, whose sections
  * have the same objects as "targets". A target that was not measured is not met. */
@@ -28,6 +28,8 @@ static const target_key keys[] = {
     {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true},
     {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true},
     {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true},
+    {"first_call_ms", "first call", NULL, SPRY_BENCH_MS, true},
+    {"first_call_tokens", "first call, tokens", NULL, SPRY_BENCH_TOKENS, true},
     {"memory_bytes", "memory", NULL, SPRY_BENCH_BYTES, true},
     {"joules_per_100_tokens", "100 tokens of decode", NULL, SPRY_BENCH_JOULES, true},
 };
@@ -72,7 +74,7 @@ static spry_status check_number(const json_t *value, const char *machine, const 
 
 static spry_status fail_unknown(const char *machine, const char *name, spry_error *error)
 {
-    char known[160];
+    char known[200];
     size_t size = 0;
     for (size_t i = 0; i < SPRY_COUNT(keys) && size < sizeof known; i++)
         size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", i ? ", " : "", keys[i].key);

@@ -79,6 +79,8 @@ static const field ttft_fields[] = {
     {"miss_tokens", NUMBER, 0, NULL},   {0},
 };
 
+static const field call_fields[] = {{"ms", NUMBER, 0, NULL}, {"tokens", NUMBER, 0, NULL}, {0}};
+
 static const field memory_part_fields[] = {
     {"weights", NUMBER, 0, NULL},
     {"kv", NUMBER, 0, NULL},
@@ -127,6 +129,8 @@ static const field bench_fields[] = {
     {"peak_rss_batch_bytes", NUMBER, 0, NULL},
     {"ttft", OBJECT, 0, ttft_fields},
     {"why_no_ttft", TEXT, 0, NULL},
+    {"first_call", OBJECT, 0, call_fields},
+    {"why_no_first_call", TEXT, 0, NULL},
     {"memory", OBJECT, 0, memory_fields},
     {"energy", OBJECT, 0, meter_fields},
     {"policy", OBJECT, 0, policy_fields},

@@ -112,6 +112,7 @@ static void collect(figures *f, const spry_report *report)
     add_plain(f, report, "First token, nothing known before", "ttft.cold_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "First token, prompt known before", "ttft.warm_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "First token of a new process", "first_token_ms", SPRY_DOC_MS, -1);
+    add_plain(f, report, "First call of a tool", "first_call.ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "Loading", "load_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "Memory, one sequence", "peak_rss_bytes", SPRY_DOC_BYTES, -1);
     add_plain(f, report, "Memory, most of it", "peak_rss_batch_bytes", SPRY_DOC_BYTES, -1);

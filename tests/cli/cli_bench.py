@@ -27,7 +27,7 @@ class Reports(cli_support.CliTest):
         report = self.measure("--prefill", "33,7", "--decode-depth", "64,0", "--batch", "2,1", "--repeat", "3")
         self.assertEqual(list(report), ["format", "spry", "when", "model", "architecture", "parameters", "weight_bytes", "model_id",
                                         "machine", "settings", "prefill", "decode", "skipped", "load_ms", "first_token_ms",
-                                        "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "memory", "energy"])
+                                        "peak_rss_bytes", "peak_rss_batch_bytes", "ttft", "first_call", "memory", "energy"])
         self.assertEqual((report["format"], report["model"], report["architecture"]), ("spry-bench-1", "tiny-q4_0", "Qwen3"))
         self.assertRegex(report["when"], r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
         self.assertRegex(report["model_id"], r"^[0-9a-f]{32}$")
@@ -93,6 +93,16 @@ class Reports(cli_support.CliTest):
         report = self.measure("--context", "16", "--prefill", "4")
         self.assertIsNone(report["ttft"])
         self.assertIn("16 tokens is too short", report["why_no_ttft"])
+
+    def test_a_call_is_told(self):
+        call = self.measure()["first_call"]
+        self.assertEqual(set(call), {"ms", "tokens"})
+        self.assertGreater(call["ms"], 0)
+        self.assertGreater(call["tokens"], 5)
+        self.assertRegex(self.succeeds(bench("--shape", "tiny")).text, r"First call +[0-9.]+ m?s .* %d tokens" % call["tokens"])
+        report = self.measure("--context", "16", "--prefill", "4")
+        self.assertIsNone(report["first_call"])
+        self.assertIn("16 tokens is too short", report["why_no_first_call"])
 
     def test_memory_and_energy(self):
         report = self.measure()

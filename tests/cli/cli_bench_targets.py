@@ -24,12 +24,14 @@ class Targets(GateTest):
         report = self.report
         tps, p95 = report["decode"][0]["tps"], report["decode"][3]["p95_ms"]
         easy = {"prefill_tps": {"40": 0.1, "64": 0.1}, "decode_tps": {"0": tps, "32x2": 0.1}, "p95_ms": {"32x2": p95}, "ttft_cold_ms": 1e9,
-                "ttft_warm_ms": 1e9, "memory_bytes": 1e12}
+                "ttft_warm_ms": 1e9, "first_call_ms": 1e9, "first_call_tokens": report["first_call"]["tokens"], "memory_bytes": 1e12}
         self.assertEqual(set(self.verdicts(easy, OK).values()), {"met"})
         hard = {"prefill_tps": {"40": 1e12, "64": 0.1}, "decode_tps": {"0": tps * 1.01, "0x2": 0.1}, "p95_ms": {"32x2": p95 * 0.99},
-                "ttft_cold_ms": 1e-9, "memory_bytes": 1}
+                "ttft_cold_ms": 1e-9, "first_call_ms": 1e-9,
+                "first_call_tokens": report["first_call"]["tokens"] - 0.5, "memory_bytes": 1}
         missed = {what for what, verdict in self.verdicts(hard, FAILURE).items() if verdict == "missed"}
-        self.assertEqual(missed, {"prefill 40", "decode 0 x 1", "decode 32 x 2, p95 of steps", "first token, cold", "memory"})
+        self.assertEqual(missed, {"prefill 40", "decode 0 x 1", "decode 32 x 2, p95 of steps", "first token, cold", "first call", "first call, tokens",
+                                  "memory"})
 
     def test_what_was_not_measured_is_not_met(self):
         self.assertEqual(self.verdicts({"prefill_tps": {"41": 1}}, FAILURE), {"prefill 41": "not measured"})

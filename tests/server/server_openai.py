@@ -137,6 +137,7 @@ class Chat(ServerTest):
         allowed = {"type": "allowed_tools", "allowed_tools": {"mode": "required", "tools": [
             {"type": "function", "function": {"name": "clock"}}]}}
         before = self.server.metric("spry_time_to_first_call_seconds_count") or 0
+        tokens_before, tokens = self.server.metric("spry_first_call_tokens_total") or 0, 0
         for choice, names in (("required", ("weather", "clock")), (allowed, ("clock",))):
             reply = self.server.chat(max_tokens=120, tools=tools, tool_choice=choice, parallel_tool_calls=False,
                                      seed=2).json
@@ -146,8 +147,10 @@ class Chat(ServerTest):
             timings = reply["timings"]
             self.assertGreaterEqual(timings["first_call_ms"], timings["ttft_ms"])
             self.assertGreater(timings["first_call_tokens"], 1)
+            tokens += timings["first_call_tokens"]
             self.assertLessEqual(timings["first_call_tokens"], timings["generated_tokens"])
         self.assertEqual(self.server.metric("spry_time_to_first_call_seconds_count"), before + 2)
+        self.assertEqual(self.server.metric("spry_first_call_tokens_total"), tokens_before + tokens)
         self.assertNotIn("first_call_ms", self.server.chat(max_tokens=3).json["timings"])
         for wrong in ({"tools": [WEATHER, WEATHER]}, {"tools": tools, "tool_choice": {
                 "type": "function", "function": {"name": "nothing"}}}):

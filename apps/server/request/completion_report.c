@@ -260,8 +260,10 @@ static void count_choice(spry_model_counts *counts, const spry_choice *choice, u
         spry_histogram_add(&counts->queue, choice->job.result.parts_ms[SPRY_PART_QUEUE] / 1e3);
     if (first_ns)
         spry_histogram_add(&counts->first_token, first_ns > began_ns ? (double)(first_ns - began_ns) / 1e9 : 0);
-    if (choice->first_call.ns > began_ns)
+    if (choice->first_call.ns > began_ns) {
         spry_histogram_add(&counts->first_call, (double)(choice->first_call.ns - began_ns) / 1e9);
+        counts->first_call_tokens += choice->first_call.tokens;
+    }
     spry_histogram_merge(&counts->between_tokens, &choice->progress.gaps);
     spry_model_counts_add_drafts(counts, &choice->job.result.drafts);
 }

@@ -12,6 +12,8 @@ const spry_counter_field spry_counter_fields[SPRY_COUNTER_FIELDS] = {
     {"prompt_cached_tokens_total", "Prompt tokens found in the cache", VALUES(cached_tokens), NULL, 0},
     {"prompt_span_tokens_total", "Prompt tokens in fragments", VALUES(span_tokens), NULL, 0},
     {"generated_tokens_total", "Generated tokens", VALUES(generated_tokens), NULL, 0},
+    {"first_call_tokens_total", "Tokens of answers until their first tool call was complete", VALUES(first_call_tokens),
+     NULL, 0},
     {"prompt_microseconds_total", "Time of computing prompts", VALUES(prompt_us), NULL, 0},
     {"decode_microseconds_total", "Time of decoding answers", VALUES(decode_us), NULL, 0},
     {"drafted_tokens_total", "Draft tokens", VALUES(drafted_tokens), NULL, 0},
