@@ -114,6 +114,30 @@ static void print_ops(const spry_bench_point *p, const char *what)
     spry_out_format(", the rest %.0f %%\n", 100 * (rest > 0 ? rest : 0));
 }
 
+/* The share of time in the kernels of op classes, on the device of the engine. */
+static void print_residency(const spry_bench_point *p, const char *what)
+{
+    static const struct {
+        const char *name;
+        uint32_t ops;
+    } classes[] = {{"attention", 1u << SPRY_OP_QKV | 1u << SPRY_OP_ATTEND | 1u << SPRY_OP_OUT},
+                   {"feed-forward", 1u << SPRY_OP_GATE_UP | 1u << SPRY_OP_DOWN},
+                   {"output", 1u << SPRY_OP_LOGITS}};
+    double shares[SPRY_COUNT(classes)] = {0}, all = 0;
+    if (!p || !p->n_ops)
+        return;
+    for (size_t i = 0; i < p->n_ops; i++)
+        for (size_t k = 0; k < SPRY_COUNT(classes); k++)
+            if (classes[k].ops >> p->ops[i].op & 1) {
+                shares[k] += p->ops[i].share;
+                all += p->ops[i].share;
+            }
+    spry_out_format("%-8s %6u  %.0f %% in kernels: ", what, p->tokens, 100 * all);
+    for (size_t k = 0; k < SPRY_COUNT(classes); k++)
+        spry_out_format("%s%s %.0f %%", k ? ", " : "", classes[k].name, 100 * shares[k]);
+    spry_out_format("\n");
+}
+
 /* ---- single figures ------------------------------------------------------------------------------------------------
  */
 
@@ -231,6 +255,10 @@ void spry_bench_print_table(const spry_bench_report *r)
         spry_out_format("\n%sTime of ops%s\n", bold(), plain());
     print_ops(typical(r, false), "prefill");
     print_ops(typical(r, true), "decode");
+    if (typical(r, false) || typical(r, true))
+        spry_out_format("\n%sResidency%s\n", bold(), plain());
+    print_residency(typical(r, false), "prefill");
+    print_residency(typical(r, true), "decode");
     if (r->policy.count)
         spry_bench_policy_print(&r->policy);
     spry_out_format("\n");

@@ -3,7 +3,8 @@
  *   {"format": "spry-targets-1",
  *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
  *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "first_call_ms": 2000, "first_call_tokens": 60,
- *                          "memory_bytes": 700000000, "joules_per_100_tokens": 90}}}
+ *                          "memory_bytes": 700000000, "joules_per_100_tokens": 90, "residency": {"0": 0.8},
+ *                          "prefill_residency": {"512": 0.8}}}}
  *
  * A decode is named by its depth, or by depth and batch. "profile" stands for the machine's profile, whose sections
  * have the same objects as "targets". A target that was not measured is not met. */
@@ -26,6 +27,8 @@ static const target_key keys[] = {
     {"prefill_tps", "", "prefill", SPRY_BENCH_TPS, false},
     {"decode_tps", "", "decode", SPRY_BENCH_TPS, false},
     {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true},
+    {"residency", ", time in kernels", "decode", SPRY_BENCH_SHARE, false},
+    {"prefill_residency", ", time in kernels", "prefill", SPRY_BENCH_SHARE, false},
     {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true},
     {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true},
     {"first_call_ms", "first call", NULL, SPRY_BENCH_MS, true},
@@ -104,6 +107,9 @@ static spry_status check_target(const json_t *value, const char *machine, const 
                                machine, name, point);
         if (!status)
             status = check_number(number, machine, name, error);
+        if (!status && key->unit == SPRY_BENCH_SHARE && json_number_value(number) > 1)
+            status = spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s.%.60s is a share of time, at most 1", machine,
+                               name, point);
     }
     return status;
 }

@@ -5,11 +5,13 @@
 
 #include <jansson.h>
 
+#include "bench/bench_judge.h"
 #include "cli/commands.h"
 #include "cli/common_options.h"
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
+#include "eval/eval_gate.h"
 #include "eval/eval_run.h"
 #include "eval/eval_span.h"
 #include "platform/clock.h"
@@ -37,6 +39,8 @@ static const spry_usage usage = {
     .examples =
         "spry eval ppl -f book.txt\n"
         "spry eval ppl model.gguf -f book.txt --context 1024 --stride 256 --json\n"
+        "spry eval ppl model.gguf -f book.txt --json > before.json\n"
+        "spry eval ppl model.gguf -f book.txt --baseline before.json --max-loss 0.5%\n"
         "spry eval kl model-q4_k_m.gguf --base model-f16.gguf -f book.txt\n"
         "spry eval kl model-folder --base model-folder --quantize q4_k_m -f book.txt\n"
         "spry eval span --docs tests/data/span/docs --questions tests/data/span/questions.txt --plot spans.html",
@@ -49,7 +53,11 @@ typedef struct eval_settings {
     spry_engine_flags engine, base_engine;
     spry_model_flags model;
     spry_eval_span_flags span;
+    spry_eval_gate gate;
+    const char *max_loss;
 } eval_settings;
+
+static const char default_max_loss[] = "1%";
 
 #define FIELD(name) offsetof(eval_settings, name)
 
@@ -75,6 +83,17 @@ static const spry_option eval_options[] = {
      .offset = FIELD(special),
      .help = "Spellings of control tokens in the text become those tokens, for a text of whole chats"},
     {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print one JSON object"},
+    {.name = "baseline",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(gate.path),
+     .metavar = "FILE",
+     .help = "Compare with the --json result of an earlier ppl or kl of the same text; exit code 1 when it is worse"},
+    {.name = "max-loss",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(max_loss),
+     .metavar = "PERCENT",
+     .help = "How much worse a figure may be than the baseline's: higher perplexity or divergence, fewer same top "
+             "tokens"},
 };
 
 /* ---- printing ---------------------------------------------------------------------------------------------------- */
@@ -103,7 +122,7 @@ static json_t *divergence_to_json(const spry_eval_summary *summary)
     return object;
 }
 
-static spry_status print_json(const eval_report *r, spry_error *error)
+static json_t *report_to_json(const eval_report *r)
 {
     const spry_eval_windows *w = r->windows;
     json_t *object = json_object();
@@ -125,8 +144,12 @@ static spry_status print_json(const eval_report *r, spry_error *error)
         json_object_set_new(object, "delta_p", json_real(r->kl.delta_p));
     }
     json_object_set_new(object, "seconds", json_real(r->seconds));
+    return object;
+}
+
+static spry_status print_json(const json_t *object, spry_error *error)
+{
     char *text = json_dumps(object, JSON_REAL_PRECISION(12));
-    json_decref(object);
     if (!text)
         return spry_fail_memory(error, "the result as JSON", 0);
     spry_out_format("%s\n", text);
@@ -195,7 +218,6 @@ static spry_status open_base(spry_engine **base, spry_model_source *source, eval
     spry_engine_describe(engine, &info);
     settings->base_engine = settings->engine;
     settings->base_engine.options.quantize = NULL;
-    settings->base_engine.options.lora = NULL;
     settings->base_engine.options.context = (uint32_t)info.context;
     return spry_open_model(base, source, settings->base, &settings->model, &settings->base_engine, error);
 }
@@ -211,14 +233,33 @@ static spry_status evaluate(eval_report *report, spry_engine *engine, spry_engin
     return status;
 }
 
-static spry_status eval(eval_settings *settings, const char *model, bool compares, spry_error *error)
+/* Prints a report, and what the gate says of it. */
+static spry_status publish(bool *passed, const eval_report *report, const eval_settings *settings, spry_error *error)
+{
+    json_t *json = report_to_json(report);
+    spry_status status = SPRY_OK;
+    if (settings->gate.baseline)
+        status = spry_eval_gate_judge(passed, &settings->gate, json, error);
+    if (status == SPRY_OK && settings->json)
+        status = print_json(json, error);
+    else if (status == SPRY_OK)
+        print_text(report);
+    if (status == SPRY_OK && settings->gate.baseline && !settings->json)
+        spry_eval_gate_print(json);
+    json_decref(json);
+    return status;
+}
+
+static spry_status eval(bool *passed, eval_settings *settings, const char *model, bool compares, spry_error *error)
 {
     spry_engine *engine = NULL, *base = NULL;
     spry_model_source source = {0}, base_source = {0};
     spry_eval_windows windows = {0};
     spry_buffer text;
     spry_buffer_init(&text, 4 * (size_t)TEXT_BYTES_MAX);
-    spry_status status = read_text(&text, settings->file, error);
+    spry_status status = spry_eval_gate_open(&settings->gate, error);
+    if (status == SPRY_OK)
+        status = read_text(&text, settings->file, error);
     if (status == SPRY_OK)
         status = spry_open_model(&engine, &source, model, &settings->model, &settings->engine, error);
     spry_view view = spry_buffer_view(&text);
@@ -232,16 +273,15 @@ static spry_status eval(eval_settings *settings, const char *model, bool compare
         status = check_same_tokens(&windows, engine, base, &report, view, error);
     if (status == SPRY_OK)
         status = evaluate(&report, engine, base, error);
-    if (status == SPRY_OK && settings->json)
-        status = print_json(&report, error);
-    else if (status == SPRY_OK)
-        print_text(&report);
+    if (status == SPRY_OK)
+        status = publish(passed, &report, settings, error);
     spry_eval_windows_deinit(&windows);
     spry_engine_close(engine);
     spry_engine_close(base);
     spry_model_source_deinit(&source);
     spry_model_source_deinit(&base_source);
     spry_buffer_deinit(&text);
+    spry_eval_gate_close(&settings->gate);
     return status;
 }
 
@@ -256,6 +296,8 @@ static const char *wrong_use(const eval_settings *s, const char *kind)
         return "-f, --base and --stride are for ppl and kl; span takes --docs DIR and --questions FILE";
     if (span && (!s->span.docs || !s->span.questions))
         return "span needs documents and questions: --docs DIR --questions FILE";
+    if (s->gate.path ? span : s->max_loss != default_max_loss)
+        return s->gate.path ? "--baseline is for ppl and kl" : "--max-loss needs --baseline";
     if (span && s->engine.options.cache_dir)
         return "span computes everything itself and cannot be used with --cache-dir";
     if (!span && (s->span.docs || s->span.questions || s->span.plot))
@@ -273,6 +315,7 @@ int spry_cmd_eval(int argc, char **argv)
     spry_engine_flags_default(&settings.engine);
     spry_eval_span_flags_default(&settings.span);
     settings.engine.quiet = true;
+    settings.max_loss = default_max_loss;
     const spry_option_table tables[] = {{eval_options, SPRY_COUNT(eval_options), &settings},
                                         spry_eval_span_flags_table(&settings.span),
                                         spry_engine_flags_table(&settings.engine),
@@ -286,10 +329,15 @@ int spry_cmd_eval(int argc, char **argv)
     if (wrong)
         return spry_usage_wrong(&usage, "%s", wrong);
     spry_error error;
+    bool passed = true;
+    if (spry_bench_percent_parse(&settings.gate.max_loss, settings.max_loss, "max-loss", &error) != SPRY_OK)
+        return spry_usage_wrong(&usage, "%s", error.message);
     spry_status status = strcmp(kind, "span") == 0 ? spry_eval_span(&settings.span, settings.json, model,
                                                                     &settings.model, &settings.engine, &error)
-                                                   : eval(&settings, model, settings.base != NULL, &error);
+                                                   : eval(&passed, &settings, model, settings.base != NULL, &error);
     if (status != SPRY_OK)
         code = spry_complain_error(&error);
+    else if (!passed)
+        code = SPRY_EXIT_FAILURE;
     return spry_out_finish(code);
 }

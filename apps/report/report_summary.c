@@ -81,6 +81,21 @@ static void add_plain(figures *f, const spry_report *report, const char *title, 
         added->values[i++] = spry_report_number(input->json, path);
 }
 
+/* The share of a point's time in products and attention; NAN: its ops were not measured. */
+static double residency(const json_t *point)
+{
+    static const char *const kernels[] = {"qkv", "attend", "out", "gate_up", "down", "logits"};
+    const json_t *ops = json_object_get(point, "ops");
+    double sum = json_array_size(ops) ? 0 : NAN;
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const char *name = json_string_value(json_object_get(json_array_get(ops, i), "op"));
+        for (size_t k = 0; name && k < SPRY_COUNT(kernels); k++)
+            if (strcmp(name, kernels[k]) == 0)
+                sum += json_number_value(json_object_get(json_array_get(ops, i), "share"));
+    }
+    return sum;
+}
+
 /* Points are the representative ones of the first bench; others have the same one or none. */
 static void add_points(figures *f, const spry_report *report)
 {
@@ -91,6 +106,9 @@ static void add_points(figures *f, const spry_report *report)
     figure *prefill = begin_figure(f, SPRY_DOC_SPEED, 1), *decode = begin_figure(f, SPRY_DOC_SPEED, 1);
     figure *together = begin_figure(f, SPRY_DOC_SPEED, 1), *late = begin_figure(f, SPRY_DOC_MS, -1);
     figure *joules = begin_figure(f, SPRY_DOC_JOULES, -1);
+    figure *first = begin_figure(f, SPRY_DOC_SHARE, 1), *later = begin_figure(f, SPRY_DOC_SHARE, 1);
+    snprintf(first->title, sizeof first->title, "Prefill, time in kernels");
+    snprintf(later->title, sizeof later->title, "Decode, time in kernels");
     snprintf(prefill->title, sizeof prefill->title, "Prefill of %.0f tokens, tokens/s", tokens);
     snprintf(decode->title, sizeof decode->title, "Decode at depth %.0f, tokens/s", depth);
     snprintf(together->title, sizeof together->title, "Decode of %.0f at once, tokens/s", batch);
@@ -103,6 +121,8 @@ static void add_points(figures *f, const spry_report *report)
         together->values[i] = spry_report_number(spry_report_decode(input->json, depth, batch), "tps");
         late->values[i] = spry_report_number(one, "p95_ms");
         joules->values[i] = spry_report_number(one, "energy.joules_per_100_tokens");
+        first->values[i] = residency(spry_report_prefill(input->json, tokens));
+        later->values[i] = residency(one);
     }
 }
 

@@ -174,7 +174,7 @@ class Reports(cli_support.CliTest):
     def test_table_fits_a_terminal(self):
         page = self.succeeds(bench("--shape", "tiny", "--prefill", "40,2000", "--decode-depth", "0,100000", "--batch", "1,8")).text
         for words in ("tiny-q4_0\nQwen3, 1.44M parameters", "Prefill ", "Decode ", "tokens/s", "spread", "First token", "Load",
-                      "Memory", "GB/s", "skipped: 2000 tokens pass the limit of 1024", "step p95", "Time of ops", "gate_up", "Request",
+                      "Memory", "GB/s", "skipped: 2000 tokens pass the limit of 1024", "step p95", "Time of ops", "gate_up", "Residency", "in kernels: attention", "feed-forward", "Request",
                       "estimated", "measured", "Energy"):
             self.assertIn(words, page)
         self.assertLessEqual(max(map(len, page.splitlines())), 100)

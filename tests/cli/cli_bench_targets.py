@@ -131,6 +131,14 @@ class Targets(GateTest):
         result = spry("bench", *both, "--json")
         self.assertEqual((result.json["gate"]["passed"], result.json["targets"]["passed"]), (True, False))
 
+    def test_residency(self):
+        share = sum(op["share"] for op in self.report["decode"][0]["ops"]
+                    if op["op"] in ("qkv", "attend", "out", "gate_up", "down", "logits"))
+        name = "decode 0 x 1, time in kernels"
+        self.assertEqual(self.verdicts({"residency": {"0": share * 0.99}}, OK), {name: "met"})
+        self.assertEqual(self.verdicts({"residency": {"0": min(1, share * 1.01)}}, FAILURE), {name: "missed"})
+        self.assertEqual(self.verdicts({"prefill_residency": {"40": 0.001}}, OK), {"prefill 40, time in kernels": "met"})
+
     def test_targets_of_the_profile(self):
         refused = spry("bench", "--profile", self.file("p.json", {"format": "spry-profile-1", "machines": {}}))
         this = re.search("this one, ([0-9a-f]{16});", refused.errors).group(1)
@@ -161,6 +169,7 @@ class Targets(GateTest):
                                ({"prefill_tps": {"512": "NaN"}}, "prefill_tps is not a number"), ({"prefill_tps": {"0": 1}}, "prefill_tps.0 does not name"),
                                ({"prefill_tps": {"5x2": 1}}, "does not name a point"), ({"decode_tps": {"5x99": 1}}, "decode_tps.5x99"),
                                ({"decode_tps": {"": 1}}, "does not name a point"), ({"p95_ms": {"5x": 1}}, "does not name a point"),
+                               ({"residency": {"0": 80}}, "residency.0 is a share of time, at most 1"),
                                ({"ttft_cold_ms": 100, "ttft_warm_ms": 200}, "machines.* contradicts itself: ttft_warm_ms"),
                                ({"decode_tps": {"512x2": 5, "0x2": 4}}, "contradicts itself: decode_tps.512x2"),
                                ({"decode_tps": {str(i): 1 for i in range(65)}}, "states 65 targets"),

@@ -73,6 +73,33 @@ class Eval(cli_support.CliTest):
         self.assertEqual((d["tokens"], d["windows"], d["context"], d["stride"]), (len(ids), 1, 512, 256))
         self.check_nll(d, self.expected_nll(model, [(ids, 1)]))
 
+    def test_gate(self):
+        model = tiny("qwen3")
+        before = self.eval("ppl", model, "-f", self.text)
+        def gate(baseline, *more, kind=("ppl", model)):
+            path = self.write("before.json", baseline if isinstance(baseline, str) else json.dumps(baseline))
+            return spry("eval", *kind, "-f", self.text, "--baseline", path, *more)
+        self.assertIn("held", self.succeeds(gate(before)).text)
+        better = dict(before, perplexity=before["perplexity"] / 1.1)
+        worse = gate(better, "--max-loss", "9%")
+        self.assertEqual((worse.code, worse.errors), (FAILURE, ""))
+        self.assertIn("worse", worse.text)
+        self.succeeds(gate(better, "--max-loss", "11%"))
+        verdict = gate(better, "--json").json["gate"]
+        self.assertEqual((verdict["passed"], verdict["max_loss"]), (False, 0.01))
+        self.assertAlmostEqual(verdict["figures"][0]["loss"], 0.1)
+        self.fails(gate(dict(before, counted=3)), FAILURE, "before.json", '"counted" is 3 there')
+        self.fails(gate("{"), FAILURE, "before.json", "not valid JSON")
+        self.fails(gate({"tokens": 1}), FAILURE, "before.json", '"counted" is missing')
+        self.fails(gate(dict(before, perplexity=None)), FAILURE, '"perplexity" is missing')
+        self.fails(gate(before, "--max-loss", "much"), USAGE, "--max-loss")
+        self.fails(spry("eval", "ppl", "-f", self.text, "--max-loss", "2%"), USAGE, "--max-loss needs --baseline")
+        kl = ("kl", model, "--base", model, "--quantize", "q8_0")
+        divergence = self.eval(*kl, "-f", self.text)
+        self.succeeds(gate(divergence, kind=kl))
+        divergence["kl"]["mean"] /= 2
+        self.assertEqual(gate(divergence, kind=kl).code, FAILURE)
+
     def test_windows(self):
         model = tiny("qwen3")
         ids = self.ids(model)
