@@ -247,7 +247,7 @@ class Comparing(GateTest):
         self.assertEqual(self.verdicts(more, OK)["prefill 77"], "only now")
 
         def other(report):
-            report["ttft"] = report["memory"] = None
+            report["ttft"] = report["first_call"] = report["memory"] = None
             report["decode"] = []
             report["prefill"] = [dict(report["prefill"][0], tokens=77)]
         self.fails(self.compare(other), FAILURE, "nothing was compared")
