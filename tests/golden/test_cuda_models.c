@@ -83,8 +83,7 @@ static bool is_computed(const char *model, const char *folder)
     char what[256];
     must(spry_model_open(&opened, folder, &error), &error);
     uint32_t missing = spry_config_features(&opened->config) & ~spry_device_kind_cuda.features;
-    const uint32_t none =
-        SPRY_FEATURE_LATENT | SPRY_FEATURE_STREAMS | SPRY_FEATURE_CONVOLUTIONS; /* there are none yet */
+    const uint32_t none = SPRY_FEATURE_LATENT | SPRY_FEATURE_STREAMS | SPRY_FEATURE_CONVOLUTIONS | SPRY_FEATURE_DELTA;
     assert_int_equal(missing & ~none, 0);
     spry_features_describe(what, sizeof what, missing);
     if (missing)

@@ -332,8 +332,12 @@ class Traces(server_support.unittest.TestCase):
 
     def test_full_disk(self):
         server = self.run_server("/dev/full", "--trace-ops")
-        self.assertTrue(eventually(lambda: any("can no longer be written" in line for line in server.log)))
-        self.assertEqual(server.chat(max_tokens=3).status, 200)
+
+        def is_told():  # by the first request behind the first write
+            self.assertEqual(server.chat(max_tokens=3).status, 200)
+            return any("can no longer be written" in line for line in server.log)
+
+        self.assertTrue(eventually(is_told))
         self.assertEqual(server.chat(max_tokens=3).status, 200)
         self.assertEqual(server.stop(), 1)
         self.assertEqual(sum("the trace file can no longer be written" in line for line in server.log), 1, server.log)
