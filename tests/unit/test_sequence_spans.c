@@ -96,6 +96,7 @@ static void test_every_architecture(void **state)
     for (size_t i = 0; golden_models[i]; i++) {
         if (!golden_folder(model, golden_models[i]))
             continue;
+        bool ordinary = strcmp(golden_models[i], "qwen3-next") == 0; /* states of a delta net cannot be moved */
         spry_engine *engine = scene_engine(model, CONTEXT, 48, 0);
         spry_session *s = fixture_session(engine);
         prompt elsewhere = make_prompt("7 da9", 0, 9), p = make_prompt("40 ad7", 0, 1);
@@ -107,7 +108,7 @@ static void test_every_architecture(void **state)
             logits cold = scene_cold(model, CONTEXT, false, 0, p.ids, p.count, &p.f);
             logits warm = scene_eval(s, p.ids, p.count, &p.f);
             scene_same(&cold, &warm);
-            assert_true(memcmp(&cold, &plain, sizeof plain) != 0);
+            assert_int_equal(memcmp(&cold, &plain, sizeof plain) == 0, ordinary);
         }
         p.f.repair = SPRY_REPAIR_ALL;
         logits all = scene_eval(s, p.ids, p.count, &p.f);
