@@ -47,6 +47,24 @@ class Overflow(ServerTest):
         short = self.ask("/api/generate", {"prompt": "Once upon a time", "raw": True}, stream=False, options={"num_predict": 4}).json
         self.assertEqual(short["prompt_eval_count"], len(self.server.post("/tokenize", {"content": "Once upon a time"}).json["tokens"]))
 
+    def test_ollama_truncate_and_shift(self):
+        for path, body in (("/api/generate", {"prompt": LONG, "raw": True}), ("/api/chat", {"messages": MESSAGES})):
+            reply = self.ask(path, body, stream=False, truncate=False, options={"num_predict": 4})
+            self.assertEqual(reply.status, 400, path)
+            self.assertIn("context", reply.json["error"])
+        self.assertEqual(self.ask("/api/chat", {"messages": MESSAGES}, stream=False, shift=False, options={"num_predict": 4}).status, 200)
+        body = {"prompt": "Once upon a time", "raw": True, "format": {"type": "string", "minLength": 4000}}
+        ended = self.ask("/api/generate", body, stream=False, shift=False, options={"num_predict": 900}).json
+        self.assertEqual((ended["done_reason"], ended["timings"]["dropped_tokens"]), ("length", 0))
+        self.assertLess(ended["eval_count"], 512)
+
+    def test_ollama_think(self):
+        for think in (True, "low", "high"):
+            reply = self.ask("/api/chat", {"messages": TALE}, stream=False, think=think)
+            self.assertEqual(reply.status, 400)
+            self.assertIn("does not support thinking", reply.json["error"])
+        self.assertEqual(self.ask("/api/chat", {"messages": TALE}, stream=False, think=False, options={"num_predict": 1}).status, 200)
+
     def test_an_answer_slides(self):
         reply = self.ask("/v1/completions", {"prompt": "Once upon a time"}, max_tokens=900, ignore_eos=True, temperature=0,
                          context_overflow="slide")

@@ -255,6 +255,8 @@ static void read_options(spry_completion_options *o, spry_fields *fields)
         o->request.max_tokens = default_limit(o);
     }
     o->slide = true;
+    o->must_fit = !spry_fields_bool(fields, "truncate", true);
+    o->no_shift = !spry_fields_bool(fields, "shift", true);
     o->want_logprobs = spry_fields_bool(fields, "logprobs", false);
     o->request.logprobs = (uint32_t)spry_fields_integer(fields, "top_logprobs", 0, 0, SPRY_TOP_LOGPROBS_MAX);
     if (o->request.logprobs && !o->want_logprobs)
@@ -306,14 +308,18 @@ static spry_status chat_of(spry_completion *c, const spry_fields *fields, const 
                            spry_error *error)
 {
     const json_t *think = spry_fields_get(fields, "think");
+    bool asked = json_is_true(think) || json_is_string(think);
+    if (asked && !c->derived && !c->exchange->server->defaults && !spry_ollama_thinks(c->model->engine))
+        return spry_fail(error, SPRY_ERR_INPUT, "think: \"%s\" does not support thinking", c->model->name);
     json_t *given = json_object_get(c->root, "chat_template_kwargs");
     json_t *variables = json_is_object(given) ? json_copy(given) : json_object();
     if (think)
         json_object_set_new(variables, "enable_thinking", json_boolean(!json_is_false(think)));
     if (json_is_string(think))
         json_object_set(variables, "reasoning_effort", (json_t *)(uintptr_t)think);
-    spry_status status = c->options.slide ? spry_prompt_chat_fit(c, messages, tools, variables, NULL, error)
-                                          : spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
+    spry_status status = c->options.slide && !c->options.must_fit
+                             ? spry_prompt_chat_fit(c, messages, tools, variables, NULL, error)
+                             : spry_prompt_chat(c, messages, tools, variables, NULL, true, error);
     json_decref(variables);
     return status;
 }
@@ -332,7 +338,7 @@ static spry_status generate_prompt(spry_completion *c, spry_fields *fields, spry
     const json_t *prompt = json_object_get(c->root, "prompt"), *context = spry_fields_array(fields, "context");
     const char *system = spry_fields_string(fields, "system", "");
     spry_tokens *out = &c->prompts.ids[0];
-    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", !c->options.slide, error);
+    spry_status status = spry_prompt_ids(out, c->model->engine, context, "context", !spry_prompt_slides(c), error);
     size_t n_context = out->count;
     const json_t *suffix = spry_fields_get(fields, "suffix");
     if (status == SPRY_OK && json_string_length(suffix)) {

@@ -225,7 +225,7 @@ static json_t *capabilities_json(const spry_engine *engine, spry_view source)
     json_t *list = json_pack("[s, s]", "completion", "embedding");
     if (template_has(source, "tools") || template_has(source, "im_start"))
         json_array_append_new(list, json_string("tools"));
-    if (template_has(source, "enable_thinking") || template_has(source, "<think>"))
+    if (spry_ollama_template_thinks(source))
         json_array_append_new(list, json_string("thinking"));
     if (spry_engine_can_fill_in(engine))
         json_array_append_new(list, json_string("insert"));

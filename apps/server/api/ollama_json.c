@@ -38,6 +38,22 @@ const char *spry_ollama_model(char out[SPRY_OLLAMA_NAME], const char *name)
     return out;
 }
 
+bool spry_ollama_template_thinks(spry_view source)
+{
+    static const char *const words[] = {"enable_thinking", "<think>", "reasoning_effort"};
+    for (size_t i = 0; i < SPRY_COUNT(words); i++)
+        if (source.size && memmem(source.data, source.size, words[i], strlen(words[i])))
+            return true;
+    return false;
+}
+
+bool spry_ollama_thinks(const spry_engine *engine)
+{
+    spry_view source;
+    source.data = spry_engine_chat_template(engine, false, &source.size);
+    return spry_ollama_template_thinks(source);
+}
+
 /* ---- durations --------------------------------------------------------------------------------------------------- */
 
 static bool read_unit(spry_view *text, double *seconds)

@@ -17,4 +17,8 @@ bool spry_ollama_keep_alive(spry_fields *fields, double *seconds);
 /* The name of a model without the default tag: "tales:latest" becomes "tales". */
 const char *spry_ollama_model(char out[SPRY_OLLAMA_NAME], const char *name);
 
+/* Whether a chat template, or that of a model, has thoughts before answers. */
+bool spry_ollama_template_thinks(spry_view source);
+bool spry_ollama_thinks(const spry_engine *engine);
+
 #endif

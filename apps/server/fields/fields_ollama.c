@@ -16,7 +16,7 @@ static const spry_field options[] = {
     HONOURED("seed", INTEGER, "7", "as above"),
     HONOURED("stop", STRING | LIST, "[\"x\"]", "texts that end the answer"),
     HONOURED("num_keep", INTEGER, "8", "tokens that are kept when the context slides"),
-    NO_EFFECT("num_ctx", INTEGER, "2048", "--ctx decides; the whole context of the model is there"),
+    NO_EFFECT("num_ctx", INTEGER, "2048", "--context decides; the whole context of the model is there"),
     NO_EFFECT("num_batch", INTEGER, "512", "--chunk decides"),
     NO_EFFECT("num_gpu", INTEGER, "0", "--device decides"),
     NO_EFFECT("main_gpu", INTEGER, "0", "--device decides"),
@@ -44,12 +44,14 @@ static const spry_field both[] = {
     HONOURED("format", STRING | OBJECT, "\"json\"", "`json`, or a schema"),
     HONOURED("options", OBJECT, "{\"num_predict\": 8}", "below"),
     HONOURED("keep_alive", NUMBER | STRING, "\"5m\"", "time until an unused model is unloaded"),
-    HONOURED("think", BOOL | STRING, "false", "`enable_thinking` of the template; a level is its `reasoning_effort`"),
+    HONOURED("think", BOOL | STRING, "false",
+             "`enable_thinking` of the template; a level is its `reasoning_effort`; other than `false`: 400 for models "
+             "without thoughts"),
     HONOURED("chat_template_kwargs", OBJECT, "{\"enable_thinking\": false}", "variables of the template"),
     HONOURED("logprobs", BOOL, "true", "of generated tokens"),
     HONOURED("top_logprobs", INTEGER, "2", "needs `logprobs`"),
-    NO_EFFECT("truncate", BOOL, "true", "`context_overflow` decides; `slide` unless it says otherwise"),
-    NO_EFFECT("shift", BOOL, "true", "`context_overflow` decides"),
+    HONOURED("truncate", BOOL, "true", "`false`: a prompt that does not fit is an error"),
+    HONOURED("shift", BOOL, "true", "`false`: a full context ends the answer; raw prompts must fit"),
 };
 
 static const spry_field chat[] = {

@@ -19,6 +19,7 @@ typedef struct spry_completion_options {
     bool want_logprobs;                /* of generated tokens, and of echoed ones */
     bool stream, include_usage;        /* include_usage: at the end of a stream */
     bool parse_tools, parse_reasoning; /* find tool calls and reasoning in the text */
+    bool must_fit, no_shift;           /* where it slides: prompts that do not fit are errors; answers end instead */
     bool slide;                        /* a full context drops its oldest tokens behind the first `keep` */
     bool cut_middle;                   /* a prompt that is too long loses its middle */
     size_t keep;                       /* SIZE_MAX: the whole prompt */

@@ -99,7 +99,7 @@ static spry_status submit_job(spry_choice *choice, spry_error *error)
     spry_job_options_of(&options, c->exchange);
     options.on_done = on_done;
     options.user = choice;
-    options.slide = c->options.slide;
+    options.slide = c->options.slide && !c->options.no_shift;
     options.keep = c->options.keep < choice->prompt->count ? c->options.keep : choice->prompt->count;
     options.batch = c->options.batch;
     options.lora = c->options.lora;

@@ -105,6 +105,11 @@ static void reset_prompt(spry_completion *c, size_t before)
     c->prompts.n_spans = 0;
 }
 
+bool spry_prompt_slides(const spry_completion *c)
+{
+    return c->options.slide && !c->options.must_fit && !c->options.no_shift;
+}
+
 spry_status spry_prompt_chat_fit(spry_completion *c, const json_t *messages, const json_t *tools, const json_t *extra,
                                  const json_t *choice, spry_error *error)
 {
@@ -254,7 +259,7 @@ spry_status spry_prompt_list(spry_tokens *out, spry_completion *c, const json_t 
     size_t i;
     const json_t *item;
     const spry_engine *engine = c->model->engine;
-    bool fit = !c->options.slide && !c->options.cut_middle;
+    bool fit = !spry_prompt_slides(c) && !c->options.cut_middle;
     spry_status status = fit ? check_length(engine, list, what, error) : SPRY_OK;
     if (status != SPRY_OK)
         return status;
@@ -304,7 +309,7 @@ spry_status spry_prompt_check(spry_completion *c, spry_error *error)
             snprintf(name, sizeof name, "prompt[%u]", i);
         if (count == 0)
             return spry_fail(error, SPRY_ERR_INPUT, "%s is empty", name);
-        if (count >= info.context && !c->options.slide) {
+        if (count >= info.context && !spry_prompt_slides(c)) {
             c->exchange->overflow_tokens = count;
             c->exchange->overflow_context = info.context;
             return spry_fail(error, SPRY_ERR_CONTEXT,

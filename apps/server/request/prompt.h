@@ -28,6 +28,9 @@ spry_status spry_prompt_list(spry_tokens *out, spry_completion *completion, cons
 spry_status spry_prompt_ids(spry_tokens *out, const spry_engine *engine, const json_t *list, const char *what, bool fit,
                             spry_error *error);
 
+/* Whether a prompt may be longer than the context. */
+bool spry_prompt_slides(const spry_completion *completion);
+
 /* Checks that no prompt is empty, that each leaves room for an answer or slides, and that all answers fit the queue.
  * With cut_middle, prompts that leave no room (for the wanted answer, or a quarter of the context) first lose tokens in
  * their middle; fragments that lose some become plain text. */
