@@ -115,9 +115,8 @@ class Derived(ServerTest):
         self.assertEqual(self.server.post("/api/chat", {**endless, "context_overflow": "error"}).status, 400)
 
     def test_thoughts(self):
-        for think in (True, False, "low", "high"):
-            self.ask(MODEL, think=think)
-        for think in ("much", 3):
+        self.ask(MODEL, think=False)
+        for think in (True, "low", "much", 3):  # its template has no thoughts
             reply = self.server.post("/api/chat", {"model": MODEL, "messages": TALE, "think": think})
             self.assertEqual(reply.status, 400)
             self.assertIn("think", reply.json["error"])
