@@ -1,9 +1,11 @@
-/* A JSON schema as a grammar, and whether a text is valid against it. Include cmocka before. */
+/* A JSON schema as a grammar, whether a text is valid against it, and how its beginnings are completed. Include cmocka
+ * before. */
 #ifndef SPRY_TESTS_SCHEMA_TESTING_H
 #define SPRY_TESTS_SCHEMA_TESTING_H
 
 #include <string.h>
 
+#include "base/buffer.h"
 #include "grammar/grammar.h"
 
 static inline spry_grammar *grammar_of(const char *schema)
@@ -25,6 +27,32 @@ static inline bool matches(spry_grammar *grammar, const char *text)
     bool whole = taken == strlen(text) && spry_matcher_may_end(matcher);
     spry_matcher_destroy(matcher);
     return whole;
+}
+
+/* After every prefix of a text the completion makes it whole, and has the length that was announced. */
+static inline void check_completions(spry_grammar *grammar, const char *text)
+{
+    spry_matcher *matcher;
+    spry_error error;
+    spry_buffer rest;
+    size_t taken;
+    spry_buffer_init(&rest, SPRY_COMPLETION_MAX);
+    assert_int_equal(spry_matcher_create(&matcher, grammar, NULL, &error), SPRY_OK);
+    for (size_t i = 0; i <= strlen(text); i++) {
+        spry_buffer_clear(&rest);
+        size_t bound = spry_matcher_completion_bound(matcher);
+        if (spry_matcher_completion(matcher, &rest, &error))
+            fail_msg("%.*s: %s", (int)i, text, error.message);
+        assert_int_equal(bound, rest.size);
+        assert_int_equal(spry_matcher_bytes(matcher, &taken, spry_buffer_view(&rest), &error), SPRY_OK);
+        if (taken < rest.size || !spry_matcher_may_end(matcher))
+            fail_msg("%.*s is not completed by %.*s", (int)i, text, (int)rest.size, rest.data);
+        spry_matcher_undo(matcher, 1);
+        if (text[i])
+            assert_int_equal(spry_matcher_bytes(matcher, &taken, (spry_view){text + i, 1}, &error), SPRY_OK);
+    }
+    spry_matcher_destroy(matcher);
+    spry_buffer_deinit(&rest);
 }
 
 /* A schema with texts that it accepts and rejects. */

@@ -27,32 +27,6 @@ static spry_grammar *written(const char *schema, spry_json_style style)
     return grammar;
 }
 
-/* After every prefix of a text the completion makes it whole, and has the length that was announced. */
-static void check_completions(spry_grammar *grammar, const char *text)
-{
-    spry_matcher *matcher;
-    spry_error error;
-    spry_buffer rest;
-    size_t taken;
-    spry_buffer_init(&rest, SPRY_COMPLETION_MAX);
-    assert_int_equal(spry_matcher_create(&matcher, grammar, NULL, &error), SPRY_OK);
-    for (size_t i = 0; i <= strlen(text); i++) {
-        spry_buffer_clear(&rest);
-        size_t bound = spry_matcher_completion_bound(matcher);
-        if (spry_matcher_completion(matcher, &rest, &error))
-            fail_msg("%.*s: %s", (int)i, text, error.message);
-        assert_int_equal(bound, rest.size);
-        assert_int_equal(spry_matcher_bytes(matcher, &taken, spry_buffer_view(&rest), &error), SPRY_OK);
-        if (taken < rest.size || !spry_matcher_may_end(matcher))
-            fail_msg("%.*s is not completed by %.*s", (int)i, text, (int)rest.size, rest.data);
-        spry_matcher_undo(matcher, 1);
-        if (text[i])
-            assert_int_equal(spry_matcher_bytes(matcher, &taken, (spry_view){text + i, 1}, &error), SPRY_OK);
-    }
-    spry_matcher_destroy(matcher);
-    spry_buffer_deinit(&rest);
-}
-
 static void check_examples(const example *examples, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

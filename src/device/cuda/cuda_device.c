@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_state.h"
+#include "model/arch.h"
 #include "platform/clock.h"
 
 enum { HEAD_DIM_STEP = 16 };
@@ -240,6 +241,8 @@ static spry_status check_model(const spry_device_setup *s, spry_error *error)
     if (s->config->head_dim % HEAD_DIM_STEP || s->config->head_dim > SPRY_ATTEND_HEAD_DIM_MAX)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %d",
                          s->config->head_dim, HEAD_DIM_STEP);
+    if (s->config->n_experts && s->config->arch->norms == SPRY_NORMS_PARALLEL) /* both would write y */
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "GPU kernels do not compute experts beside attention");
     return SPRY_OK;
 }
 

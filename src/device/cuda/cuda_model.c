@@ -150,8 +150,8 @@ static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
     return m;
 }
 
-/* The norm of queries, with that of keys in it where both stand behind rope (kernels/ref: what is stored is then
- * rotated last). */
+/* The norm of queries, with that of keys in it where both stand behind rope: what is stored is then rotated
+ * last, and can be turned. */
 static spry_cuda_memory place_q_norm(placer *p, const spry_layer *l, size_t n)
 {
     float both[SPRY_MAX_HEAD_DIM];
