@@ -169,7 +169,7 @@ bool spry_kept_stream_seek(spry_kept_stream *stream, size_t *position, size_t id
     spry_view all = spry_buffer_view(&stream->bytes);
     size_t n = (size_t)snprintf(head, sizeof head, "id: %zu\n", id);
     bool found = id <= all.size && n <= all.size - id && memcmp(all.data + id, head, n) == 0;
-    while (found && memcmp(all.data + id, "\n\n", 2) != 0)
+    while (found && id + 2 <= all.size && memcmp(all.data + id, "\n\n", 2) != 0)
         id++;
     *position = id + 2;
     pthread_mutex_unlock(&stream->owner->lock);
