@@ -262,7 +262,12 @@ function startChat() {
         }
     });
     addEventListener("storage", takeFromOtherTab);
-    addEventListener("pagehide", saveWriting);
+    addEventListener("pagehide", () => {
+        saveWriting();
+        passing.write("unsent", byId("input").value);
+    });
+    byId("input").value = passing.read("unsent") ?? "";
+    fitHeight(byId("input"));
     conversation = loadConversation(lasting.read("open")) ?? conversation;
     showConversation();
     resumeAnswer();

@@ -97,8 +97,8 @@ function inDay(time) {
     const date = new Date(time);
     const today = date.toDateString() === new Date().toDateString();
     return today
-        ? date.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })
-        : date.toLocaleDateString([], { day: "numeric", month: "short" });
+        ? date.toLocaleTimeString(pageLanguage, { hour: "2-digit", minute: "2-digit" })
+        : date.toLocaleDateString(pageLanguage, { day: "numeric", month: "short" });
 }
 
 const entryKey = entry => entry.id || "stored-" + entry.stored.id;
@@ -207,11 +207,9 @@ async function importFile(event) {
     try {
         const count = importConversations(await file.text(), file.name);
         toast(
-            count === 1
-                ? say("1 conversation imported.")
-                : count
-                  ? say("{0} conversations imported.", inCount(count))
-                  : say("Everything in the file is here already."),
+            count
+                ? several(count, "{0} conversation imported.", "{0} conversations imported.")
+                : say("Everything in the file is here already."),
         );
     } catch (error) {
         toast(error.message);

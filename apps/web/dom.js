@@ -79,12 +79,12 @@ async function copyText(text, button) {
         area.remove();
         button.focus();
         if (!copied) {
-            toast("The browser did not allow copying.");
+            toast(say("The browser did not allow copying."));
             return;
         }
     }
     button.querySelector("use").setAttribute("href", "#i-done");
-    speak("Copied");
+    speak(say("Copied"));
     setTimeout(() => button.querySelector("use").setAttribute("href", "#i-copy"), 1500);
 }
 

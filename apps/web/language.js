@@ -1,25 +1,27 @@
-// The words of the page in the language of the browser. The key of a message is its English text; MESSAGES (messages.js) has
-// a row with the other languages for each. What has no row stays English.
+// The words of the page in the language that is set, or that of the browser. The key of a message is its English text;
+// MESSAGES (messages.js) has a row with the other languages for each.
 
-const LANGUAGES = ["en", "de", "fr", "es", "zh", "ja"];
-const pageLanguage = (navigator.languages ?? [])
-    .map(name => name.slice(0, 2).toLowerCase())
-    .find(name => LANGUAGES.includes(name)) ?? "en";
+const LANGUAGES = { en: "English", de: "Deutsch", fr: "Fran\u00e7ais", es: "Espa\u00f1ol", zh: "\u4e2d\u6587", ja: "\u65e5\u672c\u8a9e" };
+const LANGUAGE_NAMES = Object.keys(LANGUAGES);
+
+// The first language of the browser that the page has.
+const browserLanguage = () =>
+    (navigator.languages ?? [navigator.language])
+        .map(name => name.slice(0, 2).toLowerCase())
+        .find(name => Object.hasOwn(LANGUAGES, name)) ?? "en";
+
+let pageLanguage = "en";
 
 // The message in the page's language, with the values in place of {0}, {1}, ...
 function say(text, ...values) {
-    const words = MESSAGES[text]?.[LANGUAGES.indexOf(pageLanguage) - 1] ?? text;
+    const words = MESSAGES[text]?.[LANGUAGE_NAMES.indexOf(pageLanguage) - 1] ?? text;
     return values.length ? words.replace(/\{(\d)\}/g, (all, at) => values[at] ?? all) : words;
 }
 
-const TOLD_ATTRIBUTES = ["title", "aria-label", "placeholder"];
-
-// Translates the texts and names of page.html.
-function translatePage() {
+// Translates the texts and names of page.html; `chosen` is the language that the user has set, if any.
+function translatePage(chosen) {
+    pageLanguage = Object.hasOwn(LANGUAGES, chosen) ? chosen : browserLanguage();
     document.documentElement.lang = pageLanguage;
-    if (pageLanguage === "en") {
-        return;
-    }
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {
         const text = walker.currentNode.data.trim();
@@ -27,10 +29,10 @@ function translatePage() {
             walker.currentNode.data = walker.currentNode.data.replace(text, () => say(text));
         }
     }
-    for (const element of document.body.querySelectorAll("[title], [aria-label], [placeholder]")) {
-        for (const name of TOLD_ATTRIBUTES) {
+    for (const name of ["title", "aria-label", "placeholder"]) {
+        for (const element of document.body.querySelectorAll(`[${name}]`)) {
             const text = element.getAttribute(name);
-            if (text && Object.hasOwn(MESSAGES, text)) {
+            if (Object.hasOwn(MESSAGES, text)) {
                 element.setAttribute(name, say(text));
             }
         }

@@ -136,7 +136,11 @@ async function startListening(mode) {
         await listening.context.audioWorklet.addModule("/microphone.js");
     } catch (error) {
         stopListening();
-        toast(error.name === "NotAllowedError" ? "The browser does not allow the microphone." : "No microphone was found.");
+        toast(
+            error.name === "NotAllowedError"
+                ? say("The browser does not allow the microphone. Allow it beside the address.")
+                : say("No microphone was found."),
+        );
         return;
     }
     if (!listening.mode) {
@@ -160,11 +164,11 @@ function stopListening() {
 
 function showListening() {
     const on = listening.mode !== "";
-    const label = on ? "Stop listening" : "Speak (hold, or click to keep listening)";
+    const label = on ? say("Stop listening") : say("Speak (hold, or click to keep listening)");
     byId("microphone").setAttribute("aria-pressed", String(on));
     byId("microphone").setAttribute("aria-label", label);
     byId("microphone").title = label;
-    showHeard(on ? "Listening\u2026" : "");
+    showHeard(on ? say("Listening\u2026") : "");
 }
 
 async function releaseMicrophone() {

@@ -179,7 +179,8 @@ function directed(element) {
 
 const blockMakers = {
     paragraph: (block, depth) => (depth ? inline(make("p"), block.text) : directed(inline(make("p"), block.text))),
-    heading: block => directed(inline(make("h" + Math.min(block.level + 2, 6)), block.text)),
+    heading: (block, depth, level) =>
+        directed(inline(make(depth ? "p" : "h" + level, { class: (depth ? "heading " : "") + "level-" + block.level }), block.text)),
     rule: () => make("hr"),
     quote: (block, depth) => directed(make("blockquote", {}, ...blockNodes(block.lines, depth + 1))),
     list: (block, depth) =>
@@ -190,18 +191,18 @@ const blockMakers = {
         ),
     formula: block => make("p", {}, formula(block.tex, block.written, true)),
     code: block => {
-        const copy = iconButton("copy", "Copy the code", () => copyText(block.text, copy));
+        const copy = iconButton("copy", say("Copy the code"), () => copyText(block.text, copy));
         return make(
             "div",
             { class: "code", dir: "ltr" },
-            make("div", { class: "code-head" }, make("span", {}, block.language || "code"), copy),
-            make("pre", { tabIndex: 0, "aria-label": "Code" }, make("code", block.language ? { "data-language": block.language.toLowerCase() } : {}, block.text)),
+            make("div", { class: "code-head" }, make("span", {}, block.language || say("code")), copy),
+            make("pre", { tabIndex: 0, "aria-label": say("Code") }, make("code", block.language ? { "data-language": block.language.toLowerCase() } : {}, block.text)),
         );
     },
     table: block =>
         make(
             "div",
-            { class: "table", tabIndex: 0, role: "region", "aria-label": "Table" },
+            { class: "table", tabIndex: 0, role: "region", "aria-label": say("Table") },
             make(
                 "table",
                 {},
@@ -236,14 +237,17 @@ function blockNodes(lines, depth) {
 
 // ---- rendering ------------------------------------------------------------------------------------------------------
 
-const rendered = new WeakMap(); // of a container: {text, sources, starts, stable}
+const rendered = new WeakMap(); // of a container: {text, sources, levels, lastLine}
+
+// The level of a heading on the page, below that of the message (2); it descends by one at a time, for screen readers.
+const headingLevel = (block, before) => (block.kind === "heading" ? Math.min(block.level + 2, before + 1, 6) : before);
 
 // Renders a text in a container. Blocks that have not changed keep their elements, so that a text may grow many times a
 // second and a selection in its older part is kept. Of a text that only has grown, the last block and what follows are
 // parsed again. Returns how many blocks in front have not changed since the last call.
 function renderMarkdown(container, text) {
     const clean = text.replace(/\r\n?/g, "\n");
-    const last = rendered.get(container) ?? { text: "", sources: [] };
+    const last = rendered.get(container) ?? { text: "", sources: [], levels: [] };
     const grown = last.sources.length > 1 && clean.startsWith(last.text);
     const kept = grown ? last.sources.slice(0, -1) : [];
     const lines = clean.split("\n");
@@ -259,11 +263,13 @@ function renderMarkdown(container, text) {
     while (container.children.length > same) {
         container.lastChild.remove();
     }
+    const levels = last.levels.slice(0, same);
     for (const block of blocks.slice(same - kept.length)) {
-        container.append(blockMakers[block.kind](block, 0));
+        levels.push(headingLevel(block, levels.at(-1) ?? 2));
+        container.append(blockMakers[block.kind](block, 0, levels.at(-1)));
     }
     const sources = [...kept, ...blocks.map(block => block.kind + block.source)];
     const lastLine = blocks.length ? from + blocks.at(-1).begin : from;
-    rendered.set(container, { text: clean, sources, lastLine });
+    rendered.set(container, { text: clean, sources, levels, lastLine });
     return same;
 }

@@ -1,6 +1,6 @@
 // One message on the page. While an answer is streamed, showAnswer is called repeatedly and updates only what changed.
 
-const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." };
+const FINISH_NOTES = { length: "The answer reached its length limit.", stopped: "Stopped." }; // keys of messages.js
 const MESSAGE_MAKERS = { user: userItem, assistant: answerItem, summary: summaryItem };
 
 // `versions`: {at, all} of tree.js. `actions`: the handlers of the buttons, by name.
@@ -77,11 +77,11 @@ function answerItem(message, versions, actions) {
     const item = make(
         "li",
         {},
-        make("h2", { class: "hidden" }, "Answer"),
+        make("h2", { class: "hidden" }, say("Answer")),
         make(
             "details",
             { class: "reasoning", hidden: true },
-            make("summary", {}, "Thoughts"),
+            make("summary", {}, say("Thoughts")),
             make("div", { dir: "auto" }),
         ),
         make("div", { class: "text" }),
@@ -118,7 +118,7 @@ function showAnswer(item, message, writing) {
     item.setAttribute("aria-busy", String(writing));
     part("pending").hidden = !writing || message.content !== "" || thought !== "";
     item.querySelector(".actions [title='" + say("Copy") + "']").hidden = message.content === "";
-    const note = message.error || FINISH_NOTES[message.finish] || "";
+    const note = message.error || say(FINISH_NOTES[message.finish] ?? "");
     part("note").textContent = note;
     part("note").hidden = writing || note === "";
     part("note").classList.toggle("error", Boolean(message.error));
@@ -148,7 +148,7 @@ function answerOffers(message, actions) {
 
 // Replaces a message's text by an editor; calls done(text) with the new text, or null when it is not changed.
 function editMessage(item, message, done) {
-    const area = make("textarea", { value: message.content, dir: "auto", "aria-label": "Message", rows: 2 });
+    const area = make("textarea", { value: message.content, dir: "auto", "aria-label": say("Message"), rows: 2 });
     const finish = text => {
         form.remove();
         item.classList.remove("editing");
@@ -169,8 +169,8 @@ function editMessage(item, message, done) {
         make(
             "div",
             { class: "editor-foot" },
-            make("button", { type: "button", class: "quiet", onclick: () => finish(null) }, "Cancel"),
-            make("button", { class: "solid" }, "Send"),
+            make("button", { type: "button", class: "quiet", onclick: () => finish(null) }, say("Cancel")),
+            make("button", { class: "solid" }, say("Send")),
         ),
     );
     area.addEventListener("keydown", event => {

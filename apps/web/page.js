@@ -7,15 +7,15 @@ const THEMES = { auto: "Colours: as the system", light: "Colours: light", dark: 
 function showTheme() {
     const theme = readSettings().theme in THEMES ? readSettings().theme : "auto";
     document.documentElement.dataset.theme = theme;
-    byId("theme").title = THEMES[theme];
-    byId("theme").setAttribute("aria-label", THEMES[theme]);
+    byId("theme").title = say(THEMES[theme]);
+    byId("theme").setAttribute("aria-label", say(THEMES[theme]));
     return theme;
 }
 
 function nextTheme() {
     const names = Object.keys(THEMES);
     changeSetting("theme", names[(names.indexOf(showTheme()) + 1) % names.length]);
-    speak(THEMES[showTheme()]);
+    speak(say(THEMES[showTheme()]));
 }
 
 // ---- views ----------------------------------------------------------------------------------------------------------
@@ -42,21 +42,36 @@ function showView() {
 
 let retryTimer = 0;
 
-function showBanner(text, buttonText, action) {
+// With `wantsKey` the banner has a field for it instead of a button.
+function showBanner(text, { button = "", action = null, wantsKey = false } = {}) {
+    const opened = wantsKey && byId("banner-key").hidden;
     byId("banner").hidden = text === "";
-    byId("banner-text").textContent = text;
-    byId("banner-button").textContent = buttonText;
+    setText(byId("banner-text"), text);
+    byId("banner-button").textContent = button;
     byId("banner-button").onclick = action;
+    byId("banner-key").hidden = !wantsKey;
+    if (opened) {
+        byId("banner-key-text").value = "";
+    }
+}
+
+function useKey(key) {
+    passing.write("key", key);
+    reachServer();
 }
 
 // Called with every error. An error of the whole server is shown in the banner until it is resolved.
 function noteFailure(error) {
     if (error.status === 401) {
-        showBanner("The server needs an API key, or the key is wrong.", "Enter the key", () =>
-            openSettings("s-key"),
-        );
+        const wrong = passing.read("key");
+        showBanner(wrong ? say("This server does not accept the key. Enter another one.") : say("This server wants a key."), {
+            wantsKey: true,
+        });
     } else if (error.status === 0) {
-        showBanner("The server does not answer. Trying again every few seconds.", "Try now", reachServer);
+        showBanner(say("The server does not answer. Is it running? The page tries again every few seconds."), {
+            button: say("Try now"),
+            action: reachServer,
+        });
         clearTimeout(retryTimer);
         retryTimer = setTimeout(reachServer, 3000);
     }
@@ -74,7 +89,7 @@ async function reachServer() {
     clearTimeout(retryTimer);
     try {
         showModels(await fetchModels());
-        showBanner("", "", null);
+        showBanner("");
         offerSpeech();
         refreshStored();
         resumeAnswer();
@@ -83,9 +98,9 @@ async function reachServer() {
     }
 }
 
-translatePage();
+translatePage(readSettings().language);
 showTheme();
-startSettings(reachServer);
+startSettings(useKey);
 startChat();
 startSpeech();
 startConversations();
@@ -97,6 +112,10 @@ byId("model").addEventListener("change", () => changeSetting("model", byId("mode
 byId("skip").addEventListener("click", event => {
     event.preventDefault(); // the address says which view is shown
     byId("main").focus();
+});
+byId("banner-key").addEventListener("submit", event => {
+    event.preventDefault();
+    useKey(byId("banner-key-text").value.trim());
 });
 addEventListener("hashchange", showView);
 addEventListener("offline", reachServer);

@@ -8,24 +8,36 @@ class ServerError extends Error {
     }
 }
 
+// What the user can do about an error, by its status.
+const NEXT_STEPS = {
+    404: "Choose another model at the top, or reload the page.",
+    413: "Send less at once.",
+    429: "Wait a moment, then try again.",
+    503: "Wait a moment, then try again.",
+    507: "Unload a model, or choose a smaller one.",
+};
+
+// The server's own sentence (in English), and the next step.
 function errorSentence(status, text) {
+    let sentence = "";
     try {
         const error = JSON.parse(text).error;
-        const sentence = typeof error === "string" ? error : error.message;
-        if (typeof sentence === "string" && sentence) {
-            return sentence.slice(0, 2000);
-        }
+        sentence = cleanText(typeof error === "string" ? error : error.message, 2000);
     } catch {
         // The error is not JSON: only its status is known.
     }
-    return status === 401 ? "The server needs an API key." : "The server answered with error " + status + ".";
+    if (status === 401) {
+        return say("This server wants a key.");
+    }
+    const next = NEXT_STEPS[status] ?? (sentence ? "" : "Try again; the server's log says more.");
+    return [sentence || say("The server answered with error {0}.", status), say(next)].filter(Boolean).join(" ");
 }
 
 function parseAnswer(text) {
     try {
         return JSON.parse(text);
     } catch {
-        throw new ServerError("The server sent an invalid response.", 500);
+        throw new ServerError(say("The server sent an invalid response."), 500);
     }
 }
 
@@ -59,7 +71,7 @@ async function callServer(path, body = null, signal = null, { method = body ? "P
             cache: "no-store",
         });
     } catch (error) {
-        throw error.name === "AbortError" ? error : new ServerError("The server does not answer.", 0);
+        throw error.name === "AbortError" ? error : new ServerError(say("The server does not answer."), 0);
     }
     if (!response.ok) {
         const text = await response.text().catch(() => "");
@@ -96,7 +108,7 @@ async function* serverEvents(response) {
             }
         }
     } catch (error) {
-        throw error.name === "AbortError" ? error : new ServerError("The connection to the server broke.", 0);
+        throw error.name === "AbortError" ? error : new ServerError(say("The connection to the server broke."), 0);
     } finally {
         reader.cancel().catch(() => {});
     }
@@ -138,7 +150,7 @@ async function readStream(response, message, onChunk) {
         message.event = id || message.event;
         onChunk(chunk);
     }
-    throw new ServerError("The connection to the server broke before the answer was complete.", 0);
+    throw new ServerError(say("The connection to the server broke before the answer was complete."), 0);
 }
 
 // Waits; rejects when the signal is aborted.

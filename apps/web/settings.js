@@ -10,7 +10,7 @@ const SAMPLING_FIELDS = [
     { name: "presence_penalty", word: "Presence penalty", least: -2, most: 2 },
     { name: "frequency_penalty", word: "Frequency penalty", least: -2, most: 2 },
     { name: "max_tokens", word: "Most tokens", least: 1, most: 1e9, whole: true },
-    { name: "seed", word: "The seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
+    { name: "seed", word: "Seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
 ];
 const TEXT_FIELDS = ["system", "stop", "schema", "thinking"];
 
@@ -72,6 +72,7 @@ const systemMessage = own => cleanText(conversationSettings(own).system).trim();
 
 function showSettings(settings = conversationSettings()) {
     byId("s-key").value = passing.read("key") ?? "";
+    byId("s-language").value = readSettings().language ?? "";
     for (const name of TEXT_FIELDS) {
         byId("s-" + name).value = cleanText(settings[name]);
     }
@@ -90,10 +91,10 @@ function fieldValue(field) {
     const wrong =
         value !== undefined &&
         !(value >= field.least && value <= field.most && (!field.whole || Number.isInteger(value)));
-    const kind = field.whole ? "a whole number" : "a number";
-    const range =
-        field.most > 10 ? kind + ", at least " + field.least : kind + " from " + field.least + " to " + field.most;
-    return { value, wrong: wrong ? field.word + " has to be " + range + "." : "" };
+    const sentence = field.whole
+        ? "{0} has to be a whole number, at least {1}."
+        : "{0} has to be a number from {1} to {2}.";
+    return { value, wrong: wrong ? say(sentence, say(field.word), field.least, field.most) : "" };
 }
 
 // Shows errors; returns the settings of the valid fields, and whether all are valid.
@@ -131,23 +132,28 @@ function checkSettings() {
     return fine;
 }
 
-// The settings of this conversation become those of new ones; the colours and the model stay.
+// The settings of this conversation become those of new ones; the colours, the model and the language stay.
 function keepAsDefaults() {
-    const { theme, model } = readSettings();
-    writeSettings({ ...checkFields().settings, theme, model });
+    const { theme, model, language } = readSettings();
+    writeSettings({ ...checkFields().settings, theme, model, language });
     toast(say("New conversations begin with these settings."));
 }
 
-function openSettings(focus = null) {
+function openSettings() {
     showSettings();
     byId("settings").showModal();
-    if (focus) {
-        byId(focus).focus();
-    }
 }
 
-function startSettings(onKeyChange) {
+// Everything is said anew, so the page is loaded again; an answer in progress goes on.
+function changeLanguage() {
+    changeSetting("language", byId("s-language").value);
+    location.reload();
+}
+
+function startSettings(useKey) {
     const dialog = byId("settings");
+    byId("s-language").append(...Object.entries(LANGUAGES).map(([value, name]) => make("option", { value, lang: value }, name)));
+    byId("s-language").addEventListener("change", changeLanguage);
     byId("open-settings").addEventListener("click", () => openSettings());
     byId("close-settings").addEventListener("click", () => dialog.close());
     byId("settings-form").addEventListener("input", checkSettings);
@@ -178,8 +184,7 @@ function startSettings(onKeyChange) {
     dialog.addEventListener("close", () => {
         const key = byId("s-key").value.trim();
         if (key !== (passing.read("key") ?? "")) {
-            passing.write("key", key);
-            onKeyChange();
+            useKey(key);
         }
     });
 }

@@ -148,7 +148,7 @@ function toggleReading(on = !reading.on) {
     reading.sound ??= on ? new AudioContext() : null;
     reading.sound?.resume();
     byId("speaker").setAttribute("aria-pressed", String(on));
-    byId("speaker").title = on ? "Answers are read aloud" : "Read answers aloud";
+    byId("speaker").title = on ? say("Answers are read aloud") : say("Read answers aloud");
     if (!on) {
         stopReading();
     }

@@ -25,7 +25,7 @@ function openStore(kind) {
             }
             memory.set(key, text);
             if (!refused) {
-                toast("The browser's storage is full or not available: new messages are lost when the tab is closed.");
+                toast(say("The browser's storage is full or not available: new messages are lost when the tab is closed. Export them, or delete old conversations."));
             }
             refused = true;
         },

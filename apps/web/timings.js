@@ -25,7 +25,7 @@ const partsSum = parts => PARTS.reduce((sum, name) => sum + parts[name], 0);
 // The parts that are long enough to be named.
 const partWords = parts =>
     PARTS.filter(name => parts[name] > partsSum(parts) / 200)
-        .map(name => PART_WORDS[name] + " " + inTime(parts[name]))
+        .map(name => say(PART_WORDS[name]) + " " + inTime(parts[name]))
         .join(", ");
 
 const makeBar = () =>
@@ -45,30 +45,38 @@ function timingFacts(timings) {
     const facts = [];
     facts.push(
         known > 0
-            ? `${inCount(known)} of ${several(prompt, "prompt token")} did not have to be computed.`
-            : `${several(prompt, "prompt token")} computed.`,
+            ? say("{0} of {1} did not have to be computed.", inCount(known), inPromptTokens(prompt))
+            : say("{0} computed.", inPromptTokens(prompt)),
     );
     if (timings.restore_ms > 0) {
-        facts.push(`Restoring from disk took ${inTime(timings.restore_ms)}.`);
+        facts.push(say("Restoring from disk took {0}.", inTime(timings.restore_ms)));
     }
     if (timings.span_tokens > 0) {
         facts.push(
-            `${several(timings.span_tokens, "token")} came from fragments,` +
-                ` ${inCount(timings.repaired_tokens)} computed again in place.`,
+            say(
+                "{0} came from fragments, {1} computed again in place.",
+                inTokens(timings.span_tokens),
+                inCount(timings.repaired_tokens),
+            ),
         );
     }
     if (timings.drafted_tokens > 0) {
         facts.push(
-            `${inCount(timings.accepted_tokens)} of ${several(timings.drafted_tokens, "guessed token")} were right.`,
+            say("{0} of {1} guessed were right.", inCount(timings.accepted_tokens), inTokens(timings.drafted_tokens)),
         );
     }
     if (timings.energy?.joules > 0) {
         const { joules, joules_per_100_tokens, watts } = timings.energy;
         facts.push(
-            `${inFigures(joules)} J, ${inFigures(joules_per_100_tokens)} J for 100 tokens, at ${inFigures(watts)} W.`,
+            say(
+                "{0} J, {1} J for 100 tokens, at {2} W.",
+                inFigures(joules),
+                inFigures(joules_per_100_tokens),
+                inFigures(watts),
+            ),
         );
     } else if (timings.why_no_energy) {
-        facts.push(`Energy not measured: ${timings.why_no_energy}.`);
+        facts.push(say("Energy not measured: {0}.", timings.why_no_energy));
     }
     return facts;
 }
@@ -81,7 +89,7 @@ function timingsView(timings) {
     const decode = finite(timings.decode_ms);
     const generated = finite(timings.generated_tokens);
     const speed =
-        decode > 0 && generated > 1 ? " \u00b7 " + inFigures((1000 * (generated - 1)) / decode) + " a second" : "";
+        decode > 0 && generated > 1 ? say("{0} a second", inFigures((1000 * (generated - 1)) / decode)) : "";
     const first = inTime(timings.ttft_ms);
     return make(
         "details",
@@ -90,13 +98,13 @@ function timingsView(timings) {
             "summary",
             {},
             bar,
-            make("span", {}, `${first} to the first token \u00b7 ${several(generated, "token")}${speed}`),
+            make("span", {}, [say("{0} to the first token", first), inTokens(generated), speed].filter(Boolean).join(" \u00b7 ")),
         ),
         make(
             "ul",
             { class: "legend" },
             ...PARTS.filter(name => parts[name] > 0).map(name =>
-                make("li", { class: "p-" + name }, PART_WORDS[name] + " ", make("b", {}, inTime(parts[name]))),
+                make("li", { class: "p-" + name }, say(PART_WORDS[name]) + " ", make("b", {}, inTime(parts[name]))),
             ),
         ),
         make("p", {}, timingFacts(timings).join(" ")),

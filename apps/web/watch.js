@@ -97,12 +97,12 @@ function drawTiles(snapshot) {
     setText(byId("watch-speed"), inFigures(sum("tokens_per_second")));
     drawSpark(byId("watch-spark"), watch.speeds, watch.now, SPARK_MS);
     setText(byId("watch-load"), inCount(sum("running")));
-    setText(byId("watch-load-words"), `running, ${inCount(sum("waiting"))} waiting`);
+    setText(byId("watch-load-words"), say("running, {0} waiting", inCount(sum("waiting"))));
     setText(byId("watch-hits"), inPercent(hits, asked));
-    setText(byId("watch-hits-words"), `${inCount(hits)} of ${several(asked, "prompt token")}`);
+    setText(byId("watch-hits-words"), say("{0} of {1}", inCount(hits), inPromptTokens(asked)));
     drawMeter(byId("watch-hits-bar"), [{ share: hits / Math.max(1, asked), kind: "k-used" }], inPercent(hits, asked));
     setText(byId("watch-pool"), inBytes(bytes));
-    setText(byId("watch-pool-words"), max_bytes > 0 ? `of at most ${inBytes(max_bytes)}` : "");
+    setText(byId("watch-pool-words"), max_bytes > 0 ? say("of at most {0}", inBytes(max_bytes)) : "");
     const loaded = snapshot.models.filter(model => model.state === "loaded");
     drawMeter(
         byId("watch-pool-bar"),
@@ -120,7 +120,7 @@ function drawEnergy(energy) {
     setText(byId("watch-power"), energy.why ? "\u2013" : inFigures(watts) + " W");
     setText(
         byId("watch-power-words"),
-        energy.why ? "not measured: " + energy.why : inFigures(last.value) + " J since the server began",
+        energy.why ? say("not measured: {0}", energy.why) : say("{0} J since the server began", inFigures(last.value)),
     );
 }
 
@@ -141,8 +141,8 @@ function drawRequests() {
     setText(
         byId("waterfall-none"),
         watch.requests.size
-            ? "Nothing in this time."
-            : "No requests yet. Ask something in the chat, or send one with curl.",
+            ? say("Nothing in this time.")
+            : say("No requests yet. Ask something in the chat, or send one with curl."),
     );
 }
 
@@ -177,7 +177,7 @@ async function followWatch(abort) {
         sayWatch("");
         showSnapshot(cleanSnapshot(parseAnswer(data)));
     }
-    throw new ServerError("The server ended the connection.", 0);
+    throw new ServerError(say("The server ended the connection."), 0);
 }
 
 // Starts or stops the stream when the page becomes visible or hidden; retries after an error.
@@ -190,7 +190,7 @@ async function watchWhileSeen() {
         return;
     }
     const abort = (watch.abort = new AbortController());
-    sayWatch("Connecting\u2026");
+    sayWatch(say("Connecting\u2026"));
     while (watch.abort === abort) {
         try {
             await followWatch(abort);
@@ -199,7 +199,7 @@ async function watchWhileSeen() {
                 return;
             }
             noteFailure(error);
-            sayWatch(error.message + " Trying again.", true);
+            sayWatch(say("{0} Trying again.", error.message), true);
         }
         await new Promise(resolve => {
             setTimeout(resolve, 2000);
@@ -208,7 +208,7 @@ async function watchWhileSeen() {
 }
 
 function startWatch() {
-    byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, PART_WORDS[name])));
+    byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, say(PART_WORDS[name]))));
     byId("window").addEventListener("change", drawRequests);
     document.addEventListener("visibilitychange", watchWhileSeen);
 }

@@ -14,7 +14,7 @@ function drawSpark(svg, points, now, span) {
     svg.querySelector(".line").setAttribute("d", line);
     const left = points.length > 1 ? place(points[0]).split(" ")[0] : "0";
     svg.querySelector(".area").setAttribute("d", line && line + "L240 40L" + left + " 40Z");
-    svg.setAttribute("aria-label", "Tokens per second in the last minute, at most " + inFigures(most));
+    svg.setAttribute("aria-label", say("Tokens per second in the last minute, at most {0}", inFigures(most)));
 }
 
 // ---- requests -------------------------------------------------------------------------------------------------------
@@ -61,16 +61,21 @@ function drawRequest(row, request, now, span) {
     drawBar(row.bar, request.parts);
     row.element.dataset.state = request.state;
     setText(row.name, request.model);
-    setText(row.state, STATE_WORDS[request.state] ?? request.state);
+    setText(row.state, say(STATE_WORDS[request.state] ?? request.state));
     setText(row.figures, requestFigures(request));
     setText(row.parts, partWords(request.parts));
     row.parts.title = request.id;
 }
 
 function requestFigures(request) {
-    const known = request.cached_tokens > 0 ? `, ${inCount(request.cached_tokens)} known` : "";
-    const speed = request.tokens_per_second > 0 ? `, ${inFigures(request.tokens_per_second)} a second` : "";
-    return `${inCount(request.prompt_tokens)} in${known} \u00b7 ${inCount(request.generated_tokens)} out${speed}`;
+    const known = request.cached_tokens > 0 ? say("{0} known", inCount(request.cached_tokens)) : "";
+    const speed = request.tokens_per_second > 0 ? say("{0} a second", inFigures(request.tokens_per_second)) : "";
+    const joined = (...parts) => parts.filter(Boolean).join(", ");
+    return (
+        joined(say("{0} in", inCount(request.prompt_tokens)), known) +
+        " \u00b7 " +
+        joined(say("{0} out", inCount(request.generated_tokens)), speed)
+    );
 }
 
 // ---- models ---------------------------------------------------------------------------------------------------------
@@ -121,20 +126,14 @@ function drawModel(card, model) {
     const loaded = model.state === "loaded";
     setText(card.name, model.name);
     card.element.dataset.state = model.state;
-    const state = { disk: "on disk", loading: "loading" }[model.state] ?? (model.running ? "working" : "ready");
-    setText(card.state, model.pinned ? state + ", pinned" : state);
-    setText(card.together, model.why && "Together: " + model.why);
+    const state = say({ disk: "on disk", loading: "loading" }[model.state] ?? (model.running ? "working" : "ready"));
+    setText(card.state, model.pinned ? say("{0}, pinned", state) : state);
+    setText(card.together, model.why && say("Together: {0}", model.why));
     card.together.hidden = model.why === "";
-    const reuse =
-        asked > 0 ? ` \u00b7 ${inPercent(model.hit_tokens, asked)} of ${several(asked, "prompt token")} known` : "";
-    const spans = model.span_tokens > 0 ? ` \u00b7 ${inCount(model.span_tokens)} from fragments` : "";
-    setText(
-        card.words,
-        inBytes(model.bytes) +
-            (loaded
-                ? ` \u00b7 ${inCount(model.running)} running, ${inCount(model.waiting)} waiting${reuse}${spans}`
-                : ""),
-    );
+    const load = loaded && say("{0} running, {1} waiting", inCount(model.running), inCount(model.waiting));
+    const reuse = asked > 0 && say("{0} of {1} known", inPercent(model.hit_tokens, asked), inPromptTokens(asked));
+    const spans = model.span_tokens > 0 && say("{0} from fragments", inCount(model.span_tokens));
+    setText(card.words, [inBytes(model.bytes), load, loaded && reuse, loaded && spans].filter(Boolean).join(" \u00b7 "));
     while (card.map.children.length > kinds.length) {
         card.map.lastChild.remove();
     }
@@ -144,10 +143,11 @@ function drawModel(card, model) {
             cell.className = kind;
         }
     });
-    const words = `${inCount(used)} in use, ${inCount(kv.idle)} kept, ${inCount(kv.free)} free`;
+    const words = say("{0} in use, {1} kept, {2} free", inCount(used), inCount(kv.idle), inCount(kv.free));
     card.map.hidden = card.scale.hidden = kinds.length === 0;
-    card.map.setAttribute("aria-label", "Pages: " + words);
-    setText(card.scale, `${words}; a square is ${several(scale, "page")} of ${inBytes(kv.page_bytes)}`);
+    card.map.setAttribute("aria-label", say("Pages: {0}", words));
+    const square = several(scale, "a square is {0} page", "a square is {0} pages");
+    setText(card.scale, say("{0}; {1} of {2}", words, square, inBytes(kv.page_bytes)));
 }
 
 // ---- lists and bars -------------------------------------------------------------------------------------------------

@@ -1,14 +1,14 @@
-// Formatting of numbers.
+// Formatting of numbers, in the way of the page's language.
 
 const finite = value => (Number.isFinite(value) ? value : 0);
 
 // At most three significant digits: 0.12, 4.5, 118, 12,300.
 function inFigures(value) {
     const places = value >= 100 || value === 0 ? 0 : value >= 10 ? 1 : 2;
-    return finite(value).toLocaleString("en", { maximumFractionDigits: places });
+    return finite(value).toLocaleString(pageLanguage, { maximumFractionDigits: places });
 }
 
-const inCount = value => Math.round(finite(value)).toLocaleString("en");
+const inCount = value => Math.round(finite(value)).toLocaleString(pageLanguage);
 
 function inTime(ms) {
     return finite(ms) < 1000 ? inFigures(finite(ms)) + " ms" : inFigures(ms / 1000) + " s";
@@ -27,7 +27,10 @@ function inBytes(bytes) {
 
 const inPercent = (part, whole) => Math.round(whole > 0 ? (100 * part) / whole : 0) + " %";
 
-const several = (count, one, many = one + "s") => inCount(count) + " " + (count === 1 ? one : many);
+// A count with its noun: `one` and `many` are messages with {0}.
+const several = (count, one, many) => say(count === 1 ? one : many, inCount(count));
+const inTokens = count => several(count, "{0} token", "{0} tokens");
+const inPromptTokens = count => several(count, "{0} prompt token", "{0} prompt tokens");
 
 // The first `length` characters of a text's first line that is not empty.
 function firstLine(text, length) {

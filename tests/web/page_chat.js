@@ -7,8 +7,8 @@ const QUICK = { temperature: 0, max_tokens: 24 };
 test("the page asks for the key, and then works", async world => {
     const page = await openPage(world, { key: "" });
     await page.waitForSelector("#banner:not([hidden])");
-    assert.match(await page.textContent("#banner-text"), /API key/);
-    await page.click("#banner-button");
+    assert.match(await page.textContent("#banner-text"), /wants a key/);
+    await page.click("#open-settings");
     await page.fill("#s-key", KEY);
     await page.click("#settings .solid");
     await page.waitForSelector("#banner", { state: "hidden" });
@@ -209,9 +209,13 @@ test("errors of the server are sentences", async world => {
     const answers = [
         [
             { status: 503, json: { error: { message: "Too many requests wait already." } } },
-            "Too many requests wait already.",
+            "Too many requests wait already. Wait a moment, then try again.",
         ],
-        [{ status: 500, body: "<h1>oops</h1>" }, "The server answered with error 500."],
+        [
+            { status: 500, body: "<h1>oops</h1>" },
+            "The server answered with error 500. Try again; the server's log says more.",
+        ],
+        [{ status: 413, json: { error: "The body is too large." } }, "The body is too large. Send less at once."],
         [
             { status: 200, contentType: "text/event-stream", body: "data: <html>\n\n" },
             "The server sent an invalid response.",

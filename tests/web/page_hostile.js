@@ -192,7 +192,7 @@ test("markdown becomes elements, also while it grows", async world => {
         return [...root.children].map(describe);
     });
     assert.deepEqual(shape, [
-        "h4('Head')",
+        "h3('Head')",
         "p('Some' strong('bold') ',' em('italic') 'and' code('co*de*') '.\nSame paragraph, snake_case_name, 2 * 3 * 4.')",
         "ol(li(p('one') div(div(span('sh')) pre(code('make\n\nmake test')))) li(p('two') ul(li(p('inner')))))",
         "blockquote(p('quoted'))",

@@ -1,6 +1,18 @@
-// Manners: the list of keys, and targets for fingers.
+// Manners: the list of keys, the keyboard alone, targets for fingers, what screen readers need, errors with a next step.
 "use strict";
-const { PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+const fs = require("node:fs");
+const { DESK, KEY, PHONE, answered, assert, closePage, madeUp, openPage, send, test } = require("./page_support.js");
+
+const AXE = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+// What axe-core finds, best practices included: "rule: element".
+async function findings(page) {
+    await page.evaluate(AXE);
+    return page.evaluate(async () => {
+        const { violations } = await window.axe.run(document);
+        return violations.flatMap(one => one.nodes.map(node => `${one.id}: ${node.html.slice(0, 160)}`));
+    });
+}
 
 test("the keys are listed under ?, and do what they say", async world => {
     const page = await openPage(world, { before: madeUp("Fine.") });
@@ -47,5 +59,121 @@ test("on a touch screen every target is at least 44 pixels high and wide", async
     assert.deepEqual(await page.evaluate(small), []);
     await page.click("#menu");
     assert.deepEqual(await page.evaluate(small), []);
+    await closePage(page);
+});
+
+const LONG_ANSWER =
+    "### A heading of the third level\n\nWords, `code`, [a link](https://example.com).\n\n# Another\n\n> ## Quoted\n\n- [ ] to do\n- [x] done\n\n" +
+    "```c\nint x;\n```\n\n|a|b|\n|---|---|\n|1|2|\n\n##### Deep";
+
+test("axe-core finds nothing, in every view, on phones and desks, light and dark", async world => {
+    for (const [viewport, colorScheme] of [
+        [PHONE, "dark"],
+        [PHONE, "light"],
+        [DESK, "light"],
+        [DESK, "dark"],
+    ]) {
+        const page = await openPage(world, {
+            viewport,
+            colorScheme,
+            reducedMotion: "reduce",
+            before: madeUp(LONG_ANSWER, {
+                reasoning: "Thoughts.",
+                timings: { prompt_tokens: 90, generated_tokens: 9, context_tokens: 100, dropped_tokens: 3, parts_ms: { decode: 5 } },
+            }),
+        });
+        const check = async what =>
+            assert.deepEqual(await findings(page), [], `${what} ${colorScheme} ${viewport.width}`);
+        await check("empty");
+        await send(page, "A question");
+        await answered(page);
+        await page.click(".reasoning summary");
+        await page.click(".timings summary");
+        await check("answer");
+        for (const [open, what] of [
+            ["#open-settings", "settings"],
+            ["#open-keys", "keys"],
+            ["#export", "export"],
+        ]) {
+            if (viewport === PHONE && what !== "settings") {
+                await page.click("#menu");
+                await check("list");
+            }
+            await page.click(open);
+            await check(what);
+            await page.keyboard.press("Escape");
+            if (viewport === PHONE && what !== "settings") {
+                await page.keyboard.press("Escape");
+            }
+        }
+        await page.click("#tab-watch");
+        await page.waitForSelector("#watch-models li");
+        await check("watch");
+        await closePage(page);
+    }
+});
+
+test("a server that wants a key says so, with a field for it", async world => {
+    const page = await openPage(world, { key: "" });
+    await page.waitForSelector("#banner:not([hidden])");
+    assert.equal(await page.textContent("#banner-text"), "This server wants a key.");
+    assert.deepEqual(await findings(page), []);
+    await page.fill("#banner-key-text", "wrong");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => /does not accept/.test(document.getElementById("banner-text").textContent));
+    await page.fill("#banner-key-text", KEY);
+    await page.keyboard.press("Enter");
+    await page.waitForSelector("#banner", { state: "hidden" });
+    await page.waitForSelector("#model option", { state: "attached" });
+    await closePage(page);
+});
+
+test("a conversation by the keyboard alone", async world => {
+    const page = await openPage(world, { before: madeUp(["One.", "Two.", "Three."]) });
+    const press = async (...keys) => {
+        for (const key of keys) {
+            await page.keyboard.press(key);
+        }
+    };
+    const focus = () => page.evaluate(() => document.activeElement.id || document.activeElement.title);
+    const tabTo = async name => {
+        for (let step = 0; step < 60 && (await focus()) !== name; step++) {
+            await press("Tab");
+        }
+        assert.equal(await focus(), name);
+    };
+    assert.equal(await focus(), "input");
+    await page.keyboard.type("First question");
+    await press("Enter");
+    await answered(page);
+    await page.evaluate(() => document.getElementById("messages").querySelector(".assistant .actions button").focus());
+    await tabTo("Answer again");
+    await press("Enter");
+    assert.equal(await (await answered(page)).locator(".text").innerText(), "Two.");
+    assert.equal(await focus(), "input");
+    await page.evaluate(() => document.activeElement.blur());
+    await press("[");
+    assert.equal(await page.innerText(".assistant .text"), "One.");
+    await press("]");
+    assert.equal(await page.innerText(".assistant .text"), "Two.");
+    await press("c", "ArrowUp");
+    await page.waitForSelector(".editor textarea");
+    await page.keyboard.type(", edited");
+    await press("Enter");
+    assert.equal(await (await answered(page)).locator(".text").innerText(), "Three.");
+    assert.equal(await page.innerText(".bubble"), "First question, edited");
+    await press("Control+k");
+    assert.equal(await focus(), "search");
+    await page.keyboard.type("edited");
+    assert.equal(await page.locator("#chats li").count(), 1);
+    await press("Control+Shift+O");
+    await page.waitForSelector("#welcome:not([hidden])");
+    assert.equal(await focus(), "input");
+    await page.evaluate(() => document.activeElement.blur());
+    await press("s");
+    await tabTo("s-temperature");
+    await page.keyboard.type("0.5");
+    await press("Enter");
+    await page.waitForSelector("#settings", { state: "hidden" });
     await closePage(page);
 });

@@ -94,7 +94,7 @@ function launchBrowser(...more) {
 async function openPage(world, { key = KEY, view = "", before = null, settings = null, ...context } = {}) {
     const browserContext = await world.browser.newContext({ viewport: DESK, ...context });
     const page = await browserContext.newPage();
-    page.setDefaultTimeout(600000); // the machine may be busy
+    page.setDefaultTimeout(Number(process.env.PAGE_TIMEOUT_MS ?? 600000)); // the machine may be busy
     Object.assign(page, { outside: [], faults: [], asked: [] });
     page.on("request", request => {
         const url = request.url();
