@@ -12,10 +12,14 @@ function requestMessages(path) {
     const at = path.findLastIndex(message => message.role === "summary");
     const before = at < 0 ? "" : "Summary of the conversation so far:\n" + path[at].content;
     const system = [systemMessage(), before].filter(Boolean).join("\n\n");
-    const said = path.slice(at + 1).filter(message => message.role === "user" || message.content !== "");
+    const said = path
+        .slice(at + 1)
+        .filter(message => message.role === "user" || message.content !== "" || message.returned);
     return [
         ...(system ? [{ role: "system", content: system }] : []),
-        ...said.map(({ role, content }) => ({ role, content })),
+        ...said.flatMap(message =>
+            message.returned ? callTurns(message) : [{ role: message.role, content: message.content }],
+        ),
     ];
 }
 
@@ -36,6 +40,7 @@ function takeChunk(message, chunk) {
     const choice = chunk.choices?.[0];
     message.content += cleanText(choice?.delta?.content);
     message.reasoning += cleanText(choice?.delta?.reasoning_content);
+    takeCalls(message, choice?.delta?.tool_calls);
     message.finish = choice?.finish_reason ?? message.finish;
     message.timings = cleanTimings(chunk.timings) ?? message.timings;
     message.model ||= cleanText(chunk.model, 200);
@@ -137,7 +142,8 @@ function failAnswer(message, error) {
         message.finish = "full";
         return;
     }
-    message.error = error.message;
+    const next = error.status === 404 ? say("Choose another model at the top, or reload the page.") : "";
+    message.error = [error.message, next].filter(Boolean).join(" ");
     noteFailure(error);
 }
 
@@ -180,6 +186,16 @@ function writeAnswer(question) {
     appendMessage(message);
     saveConversation(own);
     return runAnswer(own, message, signal => openStream({ ...body, stream_id: message.stream }, signal));
+}
+
+// Answers what the tools that an answer called have returned.
+function sendResults(message) {
+    stopWriting();
+    message.returned = true;
+    saveConversation(conversation);
+    showConversation(true);
+    writeAnswer(message);
+    byId("input").focus();
 }
 
 // Goes on with an answer that was cut.

@@ -56,6 +56,7 @@ function shownMessage(message) {
         version: step => showVersion(message, step),
         from: () => continueFrom(message),
         more: () => continueAnswer(message),
+        results: () => sendResults(message),
         letGo: () => answerWith(message, "slide"),
         keepAll: () => answerWith(message, "error"),
         summarise: () => summariseBefore(message),

@@ -15,6 +15,7 @@ const SHORTCUTS = [
     { shown: "c", key: "c", words: "Chat", action: () => focusChat() },
     { shown: "w", key: "w", words: "Watch", action: () => showHash("#watch") },
     { shown: "s", key: "s", words: "Settings", action: () => openSettings() },
+    { shown: "m", key: "m", words: "Models", action: () => byId("open-models").click() },
     { shown: "?", key: "?", words: "This list", action: () => openKeys() },
 ];
 

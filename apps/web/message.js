@@ -87,6 +87,7 @@ function answerItem(message, versions, actions) {
         make("div", { class: "text" }),
         make("p", { class: "pending" }, make("i"), make("i"), make("i")),
         make("p", { class: "note", hidden: true }),
+        make("div", { class: "calls" }),
         make("div", { class: "offers" }),
         make("div", { class: "figures" }),
         make(
@@ -116,7 +117,10 @@ function showAnswer(item, message, writing) {
     item.decorated = decorateBlocks(part("text"), decorated, writing);
     item.classList.toggle("writing", writing);
     item.setAttribute("aria-busy", String(writing));
-    part("pending").hidden = !writing || message.content !== "" || thought !== "";
+    if (part("calls")) {
+        showCalls(part("calls"), message, writing, answerActions.get(item));
+    }
+    part("pending").hidden = !writing || message.content !== "" || thought !== "" || Boolean(message.calls);
     item.querySelector(".actions [title='" + say("Copy") + "']").hidden = message.content === "";
     const note = message.error || say(FINISH_NOTES[message.finish] ?? "");
     part("note").textContent = note;

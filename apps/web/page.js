@@ -104,6 +104,7 @@ startSettings(useKey);
 startChat();
 startSpeech();
 startConversations();
+startModels();
 startWatch();
 startKeys();
 showView();

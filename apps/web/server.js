@@ -10,7 +10,6 @@ class ServerError extends Error {
 
 // What the user can do about an error, by its status.
 const NEXT_STEPS = {
-    404: "Choose another model at the top, or reload the page.",
     413: "Send less at once.",
     429: "Wait a moment, then try again.",
     503: "Wait a moment, then try again.",

@@ -1,4 +1,4 @@
-// The settings panel: sampling, the system message, the form of the answer, and the API key. They belong to the conversation. An
+// The settings panel: sampling, the system message, the form of the answer, tools, and the server's key. They belong to the conversation. An
 // empty field means the default of the server or the model.
 
 const SAMPLING_FIELDS = [
@@ -12,7 +12,7 @@ const SAMPLING_FIELDS = [
     { name: "max_tokens", word: "Most tokens", least: 1, most: 1e9, whole: true },
     { name: "seed", word: "Seed", least: 0, most: Number.MAX_SAFE_INTEGER, whole: true },
 ];
-const TEXT_FIELDS = ["system", "stop", "schema", "thinking"];
+const TEXT_FIELDS = ["system", "stop", "schema", "thinking", "draft"];
 
 // Sets of values to begin with.
 const PRESETS = {
@@ -25,20 +25,6 @@ const PRESETS = {
 const conversationSettings = (own = currentConversation()) => own.settings ?? readSettings();
 
 // ---- the request ----------------------------------------------------------------------------------------------------
-
-// {value, wrong}: the schema in a text (undefined: none), and an error message or "".
-function schemaOf(text) {
-    if (text.trim() === "") {
-        return { value: undefined, wrong: "" };
-    }
-    try {
-        const value = JSON.parse(text);
-        const fine = value !== null && typeof value === "object" && !Array.isArray(value);
-        return fine ? { value, wrong: "" } : { value: undefined, wrong: say("The schema has to be a JSON object.") };
-    } catch (error) {
-        return { value: undefined, wrong: say("The schema is not JSON: {0}", error.message) };
-    }
-}
 
 // The fields that the settings add to a request.
 function samplingSettings() {
@@ -60,6 +46,13 @@ function samplingSettings() {
     if (["on", "off"].includes(settings.thinking)) {
         chosen.chat_template_kwargs = { enable_thinking: settings.thinking === "on" };
     }
+    if (settings.draft === "off") {
+        chosen.draft = false;
+    }
+    const tools = requestTools(settings);
+    if (tools.length) {
+        chosen.tools = tools;
+    }
     if (["slide", "error", "truncate_middle"].includes(settings.context_overflow)) {
         chosen.context_overflow = settings.context_overflow;
     }
@@ -79,6 +72,7 @@ function showSettings(settings = conversationSettings()) {
     for (const { name } of SAMPLING_FIELDS) {
         byId("s-" + name).value = settings[name] ?? "";
     }
+    showTools(settings.tools);
     checkFields();
 }
 
@@ -116,6 +110,8 @@ function checkFields() {
         settings[name] = byId("s-" + name).value;
     }
     note("schema", schemaOf(settings.schema).wrong);
+    settings.tools = toolsInPanel();
+    sentences.push(...checkTools(settings.tools));
     byId("settings-error").textContent = sentences.join(" ");
     byId("settings-error").hidden = sentences.length === 0;
     return { settings, fine: sentences.length === 0 };
@@ -166,6 +162,7 @@ function startSettings(useKey) {
         showSettings({});
         checkSettings();
     });
+    startTools();
     byId("settings-default").addEventListener("click", keepAsDefaults);
     byId("s-preset").addEventListener("change", () => {
         const preset = PRESETS[byId("s-preset").value];

@@ -51,7 +51,7 @@ function readJson(key) {
 
 // A conversation is {id, title, updated, pinned, saved, settings, stored} and a tree of messages (tree.js); `saved` counts how
 // often it was written, `stored` is {id, revision} of its copy on the server (stored_chats.js). A message is {id, parent,
-// role, content} and, for an answer, {reasoning, finish, error, timings, model} and {stream, event} while it is streamed. The
+// role, content} and, for an answer, {reasoning, finish, error, timings, model}, {calls, returned} (tools.js) and {stream, event} while it is streamed. The
 // list of conversations is stored separately, so that saving one writes only that one.
 
 const newId = () =>
@@ -96,6 +96,9 @@ function cleanMessage(value) {
         message.error = cleanText(value.error, 2000);
         message.model = cleanText(value.model, 200);
         message.timings = cleanTimings(value.timings);
+        if (listOf(value.calls).length) {
+            Object.assign(message, { calls: cleanCalls(value.calls), returned: value.returned === true });
+        }
     }
     return message;
 }

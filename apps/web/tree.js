@@ -63,10 +63,10 @@ function withoutMessages(conversation, ids) {
 // Deletes a question with its answers; what followed them follows what came before.
 function removeTurn(conversation, message) {
     const gone = new Set([message.id]);
-    if (message.role === "user") {
-        childrenOf(conversation, message.id)
+    for (const id of message.role === "user" ? gone : []) {
+        childrenOf(conversation, id)
             .filter(child => child.role === "assistant")
-            .forEach(child => gone.add(child.id));
+            .forEach(child => gone.add(child.id)); // and those behind it, which answer results of tools
     }
     const next = pathOf(conversation).find(other => gone.has(other.parent) && !gone.has(other.id));
     for (const other of conversation.messages) {

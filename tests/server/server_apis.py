@@ -174,6 +174,11 @@ class Llama(ServerTest):
         answers = [sum(numbers(name, "tokens").values()) for name in ("refused_p50", "refused_p95")]
         self.assertGreaterEqual(answers[0], 1)
         self.assertEqual(answers[0], answers[1])
+        body = {"prompt": again, "n_predict": 60, "temperature": 0}
+        with_drafts = self.server.post("/completion", body).json["content"]
+        drafted = self.server.metric("spry_drafted_tokens_total")
+        self.assertEqual(self.server.post("/completion", {**body, "draft": False}).json["content"], with_drafts)
+        self.assertEqual(self.server.metric("spry_drafted_tokens_total"), drafted)
 
     def test_watch(self):
         self.server.chat(max_tokens=3)

@@ -39,6 +39,7 @@ const OTHER_WORDS = new Set([
     "WAVEfmt ",
     "math display",
     "noopener noreferrer",
+    "tool-schema mono",
     "RIFF",
     "SPAN",
     "KB",
@@ -122,7 +123,7 @@ async function bracketed(page) {
 // Runs in the page: visible texts and names with letters outside the brackets. What users, models and the server write is
 // left out, and so are units.
 function outsideBrackets() {
-    const OWN = ".bubble, .text *, .reasoning div, .open-chat span, #model, .brand, kbd, [lang]:not(html), .row-words b, pre, noscript";
+    const OWN = ".bubble, .text *, .reasoning div, .open-chat span, #model, .brand, kbd, [lang]:not(html), .row-words b, #model-list p, pre, noscript";
     const models = [...document.querySelectorAll("#model option")].map(one => one.value);
     const rest = text => {
         let depth = 0;
@@ -187,6 +188,13 @@ test("everything that is seen comes from the table", async world => {
     await page.fill("#s-temperature", "9");
     await page.fill("#s-schema", "{");
     assert.match(await page.textContent("#settings-error"), /\u27e6Das Schema/);
+    await page.keyboard.press("Escape");
+    await page.click("#open-models");
+    await page.waitForSelector("#model-list li");
+    await page.fill("#pull-source", "/x.gguf");
+    await page.click("#pull-start");
+    await page.waitForSelector("#pull-words.error");
+    await check("models");
     await page.keyboard.press("Escape");
     await page.click("#open-keys");
     await check("keys");

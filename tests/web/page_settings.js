@@ -65,6 +65,7 @@ test("presets fill in, thinking is sent, and settings become those of new conver
     await page.click("#open-settings");
     await page.selectOption("#s-preset", "inventive");
     await page.selectOption("#s-thinking", "off");
+    await page.selectOption("#s-draft", "off");
     assert.equal(await page.inputValue("#s-temperature"), "1.1");
     await page.click("#settings-default");
     await page.click("#settings .solid");
@@ -72,14 +73,14 @@ test("presets fill in, thinking is sent, and settings become those of new conver
     await page.click("#new-chat");
     const body = await lastBody(page, "Hello");
     assert.deepEqual(
-        [body.temperature, body.min_p, body.chat_template_kwargs],
-        [1.1, 0.05, { enable_thinking: false }],
+        [body.temperature, body.min_p, body.chat_template_kwargs, body.draft],
+        [1.1, 0.05, { enable_thinking: false }, false],
     );
     await page.click("#open-settings");
     await page.click("#settings-reset");
     await page.click("#settings .solid");
     const reset = await lastBody(page, "Again");
-    assert.ok(!("temperature" in reset) && !("chat_template_kwargs" in reset));
+    assert.ok(!("temperature" in reset) && !("chat_template_kwargs" in reset) && !("draft" in reset));
     await closePage(page);
 });
 
@@ -96,6 +97,10 @@ test("a schema is checked while it is typed, and a wrong one is not sent", async
     await page.keyboard.press("Escape");
     assert.ok(!("response_format" in (await lastBody(page, "Hello"))));
     await page.click("#open-settings");
+    await page.fill("#s-schema", '{"type": "object", "properties": {"age": {"type": "number", "enum": 3}}}');
+    assert.equal(await page.textContent("#settings-error"), "The schema is wrong at properties.age.enum.");
+    await page.fill("#s-schema", '{"type": "array", "items": {"anyOf": [{"pattern": "["}]}}');
+    assert.equal(await page.textContent("#settings-error"), "The schema is wrong at items.anyOf.0.pattern.");
     await page.fill("#s-schema", '{"type": "boolean"}');
     assert.ok(await page.isHidden("#settings-error"));
     await closePage(page);

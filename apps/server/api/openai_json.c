@@ -62,6 +62,8 @@ void spry_openai_read_common(spry_completion_options *o, spry_fields *fields)
     o->n_each = (uint32_t)spry_fields_integer(fields, "n", 1, 1, SPRY_CHOICES_MAX);
     o->stream = spry_fields_bool(fields, "stream", false);
     o->request.ignore_end = spry_fields_bool(fields, "ignore_eos", false);
+    if (!spry_fields_bool(fields, "draft", true))
+        o->request.speculation = SPRY_DRAFT_NONE;
     o->want_progress = o->stream && spry_fields_bool(fields, "return_progress", false);
     o->want_timings = spry_fields_bool(fields, "timings_per_token", false);
     spry_fields stream = {.object = spry_fields_object(fields, "stream_options"), .within = "stream_options."};

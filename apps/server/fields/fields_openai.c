@@ -39,6 +39,7 @@ static const spry_field answers[] = {
     HONOURED("stop", STRING | LIST, "[\"\\n\\n\"]", "texts that end the answer"),
     HONOURED("stream", BOOL, "false", "server-sent events"),
     HONOURED("ignore_eos", BOOL, "true", "continue behind the end token"),
+    HONOURED("draft", BOOL, "false", "`false`: no drafts; the answer is the same"),
     HONOURED("response_format", OBJECT, "{\"type\": \"json_object\"}",
              "`text`, `json_object` (with `schema`: that schema) or `json_schema`"),
     HONOURED("grammar", STRING, "\"root ::= [a-z ]+\"", "llama.cpp's notation"),

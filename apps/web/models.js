@@ -1,0 +1,201 @@
+// The models of the server: what they are and whether they are loaded; loading, unloading and pulling (docs/SERVER.md).
+
+const models = { list: [], busy: new Set(), pull: null, timer: 0 }; // busy: names that are being loaded or unloaded
+
+async function readList(path, member) {
+    const answer = parseAnswer(await (await callServer(path)).text());
+    return listOf(answer[member]);
+}
+
+// [{name, loaded, loading, pinned, size, parameters, type, family, memory, limit}]
+async function fetchModelList() {
+    const [all, described, running] = await Promise.all([
+        readList("/v1/models", "data"),
+        readList("/api/tags", "models"),
+        readList("/api/ps", "models"),
+    ]);
+    return all.map(model => {
+        const name = cleanText(model?.id, 200);
+        const details = described.find(one => one?.name === name)?.details;
+        const memory = running.find(one => one?.name === name);
+        return {
+            name,
+            loaded: model.state === "loaded",
+            loading: model.state === "loading",
+            pinned: model.pinned === true,
+            size: finite(model.size),
+            parameters: cleanText(details?.parameter_size, 40),
+            type: cleanText(details?.quantization_level, 40),
+            family: cleanText(details?.family, 40),
+            memory: finite(memory?.size),
+            limit: finite(memory?.size_limit),
+        };
+    });
+}
+
+// ---- the list -------------------------------------------------------------------------------------------------------
+
+function modelWords(model) {
+    return [
+        model.parameters && say("{0} parameters", model.parameters),
+        model.type,
+        model.family,
+        say("{0} on disk", inBytes(model.size)),
+        model.loaded && say("{0} of memory in use, at most {1}", inBytes(model.memory), inBytes(model.limit)),
+    ]
+        .filter(Boolean)
+        .join(" \u00b7 ");
+}
+
+function modelItem(model) {
+    const chosen = byId("model").value === model.name;
+    const busy = models.busy.has(model.name) || model.loading;
+    const state = say(busy ? "working" : model.loaded ? "loaded" : "on disk");
+    const button = (words, action, disabled) =>
+        make("button", { type: "button", class: "quiet", disabled, onclick: action }, say(words));
+    return make(
+        "li",
+        { "data-state": model.loaded ? "loaded" : "disk", "data-name": model.name },
+        make(
+            "div",
+            { class: "row-words" },
+            make("b", { dir: "auto" }, model.name),
+            make("span", { class: "state" }, model.pinned ? say("{0}, pinned", state) : state),
+        ),
+        make("p", { class: "muted" }, modelWords(model)),
+        make(
+            "div",
+            { class: "model-actions" },
+            button(chosen ? "Chosen" : "Use this model", () => chooseModel(model.name), chosen),
+            model.loaded
+                ? button("Unload", () => changeModel("/models/unload", model.name), busy)
+                : button("Load", () => changeModel("/models/load", model.name), busy),
+        ),
+    );
+}
+
+function drawModels() {
+    const focused = document.activeElement?.closest?.("#model-list li")?.dataset.name;
+    byId("model-list").replaceChildren(...models.list.map(modelItem));
+    [...byId("model-list").children].find(item => item.dataset.name === focused)?.querySelector("button:enabled")?.focus();
+}
+
+// Asks again while a model is being loaded.
+async function refreshModels() {
+    clearTimeout(models.timer);
+    try {
+        models.list = await fetchModelList();
+        showModels(models.list.map(model => model.name));
+        sayModels("");
+    } catch (error) {
+        noteFailure(error);
+        sayModels(error.message, true);
+    }
+    drawModels();
+    if (byId("models").open && models.list.some(model => model.loading)) {
+        models.timer = setTimeout(refreshModels, 1000);
+    }
+}
+
+function sayModels(text, failed = false) {
+    setText(byId("models-state"), text);
+    byId("models-state").classList.toggle("error", failed);
+}
+
+function chooseModel(name) {
+    byId("model").value = name;
+    byId("model").dispatchEvent(new Event("change"));
+    drawModels();
+}
+
+async function changeModel(path, name) {
+    models.busy.add(name);
+    drawModels();
+    let failure = "";
+    try {
+        await callServer(path, { model: name });
+    } catch (error) {
+        noteFailure(error);
+        failure = error.message;
+    }
+    models.busy.delete(name);
+    await refreshModels();
+    if (failure) {
+        sayModels(failure, true);
+    }
+}
+
+// ---- pulling --------------------------------------------------------------------------------------------------------
+
+// The lines of a response, as they come.
+async function* responseLines(response) {
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let read = await reader.read(); !read.done; read = await reader.read()) {
+        const lines = (rest + read.value).split("\n");
+        rest = lines.pop();
+        yield* lines.filter(Boolean);
+    }
+    if (rest) {
+        yield rest;
+    }
+}
+
+function showPull(pulling, text, failed = false) {
+    byId("pull-progress").hidden = byId("pull-cancel").hidden = !pulling;
+    byId("pull-start").disabled = pulling;
+    setText(byId("pull-words"), text);
+    byId("pull-words").classList.toggle("error", failed);
+}
+
+function showPullReport(report) {
+    const total = finite(report.total);
+    if (total > 0) {
+        byId("pull-progress").max = total;
+        byId("pull-progress").value = finite(report.completed);
+        showPull(true, say("{0} of {1}", inBytes(report.completed), inBytes(total)));
+    }
+}
+
+async function pullModel(source, name) {
+    models.pull = new AbortController();
+    byId("pull-progress").removeAttribute("value");
+    showPull(true, say("Connecting\u2026"));
+    try {
+        const body = name ? { model: name, source } : { model: source };
+        for await (const line of responseLines(await callServer("/api/pull", body, models.pull.signal))) {
+            const report = parseAnswer(line);
+            if (report.error) {
+                throw new ServerError(errorSentence(400, line), 400);
+            }
+            showPullReport(report);
+        }
+        showPull(false, say("The model is here."));
+        byId("pull-form").reset();
+    } catch (error) {
+        if (error.name === "AbortError") {
+            showPull(false, say("Cancelled. Pulling again goes on where it ended, if the other server allows."));
+        } else {
+            noteFailure(error);
+            const refused = say("This server does not let pages pull models. Start it with --allow-pull.");
+            showPull(false, error.status === 403 ? refused : error.message, true);
+        }
+    }
+    models.pull = null;
+    await refreshModels();
+}
+
+function startModels() {
+    const dialog = byId("models");
+    byId("open-models").addEventListener("click", () => {
+        drawModels();
+        dialog.showModal();
+        refreshModels();
+    });
+    byId("close-models").addEventListener("click", () => dialog.close());
+    byId("pull-form").addEventListener("submit", event => {
+        event.preventDefault();
+        pullModel(byId("pull-source").value.trim(), byId("pull-name").value.trim());
+    });
+    byId("pull-cancel").addEventListener("click", () => models.pull?.abort());
+}

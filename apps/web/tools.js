@@ -1,0 +1,162 @@
+// Tools of a conversation: the settings declare them, the model calls them, and the user pastes what they return. The calls
+// lie in the answer that made them: {id, name, arguments, result}; `returned` says that the results were sent.
+
+const TOOLS_MAX = 64;
+const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
+
+const cleanTool = value => ({
+    name: cleanText(value?.name, 200),
+    description: cleanText(value?.description, 4000),
+    schema: cleanText(value?.schema, 100000),
+});
+const cleanTools = value => listOf(value).slice(0, TOOLS_MAX).map(cleanTool);
+
+const cleanCalls = value =>
+    listOf(value)
+        .slice(0, TOOLS_MAX)
+        .map(call => ({
+            id: cleanText(call?.id, 200),
+            name: cleanText(call?.name, 200),
+            arguments: cleanText(call?.arguments),
+            result: cleanText(call?.result),
+        }));
+
+// ---- the request ----------------------------------------------------------------------------------------------------
+
+function toolFault(tool, all) {
+    if (!TOOL_NAME.test(tool.name)) {
+        return say("The name of a tool has only letters, digits, _ and -.");
+    }
+    if (all.filter(other => other.name === tool.name).length > 1) {
+        return say("Two tools have the name {0}.", tool.name);
+    }
+    const { wrong } = schemaOf(tool.schema);
+    return wrong && tool.name + ": " + wrong;
+}
+
+const requestTools = settings => {
+    const tools = cleanTools(settings.tools);
+    return tools
+        .filter(tool => toolFault(tool, tools) === "")
+        .map(({ name, description, schema }) => ({
+            type: "function",
+            function: { name, description, parameters: schemaOf(schema).value ?? { type: "object", properties: {} } },
+        }));
+};
+
+// An answer with calls and their results, as messages of a request. Calls without results are not sent.
+function callTurns(message) {
+    const calls = message.calls.map(call => ({
+        id: call.id,
+        type: "function",
+        function: { name: call.name, arguments: call.arguments },
+    }));
+    const results = message.calls.map(call => ({ role: "tool", tool_call_id: call.id, content: call.result }));
+    return [{ role: "assistant", content: message.content, tool_calls: calls }, ...results];
+}
+
+// Takes the part of a call that a chunk of the stream has.
+function takeCalls(message, deltas) {
+    for (const delta of listOf(deltas)) {
+        const at = finite(delta?.index);
+        if (Number.isInteger(at) && at >= 0 && at <= (message.calls?.length ?? 0) && at < TOOLS_MAX) {
+            message.calls ??= [];
+            const call = (message.calls[at] ??= { id: "", name: "", arguments: "", result: "" });
+            call.id ||= cleanText(delta.id, 200);
+            call.name ||= cleanText(delta.function?.name, 200);
+            call.arguments += cleanText(delta.function?.arguments);
+        }
+    }
+}
+
+// ---- calls in an answer ---------------------------------------------------------------------------------------------
+
+function callItem(call, open) {
+    const result = open
+        ? make("textarea", { rows: 2, dir: "auto", class: "mono", value: call.result, "aria-label": say("Result of {0}", call.name), placeholder: say("Paste the result") })
+        : call.result
+          ? make("pre", { tabIndex: 0, dir: "auto", "aria-label": say("Result of {0}", call.name) }, call.result)
+          : null;
+    return make("li", {}, make("code", { dir: "ltr" }, `${call.name}(${call.arguments})`), result);
+}
+
+// The calls of an answer, with places for their results once it is complete.
+function showCalls(part, message, writing, actions) {
+    const calls = message.calls ?? [];
+    const open = !writing && !message.returned;
+    const state = JSON.stringify([open, calls]);
+    if (part.dataset.state === state || (!calls.length && !part.dataset.state)) {
+        return; // what the user types stays
+    }
+    part.dataset.state = state;
+    const list = make("ul", { "aria-label": say("Calls of tools") }, ...calls.map(call => callItem(call, open)));
+    const send = () => {
+        list.querySelectorAll("textarea").forEach((area, at) => {
+            calls[at].result = area.value;
+        });
+        actions.results();
+    };
+    const button = make("button", { type: "button", class: "quiet", onclick: send }, say("Send the results"));
+    part.replaceChildren(...(calls.length ? [list, ...(open ? [button] : [])] : []));
+}
+
+// ---- the settings ---------------------------------------------------------------------------------------------------
+
+function toolFields(tool = cleanTool({})) {
+    const field = (word, element) => make("label", { class: "field" }, say(word), element);
+    const item = make(
+        "li",
+        {},
+        field("Name", make("input", { class: "tool-name", value: tool.name, spellcheck: false, dir: "ltr" })),
+        field("What it does", make("input", { class: "tool-description", value: tool.description, dir: "auto" })),
+        field(
+            "JSON schema of its parameters",
+            make("textarea", { class: "tool-schema mono", rows: 3, value: tool.schema, spellcheck: false, dir: "ltr", placeholder: '{"type": "object", "properties": {}}' }),
+        ),
+        make(
+            "button",
+            {
+                type: "button",
+                class: "quiet",
+                onclick: () => {
+                    item.remove();
+                    byId("add-tool").focus();
+                    checkSettings();
+                },
+            },
+            say("Remove the tool"),
+        ),
+    );
+    return item;
+}
+
+const showTools = tools => byId("tool-list").replaceChildren(...cleanTools(tools).map(toolFields));
+
+const toolsInPanel = () =>
+    [...byId("tool-list").children].map(item => ({
+        name: item.querySelector(".tool-name").value.trim(),
+        description: item.querySelector(".tool-description").value,
+        schema: item.querySelector(".tool-schema").value,
+    }));
+
+// The errors of all tools, one sentence each; marks their fields.
+function checkTools(tools) {
+    const items = byId("tool-list").children;
+    return tools
+        .map((tool, at) => {
+            const wrong = toolFault(tool, tools);
+            const schemaWrong = Boolean(schemaOf(tool.schema).wrong);
+            items[at].querySelector(".tool-schema").setAttribute("aria-invalid", String(schemaWrong));
+            items[at].querySelector(".tool-name").setAttribute("aria-invalid", String(Boolean(wrong) && !schemaWrong));
+            return wrong;
+        })
+        .filter(Boolean);
+}
+
+function startTools() {
+    byId("add-tool").addEventListener("click", () => {
+        const item = toolFields();
+        byId("tool-list").append(item);
+        item.querySelector("input").focus();
+    });
+}

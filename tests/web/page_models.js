@@ -1,0 +1,101 @@
+// The models of the server: what they are, loading and unloading, pulling with progress.
+"use strict";
+const path = require("node:path");
+const { answered, assert, closePage, openPage, send, test, withServer } = require("./page_support.js");
+
+const DRAFTER = path.join(__dirname, "..", "..", "models", "Spry-Tales-Draft-4M.gguf");
+const TALES = "[data-name='Spry-Tales-29M']";
+
+test("models show what they are, and are loaded and unloaded", async world => {
+    await withServer(world, [], async own => {
+        const page = await openPage(own, { settings: { temperature: 0, max_tokens: 4 } });
+        await page.click("#open-models");
+        await page.waitForSelector(`${TALES}[data-state=loaded]`);
+        assert.match(await page.innerText(`${TALES} p`), /^29\.4M parameters · Q4_0 · qwen3 · 18\.9 MB on disk · .* of memory in use, at most /);
+        await page.locator(TALES).getByRole("button", { name: "Unload" }).click();
+        await page.waitForSelector(`${TALES}[data-state=disk]`);
+        assert.ok(!/memory/.test(await page.innerText(`${TALES} p`)));
+        await page.locator(TALES).getByRole("button", { name: "Load", exact: true }).click();
+        await page.waitForSelector(`${TALES}[data-state=loaded]`);
+        // The choice is the one of the list at the top.
+        await page.locator("[data-name='Spry-Tales-Draft-4M']").getByRole("button", { name: "Use this model" }).click();
+        assert.equal(await page.inputValue("#model"), "Spry-Tales-Draft-4M");
+        await page.keyboard.press("Escape");
+        await send(page, "Hello");
+        await answered(page);
+        assert.equal(page.asked.at(-1).model, "Spry-Tales-Draft-4M");
+        await closePage(page);
+    });
+});
+
+test("a model that cannot be unloaded says why", async world => {
+    const page = await openPage(world);
+    await page.route("**/models/unload", route =>
+        route.fulfill({ status: 503, json: { error: { message: "The model is in use." } } }),
+    );
+    await page.click("#open-models");
+    await page.locator(TALES).getByRole("button", { name: "Unload" }).click();
+    await page.waitForSelector("#models-state.error:not(:empty)");
+    assert.equal(await page.innerText("#models-state"), "The model is in use. Wait a moment, then try again.");
+    await closePage(page);
+});
+
+test("a server that does not allow pulling says how it would", async world => {
+    const page = await openPage(world);
+    await page.click("#open-models");
+    await page.fill("#pull-source", DRAFTER);
+    await page.click("#pull-start");
+    await page.waitForSelector("#pull-words.error");
+    assert.match(await page.innerText("#pull-words"), /--allow-pull/);
+    assert.ok(await page.isEnabled("#pull-start"));
+    await closePage(page);
+});
+
+test("a model is pulled, and appears", async world => {
+    await withServer(world, ["--allow-pull"], async own => {
+        const page = await openPage(own);
+        await page.click("#open-models");
+        await page.fill("#pull-source", "/no/such/file.gguf");
+        await page.click("#pull-start");
+        await page.waitForSelector("#pull-words.error");
+        assert.match(await page.innerText("#pull-words"), /no such file/);
+        await page.fill("#pull-source", DRAFTER);
+        await page.fill("#pull-name", "another");
+        await page.click("#pull-start");
+        await page.waitForFunction(() => /The model is here/.test(document.getElementById("pull-words").textContent));
+        await page.waitForSelector("#model-list [data-name^=another]");
+        assert.ok((await page.locator("#model option").allInnerTexts()).some(name => name.startsWith("another")));
+        await closePage(page);
+    });
+});
+
+test("pulling shows how far it is, and can be cancelled", async world => {
+    const page = await openPage(world);
+    // A pull that stays in the middle until it is cancelled.
+    await page.evaluate(() => {
+        const real = window.fetch;
+        window.fetch = (url, options) => {
+            if (url !== "/api/pull") {
+                return real(url, options);
+            }
+            const line = JSON.stringify({ status: "pulling x", total: 4000, completed: 1000 }) + "\n";
+            const body = new ReadableStream({
+                start(stream) {
+                    stream.enqueue(new TextEncoder().encode(line));
+                    options.signal.addEventListener("abort", () => stream.error(new DOMException("", "AbortError")));
+                },
+            });
+            return Promise.resolve(new Response(body));
+        };
+    });
+    await page.click("#open-models");
+    await page.fill("#pull-source", "https://example.com/x.gguf");
+    await page.click("#pull-start");
+    await page.waitForFunction(() => document.getElementById("pull-progress").value === 1000);
+    assert.equal(await page.innerText("#pull-words"), "1 KB of 4 KB");
+    assert.ok(await page.isDisabled("#pull-start"));
+    await page.click("#pull-cancel");
+    await page.waitForFunction(() => /^Cancelled/.test(document.getElementById("pull-words").textContent));
+    assert.ok(await page.isHidden("#pull-progress"));
+    await closePage(page);
+});
