@@ -23,6 +23,9 @@ typedef struct spry_speech_options {
     const char *cpu;  /* as in spry_engine_options */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;
+    const char *device; /* as in spry_engine_options; the CPU stands in for one that computes no Whisper models */
+    void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called by spry_speech_open */
+    void *log_user;
 } spry_speech_options;
 
 SPRY_API void spry_speech_options_default_sized(spry_speech_options *options, size_t size);

@@ -142,6 +142,12 @@ static void print_log(void *user, int level, const char *sentence)
         spry_complain("%s", sentence);
 }
 
+void spry_engine_flags_log(spry_engine_flags *flags)
+{
+    flags->options.log = print_log;
+    flags->options.log_user = flags;
+}
+
 void spry_engine_flags_default(spry_engine_flags *flags)
 {
     *flags = (spry_engine_flags){0};
@@ -189,8 +195,7 @@ spry_option_table spry_model_flags_table(spry_model_flags *flags)
 spry_status spry_open_model(spry_engine **engine, spry_model_source *source, const char *model,
                             const spry_model_flags *model_flags, spry_engine_flags *engine_flags, spry_error *error)
 {
-    engine_flags->options.log = print_log;
-    engine_flags->options.log_user = engine_flags;
+    spry_engine_flags_log(engine_flags);
     spry_status status = spry_trace_file_open(&engine_flags->options.trace, &engine_flags->trace, error);
     if (status == SPRY_OK)
         status = spry_model_source_find(source, model, model_flags->models_folder, error);

@@ -20,6 +20,9 @@ typedef struct spry_engine_flags {
 } spry_engine_flags;
 
 void spry_engine_flags_default(spry_engine_flags *flags);
+
+/* Warnings, and with --verbose everything, are printed. The struct must not move afterwards. */
+void spry_engine_flags_log(spry_engine_flags *flags);
 spry_option_table spry_engine_flags_table(spry_engine_flags *flags);
 spry_option_table spry_reuse_flags_table(spry_engine_flags *flags);
 

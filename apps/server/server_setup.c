@@ -245,8 +245,6 @@ static spry_status open_pool(spry_server *server, const model_list *models, spry
     }
     bool there = models->folder.size && spry_path_is_folder(models->folder.data);
     server->models_folder = options.models_dir = there ? models->folder.data : NULL;
-    engine.log = log_line;
-    engine.log_user = flags;
     engine.sessions = flags->parallel;
     jobs.max_running = flags->parallel;
     jobs.max_waiting = flags->queue;
@@ -310,8 +308,9 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     if (status == SPRY_OK)
         status = spry_energy_open(&server->meter, "", error);
     flags->engine.options.trace = server->trace;
-    flags->speech.recogniser.cpu = flags->engine.options.cpu;
-    flags->speech.recogniser.threads = flags->engine.options.threads;
+    flags->engine.options.log = log_line;
+    flags->engine.options.log_user = flags;
+    flags->speech.recogniser.engine = &flags->engine.options;
     if (status == SPRY_OK)
         status = spry_speech_service_create(&server->speech, &flags->speech, error);
     if (status == SPRY_OK)

@@ -99,7 +99,7 @@ int spry_cmd_voice(int argc, char **argv)
         return spry_usage_wrong(&usage, "--out - needs --in - or --live");
     if (!flags.speech.synthesiser.language)
         flags.speech.synthesiser.language = flags.speech.recogniser.translate ? NULL : flags.speech.recogniser.language;
-    flags.speech.recogniser.cpu = flags.chat.engine.options.cpu;
-    flags.speech.recogniser.threads = flags.chat.engine.options.threads;
+    spry_engine_flags_log(&flags.chat.engine);
+    flags.speech.recogniser.engine = &flags.chat.engine.options;
     return run(&flags, model);
 }

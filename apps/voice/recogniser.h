@@ -8,15 +8,14 @@
 #include "spry_voice.h"
 
 typedef struct spry_recogniser_options {
-    const char *name;     /* of a recogniser; "auto": the first that is there */
-    const char *whisper;  /* a Whisper model; NULL: none */
-    const char *type;     /* that its matrices are converted to; NULL: as they are */
-    const char *command;  /* reads 16-bit PCM, 16 kHz, one channel, and writes the text; NULL: none */
-    const char *sphinx;   /* folder of PocketSphinx' models of a language */
-    const char *language; /* NULL: detected, or the recogniser's only one */
-    const char *prompt;   /* names and spellings to expect; NULL: none */
-    const char *cpu;      /* kernels */
-    uint32_t threads;
+    const char *name;                  /* of a recogniser; "auto": the first that is there */
+    const char *whisper;               /* a Whisper model; NULL: none */
+    const char *type;                  /* that its matrices are converted to; NULL: as they are */
+    const char *command;               /* reads 16-bit PCM, 16 kHz, one channel, and writes the text; NULL: none */
+    const char *sphinx;                /* folder of PocketSphinx' models of a language */
+    const char *language;              /* NULL: detected, or the recogniser's only one */
+    const char *prompt;                /* names and spellings to expect; NULL: none */
+    const spry_engine_options *engine; /* device, kernels, threads and log of a Whisper model; NULL: the defaults */
     bool translate, whole_window;
 } spry_recogniser_options;
 

@@ -35,8 +35,13 @@ static spry_status open_whisper(void **state, const spry_recogniser_options *opt
     spry_speech_options own;
     spry_speech_options_default(&own);
     own.type = options->type;
-    own.cpu = options->cpu ? options->cpu : own.cpu;
-    own.threads = options->threads;
+    if (options->engine) {
+        own.device = options->engine->device;
+        own.cpu = options->engine->cpu;
+        own.threads = options->engine->threads;
+        own.log = options->engine->log;
+        own.log_user = options->engine->log_user;
+    }
     w->options = *options;
     spry_status status = spry_speech_open(&w->speech, options->whisper, &own, error);
     if (status == SPRY_OK && options->language && !spry_speech_knows(w->speech, options->language))

@@ -36,6 +36,14 @@ static const char *piece_of(const char *name)
     return colon ? colon + 1 : "";
 }
 
+spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error)
+{
+    if (!*piece)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_INPUT, "device '%s:%.40s' is not known; there is one, %s", kind->name, piece,
+                     kind->name);
+}
+
 uint32_t spry_device_chunk(const spry_device_kind *kind)
 {
     return kind->chunk;
@@ -71,6 +79,22 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
                            "use one CPU",
                            kind->name);
     return status ? status : kind->open(out, piece_of(name), setup, error);
+}
+
+spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name, const spry_whisper_setup *setup,
+                                     const spry_log *log, spry_error *error)
+{
+    const spry_device_kind *kind;
+    *out = NULL;
+    spry_status status = spry_device_find(&kind, name, error);
+    if (status)
+        return status;
+    if (kind->open_whisper)
+        return kind->open_whisper(out, piece_of(name), setup, error);
+    if (kind != &spry_device_kind_ranks)
+        spry_log_write(log, SPRY_LOG_WARN, "device '%s' does not compute Whisper models; the CPU computes instead",
+                       kind->name);
+    return spry_device_kind_cpu.open_whisper(out, "", setup, error);
 }
 
 void spry_device_close(spry_device *device)

@@ -5,6 +5,7 @@
 #define SPRY_DEVICE_DEVICE_IMPL_H
 
 #include "device/device.h"
+#include "device/whisper_device.h"
 
 typedef struct spry_device_ops {
     void (*close)(spry_device *device);
@@ -42,7 +43,13 @@ struct spry_device_kind {
     /* `piece`: what stands behind the colon of the device's name, or "". Leaves *out NULL on failure. */
     spry_status (*open)(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error);
     bool (*estimate)(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use);
+    /* Opens a Whisper model, as `open` does; NULL: the CPU computes it. */
+    spry_status (*open_whisper)(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
+                                spry_error *error);
 };
+
+/* Refuses a piece of a kind of device that is one piece. */
+spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error);
 
 /* The kinds there are. */
 extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks;

@@ -23,7 +23,7 @@ enum {
 
 void spry_speech_options_default_sized(spry_speech_options *options, size_t size)
 {
-    const spry_speech_options own = {.cpu = "auto"};
+    const spry_speech_options own = {.cpu = "auto", .device = "cpu"};
     spry_sized_default(options, size, &own, sizeof own);
 }
 
@@ -121,9 +121,14 @@ spry_status spry_speech_open(spry_speech **out, const char *path, const spry_spe
     spry_speech *s = calloc(1, sizeof *s);
     if (!s)
         return spry_fail_memory(error, "a recogniser of speech", sizeof *s);
+    const spry_whisper_options whisper = {.device = own.device ? own.device : "cpu",
+                                          .kernels = own.cpu,
+                                          .threads = own.threads,
+                                          .type = type,
+                                          .log = {own.log, own.log_user}};
     spry_status status = spry_ops_get(&s->ops, own.cpu, error);
     if (status == SPRY_OK)
-        status = spry_whisper_open(&s->whisper, path, own.cpu, own.threads, type, error);
+        status = spry_whisper_open(&s->whisper, path, &whisper, error);
     if (status == SPRY_OK)
         status = find_ids(s, path, error);
     if (status == SPRY_OK)
@@ -304,16 +309,17 @@ static void fill(spry_speech *s, size_t *n, bool *ended, spry_sound_reader read,
     }
 }
 
-/* Encodes the window, with no more silence than `whole` asks for. Returns whether that was less than all of it. */
-static bool encode(spry_speech *s, size_t n_samples, bool whole)
+/* Encodes the window, with no more silence than `whole` asks for. *is_short: that was less than all of it. */
+static spry_status encode(spry_speech *s, bool *is_short, size_t n_samples, bool whole, spry_error *error)
 {
     size_t most = spry_whisper_model(s->whisper)->shape.n_audio_ctx;
     size_t states = (n_samples + STATE_SAMPLES - 1) / STATE_SAMPLES + MARGIN_STATES;
     uint64_t began = spry_clock_ns();
     states = whole || states > most ? most : states;
-    spry_whisper_encode(s->whisper, s->window, n_samples, states);
+    spry_status status = spry_whisper_encode(s->whisper, s->window, n_samples, states, error);
     s->transcript->encode_ms += (double)(spry_clock_ns() - began) / 1e6;
-    return states < most;
+    *is_short = states < most;
+    return status;
 }
 
 /* Seconds from the first to the last loud sample. */
@@ -335,17 +341,20 @@ static double spoken(const float *samples, size_t n)
 static spry_status decode(spry_speech *s, size_t n, bool timestamps, spry_error *error)
 {
     size_t ticks = (n * SPRY_SPEECH_TICKS + SPRY_VOICE_RATE - 1) / SPRY_VOICE_RATE;
-    bool is_short = encode(s, n, s->options.whole_window);
+    bool is_short;
+    spry_status status = encode(s, &is_short, n, s->options.whole_window, error);
     s->spoken = spoken(s->window, n);
     uint64_t began = spry_clock_ns();
     double encode_ms = s->transcript->encode_ms;
-    if (s->language == 0)
-        s->language = spry_speech_detect(s);
-    spry_status status = spry_speech_decode(s, timestamps, ticks, is_short, error);
+    if (status == SPRY_OK && s->language == 0)
+        status = spry_speech_detect(s, error);
+    if (status == SPRY_OK)
+        status = spry_speech_decode(s, timestamps, ticks, is_short, error);
     if (status == SPRY_OK && is_short && s->decoding.failed) {
-        encode(s, n, true);
+        status = encode(s, &is_short, n, true, error);
         s->transcript->retries++;
-        status = spry_speech_decode(s, timestamps, ticks, false, error);
+        if (status == SPRY_OK)
+            status = spry_speech_decode(s, timestamps, ticks, false, error);
     }
     s->transcript->decode_ms += (double)(spry_clock_ns() - began) / 1e6 - (s->transcript->encode_ms - encode_ms);
     s->transcript->windows++;

@@ -46,13 +46,17 @@ static double weigh(spry_speech *s, const float *logits, size_t n, float *larges
     return sum;
 }
 
-int32_t spry_speech_detect(spry_speech *s)
+spry_status spry_speech_detect(spry_speech *s, spry_error *error)
 {
-    const float *logits = spry_whisper_decode(s->whisper, &s->ids.start, 1, 0);
+    const float *logits;
+    spry_status status = spry_whisper_decode(s->whisper, &logits, &s->ids.start, 1, 0, error);
+    if (status != SPRY_OK)
+        return status;
     int32_t best = s->ids.first_language;
     for (int32_t id = best; id < s->ids.first_language + (int32_t)s->ids.n_languages; id++)
         best = logits[id] > logits[best] ? id : best;
-    return best;
+    s->language = best;
+    return SPRY_OK;
 }
 
 /* ---- which tokens may come -----------------------------------------------------------------------------------------
@@ -203,23 +207,35 @@ static size_t lay_prompt(const attempt *a, size_t *n_prompt)
     return begin;
 }
 
+/* The logits after the prompt; those after its `start` say whether anything is said. */
+static spry_status prefill(attempt *a, const float **logits, size_t *n_prompt, spry_error *error)
+{
+    spry_speech *s = a->s;
+    size_t begin = lay_prompt(a, n_prompt);
+    float largest;
+    spry_status status = spry_whisper_decode(s->whisper, logits, s->prompt, begin, 0, error);
+    if (status != SPRY_OK)
+        return status;
+    double sum = weigh(s, *logits, shape_of(s)->n_vocab, &largest);
+    s->decoding.no_speech = s->weights[s->ids.no_speech] / sum;
+    return *n_prompt == begin
+               ? SPRY_OK
+               : spry_whisper_decode(s->whisper, logits, s->prompt + begin, *n_prompt - begin, begin, error);
+}
+
 static spry_status decode_once(attempt *a, spry_error *error)
 {
     spry_speech *s = a->s;
     spry_speech_decoding *d = &s->decoding;
-    size_t n_prompt, begin = lay_prompt(a, &n_prompt), n_ctx = shape_of(s)->n_text_ctx;
+    size_t n_prompt, n_ctx = shape_of(s)->n_text_ctx;
     double total = 0, logprob;
-    float largest;
     size_t drawn = 0;
+    const float *logits;
     d->n = 0;
     d->repeats = false;
     d->temperature = (double)a->temperature;
-    const float *logits = spry_whisper_decode(s->whisper, s->prompt, begin, 0);
-    double sum = weigh(s, logits, shape_of(s)->n_vocab, &largest);
-    d->no_speech = s->weights[s->ids.no_speech] / sum;
-    if (n_prompt > begin)
-        logits = spry_whisper_decode(s->whisper, s->prompt + begin, n_prompt - begin, begin);
-    for (;;) {
+    spry_status status = prefill(a, &logits, &n_prompt, error);
+    while (status == SPRY_OK) {
         if (s->options.proceed && !s->options.proceed(s->options.user))
             return spry_fail(error, SPRY_ERR_CANCELLED, "the transcription was cancelled");
         filter(a, logits);
@@ -238,8 +254,10 @@ static spry_status decode_once(attempt *a, spry_error *error)
         }
         if (d->repeats || d->n >= n_ctx / 2 || n_prompt + d->n >= n_ctx)
             break;
-        logits = spry_whisper_decode(s->whisper, &id, 1, n_prompt + d->n - 1);
+        status = spry_whisper_decode(s->whisper, &logits, &id, 1, n_prompt + d->n - 1, error);
     }
+    if (status != SPRY_OK)
+        return status;
     if (a->room && !a->timestamps)
         d->repeats = d->repeats || echoes(d->ids, d->n);
     d->mean_logprob = total / (double)drawn;

@@ -51,8 +51,8 @@ struct spry_speech {
     spry_buffer text;
 };
 
-/* The token of the most probable language in the encoded sound. */
-int32_t spry_speech_detect(spry_speech *speech);
+/* Sets `language` to the token of the most probable one in the encoded sound. */
+spry_status spry_speech_detect(spry_speech *speech, spry_error *error);
 
 /* Decodes the encoded sound; unless `once`, with warmer attempts where one fails. `ticks`: length of the sound. */
 spry_status spry_speech_decode(spry_speech *speech, bool timestamps, size_t ticks, bool once, spry_error *error);

@@ -1,163 +1,45 @@
-/* Rows are frames of sound in the encoder and tokens in the decoder; both run the same block. Keys and values lie in
- * pages, so that attention is the op that language models use: a row that stands behind all keys sees every one of
- * them, which is attention without a mask. A convolution is a product whose input rows overlap in memory. */
 #include "voice/whisper.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/checked.h"
-#include "kernels/kv_layout.h"
-#include "platform/memory.h"
-
-enum { OUTPUT_GRAIN = 16, ATTEND_ROWS = 16, WORTH_WAKING = 8192 };
-enum { GELU_STEPS = 64, GELU_RANGE = 8, GELU_POINTS = 2 * GELU_RANGE * GELU_STEPS + 1 };
-#define NORM_EPS 1e-5f
-
-/* Keys and values of some layers. Page p holds tokens 32 p to 32 p + 31 of every layer and head. */
-typedef struct kv_store {
-    unsigned char *pages;
-    spry_kv_entry *entries;
-    size_t n_entries, page_bytes, head_bytes, token_bytes, n_heads, head_dim;
-    spry_dtype type;
-} kv_store;
+#include "device/whisper_device.h"
 
 struct spry_whisper {
     spry_whisper_weights weights;
-    const spry_ops *ops;
+    spry_whisper_device *device;
     spry_threads *threads;
     spry_mel *mel;
-    unsigned char *memory; /* everything below */
-    size_t bytes;
-    float *features;     /* [1 + 2 * n_audio_ctx + 1, n_bands]: a frame of zeros at both ends */
-    float *wide;         /* [1 + 2 * n_audio_ctx + 1, n]: after the first convolution, the same */
-    float *x, *h, *y;    /* [rows, n]: residual, normalised, output of a part */
-    float *q, *k, *v;    /* [rows, n] */
-    float *ff;           /* [rows, widest feed-forward] */
-    float *logits;       /* [n_vocab] */
-    spry_act_block *act; /* [rows, widest / 32] */
-    unsigned char *row;  /* one row of the embedding in its type */
-    kv_store sound;      /* of the encoder's layer at hand */
-    kv_store cross, text;
-    float gelu[GELU_POINTS][2]; /* value and slope */
+    float *features; /* [1 + 2 * n_audio_ctx + 1, n_bands]: a frame of zeros at both ends of the sound */
 };
 
-/* ---- working memory ------------------------------------------------------------------------------------------------
- */
-
-typedef struct carver {
-    unsigned char *base; /* NULL: only count */
-    size_t used;
-    bool overflow;
-} carver;
-
-static void *carve(carver *c, size_t count, size_t size)
-{
-    size_t bytes, at = c->used;
-    if (!spry_checked_mul(&bytes, count, size) || !spry_checked_align(&bytes, bytes, 64) ||
-        !spry_checked_add(&c->used, c->used, bytes))
-        c->overflow = true;
-    return c->base ? c->base + at : NULL;
-}
-
-static void carve_store(carver *c, kv_store *s, const spry_whisper *w, size_t n_tokens, size_t n_layers, size_t n_heads)
-{
-    spry_dtype_size(&s->token_bytes, w->weights.kv_type, w->weights.shape.n_audio_state / n_heads);
-    s->type = w->weights.kv_type;
-    s->n_heads = n_heads;
-    s->head_dim = w->weights.shape.n_audio_state / n_heads;
-    s->head_bytes = s->token_bytes * SPRY_PAGE_TOKENS;
-    s->page_bytes = s->head_bytes * n_heads * 2 * n_layers;
-    s->n_entries = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    s->pages = carve(c, s->n_entries, s->page_bytes);
-    s->entries = carve(c, s->n_entries, sizeof *s->entries);
-}
-
-static size_t larger(size_t a, size_t b)
-{
-    return a > b ? a : b;
-}
-
-static size_t widest(const spry_whisper_weights *w)
-{
-    size_t n = w->shape.n_audio_state;
-    for (uint32_t i = 0; i < w->shape.n_audio_layers; i++)
-        n = larger(n, w->audio[i].up.n_out);
-    for (uint32_t i = 0; i < w->shape.n_text_layers; i++)
-        n = larger(n, w->text[i].up.n_out);
-    return n;
-}
-
-static void carve_all(spry_whisper *w, carver *c)
-{
-    const spry_whisper_shape *s = &w->weights.shape;
-    size_t n = s->n_audio_state, rows = larger(s->n_audio_ctx, s->n_text_ctx), n_ff = widest(&w->weights);
-    size_t frames = 2 * (size_t)s->n_audio_ctx + 2;
-    w->features = carve(c, frames * s->n_bands, sizeof(float));
-    w->wide = carve(c, frames * n, sizeof(float));
-    float **const vectors[] = {&w->x, &w->h, &w->y, &w->q, &w->k, &w->v};
-    for (size_t i = 0; i < SPRY_COUNT(vectors); i++)
-        *vectors[i] = carve(c, rows * n, sizeof(float));
-    w->ff = carve(c, rows * n_ff, sizeof(float));
-    w->logits = carve(c, s->n_vocab, sizeof(float));
-    w->act = carve(c, rows * (n_ff / SPRY_ACT_BLOCK + 1), sizeof *w->act);
-    w->row = carve(c, n, sizeof(float));
-    carve_store(c, &w->sound, w, s->n_audio_ctx, 1, s->n_audio_heads);
-    carve_store(c, &w->cross, w, s->n_audio_ctx, s->n_text_layers, s->n_text_heads);
-    carve_store(c, &w->text, w, s->n_text_ctx, s->n_text_layers, s->n_text_heads);
-}
-
-/* The first n_tokens of a store. */
-static void lay_entries(kv_store *s, size_t n_tokens)
-{
-    s->n_entries = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    for (uint32_t i = 0; i < s->n_entries; i++) {
-        size_t left = n_tokens - i * (size_t)SPRY_PAGE_TOKENS;
-        uint32_t count = left < SPRY_PAGE_TOKENS ? (uint32_t)left : SPRY_PAGE_TOKENS;
-        s->entries[i] = (spry_kv_entry){.page = i, .start = i * SPRY_PAGE_TOKENS, .count = count};
-    }
-}
-
-/* x * (1 + erf(x / sqrt(2))) / 2 and its slope, from which values between are interpolated with an error below 1e-9. */
-static void make_gelu(float table[GELU_POINTS][2])
-{
-    for (size_t i = 0; i < GELU_POINTS; i++) {
-        double x = (double)i / GELU_STEPS - GELU_RANGE, part = 0.5 + 0.5 * erf(x * 0.70710678118654752440);
-        table[i][0] = (float)(x * part);
-        table[i][1] = (float)((part + x * 0.39894228040143267794 * exp(-0.5 * x * x)) / GELU_STEPS);
-    }
-}
-
-spry_status spry_whisper_open(spry_whisper **out, const char *path, const char *kernels, size_t threads,
-                              spry_dtype type, spry_error *error)
+spry_status spry_whisper_open(spry_whisper **out, const char *path, const spry_whisper_options *options,
+                              spry_error *error)
 {
     *out = NULL;
     spry_whisper *w = calloc(1, sizeof *w);
     if (!w)
         return spry_fail_memory(error, "a Whisper model", sizeof *w);
-    carver counting = {0};
-    spry_status status = spry_ops_get(&w->ops, kernels, error);
+    spry_whisper_setup setup = {.weights = &w->weights};
+    const spry_whisper_shape *shape = &w->weights.shape;
+    spry_status status = spry_ops_get(&setup.ops, options->kernels, error);
     if (status == SPRY_OK)
-        status = spry_whisper_weights_open(&w->weights, path, w->ops, type, error);
+        status = spry_whisper_weights_open(&w->weights, path, setup.ops, options->type, error);
     if (status == SPRY_OK)
-        status = spry_mel_create(&w->mel, w->weights.shape.n_bands, error);
-    if (status == SPRY_OK)
-        status = spry_threads_create(&w->threads, threads, error);
+        status = spry_mel_create(&w->mel, shape->n_bands, error);
     if (status == SPRY_OK) {
-        carve_all(w, &counting);
-        w->bytes = counting.used;
-        w->memory = counting.overflow ? NULL : spry_memory_map(w->bytes);
-        if (!w->memory)
-            status = spry_fail_memory(error, "the working memory of a Whisper model", w->bytes);
+        size_t frames = 2 * (size_t)shape->n_audio_ctx + 2;
+        w->features = calloc(frames * shape->n_bands, sizeof *w->features);
+        status = w->features ? spry_threads_create(&w->threads, options->threads, error)
+                             : spry_fail_memory(error, "features of sound", frames * shape->n_bands);
     }
+    setup.threads = w->threads;
+    if (status == SPRY_OK)
+        status = spry_whisper_device_open(&w->device, options->device, &setup, &options->log, error);
     if (status != SPRY_OK) {
         spry_whisper_close(w);
         return status;
     }
-    carve_all(w, &(carver){.base = w->memory});
-    make_gelu(w->gelu);
-    lay_entries(&w->text, w->weights.shape.n_text_ctx);
     *out = w;
     return SPRY_OK;
 }
@@ -166,9 +48,10 @@ void spry_whisper_close(spry_whisper *w)
 {
     if (!w)
         return;
-    if (w->memory)
-        spry_memory_unmap(w->memory, w->bytes);
+    if (w->device)
+        w->device->ops->close(w->device);
     spry_threads_destroy(w->threads);
+    free(w->features);
     spry_mel_destroy(w->mel);
     spry_whisper_weights_close(&w->weights);
     free(w);
@@ -189,308 +72,30 @@ const float *spry_whisper_features(const spry_whisper *whisper)
     return whisper->features + whisper->weights.shape.n_bands;
 }
 
-const float *spry_whisper_states(const spry_whisper *whisper)
+spry_status spry_whisper_states(spry_whisper *whisper, const float **states, spry_error *error)
 {
-    return whisper->h;
+    return whisper->device->ops->states(whisper->device, states, error);
 }
 
-/* ---- rows ----------------------------------------------------------------------------------------------------------
- */
-
-static void run_rows(spry_whisper *w, spry_threads_fn part, void *job, size_t n_rows, size_t width)
+static spry_status run(spry_whisper *w, const spry_whisper_step *step, spry_error *error)
 {
-    if (n_rows > 1 && n_rows * width >= WORTH_WAKING)
-        spry_threads_run(w->threads, part, job);
-    else
-        part(job, 0, 1);
+    spry_status status = w->device->ops->submit(w->device, step, error);
+    return status ? status : w->device->ops->wait(w->device, error);
 }
 
-typedef struct row_job {
-    const spry_whisper *w;
-    float *out;
-    const float *in;
-    const spry_voice_norm *norm;
-    size_t n_rows, n;
-} row_job;
-
-static void norm_part(void *context, size_t worker, size_t n_workers)
+spry_status spry_whisper_encode(spry_whisper *w, const float *samples, size_t n_samples, size_t n_states,
+                                spry_error *error)
 {
-    const row_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
-    for (size_t row = begin; row < end; row++)
-        job->w->ops->layer_norm(job->out + row * job->n, job->in + row * job->n, job->norm->weight, job->norm->bias,
-                                job->n, NORM_EPS);
-}
-
-static void layer_norm(spry_whisper *w, float *out, const float *in, const spry_voice_norm *norm, size_t n_rows)
-{
-    size_t n = w->weights.shape.n_audio_state;
-    run_rows(w, norm_part, &(row_job){w, out, in, norm, n_rows, n}, n_rows, n);
-}
-
-static void gelu_part(void *context, size_t worker, size_t n_workers)
-{
-    const row_job *job = context;
-    size_t begin, end;
-    spry_threads_part(&begin, &end, job->n_rows * job->n, OUTPUT_GRAIN, worker, n_workers);
-    for (size_t i = begin; i < end; i++) {
-        float x = job->out[i];
-        if (!(fabsf(x) < GELU_RANGE)) {
-            job->out[i] = x > 0 ? x : x * 0; /* a NaN stays one */
-            continue;
-        }
-        float at = (x + GELU_RANGE) * GELU_STEPS;
-        size_t point = (size_t)at;
-        const float *a = job->w->gelu[point], *b = job->w->gelu[point + 1];
-        float t = at - (float)point, rise = b[0] - a[0];
-        float bend = a[1] + b[1] - 2 * rise, slope = rise - a[1] - bend; /* the cubic with these values and slopes */
-        job->out[i] = a[0] + t * (a[1] + t * (slope + t * bend));
-    }
-}
-
-static void gelu(spry_whisper *w, float *x, size_t n_rows, size_t n)
-{
-    run_rows(w, gelu_part, &(row_job){.w = w, .out = x, .n_rows = n_rows, .n = n}, n_rows, n);
-}
-
-/* ---- products ------------------------------------------------------------------------------------------------------
- */
-
-typedef struct product {
-    float *out; /* [n_rows, n_out] */
-    const spry_voice_matrix *m;
-} product;
-
-typedef struct product_job {
-    spry_whisper *w;
-    const product *products;
-    size_t n_products;
-    const float *in;
-    size_t in_stride, n_rows; /* stride in floats */
-} product_job;
-
-static void encode_part(void *context, size_t worker, size_t n_workers)
-{
-    const product_job *job = context;
-    size_t begin, end, n_in = job->products[0].m->n_in;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
-    for (size_t row = begin; row < end; row++)
-        job->w->ops->encode_act(job->w->act + row * (n_in / SPRY_ACT_BLOCK), job->in + row * job->in_stride, n_in);
-}
-
-static void multiply(const product_job *job, const product *p, size_t begin, size_t end)
-{
-    const spry_voice_matrix *m = p->m;
-    const spry_matmul_kernel *kernel = &job->w->ops->matmul[m->type];
-    spry_matmul call = {.out = p->out,
-                        .out_stride = m->n_out,
-                        .weight = m->data,
-                        .weight_stride = m->stride,
-                        .act = job->in,
-                        .act_stride = job->in_stride * sizeof(float),
-                        .n_rows = job->n_rows,
-                        .n_in = m->n_in};
-    if (kernel->integer) {
-        call.act = job->w->act;
-        call.act_stride = m->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block);
-    }
-    kernel->run(&call, begin, end);
-    for (size_t row = 0; m->bias && row < job->n_rows; row++)
-        job->w->ops->add(p->out + row * m->n_out + begin, m->bias + begin, end - begin);
-}
-
-static void product_part(void *context, size_t worker, size_t n_workers)
-{
-    const product_job *job = context;
-    for (size_t i = 0; i < job->n_products; i++) {
-        size_t begin, end;
-        spry_threads_part(&begin, &end, job->products[i].m->n_out, OUTPUT_GRAIN, worker, n_workers);
-        if (begin < end)
-            multiply(job, &job->products[i], begin, end);
-    }
-}
-
-/* Products of the same rows, which begin in_stride floats apart. */
-static void products(spry_whisper *w, const product *list, size_t n_products, const float *in, size_t in_stride,
-                     size_t n_rows)
-{
-    product_job job = {
-        .w = w, .products = list, .n_products = n_products, .in = in, .in_stride = in_stride, .n_rows = n_rows};
-    bool integer = false;
-    for (size_t i = 0; i < n_products; i++)
-        integer = integer || w->ops->matmul[list[i].m->type].integer;
-    if (integer)
-        run_rows(w, encode_part, &job, n_rows, list[0].m->n_in);
-    spry_threads_run(w->threads, product_part, &job);
-}
-
-static void linear(spry_whisper *w, float *out, const spry_voice_matrix *m, const float *in, size_t n_rows)
-{
-    products(w, &(product){out, m}, 1, in, m->n_in, n_rows);
-}
-
-/* ---- attention -----------------------------------------------------------------------------------------------------
- */
-
-typedef struct attention_job {
-    const spry_whisper *w;
-    const kv_store *store;
-    size_t layer, first, n_rows; /* `first`: position of the first row */
-    bool causal;                 /* else every row sees all keys */
-} attention_job;
-
-static size_t store_offset(const kv_store *s, size_t layer, size_t which)
-{
-    return (layer * 2 + which) * s->n_heads * s->head_bytes;
-}
-
-/* Puts rows of k and v into the pages. */
-static void store_part(void *context, size_t worker, size_t n_workers)
-{
-    const attention_job *job = context;
-    const kv_store *s = job->store;
-    size_t begin, end, n = s->n_heads * s->head_dim;
-    spry_threads_part(&begin, &end, job->n_rows, 1, worker, n_workers);
-    for (size_t row = begin; row < end; row++) {
-        size_t token = (job->first + row) % SPRY_PAGE_TOKENS;
-        unsigned char *page = s->pages + (job->first + row) / SPRY_PAGE_TOKENS * s->page_bytes;
-        unsigned char *keys = page + store_offset(s, job->layer, 0);
-        unsigned char *values = page + store_offset(s, job->layer, 1) + token * s->token_bytes;
-        for (size_t head = 0; head < s->n_heads; head++) {
-            size_t at = row * n + head * s->head_dim;
-            spry_kv_store_key(job->w->ops, s->type, keys + head * s->head_bytes, token, job->w->k + at, s->head_dim);
-            job->w->ops->encode[s->type](values + head * s->head_bytes, job->w->v + at, s->head_dim);
-        }
-    }
-}
-
-static void attend_part(void *context, size_t worker, size_t n_workers)
-{
-    const attention_job *job = context;
-    const spry_whisper *w = job->w;
-    const kv_store *s = job->store;
-    size_t n = s->n_heads * s->head_dim, item = 0;
-    for (size_t skip = 0; skip < job->n_rows; skip += ATTEND_ROWS) {
-        size_t left = job->n_rows - skip;
-        spry_attend a = {.out = w->y + skip * n,
-                         .query = w->q + skip * n,
-                         .row_stride = n,
-                         .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
-                         .first_position = (uint32_t)(job->causal ? job->first + skip : job->first),
-                         .head_dim = s->head_dim,
-                         .group = 1,
-                         .scale = 1 / sqrtf((float)s->head_dim),
-                         .type = s->type,
-                         .pages = s->pages,
-                         .page_bytes = s->page_bytes,
-                         .key_offset = store_offset(s, job->layer, 0),
-                         .value_offset = store_offset(s, job->layer, 1),
-                         .head_bytes = s->head_bytes,
-                         .token_bytes = s->token_bytes,
-                         .entries = s->entries,
-                         .n_entries = s->n_entries};
-        for (size_t head = 0; head < s->n_heads; head++, item++)
-            if (item % n_workers == worker)
-                w->ops->attend(&a, head);
-    }
-}
-
-/* y = attention of q over a store, which all keys are in. */
-static void attend(spry_whisper *w, const kv_store *store, size_t layer, size_t first, size_t n_rows, bool causal)
-{
-    spry_threads_run(w->threads, attend_part, &(attention_job){w, store, layer, first, n_rows, causal});
-}
-
-static void add_residual(spry_whisper *w, const spry_voice_matrix *m, const float *in, size_t n_rows)
-{
-    linear(w, w->h, m, in, n_rows);
-    w->ops->add(w->x, w->h, n_rows * m->n_out);
-}
-
-static void self_attention(spry_whisper *w, const spry_whisper_attention *a, kv_store *store, size_t layer, size_t past,
-                           size_t n_rows, bool causal)
-{
-    const product qkv[] = {{w->q, &a->q}, {w->k, &a->k}, {w->v, &a->v}};
-    layer_norm(w, w->h, w->x, &a->norm, n_rows);
-    products(w, qkv, SPRY_COUNT(qkv), w->h, a->q.n_in, n_rows);
-    run_rows(w, store_part, &(attention_job){w, store, layer, past, n_rows, causal}, n_rows, 2 * a->q.n_in);
-    attend(w, store, layer, causal ? past : past + n_rows - 1, n_rows, causal);
-    add_residual(w, &a->o, w->y, n_rows);
-}
-
-static void cross_attention(spry_whisper *w, const spry_whisper_attention *a, size_t layer, size_t n_rows)
-{
-    layer_norm(w, w->h, w->x, &a->norm, n_rows);
-    linear(w, w->q, &a->q, w->h, n_rows);
-    attend(w, &w->cross, layer, w->weights.shape.n_audio_ctx, n_rows, false);
-    add_residual(w, &a->o, w->y, n_rows);
-}
-
-static void feed_forward(spry_whisper *w, const spry_whisper_layer *layer, size_t n_rows)
-{
-    layer_norm(w, w->h, w->x, &layer->norm, n_rows);
-    linear(w, w->ff, &layer->up, w->h, n_rows);
-    gelu(w, w->ff, n_rows, layer->up.n_out);
-    add_residual(w, &layer->down, w->ff, n_rows);
-}
-
-/* ---- encoder and decoder -------------------------------------------------------------------------------------------
- */
-
-/* Features to the encoder's input: two convolutions over three frames, the second with a step of two. */
-static void convolve(spry_whisper *w, size_t n_states)
-{
-    const spry_whisper_weights *m = &w->weights;
-    size_t n = m->shape.n_audio_state, n_bands = m->shape.n_bands, n_frames = 2 * n_states;
-    memset(w->features, 0, n_bands * sizeof(float));
-    memset(w->features + (1 + n_frames) * n_bands, 0, n_bands * sizeof(float));
-    memset(w->wide, 0, n * sizeof(float));
-    memset(w->wide + (1 + n_frames) * n, 0, n * sizeof(float));
-    products(w, &(product){w->wide + n, &m->conv1}, 1, w->features, n_bands, n_frames);
-    gelu(w, w->wide + n, n_frames, n);
-    products(w, &(product){w->x, &m->conv2}, 1, w->wide, 2 * n, n_states);
-    gelu(w, w->x, n_states, n);
-    w->ops->add(w->x, m->audio_positions, n_states * n);
-}
-
-void spry_whisper_encode(spry_whisper *w, const float *samples, size_t n_samples, size_t n_states)
-{
-    const spry_whisper_weights *m = &w->weights;
-    size_t most = n_states * 2 * SPRY_MEL_HOP;
-    spry_mel_compute(w->mel, w->features + m->shape.n_bands, samples, n_samples < most ? n_samples : most, 2 * n_states,
+    size_t most = n_states * 2 * SPRY_MEL_HOP, n_bands = w->weights.shape.n_bands;
+    spry_mel_compute(w->mel, w->features + n_bands, samples, n_samples < most ? n_samples : most, 2 * n_states,
                      w->threads);
-    convolve(w, n_states);
-    lay_entries(&w->sound, n_states);
-    for (size_t i = 0; i < m->shape.n_audio_layers; i++) {
-        self_attention(w, &m->audio[i].self, &w->sound, 0, 0, n_states, false);
-        feed_forward(w, &m->audio[i], n_states);
-    }
-    layer_norm(w, w->h, w->x, &m->audio_norm, n_states);
-    /* Keys and values of the decoder's cross attention are the same for all tokens. */
-    lay_entries(&w->cross, n_states);
-    for (size_t i = 0; i < m->shape.n_text_layers; i++) {
-        const spry_whisper_attention *a = &m->text[i].cross;
-        const product kv[] = {{w->k, &a->k}, {w->v, &a->v}};
-        products(w, kv, SPRY_COUNT(kv), w->h, a->k.n_in, n_states);
-        run_rows(w, store_part, &(attention_job){w, &w->cross, i, 0, n_states, false}, n_states, 2 * a->k.n_in);
-    }
+    memset(w->features + (1 + 2 * n_states) * n_bands, 0, n_bands * sizeof *w->features);
+    return run(w, &(spry_whisper_step){.features = w->features, .n_states = n_states}, error);
 }
 
-const float *spry_whisper_decode(spry_whisper *w, const int32_t *ids, size_t count, size_t past)
+spry_status spry_whisper_decode(spry_whisper *w, const float **logits, const int32_t *ids, size_t count, size_t past,
+                                spry_error *error)
 {
-    const spry_whisper_weights *m = &w->weights;
-    size_t n = m->shape.n_text_state;
-    for (size_t row = 0; row < count; row++) {
-        spry_voice_matrix_row(w->x + row * n, w->ops, &m->tokens, (size_t)ids[row], w->row);
-        w->ops->add(w->x + row * n, m->text_positions + (past + row) * n, n);
-    }
-    for (size_t i = 0; i < m->shape.n_text_layers; i++) {
-        self_attention(w, &m->text[i].self, &w->text, i, past, count, true);
-        cross_attention(w, &m->text[i].cross, i, count);
-        feed_forward(w, &m->text[i], count);
-    }
-    layer_norm(w, w->h, w->x + (count - 1) * n, &m->text_norm, 1);
-    linear(w, w->logits, &m->tokens, w->h, 1);
-    return w->logits;
+    spry_status status = run(w, &(spry_whisper_step){.tokens = ids, .n_tokens = count, .past = past}, error);
+    return status ? status : w->device->ops->logits(w->device, logits, error);
 }

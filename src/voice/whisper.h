@@ -1,19 +1,24 @@
-/* A Whisper model that computes: sound to encoder states, tokens to logits. One window of sound and one sequence of
- * tokens at a time; one thread calls, and the work is split among workers. Nothing is allocated after creation.
- *
- * The states of the encoder are no KV pages of an engine: they belong to one window of sound and are never shared. */
+/* A Whisper model that computes: sound to encoder states, tokens to logits, on any device. One window of sound and one
+ * sequence of tokens at a time; one thread calls. Nothing is allocated after creation. */
 #ifndef SPRY_VOICE_WHISPER_H
 #define SPRY_VOICE_WHISPER_H
 
+#include "base/log.h"
+#include "model/whisper_weights.h"
 #include "voice/mel.h"
-#include "voice/whisper_weights.h"
 
 typedef struct spry_whisper spry_whisper;
 
-/* `kernels`: a name of spry_ops_get. `threads` 0: every processor this process may use. `type` as in
- * spry_whisper_weights_open. */
-spry_status spry_whisper_open(spry_whisper **out, const char *path, const char *kernels, size_t threads,
-                              spry_dtype type, spry_error *error);
+typedef struct spry_whisper_options {
+    const char *device;  /* as in spry_engine_options */
+    const char *kernels; /* a name of spry_ops_get */
+    size_t threads;      /* 0: every processor this process may use */
+    spry_dtype type;     /* as in spry_whisper_weights_open */
+    spry_log log;
+} spry_whisper_options;
+
+spry_status spry_whisper_open(spry_whisper **out, const char *path, const spry_whisper_options *options,
+                              spry_error *error);
 void spry_whisper_close(spry_whisper *whisper);
 
 const spry_whisper_weights *spry_whisper_model(const spry_whisper *whisper);
@@ -23,14 +28,17 @@ size_t spry_whisper_window(const spry_whisper *whisper);
 
 /* Encodes sound at 16 kHz, at most a window; the rest of `n_states` is silence. A state is 20 ms; n_states is at most
  * n_audio_ctx, which is what the model was trained with. Afterwards decoding attends to these states. */
-void spry_whisper_encode(spry_whisper *whisper, const float *samples, size_t n_samples, size_t n_states);
+spry_status spry_whisper_encode(spry_whisper *whisper, const float *samples, size_t n_samples, size_t n_states,
+                                spry_error *error);
 
 /* The logits after `ids`, which follow the `past` tokens of earlier calls: [n_vocab], valid until the next call.
  * past + count is at most n_text_ctx, count at least 1, and every id below n_vocab. */
-const float *spry_whisper_decode(spry_whisper *whisper, const int32_t *ids, size_t count, size_t past);
+spry_status spry_whisper_decode(spry_whisper *whisper, const float **logits, const int32_t *ids, size_t count,
+                                size_t past, spry_error *error);
 
-/* For tests: the last features [2 * n_states, n_bands] and encoder states [n_states, n_audio_state]. */
+/* For tests: the last features [2 * n_states, n_bands] and, after encoding, encoder states [n_states, n_audio_state].
+ */
 const float *spry_whisper_features(const spry_whisper *whisper);
-const float *spry_whisper_states(const spry_whisper *whisper);
+spry_status spry_whisper_states(spry_whisper *whisper, const float **states, spry_error *error);
 
 #endif

@@ -5,6 +5,8 @@ import json
 import math
 import os
 import random
+import re
+import shutil
 import struct
 import subprocess
 import time
@@ -194,6 +196,13 @@ class Files(cli_support.CliTest):
                        "no speech was found", "quiet.wav")
             self.assertTrue(name)
 
+    def test_music(self):
+        """Notes rise above the noise as syllables do; a recogniser that finds no words in them is one sentence."""
+        notes = [220, 277.2, 329.6, 246.9]
+        write_wav("music.wav", [0.2 * math.exp(-3 * (t * 2 % 1)) * math.sin(2 * math.pi * notes[int(t * 2) % 4] * t)
+                                + 0.1 * math.sin(2 * math.pi * 110 * t) for t in (i / RATE for i in range(6 * RATE))])
+        self.fails(voice("--in", path("music.wav"), "--out", path("a.wav"), "--stt-cmd", "cat >/dev/null"), FAILURE, "no ")
+
     def test_bad_files(self):
         tell = ["--transcribe", "--stt-cmd", "cat >/dev/null; echo words"]
         write_wav("whole.wav", tone_speech(2))
@@ -239,6 +248,12 @@ class Files(cli_support.CliTest):
         self.fails(voice(*tone, "--whisper", cli_support.tiny("llama", "")), FAILURE, "model_type is llama, not whisper")
         self.fails(voice(*tone, "--whisper", cli_support.tiny("whisper", "")), FAILURE, "no tokenizer.json")
         self.fails(voice(*tone, "--stt", "whisper"), FAILURE, "--whisper")
+        cuda = voice(*tone, "--whisper", cli_support.tiny("whisper", ""), "--device", "cuda")
+        self.assertEqual(cuda.code, FAILURE)
+        self.assertEqual([line.split(": ")[-1] for line in cuda.errors.splitlines()],
+                         ["device 'cuda' does not compute Whisper models; the CPU computes instead",
+                          "no tokenizer.json, so its tokens cannot become text"])
+        self.fails(voice(*tone, "--whisper", cli_support.tiny("whisper", ""), "--device", "tpu"), FAILURE, "'tpu'")
         self.fails(voice("--in", path("tone.wav"), "--out", "/nowhere/a.wav", *echo), FAILURE, "/nowhere/a.wav")
 
     @unittest.skipUnless(HAS_SPHINX, "no PocketSphinx")
@@ -257,6 +272,20 @@ class Files(cli_support.CliTest):
         self.assertEqual(result.code, FAILURE)
         self.assertRegex(result.errors.splitlines()[-1], "^spry: .*(microphone|sound)")
 
+    def test_unplugged(self):
+        """A microphone, or a loudspeaker, that goes away in the middle of a sentence ends the conversation."""
+        compiler = shutil.which("cc")
+        if not compiler or not re.search(rb"libportaudio", subprocess.run(
+                ["ldd", os.path.join(os.path.dirname(cli_support.SPRY), "spry_voice.so")], capture_output=True).stdout):
+            print("SKIPPED unplugged: no compiler, or not built with PortAudio")
+            return
+        os.makedirs(path("sound"), exist_ok=True)
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "support", "portaudio_imitation.c")
+        subprocess.run([compiler, "-shared", "-fPIC", "-o", path("sound/libportaudio.so.2"), source], check=True)
+        for what in "microphone", "loudspeaker":
+            result = voice("--stt-cmd", "cat >/dev/null; echo Hello.", LD_LIBRARY_PATH=path("sound"), UNPLUGGED=what)
+            self.fails(result, FAILURE, "the %s is gone: unplugged" % what)
+
 
 class Arguments(cli_support.CliTest):
     def test_wrong(self):
@@ -266,11 +295,13 @@ class Arguments(cli_support.CliTest):
 
 
 class Line:
-    """Both ends of a conversation over pipes, one step of 10 ms at a time."""
+    """Both ends of a conversation over pipes, one step of 10 ms at a time. Its clock are the steps, so how long an
+    answer takes changes only how many steps pass before it is heard."""
 
     def __init__(self, *arguments):
+        self.lines = open(path("live.lines"), "w+")
         self.process = subprocess.Popen([cli_support.SPRY, "voice", "--in", "-", "--out", "-", "--json", *arguments],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HOME,
+                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.lines, cwd=HOME,
                                         env=environment())
 
     def step(self, samples=None):
@@ -285,20 +316,27 @@ class Line:
     def say(self, samples):
         return [self.step(samples[i:i + STEP]) for i in range(0, len(samples) - STEP + 1, STEP)]
 
-    def wait_for(self, sound, most):
-        for n in range(most):
-            if self.step() == sound:
-                return n
+    def wait_for(self, done):
+        """Silence until done(whether sound came back)."""
+        ends = time.monotonic() + 600
+        while not done(self.step()):
+            assert time.monotonic() < ends, "nothing heard"
             time.sleep(0.005)
-        raise AssertionError("nothing heard")
+
+    def written(self):
+        self.lines.seek(0)
+        return self.lines.read()
+
+    def wait_for_turns(self, count):
+        self.wait_for(lambda sound: self.written().count("\n") == count)
 
     def turns(self):
         self.process.stdin.close()
         self.process.stdout.read()
-        lines = self.process.stderr.read().decode()
         self.process.stdout.close()
-        self.process.stderr.close()
-        assert self.process.wait(60) == 0, lines
+        code, lines = self.process.wait(), self.written()
+        self.lines.close()
+        assert code == 0, lines
         return [json.loads(line) for line in lines.splitlines()]
 
 
@@ -309,12 +347,10 @@ class Live(cli_support.CliTest):
     def test_conversation(self):
         """Two turns: the second finds the first in the cache, and both are stored."""
         line = Line(*self.recogniser, "--chats", path("live.db"), "-n", "12")
-        for _ in range(2):
+        for i in range(2):
             line.say(tone_speech(2.5))
-            line.wait_for(True, 6000)
-            line.wait_for(False, 6000)
-            for _ in range(100):
-                line.step()
+            line.wait_for(bool)
+            line.wait_for_turns(i + 1)
         turns = line.turns()
         self.assertEqual([t["interrupted"] for t in turns], [False, False], turns)
         self.assertGreater(turns[1]["usage"]["cached_tokens"], turns[0]["usage"]["prompt_tokens"] - 8)
@@ -323,24 +359,22 @@ class Live(cli_support.CliTest):
     def test_barge_in(self):
         line = Line(*self.recogniser, "--chats", path("barge.db"))
         line.say(tone_speech(2.5))
-        line.wait_for(True, 6000)
+        line.wait_for(bool)
         for _ in range(350):
             line.step()  # three and a half seconds of the answer
         second = tone_speech(2.5)
-        begins = next(i for i, x in enumerate(second) if abs(x) > 0.01) // STEP
+        loud = [i // STEP for i, x in enumerate(second) if abs(x) > 0.01]
         heard = line.say(second)
-        silent = len(heard) - 1 - heard[::-1].index(True) if True in heard else 0
-        self.assertTrue(all(heard[:begins]), "the answer ended before it was interrupted")
-        self.assertLess(silent - begins, 15, "it spoke for more than 150 ms")
+        self.assertFalse(any(heard[loud[0] + 15:loud[-1]]), "it spoke for more than 150 ms")
         turns = line.turns()
         self.assertEqual([t["interrupted"] for t in turns], [True, False])
         self.assertLess(len(turns[0]["answer"]), len(turns[1]["answer"]) / 2)
-        self.assertLess(turns[0]["timings"]["first_sound_ms"], 60000)
+        self.assertGreater(turns[0]["timings"]["first_sound_ms"], 0)
 
     def test_no_barge_in(self):
         line = Line(*self.recogniser, "--no-save", "--no-barge-in", "-n", "16")
         line.say(tone_speech(2.5))
-        line.wait_for(True, 6000)
+        line.wait_for(bool)
         line.say(tone_speech(2))
         self.assertEqual([t["interrupted"] for t in line.turns()], [False])
 

@@ -1,5 +1,5 @@
 /* Whisper against transformers: features, encoder states, logits and a greedy continuation, under every kernel set; the
- * same checkpoint as a ggml file; quantised; and files that are no Whisper model. */
+ * same checkpoint as a ggml file; quantised; on other devices; and files that are no Whisper model. */
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -10,12 +10,17 @@
 
 #include <cmocka.h>
 
+#include "device/far/far_whisper.h"
 #include "formats/safetensors.h"
 #include "spry_voice.h"
+#include "support/faults.h"
 #include "support/scratch.h"
 #include "voice/whisper.h"
 
 #define FOLDER TEST_DATA "/models/whisper"
+#ifndef TEST_DEVICE
+#define TEST_DEVICE "cpu"
+#endif
 
 enum { STATES = 1500, FRAMES = 3000, BANDS = 80, WIDTH = 64, VOCAB = 512, PROMPT = 5, GREEDY = 16 };
 
@@ -44,6 +49,41 @@ static float *read_sound(void)
         samples[i] = (float)(int16_t)(wav[44 + 2 * i] | wav[45 + 2 * i] << 8) / 32768;
     free(wav);
     return samples;
+}
+
+static spry_status try_open(spry_whisper **w, const char *path, spry_error *error)
+{
+    const spry_whisper_options options = {
+        .device = TEST_DEVICE, .kernels = "auto", .threads = 1, .type = SPRY_DTYPE_COUNT};
+    return spry_whisper_open(w, path, &options, error);
+}
+
+static spry_whisper *must_open(const char *path, const spry_whisper_options *options)
+{
+    spry_whisper *w;
+    spry_error error;
+    if (spry_whisper_open(&w, path, options, &error) != SPRY_OK)
+        fail_msg("%s", error.message);
+    return w;
+}
+
+static void encode(spry_whisper *w, const float *samples, size_t n_states)
+{
+    assert_int_equal(spry_whisper_encode(w, samples, SAMPLES, n_states, NULL), SPRY_OK);
+}
+
+static const float *decode(spry_whisper *w, const int32_t *ids, size_t count, size_t past)
+{
+    const float *logits;
+    assert_int_equal(spry_whisper_decode(w, &logits, ids, count, past, NULL), SPRY_OK);
+    return logits;
+}
+
+static const float *states_of(spry_whisper *w)
+{
+    const float *states;
+    assert_int_equal(spry_whisper_states(w, &states, NULL), SPRY_OK);
+    return states;
 }
 
 /* The reference transforms in floats. Each of the 400 terms of a bin rounds, relative to the loudest: a value d decades
@@ -122,7 +162,7 @@ static void check_greedy(spry_whisper *w)
 {
     int32_t id = 1;
     for (size_t i = 0; i < GREEDY; i++) {
-        id = best_of(spry_whisper_decode(w, &id, 1, i));
+        id = best_of(decode(w, &id, 1, i));
         assert_int_equal(id, 451);
     }
 }
@@ -130,17 +170,14 @@ static void check_greedy(spry_whisper *w)
 static void check_model(const char *path, const char *kernels, size_t threads)
 {
     float *samples = read_sound(), *logits = read_whole(FOLDER "/golden.f32", PROMPT * VOCAB * sizeof *logits);
-    spry_whisper *w;
-    spry_error error;
-    if (spry_whisper_open(&w, path, kernels, threads, SPRY_DTYPE_COUNT, &error) != SPRY_OK)
-        fail_msg("%s", error.message);
-    spry_whisper_encode(w, samples, SAMPLES, STATES);
+    spry_whisper *w = must_open(path, &(spry_whisper_options){TEST_DEVICE, kernels, threads, SPRY_DTYPE_COUNT, {0}});
+    encode(w, samples, STATES);
     double off = check_features(spry_whisper_features(w));
-    check_states(spry_whisper_states(w), off);
+    check_states(states_of(w), off);
     for (size_t i = 0; i < PROMPT; i++)
-        compare_logits(spry_whisper_decode(w, prompt, i + 1, 0), logits + i * VOCAB, off);
+        compare_logits(decode(w, prompt, i + 1, 0), logits + i * VOCAB, off);
     for (size_t i = 0; i < PROMPT; i++) /* one token at a time */
-        compare_logits(spry_whisper_decode(w, prompt + i, 1, i), logits + i * VOCAB, off);
+        compare_logits(decode(w, prompt + i, 1, i), logits + i * VOCAB, off);
     check_greedy(w);
     spry_whisper_close(w);
     free(samples);
@@ -163,11 +200,11 @@ static void test_invariance(void **state)
     (void)state;
     float *samples = read_sound(), first[VOCAB];
     for (size_t threads = 1; threads <= 3; threads++) {
-        spry_whisper *w;
-        assert_int_equal(spry_whisper_open(&w, FOLDER, "auto", threads, SPRY_DTYPE_COUNT, NULL), SPRY_OK);
-        spry_whisper_encode(w, samples, SAMPLES, 400);
-        spry_whisper_decode(w, prompt, threads, 0);
-        const float *logits = spry_whisper_decode(w, prompt + threads, PROMPT - threads, threads);
+        spry_whisper *w =
+            must_open(FOLDER, &(spry_whisper_options){TEST_DEVICE, "auto", threads, SPRY_DTYPE_COUNT, {0}});
+        encode(w, samples, 400);
+        decode(w, prompt, threads, 0);
+        const float *logits = decode(w, prompt + threads, PROMPT - threads, threads);
         if (threads == 1)
             memcpy(first, logits, sizeof first);
         assert_memory_equal(first, logits, sizeof first);
@@ -181,10 +218,9 @@ static void test_quantised(void **state)
 {
     (void)state;
     float *samples = read_sound();
-    spry_whisper *w;
-    assert_int_equal(spry_whisper_open(&w, FOLDER, "auto", 2, SPRY_Q8_0, NULL), SPRY_OK);
+    spry_whisper *w = must_open(FOLDER, &(spry_whisper_options){TEST_DEVICE, "auto", 2, SPRY_Q8_0, {0}});
     assert_int_equal(spry_whisper_model(w)->tokens.type, SPRY_Q8_0);
-    spry_whisper_encode(w, samples, SAMPLES, STATES);
+    encode(w, samples, STATES);
     check_greedy(w);
     spry_whisper_close(w);
     free(samples);
@@ -271,11 +307,100 @@ static void test_bin(void **state)
     check_model(write_bin(), "auto", 2);
 }
 
+/* ---- devices -------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct log_lines {
+    size_t count;
+    char last[SPRY_ERROR_MAX];
+} log_lines;
+
+static void count_line(void *user, int level, const char *sentence)
+{
+    log_lines *lines = user;
+    assert_int_equal(level, SPRY_LOG_WARN);
+    lines->count++;
+    snprintf(lines->last, sizeof lines->last, "%s", sentence);
+}
+
+/* States and logits have the CPU's bits. Returns the number of log lines. */
+static size_t same_bits(const char *device, const char *path, spry_dtype type, log_lines *lines)
+{
+    float *samples = read_sound(), states[400 * WIDTH], logits[VOCAB];
+    spry_whisper_options options = {.device = "cpu", .kernels = "auto", .threads = 2, .type = type};
+    for (size_t run = 0; run < 2; run++) {
+        spry_whisper *w = must_open(path, &options);
+        encode(w, samples, 400);
+        if (!run)
+            memcpy(states, states_of(w), sizeof states);
+        assert_memory_equal(states, states_of(w), sizeof states);
+        const float *given = decode(w, prompt, PROMPT, 0);
+        if (!run)
+            memcpy(logits, given, sizeof logits);
+        assert_memory_equal(logits, given, sizeof logits);
+        spry_whisper_close(w);
+        options.device = device;
+        options.log = (spry_log){count_line, lines};
+    }
+    free(samples);
+    return lines->count;
+}
+
+static void test_far(void **state)
+{
+    (void)state;
+    log_lines lines = {0};
+    assert_int_equal(same_bits("far", FOLDER, SPRY_DTYPE_COUNT, &lines), 0);
+    assert_int_equal(same_bits("far", FOLDER, SPRY_Q8_0, &lines), 0);
+    assert_int_equal(same_bits("far", write_bin(), SPRY_DTYPE_COUNT, &lines), 0);
+}
+
+/* Neither its weights nor what it computes can be read between steps. */
+static void test_far_memory(void **state)
+{
+    (void)state;
+    spry_whisper_weights weights;
+    const spry_ops *ops;
+    spry_threads *threads;
+    spry_whisper_device *device;
+    assert_int_equal(spry_ops_get(&ops, "auto", NULL), SPRY_OK);
+    assert_int_equal(spry_whisper_weights_open(&weights, FOLDER, ops, SPRY_DTYPE_COUNT, NULL), SPRY_OK);
+    assert_int_equal(spry_threads_create(&threads, 1, NULL), SPRY_OK);
+    const spry_whisper_setup setup = {&weights, ops, threads};
+    assert_int_equal(spry_whisper_device_open(&device, "far", &setup, &(spry_log){0}, NULL), SPRY_OK);
+    spry_cpu_region region = spry_far_whisper_region(device);
+    size_t matrices = weights.tokens.n_out * weights.tokens.n_in * sizeof(float);
+    assert_true(region.bytes > matrices);
+    for (size_t at = 0; at < region.bytes; at += region.bytes / 3 + 1)
+        assert_true(faults((const unsigned char *)region.memory + at));
+    device->ops->close(device);
+    spry_threads_destroy(threads);
+    spry_whisper_weights_close(&weights);
+}
+
+/* A device without Whisper: the CPU computes, and one sentence says so. One that does not exist is refused. */
+static void test_fallback(void **state)
+{
+    (void)state;
+    log_lines lines = {0};
+    assert_int_equal(same_bits("cuda:0", FOLDER, SPRY_DTYPE_COUNT, &lines), 1);
+    assert_string_equal(lines.last, "device 'cuda' does not compute Whisper models; the CPU computes instead");
+    static const char *const wrong[] = {"tpu", "cpu:1", "far:1"};
+    for (size_t i = 0; i < SPRY_COUNT(wrong); i++) {
+        const spry_whisper_options options = {.device = wrong[i], .kernels = "auto", .type = SPRY_DTYPE_COUNT};
+        spry_whisper *w;
+        spry_error error;
+        assert_int_equal(spry_whisper_open(&w, FOLDER, &options, &error), SPRY_ERR_INPUT);
+        assert_non_null(strstr(error.message, wrong[i]));
+        assert_null(w);
+    }
+}
+
 static void refused(const char *path, spry_status status, const char *words)
 {
     spry_whisper *w;
     spry_error error;
-    assert_int_equal(spry_whisper_open(&w, path, "auto", 1, SPRY_DTYPE_COUNT, &error), status);
+    assert_int_equal(try_open(&w, path, &error), status);
     if (!strstr(error.message, words))
         fail_msg("\"%s\" does not say \"%s\"", error.message, words);
 }
@@ -294,7 +419,7 @@ static void test_bin_hostile(void **state)
         spry_whisper *w;
         spry_error error;
         scratch_write(&folder, "cut.bin", bytes, cut);
-        assert_int_not_equal(spry_whisper_open(&w, folder.path, "auto", 1, SPRY_DTYPE_COUNT, &error), SPRY_OK);
+        assert_int_not_equal(try_open(&w, folder.path, &error), SPRY_OK);
     }
     static const uint32_t values[] = {0, 1, 0x7fffffff, 0xffffffff, 0x10000};
     for (size_t at = 4; at < 120; at += 4)
@@ -304,7 +429,7 @@ static void test_bin_hostile(void **state)
             memcpy(kept, bytes + at, 4);
             memcpy(bytes + at, &values[i], 4);
             scratch_write(&folder, "changed.bin", bytes, size);
-            spry_whisper_open(&w, folder.path, "auto", 1, SPRY_DTYPE_COUNT, NULL);
+            try_open(&w, folder.path, NULL);
             spry_whisper_close(w);
             memcpy(bytes + at, kept, 4);
         }
@@ -331,6 +456,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden), cmocka_unit_test(test_invariance),  cmocka_unit_test(test_quantised),
         cmocka_unit_test(test_bin),    cmocka_unit_test(test_bin_hostile), cmocka_unit_test(test_not_whisper),
+        cmocka_unit_test(test_far),    cmocka_unit_test(test_far_memory),  cmocka_unit_test(test_fallback),
     };
     scratch_init(&folder);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

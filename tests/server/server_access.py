@@ -36,16 +36,16 @@ class Access(server_support.unittest.TestCase):
         body = dict({"model": MODEL, "messages": TALE, "max_tokens": 8, "temperature": 0}, **fields)
         return self.server.post(path, body, **(bearer(key) if key else {}))
 
-    def refused(self, reply, word, least=1, most=61):
+    def refused(self, reply, word):
         self.assertEqual(reply.status, 429, reply.text)
         self.assertIn(word, reply.text)
-        self.assertTrue(least <= int(reply.headers["retry-after"]) <= most, reply.headers)
+        self.assertTrue(1 <= int(reply.headers["retry-after"]) <= 61, reply.headers)
 
     def test_requests_a_minute(self):
-        self.start("--api-key-file", write_keys("keys-1", "alpha", "beta requests=1000", "# none"), "--key-requests", "3")
-        for _ in range(3):
-            self.assertEqual(self.chat("alpha").status, 200)
-        self.refused(self.chat("alpha"), "requests a minute", 10, 21)
+        # One a minute: the requests below come within that on the slowest machine.
+        self.start("--api-key-file", write_keys("keys-1", "alpha", "beta requests=1000", "# none"), "--key-requests", "1")
+        self.assertEqual(self.chat("alpha", max_tokens=1).status, 200)
+        self.refused(self.chat("alpha"), "requests a minute")
         self.assertEqual(self.chat("alpha").json["error"]["code"], "rate_limit_exceeded")
         self.assertEqual(self.server.post("/api/chat", {"model": MODEL, "messages": TALE}, **bearer("alpha")).json.keys(),
                          {"error"})

@@ -8,11 +8,9 @@
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/compiler.h"
@@ -24,6 +22,7 @@
 #include "sampling/sampler.h"
 #include "support/device_rows.h"
 #include "support/engine_fixture.h"
+#include "support/faults.h"
 #include "support/hostile.h"
 #include "support/scratch.h"
 
@@ -103,23 +102,6 @@ static void a_device_says_what_it_is(void **state)
 }
 
 /* ---- the far device ---------------------------------------------------------------------------------------------- */
-
-/* Whether reading a byte ends a process. */
-static bool faults(const void *address)
-{
-    fflush(NULL);
-    pid_t child = fork();
-    assert_true(child >= 0);
-    if (!child) {
-        signal(SIGSEGV, SIG_DFL);
-        volatile unsigned char byte = *(const volatile unsigned char *)address;
-        (void)byte;
-        _exit(0);
-    }
-    int status = 0;
-    assert_int_equal(waitpid(child, &status, 0), child);
-    return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-}
 
 static void far_memory_is_out_of_reach(void **state)
 {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/checked.h"
+#include "device/cpu/cpu_whisper.h"
 #include "device/cpu/pass_state.h"
 #include "platform/clock.h"
 #include "platform/memory.h"
@@ -211,12 +212,13 @@ void spry_cpu_device_deinit(spry_cpu_device *cpu)
 static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
 {
     *out = NULL;
-    if (*piece)
-        return spry_fail(error, SPRY_ERR_INPUT, "device 'cpu:%.40s' is not known; there is one, cpu", piece);
+    spry_status status = spry_device_only(&spry_device_kind_cpu, piece, error);
+    if (status)
+        return status;
     spry_cpu_device *cpu = malloc(sizeof *cpu);
     if (!cpu)
         return spry_fail_memory(error, "a device", sizeof *cpu);
-    spry_status status = spry_cpu_device_init(cpu, setup, false, NULL, error);
+    status = spry_cpu_device_init(cpu, setup, false, NULL, error);
     if (status)
         free(cpu);
     else
@@ -241,4 +243,5 @@ const spry_device_kind spry_device_kind_cpu = {.name = "cpu",
                                                .total = total,
                                                .identify = identify,
                                                .open = open_device,
-                                               .estimate = estimate};
+                                               .estimate = estimate,
+                                               .open_whisper = spry_cpu_whisper_open};

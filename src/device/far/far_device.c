@@ -1,25 +1,18 @@
-/* A queue of calls that one thread makes in order. A step's inputs are copied by submit and wait in the queue; every
- * other call waits for its own end, so it can lie on its caller's stack. */
+/* Every function is a call in a queue that one thread works off. A step's inputs are copied by submit and wait in the
+ * queue; every other call waits for its own end, so it can lie on its caller's stack. */
 #include "device/far/far_device.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/checked.h"
-#include "platform/background.h"
+#include "device/far/far_queue.h"
+#include "device/far/far_whisper.h"
 #include "platform/memory.h"
-
-typedef struct far_device far_device;
-
-typedef struct far_call {
-    void (*run)(far_device *far, struct far_call *call);
-    struct far_call *next;
-    bool done;
-} far_call;
 
 /* Everything of a step that its caller may change after submit. */
 typedef struct step_copy {
-    far_call call;
+    spry_far_call call;
     spry_device_step step;
     spry_segment *segments; /* [capacity_segments] */
     spry_kv_table *tables;  /* the same */
@@ -28,7 +21,7 @@ typedef struct step_copy {
     size_t capacity_segments, capacity_entries;
 } step_copy;
 
-struct far_device {
+typedef struct far_device {
     spry_device device;
     spry_cpu_device cpu;
     const spry_kv_pool *pool; /* the caller's; its turns are read by submit */
@@ -36,18 +29,12 @@ struct far_device {
     step_copy step;
     float *rows; /* logits or hidden states that were asked for */
     void *page;  /* new bytes of a page */
+    spry_far_queue queue;
+} far_device;
 
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    far_call *first, **last;
-    bool held, stopping;
-};
-
-/* ---- the thread -------------------------------------------------------------------------------------------------- */
-
-static void open_memory(far_device *far, bool open)
+static void open_memory(void *device, bool open)
 {
+    const far_device *far = device;
     spry_cpu_region regions[SPRY_CPU_REGIONS];
     spry_cpu_device_regions(&far->cpu, regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
@@ -55,54 +42,9 @@ static void open_memory(far_device *far, bool open)
             spry_memory_protect(regions[i].memory, regions[i].bytes, open);
 }
 
-static void *thread_main(void *argument)
+static void make_call(far_device *far, spry_far_call *call)
 {
-    far_device *far = argument;
-    pthread_mutex_lock(&far->lock);
-    for (;;) {
-        while (!far->stopping && (!far->first || far->held))
-            pthread_cond_wait(&far->changed, &far->lock);
-        far_call *call = far->first;
-        if (!call)
-            break;
-        far->first = call->next;
-        if (!far->first)
-            far->last = &far->first;
-        pthread_mutex_unlock(&far->lock);
-        open_memory(far, true);
-        call->run(far, call);
-        open_memory(far, false);
-        pthread_mutex_lock(&far->lock);
-        call->done = true;
-        pthread_cond_broadcast(&far->changed);
-    }
-    pthread_mutex_unlock(&far->lock);
-    return NULL;
-}
-
-static void start_call(far_device *far, far_call *call)
-{
-    call->next = NULL;
-    call->done = false;
-    pthread_mutex_lock(&far->lock);
-    *far->last = call;
-    far->last = &call->next;
-    pthread_cond_broadcast(&far->changed);
-    pthread_mutex_unlock(&far->lock);
-}
-
-static void finish_call(far_device *far, const far_call *call)
-{
-    pthread_mutex_lock(&far->lock);
-    while (!call->done)
-        pthread_cond_wait(&far->changed, &far->lock);
-    pthread_mutex_unlock(&far->lock);
-}
-
-static void make_call(far_device *far, far_call *call)
-{
-    start_call(far, call);
-    finish_call(far, call);
+    spry_far_queue_call(&far->queue, call);
 }
 
 const spry_cpu_device *spry_far_device_inside(const spry_device *device)
@@ -112,17 +54,14 @@ const spry_cpu_device *spry_far_device_inside(const spry_device *device)
 
 void spry_far_device_hold(spry_device *device, bool hold)
 {
-    far_device *far = (far_device *)device;
-    pthread_mutex_lock(&far->lock);
-    far->held = hold;
-    pthread_cond_broadcast(&far->changed);
-    pthread_mutex_unlock(&far->lock);
+    spry_far_queue_hold(&((far_device *)device)->queue, hold);
 }
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static void run_step(far_device *far, far_call *call)
+static void run_step(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     (void)call;
     far->cpu.device.sampling_ns = 0;
     far->cpu.device.ops->submit(&far->cpu.device, &far->step.step, NULL); /* the CPU refuses nothing */
@@ -185,7 +124,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     if (!reserve(&far->step, step))
         return spry_fail_memory(error, "a step", step->n_segments * sizeof *step->segments);
     copy_step(far, step);
-    start_call(far, &far->step.call);
+    spry_far_queue_start(&far->queue, &far->step.call);
     return SPRY_OK;
 }
 
@@ -193,7 +132,7 @@ static spry_status wait(spry_device *device, spry_error *error)
 {
     far_device *far = (far_device *)device;
     (void)error;
-    finish_call(far, &far->step.call);
+    spry_far_queue_finish(&far->queue, &far->step.call);
     device->sampling_ns = far->cpu.device.sampling_ns;
     return SPRY_OK;
 }
@@ -201,13 +140,14 @@ static spry_status wait(spry_device *device, spry_error *error)
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 typedef struct draw_call {
-    far_call call;
+    spry_far_call call;
     spry_draw *const *draws;
     size_t n;
 } draw_call;
 
-static void run_draws(far_device *far, far_call *call)
+static void run_draws(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const draw_call *c = (const draw_call *)call;
     far->cpu.device.ops->draw(&far->cpu.device, c->draws, c->n, NULL);
 }
@@ -221,13 +161,14 @@ static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, 
 }
 
 typedef struct rows_call {
-    far_call call;
+    spry_far_call call;
     size_t first, count;
     bool hidden;
 } rows_call;
 
-static void run_rows(far_device *far, far_call *call)
+static void run_rows(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const rows_call *c = (const rows_call *)call;
     const spry_device_ops *ops = far->cpu.device.ops;
     size_t width = c->hidden ? far->device.config->n_embd : far->device.config->n_vocab;
@@ -261,26 +202,29 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
 
 typedef struct page_call {
-    far_call call;
+    spry_far_call call;
     uint32_t page, from;
     size_t count;
     void *bytes;
 } page_call;
 
-static void run_copy(far_device *far, far_call *call)
+static void run_copy(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const page_call *c = (const page_call *)call;
     spry_host_pages_copy(&far->cpu.pages, c->page, c->from);
 }
 
-static void run_read(far_device *far, far_call *call)
+static void run_read(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const page_call *c = (const page_call *)call;
     memcpy(c->bytes, spry_host_page(&far->cpu.pages, c->page), far->cpu.pages.page_bytes);
 }
 
-static void run_write(far_device *far, far_call *call)
+static void run_write(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const page_call *c = (const page_call *)call;
     memcpy(spry_host_page(&far->cpu.pages, c->page), c->bytes, far->cpu.pages.page_bytes);
 }
@@ -314,8 +258,9 @@ static bool end_write(void *self, uint32_t page, bool whole)
     return true;
 }
 
-static void run_release(far_device *far, far_call *call)
+static void run_release(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const page_call *c = (const page_call *)call;
     spry_host_pages_release(&far->cpu.pages, c->page, c->count);
 }
@@ -334,26 +279,29 @@ static spry_kv_mover mover(spry_device *device)
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 typedef struct setting_call {
-    far_call call;
+    spry_far_call call;
     spry_trace *trace;
     uint32_t lane;
     spry_op_watch *watch;
     spry_threads *threads;
 } setting_call;
 
-static void run_set_trace(far_device *far, far_call *call)
+static void run_set_trace(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     const setting_call *c = (const setting_call *)call;
     far->cpu.device.ops->set_trace(&far->cpu.device, c->trace, c->lane);
 }
 
-static void run_set_watch(far_device *far, far_call *call)
+static void run_set_watch(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     far->cpu.device.ops->set_watch(&far->cpu.device, ((const setting_call *)call)->watch);
 }
 
-static void run_set_threads(far_device *far, far_call *call)
+static void run_set_threads(void *device, spry_far_call *call)
 {
+    far_device *far = device;
     far->cpu.device.ops->set_threads(&far->cpu.device, ((const setting_call *)call)->threads);
 }
 
@@ -397,19 +345,13 @@ static void release(far_device *far)
     free(far->step.tokens);
     free(far->rows);
     free(far->page);
-    pthread_cond_destroy(&far->changed);
-    pthread_mutex_destroy(&far->lock);
     free(far);
 }
 
 static void close_device(spry_device *device)
 {
     far_device *far = (far_device *)device;
-    pthread_mutex_lock(&far->lock);
-    far->stopping = true;
-    pthread_cond_broadcast(&far->changed);
-    pthread_mutex_unlock(&far->lock);
-    pthread_join(far->thread, NULL);
+    spry_far_queue_close(&far->queue);
     spry_cpu_device_deinit(&far->cpu);
     release(far);
 }
@@ -443,8 +385,9 @@ static spry_status allocate(far_device *far, const spry_device_setup *setup, spr
 static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
 {
     *out = NULL;
-    if (*piece)
-        return spry_fail(error, SPRY_ERR_INPUT, "device 'far:%.40s' is not known; there is one, far", piece);
+    spry_status status = spry_device_only(&spry_device_kind_far, piece, error);
+    if (status)
+        return status;
     far_device *far = calloc(1, sizeof *far);
     if (!far)
         return spry_fail_memory(error, "a device", sizeof *far);
@@ -452,20 +395,16 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
     far->pool = setup->pool;
     far->own_pool = *setup->pool;
     far->step.call.run = run_step;
-    far->last = &far->first;
-    pthread_mutex_init(&far->lock, NULL);
-    pthread_cond_init(&far->changed, NULL);
     spry_device_setup inner = *setup;
     inner.pool = &far->own_pool;
-    spry_status status = allocate(far, setup, error);
+    status = allocate(far, setup, error);
     if (!status)
         status = spry_cpu_device_init(&far->cpu, &inner, true, NULL, error);
     if (status) {
         release(far);
         return status;
     }
-    open_memory(far, false);
-    status = spry_background_start(&far->thread, thread_main, far, "the far device", error);
+    status = spry_far_queue_open(&far->queue, far, open_memory, error);
     if (status) {
         spry_cpu_device_deinit(&far->cpu);
         release(far);
@@ -497,4 +436,5 @@ const spry_device_kind spry_device_kind_far = {.name = "far",
                                                .total = total,
                                                .identify = identify,
                                                .open = open_device,
-                                               .estimate = estimate};
+                                               .estimate = estimate,
+                                               .open_whisper = spry_far_whisper_open};

@@ -1,7 +1,7 @@
 /* A Whisper checkpoint: sizes, weights as the kernels want them, and the bytes of its tokens. It comes from a Hugging
  * Face folder or from a ggml file of whisper.cpp. Files are untrusted: every size is checked before it is used. */
-#ifndef SPRY_VOICE_WHISPER_WEIGHTS_H
-#define SPRY_VOICE_WHISPER_WEIGHTS_H
+#ifndef SPRY_MODEL_WHISPER_WEIGHTS_H
+#define SPRY_MODEL_WHISPER_WEIGHTS_H
 
 #include "base/arena.h"
 #include "formats/tensor.h"

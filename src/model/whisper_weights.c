@@ -1,5 +1,5 @@
 /* Finds every tensor under the names of either kind of file and lays it out for the kernels. */
-#include "voice/whisper_weights.h"
+#include "model/whisper_weights.h"
 
 #include <stdio.h>
 #include <string.h>

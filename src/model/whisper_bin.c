@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/checked.h"
-#include "voice/whisper_weights.h"
+#include "model/whisper_weights.h"
 
 enum { MAGIC = 0x67676d6c, NAME_MAX_BYTES = 256, TENSORS_MAX = 1 << 16, TOKEN_BYTES_MAX = 1 << 12 };
 
