@@ -91,7 +91,8 @@ static spry_status check_harmony(const json_t *section, const char *machine, spr
     return SPRY_OK;
 }
 
-spry_status spry_settings_profile_check(const json_t *document, spry_error *error)
+/* A whole document: keys, types, and targets that contradict settings. */
+static spry_status check(const json_t *document, spry_error *error)
 {
     static const char *const top[] = {"format", "machines", NULL};
     static const char *const inside[] = {"cpu", "written", "settings", "why", "targets", NULL};
@@ -137,7 +138,7 @@ static spry_status read_document(spry_settings_profile *p, spry_error *error)
     if (!status) {
         status = spry_json_object(&p->document, spry_buffer_view(&text), error);
         if (!status)
-            status = spry_settings_profile_check(p->document, error);
+            status = check(p->document, error);
         if (status)
             status = spry_fail_prefix(error, status, p->path);
     }

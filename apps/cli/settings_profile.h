@@ -39,7 +39,4 @@ bool spry_settings_profile_concerns(const spry_option_table *tables, size_t n_ta
 spry_status spry_settings_profile_apply(const spry_option_table *tables, size_t n_tables, const char *command,
                                         spry_error *error);
 
-/* Checks a whole document: keys, types, and targets that contradict settings. */
-spry_status spry_settings_profile_check(const json_t *document, spry_error *error);
-
 #endif

@@ -32,7 +32,7 @@ static bool take_part(char out[128], const char *from, const char *end)
     return true;
 }
 
-spry_status spry_hub_parse(spry_hub_name *name, const char *source, spry_error *error)
+static spry_status parse(spry_hub_name *name, const char *source, spry_error *error)
 {
     *name = (spry_hub_name){.owner = "library", .last = ""};
     const char *at = strchr(source, ':') + 1, *end = at + strlen(at), *slash = strchr(at, '/'),
@@ -56,7 +56,7 @@ spry_status spry_hub_parse(spry_hub_name *name, const char *source, spry_error *
 spry_status spry_hub_check(const char *source, spry_error *error)
 {
     spry_hub_name name;
-    return spry_hub_parse(&name, source, error);
+    return parse(&name, source, error);
 }
 
 spry_status spry_hub_find(spry_hub_model *model, const char *source, spry_error *error)
@@ -64,7 +64,7 @@ spry_status spry_hub_find(spry_hub_model *model, const char *source, spry_error 
     spry_hub_name name;
     *model = (spry_hub_model){0};
     spry_arena_init(&model->arena);
-    spry_status status = spry_hub_parse(&name, source, error);
+    spry_status status = parse(&name, source, error);
     if (status == SPRY_OK)
         status = is_hf(source) ? spry_hub_find_hf(model, &name, source, error)
                                : spry_hub_find_ollama(model, &name, source, error);
@@ -84,7 +84,7 @@ void spry_hub_deinit(spry_hub_model *model)
 bool spry_hub_local(spry_buffer *path, const char *source)
 {
     spry_hub_name name;
-    if (!spry_hub_is(source) || spry_hub_parse(&name, source, NULL) != SPRY_OK)
+    if (!spry_hub_is(source) || parse(&name, source, NULL) != SPRY_OK)
         return false;
     return is_hf(source) ? spry_hub_local_hf(path, &name) : spry_hub_local_ollama(path, &name);
 }

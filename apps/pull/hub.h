@@ -55,8 +55,6 @@ typedef struct spry_hub_name {
     char owner[128], repo[128], last[128];
 } spry_hub_name;
 
-spry_status spry_hub_parse(spry_hub_name *name, const char *source, spry_error *error);
-
 /* The JSON that a URL gives; `accept` may be NULL. */
 spry_status spry_hub_get(void **json, const char *url, const char *bearer, const char *accept, spry_error *error);
 

@@ -137,7 +137,7 @@ struct spry_job {
     bool starved;            /* pages were short, nothing else */
 };
 
-extern const spry_job_kind spry_answer_kind, spry_reading_kind;
+extern const spry_job_kind spry_answer_kind;
 
 /* A job that computes nothing yet: on a caller's session, or (NULL) on one of the driver's. */
 void spry_job_init(spry_job *job, spry_engine *engine, const spry_job_kind *kind, spry_session *session);

@@ -200,21 +200,21 @@ static void end(spry_job *job)
     job->result.prefill_ms = job->result.total_ms = (double)(spry_clock_ns() - job->reading.start_ns) / 1e6;
 }
 
-const spry_job_kind spry_reading_kind = {.begin = begin,
-                                         .decodes = decodes,
-                                         .next = next,
-                                         .draws = draws_of,
-                                         .on_step_done = on_step_done,
-                                         .is_done = is_done,
-                                         .cancel = cancel,
-                                         .suspend = suspend,
-                                         .resume = resume,
-                                         .end = end};
+static const spry_job_kind reading_kind = {.begin = begin,
+                                           .decodes = decodes,
+                                           .next = next,
+                                           .draws = draws_of,
+                                           .on_step_done = on_step_done,
+                                           .is_done = is_done,
+                                           .cancel = cancel,
+                                           .suspend = suspend,
+                                           .resume = resume,
+                                           .end = end};
 
 void spry_job_init_reading(spry_job *job, spry_engine *engine, const spry_prompt *prompt, spry_want want,
                            spry_session *session)
 {
-    spry_job_init(job, engine, &spry_reading_kind, session);
+    spry_job_init(job, engine, &reading_kind, session);
     job->reading = (spry_reading){.prompt = *prompt, .want = want, .next = prompt->compute_from};
     job->ids = prompt->ids;
     job->n_ids = prompt->count;

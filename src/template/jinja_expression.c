@@ -503,7 +503,8 @@ static spry_jinja_node *parse_or(spry_jinja_parser *p)
     return node;
 }
 
-spry_jinja_node *spry_jinja_parse_plain(spry_jinja_parser *p)
+/* An expression without a conditional at its top, so that a following `if` belongs to the enclosing statement. */
+static spry_jinja_node *parse_plain(spry_jinja_parser *p)
 {
     if (!spry_jinja_parser_enter(p))
         return spry_jinja_node_create(p, SPRY_JINJA_CONST);
@@ -514,7 +515,7 @@ spry_jinja_node *spry_jinja_parse_plain(spry_jinja_parser *p)
 
 spry_jinja_node *spry_jinja_parse_expression(spry_jinja_parser *p)
 {
-    spry_jinja_node *node = spry_jinja_parse_plain(p);
+    spry_jinja_node *node = parse_plain(p);
     if (!spry_jinja_parser_enter(p))
         return node;
     while (!p->status && spry_jinja_take_word(p, "if")) {
@@ -536,7 +537,7 @@ static bool ends_tuple(const spry_jinja_parser *p)
 
 spry_jinja_node *spry_jinja_parse_tuple(spry_jinja_parser *p, bool plain)
 {
-    spry_jinja_node *(*item)(spry_jinja_parser *) = plain ? spry_jinja_parse_plain : spry_jinja_parse_expression;
+    spry_jinja_node *(*item)(spry_jinja_parser *) = plain ? parse_plain : spry_jinja_parse_expression;
     spry_jinja_node *first = item(p), **tail = &first->next;
     if (!spry_jinja_is_sign(p, ","))
         return first;

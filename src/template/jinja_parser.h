@@ -36,8 +36,6 @@ void spry_jinja_advance(spry_jinja_parser *p);
 bool spry_jinja_parser_enter(spry_jinja_parser *p);
 
 spry_jinja_node *spry_jinja_parse_expression(spry_jinja_parser *p);
-/* An expression without a conditional at its top, so that a following `if` belongs to the enclosing statement. */
-spry_jinja_node *spry_jinja_parse_plain(spry_jinja_parser *p);
 /* One expression, or several separated by commas: a tuple. */
 spry_jinja_node *spry_jinja_parse_tuple(spry_jinja_parser *p, bool plain);
 /* Parses any number of `| name(...)` filters applied to `inner`. */

@@ -23,7 +23,8 @@ typedef struct analysis {
     size_t n_queue;
 } analysis;
 
-spry_ir_node spry_ir_child(const spry_ir *ir, spry_ir_node node, size_t index)
+/* The `index`-th child of a node; SPRY_IR_NONE after the last. */
+static spry_ir_node child_of(const spry_ir *ir, spry_ir_node node, size_t index)
 {
     const spry_ir_entry *entry = &ir->nodes[node];
     switch (entry->kind) {
@@ -102,7 +103,7 @@ static bool find_order(analysis *a, walk *at, spry_ir_node root, uint32_t *missi
     enter(a, at, root);
     while (at->depth) {
         visit *top = &at->path[at->depth - 1];
-        uint32_t node = top->node, child = spry_ir_child(a->ir, node, top->child++);
+        uint32_t node = top->node, child = child_of(a->ir, node, top->child++);
         if (child == SPRY_IR_NONE) {
             if (a->ir->nodes[node].kind == SPRY_IR_RULE && top->child == 1) {
                 *missing = node;
@@ -163,7 +164,7 @@ static bool list_users(analysis *a)
         return false;
     for (size_t i = 0; i < a->n_order; i++) {
         uint32_t user = a->order[i], child;
-        for (size_t j = 0; (child = spry_ir_child(a->ir, user, j)) != SPRY_IR_NONE; j++)
+        for (size_t j = 0; (child = child_of(a->ir, user, j)) != SPRY_IR_NONE; j++)
             a->users[a->first_user[child + 1]++] = user;
     }
     return true;
@@ -301,7 +302,7 @@ static void measure(analysis *a, uint32_t node)
     case SPRY_IR_LIMITED:
     case SPRY_IR_MEMBERS: facts->flags[node] |= SPRY_FACT_CALLED; break;
     default:
-        for (size_t i = 0; (child = spry_ir_child(a->ir, node, i)) != SPRY_IR_NONE; i++) {
+        for (size_t i = 0; (child = child_of(a->ir, node, i)) != SPRY_IR_NONE; i++) {
             size = add_sizes(size, facts->size[child]);
             wide |= (facts->flags[child] & SPRY_FACT_WIDE) != 0;
             loops |= (facts->flags[child] & SPRY_FACT_LOOPS) != 0;

@@ -24,9 +24,6 @@ typedef struct spry_ir_facts {
 spry_status spry_ir_facts_init(spry_ir_facts *facts, const spry_ir *ir, spry_ir_node root, spry_error *error);
 void spry_ir_facts_deinit(spry_ir_facts *facts);
 
-/* The `index`-th child of a node; SPRY_IR_NONE after the last. */
-spry_ir_node spry_ir_child(const spry_ir *ir, spry_ir_node node, size_t index);
-
 /* Follows rules that consist of one reference. */
 spry_ir_node spry_ir_resolve(const spry_ir *ir, spry_ir_node node);
 

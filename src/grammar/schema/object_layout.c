@@ -14,7 +14,8 @@ static const json_t *part_json(const spry_schema *schema, const spry_object_part
     return part->kind == SPRY_PART_NAME ? NULL : schema->places[part->place]->json;
 }
 
-spry_ir_node spry_object_pattern(spry_schema *schema, uint32_t place, const char *pattern)
+/* The spellings between the quotes of a pattern of patternProperties in the schema of a place. */
+static spry_ir_node pattern_of(spry_schema *schema, uint32_t place, const char *pattern)
 {
     return spry_schema_pattern_node(schema, schema->places[place]->json, "patternProperties", spry_view_of(pattern));
 }
@@ -45,7 +46,7 @@ static bool evaluates_name(spry_schema *schema, const spry_object_part *part, co
     const char *pattern;
     json_t *said;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said) seen =
-        seen || spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), spry_view_of(name));
+        seen || spry_schema_accepts(schema, pattern_of(schema, part->place, pattern), spry_view_of(name));
     return seen;
 }
 
@@ -57,7 +58,7 @@ static bool evaluates_class(spry_schema *schema, const spry_object_part *part, s
     json_t *said;
     json_object_foreach(json_object_get(part_json(schema, part), "patternProperties"), pattern, said)
     {
-        spry_ir_node language = spry_object_pattern(schema, part->place, pattern);
+        spry_ir_node language = pattern_of(schema, part->place, pattern);
         seen = seen || !spry_schema_is_never(schema, spry_schema_meet(schema, key, language));
     }
     return seen;
@@ -93,7 +94,7 @@ static spry_claims about_name(spry_schema *schema, spry_claims claims, const spr
     json_t *said;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said)
     {
-        if (!spry_schema_accepts(schema, spry_object_pattern(schema, part->place, pattern), spry_view_of(name)))
+        if (!spry_schema_accepts(schema, pattern_of(schema, part->place, pattern), spry_view_of(name)))
             continue;
         matched = true;
         claims = add_schema_claim(schema, claims, part, said);
@@ -201,14 +202,14 @@ static void collect_names(spry_schema *schema, name_list *list, const spry_objec
 static spry_ir_node demand_language(spry_schema *schema, const spry_object_demand *demand)
 {
     if (demand->kind == SPRY_DEMAND_MATCHING)
-        return spry_object_pattern(schema, demand->place, demand->pattern);
+        return pattern_of(schema, demand->place, demand->pattern);
     if (demand->kind == SPRY_DEMAND_NAMED)
         return spry_schema_key_language(schema, spry_claims_add(schema, (spry_claims){NULL, 0}, demand->claim));
     spry_ir_node language = spry_strings_except(schema, NULL, 0);
     const char *pattern;
     json_t *said;
     json_object_foreach(json_object_get(schema->places[demand->place]->json, "patternProperties"), pattern, said)
-        language = spry_ir_subtract(schema->ir, language, spry_object_pattern(schema, demand->place, pattern));
+        language = spry_ir_subtract(schema->ir, language, pattern_of(schema, demand->place, pattern));
     return language;
 }
 
@@ -221,8 +222,7 @@ static bool concerns(spry_schema *schema, const spry_object_demand *demand, cons
     const char *pattern;
     json_t *said;
     json_object_foreach(json_object_get(schema->places[demand->place]->json, "patternProperties"), pattern, said)
-        listed = listed ||
-                 spry_schema_accepts(schema, spry_object_pattern(schema, demand->place, pattern), spry_view_of(name));
+        listed = listed || spry_schema_accepts(schema, pattern_of(schema, demand->place, pattern), spry_view_of(name));
     return !listed;
 }
 
@@ -289,7 +289,7 @@ static void add_part_claims(spry_schema *schema, name_classes *classes, const sp
         classes->items[i].matched = false;
     json_object_foreach(json_object_get(json, "patternProperties"), pattern, said)
     {
-        split_classes(schema, classes, spry_object_pattern(schema, part->place, pattern), json);
+        split_classes(schema, classes, pattern_of(schema, part->place, pattern), json);
         for (size_t i = 0; i < classes->count; i++) {
             name_class *class = &classes->items[i];
             if (!class->hit)

@@ -398,8 +398,6 @@ spry_claims spry_object_claims(spry_schema *schema, const spry_object_shape *obj
 void spry_object_find_ways(spry_schema *schema, spry_layout *layout, const spry_object_shape *object);
 /* True when an object that is closed has no member that can meet one of its demands (object_layout.c). */
 bool spry_object_misses_demand(spry_schema *schema, const spry_object_shape *object, unsigned depth);
-/* The spellings between the quotes of a pattern of patternProperties in the schema of a place (object_layout.c). */
-spry_ir_node spry_object_pattern(spry_schema *schema, uint32_t place, const char *pattern);
 /* Required names: keys of an object, or strings of an array (checked by the caller). */
 const spry_shapes *spry_object_requiring(spry_schema *schema, const json_t *names);
 /* Objects without the member; or with it, and with a claim about it when not NULL (schema_object.c). */

@@ -13,7 +13,8 @@ void spry_code_set_add(spry_code_set *set, uint32_t first, uint32_t last)
         set->ranges[set->count++] = (spry_code_range){first, last};
 }
 
-void spry_code_set_invert(spry_code_set *set)
+/* The complement, without surrogates. */
+static void invert(spry_code_set *set)
 {
     size_t n = spry_code_ranges_normalize(set->ranges, set->count);
     if (set->failed || !spry_grow(&set->ranges, &set->room, 2 * n + 1, sizeof *set->ranges)) {
@@ -34,7 +35,7 @@ static void add_all(spry_code_set *set, const spry_code_range *ranges, size_t co
 static void add_maybe_negated(spry_code_set *set, spry_code_set *added, bool negated)
 {
     if (negated)
-        spry_code_set_invert(added);
+        invert(added);
     add_all(set, added->ranges, added->count);
     set->failed |= added->failed;
     free(added->ranges);

@@ -14,9 +14,6 @@ typedef struct spry_code_set {
 
 void spry_code_set_add(spry_code_set *set, uint32_t first, uint32_t last);
 
-/* The complement, without surrogates. */
-void spry_code_set_invert(spry_code_set *set);
-
 /* Adds the set of \d \w \s (upper case: its complement); false for other letters. */
 bool spry_regex_add_letter(spry_code_set *set, int letter);
 

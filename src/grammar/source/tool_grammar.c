@@ -25,7 +25,8 @@ static spry_ir_node any_text(const spry_tool_builder *b)
     return spry_ir_repeat(b->ir, one, 0, SPRY_IR_UNBOUNDED);
 }
 
-spry_ir_node spry_tool_text_without(const spry_tool_builder *b, const char *mark, const char *other)
+/* Text that does not contain a mark, of two; the second may be NULL. */
+static spry_ir_node text_without(const spry_tool_builder *b, const char *mark, const char *other)
 {
     spry_ir_node any = any_text(b), found = spry_tool_literal(b, mark);
     if (other)
@@ -266,7 +267,7 @@ static spry_ir_node free_answer(const spry_tool_builder *b)
 {
     const spry_tool_style *s = b->style;
     const char *mark = s->section_open ? s->section_open : s->open;
-    spry_ir_node text = spry_tool_text_without(b, mark, s->section_open ? s->open : NULL);
+    spry_ir_node text = text_without(b, mark, s->section_open ? s->open : NULL);
     spry_ir_node calls = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, mark), all_calls(b, true));
     spry_ir_node start = s->bare ? without_bare_call(b, text) : text;
     spry_ir_node rest = b->parallel ? any_number_of(b, SPRY_TOOL_SEQUENCE(b, calls, text))
@@ -281,8 +282,7 @@ static spry_ir_node prompted_answer(const spry_tool_builder *b, bool required)
     spry_ir_node calls = all_calls(b, true);
     if (required)
         return calls;
-    spry_ir_node content =
-        SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, "all\n"), spry_tool_text_without(b, b->style->open, NULL));
+    spry_ir_node content = SPRY_TOOL_SEQUENCE(b, spry_tool_literal(b, "all\n"), text_without(b, b->style->open, NULL));
     return SPRY_TOOL_CHOICE(b, calls, SPRY_TOOL_SEQUENCE(b, content, optional(b, all_calls(b, false))));
 }
 
@@ -293,7 +293,7 @@ static spry_ir_node behind_thought(const spry_tool_builder *b, const json_t *spe
     const char *close = json_string_value(json_object_get(spec, "thought_close"));
     if (!open || !close)
         return answer;
-    spry_ir_node thought = spry_tool_text_without(b, close, NULL);
+    spry_ir_node thought = text_without(b, close, NULL);
     spry_ir_node whole = SPRY_TOOL_SEQUENCE(b, thought, spry_tool_literal(b, close), b->gap, answer);
     if (json_is_true(json_object_get(spec, "in_thought")))
         return required ? whole : SPRY_TOOL_CHOICE(b, whole, thought);
@@ -332,7 +332,7 @@ static void init(spry_tool_builder *b, spry_ir *ir, const json_t *spec)
     b->any_object = b->brief ? spry_ir_json_object(ir, SPRY_JSON_COMPACT) : SPRY_IR_NONE;
     const char *end = b->style ? b->style->parameter.value_close : NULL;
     end = !end && b->style ? b->style->quote : end;
-    b->raw = end ? spry_tool_text_without(b, end, NULL) : SPRY_IR_NONE;
+    b->raw = end ? text_without(b, end, NULL) : SPRY_IR_NONE;
 }
 
 spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source)

@@ -28,8 +28,6 @@ spry_ir_node spry_ir_tool_calls(spry_ir *ir, spry_view source);
 /* ---- the parts --------------------------------------------------------------------------------------------------- */
 
 spry_ir_node spry_tool_literal(const spry_tool_builder *builder, const char *text); /* NULL: the empty text */
-/* Text that does not contain a mark, of two; the second may be NULL. */
-spry_ir_node spry_tool_text_without(const spry_tool_builder *builder, const char *mark, const char *other);
 /* A JSON value of a schema. */
 spry_ir_node spry_tool_json(const spry_tool_builder *builder, spry_argument_schema of);
 /* Parameters of the function in the style's syntax, for TAGGED, TREE, PYTHON and BRACED. */
