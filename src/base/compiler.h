@@ -26,6 +26,13 @@
 #define SPRY_PREFETCH_FAR(address) ((void)(address))
 #endif
 
+/* Memory is written before here and read after it, in the order of the source. */
+#if defined(__GNUC__)
+#define SPRY_BARRIER() __asm__ volatile("" ::: "memory")
+#else
+#define SPRY_BARRIER() ((void)0)
+#endif
+
 /* Inside a loop that waits for another thread: saves power and leaves the core to its sibling. */
 #if defined(__GNUC__) && (defined(__x86_64__) || defined(__i386__))
 #define SPRY_PAUSE() __builtin_ia32_pause()

@@ -6,47 +6,26 @@
 #include "base/checked.h"
 #include "base/compiler.h"
 
+typedef enum dtype_use { UNUSED, IN_GGUF, OWN, PART } dtype_use;
+
+#define GGUF_LINE(NAME, name, id, block, bytes, packed) [id] = {#NAME, block, bytes, IN_GGUF},
+#define OWN_LINE(NAME, name, id, block, bytes, packed)  [id] = {#NAME, block, bytes, OWN},
+#define PART_LINE(NAME, name, id, block, bytes, packed) [id] = {#NAME, block, bytes, PART},
+
 static const struct {
     const char *name;
     size_t block, bytes;
-} types[SPRY_DTYPE_COUNT] = {
-    [SPRY_F32] = {"F32", 1, 4},
-    [SPRY_F16] = {"F16", 1, 2},
-    [SPRY_BF16] = {"BF16", 1, 2},
-    [SPRY_Q4_0] = {"Q4_0", 32, 18},
-    [SPRY_Q4_1] = {"Q4_1", 32, 20},
-    [SPRY_Q5_0] = {"Q5_0", 32, 22},
-    [SPRY_Q5_1] = {"Q5_1", 32, 24},
-    [SPRY_Q8_0] = {"Q8_0", 32, 34},
-    [SPRY_Q2_K] = {"Q2_K", 256, 84},
-    [SPRY_Q3_K] = {"Q3_K", 256, 110},
-    [SPRY_Q4_K] = {"Q4_K", 256, 144},
-    [SPRY_Q5_K] = {"Q5_K", 256, 176},
-    [SPRY_Q6_K] = {"Q6_K", 256, 210},
-    [SPRY_IQ4_NL] = {"IQ4_NL", 32, 18},
-    [SPRY_IQ4_XS] = {"IQ4_XS", 256, 136},
-    [SPRY_TQ1_0] = {"TQ1_0", 256, 54},
-    [SPRY_TQ2_0] = {"TQ2_0", 256, 66},
-    [SPRY_MXFP4] = {"MXFP4", 32, 17},
-    [SPRY_IQ2_XXS] = {"IQ2_XXS", 256, 66},
-    [SPRY_IQ2_XS] = {"IQ2_XS", 256, 74},
-    [SPRY_IQ2_S] = {"IQ2_S", 256, 82},
-    [SPRY_IQ3_XXS] = {"IQ3_XXS", 256, 98},
-    [SPRY_IQ3_S] = {"IQ3_S", 256, 110},
-    [SPRY_I32] = {"I32", 1, 4},
-    [SPRY_U8] = {"U8", 1, 1},
-    [SPRY_F8_E4M3] = {"F8_E4M3", 1, 1},
-    [SPRY_F8] = {"F8", 32, 36},
-};
+    dtype_use use;
+} types[SPRY_DTYPE_COUNT] = {SPRY_DTYPES_GGUF(GGUF_LINE) SPRY_DTYPES_OWN(OWN_LINE) SPRY_DTYPES_PART(PART_LINE)};
 
 bool spry_dtype_known(uint32_t id)
 {
-    return id < SPRY_DTYPE_COUNT && types[id].name && id != SPRY_I32 && id != SPRY_U8 && id != SPRY_F8_E4M3;
+    return id < SPRY_DTYPE_COUNT && (types[id].use == IN_GGUF || types[id].use == OWN);
 }
 
 bool spry_dtype_in_gguf(uint32_t id)
 {
-    return id < SPRY_U8 && spry_dtype_known(id);
+    return id < SPRY_DTYPE_COUNT && types[id].use == IN_GGUF;
 }
 
 const char *spry_dtype_name(spry_dtype type)
@@ -82,6 +61,7 @@ bool spry_dtype_find(spry_dtype *type, spry_view name)
 
 const char *spry_dtype_names(void)
 {
-    return "F32, F16, BF16, Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ2_XXS, IQ2_XS, IQ2_S, "
-           "IQ3_XXS, IQ3_S, IQ4_NL, IQ4_XS, TQ1_0, TQ2_0, MXFP4";
+#define LISTED(NAME, ...) ", " #NAME
+    static const char names[] = SPRY_DTYPES_GGUF(LISTED);
+    return names + strlen(", ");
 }

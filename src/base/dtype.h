@@ -1,4 +1,4 @@
-/* The element types of tensors: GGUF ids, block sizes in values and in bytes. Every layer uses this one table. */
+/* The element types of tensors: GGUF ids, block sizes in values and in bytes. Every layer uses this one list. */
 #ifndef SPRY_BASE_DTYPE_H
 #define SPRY_BASE_DTYPE_H
 
@@ -8,38 +8,61 @@
 
 #include "base/view.h"
 
+/* Every type, one line each: X(NAME, name, GGUF's id, values in a block, bytes of a block, bytes of a block per row in
+ * packed weights (kernels/packed.h), 0: not packed). All that depends on the type is made of these lists: the enum, the
+ * tables of names, sizes, decoders, encoders, packed layouts and products. */
+#define SPRY_DTYPES_FLOAT(X)                                                                                           \
+    X(F32, f32, 0, 1, 4, 4)                                                                                            \
+    X(F16, f16, 1, 1, 2, 2)                                                                                            \
+    X(BF16, bf16, 30, 1, 2, 2)
+/* Blocks that are also written. */
+#define SPRY_DTYPES_WRITTEN(X)                                                                                         \
+    X(Q4_0, q4_0, 2, 32, 18, 18)                                                                                       \
+    X(Q4_1, q4_1, 3, 32, 20, 20)                                                                                       \
+    X(Q5_0, q5_0, 6, 32, 22, 22)                                                                                       \
+    X(Q5_1, q5_1, 7, 32, 24, 24)                                                                                       \
+    X(Q8_0, q8_0, 8, 32, 34, 34)                                                                                       \
+    X(Q4_K, q4_k, 12, 256, 144, 148)                                                                                   \
+    X(Q5_K, q5_k, 13, 256, 176, 180)                                                                                   \
+    X(Q6_K, q6_k, 14, 256, 210, 210)
+/* Blocks that are only read. */
+#define SPRY_DTYPES_READ(X)                                                                                            \
+    X(Q2_K, q2_k, 10, 256, 84, 84)                                                                                     \
+    X(Q3_K, q3_k, 11, 256, 110, 114)                                                                                   \
+    X(IQ4_NL, iq4_nl, 20, 32, 18, 18)                                                                                  \
+    X(IQ4_XS, iq4_xs, 23, 256, 136, 138)                                                                               \
+    X(TQ1_0, tq1_0, 34, 256, 54, 66)                                                                                   \
+    X(TQ2_0, tq2_0, 35, 256, 66, 66)                                                                                   \
+    X(MXFP4, mxfp4, 39, 32, 17, 17)
+/* Blocks of codes (kernels/grids.h). */
+#define SPRY_DTYPES_GRID(X)                                                                                            \
+    X(IQ2_XXS, iq2_xxs, 16, 256, 66, 0)                                                                                \
+    X(IQ2_XS, iq2_xs, 17, 256, 74, 0)                                                                                  \
+    X(IQ2_S, iq2_s, 22, 256, 82, 0)                                                                                    \
+    X(IQ3_XXS, iq3_xxs, 18, 256, 98, 0)                                                                                \
+    X(IQ3_S, iq3_s, 21, 256, 110, 0)
+/* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
+#define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
+/* Parts of weights in safetensors, without arithmetic: words that hold several small numbers, bytes, 8-bit floats
+ * without their scales. */
+#define SPRY_DTYPES_PART(X)                                                                                            \
+    X(I32, i32, 44, 1, 4, 0)                                                                                           \
+    X(U8, u8, 45, 1, 1, 0)                                                                                             \
+    X(F8_E4M3, f8_e4m3, 46, 1, 1, 0)
+
+#define SPRY_DTYPES_BLOCK(X)                                                                                           \
+    SPRY_DTYPES_WRITTEN(X)                                                                                             \
+    SPRY_DTYPES_READ(X) /* all for integer products with packed rows                                                   \
+                         */
+#define SPRY_DTYPES_GGUF(X)  SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_BLOCK(X) SPRY_DTYPES_GRID(X)
+#define SPRY_DTYPES_KNOWN(X) SPRY_DTYPES_GGUF(X) SPRY_DTYPES_OWN(X) /* there is arithmetic for them */
+
 /* Values are GGUF's type ids; gaps are types that GGUF has retired or spry does not read. */
+#define SPRY_DTYPE_ID(NAME, name, id, ...) SPRY_##NAME = id,
 typedef enum spry_dtype {
-    SPRY_F32 = 0,
-    SPRY_F16 = 1,
-    SPRY_Q4_0 = 2,
-    SPRY_Q4_1 = 3,
-    SPRY_Q5_0 = 6,
-    SPRY_Q5_1 = 7,
-    SPRY_Q8_0 = 8,
-    SPRY_Q2_K = 10,
-    SPRY_Q3_K = 11,
-    SPRY_Q4_K = 12,
-    SPRY_Q5_K = 13,
-    SPRY_Q6_K = 14,
-    SPRY_IQ2_XXS = 16,
-    SPRY_IQ2_XS = 17,
-    SPRY_IQ3_XXS = 18,
-    SPRY_IQ4_NL = 20,
-    SPRY_IQ3_S = 21,
-    SPRY_IQ2_S = 22,
-    SPRY_IQ4_XS = 23,
-    SPRY_BF16 = 30,
-    SPRY_TQ1_0 = 34,
-    SPRY_TQ2_0 = 35,
-    SPRY_MXFP4 = 39,
-    /* Types of our own, in no GGUF file: parts of weights in safetensors, and what is made of them. */
-    SPRY_I32 = 44,     /* a part: words that hold several small numbers */
-    SPRY_U8 = 45,      /* a part: bytes */
-    SPRY_F8_E4M3 = 46, /* a part: floats of 8 bits, without their scales */
-    SPRY_F8 = 47,      /* such floats in blocks with a scale */
-    SPRY_DTYPE_COUNT = 48
+    SPRY_DTYPES_KNOWN(SPRY_DTYPE_ID) SPRY_DTYPES_PART(SPRY_DTYPE_ID) SPRY_DTYPE_COUNT = 48
 } spry_dtype;
+#undef SPRY_DTYPE_ID
 
 /* Whether there is arithmetic for type `id`. */
 bool spry_dtype_known(uint32_t id);

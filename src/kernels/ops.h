@@ -110,7 +110,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 2 };
+enum { SPRY_KERNEL_REVISION = 3 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */

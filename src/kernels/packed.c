@@ -38,8 +38,9 @@ static void put_masks(part *p, const uint8_t high[4])
 static void put_small(part *p, spry_dtype type, const unsigned char *block)
 {
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
-    put(p, block, 2);
-    block += 2;
+    size_t scale = type == SPRY_MXFP4 ? 1 : 2;
+    put(p, block, scale);
+    block += scale;
     if (min) {
         put(p, block, 2);
         block += 2;
@@ -100,6 +101,74 @@ static void put_q6_k(part *p, const unsigned char *block)
     }
 }
 
+/* Part k of Q3_K: a nibble in byte k % 8, the upper pair of bits in byte 8 + k % 4. */
+static void put_q3_k(part *p, const unsigned char *block)
+{
+    const unsigned char *low = block + 32, *scales = block + 96;
+    put(p, block + 108, 2);
+    for (size_t k = 0; k < 16; k++) {
+        int scale = (scales[k % 8] >> k / 8 * 4 & 15) | (scales[8 + k % 4] >> k / 4 * 2 & 3) << 4;
+        put(p, &(int8_t){(int8_t)(scale - 32)}, 1);
+    }
+    put_quads(p, block, 8);
+    put_quads(p, low, 16);
+}
+
+static void put_q2_k(part *p, const unsigned char *block)
+{
+    put(p, block + 80, 2);
+    put(p, block + 82, 2);
+    for (size_t k = 0; k < 16; k++)
+        put(p, block + k, 1);
+    put_quads(p, block + 16, 16);
+}
+
+static void put_iq4_xs(part *p, const unsigned char *block)
+{
+    const unsigned char *high = block + 2, *scales = block + 4;
+    put(p, block, 2);
+    for (size_t k = 0; k < 8; k++) {
+        int scale = (scales[k / 2] >> k % 2 * 4 & 15) | (high[k / 4] >> k % 4 * 2 & 3) << 4;
+        put(p, &(int8_t){(int8_t)(scale - 32)}, 1);
+    }
+    put_quads(p, block + 8, 32);
+}
+
+/* The place of value i in TQ1_0: a byte, and how many digits of it come first. */
+static size_t ternary_place(size_t *digit, size_t i)
+{
+    size_t begin = i < 160 ? 0 : i < 240 ? 160 : 240, n = i < 160 ? 32 : i < 240 ? 16 : 4;
+    *digit = (i - begin) / n;
+    return begin / 5 + (i - begin) % n;
+}
+
+static const uint8_t powers_of_three[5] = {1, 3, 9, 27, 81};
+
+/* The place of value i among bytes of two bits each, TQ2_0's. */
+static size_t two_bit_place(size_t *shift, size_t i)
+{
+    *shift = i % 128 / 32 * 2;
+    return i / 128 * 32 + i % 32;
+}
+
+static void put_tq1_0(part *p, const unsigned char *block)
+{
+    uint8_t low[64] = {0};
+    for (size_t i = 0, digit, shift; i < 256; i++) {
+        uint8_t fraction = (uint8_t)(block[ternary_place(&digit, i)] * powers_of_three[digit]);
+        size_t at = two_bit_place(&shift, i);
+        low[at] = (uint8_t)(low[at] | (fraction * 3 >> 8) << shift);
+    }
+    put(p, block + 52, 2);
+    put_quads(p, low, 16);
+}
+
+static void put_tq2_0(part *p, const unsigned char *block)
+{
+    put(p, block + 64, 2);
+    put_quads(p, block, 16);
+}
+
 static void put_block(part *p, spry_dtype type, const unsigned char *block)
 {
     switch (type) {
@@ -107,6 +176,11 @@ static void put_block(part *p, spry_dtype type, const unsigned char *block)
     case SPRY_Q4_K:
     case SPRY_Q5_K: put_q45_k(p, type, block); break;
     case SPRY_Q6_K: put_q6_k(p, block); break;
+    case SPRY_Q3_K: put_q3_k(p, block); break;
+    case SPRY_Q2_K: put_q2_k(p, block); break;
+    case SPRY_IQ4_XS: put_iq4_xs(p, block); break;
+    case SPRY_TQ1_0: put_tq1_0(p, block); break;
+    case SPRY_TQ2_0: put_tq2_0(p, block); break;
     default: put_small(p, type, block); break;
     }
 }
@@ -180,8 +254,9 @@ static void take_masks(packed_part *p, uint8_t high[4])
 static void take_small(packed_part *p, spry_dtype type, unsigned char *block)
 {
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
-    take(p, block, 2);
-    block += 2;
+    size_t scale = type == SPRY_MXFP4 ? 1 : 2;
+    take(p, block, scale);
+    block += scale;
     if (min) {
         take(p, block, 2);
         block += 2;
@@ -238,6 +313,67 @@ static void take_q6_k(packed_part *p, unsigned char *block)
     }
 }
 
+static void take_q3_k(packed_part *p, unsigned char *block)
+{
+    unsigned char *low = block + 32, *scales = block + 96;
+    memset(scales, 0, 12);
+    take(p, block + 108, 2);
+    for (size_t k = 0; k < 16; k++) {
+        int8_t scale;
+        take(p, &scale, 1);
+        int bits = scale + 32;
+        scales[k % 8] = (uint8_t)(scales[k % 8] | (bits & 15) << k / 8 * 4);
+        scales[8 + k % 4] = (uint8_t)(scales[8 + k % 4] | bits >> 4 << k / 4 * 2);
+    }
+    take_quads(p, block, 8);
+    take_quads(p, low, 16);
+}
+
+static void take_q2_k(packed_part *p, unsigned char *block)
+{
+    take(p, block + 80, 2);
+    take(p, block + 82, 2);
+    for (size_t k = 0; k < 16; k++)
+        take(p, block + k, 1);
+    take_quads(p, block + 16, 16);
+}
+
+static void take_iq4_xs(packed_part *p, unsigned char *block)
+{
+    unsigned char *high = block + 2, *scales = block + 4;
+    memset(high, 0, 6);
+    take(p, block, 2);
+    for (size_t k = 0; k < 8; k++) {
+        int8_t scale;
+        take(p, &scale, 1);
+        int bits = scale + 32;
+        scales[k / 2] = (uint8_t)(scales[k / 2] | (bits & 15) << k % 2 * 4);
+        high[k / 4] = (uint8_t)(high[k / 4] | bits >> 4 << k % 4 * 2);
+    }
+    take_quads(p, block + 8, 32);
+}
+
+/* A byte is the smallest fraction of 256 with its digits. */
+static void take_tq1_0(packed_part *p, unsigned char *block)
+{
+    uint8_t low[64];
+    unsigned sum[52] = {0};
+    take(p, block + 52, 2);
+    take_quads(p, low, 16);
+    for (size_t i = 0, digit, shift; i < 256; i++) {
+        size_t from = two_bit_place(&shift, i), to = ternary_place(&digit, i);
+        sum[to] += (low[from] >> shift & 3u) * powers_of_three[4 - digit];
+    }
+    for (size_t i = 0; i < 52; i++)
+        block[i] = (uint8_t)((sum[i] * 256 + 242) / 243);
+}
+
+static void take_tq2_0(packed_part *p, unsigned char *block)
+{
+    take(p, block + 64, 2);
+    take_quads(p, block, 16);
+}
+
 static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
 {
     switch (type) {
@@ -245,6 +381,11 @@ static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
     case SPRY_Q4_K:
     case SPRY_Q5_K: take_q45_k(p, type, block); break;
     case SPRY_Q6_K: take_q6_k(p, block); break;
+    case SPRY_Q3_K: take_q3_k(p, block); break;
+    case SPRY_Q2_K: take_q2_k(p, block); break;
+    case SPRY_IQ4_XS: take_iq4_xs(p, block); break;
+    case SPRY_TQ1_0: take_tq1_0(p, block); break;
+    case SPRY_TQ2_0: take_tq2_0(p, block); break;
     default: take_small(p, type, block); break;
     }
 }

@@ -1,4 +1,5 @@
-/* Packed weights: rows in groups. Packing changes no value and (almost) no size.
+/* Packed weights: rows in groups. Packing changes no value and (almost) no size; only TQ1_0, five values in a byte,
+ * grows by a fifth to TQ2_0.
  *
  * Quantised weights are for integer kernels: one vector holds four adjacent values of every row of the group and is
  * multiplied by four activations broadcast to all lanes, so whole groups of four bytes are moved.
@@ -13,6 +14,11 @@
  *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
  *   Q5_K  the same, with 8 quads of high before the chunks: bit b is the fifth bit of block b
  *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of: 8 quads of high, 16 quads of low, each as in the file
+ *   Q3_K  scale f16 | 16 x scale i8 | 8 quads of high | 16 quads of low, each as in the file
+ *   Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte | 16 quads of low, as in the file
+ *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file
+ *   IQ4_NL  as Q4_0    MXFP4  exponent u8 | low as Q4_0
+ *   IQ4_XS  scale f16 | 8 x scale i8 | 8 blocks of 4 quads of low as Q4_0
  * Floats are stored in chunks of SPRY_PACK_FLOATS values, row after row; the last may be shorter. A product then reads
  * one stream instead of one per row of its tile.
  *
@@ -29,27 +35,21 @@ enum { SPRY_PACK_MAX_ROWS = 16, SPRY_PACK_FLOATS = 16 };
 /* Bytes of a block per row of the group; 0 for types that are not packed. */
 static inline size_t spry_packed_row_bytes(spry_dtype type)
 {
+#define SPRY_PACKED_BYTES(NAME, name, id, block, bytes, packed)                                                        \
+    case SPRY_##NAME: return packed;
     switch (type) {
-    case SPRY_F32: return 4;
-    case SPRY_F16:
-    case SPRY_BF16: return 2;
-    case SPRY_Q4_0: return 18;
-    case SPRY_Q4_1: return 20;
-    case SPRY_Q5_0: return 22;
-    case SPRY_Q5_1: return 24;
-    case SPRY_Q8_0: return 34;
-    case SPRY_Q4_K: return 148; /* 6-bit scales and minima become bytes: 4 more than in the file */
-    case SPRY_Q5_K: return 180;
-    case SPRY_Q6_K: return 210;
+        SPRY_DTYPES_KNOWN(SPRY_PACKED_BYTES)
     default: return 0;
     }
+#undef SPRY_PACKED_BYTES
 }
 
 /* Packs `n_rows` (at most `rows`) weight rows of n_in values into one group. */
 void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
                      size_t rows);
 
-/* Unpacks one row of a group to its file layout, byte for byte. */
+/* Unpacks one row of a group to its file layout, byte for byte (of several bytes that mean the same digits in TQ1_0,
+ * the one that encoders write). */
 void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, size_t n_in, size_t rows);
 
 #endif

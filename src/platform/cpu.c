@@ -1,18 +1,70 @@
-/* Reads Linux's auxiliary vector; on other systems only the features the program was compiled for are known. */
+/* Asks the processor on x86 and Linux's auxiliary vector on ARM; on other systems only the features the program was
+ * compiled for are known. */
 #include "platform/cpu.h"
 
-#if defined(__aarch64__) && defined(__linux__)
-#include <asm/hwcap.h>
-#include <sys/auxv.h>
+#include <stdbool.h>
+
+#include "base/compiler.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
-bool spry_cpu_has_dotprod(void)
+/* Clang's builtin does not support this feature name. */
+static bool has_f16c(void)
 {
-#if defined(__aarch64__) && defined(__linux__)
-    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP;
-#elif defined(__ARM_FEATURE_DOTPROD)
-    return true;
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+
+/* Tiles are 8 KB of state a thread: Linux saves them only for processes that have asked for it. */
+static bool has_amx(void)
+{
+#if defined(__linux__) && defined(SYS_arch_prctl)
+    enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_TILE) && (edx & AMX_INT8) &&
+           syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 #else
     return false;
 #endif
 }
+
+uint32_t spry_cpu_features(void)
+{
+    uint32_t features = 0;
+    if (SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && has_f16c())
+        features |= SPRY_CPU_AVX2;
+    if (SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") && SPRY_X86_HAS("avx512vl"))
+        features |= SPRY_CPU_AVX512;
+    if (SPRY_X86_HAS("avx512vnni"))
+        features |= SPRY_CPU_VNNI;
+    if (has_amx())
+        features |= SPRY_CPU_AMX;
+    return features;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+
+uint32_t spry_cpu_features(void)
+{
+    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
+}
+
+#else
+
+uint32_t spry_cpu_features(void)
+{
+#if defined(__ARM_FEATURE_DOTPROD)
+    return SPRY_CPU_DOTPROD;
+#else
+    return 0;
+#endif
+}
+
+#endif

@@ -1,11 +1,19 @@
-/* CPU features beyond the architecture's baseline that only the operating system can report. (For x86 see
- * base/compiler.h.) */
+/* Processor features that kernels need. A feature that the operating system has to enable is reported only if it did.
+ */
 #ifndef SPRY_PLATFORM_CPU_H
 #define SPRY_PLATFORM_CPU_H
 
-#include <stdbool.h>
+#include <stdint.h>
 
-/* Whether this is a 64-bit ARM with the dot-product instructions. */
-bool spry_cpu_has_dotprod(void);
+typedef enum spry_cpu_feature {
+    SPRY_CPU_AVX2 = 1 << 0,    /* with FMA and F16C */
+    SPRY_CPU_AVX512 = 1 << 1,  /* F, BW, DQ and VL */
+    SPRY_CPU_VNNI = 1 << 2,    /* of AVX-512 */
+    SPRY_CPU_AMX = 1 << 3,     /* tiles and products of int8 */
+    SPRY_CPU_DOTPROD = 1 << 4, /* 64-bit ARM */
+} spry_cpu_feature;
+
+/* All features of this machine. Tiles (AMX) are requested of the operating system for the whole process. */
+uint32_t spry_cpu_features(void);
 
 #endif

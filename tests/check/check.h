@@ -37,6 +37,9 @@ typedef struct check {
 } check;
 
 /* One op (or a table of similar ones) for all its types; each is one line in check_main.c. */
+/* The AMX table over tile registers in plain C, for machines with AVX-512 and without AMX; see emulated_tiles.c. */
+extern const spry_ops check_amx_emulated;
+
 typedef struct check_op {
     void (*check)(check *c);
     void (*bench)(check *c);

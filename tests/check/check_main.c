@@ -19,6 +19,8 @@ static const char *const optional_tables[] = {
 #if defined(__x86_64__)
     "avx2",
     "avx512",
+    "amx",
+    "amx-emulated",
 #elif defined(__aarch64__)
     "neon",
 #endif
@@ -27,7 +29,7 @@ static const char *const optional_tables[] = {
 static const char help[] =
     "spry-check [options] [NAME]: compares every kernel with a plainer one.\n"
     "  NAME         only ops and types whose name contains it (\"matmul\", \"q4_0\", \"matmul q4_0\")\n"
-    "  --cpu MASK   only this table of kernels; default: all this machine has\n"
+    "  --cpu MASK   only this table of kernels; default: all this machine has, and AMX emulated\n"
     "  --bench      measure speed instead\n"
     "  --seed N     other random shapes and numbers; default 1\n"
     "  --help       this text\n";
@@ -91,12 +93,25 @@ static bool parse_arguments(arguments *args, int argc, char **argv)
     return true;
 }
 
+/* The table of a mask, or of an instruction set that is emulated. */
+static spry_status find_table(const spry_ops **out, const char *mask, spry_error *error)
+{
+#if defined(__x86_64__)
+    const spry_ops *needed;
+    if (!strcmp(mask, check_amx_emulated.name) && !spry_ops_get(&needed, "avx512", NULL)) {
+        *out = &check_amx_emulated;
+        return SPRY_OK;
+    }
+#endif
+    return spry_ops_get(out, mask, error);
+}
+
 /* Runs all ops of one table; false when there is none, or the filter left nothing. */
 static bool run_table(const arguments *args, const char *mask)
 {
     spry_error error;
     check c = {.filter = args->filter, .random = args->seed};
-    if (spry_ops_get(&c.ref, "ref", &error) || spry_ops_get(&c.ops, mask, &error)) {
+    if (spry_ops_get(&c.ref, "ref", &error) || find_table(&c.ops, mask, &error)) {
         fprintf(stderr, "spry-check: %s\n", error.message);
         return false;
     }
@@ -116,7 +131,7 @@ static bool run_all_tables(const arguments *args)
     bool ok = run_table(args, "ref");
     for (size_t i = 0; ok && i < SPRY_COUNT(optional_tables); i++) {
         const spry_ops *table;
-        if (!spry_ops_get(&table, optional_tables[i], NULL)) {
+        if (!find_table(&table, optional_tables[i], NULL)) {
             ok = run_table(args, optional_tables[i]);
         } else {
             printf("SKIPPED %s: this machine does not have it\n", optional_tables[i]);

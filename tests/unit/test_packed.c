@@ -8,6 +8,7 @@
 
 #include <cmocka.h>
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +19,9 @@
 
 enum { MAX_BLOCKS = 3, MAX_BLOCK_BYTES = 256, MAX_VALUES = 256, GAP = 6 };
 
-static const spry_dtype types[] = {SPRY_Q4_0, SPRY_Q4_1, SPRY_Q5_0, SPRY_Q5_1,
-                                   SPRY_Q8_0, SPRY_Q4_K, SPRY_Q5_K, SPRY_Q6_K};
+static const spry_dtype types[] = {SPRY_Q4_0,   SPRY_Q4_1,   SPRY_Q5_0,  SPRY_Q5_1,  SPRY_Q8_0,
+                                   SPRY_Q4_K,   SPRY_Q5_K,   SPRY_Q6_K,  SPRY_Q2_K,  SPRY_Q3_K,
+                                   SPRY_IQ4_NL, SPRY_IQ4_XS, SPRY_TQ1_0, SPRY_TQ2_0, SPRY_MXFP4};
 static const spry_dtype float_types[] = {SPRY_F32, SPRY_F16, SPRY_BF16};
 static const size_t group_sizes[] = {8, 16};
 
@@ -140,6 +142,88 @@ static void read_q6_k(reader *r, float *out)
     }
 }
 
+static const int levels_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const float levels_e2m1[16] = {0, 0.5f,  1,  1.5f,  2,  3,  4,  6, /* and with a sign */
+                                      0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+
+static unsigned nibble_of(const unsigned low[16], size_t i)
+{
+    return i < 16 ? low[i] & 15 : low[i - 16] >> 4;
+}
+
+static void read_iq4_nl(reader *r, float *out)
+{
+    float scale = next_half(r);
+    unsigned low[16];
+    next_quads(r, low, 4);
+    for (size_t i = 0; i < 32; i++)
+        out[i] = scale * (float)levels_iq4[nibble_of(low, i)];
+}
+
+static void read_mxfp4(reader *r, float *out)
+{
+    int exponent = *next(r, 1);
+    unsigned low[16];
+    next_quads(r, low, 4);
+    for (size_t i = 0; i < 32; i++)
+        out[i] = ldexpf(levels_e2m1[nibble_of(low, i)], exponent - 127);
+}
+
+static void read_iq4_xs(reader *r, float *out)
+{
+    float scale = next_half(r);
+    int scales[8];
+    for (size_t b = 0; b < 8; b++)
+        scales[b] = (int8_t)*next(r, 1);
+    for (size_t b = 0; b < 8; b++) {
+        unsigned low[16];
+        next_quads(r, low, 4);
+        for (size_t i = 0; i < 32; i++)
+            out[32 * b + i] = scale * (float)scales[b] * (float)levels_iq4[nibble_of(low, i)];
+    }
+}
+
+/* Two bits: byte i of 32 holds values i, i + 32, i + 64 and i + 96 of 128. */
+static unsigned pair_of(const unsigned low[64], size_t i)
+{
+    return low[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3;
+}
+
+static void read_q2_k(reader *r, float *out)
+{
+    float scale = next_half(r), min = next_half(r);
+    unsigned scales[16], low[64];
+    for (size_t p = 0; p < 16; p++)
+        scales[p] = *next(r, 1);
+    next_quads(r, low, 16);
+    for (size_t i = 0; i < 256; i++)
+        out[i] = scale * (float)(scales[i / 16] & 15) * (float)pair_of(low, i) - min * (float)(scales[i / 16] >> 4);
+}
+
+static void read_q3_k(reader *r, float *out)
+{
+    float scale = next_half(r);
+    int scales[16];
+    unsigned high[32], low[64];
+    for (size_t p = 0; p < 16; p++)
+        scales[p] = (int8_t)*next(r, 1);
+    next_quads(r, high, 8);
+    next_quads(r, low, 16);
+    for (size_t i = 0; i < 256; i++) {
+        int level = (int)(pair_of(low, i) + 4 * (high[i % 32] >> i / 32 & 1)) - 4;
+        out[i] = scale * (float)scales[i / 16] * (float)level;
+    }
+}
+
+static void read_ternary(reader *r, float *out)
+{
+    float scale = next_half(r);
+    unsigned low[64];
+    next_quads(r, low, 16);
+    for (size_t i = 0; i < 256; i++)
+        out[i] = (float)((int)pair_of(low, i) - 1) * scale;
+}
+
 /* One block of one row; all of the block's bytes must have been passed. */
 static void read_block(float *out, spry_dtype type, const unsigned char *block, size_t rows, size_t row)
 {
@@ -149,6 +233,13 @@ static void read_block(float *out, spry_dtype type, const unsigned char *block, 
     case SPRY_Q4_K:
     case SPRY_Q5_K: read_k45(&r, type, out); break;
     case SPRY_Q6_K: read_q6_k(&r, out); break;
+    case SPRY_Q2_K: read_q2_k(&r, out); break;
+    case SPRY_Q3_K: read_q3_k(&r, out); break;
+    case SPRY_IQ4_NL: read_iq4_nl(&r, out); break;
+    case SPRY_IQ4_XS: read_iq4_xs(&r, out); break;
+    case SPRY_MXFP4: read_mxfp4(&r, out); break;
+    case SPRY_TQ1_0:
+    case SPRY_TQ2_0: read_ternary(&r, out); break;
     default: read_small(&r, type, out); break;
     }
     assert_int_equal(r.at - block, rows * spry_packed_row_bytes(type));
@@ -163,17 +254,26 @@ typedef struct packing {
     unsigned char packed[SPRY_PACK_MAX_ROWS * MAX_BLOCKS * MAX_BLOCK_BYTES + 1];
 } packing;
 
-/* Any bytes but halves that are not finite: bit 14 of what may be one is cleared. */
+/* Any bytes but halves that are not finite: bit 14 of what may be one is cleared. TQ1_0: only bytes that encoders
+ * write, the smallest fractions of 256 with their digits; those of the last four have a fifth digit of 0. */
 static void fill_file(packing *p)
 {
+    static const size_t first_half[SPRY_DTYPE_COUNT] = {
+        [SPRY_Q2_K] = 80, [SPRY_Q3_K] = 108, [SPRY_Q6_K] = 208, [SPRY_TQ1_0] = 52, [SPRY_TQ2_0] = 64};
+    static const bool second[SPRY_DTYPE_COUNT] = {
+        [SPRY_Q4_1] = true, [SPRY_Q5_1] = true, [SPRY_Q2_K] = true, [SPRY_Q4_K] = true, [SPRY_Q5_K] = true};
     size_t bytes = spry_dtype_bytes(p->type);
     for (size_t i = 0; i < sizeof p->file; i++)
         p->file[i] = (unsigned char)random_byte();
-    size_t halves = p->type == SPRY_Q6_K ? bytes - 2 : 0;
-    for (size_t row = 0; row < p->n_rows; row++)
-        for (size_t b = 0; b < p->n_blocks; b++)
-            for (size_t k = 0; k < (halves ? 1 : 2); k++)
-                p->file[row * p->stride + b * bytes + halves + 2 * k + 1] &= 0xbf;
+    for (size_t i = 0; i < p->n_rows * p->n_blocks; i++) {
+        unsigned char *block = p->file + i / p->n_blocks * p->stride + i % p->n_blocks * bytes;
+        if (p->type != SPRY_MXFP4)
+            block[first_half[p->type] + 1] &= 0xbf;
+        if (second[p->type])
+            block[first_half[p->type] + 3] &= 0xbf;
+        for (size_t k = 0; p->type == SPRY_TQ1_0 && k < 52; k++)
+            block[k] = (unsigned char)(((k < 48 ? block[k] % 243u : block[k] % 81u * 3) * 256 + 242) / 243);
+    }
 }
 
 static void pack(packing *p, spry_dtype type, size_t rows, size_t n_rows, size_t n_blocks)

@@ -8,6 +8,7 @@
 #include <arm_neon.h>
 #include <string.h>
 
+#include "kernels/grids.h"
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
@@ -41,6 +42,15 @@ static inline eight bytes_i8(const unsigned char *p)
 {
     int16x8_t x = vmovl_s8(vreinterpret_s8_u8(vld1_u8(p)));
     return (eight){{vcvtq_f32_s32(vmovl_s16(vget_low_s16(x))), vcvtq_f32_s32(vmovl_high_s16(x))}};
+}
+
+/* Scales of MXFP4: spry_half_e8m0_bits of 8 bytes. */
+static inline eight exponents(const unsigned char *p)
+{
+    uint32_t bits[8];
+    for (int i = 0; i < 8; i++)
+        bits[i] = spry_half_e8m0_bits(p[i]);
+    return (eight){{vreinterpretq_f32_u32(vld1q_u32(bits)), vreinterpretq_f32_u32(vld1q_u32(bits + 4))}};
 }
 
 static inline eight mul(eight a, eight b)
@@ -143,6 +153,8 @@ SPRY_INLINE void load_small(quads w, spry_dtype type, const unsigned char *masks
             if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
                 level = vorrq_u8(level, fifth_bits(masks + 4 * (q + 4 * second) + 2 * h));
             w[q][h] = vreinterpretq_s8_u8(level);
+            if (type == SPRY_IQ4_NL || type == SPRY_IQ4_XS || type == SPRY_MXFP4)
+                w[q][h] = vqtbl1q_s8(vld1q_s8(type == SPRY_MXFP4 ? spry_levels_e2m1 : spry_levels_iq4), level);
         }
 }
 
@@ -150,7 +162,7 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
-    size_t masks = min ? 4 * GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
+    size_t masks = min ? 4 * GROUP : type == SPRY_MXFP4 ? GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
     for (size_t b = 0; b < n_in / 32; b++, p += spry_packed_row_bytes(type) * GROUP) {
         eight_int dot[INT_TILE_ROWS];
         start_dots(dot, act, b, n_rows, type == SPRY_Q4_0 ? 1 : type == SPRY_Q5_0 ? 2 : 0);
@@ -159,7 +171,7 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
             load_small(w, type, p + masks, p + levels, second);
             add_dots(dot, w, act, b, second, n_rows);
         }
-        scale_dots(sum, dot, halves(p), act, b, n_rows);
+        scale_dots(sum, dot, type == SPRY_MXFP4 ? exponents(p) : halves(p), act, b, n_rows);
         if (min)
             add_minima(sum, halves(p + 2 * GROUP), act, b, n_rows);
     }
@@ -216,35 +228,108 @@ SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
         }
 }
 
-/* The dots of half a block, zero point 32. */
-SPRY_INLINE void dot_q6(eight dot[INT_TILE_ROWS], const unsigned char *p, size_t s, const spry_act_block *const act[],
-                        size_t b, int second, int n_rows)
+/* Half of block s of eight of two bits, 128 values in 8 quads. */
+SPRY_INLINE void load_pairs(quads w, const unsigned char *low, size_t s, int second)
+{
+    int8x16_t shift = vdupq_n_s8((int8_t)(-2 * (int)(s % 4)));
+    for (int q = 0; q < 4; q++)
+        for (int h = 0; h < 2; h++) {
+            uint8x16_t four = load_quad(low + s / 4 * (8 * QUAD_BYTES), q + 4 * second, h);
+            w[q][h] = vreinterpretq_s8_u8(vandq_u8(vshlq_u8(four, shift), vdupq_n_u8(3)));
+        }
+}
+
+/* Half of block s of eight of Q3_K: bit s of `high` is the third. */
+SPRY_INLINE void load_q3(quads w, const unsigned char *high, size_t s, int second)
+{
+    load_pairs(w, high + 8 * QUAD_BYTES, s, second);
+    for (int q = 0; q < 4; q++)
+        for (int h = 0; h < 2; h++) {
+            uint8x16_t set = vtstq_u8(load_quad(high, q + 4 * second, h), vdupq_n_u8((uint8_t)(1u << s)));
+            w[q][h] = vorrq_s8(w[q][h], vreinterpretq_s8_u8(vandq_u8(set, vdupq_n_u8(4))));
+        }
+}
+
+/* Blocks of 32 in 256 with one scale, and in IQ4_XS a factor each; TQ1_0 and TQ2_0 have a zero point of 1. */
+SPRY_INLINE void level_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                              const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    bool factors = type == SPRY_IQ4_XS;
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        eight scale = halves(p);
+        const unsigned char *scales = p + 2 * GROUP, *low = factors ? scales + 8 * GROUP : scales;
+        for (size_t s = 0; s < 8; s++) {
+            eight_int dot[INT_TILE_ROWS];
+            for (int r = 0; r < n_rows; r++)
+                dot[r] = all_int(factors ? 0 : act[r][b + s].minus_8_sum / 8);
+            for (int second = 0; second < 2; second++) {
+                quads w;
+                if (factors)
+                    load_small(w, type, NULL, low + s * (4 * QUAD_BYTES), second);
+                else
+                    load_pairs(w, low, s, second);
+                add_dots(dot, w, act, b + s, second, n_rows);
+            }
+            scale_dots(sum, dot, factors ? mul(scale, bytes_i8(scales + s * GROUP)) : scale, act, b + s, n_rows);
+        }
+    }
+}
+
+/* The dots of half a block of a type that scales every 16 values. Zero points are 32 in Q6_K and 4 in Q3_K. */
+SPRY_INLINE void dot_sixteen(eight dot[INT_TILE_ROWS], spry_dtype type, const unsigned char *p, size_t s,
+                             const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
     eight_int whole[INT_TILE_ROWS];
     quads w;
+    int zero = type == SPRY_Q6_K ? 32 : type == SPRY_Q3_K ? 4 : 0;
     for (int r = 0; r < n_rows; r++)
-        whole[r] = all_int(-32 * act[r][b].half_sum[second]);
-    load_q6(w, p, s, second);
+        whole[r] = all_int(-zero * act[r][b].half_sum[second]);
+    if (type == SPRY_Q6_K)
+        load_q6(w, p, s, second);
+    else if (type == SPRY_Q3_K)
+        load_q3(w, p, s, second);
+    else
+        load_pairs(w, p, s, second);
     add_dots(whole, w, act, b, second, n_rows);
     for (int r = 0; r < n_rows; r++)
         dot[r] = to_floats(whole[r]);
 }
 
-/* Q6_K scales every 16 values. */
-SPRY_INLINE void q6_blocks(eight sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
-                           size_t n_in, int n_rows)
+/* Q2_K: a nibble of scale and one of minimum in a byte. */
+SPRY_INLINE void add_q2_minima(eight both[INT_TILE_ROWS], eight min, const unsigned char *bytes,
+                               const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
-    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
-        eight scale = halves(p);
-        const unsigned char *scales = p + 2 * GROUP, *levels = scales + 16 * GROUP;
-        for (size_t s = 0; s < 8; s++) {
+    uint8_t upper[GROUP];
+    vst1_u8(upper, vshr_n_u8(vld1_u8(bytes), 4));
+    for (int r = 0; r < n_rows; r++)
+        both[r] = fma_one(mul(min, bytes_u8(upper)), act[r][b].half_sum[second], both[r]);
+}
+
+SPRY_INLINE eight sixteen_scale(spry_dtype type, eight scale, const unsigned char *bytes)
+{
+    uint8_t lower[GROUP];
+    vst1_u8(lower, vand_u8(vld1_u8(bytes), vdup_n_u8(15)));
+    return mul(scale, type == SPRY_Q2_K ? bytes_u8(lower) : bytes_i8(bytes));
+}
+
+/* Types that scale every 16 values. */
+SPRY_INLINE void sixteen_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                                const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        eight scale = halves(p), min = mul_one(halves(p + 2 * GROUP), -1);
+        const unsigned char *scales = p + (type == SPRY_Q2_K ? 4 : 2) * GROUP, *levels = scales + 16 * GROUP;
+        for (size_t s = 0; s < 8; s++, scales += 2 * GROUP) {
             eight one[INT_TILE_ROWS], two[INT_TILE_ROWS];
-            eight first = mul(scale, bytes_i8(scales + 2 * s * GROUP));
-            eight second = mul(scale, bytes_i8(scales + (2 * s + 1) * GROUP));
-            dot_q6(one, levels, s, act, b + s, 0, n_rows);
-            dot_q6(two, levels, s, act, b + s, 1, n_rows);
+            eight first = sixteen_scale(type, scale, scales), second = sixteen_scale(type, scale, scales + GROUP);
+            dot_sixteen(one, type, levels, s, act, b + s, 0, n_rows);
+            dot_sixteen(two, type, levels, s, act, b + s, 1, n_rows);
             for (int r = 0; r < n_rows; r++)
-                sum[r] = fma_one(fma_all(two[r], second, mul(one[r], first)), act[r][b + s].scale, sum[r]);
+                two[r] = fma_all(two[r], second, mul(one[r], first));
+            for (int k = 0; type == SPRY_Q2_K && k < 2; k++)
+                add_q2_minima(two, min, scales + k * GROUP, act, b + s, k, n_rows);
+            for (int r = 0; r < n_rows; r++)
+                sum[r] = fma_one(two[r], act[r][b + s].scale, sum[r]);
         }
     }
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "kernels/blocks.h"
+#include "kernels/grids.h"
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
 
@@ -19,8 +20,5 @@
             block_##type(out + i * (values), &block);                                                                  \
         }                                                                                                              \
     }
-
-/* iq4_nl and iq4_xs: quants are indexes of levels. */
-static const int8_t spry_levels_iq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 
 #endif

@@ -97,17 +97,12 @@ static void block_iq4_nl(float *out, const spry_block_iq4_nl *block)
 }
 SPRY_DECODE_BLOCKS(iq4_nl, SPRY_BLOCK_SMALL)
 
-/* Twice the values of a float of one sign, two exponent and one mantissa bit. */
-static const int8_t levels_e2m1_doubled[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
 static void block_mxfp4(float *out, const spry_block_mxfp4 *block)
 {
-    /* Half the scale, 2^(exponent - 128), because the levels are doubled; the two smallest are subnormal. */
-    uint32_t exponent = block->exponent;
-    float scale = spry_float_of_bits(exponent < 2 ? 0x00200000u << exponent : (exponent - 1) << 23);
+    float scale = spry_float_of_bits(spry_half_e8m0_bits(block->exponent));
     for (int i = 0; i < HALF; i++) {
-        out[i] = scale * (float)levels_e2m1_doubled[block->low[i] & 15];
-        out[i + HALF] = scale * (float)levels_e2m1_doubled[block->low[i] >> 4];
+        out[i] = scale * (float)spry_levels_e2m1[block->low[i] & 15];
+        out[i + HALF] = scale * (float)spry_levels_e2m1[block->low[i] >> 4];
     }
 }
 SPRY_DECODE_BLOCKS(mxfp4, SPRY_BLOCK_SMALL)

@@ -59,9 +59,9 @@ static void multiply(const spry_matmul *m, spry_dtype type, spry_decode_fn decod
         }
 }
 
-#define MATMUL(NAME, name)                                                                                             \
+#define MATMUL(NAME, name, ...)                                                                                        \
     void spry_ref_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end)                                \
     {                                                                                                                  \
         multiply(m, SPRY_##NAME, spry_ref_decode_##name, out_begin, out_end);                                          \
     }
-SPRY_REF_TYPES(MATMUL)
+SPRY_DTYPES_KNOWN(MATMUL)

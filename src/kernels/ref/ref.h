@@ -7,61 +7,23 @@
 
 typedef void (*spry_decode_fn)(float *out, const void *in, size_t n);
 
-/* The readable types: X(NAME, name). */
-#define SPRY_REF_TYPES(X)                                                                                              \
-    X(F32, f32)                                                                                                        \
-    X(F16, f16)                                                                                                        \
-    X(BF16, bf16)                                                                                                      \
-    X(Q4_0, q4_0)                                                                                                      \
-    X(Q4_1, q4_1)                                                                                                      \
-    X(Q5_0, q5_0)                                                                                                      \
-    X(Q5_1, q5_1)                                                                                                      \
-    X(Q8_0, q8_0)                                                                                                      \
-    X(IQ4_NL, iq4_nl)                                                                                                  \
-    X(MXFP4, mxfp4)                                                                                                    \
-    X(F8, f8)                                                                                                          \
-    X(Q2_K, q2_k)                                                                                                      \
-    X(Q3_K, q3_k)                                                                                                      \
-    X(Q4_K, q4_k)                                                                                                      \
-    X(Q5_K, q5_k)                                                                                                      \
-    X(Q6_K, q6_k)                                                                                                      \
-    X(IQ4_XS, iq4_xs)                                                                                                  \
-    X(IQ2_XXS, iq2_xxs)                                                                                                \
-    X(IQ2_XS, iq2_xs)                                                                                                  \
-    X(IQ2_S, iq2_s)                                                                                                    \
-    X(IQ3_XXS, iq3_xxs)                                                                                                \
-    X(IQ3_S, iq3_s)                                                                                                    \
-    X(TQ1_0, tq1_0)                                                                                                    \
-    X(TQ2_0, tq2_0)
-
 /* The types that can also be written. */
-#define SPRY_REF_ENCODED_TYPES(X)                                                                                      \
-    X(F32, f32)                                                                                                        \
-    X(F16, f16)                                                                                                        \
-    X(BF16, bf16)                                                                                                      \
-    X(Q4_0, q4_0)                                                                                                      \
-    X(Q4_1, q4_1)                                                                                                      \
-    X(Q5_0, q5_0)                                                                                                      \
-    X(Q5_1, q5_1)                                                                                                      \
-    X(Q8_0, q8_0)                                                                                                      \
-    X(Q4_K, q4_k)                                                                                                      \
-    X(Q5_K, q5_k)                                                                                                      \
-    X(Q6_K, q6_k)
+#define SPRY_REF_ENCODED_TYPES(X) SPRY_DTYPES_FLOAT(X) SPRY_DTYPES_WRITTEN(X)
 
 /* spry_ref_decode_f32 and so on; decode_ref.c, decode_large_ref.c and decode_grid_ref.c */
-#define SPRY_REF_DECLARE(NAME, name) void spry_ref_decode_##name(float *out, const void *in, size_t n);
-SPRY_REF_TYPES(SPRY_REF_DECLARE)
+#define SPRY_REF_DECLARE(NAME, name, ...) void spry_ref_decode_##name(float *out, const void *in, size_t n);
+SPRY_DTYPES_KNOWN(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
 /* spry_ref_encode_f32 and so on; encode_ref.c and encode_large_ref.c */
-#define SPRY_REF_DECLARE(NAME, name) void spry_ref_encode_##name(void *out, const float *in, size_t n);
+#define SPRY_REF_DECLARE(NAME, name, ...) void spry_ref_encode_##name(void *out, const float *in, size_t n);
 SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
 /* spry_ref_matmul_f32 and so on; matmul_ref.c. All take float activations and weights in file layout. */
-#define SPRY_REF_DECLARE(NAME, name)                                                                                   \
+#define SPRY_REF_DECLARE(NAME, name, ...)                                                                              \
     void spry_ref_matmul_##name(const spry_matmul *m, size_t out_begin, size_t out_end);
-SPRY_REF_TYPES(SPRY_REF_DECLARE)
+SPRY_DTYPES_KNOWN(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
 void spry_ref_attend(const spry_attend *a, size_t kv_head);
@@ -86,15 +48,15 @@ void spry_ref_weigh(double *weights, const float *scores, size_t n, float max);
 
 /* ---- the table's entries, for initialisers ---------------------------------------------------------------------- */
 
-#define SPRY_REF_DECODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_decode_##name,
-#define SPRY_REF_ENCODE_ENTRY(NAME, name) [SPRY_##NAME] = spry_ref_encode_##name,
-#define SPRY_REF_MATMUL_ENTRY(NAME, name) [SPRY_##NAME] = {.run = spry_ref_matmul_##name},
+#define SPRY_REF_DECODE_ENTRY(NAME, name, ...) [SPRY_##NAME] = spry_ref_decode_##name,
+#define SPRY_REF_ENCODE_ENTRY(NAME, name, ...) [SPRY_##NAME] = spry_ref_encode_##name,
+#define SPRY_REF_MATMUL_ENTRY(NAME, name, ...) [SPRY_##NAME] = {.run = spry_ref_matmul_##name},
 
 /* Everything except the name. A table for an instruction set is an initialiser that starts with these entries and adds
  * its own: C uses the later of two initialisers for one entry. */
 #define SPRY_REF_OPS                                                                                                   \
-    .decode = {SPRY_REF_TYPES(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},      \
-    .matmul = {SPRY_REF_TYPES(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                                  \
+    .decode = {SPRY_DTYPES_KNOWN(SPRY_REF_DECODE_ENTRY)}, .encode = {SPRY_REF_ENCODED_TYPES(SPRY_REF_ENCODE_ENTRY)},   \
+    .matmul = {SPRY_DTYPES_KNOWN(SPRY_REF_MATMUL_ENTRY)}, .rms_norm = spry_ref_rms_norm,                               \
     .layer_norm = spry_ref_layer_norm, .rope = spry_ref_rope, .encode_act = spry_act_encode,                           \
     .attend = spry_ref_attend, .attend_join = spry_ref_attend_join,                                                    \
     .gate = {[SPRY_GATE_SILU] = spry_ref_gate_silu,                                                                    \

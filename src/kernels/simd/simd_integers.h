@@ -1,6 +1,6 @@
 /* The loops around integer products, written once: blocks of rows that stay in the cache, groups of outputs, tiles of
  * rows. First include a simd_*.h and an instruction set's GROUP, INT_TILE_ROWS, INT_ROW_BLOCK, int_sum, int_zero,
- * int_store, small_blocks, k45_blocks and q6_blocks, and define OP(name). */
+ * int_store, small_blocks, k45_blocks, level_blocks and sixteen_blocks, and define OP(name). */
 #include <math.h>
 
 #include "kernels/packed.h"
@@ -8,8 +8,10 @@
 SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                             const spry_act_block *const act[], size_t n_in, int n_rows)
 {
-    if (type == SPRY_Q6_K)
-        q6_blocks(sum, p, act, n_in, n_rows);
+    if (type == SPRY_Q6_K || type == SPRY_Q3_K || type == SPRY_Q2_K)
+        sixteen_blocks(sum, type, p, act, n_in, n_rows);
+    else if (type == SPRY_IQ4_XS || type == SPRY_TQ1_0 || type == SPRY_TQ2_0)
+        level_blocks(sum, type, p, act, n_in, n_rows);
     else if (type == SPRY_Q4_K || type == SPRY_Q5_K)
         k45_blocks(sum, type, p, act, n_in, n_rows);
     else
@@ -48,14 +50,12 @@ SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_b
     }
 }
 
-#define INTEGER_TYPES(X) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q8_0) X(Q4_K) X(Q5_K) X(Q6_K)
-
-#define INTEGER_DEFINE(NAME)                                                                                           \
+#define INTEGER_DEFINE(NAME, ...)                                                                                      \
     static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \
         int_product(m, SPRY_##NAME, out_begin, out_end);                                                               \
     }
-INTEGER_TYPES(INTEGER_DEFINE)
+SPRY_DTYPES_BLOCK(INTEGER_DEFINE)
 
 /* The encoder of act.c, with the same bits. */
 static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)

@@ -1,16 +1,14 @@
 /* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_integers.h and simd_attend.h. Included directly
  * before the table: from here on an entry may be initialised twice, the plain one first. */
-#define SIMD_INTEGER(isa, NAME) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = isa##_matmul_##NAME}
-#define SIMD_FLOAT(isa, NAME)                                                                                          \
-    .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP > 1 ? FLOAT_GROUP : 0, .run = isa##_matmul_##NAME}
+#define SIMD_INTEGER(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
+#define SIMD_FLOAT(NAME, ...)                                                                                          \
+    .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP > 1 ? FLOAT_GROUP : 0, .run = OP(matmul_##NAME)},
 #define SIMD_OPS(isa)                                                                                                  \
     .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm, .attend = isa##_attend,                                \
     .attend_join = isa##_attend_join, .attend_bytes = BYTE_SCORES, .add = isa##_add, .add_scaled = isa##_add_scaled,   \
     .scale = isa##_scale, .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,     \
     .gate[SPRY_GATE_GELU_TANH] = isa##_gate_gelu_tanh, .gate[SPRY_GATE_CLAMPED] = isa##_gate_clamped,                  \
-    SIMD_FLOAT(isa, F32), SIMD_FLOAT(isa, F16), SIMD_FLOAT(isa, BF16), SIMD_INTEGER(isa, Q4_0),                        \
-    SIMD_INTEGER(isa, Q4_1), SIMD_INTEGER(isa, Q5_0), SIMD_INTEGER(isa, Q5_1), SIMD_INTEGER(isa, Q8_0),                \
-    SIMD_INTEGER(isa, Q4_K), SIMD_INTEGER(isa, Q5_K), SIMD_INTEGER(isa, Q6_K), .encode_act = isa##_encode_act,         \
+    SPRY_DTYPES_FLOAT(SIMD_FLOAT) SPRY_DTYPES_BLOCK(SIMD_INTEGER).encode_act = isa##_encode_act,                       \
     .encode[SPRY_F16] = isa##_encode_f16
 
 #if defined(__clang__)

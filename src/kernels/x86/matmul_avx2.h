@@ -8,6 +8,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/grids.h"
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
@@ -29,6 +30,23 @@ static inline __m256 bytes_u8(const unsigned char *p)
 static inline __m256 bytes_i8(const unsigned char *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
+}
+
+/* Scales of MXFP4: spry_half_e8m0_bits of 8 bytes. */
+static inline __m256 exponents(const unsigned char *p)
+{
+    __m256i x = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p));
+    __m256i normal = _mm256_slli_epi32(_mm256_sub_epi32(x, _mm256_set1_epi32(1)), 23);
+    __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), x);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, normal, _mm256_cmpgt_epi32(x, _mm256_set1_epi32(1))));
+}
+
+/* Nibbles become signed levels. */
+static inline __m256i look_up(spry_dtype type, __m256i nibbles)
+{
+    const int8_t *levels = type == SPRY_MXFP4 ? spry_levels_e2m1 : spry_levels_iq4;
+    __m256i table = _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)levels));
+    return _mm256_shuffle_epi8(table, nibbles);
 }
 
 static inline __m256i low_nibbles(__m256i x)
@@ -122,6 +140,8 @@ SPRY_INLINE void load_small(quads w, spry_dtype type, const unsigned char *masks
             __m256i both = load_quad(levels, q);
             w[q] = second ? high_nibbles(both) : low_nibbles(both);
         }
+        if (type == SPRY_IQ4_NL || type == SPRY_IQ4_XS || type == SPRY_MXFP4)
+            w[q] = look_up(type, w[q]);
         if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
             w[q] = _mm256_or_si256(w[q], fifth_bits(masks + 4 * (q + 4 * second)));
     }
@@ -131,7 +151,8 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
-    size_t masks = min ? 4 * GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
+    bool signs = type == SPRY_Q8_0 || type == SPRY_IQ4_NL || type == SPRY_MXFP4;
+    size_t masks = min ? 4 * GROUP : type == SPRY_MXFP4 ? GROUP : 2 * GROUP, levels = fifth ? masks + 4 * GROUP : masks;
     int fit = fifth ? 4 : 8;
     for (size_t b = 0; b < n_in / 32; b++, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
@@ -142,7 +163,7 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
             load_small(w, type, p + masks, p + levels, second);
             for (int r = 0; r < n_rows; r++) {
                 const int8_t *values = act[r][b].values + 16 * second;
-                dot[r] = type == SPRY_Q8_0 ? add_signed_dot(dot[r], w, values) : add_dot(dot[r], w, values, fit);
+                dot[r] = signs ? add_signed_dot(dot[r], w, values) : add_dot(dot[r], w, values, fit);
             }
         }
         for (int r = 0; r < n_rows; r++) {
@@ -150,7 +171,7 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
             __m256i whole = type == SPRY_Q4_0 || type == SPRY_Q4_1 ? widen(dot[r]) : dot[r];
             if (type == SPRY_Q4_0 || type == SPRY_Q5_0)
                 whole = _mm256_add_epi32(whole, _mm256_set1_epi32(a->minus_8_sum * (fifth ? 2 : 1)));
-            __m256 scale = _mm256_mul_ps(halves(p), _mm256_set1_ps(a->scale));
+            __m256 scale = _mm256_mul_ps(type == SPRY_MXFP4 ? exponents(p) : halves(p), _mm256_set1_ps(a->scale));
             sum[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), scale, sum[r]);
             if (min)
                 sum[r] = _mm256_fmadd_ps(halves(p + 2 * GROUP), _mm256_set1_ps(a->scaled_sum), sum[r]);
@@ -216,25 +237,108 @@ SPRY_INLINE void load_q6(quads w, const unsigned char *p, int s, int second)
     }
 }
 
-/* Q6_K scales every 16 values: two dots a block, zero point 32. */
-SPRY_INLINE void q6_blocks(__m256 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
-                           size_t n_in, int n_rows)
+/* Half of block s of eight of two bits, 128 values in 8 quads. */
+SPRY_INLINE void load_pairs(quads w, const unsigned char *low, int s, int second)
 {
-    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(SPRY_Q6_K) * GROUP, n_rows);
-        __m256 scale = halves(p), both[INT_TILE_ROWS];
-        const unsigned char *scales = p + 2 * GROUP;
+    for (int q = 0; q < 4; q++) {
+        __m256i four = load_quad(low + s / 4 * (8 * QUAD_BYTES), q + 4 * second);
+        w[q] = _mm256_and_si256(shift_left(four, -(s % 4 * 2)), _mm256_set1_epi8(3));
+    }
+}
+
+/* Half of block s of eight of Q3_K: bit s of `high` is the third. */
+SPRY_INLINE void load_q3(quads w, const unsigned char *high, int s, int second)
+{
+    load_pairs(w, high + 8 * QUAD_BYTES, s, second);
+    for (int q = 0; q < 4; q++) {
+        __m256i bits = shift_left(load_quad(high, q + 4 * second), 2 - s);
+        w[q] = _mm256_or_si256(w[q], _mm256_and_si256(bits, _mm256_set1_epi8(4)));
+    }
+}
+
+/* Blocks of 32 in 256 with one scale, and in IQ4_XS a factor each; TQ1_0 and TQ2_0 have a zero point of 1. */
+SPRY_INLINE void level_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                              const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    bool factors = type == SPRY_IQ4_XS;
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        const unsigned char *scales = p + 2 * GROUP, *low = factors ? scales + 8 * GROUP : scales;
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
+            __m256i dot[INT_TILE_ROWS];
+            start_dots(dot, n_rows);
+            for (int second = 0; second < 2; second++) {
+                quads w;
+                if (factors)
+                    load_small(w, type, NULL, low + s * (4 * QUAD_BYTES), second);
+                else
+                    load_pairs(w, low, s, second);
+                for (int r = 0; r < n_rows; r++) {
+                    const int8_t *values = act[r][b + (size_t)s].values + 16 * second;
+                    dot[r] = factors ? add_signed_dot(dot[r], w, values) : add_dot(dot[r], w, values, 8);
+                }
+            }
+            __m256 scale = factors ? _mm256_mul_ps(halves(p), bytes_i8(scales + s * GROUP)) : halves(p);
+            for (int r = 0; r < n_rows; r++) {
+                const spry_act_block *a = act[r] + b + s;
+                __m256i zero = _mm256_set1_epi32(a->minus_8_sum / 8);
+                __m256i whole = factors ? dot[r] : _mm256_add_epi32(widen(dot[r]), zero);
+                sum[r] =
+                    _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), _mm256_mul_ps(scale, _mm256_set1_ps(a->scale)), sum[r]);
+            }
+        }
+    }
+}
+
+/* Half a block of a type that scales every 16 values. */
+typedef struct wsixteen {
+    quads w;
+    __m256 scale, min;
+} wsixteen;
+
+SPRY_INLINE void load_sixteen(wsixteen *out, spry_dtype type, const unsigned char *p, int s, int second)
+{
+    const unsigned char *scales = p + (type == SPRY_Q2_K ? 4 : 2) * GROUP, *levels = scales + 16 * GROUP;
+    const unsigned char *bytes = scales + (2 * s + second) * GROUP;
+    if (type == SPRY_Q6_K)
+        load_q6(out->w, levels, s, second);
+    else if (type == SPRY_Q3_K)
+        load_q3(out->w, levels, s, second);
+    else
+        load_pairs(out->w, levels, s, second);
+    if (type == SPRY_Q2_K) {
+        __m256i both = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes));
+        __m256i lower = _mm256_and_si256(both, _mm256_set1_epi32(15)), upper = _mm256_srli_epi32(both, 4);
+        __m256 min = _mm256_sub_ps(_mm256_setzero_ps(), halves(p + 2 * GROUP));
+        out->scale = _mm256_mul_ps(halves(p), _mm256_cvtepi32_ps(lower));
+        out->min = _mm256_mul_ps(min, _mm256_cvtepi32_ps(upper));
+    } else {
+        out->scale = _mm256_mul_ps(halves(p), bytes_i8(bytes));
+    }
+}
+
+/* Zero points are 32 in Q6_K and 4 in Q3_K; Q2_K has minima. */
+SPRY_INLINE void sixteen_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                                const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    int zero = type == SPRY_Q6_K ? 32 : type == SPRY_Q3_K ? 4 : 0;
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        __m256 both[INT_TILE_ROWS];
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             for (int second = 0; second < 2; second++) {
-                quads w;
-                load_q6(w, scales + 16 * GROUP, s, second);
-                __m256 part_scale = _mm256_mul_ps(scale, bytes_i8(scales + (2 * s + second) * GROUP));
+                wsixteen w;
+                load_sixteen(&w, type, p, s, second);
                 for (int r = 0; r < n_rows; r++) {
                     const spry_act_block *a = act[r] + b + s;
-                    __m256i dot = _mm256_set1_epi32(-32 * a->half_sum[second]);
-                    __m256 part = _mm256_cvtepi32_ps(add_dot(dot, w, a->values + 16 * second, 2));
-                    both[r] = second ? _mm256_fmadd_ps(part, part_scale, both[r]) : _mm256_mul_ps(part, part_scale);
+                    __m256i dot = _mm256_set1_epi32(-zero * a->half_sum[second]);
+                    dot = add_dot(dot, w.w, a->values + 16 * second, type == SPRY_Q6_K ? 2 : 4);
+                    __m256 part = _mm256_cvtepi32_ps(dot);
+                    both[r] = second ? _mm256_fmadd_ps(part, w.scale, both[r]) : _mm256_mul_ps(part, w.scale);
+                    if (type == SPRY_Q2_K)
+                        both[r] = _mm256_fmadd_ps(w.min, _mm256_set1_ps((float)a->half_sum[second]), both[r]);
                 }
             }
             for (int r = 0; r < n_rows; r++)

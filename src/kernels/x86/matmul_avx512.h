@@ -5,6 +5,7 @@
 #include <immintrin.h>
 #include <string.h>
 
+#include "kernels/grids.h"
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
@@ -31,6 +32,23 @@ static inline __m512 bytes_u8(const unsigned char *p)
 static inline __m512 bytes_i8(const unsigned char *p)
 {
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p)));
+}
+
+/* Scales of MXFP4: spry_half_e8m0_bits of 16 bytes. */
+static inline __m512 exponents(const unsigned char *p)
+{
+    __m512i x = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)p));
+    __m512i normal = _mm512_slli_epi32(_mm512_sub_epi32(x, _mm512_set1_epi32(1)), 23);
+    __mmask16 small = _mm512_cmplt_epi32_mask(x, _mm512_set1_epi32(2));
+    return _mm512_castsi512_ps(_mm512_mask_sllv_epi32(normal, small, _mm512_set1_epi32(0x00200000), x));
+}
+
+/* A table of 16 levels plus 128, in every quarter. */
+static inline __m512i level_table(spry_dtype type)
+{
+    const int8_t *levels = type == SPRY_MXFP4 ? spry_levels_e2m1 : spry_levels_iq4;
+    __m128i signs = _mm_xor_si128(_mm_loadu_si128((const __m128i *)(const void *)levels), _mm_set1_epi8(-128));
+    return _mm512_broadcast_i32x4(signs);
 }
 
 static inline __m512i low_nibbles(__m512i x)
@@ -71,19 +89,21 @@ SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *va
     return sum;
 }
 
-/* Types of 32 with a zero point: 8 << shift. */
+/* Blocks of 32 with a zero point: 8 << shift. */
 SPRY_INLINE void add_zero_point(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
                                 int n_rows, int shift)
 {
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
-        __m512i start = _mm512_slli_epi32(_mm512_set1_epi32(a->minus_8_sum), (unsigned)shift);
+        __m512i eight = _mm512_set1_epi32(a->minus_8_sum);
+        __m512i start =
+            shift < 0 ? _mm512_srai_epi32(eight, (unsigned)-shift) : _mm512_slli_epi32(eight, (unsigned)shift);
         __m512 dot = _mm512_cvtepi32_ps(dot_quads(start, w->quad, a->values, 8));
         sum[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(w->scale, _mm512_set1_ps(a->scale)), sum[r]);
     }
 }
 
-/* Types of 32 with a minimum. */
+/* Blocks of 32 with a minimum. */
 SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
                               int n_rows)
 {
@@ -104,10 +124,36 @@ SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
         _mm_prefetch((const char *)(ahead + i), _MM_HINT_T1);
 }
 
+/* Low nibbles are the first 16 values of a block, high ones the others. */
+SPRY_INLINE void load_nibbles(__m512i quad[8], const unsigned char *p)
+{
+    for (int q = 0; q < 4; q++) {
+        __m512i both = load64(p + 64 * q);
+        quad[q] = low_nibbles(both);
+        quad[q + 4] = high_nibbles(both);
+    }
+}
+
+SPRY_INLINE void look_up(__m512i quad[8], spry_dtype type)
+{
+    __m512i table = level_table(type);
+    for (int q = 0; q < 8; q++)
+        quad[q] = _mm512_shuffle_epi8(table, quad[q]);
+}
+
+/* Block s of eight of two bits, 128 values in 8 quads. */
+SPRY_INLINE void load_pairs(__m512i quad[8], const unsigned char *low, int s)
+{
+    for (int q = 0; q < 8; q++) {
+        __m512i four = load64(low + s / 4 * 512 + 64 * q);
+        quad[q] = _mm512_and_si512(shift_left(four, -(s % 4 * 2)), _mm512_set1_epi8(3));
+    }
+}
+
 SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
 {
-    w->scale = halves(p);
-    p += 2 * GROUP;
+    w->scale = type == SPRY_MXFP4 ? exponents(p) : halves(p);
+    p += type == SPRY_MXFP4 ? GROUP : 2 * GROUP;
     if (type == SPRY_Q8_0) {
         for (int q = 0; q < 8; q++)
             w->quad[q] = load64(p + 64 * q);
@@ -120,11 +166,9 @@ SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
     const unsigned char *masks = p;
     if (type == SPRY_Q5_0 || type == SPRY_Q5_1)
         p += 4 * GROUP;
-    for (int q = 0; q < 4; q++) {
-        __m512i both = load64(p + 64 * q);
-        w->quad[q] = low_nibbles(both);
-        w->quad[q + 4] = high_nibbles(both);
-    }
+    load_nibbles(w->quad, p);
+    if (type == SPRY_IQ4_NL || type == SPRY_MXFP4)
+        look_up(w->quad, type);
     for (int q = 0; (type == SPRY_Q5_0 || type == SPRY_Q5_1) && q < 8; q++) {
         uint64_t mask;
         memcpy(&mask, masks + 8 * q, 8);
@@ -147,66 +191,144 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
     }
 }
 
+/* Block s of the eight in Q4_K and Q5_K. */
+SPRY_INLINE void load_k45(wblock *w, spry_dtype type, const unsigned char *p, int s)
+{
+    const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
+    const unsigned char *low = type == SPRY_Q5_K ? high + 8 * 64 : high;
+    w->scale = _mm512_mul_ps(halves(p), bytes_u8(scales + s * GROUP));
+    w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32)), bytes_u8(minima + s * GROUP));
+    for (int q = 0; q < 8; q++) {
+        __m512i both = load64(low + s / 2 * 512 + 64 * (size_t)q);
+        w->quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
+        if (type == SPRY_Q5_K)
+            w->quad[q] = or_chosen(w->quad[q], shift_left(load64(high + 64 * q), 4 - s), _mm512_set1_epi8(16));
+    }
+}
+
 SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                             const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
-        __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
-        const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
-        const unsigned char *low = type == SPRY_Q5_K ? high + 8 * 64 : high;
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
-            wblock w = {.scale = _mm512_mul_ps(scale, bytes_u8(scales + s * GROUP)),
-                        .min = _mm512_mul_ps(min, bytes_u8(minima + s * GROUP))};
-            for (int q = 0; q < 8; q++) {
-                __m512i both = load64(low + s / 2 * 512 + 64 * (size_t)q);
-                w.quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
-                if (type == SPRY_Q5_K) {
-                    __m512i bits = shift_left(load64(high + 64 * q), 4 - s);
-                    w.quad[q] = or_chosen(w.quad[q], bits, _mm512_set1_epi8(16));
-                }
-            }
+            wblock w;
+            load_k45(&w, type, p, s);
             add_with_min(sum, &w, act, b + (size_t)s, n_rows);
         }
     }
 }
 
-/* Q6_K scales every 16 values: two dots a block, zero point 32. */
-SPRY_INLINE void add_q6(__m512 sum[INT_TILE_ROWS], const __m512i quad[8], __m512 first, __m512 second,
-                        const spry_act_block *const act[], size_t b, int n_rows)
+/* Block s of eight in a type of 256 with one scale, and in IQ4_XS a factor each; zero points 128 and 1. */
+SPRY_INLINE void load_levels(wblock *w, spry_dtype type, const unsigned char *p, int s)
+{
+    w->scale = halves(p);
+    p += 32;
+    if (type == SPRY_IQ4_XS) {
+        w->scale = _mm512_mul_ps(w->scale, bytes_i8(p + s * GROUP));
+        load_nibbles(w->quad, p + 8 * GROUP + s * 256);
+        look_up(w->quad, type);
+    } else {
+        load_pairs(w->quad, p, s);
+    }
+}
+
+SPRY_INLINE void level_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                              const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        SPRY_UNROLL(8)
+        for (int s = 0; s < 8; s++) {
+            wblock w;
+            load_levels(&w, type, p, s);
+            add_zero_point(sum, &w, act, b + (size_t)s, n_rows, type == SPRY_IQ4_XS ? 4 : -3);
+        }
+    }
+}
+
+/* Types that scale every 16 values: two dots a block. */
+typedef struct wsixteens {
+    __m512i quad[8];
+    __m512 scale[2], min[2];
+    int zero; /* point; or -1: there are minima */
+} wsixteens;
+
+SPRY_INLINE void add_sixteens(__m512 sum[INT_TILE_ROWS], const wsixteens *w, const spry_act_block *const act[],
+                              size_t b, int n_rows)
 {
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
-        __m512i left = _mm512_set1_epi32(-32 * a->half_sum[0]), right = _mm512_set1_epi32(-32 * a->half_sum[1]);
-        __m512 one = _mm512_cvtepi32_ps(dot_quads(left, quad, a->values, 4));
-        __m512 two = _mm512_cvtepi32_ps(dot_quads(right, quad + 4, a->values + 16, 4));
-        __m512 both = _mm512_fmadd_ps(two, second, _mm512_mul_ps(one, first));
+        int zero = w->zero < 0 ? 0 : w->zero;
+        __m512i left = _mm512_set1_epi32(-zero * a->half_sum[0]), right = _mm512_set1_epi32(-zero * a->half_sum[1]);
+        __m512 one = _mm512_cvtepi32_ps(dot_quads(left, w->quad, a->values, 4));
+        __m512 two = _mm512_cvtepi32_ps(dot_quads(right, w->quad + 4, a->values + 16, 4));
+        __m512 both = _mm512_fmadd_ps(two, w->scale[1], _mm512_mul_ps(one, w->scale[0]));
+        if (w->zero < 0) {
+            both = _mm512_fmadd_ps(w->min[0], _mm512_set1_ps((float)a->half_sum[0]), both);
+            both = _mm512_fmadd_ps(w->min[1], _mm512_set1_ps((float)a->half_sum[1]), both);
+        }
         sum[r] = _mm512_fmadd_ps(both, _mm512_set1_ps(a->scale), sum[r]);
     }
 }
 
-SPRY_INLINE void q6_blocks(__m512 sum[INT_TILE_ROWS], const unsigned char *p, const spry_act_block *const act[],
-                           size_t n_in, int n_rows)
+/* Block s of eight of Q6_K. Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits
+ * each of `high`. */
+SPRY_INLINE void load_q6(__m512i quad[8], const unsigned char *p, int s)
 {
-    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(SPRY_Q6_K) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(SPRY_Q6_K) * GROUP, n_rows);
-        __m512 scale = halves(p);
-        const unsigned char *scales = p + 32;
+    const unsigned char *high = p + s / 4 * (24 * 64), *low = high + 512 + s % 2 * 512;
+    for (int q = 0; q < 8; q++) {
+        __m512i both = load64(low + 64 * q), two = load64(high + 64 * q);
+        __m512i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
+        quad[q] = or_chosen(nibble, shift_left(two, 4 - s % 4 * 2), _mm512_set1_epi8(0x30));
+    }
+}
+
+/* Block s of eight of Q3_K: bit s of `high` is the third. */
+SPRY_INLINE void load_q3(__m512i quad[8], const unsigned char *high, int s)
+{
+    load_pairs(quad, high + 512, s);
+    for (int q = 0; q < 8; q++)
+        quad[q] = or_chosen(quad[q], shift_left(load64(high + 64 * q), 2 - s), _mm512_set1_epi8(4));
+}
+
+SPRY_INLINE void load_sixteens(wsixteens *w, spry_dtype type, const unsigned char *p, int s)
+{
+    const unsigned char *scales = p + (type == SPRY_Q2_K ? 64 : 32), *levels = scales + 16 * GROUP;
+    __m512 scale = halves(p);
+    for (int k = 0; k < 2; k++) {
+        const unsigned char *bytes = scales + (2 * s + k) * GROUP;
+        __m128i both = _mm_loadu_si128((const __m128i *)(const void *)bytes);
+        __m128i lower = _mm_and_si128(both, _mm_set1_epi8(15)), nibbles = _mm_srli_epi16(both, 4);
+        if (type == SPRY_Q2_K) {
+            nibbles = _mm_and_si128(nibbles, _mm_set1_epi8(15));
+            __m512 min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
+            w->min[k] = _mm512_mul_ps(min, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(nibbles)));
+            w->scale[k] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(lower)));
+        } else {
+            w->scale[k] = _mm512_mul_ps(scale, bytes_i8(bytes));
+        }
+    }
+    w->zero = type == SPRY_Q6_K ? 32 : type == SPRY_Q3_K ? 4 : -1;
+    if (type == SPRY_Q6_K)
+        load_q6(w->quad, levels, s);
+    else if (type == SPRY_Q3_K)
+        load_q3(w->quad, levels, s);
+    else
+        load_pairs(w->quad, levels, s);
+}
+
+SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
+                                const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
+        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
-            /* Within a half of 128: blocks 0 and 1 in the low nibbles, 2 and 3 in the high ones; two bits each of
-             * `high`. */
-            const unsigned char *high = scales + 16 * GROUP + s / 4 * (24 * 64), *low = high + 512 + s % 2 * 512;
-            __m512i quad[8];
-            for (int q = 0; q < 8; q++) {
-                __m512i both = load64(low + 64 * q), two = load64(high + 64 * q);
-                __m512i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
-                __m512i bits = shift_left(two, 4 - s % 4 * 2);
-                quad[q] = or_chosen(nibble, bits, _mm512_set1_epi8(0x30));
-            }
-            add_q6(sum, quad, _mm512_mul_ps(scale, bytes_i8(scales + 2 * s * GROUP)),
-                   _mm512_mul_ps(scale, bytes_i8(scales + (2 * s + 1) * GROUP)), act, b + (size_t)s, n_rows);
+            wsixteens w;
+            load_sixteens(&w, type, p, s);
+            add_sixteens(sum, &w, act, b + (size_t)s, n_rows);
         }
     }
 }

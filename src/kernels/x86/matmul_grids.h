@@ -203,16 +203,13 @@ SPRY_INLINE void grid_product(const spry_matmul *m, spry_dtype type, size_t out_
     }
 }
 
-#define GRID_TYPES(X) X(IQ2_XXS) X(IQ2_XS) X(IQ2_S) X(IQ3_XXS) X(IQ3_S)
-#define GRID_DEFINE(NAME)                                                                                              \
+#define GRID_DEFINE(NAME, ...)                                                                                         \
     static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \
         grid_product(m, SPRY_##NAME, out_begin, out_end);                                                              \
     }
-GRID_TYPES(GRID_DEFINE)
+SPRY_DTYPES_GRID(GRID_DEFINE)
 
 /* Entries of a table. */
-#define GRID_ENTRY(isa, NAME) .matmul[SPRY_##NAME] = {.integer = true, .run = isa##_matmul_##NAME}
-#define GRID_OPS(isa)                                                                                                  \
-    GRID_ENTRY(isa, IQ2_XXS), GRID_ENTRY(isa, IQ2_XS), GRID_ENTRY(isa, IQ2_S), GRID_ENTRY(isa, IQ3_XXS),               \
-        GRID_ENTRY(isa, IQ3_S)
+#define GRID_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .run = OP(matmul_##NAME)},
+#define GRID_OPS              SPRY_DTYPES_GRID(GRID_ENTRY)

@@ -14,4 +14,4 @@
 #include "kernels/simd/simd_integers.h"
 #include "kernels/simd/simd_table.h"
 
-const spry_ops spry_ops_avx2 = {.name = "avx2", SPRY_REF_OPS, SIMD_OPS(avx2), GRID_OPS(avx2)};
+const spry_ops spry_ops_avx2 = {.name = "avx2", SPRY_REF_OPS, SIMD_OPS(avx2), GRID_OPS};

@@ -1,4 +1,4 @@
-/* The AVX-512 table. */
+/* The AVX-512 table, and the one that adds AMX. */
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_avx512.h"
 #include "kernels/x86/x86.h"
@@ -14,6 +14,13 @@
 #include "kernels/x86/matmul_grids.h"
 
 #include "kernels/simd/simd_integers.h"
+
+#include "kernels/x86/matmul_amx.h"
+
 #include "kernels/simd/simd_table.h"
 
-const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS(avx512)};
+const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS};
+#ifndef AMX_NAME /* another one where tiles are emulated */
+#define AMX_NAME "amx"
+#endif
+const spry_ops spry_ops_amx = {.name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS};

@@ -1,10 +1,10 @@
 /* The tables for x86-64. AVX2 requires FMA and F16C; AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are
- * faster with AVX2. */
+ * faster with AVX2. AMX is the AVX-512 table with products of many rows by tiles, and gives the same bits. */
 #ifndef SPRY_KERNELS_X86_H
 #define SPRY_KERNELS_X86_H
 
 #include "kernels/ops.h"
 
-extern const spry_ops spry_ops_avx2, spry_ops_avx512;
+extern const spry_ops spry_ops_avx2, spry_ops_avx512, spry_ops_amx;
 
 #endif
