@@ -101,6 +101,7 @@ typedef struct spry_engine_options {
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
     uint32_t span_pages; /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
+    size_t expert_bytes; /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -568,8 +569,7 @@ SPRY_API bool spry_job_done(const spry_job *job);
 SPRY_API spry_status spry_job_wait(spry_job *job, double timeout_ms, spry_error *error);
 
 /* The status of a job that has finished and, where the pointers are not NULL, its result and error. A cancelled answer
- * has SPRY_OK and SPRY_FINISH_CANCELLED, other cancelled jobs SPRY_ERR_CANCELLED. SPRY_ERR_BUSY: it has not finished.
- */
+ * has SPRY_OK and SPRY_FINISH_CANCELLED, other cancelled jobs SPRY_ERR_CANCELLED. SPRY_ERR_BUSY: not finished. */
 SPRY_API spry_status spry_job_result(const spry_job *job, spry_result *result, spry_error *error);
 
 /* The spry_engine_info.embedding floats of an embedding that succeeded, until the job is freed; else NULL. */

@@ -247,6 +247,8 @@ typedef struct spry_model_size {
     double weight_bytes; /* in memory: packed for these kernels, or used in place */
     double kv_bytes;     /* one session's of that context */
     double scratch_bytes;
+    double expert_bytes;       /* of the weights, those of experts; 0: it has none */
+    double expert_token_bytes; /* of these, what one token uses */
 } spry_model_size;
 
 typedef struct spry_prediction {

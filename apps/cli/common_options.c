@@ -83,6 +83,12 @@ static const spry_option engine_options[] = {
      .help = "Limit for KV memory, which grows as it is used: pages in use and pages cached for later prompts; 0: an "
              "eighth of the machine's memory, or up to a quarter if full sessions need it",
      .group = "Memory"},
+    {.name = "expert-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = ENGINE_FIELD(expert_bytes),
+     .help =
+         "Limit for experts of a mixture that is larger than memory: others stay in the file and are packed when they "
+         "are used; 0: all, or what fits"},
     {.name = "kv-idle",
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(kv_idle),

@@ -295,6 +295,23 @@ static void put_choices(page *p, const spry_machine_profile *m)
     }
 }
 
+/* A mixture of experts that does not fit: what the engine would keep of them (src/engine/engine_size.c), and what that
+ * costs. */
+static void put_experts(page *p, const spry_asked_model *asked, const spry_hardware *h)
+{
+    const spry_prediction *e = &asked->predicted;
+    const spry_expert_prediction x = spry_predict_experts(e, h->usable_bytes);
+    char one[SPRY_AMOUNT_MAX], two[SPRY_AMOUNT_MAX], three[SPRY_AMOUNT_MAX];
+    if (!(x.kept_bytes > 0) || !(x.read_bytes > 0))
+        return;
+    put_row(
+        p, "experts",
+        "%s of %s stay in memory (--expert-bytes), the others are read from the file when they are used: about %s a "
+        "token, if all are used alike. With a disk of 1 GB/s that makes %.2f tokens/s",
+        spry_amount_bytes(one, (size_t)x.kept_bytes), spry_amount_bytes(two, (size_t)e->size.expert_bytes),
+        spry_amount_bytes(three, (size_t)x.read_bytes), x.decode_tps);
+}
+
 static void put_asked(page *p, const spry_asked_model *asked, const spry_hardware *h)
 {
     const spry_prediction *e = &asked->predicted;
@@ -312,6 +329,7 @@ static void put_asked(page *p, const spry_asked_model *asked, const spry_hardwar
     put_row(p, "prompt", "%.1f tokens/s for 512 tokens; one of %d is read in %s", e->prefill_tps, SPRY_PREDICTED_PROMPT,
             spry_amount_time(one, e->ttft_1k_ms));
     put_row(p, "answer", "%.2f tokens/s at its beginning", e->decode_tps);
+    put_experts(p, asked, h);
 }
 
 /* ---- the page ---------------------------------------------------------------------------------------------------- */

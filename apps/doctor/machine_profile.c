@@ -172,14 +172,18 @@ static json_t *choices_json(const spry_machine_profile *p, bool wanted)
     return list;
 }
 
-static json_t *asked_json(const spry_asked_model *asked)
+static json_t *asked_json(const spry_asked_model *asked, size_t memory)
 {
     const spry_model_size *size = &asked->predicted.size;
+    const spry_expert_prediction x = spry_predict_experts(&asked->predicted, memory);
     json_t *out = OBJECT({"name", json_string(asked->name)}, {"architecture", json_string(asked->architecture)},
                          {"context", size_json(asked->predicted.context)},
                          {"weight_bytes", json_integer((json_int_t)size->weight_bytes)},
                          {"kv_bytes", json_integer((json_int_t)size->kv_bytes)},
-                         {"scratch_bytes", json_integer((json_int_t)size->scratch_bytes)});
+                         {"scratch_bytes", json_integer((json_int_t)size->scratch_bytes)},
+                         {"expert_bytes", json_integer((json_int_t)size->expert_bytes)},
+                         {"expert_kept_bytes", json_integer((json_int_t)x.kept_bytes)},
+                         {"expert_read_bytes", json_integer((json_int_t)x.read_bytes)});
     return with_prediction(out, &asked->predicted, asked->fits);
 }
 
@@ -207,7 +211,8 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
                {"findings", findings_json(p)}, {"models", models_json(p, models)}, {"choices", choices_json(p, models)},
                {"profile", settings_json()});
-    if (!out || !p->asked.name[0] || json_object_set_new(out, "model", asked_json(&p->asked)) == 0)
+    if (!out || !p->asked.name[0] ||
+        json_object_set_new(out, "model", asked_json(&p->asked, p->hardware.usable_bytes)) == 0)
         return out;
     json_decref(out);
     return NULL;

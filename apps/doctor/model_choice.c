@@ -67,6 +67,18 @@ bool spry_prediction_fits(const spry_prediction *prediction, size_t memory)
     return prediction->memory_bytes <= memory_share * (double)memory;
 }
 
+spry_expert_prediction spry_predict_experts(const spry_prediction *p, size_t memory)
+{
+    const spry_model_size *size = &p->size;
+    double dense = p->memory_bytes - size->expert_bytes, most = (double)memory / 2, giga = 1e9;
+    if (!(size->expert_bytes > 0) || p->memory_bytes <= 0.75 * (double)memory || dense >= most)
+        return (spry_expert_prediction){0};
+    double kept = most - dense < size->expert_bytes ? most - dense : size->expert_bytes;
+    double read = size->expert_token_bytes * (1 - kept / size->expert_bytes);
+    return (spry_expert_prediction){
+        .kept_bytes = kept, .read_bytes = read, .decode_tps = 1 / (1 / p->decode_tps + read / giga)};
+}
+
 spry_status spry_candidates_predict(spry_candidate candidates[SPRY_CANDIDATES_MAX], size_t *count,
                                     const spry_machine_speed *speed, size_t memory, spry_error *error)
 {

@@ -14,6 +14,14 @@ typedef struct spry_candidate {
 /* Whether it needs at most 70 % of the available bytes. */
 bool spry_prediction_fits(const spry_prediction *prediction, size_t memory);
 
+/* A mixture of experts that needs more than three quarters of the memory: bytes of experts that stay in memory, bytes
+ * that a token reads from the file if all experts are used alike, and the speed with a disk of 1 GB/s. Zeros: it fits,
+ * has no experts, or is too large without them, too. */
+typedef struct spry_expert_prediction {
+    double kept_bytes, read_bytes, decode_tps;
+} spry_expert_prediction;
+spry_expert_prediction spry_predict_experts(const spry_prediction *prediction, size_t memory);
+
 enum { SPRY_CANDIDATES_MAX = 512 };
 
 /* Predicts every published shape in every useful type, shape after shape, types from the most precise. `memory` is the

@@ -49,7 +49,8 @@ typedef struct spry_device_setup {
     spry_threads *threads;       /* its workers: what the CPU computes with, and others may use to place weights */
     spry_step_limits limits;
     spry_device_source source;
-    bool mapped; /* the weights lie in mapped files, whose pages can be read again */
+    bool mapped;         /* the weights lie in mapped files, whose pages can be read again */
+    size_t expert_bytes; /* 0, or the limit for experts, which are packed when they are used; CPUs only */
     spry_log log;
 } spry_device_setup;
 
@@ -181,6 +182,8 @@ typedef struct spry_device_memory {
     size_t weights; /* as placed, with those that stay as they lie in their file */
     size_t kv;      /* pages */
     size_t scratch; /* working memory of steps */
+    size_t experts; /* estimates: of the weights those of experts, which may be limited; 0: no limit is possible */
+    size_t expert;  /* and of the largest one */
 } spry_device_memory;
 
 /* How far a device would be used. */

@@ -176,6 +176,8 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
         status = quantize(e, o->quantize, error);
     if (!status && o->lora)
         status = add_adapters(e, o, error);
+    if (!status)
+        status = spry_engine_choose_experts(e, o->expert_bytes, error);
     if (status)
         return status;
     spry_engine_choose_kv_type(e, &shape, o);

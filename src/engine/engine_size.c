@@ -112,6 +112,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .limits = step_limits(e),
                                .source = e->source,
                                .mapped = e->mapped,
+                               .expert_bytes = e->expert_bytes,
                                .log = e->log};
 }
 
@@ -139,12 +140,54 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     return SPRY_OK;
 }
 
+/* Weights that are in memory together. */
+static size_t weight_bytes(const spry_engine *e)
+{
+    size_t all = e->model->weights.bytes, apart = e->experts_apart;
+    return apart < all ? all - apart : all;
+}
+
+spry_status spry_engine_choose_experts(spry_engine *e, size_t asked, spry_error *error)
+{
+    const spry_device_setup setup = spry_engine_setup(e);
+    spry_device_memory needs = {0};
+    size_t total = e->device_bytes, weights = e->model->weights.bytes, limit = asked;
+    const double gb = 1e9;
+    if (!spry_device_estimate(e->kind, &needs, &setup, NULL))
+        return SPRY_OK; /* told when pages are counted */
+    if (asked && !needs.experts)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: expert-bytes limits experts that lie in mapped files, on the CPU; there are none",
+                         e->model->name);
+    if (asked && asked < needs.expert)
+        return spry_fail(error, SPRY_ERR_INPUT, "%s: expert-bytes is %zu, but one expert has %zu bytes", e->model->name,
+                         asked, needs.expert);
+    if (!asked && needs.experts && total && weights > total - total / LIMIT_SHARE) {
+        size_t dense = weights > needs.experts ? weights - needs.experts : 0, most = total - total / 2;
+        limit = most > dense + needs.expert ? most - dense : needs.expert;
+        limit = limit ? limit : 1; /* none is packed: they are used as they lie */
+    }
+    if (!limit || limit >= needs.experts)
+        return SPRY_OK;
+    e->expert_bytes = limit;
+    e->experts_apart = needs.experts - limit;
+    double share = (double)limit / (double)needs.experts;
+    spry_log_write(
+        &e->log, asked ? SPRY_LOG_INFO : SPRY_LOG_WARN,
+        "%s: of %.2f GB of experts %.2f GB stay in memory; others are read from the file when they are used: "
+        "if all are used alike, %.0f %% of those a token needs, %.3f GB",
+        e->model->name, (double)needs.experts / gb, (double)limit / gb, 100 * (1 - share),
+        (1 - share) * (double)needs.experts / gb * (double)e->model->config.n_experts_used /
+            (double)e->model->config.n_experts);
+    return SPRY_OK;
+}
+
 /* Refuses sizes that cannot fit before any memory is touched. */
 static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_error *error)
 {
     const spry_device_setup setup = spry_engine_setup(e); /* the pool has no pages yet */
     spry_device_memory needs;
-    size_t weights = e->model->weights.bytes, whole, total = e->device_bytes;
+    size_t weights = weight_bytes(e), whole, total = e->device_bytes;
     const double gb = 1e9;
     if (!spry_device_estimate(e->kind, &needs, &setup, NULL) || !spry_checked_add(&whole, weights, needs.scratch) ||
         !spry_checked_add(&whole, whole, kv_bytes))
@@ -162,7 +205,7 @@ static spry_status check_memory(const spry_engine *e, size_t kv_bytes, spry_erro
 /* What leaves the machine usable: a quarter of its memory, and with the weights three quarters. */
 static size_t default_bytes(const spry_engine *e)
 {
-    size_t most = e->device_bytes / LIMIT_SHARE, weights = e->model->weights.bytes;
+    size_t most = e->device_bytes / LIMIT_SHARE, weights = weight_bytes(e);
     size_t all = e->device_bytes - most, left = weights < all ? all - weights : 0;
     return left < most ? left : most;
 }
@@ -267,6 +310,10 @@ spry_status spry_engine_plan(spry_engine *e, const char *name, const void *data,
         status = spry_recipe_find(&recipe, name_of_recipe, error);
     if (!status && name_of_recipe)
         status = spry_model_quantize_sizes(e->model, recipe, error);
+    if (!status && o->lora)
+        status = spry_model_add_adapters(e->model, o->lora, error);
+    if (!status)
+        status = spry_engine_choose_experts(e, o->expert_bytes, error);
     if (!status)
         spry_engine_choose_kv_type(e, shape, o);
     if (!status)

@@ -38,6 +38,8 @@ struct spry_engine {
     spry_op_watch *watch; /* of its ops, when they are traced; NULL: none */
     uint32_t context, chunk, sessions;
     uint32_t kv_idle, kv_idle_share; /* seconds until memory is returned, 0: never; percent of pages that stay cached */
+    size_t expert_bytes;             /* limit for experts; 0: all are in memory */
+    size_t experts_apart;            /* bytes of experts beyond it */
     uint32_t span_pages;             /* undeclared fragments of so many cached pages are reused; 0: never */
     uint32_t logit_rows;             /* maximum per step */
     uint32_t n_sessions;             /* existing, and reserved for jobs; protected by the driver's lock */
@@ -80,6 +82,9 @@ spry_status spry_engine_render(const spry_engine *engine, spry_chat_text *out, s
 /* Sets prompt->call_constraint from the request's tools and its choice. `ids`: the tokens of the prompt. */
 spry_status spry_engine_constrain_calls(spry_chat_prompt *prompt, const spry_tokens *ids, const spry_engine *engine,
                                         const json_t *request, const json_t *tools, spry_error *error);
+
+/* Decides how many bytes of experts are in memory together: `asked`, or, 0, as many as fit where not all do. */
+spry_status spry_engine_choose_experts(spry_engine *engine, size_t asked, spry_error *error);
 
 /* With the KV type "auto", makes it Q8_0 where one full session of F16 does not fit, and says so in the log. */
 void spry_engine_choose_kv_type(const spry_engine *engine, spry_kv_shape *shape, const spry_engine_options *options);

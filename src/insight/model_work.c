@@ -248,6 +248,9 @@ static void add_size(void *context, const spry_weight *w, bool expert)
     t->size->parameters += alike * weight_products(w);
     t->size->file_bytes += alike * file_bytes(w);
     t->size->weight_bytes += alike * read_bytes(w, t->setting->ops);
+    t->size->expert_bytes += expert ? alike * read_bytes(w, t->setting->ops) : 0;
+    t->size->expert_token_bytes +=
+        expert ? t->setting->model->config.n_experts_used * read_bytes(w, t->setting->ops) : 0;
 }
 
 /* Norms and biases; mostly F32 in files. */

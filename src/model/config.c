@@ -157,16 +157,19 @@ static spry_status check(const spry_config *c, const char *name, spry_error *err
         wrong = "the number of experts used is not within the number of experts, or their size is missing";
     else if (c->n_experts && (!c->routing || c->routing > SPRY_ROUTING_CHOSEN))
         wrong = "how experts are chosen is not known (expert_gating_func)";
-    else if (c->n_groups > 1 && (c->n_experts % c->n_groups || c->n_groups_used > c->n_groups || !c->n_groups_used ||
-                                 c->n_experts / c->n_groups < 2))
-        wrong = "the experts do not divide into their groups, or more groups are used than there are";
+    else if (c->n_groups > 1 &&
+             (c->n_experts % c->n_groups || c->n_groups_used > c->n_groups || !c->n_groups_used ||
+              c->n_experts / c->n_groups < 2 || c->n_groups_used * (c->n_experts / c->n_groups) < c->n_experts_used))
+        wrong =
+            "the experts do not divide into their groups, or more groups or experts of them are used than there are";
     else if (c->n_experts && !usable(c->routed_scale, 0))
         wrong = "the multiplier of experts' weights is not positive";
     else if (!c->n_ff && !c->n_experts)
         wrong = "the feed-forward size is missing";
     else if (!(c->norm_eps > 0) || !usable(c->rope.theta, 1) || !usable(c->rope_sliding.theta, 1))
         wrong = "a norm epsilon or rope base is not positive, or too large";
-    else if (!usable(c->rope.factor, 0) || !usable(c->rope_sliding.factor, 0) || isinf(c->rope.attention_factor))
+    else if (!usable(c->rope.factor, 0) || !usable(c->rope_sliding.factor, 0) || !isfinite(c->rope.attention_factor) ||
+             !isfinite(c->rope.beta_fast) || !isfinite(c->rope.beta_slow) || !isfinite(c->latent_log))
         wrong = "a rope scaling factor is not positive, or too large";
     else if (c->arch->streams && (c->n_streams < 2 || c->active_stream >= c->n_streams || !c->n_layer_embd))
         wrong = "there are fewer than two residual streams, or the active one is not among them";
@@ -256,7 +259,7 @@ static void derive_sizes(spry_config *c)
         c->n_kv_heads = c->n_heads;
     if (!c->head_dim && c->n_heads)
         c->head_dim = c->n_embd / c->n_heads;
-    if (!c->rope_dim)
+    if (!c->rope_dim && !c->arch->latent)
         c->rope_dim = c->head_dim;
     if (!c->n_expert_ff)
         c->n_expert_ff = c->n_ff; /* Mixtral has one size */

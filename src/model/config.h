@@ -76,8 +76,9 @@ typedef struct spry_config {
     /* Gemma 3n: residual streams, of which layers compute one; numbers a token gives to each layer; how many of the
      * last layers use keys and values of an earlier one. 0: none of that. */
     uint32_t n_streams, active_stream, n_layer_embd, n_shared_kv;
-    uint32_t *kv_layer; /* [n_layers]: whose keys and values a layer sees */
-    uint32_t *kv_slot;  /* [n_layers]: its place in pages, of n_kv_slots */
+    bool unscaled_stream; /* the corrected one gives to the others as it is */
+    uint32_t *kv_layer;   /* [n_layers]: whose keys and values a layer sees */
+    uint32_t *kv_slot;    /* [n_layers]: its place in pages, of n_kv_slots */
     uint32_t n_kv_slots;
     uint32_t n_conv; /* tokens that a short convolution sees */
     bool *convolves; /* [n_layers]: has one, or a gated delta net, instead of attention */

@@ -77,6 +77,7 @@ static spry_status read_rope(spry_config *config, const source *from, const char
     rope->beta_slow = 1;
     real(&rope->theta, from, "rope.freq_base");
     real(&config->rope_sliding.theta, from, "rope.freq_base_swa");
+    real(&rope->factor, from, "rope.scale_linear"); /* older files */
     real(&rope->factor, from, "rope.scaling.factor");
     real(&rope->beta_fast, from, "rope.scaling.yarn_beta_fast");
     real(&rope->beta_slow, from, "rope.scaling.yarn_beta_slow");
@@ -97,6 +98,8 @@ static spry_status read_rope(spry_config *config, const source *from, const char
         rope->factor = (float)config->n_context / (float)rope->original_context;
     } else if (rope->kind == SPRY_ROPE_YARN && magnitude > 0) { /* relative to what yarn would take */
         rope->attention_factor = magnitude * (rope->factor > 1 ? 0.1f * logf(rope->factor) + 1 : 1);
+    } else if (rope->kind == SPRY_ROPE_YARN) {
+        real(&rope->attention_factor, from, "rope.scaling.yarn_attn_factor");
     }
     if (!config->arch->two_ropes)
         config->rope_sliding = *rope;
@@ -131,6 +134,20 @@ static void read_convolutions(spry_config *config, const source *from)
     if (config->arch->convolutions && spry_gguf_get_array(from->gguf, key, &array))
         for (uint32_t i = 0; i < config->n_layers && i < array.count; i++)
             config->convolves[i] = spry_gguf_array_f64(&array, i, &heads) && !(heads > 0);
+}
+
+/* DeepSeek's files may leave out how experts are chosen: V3's have a bias for that, V2's have none. */
+static void find_routing(spry_config *config, const source *from)
+{
+    double said;
+    char name[64];
+    if (!config->arch->latent || number(from, "expert_gating_func", &said))
+        return;
+    for (uint32_t i = 0; i < config->n_layers; i++) {
+        snprintf(name, sizeof name, "blk.%u.exp_probs_b.bias", i);
+        if (spry_gguf_find_tensor(from->gguf, spry_view_of(name)))
+            config->routing = SPRY_ROUTING_SIGMOID;
+    }
 }
 
 /* The last value stands for layers behind the list. */
@@ -175,6 +192,7 @@ spry_status spry_config_from_gguf(spry_config *config, const spry_gguf *gguf, sp
         config->key_dim = both && keys >= 0 && keys <= 4096 ? (uint32_t)keys : 0;
         config->value_dim = both && values >= 0 && values <= 4096 ? (uint32_t)values : 0;
     }
+    find_routing(config, &from);
     config->interleaved = config->arch->permuted_in_gguf || config->arch->interleaved;
     config->normalise_experts = config->arch->gguf_normalises;
     config->qkv_bias = config->arch->qkv_bias;

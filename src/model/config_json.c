@@ -56,6 +56,8 @@ static const typed_key config_keys[] = {
     {"hidden_act", TEXT},
     {"hidden_activation", TEXT},
     {"tie_word_embeddings", TRUTH},
+    {"tie_embedding", TRUTH},
+    {"altup_correct_scale", TRUTH},
     {"use_sliding_window", TRUTH},
     {"use_bidirectional_attention", TRUTH},
     {"is_decoder", TRUTH},
@@ -421,19 +423,23 @@ static float deviations(double share)
     return (float)high;
 }
 
+/* Layers that are sparse where a larger model does not say. */
+enum { USUALLY_SPARSE = 10 };
+
 static spry_status read_sparsity(spry_config *config, const json_t *json, const char *name, spry_arena *arena,
                                  spry_error *error)
 {
     const json_t *list = json_object_get(json, "activation_sparsity_pattern");
-    if (!config->arch->streams || !list || json_is_null(list))
+    bool said = list && !json_is_null(list);
+    if (!config->arch->streams || (!said && config->n_layers <= USUALLY_SPARSE))
         return SPRY_OK;
     float *values = spry_arena_alloc(arena, config->n_layers, sizeof *values);
     if (!values)
         return spry_fail_memory(error, "the layers", config->n_layers * sizeof *values);
     for (uint32_t i = 0; i < config->n_layers; i++) {
         const json_t *item = json_is_array(list) ? json_array_get(list, i) : list;
-        double share = json_number_value(item);
-        if (!json_is_number(item) || !(share >= 0 && share < 1) ||
+        double share = said ? json_number_value(item) : i < USUALLY_SPARSE ? 0.95 : 0;
+        if ((said && !json_is_number(item)) || !(share >= 0 && share < 1) ||
             (json_is_array(list) && json_array_size(list) != config->n_layers))
             return spry_fail(error, SPRY_ERR_FORMAT,
                              "%s: activation_sparsity_pattern must have a number from 0 to 1 for every layer", name);
@@ -514,12 +520,13 @@ spry_status spry_config_from_json(spry_config *config, const json_t *json, const
         config->window = 0;
     if (config->arch->never_slides)
         config->window = 0;
-    config->tied = truth(json, "tie_word_embeddings", config->tied);
+    config->tied = truth(json, "tie_word_embeddings", truth(json, "tie_embedding", config->tied));
     config->normalise_experts = truth(json, "norm_topk_prob", config->normalise_experts);
     config->qkv_bias =
         truth(json, "qkv_bias", truth(json, "attention_bias", truth(json, "use_bias", config->arch->qkv_bias)));
     config->every_bias = truth(json, "use_bias", config->arch->every_bias);
     config->interleaved = truth(json, "rope_interleave", config->arch->interleaved);
+    config->unscaled_stream = !truth(json, "altup_correct_scale", true);
     const char *method = json_string_value(json_object_get(json, "topk_method"));
     if (method && !strcmp(method, "greedy"))
         config->n_groups = 1;

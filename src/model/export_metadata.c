@@ -47,7 +47,8 @@ static void write_rope(keys *k, const spry_config *c)
         real(k, "rope.scaling.yarn_log_multiplier", c->latent_log);
         real(k, "rope.scaling.yarn_beta_fast", rope->beta_fast);
         real(k, "rope.scaling.yarn_beta_slow", rope->beta_slow);
-        if (rope->attention_factor > 0) /* GGUF's is relative to what yarn would take */
+        bool plain = c->arch->latent && rope->attention_factor == 1; /* what its readers assume */
+        if (rope->attention_factor > 0 && !plain)                    /* GGUF's is relative to what yarn would take */
             real(k, "rope.scaling.attn_factor",
                  rope->attention_factor / (rope->factor <= 1 ? 1 : 0.1f * logf(rope->factor) + 1));
     } else if (rope->kind == SPRY_ROPE_LONG) {
@@ -97,8 +98,21 @@ static void write_delta(keys *k, const spry_config *c)
         spry_gguf_writer_i32s(k->writer, below(k, "attention.recurrent_layers"), recurs, c->n_layers);
 }
 
-static void write_config(spry_gguf_writer *writer, const spry_config *c)
+/* How many of the first layers are dense, and, of ERNIE, that the others are not. */
+static void write_dense(keys *k, const spry_model *m)
 {
+    uint32_t dense = 0;
+    while (dense < m->config.n_layers && !m->weights.layers[dense].router.data)
+        dense++;
+    if (m->config.n_shared)
+        spry_gguf_writer_u32(k->writer, below(k, "leading_dense_block_count"), dense);
+    if (m->config.arch == &spry_arch_ernie4_5_moe)
+        whole(k, "interleave_moe_layer_step", 1);
+}
+
+static void write_config(spry_gguf_writer *writer, const spry_model *m)
+{
+    const spry_config *c = &m->config;
     keys k = {.writer = writer, .arch = c->arch->gguf};
     whole(&k, "block_count", c->n_layers);
     whole(&k, "context_length", c->n_context);
@@ -151,6 +165,7 @@ static void write_config(spry_gguf_writer *writer, const spry_config *c)
         if (c->routed_scale != 1)
             real(&k, "expert_weights_scale", c->routed_scale);
         spry_gguf_writer_bool(writer, below(&k, "expert_weights_norm"), c->normalise_experts);
+        write_dense(&k, m);
     }
     if (c->bidirectional)
         spry_gguf_writer_bool(writer, below(&k, "attention.causal"), false);
@@ -196,7 +211,7 @@ bool spry_export_metadata(const spry_export_plan *plan, spry_gguf_writer *writer
         spry_view template = spry_chat_template_source(m->chat);
         spry_gguf_writer_string(writer, "general.architecture", spry_view_of(m->config.arch->gguf));
         spry_gguf_writer_string(writer, "general.name", title ? spry_view_of(title) : base_name(m->name));
-        write_config(writer, &m->config);
+        write_config(writer, m);
         if (m->config.bidirectional || m->pooling.kind != SPRY_POOL_MEAN || m->pooling.n_dense || m->pooling.n_prompts)
             spry_pooling_to_gguf(&m->pooling, writer, m->config.arch->gguf);
         if (m->weights.token_types.data)

@@ -375,10 +375,35 @@ static void add_dense(spry_export_plan *plan)
     }
 }
 
+/* Settings that readers of GGUF do not look for: they take what is usual for the architecture. */
+static void check_usual(spry_export_plan *plan)
+{
+    const spry_config *c = &plan->model->config;
+    spry_config usual = *c;
+    const char *unsaid = NULL;
+    usual.rope.truncate = true;
+    if (c->arch->defaults)
+        c->arch->defaults(&usual, SPRY_DIALECT_GGUF);
+    usual.window = c->window;
+    for (uint32_t i = 0; i < c->n_layers; i++)
+        if (c->rotated[i] != (!c->arch->rotates || c->arch->rotates(&usual, i)))
+            unsaid = "which layers have rope";
+    if (c->interleaved != c->arch->interleaved && !c->arch->permuted_in_gguf)
+        unsaid = "which pairs of values rope turns";
+    if (c->rope.kind == SPRY_ROPE_YARN && c->rope.truncate != usual.rope.truncate)
+        unsaid = "whether yarn's ends are whole numbers";
+    if (c->arch->two_ropes && c->rope_sliding.kind != SPRY_ROPE_DEFAULT)
+        unsaid = "a scaled rope of layers that slide";
+    if (unsaid)
+        plan->status = spry_fail(plan->error, SPRY_ERR_UNSUPPORTED, "%s: GGUF files of %s models have no place for %s",
+                                 plan->model->name, c->arch->name, unsaid);
+}
+
 static void plan_checkpoint(spry_export_plan *plan)
 {
     const spry_model *m = plan->model;
     const spry_weights *w = &m->weights;
+    check_usual(plan);
     add(plan, "token_embd.weight", &w->embedding, 1, 2,
         (size_t[SPRY_TENSOR_DIMS]){w->embedding.n_out, m->config.n_embd});
     add_vector(plan, m->config.arch->gguf_output_norm ? "token_embd_norm.weight" : "output_norm.weight", w->output_norm,
@@ -386,6 +411,7 @@ static void plan_checkpoint(spry_export_plan *plan)
     add_vector(plan, "output_norm.bias", w->output_norm_bias, m->config.n_embd);
     if (!m->config.tied)
         add(plan, "output.weight", &w->output, 1, 2, (size_t[SPRY_TENSOR_DIMS]){w->output.n_out, m->config.n_embd});
+    add_vector(plan, "output.bias", w->output.bias, m->config.n_vocab);
     if (m->config.arch->encoder)
         add_encoder(plan);
     add_dense(plan);

@@ -73,6 +73,7 @@ static XXH128_hash_t hash_config(const spry_config *c)
                             c->routing,
                             c->n_streams,
                             c->active_stream,
+                            c->unscaled_stream,
                             c->n_shared_kv,
                             c->n_kv_rank,
                             c->n_q_rank,

@@ -126,8 +126,10 @@ static void all_matrices(quantizer *q)
     spry_model *m = q->model;
     spry_matrices_each(&m->weights, &m->config, visit, q);
     matrix(q, &m->weights.embedding, "token_embd.weight", 0);
+    const float *bias = m->weights.output.bias;
     if (m->config.tied)
         m->weights.output = m->weights.embedding;
+    m->weights.output.bias = bias;
 }
 
 /* Rope as it would be read from a GGUF file: the other pairs, and scaled frequencies that went through floats. */

@@ -345,10 +345,10 @@ static spry_status bind_output(const spry_binder *b)
     if (!t && !b->gguf && !c->tied)
         return spry_bind_missing(b, names[0]);
     c->tied = !t;
-    if (t)
-        return spry_bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd);
     b->out->output = b->out->embedding;
-    return SPRY_OK;
+    spry_status status = t ? spry_bind_matrix(b, &b->out->output, t, c->n_vocab, c->n_embd) : SPRY_OK;
+    t = c->arch->encoder ? NULL : spry_bind_find(b, b->gguf ? "output.bias" : "lm_head.bias");
+    return !status && t ? spry_bind_vector(b, &b->out->output.bias, t, c->n_vocab, 0) : status;
 }
 
 static spry_status bind_output_norm(const spry_binder *b)

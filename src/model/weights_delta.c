@@ -43,7 +43,8 @@ static spry_status bind_inputs(const spry_binder *b, spry_layer *l, uint32_t i)
 {
     const spry_config *c = b->config;
     size_t n_values = (size_t)c->n_delta_heads * c->delta_value_dim, n_mixed = spry_config_delta_mixed(c);
-    if (b->gguf) {
+    char name[SPRY_TENSOR_NAME_MAX] = "";
+    if (b->gguf && !spry_bind_find_in_layer(b, name, i, "delta_qkvz", 0, "weight")) {
         spry_status status = spry_bind_linear(b, &l->delta_qkv, i, "attn_qkv", n_mixed, c->n_embd, REQUIRED);
         return status ? status : spry_bind_linear(b, &l->delta_gate, i, "attn_gate", n_values, c->n_embd, REQUIRED);
     }

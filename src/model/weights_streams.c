@@ -77,6 +77,12 @@ static spry_status bind_vectors(const spry_binder *b, spry_side *s, uint32_t i)
         const spry_tensor *t = spry_bind_find_in_layer(b, name, i, vectors[k].ours, 0, "weight");
         status = t ? spry_bind_vector(b, vectors[k].to, t, vectors[k].n, 0) : spry_bind_missing(b, name);
     }
+    float *ones = !status && b->config->unscaled_stream ? spry_arena_alloc(b->arena, n, sizeof *ones) : NULL;
+    for (size_t k = 0; ones && k < n; k++)
+        ones[k] = 1;
+    if (!status && b->config->unscaled_stream && !ones)
+        return spry_fail_memory(b->error, "a vector", n * sizeof *ones);
+    s->correct_scale = ones ? ones : s->correct_scale;
     return status;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "engine/engine_state.h"
 #include "golden/golden_file.h"
 #include "golden/logit_bound.h"
 #include "golden/model_runner.h"
@@ -397,6 +398,32 @@ static void fill(int32_t ids[PROMPT])
         ids[i] = 5 + i * 7 % 200;
 }
 
+/* Memory is estimated with adapters before anything is loaded, as it is counted afterwards. */
+static void test_estimates(void **state)
+{
+    (void)state;
+    char folder[SCRATCH_PATH], lora[LIST];
+    spry_error error = {0};
+    spry_engine_needs without, with, open;
+    spry_engine_options o;
+    make_two("llama", make_llama, folder, lora);
+    spry_engine_options_default(&o);
+    assert_int_equal(spry_engine_estimate(&without, folder, NULL, 0, &o, &error), SPRY_OK);
+    o.lora = lora;
+    assert_int_equal(spry_engine_estimate(&with, folder, NULL, 0, &o, &error), SPRY_OK);
+    spry_engine *engine;
+    assert_int_equal(spry_engine_open(&engine, folder, &o, &error), SPRY_OK);
+    assert_int_equal(spry_engine_measure(&open, engine, &error), SPRY_OK);
+    assert_int_equal(with.weights, open.weights);
+    assert_int_equal(with.weights - without.weights, engine->model->adapters.arena.total);
+    assert_true(with.scratch > without.scratch);
+    assert_int_equal(spry_engine_close(engine), SPRY_OK);
+    o.lora = "/nowhere";
+    assert_int_not_equal(spry_engine_estimate(&with, folder, NULL, 0, &o, &error), SPRY_OK);
+    made_remove_folder(&place, "one");
+    made_remove_folder(&place, "two");
+}
+
 /* Logits after the prompt under a choice of adapters, in a session of its own; *hits: tokens found in the cache. */
 static float *logits_of(spry_engine *engine, const char *choice, uint64_t *hits)
 {
@@ -747,6 +774,7 @@ int main(void)
         cmocka_unit_test(test_company_changes_nothing),
         cmocka_unit_test(test_pages_belong_to_adapters),
         cmocka_unit_test(test_choices),
+        cmocka_unit_test(test_estimates),
         cmocka_unit_test(test_jobs_with_their_own),
         cmocka_unit_test(test_quantised_model),
         cmocka_unit_test(test_settings_refused),

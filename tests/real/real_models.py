@@ -4,6 +4,7 @@ are not there are skipped by name."""
 
 import json
 import os
+import shlex
 import shutil
 import struct
 import subprocess
@@ -13,9 +14,11 @@ import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "cli"))
+sys.path.insert(0, os.path.join(HERE, "..", "server"))
 
 import onnx_folder  # noqa: E402
 from cli_support import main  # noqa: E402
+from server_support import Server  # noqa: E402
 
 SPRY = os.path.abspath(os.environ["SPRY"])
 REAL = os.environ["SPRY_REAL"]
@@ -23,6 +26,8 @@ FOLDER = tempfile.TemporaryDirectory(prefix="spry-real-")
 TINYLLAMA = os.path.join(REAL, "tinyllama-1.1b-chat.gguf")
 STORIES = os.path.join(REAL, "stories15M.bin")
 MINIMIND = os.path.join(REAL, "minimind2-small")
+MINILM = os.path.join(REAL, "all-minilm-l6-v2")
+README = os.path.join(HERE, "..", "..", "README.md")
 SPAN = os.path.join(HERE, "..", "data", "span")
 with open(os.path.join(HERE, "llama_cpp.json"), encoding="utf-8") as file:
     RECORDED = json.load(file)["models"]
@@ -151,6 +156,78 @@ class MiniMind(RealTest):
     def test_it_knows_something(self):
         for options in ((), ("--quantize", "q8_0")):
             self.assertIn("Paris", self.answer(self.model, "What is the capital of France?", "-n", "24", *options))
+
+
+@there(MINILM)
+class MiniLM(RealTest):
+    # Cosines that are published for this model.
+    PAIRS = (("The new movie is awesome", "The new movie is so great", 0.8939),
+             ("That is a happy person", "That is a happy dog", 0.695),
+             ("That is a happy person", "Today is a sunny day", 0.257),
+             ("The cat sits outside", "The dog plays in the garden", 0.2838),
+             ("A man is playing guitar", "A woman watches TV", -0.0327))
+
+    def cosines(self, model, *options):
+        server = Server(model, *options)
+        try:
+            texts = [text for pair in self.PAIRS for text in pair[:2]]
+            data = server.post("/v1/embeddings", {"input": texts}).json["data"]
+        finally:
+            server.stop()
+        vectors = [item["embedding"] for item in data]
+        self.assertEqual(len(vectors[0]), 384)
+        return [sum(a * b for a, b in zip(vectors[2 * i], vectors[2 * i + 1])) for i in range(len(self.PAIRS))]
+
+    def test_what_is_alike(self):
+        converted = path("minilm.gguf")
+        spry("convert", MINILM, converted, "--type", "f16")
+        for model in (MINILM, converted):
+            for cosine, (first, second, published) in zip(self.cosines(model), self.PAIRS):
+                self.assertAlmostEqual(cosine, published, delta=0.001, msg="%s / %s" % (first, second))
+
+    def test_quantised(self):
+        for cosine, (first, second, published) in zip(self.cosines(MINILM, "--quantize", "q8_0"), self.PAIRS):
+            self.assertAlmostEqual(cosine, published, delta=0.02, msg="%s / %s" % (first, second))
+
+
+@there(TINYLLAMA)
+class Readme(RealTest):
+    """The README's commands that take a model, with TinyLlama in the place of its names."""
+
+    LEFT_OUT = ("serve", "voice", "chats", "pull", "doctor", "mpirun", "--reuse", "--baseline")
+
+    @classmethod
+    def setUpClass(cls):
+        for name, text in (("book.txt", "Once upon a time there was a fox. " * 10), ("letter.txt", "I was at home."),
+                           ("diary.txt", "He was not at home."),
+                           ("hero.json", '{"type": "object", "properties": {"age": {"type": "integer"}}, '
+                                         '"required": ["age"], "additionalProperties": false}')):
+            with open(path(name), "w", encoding="utf-8") as file:
+                file.write(text)
+
+    def commands(self):
+        with open(README, encoding="utf-8") as file:
+            block = file.read().split("## Use it")[1].split("```")[1]
+        for line in block.strip().splitlines():
+            command = line.split("  #")[0].strip()
+            if not any(word in command for word in self.LEFT_OUT) and command != "build/spry run":
+                yield command
+
+    def test_commands(self):
+        ran = 0
+        for command in self.commands():
+            command = command.replace("build/spry", shlex.quote(SPRY)).replace("~/.cache/spry", path("cache"))
+            command = command.replace("./Qwen3-0.6B", TINYLLAMA)
+            if " run " in command:
+                command += " --context 512 --temperature 0 " + ("" if " -n " in command else "-n 16 ")
+                command += "" if TINYLLAMA in command else TINYLLAMA
+            command = command.replace("bench qwen3.gguf", "bench qwen3.gguf --prefill 16 --decode-depth 0 --batch 1 -n 2 -r 1")
+            result = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=600,
+                                    cwd=FOLDER.name)
+            self.assertEqual(result.returncode, 0, command + "\n" + result.stderr.decode())
+            ran += 1
+        print("%d commands of the README ran" % ran)
+        self.assertGreater(ran, 10)
 
 
 if __name__ == "__main__":

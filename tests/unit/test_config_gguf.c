@@ -331,6 +331,8 @@ static void test_wrong_values(void **state)
         {"llama", F32("rope.freq_base", 0), SPRY_ERR_FORMAT, "rope base"},
         {"llama", F32("rope.freq_base", NAN), SPRY_ERR_FORMAT, "rope base"},
         {"llama", F32("rope.scaling.factor", -1), SPRY_ERR_FORMAT, "scaling factor"},
+        {"llama", F32("rope.scaling.yarn_beta_fast", INFINITY), SPRY_ERR_FORMAT, "scaling factor"},
+        {"llama", F32("rope.scaling.yarn_beta_slow", NAN), SPRY_ERR_FORMAT, "scaling factor"},
         {"llama", TEXT("rope.scaling.type", "dynamic"), SPRY_ERR_UNSUPPORTED,
          "llama.rope.scaling.type is 'dynamic'|none, linear, yarn, longrope"},
         {"llama", U32("expert_count", 4), SPRY_ERR_FORMAT, "experts used"},
@@ -345,6 +347,100 @@ static void test_wrong_values(void **state)
         spry_status status = read_config(&config, cases[i].arch, &cases[i].entry, 1, &arena, &error);
         hostile_expect(status, &error, cases[i].status, cases[i].words);
         assert_memory_equal(error.message, "here.gguf: ", strlen("here.gguf: "));
+        spry_arena_deinit(&arena);
+    }
+}
+
+/* Fields that newer architectures brought: below 0, too large, not a number, text. */
+static void test_every_field(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *key;
+    } fields[] = {
+        {"deepseek2", "attention.kv_lora_rank"},
+        {"deepseek2", "attention.q_lora_rank"},
+        {"deepseek2", "attention.key_length_mla"},
+        {"deepseek2", "attention.value_length_mla"},
+        {"deepseek2", "expert_shared_count"},
+        {"deepseek2", "expert_group_count"},
+        {"deepseek2", "expert_group_used_count"},
+        {"deepseek2", "expert_gating_func"},
+        {"deepseek2", "expert_weights_scale"},
+        {"glm4moe", "nextn_predict_layers"},
+        {"glm4moe", "expert_feed_forward_length"},
+        {"qwen2moe", "expert_shared_feed_forward_length"},
+        {"gemma3n", "altup.num_inputs"},
+        {"gemma3n", "altup.active_idx"},
+        {"gemma3n", "embedding_length_per_layer_input"},
+        {"gemma3n", "attention.shared_kv_layers"},
+        {"gemma3n", "final_logit_softcapping"},
+        {"lfm2", "shortconv.l_cache"},
+        {"qwen3next", "ssm.conv_kernel"},
+        {"qwen3next", "ssm.state_size"},
+        {"qwen3next", "ssm.group_count"},
+        {"qwen3next", "ssm.time_step_rank"},
+        {"qwen3next", "ssm.inner_size"},
+        {"qwen3next", "full_attention_interval"},
+        {"granite", "attention.scale"},
+        {"granite", "embedding_scale"},
+        {"granite", "residual_scale"},
+        {"granite", "logit_scale"},
+        {"bert", "attention.layer_norm_epsilon"},
+        {"gpt-oss", "attention.sliding_window"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(fields); i++) {
+        const char *key = fields[i].key;
+        const entry values[] = {{key, SPRY_GGUF_I32, -1, NULL, NULL}, F32(key, 1e12), F32(key, NAN), TEXT(key, "many")};
+        for (size_t v = 0; v < SPRY_COUNT(values); v++) {
+            spry_config config;
+            spry_arena arena;
+            spry_error error = {0};
+            spry_status status = read_config(&config, fields[i].arch, &values[v], 1, &arena, &error);
+            hostile_expect(status, &error, SPRY_ERR_FORMAT, key);
+            spry_arena_deinit(&arena);
+        }
+    }
+}
+
+/* Numbers that are fine each by itself. */
+static void test_fields_that_disagree(void **state)
+{
+    (void)state;
+    static const entry experts[] = {U32("expert_count", 8), U32("expert_used_count", 2),
+                                    U32("expert_feed_forward_length", 32)};
+    static const entry latent[] = {U32("attention.key_length_mla", 24), U32("attention.value_length_mla", 16),
+                                   U32("rope.dimension_count", 8)};
+    static const struct {
+        const char *arch;
+        const entry *first;
+        entry more[2];
+        const char *words;
+    } cases[] = {
+        {"glm4moe", experts, {U32("expert_group_count", 3), U32("expert_group_used_count", 1)}, "do not divide"},
+        {"glm4moe", experts, {U32("expert_group_count", 4), U32("expert_group_used_count", 5)}, "more groups"},
+        {"glm4moe", experts, {U32("expert_group_count", 4), U32("expert_used_count", 7)}, "more groups"},
+        {"glm4moe", experts, {U32("expert_group_count", 4), U32("expert_group_used_count", 0)}, "groups"},
+        {"glm4moe", experts, {U32("expert_group_count", 8), U32("expert_group_used_count", 2)}, "groups"},
+        {"glm4moe", experts, {U32("expert_weights_scale", 0), U32("x", 0)}, "multiplier of experts"},
+        {"deepseek2", latent, {U32("attention.kv_lora_rank", 0), U32("x", 0)}, "latent attention is zero"},
+        {"deepseek2", latent, {U32("attention.kv_lora_rank", 512), U32("rope.dimension_count", 0)}, "is zero"},
+        {"deepseek2", latent, {U32("attention.kv_lora_rank", 32), U32("attention.value_length_mla", 0)}, "is zero"},
+    };
+    for (size_t i = 0; i < SPRY_COUNT(cases); i++) {
+        entry all[5];
+        size_t n = 2;
+        memcpy(all, cases[i].more, sizeof cases[i].more);
+        for (size_t k = 0; k < 3; k++)
+            if (!replaced(cases[i].first[k].key, cases[i].more, 2))
+                all[n++] = cases[i].first[k];
+        spry_config config;
+        spry_arena arena;
+        spry_error error = {0};
+        spry_status status = read_config(&config, cases[i].arch, all, n, &arena, &error);
+        if (!status)
+            print_message("%s, %s and %s\n", cases[i].arch, all[0].key, all[1].key);
+        hostile_expect(status, &error, SPRY_ERR_FORMAT, cases[i].words);
         spry_arena_deinit(&arena);
     }
 }
@@ -378,6 +474,7 @@ int main(void)
         cmocka_unit_test(test_which_layers_slide), cmocka_unit_test(test_experts),
         cmocka_unit_test(test_rope_kinds),         cmocka_unit_test(test_rope_magnitudes),
         cmocka_unit_test(test_wrong_values),       cmocka_unit_test(test_no_architecture),
+        cmocka_unit_test(test_every_field),        cmocka_unit_test(test_fields_that_disagree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

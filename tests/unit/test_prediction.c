@@ -467,9 +467,27 @@ static void probes_measure_what_they_say(void **state)
     spry_threads_destroy(threads);
 }
 
+/* 60 GB of experts beside 10 GB, of which a token uses 6 GB, in 40 GB of memory. */
+static void experts_beyond_memory(void **state)
+{
+    (void)state;
+    spry_prediction p = {.memory_bytes = 70e9, .decode_tps = 5};
+    p.size.expert_bytes = 60e9;
+    p.size.expert_token_bytes = 6e9;
+    spry_expert_prediction x = spry_predict_experts(&p, 40000000000u);
+    assert_true(fabs(x.kept_bytes - 10e9) < 1);
+    assert_true(fabs(x.read_bytes - 5e9) < 1);
+    assert_true(fabs(x.decode_tps - 1 / 5.2) < 1e-9);
+    assert_true(spry_predict_experts(&p, 100000000000u).kept_bytes == 0); /* all fit */
+    assert_true(spry_predict_experts(&p, 19000000000u).kept_bytes == 0);  /* not even the rest does */
+    p.size.expert_bytes = 0;
+    assert_true(spry_predict_experts(&p, 40000000000u).kept_bytes == 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(experts_beyond_memory),
         cmocka_unit_test(a_decode_step_is_counted_by_hand),
         cmocka_unit_test(a_prefill_is_counted_step_by_step),
         cmocka_unit_test(experts_are_counted_as_chosen_at_random),

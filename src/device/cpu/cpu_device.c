@@ -104,11 +104,13 @@ void spry_cpu_device_regions(const spry_cpu_device *cpu, spry_cpu_region regions
 static bool measure(spry_device *device, spry_device_memory *memory)
 {
     spry_cpu_region regions[SPRY_CPU_REGIONS];
-    size_t *const parts[SPRY_CPU_REGIONS] = {&memory->weights, &memory->kv, &memory->scratch};
-    bool known = true;
+    size_t experts = 0, *const parts[SPRY_CPU_REGIONS] = {&memory->weights, &memory->kv, &memory->scratch};
+    const spry_expert_store *store = &((const spry_cpu_device *)device)->experts;
+    bool known = !store->memory || spry_memory_resident(&experts, store->memory, store->bytes);
     spry_cpu_device_regions((const spry_cpu_device *)device, regions);
     for (size_t i = 0; i < SPRY_CPU_REGIONS; i++)
         known = (!regions[i].memory || spry_memory_resident(parts[i], regions[i].memory, regions[i].bytes)) && known;
+    memory->weights += experts;
     return known;
 }
 
@@ -155,8 +157,12 @@ static size_t touched_pages(const spry_kv_pool *pool, size_t tokens, size_t cach
 static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
 {
     if (!spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages) ||
-        !spry_weights_resident_bytes(&memory->weights, s->weights, s->config, s->ops, s->mapped))
+        !spry_weights_resident_bytes(&memory->weights, s->weights, s->config, s->ops, s->mapped, s->expert_bytes) ||
+        !spry_expert_bytes(&memory->expert, &memory->experts, s->weights, s->config, s->ops))
         return false;
+    /* Rows that were quantised or copied exist in memory only. */
+    if (!s->mapped || s->weights->quantized_bytes || s->weights->copied_bytes > memory->experts / 2)
+        memory->expert = memory->experts = 0;
     if (!use)
         return spry_pass_bytes(&memory->scratch, s->config, &s->limits);
     memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages);
@@ -190,10 +196,14 @@ spry_status spry_cpu_device_init(spry_cpu_device *cpu, const spry_device_setup *
 {
     *cpu = (spry_cpu_device){.device = {.ops = &ops, .config = setup->config, .limits = setup->limits}};
     spry_status status = spry_weights_place(&cpu->placed, setup, all, error);
+    if (!status && setup->expert_bytes && !all)
+        status = spry_expert_store_init(&cpu->experts, cpu->placed.weights.layers, setup, setup->expert_bytes, error);
     if (!status)
         status = spry_host_pages_init(&cpu->pages, setup->pool, error);
     if (!status)
         status = spry_pass_create(&cpu->pass, setup, &cpu->placed.weights, &cpu->pages, team, error);
+    if (!status && cpu->experts.memory)
+        cpu->pass->experts = &cpu->experts;
     if (!status)
         status = spry_candidates_init(&cpu->candidates, setup->ops, setup->config->n_vocab, error);
     if (status)
@@ -206,6 +216,7 @@ void spry_cpu_device_deinit(spry_cpu_device *cpu)
     spry_candidates_deinit(&cpu->candidates);
     spry_pass_destroy(cpu->pass);
     spry_host_pages_deinit(&cpu->pages);
+    spry_expert_store_deinit(&cpu->experts);
     spry_weights_unplace(&cpu->placed);
 }
 

@@ -3,6 +3,7 @@
 #ifndef SPRY_DEVICE_CPU_CPU_DEVICE_H
 #define SPRY_DEVICE_CPU_CPU_DEVICE_H
 
+#include "device/cpu/expert_store.h"
 #include "device/cpu/packing.h"
 #include "device/cpu/pass.h"
 #include "device/device_impl.h"
@@ -12,6 +13,7 @@ typedef struct spry_cpu_device {
     spry_device device;
     spry_placed_weights placed;
     spry_host_pages pages;
+    spry_expert_store experts;
     spry_pass *pass;
     spry_candidates candidates; /* scratch of draws */
 } spry_cpu_device;

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "device/cpu/expert_store.h"
 #include "device/cpu/pass_state.h"
 
 static float sigmoid(float x)
@@ -11,7 +12,8 @@ static float sigmoid(float x)
 }
 
 /* Removes all but the best groups from the choice. By a sigmoid a group is as good as its best two, otherwise as its
- * best one. What is removed counts as 0, as in the models' own code. */
+ * best one. What is removed is never chosen by a sigmoid, whose choices may be negative, and otherwise counts as 0, as
+ * in the models' own code. */
 static void choose_groups(const spry_config *c, float *choice)
 {
     uint32_t size = c->n_experts / c->n_groups;
@@ -34,7 +36,7 @@ static void choose_groups(const spry_config *c, float *choice)
         kept[best] = true;
     }
     for (uint32_t i = 0; i < c->n_experts; i++)
-        choice[i] = kept[i / size] ? choice[i] : 0;
+        choice[i] = kept[i / size] ? choice[i] : c->routing == SPRY_ROUTING_SIGMOID ? -INFINITY : 0;
 }
 
 /* What experts are chosen by. */
@@ -129,6 +131,8 @@ void spry_pass_experts(spry_pass *p, const spry_layer *l)
         size_t count = gather(p, e);
         if (!count)
             continue;
+        if (p->experts)
+            spry_expert_store_take(p->experts, p->threads, (uint32_t)(l - p->weights->layers), e);
         spry_pass_charge(p, SPRY_OP_ROUTE);
         p->row_numbers = p->expert_rows;
         spry_pass_gated(p, p->expert_out, &l->expert_gate[e], &l->expert_up[e], &l->expert_down[e], p->expert_in,

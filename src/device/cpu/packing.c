@@ -19,6 +19,7 @@ typedef struct packer {
     bool mapped, overflow;
     bool all;      /* weights that are not packed are copied */
     bool integers; /* some kernel uses integers */
+    bool apart;    /* experts are packed when they are used */
 } packer;
 
 typedef struct pack_job {
@@ -92,34 +93,70 @@ static void copy_rows(packer *p, spry_weight *w)
         w->data = data;
 }
 
+static pack_job make_job(const spry_weight *w, size_t group)
+{
+    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group};
+    job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
+    return job;
+}
+
+bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *w, const spry_ops *ops)
+{
+    size_t group = w->data ? ops->matmul[w->type].group : 0;
+    const pack_job job = group ? make_job(w, group) : (pack_job){0};
+    return spry_checked_mul(bytes, job.group_bytes, job.n_groups);
+}
+
+void spry_weight_pack(spry_weight *w, unsigned char *out, const spry_ops *ops, spry_threads *threads, bool drop)
+{
+    pack_job job = make_job(w, ops->matmul[w->type].group);
+    job.out = out;
+    job.drop = drop;
+    spry_threads_run(threads, pack_part, &job);
+    w->packed = out;
+    w->group_bytes = job.group_bytes;
+}
+
 static void pack(packer *p, spry_weight *w)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
-    size_t group = kernel->group, bytes;
+    size_t bytes;
     copy_floats(p, &w->bias, w->n_out);
     p->integers = p->integers || (w->data && kernel->integer);
-    if (!w->data || !group) {
+    if (!w->data || !kernel->group) {
         copy_rows(p, w);
         return;
     }
-    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = can_drop(p)};
-    job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
-    if (!spry_checked_mul(&bytes, job.group_bytes, job.n_groups)) {
+    if (!spry_weight_packed_bytes(&bytes, w, p->ops)) {
         p->overflow = true;
         return;
     }
-    job.out = reserve(p, bytes);
-    if (job.out) {
-        spry_threads_run(p->threads, pack_part, &job);
-        w->packed = job.out;
-        w->group_bytes = job.group_bytes;
-    }
-    if (!job.drop)
+    unsigned char *out = reserve(p, bytes);
+    if (out)
+        spry_weight_pack(w, out, p->ops, p->threads, can_drop(p));
+    if (!can_drop(p))
         return;
     const unsigned char *end = w->data + w->n_out * w->row_bytes;
     p->first = !p->first || w->data < p->first ? w->data : p->first;
     p->last = !p->last || end > p->last ? end : p->last;
     p->dropped += w->n_out * w->row_bytes;
+}
+
+/* An expert that is packed when it is used: its rows need not stay in memory, and are needed again. */
+static void leave(packer *p, const spry_weight *w)
+{
+    p->integers = p->integers || p->ops->matmul[w->type].integer;
+    p->dropped += w->n_out * w->row_bytes;
+}
+
+static void pack_expert(packer *p, spry_layer *l, uint32_t e)
+{
+    spry_weight *const matrices[] = {&l->expert_gate[e], &l->expert_up[e], &l->expert_down[e]};
+    for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
+        if (p->apart)
+            leave(p, matrices[i]);
+        else
+            pack(p, matrices[i]);
 }
 
 static void pack_side(packer *p, spry_side *s)
@@ -143,11 +180,8 @@ static void pack_layer(packer *p, spry_layer *l)
                                      &l->delta_ba,    &l->delta_out};
     for (size_t i = 0; i < SPRY_COUNT(matrices); i++)
         pack(p, matrices[i]);
-    for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++) {
-        pack(p, &l->expert_gate[e]);
-        pack(p, &l->expert_up[e]);
-        pack(p, &l->expert_down[e]);
-    }
+    for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++)
+        pack_expert(p, l, e);
     for (uint32_t h = 0; l->k_b && h < p->config->n_heads; h++) {
         pack(p, &l->k_b[h]);
         pack(p, &l->v_b[h]);
@@ -228,11 +262,13 @@ bool spry_weights_need_integers(const spry_weights *weights, const spry_config *
 }
 
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
-                                 const spry_ops *ops, bool mapped)
+                                 const spry_ops *ops, bool mapped, size_t expert_bytes)
 {
-    packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops, .mapped = mapped};
+    packer p = {
+        .weights = (spry_weights *)weights, .config = config, .ops = ops, .mapped = mapped, .apart = expert_bytes > 0};
     pack_all(&p);
-    return !p.overflow && spry_checked_add(bytes, p.used, weights->bytes - p.dropped);
+    return !p.overflow && spry_checked_add(bytes, p.used, weights->bytes - p.dropped) &&
+           spry_checked_add(bytes, *bytes, expert_bytes);
 }
 
 /* Packing leaves some pages where matrices meet, or where the system read ahead. */
@@ -288,7 +324,8 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
                 .ops = setup->ops,
                 .threads = setup->threads,
                 .mapped = setup->mapped,
-                .all = all};
+                .all = all,
+                .apart = !all && setup->expert_bytes > 0};
     spry_arena_init(&placed->arena);
     if (!spry_weights_copy_lists(&placed->weights, &placed->arena, setup->config))
         return spry_fail_memory(error, "the lists of weights", setup->config->n_layers * sizeof(spry_layer));

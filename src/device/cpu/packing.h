@@ -23,9 +23,15 @@ void spry_weights_unplace(spry_placed_weights *placed);
 /* Replaces the lists of layers and experts by copies, to be modified; false when memory is short. */
 bool spry_weights_copy_lists(spry_weights *weights, spry_arena *arena, const spry_config *config);
 
-/* Memory of the weights when packed for these kernels, including those in file layout. False when that overflows. */
+/* Memory of the weights when packed for these kernels, including those in file layout. `expert_bytes`: 0, or the limit
+ * for experts (expert_store.h). False when that overflows. */
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
-                                 const spry_ops *ops, bool mapped);
+                                 const spry_ops *ops, bool mapped, size_t expert_bytes);
+
+/* One matrix: the bytes of its packed form, 0 where its kernel reads it as it lies; false when that overflows. Packing
+ * it into `out`; `drop` gives pages of the file back. */
+bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *weight, const spry_ops *ops);
+void spry_weight_pack(spry_weight *weight, unsigned char *out, const spry_ops *ops, spry_threads *threads, bool drop);
 
 /* Bytes that packing needs for these kernels; false when that overflows. */
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,

@@ -29,8 +29,9 @@ struct spry_pass {
     spry_step_limits limits;
     spry_trace *trace; /* NULL: none */
     uint32_t lane;
-    spry_op_watch *watch;  /* NULL: none */
-    unsigned char *memory; /* everything below */
+    spry_op_watch *watch;              /* NULL: none */
+    struct spry_expert_store *experts; /* NULL: all experts are packed, or used as they lie */
+    unsigned char *memory;             /* everything below */
     size_t memory_bytes;
 
     /* the step */

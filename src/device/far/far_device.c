@@ -427,7 +427,9 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 
 static bool estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use)
 {
-    return spry_device_kind_cpu.estimate(memory, setup, use);
+    bool known = spry_device_kind_cpu.estimate(memory, setup, use);
+    memory->experts = memory->expert = 0; /* all are in its memory */
+    return known;
 }
 
 const spry_device_kind spry_device_kind_far = {.name = "far",

@@ -244,7 +244,9 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 
 static bool estimate(spry_device_memory *memory, const spry_device_setup *setup, const spry_device_use *use)
 {
-    return spry_device_kind_cpu.estimate(memory, setup, use);
+    bool known = spry_device_kind_cpu.estimate(memory, setup, use);
+    memory->experts = memory->expert = 0;
+    return known;
 }
 
 /* A part belongs here when heads and outputs can be computed apart from each other. */

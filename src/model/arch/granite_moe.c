@@ -3,10 +3,16 @@
 
 static void defaults(spry_config *config, spry_config_dialect dialect)
 {
-    (void)dialect;
+    config->attention_scale = dialect == SPRY_DIALECT_JSON ? 1 : 0;
     config->n_experts = 8;
     config->n_experts_used = 2;
     config->normalise_experts = true;
+}
+
+/* GGUF's name also covers models with a shared expert, which has a size of its own. */
+static void finish(spry_config *config)
+{
+    config->n_shared = config->n_shared_ff ? 1 : 0;
 }
 
 static const spry_tensor_name names[] = {
@@ -28,4 +34,5 @@ const spry_arch spry_arch_granite_moe = {
     .divides_logits = true,
     .names = names,
     .defaults = defaults,
+    .finish = finish,
 };

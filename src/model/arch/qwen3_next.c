@@ -29,7 +29,7 @@ static const spry_tensor_name names[] = {
     {"ssm_ba", "linear_attn.in_proj_ba", NULL},
     {"ssm_norm", "linear_attn.norm", NULL},
     {"ssm_out", "linear_attn.out_proj", NULL},
-    {"delta_qkvz", "linear_attn.in_proj_qkvz", NULL},
+    {"delta_qkvz", "linear_attn.in_proj_qkvz", "ssm_in"}, /* GGUF's first files */
     {0},
 };
 

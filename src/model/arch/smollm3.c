@@ -10,17 +10,15 @@ static void defaults(spry_config *config, spry_config_dialect dialect)
     config->rope_interval = 4;
 }
 
-/* Which layers slide is always listed. */
-static bool slides(const spry_config *config, uint32_t layer)
-{
-    (void)config;
-    (void)layer;
-    return false;
-}
-
 static bool rotates(const spry_config *config, uint32_t layer)
 {
     return !config->rope_interval || (layer + 1) % config->rope_interval != 0;
+}
+
+/* Where a window is in use, those without rope. */
+static bool slides(const spry_config *config, uint32_t layer)
+{
+    return !rotates(config, layer);
 }
 
 const spry_arch spry_arch_smollm3 = {

@@ -42,7 +42,8 @@ SPRY_DEVICE void softmax_row(float *score, uint32_t n, int lane)
     warp_wait();
 }
 
-/* All but the best groups count as 0. By sigmoids a group is as good as its best two, otherwise as its best one. */
+/* All but the best groups count as 0, and by sigmoids, whose choices may be negative, for less than any. By sigmoids a
+ * group is as good as its best two, otherwise as its best one. */
 SPRY_DEVICE void choose_groups(const spry_choose_args &a, float *choice, int lane)
 {
     SPRY_SHARED float good[EXPERTS_MAX];
@@ -65,7 +66,7 @@ SPRY_DEVICE void choose_groups(const spry_choose_args &a, float *choice, int lan
     }
     for (uint32_t e = (uint32_t)lane; e < a.n_experts; e += WARP)
         if (good[e / size] != -INFINITY)
-            choice[e] = 0;
+            choice[e] = a.sigmoid ? -INFINITY : 0;
     warp_wait();
 }
 
