@@ -72,29 +72,59 @@ async function followAnswer(message, signal, begin, onChunk) {
     }
 }
 
+// Draws when asked, at most once a frame. Drawing that takes long, which includes the layout, is followed by a pause three times as
+// long, so that the page stays usable.
+function pacedDrawing(draw) {
+    let timer = 0;
+    let frame = 0;
+    let pauseMs = 0;
+    const run = () => {
+        const began = performance.now();
+        frame = 0;
+        draw();
+        pauseMs = 3 * (performance.now() - began);
+    };
+    const next = () => {
+        timer = 0;
+        frame = requestAnimationFrame(run);
+    };
+    return {
+        ask: () => {
+            if (!timer && !frame && pauseMs > 50) {
+                timer = setTimeout(next, pauseMs);
+            } else if (!timer && !frame) {
+                next();
+            }
+        },
+        stop: () => {
+            clearTimeout(timer);
+            cancelAnimationFrame(frame);
+        },
+    };
+}
+
 // Streams into a message and its item, which is drawn at most once per frame; it is saved at intervals, so that closing the
 // page loses little.
 async function runAnswer(own, message, begin) {
     const item = itemOf(message);
     const mine = (writing = { abort: new AbortController(), message, own });
-    let frame = 0;
     let saved = Date.now();
     const draw = () => {
         const follow = own === conversation && atBottom();
-        frame = 0;
-        showAnswer(item, message, writing === mine);
+        showAnswer(item, message, writing === mine, follow || writing !== mine);
         readAnswer(item, writing !== mine);
         if (follow) {
             scrollDown();
         }
     };
+    const drawing = pacedDrawing(draw);
     showWriting(true);
     showAnswer(item, message, true);
     scrollDown();
     try {
         await followAnswer(message, mine.abort.signal, () => begin(mine.abort.signal), chunk => {
             takeChunk(message, chunk);
-            frame ||= requestAnimationFrame(draw);
+            drawing.ask();
             if (Date.now() - saved > 2000) {
                 saved = Date.now();
                 saveConversation(own);
@@ -104,7 +134,7 @@ async function runAnswer(own, message, begin) {
     } catch (error) {
         failAnswer(message, error);
     }
-    cancelAnimationFrame(frame);
+    drawing.stop();
     endWriting(mine);
     draw();
     finishAnswer(own, message);

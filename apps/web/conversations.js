@@ -92,13 +92,16 @@ async function openItem(entry) {
     await catchUp(id);
 }
 
+let dayFormats = null; // made once: making one takes longer than using it a thousand times
+
 // The date or, for today, the time.
 function inDay(time) {
     const date = new Date(time);
-    const today = date.toDateString() === new Date().toDateString();
-    return today
-        ? date.toLocaleTimeString(pageLanguage, { hour: "2-digit", minute: "2-digit" })
-        : date.toLocaleDateString(pageLanguage, { day: "numeric", month: "short" });
+    dayFormats ??= {
+        today: new Intl.DateTimeFormat(pageLanguage, { hour: "2-digit", minute: "2-digit" }),
+        other: new Intl.DateTimeFormat(pageLanguage, { day: "numeric", month: "short" }),
+    };
+    return dayFormats[date.toDateString() === new Date().toDateString() ? "today" : "other"].format(date);
 }
 
 const entryKey = entry => entry.id || "stored-" + entry.stored.id;

@@ -103,13 +103,15 @@ const seen = new IntersectionObserver(
     { rootMargin: "400px" },
 );
 
-// Colours and typesets the blocks from `from` on, when they come into sight; not the last one while it still grows.
-function decorateBlocks(container, from, growing) {
-    const blocks = [...container.children].slice(from, growing ? -1 : undefined);
-    for (const block of blocks) {
+const decorated = new WeakSet(); // blocks
+
+// Colours and typesets the new blocks when they come into sight; not the last one while it still grows.
+function decorateBlocks(container, growing) {
+    const last = container.lastElementChild;
+    for (let block = growing ? last?.previousElementSibling : last; block && !decorated.has(block); block = block.previousElementSibling) {
+        decorated.add(block);
         for (const part of block.querySelectorAll(DECORATED)) {
             seen.observe(part);
         }
     }
-    return Math.max(0, container.children.length - (growing ? 1 : 0));
 }

@@ -237,39 +237,89 @@ function blockNodes(lines, depth) {
 
 // ---- rendering ------------------------------------------------------------------------------------------------------
 
-const rendered = new WeakMap(); // of a container: {text, sources, levels, lastLine}
+const BLOCKS_SHOWN = 400; // of a long text, at its end; twice as many before the first of them are taken away
+const PARAGRAPH_MAX = 8000; // characters of a paragraph: the browser lays it out again whenever it grows
+
+// Of a container: the text, and of each of its blocks the source, where it begins, and the level of headings behind it; the
+// first block that has an element, and how many may have one.
+const rendered = new WeakMap();
+const nothingRendered = () => ({ text: "", sources: [], places: [], levels: [], from: 0, most: BLOCKS_SHOWN });
 
 // The level of a heading on the page, below that of the message (2); it descends by one at a time, for screen readers.
 const headingLevel = (block, before) => (block.kind === "heading" ? Math.min(block.level + 2, before + 1, 6) : before);
 
+// A long paragraph becomes several, each cut at a blank if there is one near its end.
+function cutParagraph(block) {
+    if (block.kind !== "paragraph" || block.text.length <= PARAGRAPH_MAX) {
+        return [block];
+    }
+    const parts = [];
+    for (let at = 0, end = 0; at < block.text.length; at = end) {
+        end = Math.min(at + PARAGRAPH_MAX, block.text.length);
+        const blank = end < block.text.length ? block.text.slice(end - 1000, end).search(/\s\S*$/) : -1;
+        end = blank >= 0 ? end - 1000 + blank + 1 : end;
+        end -= end < block.text.length && /[\ud800-\udbff]/.test(block.text[end - 1]) ? 1 : 0;
+        const text = block.text.slice(at, end);
+        parts.push({ ...block, text, source: text });
+    }
+    return parts;
+}
+
+// The blocks of a text from `place` on, each with the place where it begins.
+function placedBlocks(text, place) {
+    const lines = text.slice(place).split("\n");
+    let line = 0;
+    let at = place;
+    return markdownBlocks(lines).flatMap(block => {
+        for (; line < block.begin; line++) {
+            at += lines[line].length + 1;
+        }
+        return cutParagraph({ ...block, place: at });
+    });
+}
+
 // Renders a text in a container. Blocks that have not changed keep their elements, so that a text may grow many times a
 // second and a selection in its older part is kept. Of a text that only has grown, the last block and what follows are
-// parsed again. Returns how many blocks in front have not changed since the last call.
-function renderMarkdown(container, text) {
-    const clean = text.replace(/\r\n?/g, "\n");
-    const last = rendered.get(container) ?? { text: "", sources: [], levels: [] };
-    const grown = last.sources.length > 1 && clean.startsWith(last.text);
-    const kept = grown ? last.sources.slice(0, -1) : [];
-    const lines = clean.split("\n");
-    const from = grown ? last.lastLine : 0;
-    const blocks = markdownBlocks(lines.slice(from));
-    let same = kept.length;
-    for (const block of blocks) {
-        if (last.sources[same] !== block.kind + block.source) {
-            break;
-        }
+// parsed again. With `trim` the first blocks of a very long text have no elements.
+function renderMarkdown(container, text, trim = true) {
+    const clean = text.includes("\r") ? text.replace(/\r\n?/g, "\n") : text;
+    const last = rendered.get(container) ?? nothingRendered();
+    const place = last.places.length && clean.startsWith(last.text) ? last.places.at(-1) : 0;
+    const n_kept = place ? last.places.indexOf(place) : 0;
+    const blocks = placedBlocks(clean, place);
+    const total = n_kept + blocks.length;
+    const sources = [...last.sources.slice(0, n_kept), ...blocks.map(block => block.kind + block.source)];
+    let same = n_kept;
+    while (same < total && sources[same] === last.sources[same]) {
         same++;
     }
-    while (container.children.length > same) {
+    const before = Math.min(last.from, same);
+    const from = trim && total - before > 2 * last.most ? total - last.most : before;
+    while (container.children.length > Math.max(0, same - before)) {
         container.lastChild.remove();
     }
-    const levels = last.levels.slice(0, same);
-    for (const block of blocks.slice(same - kept.length)) {
-        levels.push(headingLevel(block, levels.at(-1) ?? 2));
-        container.append(blockMakers[block.kind](block, 0, levels.at(-1)));
+    for (let at = before; at < from && container.firstChild; at++) {
+        container.firstChild.remove();
     }
-    const sources = [...kept, ...blocks.map(block => block.kind + block.source)];
-    const lastLine = blocks.length ? from + blocks.at(-1).begin : from;
-    rendered.set(container, { text: clean, sources, levels, lastLine });
-    return same;
+    const levels = last.levels.slice(0, same);
+    for (const [at, block] of blocks.entries()) {
+        if (n_kept + at >= same) {
+            levels.push(headingLevel(block, levels.at(-1) ?? 2));
+        }
+        if (n_kept + at >= Math.max(same, from)) {
+            container.append(blockMakers[block.kind](block, 0, levels.at(-1)));
+        }
+    }
+    const places = [...last.places.slice(0, n_kept), ...blocks.map(block => block.place)];
+    rendered.set(container, { ...last, text: clean, sources, places, levels, from });
+}
+
+// How many blocks at the beginning have no elements.
+const blocksBefore = container => rendered.get(container)?.from ?? 0;
+
+function renderMoreBefore(container) {
+    const { text, most } = rendered.get(container);
+    rendered.set(container, { ...nothingRendered(), most: 2 * most });
+    container.replaceChildren();
+    renderMarkdown(container, text);
 }

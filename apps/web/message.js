@@ -56,6 +56,7 @@ function summaryItem(message, versions, actions) {
         "li",
         {},
         make("h2", {}, say("Summary of what came before")),
+        make("button", { type: "button", class: "quiet parts-before", hidden: true }),
         make("div", { class: "text" }),
         make("p", { class: "pending" }, make("i"), make("i"), make("i")),
         make("p", { class: "note", hidden: true }),
@@ -84,6 +85,7 @@ function answerItem(message, versions, actions) {
             make("summary", {}, say("Thoughts")),
             make("div", { dir: "auto" }),
         ),
+        make("button", { type: "button", class: "quiet parts-before", hidden: true }),
         make("div", { class: "text" }),
         make("p", { class: "pending" }, make("i"), make("i"), make("i")),
         make("p", { class: "note", hidden: true }),
@@ -105,16 +107,28 @@ function answerItem(message, versions, actions) {
     return item;
 }
 
-// Shows an answer; `writing`: it is still being streamed.
-function showAnswer(item, message, writing) {
+// A very long answer has its beginning on demand.
+function showPartsBefore(button, text) {
+    const count = blocksBefore(text);
+    button.hidden = count === 0;
+    setText(button, count ? several(count, "Show {0} part before", "Show {0} parts before") : "");
+    button.onclick = () => {
+        renderMoreBefore(text);
+        decorateBlocks(text, false);
+        showPartsBefore(button, text);
+    };
+}
+
+// Shows an answer; `writing`: it is still being streamed; `follow`: the user reads its end.
+function showAnswer(item, message, writing, follow = true) {
     const part = name => item.querySelector("." + name);
     const thought = cleanText(message.reasoning);
     if (part("reasoning")) {
         showThought(part("reasoning"), thought, writing && message.content === "");
     }
-    const same = renderMarkdown(part("text"), message.content);
-    const decorated = Math.min(same, item.decorated ?? 0);
-    item.decorated = decorateBlocks(part("text"), decorated, writing);
+    renderMarkdown(part("text"), message.content, follow);
+    showPartsBefore(part("parts-before"), part("text"));
+    decorateBlocks(part("text"), writing);
     item.classList.toggle("writing", writing);
     item.setAttribute("aria-busy", String(writing));
     if (part("calls")) {

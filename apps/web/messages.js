@@ -331,6 +331,20 @@ const MESSAGES = {
     ],
     "Keep all": ["Alles behalten", "Tout garder", "Conservar todo", "全部保留", "すべて残す"],
     "Start fresh": ["Neu beginnen", "Repartir de zéro", "Empezar de nuevo", "重新开始", "新しく始める"],
+    "Show {0} part before": [
+        "{0} Teil davor zeigen",
+        "Afficher {0} partie précédente",
+        "Mostrar {0} parte anterior",
+        "显示之前的 {0} 个部分",
+        "前の {0} 部分を表示",
+    ],
+    "Show {0} parts before": [
+        "{0} Teile davor zeigen",
+        "Afficher {0} parties précédentes",
+        "Mostrar {0} partes anteriores",
+        "显示之前的 {0} 个部分",
+        "前の {0} 部分を表示",
+    ],
     // ---- the server -----------------------------------------------------------------------------------------------------
     "This server wants a key.": [
         "Dieser Server verlangt einen Schlüssel.",

@@ -1,6 +1,17 @@
 // Asking and answering: the real model where its text does not matter, made-up answers where it does.
 "use strict";
-const { KEY, answered, assert, closePage, endlessAnswers, madeUp, openPage, send, test } = require("./page_support.js");
+const {
+    KEY,
+    answered,
+    assert,
+    closePage,
+    endlessAnswers,
+    madeUp,
+    openPage,
+    send,
+    startServer,
+    test,
+} = require("./page_support.js");
 
 const QUICK = { temperature: 0, max_tokens: 24 };
 
@@ -268,4 +279,44 @@ test("a server that is away is noticed, and its return too", async world => {
     await page.context().setOffline(false);
     await page.waitForSelector("#banner", { state: "hidden" });
     await closePage(page);
+});
+
+test("a server that takes its time can be stopped, and the next question goes through", async world => {
+    const page = await openPage(world);
+    let asked = 0;
+    await page.route("**/v1/chat/completions", route => {
+        asked++;
+        return asked === 1 ? undefined : route.fulfill({ status: 200, contentType: "text/event-stream", body: 'data: {"choices":[{"delta":{"content":"Now."},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n' });
+    });
+    await send(page, "Are you there?");
+    await page.waitForSelector(".writing .pending:not([hidden])");
+    assert.ok(await page.isVisible("#stop"));
+    await page.click("#stop");
+    assert.equal(await (await answered(page)).locator(".note").innerText(), "Stopped.");
+    await send(page, "And now?");
+    await page.waitForFunction(() => document.querySelectorAll(".assistant").length === 2);
+    assert.equal(await (await answered(page)).locator(".text").innerText(), "Now.");
+    await closePage(page);
+});
+
+test("a question to a server that is gone is kept, and asked again when it is back", async world => {
+    const server = await startServer();
+    const page = await openPage({ ...world, url: server.url }, { settings: QUICK });
+    await page.waitForSelector("#model option", { state: "attached" });
+    await server.kill();
+    await send(page, "Once upon a time");
+    const item = await answered(page);
+    assert.match(await item.locator(".note.error").innerText(), /does not answer/);
+    assert.ok(await page.isVisible("#banner"));
+    assert.equal(await page.innerText(".bubble"), "Once upon a time");
+    const again = await startServer([], server);
+    try {
+        await page.waitForSelector("#banner", { state: "hidden" });
+        await page.waitForFunction(() => !document.querySelector(".writing"));
+        await page.click(".assistant .retry");
+        assert.ok((await (await answered(page)).locator(".text").innerText()).length > 0);
+        await page.context().close(); // the browser noted the failed requests
+    } finally {
+        await again.stop();
+    }
 });

@@ -136,6 +136,49 @@ test("a line of 200,000 characters does not widen the page", async world => {
     await closePage(page);
 });
 
+test("a megabyte without a blank is cut into paragraphs, and nothing of it is lost", async world => {
+    const text = "\u{1f98a}x".repeat(333333);
+    const page = await openPage(world, { viewport: PHONE, before: madeUp(text, { size: 40000 }) });
+    await send(page, "go");
+    await answered(page);
+    const [lengths, whole] = await page
+        .locator(".assistant .text")
+        .evaluate((root, expected) => [[...root.children].map(one => one.textContent.length), root.textContent === expected], text);
+    assert.ok(Math.max(...lengths) <= 8000 && lengths.length > 100);
+    assert.ok(whole);
+    assert.ok(await page.evaluate(() => document.getElementById("scroller").scrollWidth <= innerWidth));
+    await closePage(page);
+});
+
+test("of 10,000 code blocks the last ones are shown, and the others on demand", async world => {
+    const block = at => `\`\`\`c\nint x${at};\n\`\`\`\n\n`;
+    const text = Array.from({ length: 10000 }, (_, at) => block(at)).join("");
+    const page = await openPage(world, { before: madeUp(text, { size: 2000 }) });
+    await send(page, "go");
+    await answered(page);
+    const codes = page.locator(".assistant .text code");
+    const count = await codes.count();
+    assert.ok(count >= 400 && count <= 800, String(count));
+    assert.equal(await codes.last().textContent(), "int x9999;");
+    assert.equal(await codes.first().textContent(), `int x${10000 - count};`);
+    assert.match(await page.innerText(".parts-before"), /^Show 9,\d\d\d parts before$/);
+    await page.click(".parts-before");
+    assert.equal(await codes.count(), 800);
+    assert.equal(await codes.last().textContent(), "int x9999;");
+    // It is the same after a reload, and a copy has everything.
+    await page.reload();
+    await page.waitForSelector(".parts-before:not([hidden])");
+    assert.equal(await codes.count(), 400);
+    await page.evaluate(() => {
+        navigator.clipboard.writeText = async copied => {
+            window.copied = copied;
+        };
+    });
+    await page.locator(".assistant .actions [title=Copy]").click();
+    assert.equal(await page.evaluate(() => window.copied), text);
+    await closePage(page);
+});
+
 test("awkward text takes no longer than its length", async world => {
     const parts = [
         "**a ",

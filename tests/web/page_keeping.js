@@ -126,3 +126,33 @@ test("a browser that keeps nothing still chats", async world => {
     assert.deepEqual(await names(page), ["Hello"]);
     await closePage(page);
 });
+
+test("storage that fills up loses nothing that is on the page, and works again when there is room", async world => {
+    const page = await withConversations(world, ["Old", "Older"]);
+    await page.evaluate(() => {
+        for (let size = 1 << 22; size >= 1; size >>= 1) {
+            try {
+                for (let at = 0; at < 20; at++) {
+                    localStorage.setItem(`filler${size}.${at}`, "x".repeat(size));
+                }
+            } catch {
+                // smaller pieces
+            }
+        }
+    });
+    await send(page, "In memory");
+    await page.waitForFunction(() => document.querySelectorAll(".assistant").length === 2);
+    await answered(page);
+    assert.match(await page.innerText("#toast-text"), /storage is full.*Export them, or delete/);
+    // Other conversations are still there, and so is this one when it is opened again.
+    await page.click("#chats li:nth-child(2) .open-chat");
+    await page.click("#chats .open-chat >> nth=0");
+    assert.ok((await page.locator(".bubble").allInnerTexts()).includes("In memory"));
+    await page.evaluate(() => Object.keys(localStorage).filter(key => key.startsWith("filler")).forEach(key => localStorage.removeItem(key)));
+    await send(page, "Kept again");
+    await page.waitForFunction(() => document.querySelectorAll(".assistant").length === 3);
+    await answered(page);
+    await page.reload();
+    assert.deepEqual(await page.locator(".bubble").allInnerTexts(), ["Older", "In memory", "Kept again"]);
+    await closePage(page);
+});

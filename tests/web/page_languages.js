@@ -40,6 +40,7 @@ const OTHER_WORDS = new Set([
     "math display",
     "noopener noreferrer",
     "tool-schema mono",
+    "quiet parts-before",
     "RIFF",
     "SPAN",
     "KB",

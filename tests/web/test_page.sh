@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Opens the server's page in a browser and uses it. $SPRY is the program, $WEB_FOLDER a folder for the packages
-# of package.json, which npm fetches the first time; the arguments are those of page_tests.js. Without a browser, node or npm nothing can be tested, and that is said.
+# of package.json, which npm fetches the first time; the arguments are those of page_tests.js, or
+# "measure" for the figures of measure_page.js. Without a browser, node or npm nothing can be tested, and that is said.
 set -u
 here=$(cd "$(dirname "$0")" && pwd) || exit 1
 folder=${WEB_FOLDER:?say where the driver may be installed}
@@ -25,4 +26,6 @@ for package in $packages; do
         skip "npm could not install $package (see $folder/npm.log)"
 done
 exec 9>&-
-BROWSER=$browser NODE_PATH=$folder/node_modules exec node "$here/page_tests.js" "$@"
+script=page_tests.js
+[ "${1:-}" = measure ] && script=measure_page.js
+BROWSER=$browser NODE_PATH=$folder/node_modules exec node "$here/$script" "$@"
