@@ -98,8 +98,8 @@ let dayFormats = null; // made once: making one takes longer than using it a tho
 function inDay(time) {
     const date = new Date(time);
     dayFormats ??= {
-        today: new Intl.DateTimeFormat(pageLanguage, { hour: "2-digit", minute: "2-digit" }),
-        other: new Intl.DateTimeFormat(pageLanguage, { day: "numeric", month: "short" }),
+        today: new Intl.DateTimeFormat(pageLocale, { hour: "2-digit", minute: "2-digit" }),
+        other: new Intl.DateTimeFormat(pageLocale, { day: "numeric", month: "short" }),
     };
     return dayFormats[date.toDateString() === new Date().toDateString() ? "today" : "other"].format(date);
 }

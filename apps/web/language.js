@@ -11,6 +11,7 @@ const browserLanguage = () =>
         .find(name => Object.hasOwn(LANGUAGES, name)) ?? "en";
 
 let pageLanguage = "en";
+let pageLocale = "en"; // with the browser's region, for numbers and dates
 
 // The message in the page's language, with the values in place of {0}, {1}, ...
 function say(text, ...values) {
@@ -21,6 +22,7 @@ function say(text, ...values) {
 // Translates the texts and names of page.html; `chosen` is the language that the user has set, if any.
 function translatePage(chosen) {
     pageLanguage = Object.hasOwn(LANGUAGES, chosen) ? chosen : browserLanguage();
+    pageLocale = (navigator.languages ?? []).find(name => name.slice(0, 2).toLowerCase() === pageLanguage) ?? pageLanguage;
     document.documentElement.lang = pageLanguage;
     const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
     while (walker.nextNode()) {

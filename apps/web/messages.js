@@ -4,8 +4,8 @@
 const MESSAGES = {
     // ---- the frame ------------------------------------------------------------------------------------------------------
     "Skip to the content": ["Zum Inhalt springen", "Aller au contenu", "Ir al contenido", "跳到正文", "本文へ移動"],
-    "Chat": ["Chat", "Discussion", "Chat", "对话", "チャット"],
-    "Watch": ["Beobachten", "Observer", "Observar", "监控", "モニター"],
+    "Chat": ["Chat", "Chat", "Chat", "对话", "チャット"],
+    "Watch": ["Monitor", "Suivi", "Monitor", "监控", "モニター"],
     "Views": ["Ansichten", "Vues", "Vistas", "视图", "表示の切り替え"],
     "Model": ["Modell", "Modèle", "Modelo", "模型", "モデル"],
     "Colours": ["Farben", "Couleurs", "Colores", "颜色", "配色"],
@@ -573,6 +573,9 @@ const MESSAGES = {
         "模式在 {0} 处有误。",
         "スキーマの {0} が正しくありません。",
     ],
+    "as the system": ["wie das System", "celles du système", "los del sistema", "跟随系统", "システムに合わせる"],
+    "light": ["hell", "claires", "claros", "浅色", "ライト"],
+    "dark": ["dunkel", "sombres", "oscuros", "深色", "ダーク"],
     // ---- keys -----------------------------------------------------------------------------------------------------------
     "Keys": ["Tasten", "Raccourcis", "Atajos", "快捷键", "ショートカット"],
     "Keys (?)": ["Tasten (?)", "Raccourcis (?)", "Atajos (?)", "快捷键（?）", "ショートカット（?）"],

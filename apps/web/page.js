@@ -7,6 +7,7 @@ const THEMES = { auto: "Colours: as the system", light: "Colours: light", dark: 
 function showTheme() {
     const theme = readSettings().theme in THEMES ? readSettings().theme : "auto";
     document.documentElement.dataset.theme = theme;
+    byId("s-theme").value = theme;
     byId("theme").title = say(THEMES[theme]);
     byId("theme").setAttribute("aria-label", say(THEMES[theme]));
     return theme;
@@ -109,6 +110,10 @@ startWatch();
 startKeys();
 showView();
 byId("theme").addEventListener("click", nextTheme);
+byId("s-theme").addEventListener("change", () => {
+    changeSetting("theme", byId("s-theme").value);
+    showTheme();
+});
 byId("model").addEventListener("change", () => changeSetting("model", byId("model").value));
 byId("skip").addEventListener("click", event => {
     event.preventDefault(); // the address says which view is shown

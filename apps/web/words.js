@@ -5,10 +5,10 @@ const finite = value => (Number.isFinite(value) ? value : 0);
 // At most three significant digits: 0.12, 4.5, 118, 12,300.
 function inFigures(value) {
     const places = value >= 100 || value === 0 ? 0 : value >= 10 ? 1 : 2;
-    return finite(value).toLocaleString(pageLanguage, { maximumFractionDigits: places });
+    return finite(value).toLocaleString(pageLocale, { maximumFractionDigits: places });
 }
 
-const inCount = value => Math.round(finite(value)).toLocaleString(pageLanguage);
+const inCount = value => Math.round(finite(value)).toLocaleString(pageLocale);
 
 function inTime(ms) {
     return finite(ms) < 1000 ? inFigures(finite(ms)) + " ms" : inFigures(ms / 1000) + " s";

@@ -256,6 +256,7 @@ test("in every language nothing is cut on a phone", async world => {
                 .filter(one => one.checkVisibility() && one.scrollWidth > one.clientWidth + 1)
                 .map(one => one.id || one.className || one.tagName);
         assert.deepEqual(await page.evaluate(wide), [], locale);
+        assert.ok((await page.locator("#model").boundingBox()).width > 60, locale);
         await page.click("#open-settings");
         assert.deepEqual(await page.evaluate(wide), [], locale + " settings");
         await page.keyboard.press("Escape");

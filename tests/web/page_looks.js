@@ -142,6 +142,12 @@ test("the switch of colours goes round and is remembered", async world => {
     assert.equal(await ground(), dark);
     await page.click("#theme");
     assert.equal(await page.getAttribute("#theme", "aria-label"), "Colours: as the system");
+    // The settings have it, too, for phones.
+    await page.setViewportSize(PHONE);
+    assert.ok(await page.isHidden("#theme"));
+    await page.click("#open-settings");
+    await page.selectOption("#s-theme", "light");
+    assert.equal(await ground(), light);
     await closePage(page);
 });
 
