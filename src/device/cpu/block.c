@@ -8,6 +8,7 @@
 
 enum { WORTH_WAKING = 8192 };     /* values to process; below this, waking the other threads costs more */
 enum { BLOCK_BYTES = 64 * 1024 }; /* of weights */
+enum { KEY_ROWS = SPRY_PAGE_TOKENS };
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {
@@ -153,19 +154,46 @@ typedef struct layer_job {
     spry_pass *pass;
     const spry_layer *layer;
     uint32_t index;
+    bool keys_later; /* keys are stored when all rows are prepared */
 } layer_job;
+
+static void store_key(const spry_pass *p, size_t row, size_t layer, size_t head)
+{
+    const spry_kv_pool *pool = p->pool;
+    size_t n = pool->shape.head_dim;
+    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 0);
+    spry_kv_store_key(p->ops, pool->shape.type, keys + head * pool->head_bytes, p->slots[row].token,
+                      p->k + (row * pool->shape.n_kv_heads + head) * n, n);
+}
+
+static void store_values(const spry_pass *p, size_t row, size_t layer)
+{
+    const spry_kv_pool *pool = p->pool;
+    size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n;
+    unsigned char *values = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 1) +
+                            p->slots[row].token * pool->token_bytes;
+    for (size_t head = 0; !pool->shape.keys_only && head < pool->shape.n_kv_heads; head++, values += pool->head_bytes)
+        p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
+}
 
 void spry_pass_store_row(const spry_pass *p, size_t row, size_t layer)
 {
-    const spry_kv_pool *pool = p->pool;
-    size_t n = pool->shape.head_dim, width = pool->shape.n_kv_heads * n, token = p->slots[row].token;
-    unsigned char *keys = p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 0);
-    unsigned char *values =
-        p->slots[row].page + spry_kv_offset(pool, p->config->kv_slot[layer], 1) + token * pool->token_bytes;
-    for (size_t head = 0; head < pool->shape.n_kv_heads; head++, keys += pool->head_bytes, values += pool->head_bytes) {
-        spry_kv_store_key(p->ops, pool->shape.type, keys, token, p->k + row * width + head * n, n);
-        if (!pool->shape.keys_only)
-            p->ops->encode[pool->shape.type](values, p->v + row * width + head * n, n);
+    for (size_t head = 0; head < p->pool->shape.n_kv_heads; head++)
+        store_key(p, row, layer, head);
+    store_values(p, row, layer);
+}
+
+/* Keys of many rows. In a page a coordinate of all tokens is adjacent, so threads that stored different tokens of one
+ * head would write to the same cache lines: a unit is one head of KEY_ROWS rows. */
+static void store_keys(void *context, size_t begin, size_t end)
+{
+    const layer_job *job = context;
+    const spry_pass *p = job->pass;
+    size_t heads = p->pool->shape.n_kv_heads;
+    for (size_t unit = begin; unit < end; unit++) {
+        size_t first = unit / heads * KEY_ROWS, left = p->n_rows - first;
+        for (size_t row = first; row < first + (left < KEY_ROWS ? left : KEY_ROWS); row++)
+            store_key(p, row, job->index, unit % heads);
     }
 }
 
@@ -239,7 +267,9 @@ static void prepare_rows(void *context, size_t begin, size_t end)
         }
         if (later)
             normalise_later(p, q, k, job->layer);
-        if (own)
+        if (own && job->keys_later)
+            store_values(p, row, job->index);
+        else if (own)
             spry_pass_store_row(p, row, job->index);
     }
 }
@@ -249,7 +279,7 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
 {
     const spry_config *c = p->config;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
-    layer_job job = {p, l, index};
+    layer_job job = {p, l, index, c->kv_layer[index] == index && p->n_rows >= KEY_ROWS};
     bool gated = c->arch->gated_attention;
     const spry_product qkv[] = {
         {gated ? p->raw : p->q, gated ? 2 * n_q : n_q, &l->q}, {p->k, n_kv, &l->k}, {p->v, n_kv, &l->v}};
@@ -257,6 +287,9 @@ static void attention(spry_pass *p, const spry_layer *l, uint32_t index)
     if (p->team && c->arch->qk_norm == SPRY_QK_NORM_ROW)
         spry_pass_join_norms(p, l);
     run_rows(p, prepare_rows, &job, p->n_rows, n_q + 2 * n_kv);
+    if (job.keys_later)
+        spry_threads_share(p->threads, store_keys, &job,
+                           (p->n_rows + KEY_ROWS - 1) / KEY_ROWS * p->pool->shape.n_kv_heads, 1);
     spry_pass_charge(p, SPRY_OP_ROPE);
     spry_pass_attend(p, index);
     if (gated)

@@ -115,12 +115,14 @@ SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const 
     }
 }
 
-/* Prefetches weights ahead of a block of this many bytes: while multiplying, the hardware does not prefetch that
- * far. */
-SPRY_INLINE void fetch_ahead(const unsigned char *p, size_t bytes, int n_rows)
+/* Prefetches weights ahead of a block: while multiplying many rows, the hardware does not prefetch that far. With one
+ * row it does, and only small blocks with a 16-bit scale are faster with requests; others are slower (measured). */
+SPRY_INLINE void fetch_ahead(spry_dtype type, const unsigned char *p, int n_rows)
 {
+    bool small = type == SPRY_Q4_0 || type == SPRY_Q4_1 || type == SPRY_Q5_0 || type == SPRY_Q5_1 ||
+                 type == SPRY_Q8_0 || type == SPRY_IQ4_NL;
     uintptr_t ahead = (uintptr_t)p + (n_rows > 1 ? FETCH_AHEAD : FETCH_AHEAD_ONE);
-    for (size_t i = 0; i < bytes; i += 64)
+    for (size_t i = 0; (n_rows > 1 || small) && i < spry_packed_row_bytes(type) * GROUP; i += 64)
         _mm_prefetch((const char *)(ahead + i), _MM_HINT_T1);
 }
 
@@ -181,7 +183,7 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
 {
     size_t n_blocks = n_in / 32;
     for (size_t b = 0; b < n_blocks; b++, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        fetch_ahead(type, p, n_rows);
         wblock w;
         load_small(&w, type, p);
         if (type == SPRY_Q4_1 || type == SPRY_Q5_1)
@@ -210,7 +212,7 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
                             const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        fetch_ahead(type, p, n_rows);
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wblock w;
@@ -238,7 +240,7 @@ SPRY_INLINE void level_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        fetch_ahead(type, p, n_rows);
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wblock w;
@@ -323,7 +325,7 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
                                 const spry_act_block *const act[], size_t n_in, int n_rows)
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
-        fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
+        fetch_ahead(type, p, n_rows);
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wsixteens w;
