@@ -6,6 +6,7 @@
 #include "cli/input.h"
 #include "cli/terminal.h"
 #include "cli/usage.h"
+#include "platform/clock.h"
 
 enum { INPUT_BYTES_MAX = 1 << 30 };
 
@@ -19,11 +20,13 @@ static const spry_usage usage = {
         "Without it the bundled model's tokenizer is used.",
     .examples = "echo -n 'Once upon a time' | spry tokenize\n"
                 "spry tokenize model.gguf --json < book.txt\n"
+                "spry tokenize model.gguf --bench 20 < book.txt\n"
                 "echo '[1, 2, 3]' | spry tokenize tokenizer.json --decode --special",
 };
 
 typedef struct tokenize_settings {
     bool decode, special, bos, json;
+    uint32_t bench;
     spry_model_flags model;
 } tokenize_settings;
 
@@ -45,6 +48,12 @@ static const spry_option tokenize_options[] = {
      .offset = FIELD(bos),
      .help = "Add the tokens that the model's tokenizer adds before and after a text"},
     {.name = "json", .kind = SPRY_OPTION_FLAG, .offset = FIELD(json), .help = "Print the ids as a JSON array"},
+    {.name = "bench",
+     .kind = SPRY_OPTION_U32,
+     .metavar = "N",
+     .offset = FIELD(bench),
+     .max = 1000000,
+     .help = "Encode the text N times on one thread and print the speed of the fastest instead of the ids; 0: no"},
 };
 
 static void print_ids(const spry_tokens *ids, bool json)
@@ -66,6 +75,32 @@ static spry_status encode(const spry_tokenizer *tokenizer, spry_view text, const
     if (status == SPRY_OK)
         print_ids(&ids, settings->json);
     spry_free(ids.ids);
+    return status;
+}
+
+static spry_status bench(const spry_tokenizer *tokenizer, spry_view text, const tokenize_settings *settings,
+                         spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    uint64_t best = UINT64_MAX;
+    size_t count = 0;
+    for (uint32_t i = 0; status == SPRY_OK && i < settings->bench; i++) {
+        int32_t *ids = NULL;
+        uint64_t began = spry_clock_ns();
+        status =
+            spry_tokenizer_ids(tokenizer, &ids, &count, text.data, text.size, settings->special, settings->bos, error);
+        uint64_t took = spry_clock_ns() - began;
+        best = took < best ? took : best;
+        spry_free(ids);
+    }
+    if (status != SPRY_OK)
+        return status;
+    double seconds = (double)(best ? best : 1) / 1e9, speed = (double)text.size / 1048576 / seconds;
+    if (settings->json)
+        spry_out_format("{\"bytes\": %zu, \"tokens\": %zu, \"ms\": %.6g, \"mib_s\": %.6g}\n", text.size, count,
+                        1000 * seconds, speed);
+    else
+        spry_out_format("%zu bytes, %zu tokens, %.4g ms, %.4g MiB/s\n", text.size, count, 1000 * seconds, speed);
     return status;
 }
 
@@ -99,7 +134,7 @@ static spry_status tokenize(const tokenize_settings *settings, const char *model
     if (status == SPRY_OK && settings->decode)
         status = decode(tokenizer, spry_buffer_view(&input), settings->special, error);
     else if (status == SPRY_OK)
-        status = encode(tokenizer, spry_buffer_view(&input), settings, error);
+        status = (settings->bench ? bench : encode)(tokenizer, spry_buffer_view(&input), settings, error);
     spry_tokenizer_free(tokenizer);
     spry_model_source_deinit(&source);
     spry_buffer_deinit(&input);
@@ -116,8 +151,11 @@ int spry_cmd_tokenize(int argc, char **argv)
     int code = SPRY_EXIT_OK;
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &positionals, argc, argv))
         return code;
-    if (settings.decode && (settings.json || settings.bos))
-        return spry_usage_wrong(&usage, "--%s cannot be used with --decode", settings.json ? "json" : "bos");
+    if (settings.decode && (settings.json || settings.bos || settings.bench))
+        return spry_usage_wrong(&usage, "--%s cannot be used with --decode",
+                                settings.json  ? "json"
+                                : settings.bos ? "bos"
+                                               : "bench");
     spry_error error;
     if (tokenize(&settings, model, &error) != SPRY_OK)
         code = spry_complain_error(&error);

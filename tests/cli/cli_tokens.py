@@ -38,6 +38,18 @@ class Tokenize(cli_support.CliTest):
                 decoded = self.succeeds(spry("tokenize", tokenizer(name), "--decode", *special, stdin=ids))
                 self.assertEqual(decoded.text, case["decoded"], (name, case["text"]))
 
+    def test_speed(self):
+        text = b"Once upon a time there was a fox. " * 100
+        for name in TOKENIZERS:
+            ids = self.succeeds(spry("tokenize", tokenizer(name), "--json", stdin=text)).json
+            got = self.succeeds(spry("tokenize", tokenizer(name), "--bench", "3", "--json", stdin=text)).json
+            self.assertEqual((got["bytes"], got["tokens"]), (len(text), len(ids)), name)
+            self.assertAlmostEqual(got["mib_s"] * got["ms"], len(text) / 1048576 * 1000, delta=0.1, msg=name)
+            page = self.succeeds(spry("tokenize", tokenizer(name), "--bench", "1", stdin=text)).text
+            self.assertRegex(page, r"^3400 bytes, %d tokens, [0-9.e+-]+ ms, [0-9.e+-]+ MiB/s\n$" % len(ids))
+        empty = self.succeeds(spry("tokenize", tokenizer("bpe-gpt2"), "--bench", "2", "--json", stdin=b"")).json
+        self.assertEqual((empty["bytes"], empty["tokens"], empty["mib_s"]), (0, 0, 0))
+
     def test_where_a_tokenizer_may_be(self):
         text = b"Once upon a time"
         with open(os.path.join(MODELS, "qwen3", "golden.json"), encoding="utf-8") as file:
