@@ -15,11 +15,10 @@ function requestMessages(path) {
     const said = path
         .slice(at + 1)
         .filter(message => message.role === "user" || message.content !== "" || message.returned);
+    const slides = conversationSettings().context_overflow === "slide";
     return [
         ...(system ? [{ role: "system", content: system }] : []),
-        ...said.flatMap(message =>
-            message.returned ? callTurns(message) : [{ role: message.role, content: message.content }],
-        ),
+        ...said.flatMap(message => (message.returned ? callTurns(message) : [requestMessage(message, slides)])),
     ];
 }
 
@@ -131,6 +130,7 @@ async function runAnswer(own, message, begin) {
             }
         });
         endStream(message);
+        noteDocuments(own, message);
     } catch (error) {
         failAnswer(message, error);
     }
@@ -289,6 +289,6 @@ async function summariseBefore(message) {
         showConversation();
         toast(sentence);
     } else if (open && own === conversation && !summary.error) {
-        sendMessage(open.content);
+        sendMessage(open.content, open.documents);
     }
 }

@@ -94,7 +94,7 @@ function openConversation(id) {
 function keepConversation() {
     const [first] = pathOf(conversation);
     conversation.updated = Date.now();
-    conversation.title ||= firstLine(first?.content ?? "", 60);
+    conversation.title ||= firstLine(first?.content || first?.documents?.[0].name || "", 60);
     saveConversation(conversation);
     lasting.write("open", conversation.id);
 }
@@ -126,10 +126,10 @@ function takeFromOtherTab(event) {
 
 // ---- actions of the user --------------------------------------------------------------------------------------------
 
-function sendMessage(text) {
+function sendMessage(text, documents = undefined) {
     stopWriting();
     stopReading();
-    const message = addMessage(conversation, shown.path.at(-1) ?? null, { role: "user", content: text });
+    const message = addMessage(conversation, shown.path.at(-1) ?? null, { role: "user", content: text, documents });
     appendMessage(message);
     keepConversation();
     showConversations();
@@ -150,7 +150,11 @@ function editShown(message) {
         } else if (text !== null) {
             stopWriting();
             const parent = conversation.messages.find(other => other.id === message.parent) ?? null;
-            const edited = addMessage(conversation, parent, { role: "user", content: text });
+            const edited = addMessage(conversation, parent, {
+                role: "user",
+                content: text,
+                documents: message.documents,
+            });
             keepConversation();
             showConversation();
             writeAnswer(edited);
@@ -228,10 +232,10 @@ function startComposer() {
     byId("composer").addEventListener("submit", event => {
         event.preventDefault();
         const text = input.value.trim();
-        if (text !== "" && !writing) {
+        if ((text !== "" || hasAttached()) && !writing && attachedReady()) {
             input.value = "";
             fitHeight(input);
-            sendMessage(text);
+            sendMessage(text, takeAttached());
         }
     });
     input.addEventListener("input", () => fitHeight(input));

@@ -39,6 +39,7 @@ function userItem(message, versions, actions) {
         "li",
         {},
         make("h2", { class: "hidden" }, say("You")),
+        documentList(message.documents),
         make("div", { class: "bubble", dir: "auto" }, message.content),
         make(
             "div",
@@ -140,7 +141,9 @@ function showAnswer(item, message, writing, follow = true) {
     part("note").textContent = note;
     part("note").hidden = writing || note === "";
     part("note").classList.toggle("error", Boolean(message.error));
-    part("figures")?.replaceChildren(...(message.timings && !writing ? [timingsView(message.timings)] : []));
+    part("figures")?.replaceChildren(
+        ...(message.timings && !writing ? [documentsNote(message), timingsView(message.timings)].filter(Boolean) : []),
+    );
     part("offers")?.replaceChildren(...(writing ? [] : answerOffers(message, answerActions.get(item))));
 }
 

@@ -103,6 +103,7 @@ translatePage(readSettings().language);
 showTheme();
 startSettings(useKey);
 startChat();
+startAttachments();
 startSpeech();
 startConversations();
 startModels();

@@ -5,7 +5,7 @@
 const STORE_PREFIX = "spry.";
 const STORE_TEXT_MAX = 4 << 20;
 
-// Four functions over localStorage, sessionStorage, or a map when the browser refuses them.
+// Functions over localStorage, sessionStorage, or a map when the browser refuses them.
 function openStore(kind) {
     const memory = new Map();
     let refused = false;
@@ -33,6 +33,10 @@ function openStore(kind) {
             memory.delete(key);
             attempt(area => area.removeItem(STORE_PREFIX + key));
         },
+        keys: () =>
+            (attempt(area => Object.keys(area)) ?? [])
+                .filter(key => key.startsWith(STORE_PREFIX))
+                .map(key => key.slice(STORE_PREFIX.length)),
     };
 }
 
@@ -51,7 +55,8 @@ function readJson(key) {
 
 // A conversation is {id, title, updated, pinned, saved, settings, stored} and a tree of messages (tree.js); `saved` counts how
 // often it was written, `stored` is {id, revision} of its copy on the server (stored_chats.js). A message is {id, parent,
-// role, content} and, for an answer, {reasoning, finish, error, timings, model}, {calls, returned} (tools.js) and {stream, event} while it is streamed. The
+// role, content} and, for a question, {documents}, for an answer {reasoning, finish, error, timings, model, read}, {calls, returned} (tools.js)
+// and {stream, event} while it is streamed. The
 // list of conversations is stored separately, so that saving one writes only that one.
 
 const newId = () =>
@@ -99,6 +104,9 @@ function cleanMessage(value) {
         if (listOf(value.calls).length) {
             Object.assign(message, { calls: cleanCalls(value.calls), returned: value.returned === true });
         }
+        message.read = value.read ? cleanNumbers(value.read) : undefined;
+    } else if (value.documents) {
+        message.documents = cleanDocuments(value.documents);
     }
     return message;
 }

@@ -84,8 +84,9 @@ async function catchUp(id) {
 function storedBody(own) {
     const system = systemMessage(own);
     const messages = pathOf(own)
-        .filter(message => message.role !== "summary" && message.content !== "")
-        .map(({ role, content }) => ({ role, content }));
+        .filter(message => message.role !== "summary")
+        .map(message => ({ role: message.role, content: plainContent(message) }))
+        .filter(message => message.content !== "");
     return {
         title: own.title,
         messages: [...(system ? [{ role: "system", content: system }] : []), ...messages],

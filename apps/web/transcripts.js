@@ -11,7 +11,7 @@ const shownTurns = own => pathOf(own).filter(message => message.role !== "summar
 function markdownTranscript(own) {
     const sections = [
         ...(systemMessage(own) ? [["System", systemMessage(own)]] : []),
-        ...shownTurns(own).map(({ role, content }) => [role === "user" ? "User" : "Assistant", content]),
+        ...shownTurns(own).map(message => [message.role === "user" ? "User" : "Assistant", plainContent(message)]),
     ];
     const body = sections.map(([heading, text]) => {
         const lines = text.split("\n").map(line => (HEADING.test(line.replace(/^\\+/, "")) ? "\\" + line : line));
@@ -27,7 +27,7 @@ function jsonTranscript(own) {
             title: own.title,
             model,
             system: systemMessage(own) || null,
-            messages: shownTurns(own).map(({ role, content }) => ({ role, content })),
+            messages: shownTurns(own).map(message => ({ role: message.role, content: plainContent(message) })),
         },
         null,
         2,
@@ -38,7 +38,8 @@ function exportConversations() {
     const conversations = listConversations()
         .map(entry => loadConversation(entry.id))
         .filter(Boolean);
-    return JSON.stringify({ format: "spry-conversations", version: 2, conversations }, null, 1);
+    const documents = documentTexts(conversations);
+    return JSON.stringify({ format: "spry-conversations", version: 2, conversations, documents }, null, 1);
 }
 
 // A name for the file of a conversation.
@@ -94,6 +95,7 @@ function readConversations(text, name) {
         file?.format === "spry-conversations" && Array.isArray(file.conversations)
             ? file.conversations.map(cleanConversation).filter(Boolean)
             : [fromTranscript(file ?? readMarkdown(text))].filter(Boolean);
+    takeDocumentTexts(file?.documents);
     if (read.length === 0) {
         throw new Error(say("The file has no conversations: no turns in JSON, and no headings \u201c## User\u201d in Markdown."));
     }

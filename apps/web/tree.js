@@ -86,7 +86,7 @@ function graftMessages(conversation, messages) {
     let parent = null;
     for (const { role, content } of messages) {
         const known = childrenOf(conversation, parent?.id ?? "").find(
-            other => other.role === role && other.content === content,
+            other => other.role === role && plainContent(other) === content,
         );
         parent = known ?? addMessage(conversation, parent, { role, content });
         chooseMessage(conversation, parent);

@@ -23,6 +23,7 @@ spry_web_\name\()_end:
 
     begin css
     .incbin "page.css"
+    .incbin "attachments.css"
     end css
 
     begin js
@@ -39,6 +40,8 @@ spry_web_\name\()_end:
     .incbin "schemas.js"
     .incbin "tools.js"
     .incbin "models.js"
+    .incbin "documents.js"
+    .incbin "attachments.js"
     .incbin "settings.js"
     .incbin "timings.js"
     .incbin "context.js"

@@ -43,6 +43,7 @@ const OTHER_WORDS = new Set([
     "quiet parts-before",
     "RIFF",
     "SPAN",
+    "Files",
     "KB",
     "MB",
     "GB",

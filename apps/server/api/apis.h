@@ -25,6 +25,7 @@ void spry_audio_parts(spry_exchange *exchange);
 void spry_audio_transcriptions(spry_exchange *exchange);
 void spry_audio_translations(spry_exchange *exchange);
 void spry_audio_speech(spry_exchange *exchange);
+void spry_documents_text(spry_exchange *exchange);
 void spry_models_pin(spry_exchange *exchange);
 void spry_models_load(spry_exchange *exchange);
 void spry_models_unload(spry_exchange *exchange);
