@@ -8,10 +8,10 @@ let writing = null; // {abort, message, own} of the answer in progress
 // ---- the request ----------------------------------------------------------------------------------------------------
 
 // What is sent of a conversation: from its last summary on.
-function requestMessages(path) {
+function requestMessages(path, own = systemMessage()) {
     const at = path.findLastIndex(message => message.role === "summary");
     const before = at < 0 ? "" : "Summary of the conversation so far:\n" + path[at].content;
-    const system = [systemMessage(), before].filter(Boolean).join("\n\n");
+    const system = [own, before].filter(Boolean).join("\n\n");
     const said = path
         .slice(at + 1)
         .filter(message => message.role === "user" || message.content !== "" || message.returned);

@@ -55,6 +55,7 @@ function shownMessage(message) {
         remove: () => removeShown(message),
         version: step => showVersion(message, step),
         from: () => continueFrom(message),
+        compare: () => compareQuestion(shown.path, shown.path.find(other => other.id === message.parent)),
         more: () => continueAnswer(message),
         results: () => sendResults(message),
         letGo: () => answerWith(message, "slide"),

@@ -100,6 +100,7 @@ function answerItem(message, versions, actions) {
             copyButton(message),
             iconButton("again", say("Answer again"), actions.again),
             iconButton("branch", say("Continue from here"), actions.from),
+            iconButton("compare", say("Compare answers to this question"), actions.compare),
             versions.all.length > 1 ? iconButton("delete", say("Delete this version"), actions.remove) : null,
         ),
     );

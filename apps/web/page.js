@@ -21,22 +21,23 @@ function nextTheme() {
 
 // ---- views ----------------------------------------------------------------------------------------------------------
 
+const VIEWS = ["chat", "watch", "compare"];
+
 function showView() {
-    const watching = location.hash === "#watch";
-    byId("watch-view").hidden = !watching;
-    byId("chat-view").hidden = watching;
-    document.body.classList.toggle("watching", watching);
-    for (const [id, current] of [
-        ["tab-chat", !watching],
-        ["tab-watch", watching],
-    ]) {
-        if (current) {
-            byId(id).setAttribute("aria-current", "page");
+    const shownView = VIEWS.find(name => location.hash === "#" + name) ?? "chat";
+    for (const name of VIEWS) {
+        byId(name + "-view").hidden = name !== shownView;
+        if (name === shownView) {
+            byId("tab-" + name).setAttribute("aria-current", "page");
         } else {
-            byId(id).removeAttribute("aria-current");
+            byId("tab-" + name).removeAttribute("aria-current");
         }
     }
+    document.body.classList.toggle("watching", shownView === "watch");
     watchWhileSeen();
+    if (shownView === "compare") {
+        openComparison();
+    }
 }
 
 // ---- the server -----------------------------------------------------------------------------------------------------
@@ -84,6 +85,7 @@ function showModels(names) {
     select.replaceChildren(...names.map(name => make("option", { value: name }, name)));
     select.value = names.includes(chosen) ? chosen : (names[0] ?? "");
     select.disabled = names.length === 0;
+    fillSides();
 }
 
 async function reachServer() {
@@ -104,10 +106,12 @@ showTheme();
 startSettings(useKey);
 startChat();
 startAttachments();
+startTerms();
 startSpeech();
 startConversations();
 startModels();
 startWatch();
+startComparison();
 startKeys();
 showView();
 byId("theme").addEventListener("click", nextTheme);

@@ -77,10 +77,8 @@ function showSettings(settings = conversationSettings()) {
 }
 
 // {value, wrong}: the number in a field (undefined: empty), and an error message or "". A decimal comma is accepted.
-function fieldValue(field) {
-    const text = byId("s-" + field.name)
-        .value.trim()
-        .replace(",", ".");
+function fieldValue(field, id = "s-" + field.name) {
+    const text = byId(id).value.trim().replace(",", ".");
     const value = text === "" ? undefined : Number(text);
     const wrong =
         value !== undefined &&

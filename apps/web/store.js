@@ -56,8 +56,8 @@ function readJson(key) {
 // A conversation is {id, title, updated, pinned, saved, settings, stored} and a tree of messages (tree.js); `saved` counts how
 // often it was written, `stored` is {id, revision} of its copy on the server (stored_chats.js). A message is {id, parent,
 // role, content} and, for a question, {documents}, for an answer {reasoning, finish, error, timings, model, read}, {calls, returned} (tools.js)
-// and {stream, event} while it is streamed. The
-// list of conversations is stored separately, so that saving one writes only that one.
+// and {stream, event} while it is streamed. The list of conversations is stored separately, so that saving one writes only
+// that one.
 
 const newId = () =>
     Array.from(crypto.getRandomValues(new Uint8Array(9)), byte => byte.toString(36).padStart(2, "0")).join("");
@@ -78,6 +78,7 @@ function cleanTimings(value) {
         ? {
               ...timings,
               parts_ms: cleanNumbers(value.parts_ms),
+              first_parts_ms: cleanNumbers(value.first_parts_ms),
               energy: cleanNumbers(value.energy),
               why_no_energy: cleanText(value.why_no_energy, 300),
           }

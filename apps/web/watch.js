@@ -3,6 +3,7 @@
 const WATCH_KEEP_MS = 120000;
 const SPARK_MS = 60000;
 const WATTS_MS = 5000;
+const HITS_MS = 5000;
 const WATCH_ROWS_MAX = 60;
 
 const watch = {
@@ -10,6 +11,7 @@ const watch = {
     now: 0,
     requests: new Map(), // id: its last known state, kept longer than the server sends it
     speeds: [],
+    hits: [], // {time, hits, asked} since the models were loaded, and value: the share in the seconds before
     joules: [],
     rows: new Map(),
     cards: new Map(),
@@ -42,7 +44,8 @@ function cleanSnapshot(value) {
             state: cleanText(model?.state, 20),
             pinned: model?.pinned === true,
             why: cleanText(model?.together?.why, 300),
-            kv: numbersOf(model?.kv, ["pages", "free", "cached", "idle", "page_bytes"]),
+            kv: numbersOf(model?.kv, ["pages", "free", "cached", "idle", "pinned", "page_bytes"]),
+            memory: numbersOf(model?.memory, ["used", "limit", "kv_used", "kv_limit"]),
             ...numbersOf(model, [
                 "bytes",
                 "running",
@@ -63,6 +66,7 @@ function rememberSnapshot(snapshot) {
     if (snapshot.now_ms < watch.now) {
         watch.requests.clear();
         watch.speeds = [];
+        watch.hits = [];
         watch.joules = [];
     }
     watch.now = snapshot.now_ms;
@@ -83,8 +87,25 @@ function rememberSnapshot(snapshot) {
         value: snapshot.models.reduce((sum, model) => sum + model.tokens_per_second, 0),
     });
     watch.speeds = watch.speeds.filter(point => watch.now - point.time <= SPARK_MS);
+    rememberHits(snapshot);
     watch.joules.push({ time: watch.now, value: snapshot.energy.cpu_joules + snapshot.energy.gpu_joules });
     watch.joules = watch.joules.filter(point => watch.now - point.time <= WATTS_MS);
+}
+
+// The share of prompt tokens that were cached, over the last seconds in which there were prompts. Counts that go back mean
+// that a model was unloaded.
+function rememberHits(snapshot) {
+    const sum = name => snapshot.models.reduce((total, model) => total + model[name], 0);
+    const hits = sum("hit_tokens");
+    const asked = hits + sum("miss_tokens");
+    if (watch.hits.at(-1)?.asked > asked) {
+        watch.hits = [];
+    }
+    const before = watch.hits.findLast(point => watch.now - point.time >= HITS_MS) ?? watch.hits[0];
+    const fresh = asked - (before?.asked ?? 0);
+    const value = fresh > 0 ? (hits - (before?.hits ?? 0)) / fresh : (watch.hits.at(-1)?.value ?? 0);
+    watch.hits.push({ time: watch.now, hits, asked, value: Math.min(1, Math.max(0, value)) });
+    watch.hits = watch.hits.filter(point => watch.now - point.time <= SPARK_MS);
 }
 
 // ---- showing --------------------------------------------------------------------------------------------------------
@@ -95,12 +116,16 @@ function drawTiles(snapshot) {
     const asked = hits + sum("miss_tokens");
     const { bytes, max_bytes } = snapshot.pool;
     setText(byId("watch-speed"), inFigures(sum("tokens_per_second")));
-    drawSpark(byId("watch-spark"), watch.speeds, watch.now, SPARK_MS);
+    const most = Math.max(1, ...watch.speeds.map(point => point.value));
+    const fastest = say("at most {0} in the last minute", inFigures(most));
+    setText(byId("watch-speed-words"), fastest);
+    drawSpark(byId("watch-spark"), watch.speeds, watch.now, SPARK_MS, most, fastest);
     setText(byId("watch-load"), inCount(sum("running")));
     setText(byId("watch-load-words"), say("running, {0} waiting", inCount(sum("waiting"))));
     setText(byId("watch-hits"), inPercent(hits, asked));
     setText(byId("watch-hits-words"), say("{0} of {1}", inCount(hits), inPromptTokens(asked)));
-    drawMeter(byId("watch-hits-bar"), [{ share: hits / Math.max(1, asked), kind: "k-used" }], inPercent(hits, asked));
+    const rate = watch.hits.at(-1)?.value ?? 0;
+    drawSpark(byId("watch-hits-spark"), watch.hits, watch.now, SPARK_MS, 1, say("last prompts: {0}", inPercent(rate, 1)));
     setText(byId("watch-pool"), inBytes(bytes));
     setText(byId("watch-pool-words"), max_bytes > 0 ? say("of at most {0}", inBytes(max_bytes)) : "");
     const loaded = snapshot.models.filter(model => model.state === "loaded");
@@ -118,10 +143,12 @@ function drawEnergy(energy) {
     const first = watch.joules[0];
     const watts = last.time > first.time ? (1000 * (last.value - first.value)) / (last.time - first.time) : 0;
     setText(byId("watch-power"), energy.why ? "\u2013" : inFigures(watts) + " W");
-    setText(
-        byId("watch-power-words"),
-        energy.why ? say("not measured: {0}", energy.why) : say("{0} J since the server began", inFigures(last.value)),
-    );
+    const words = byId("watch-power-words");
+    if (!energy.why) {
+        setText(words, say("{0} J since the server began", inFigures(last.value)));
+    } else if (words.firstElementChild?.explanation !== energy.why) {
+        words.replaceChildren(term("unmeasured", energy.why));
+    }
 }
 
 function drawRequests() {
@@ -208,7 +235,8 @@ async function watchWhileSeen() {
 }
 
 function startWatch() {
-    byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, say(PART_WORDS[name]))));
+    byId("part-legend").append(...PARTS.map(name => make("li", { class: "p-" + name }, term(PART_WORDS[name]))));
+    byId("page-legend").append(...Object.keys(PAGE_WORDS).map(name => make("li", { class: name }, term(PAGE_WORDS[name]))));
     byId("window").addEventListener("change", drawRequests);
     document.addEventListener("visibilitychange", watchWhileSeen);
 }

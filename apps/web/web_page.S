@@ -24,6 +24,8 @@ spry_web_\name\()_end:
     begin css
     .incbin "page.css"
     .incbin "attachments.css"
+    .incbin "figures.css"
+    .incbin "compare.css"
     end css
 
     begin js
@@ -43,6 +45,7 @@ spry_web_\name\()_end:
     .incbin "documents.js"
     .incbin "attachments.js"
     .incbin "settings.js"
+    .incbin "terms.js"
     .incbin "timings.js"
     .incbin "context.js"
     .incbin "message.js"
@@ -55,6 +58,7 @@ spry_web_\name\()_end:
     .incbin "chat.js"
     .incbin "answers.js"
     .incbin "watch.js"
+    .incbin "compare.js"
     .incbin "keys.js"
     .incbin "page.js"
     end js

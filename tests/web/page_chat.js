@@ -37,8 +37,8 @@ test("an answer streams in, with its timings, and survives a reload", async worl
     assert.ok(text.trim().length > 10, text);
     assert.match(await item.locator(".timings summary").innerText(), /to the first token.*24 tokens.*a second/);
     assert.match(
-        await item.locator(".timings p").textContent(),
-        /prompt tokens.*( J for 100 tokens|Energy not measured: .+)/,
+        await item.locator(".facts").textContent(),
+        /prefix reused.*prompt tokens.*energy(.* J for 100 tokens|unmeasured)/,
     );
     assert.ok(await item.locator(".timings .bar i").evaluateAll(parts => parts.some(part => part.offsetWidth > 5)));
     assert.match(await item.locator(".note").innerText(), /length limit/);
@@ -62,7 +62,7 @@ test("answering again at temperature 0 gives the same words, and less to compute
     const item = await answered(page);
     assert.equal(await item.locator(".text").innerText(), first);
     assert.equal(await page.locator(".message").count(), 2);
-    assert.match(await item.locator(".timings p").textContent(), /did not have to be computed/);
+    assert.match(await item.locator(".facts").textContent(), /prefix reused[1-9]\d* of \d+ prompt tokens/);
     assert.deepEqual({ ...page.asked[1], stream_id: "" }, { ...page.asked[0], stream_id: "" });
     assert.equal(await item.locator(".version").innerText(), "2/2");
     await closePage(page);

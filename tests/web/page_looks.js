@@ -155,7 +155,7 @@ test("the keyboard reaches everything, and what has the focus shows it", async w
     const page = await filledPage(world, {});
     const seen = new Set();
     await page.evaluate(() => document.activeElement.blur());
-    for (let step = 0; step < 40; step++) {
+    for (let step = 0; step < 80; step++) {
         await page.keyboard.press("Tab");
         const [name, outlined] = await page.evaluate(() => {
             const one = document.activeElement;

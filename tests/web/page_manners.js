@@ -118,6 +118,12 @@ test("axe-core finds nothing, in every view, on phones and desks, light and dark
         await page.click("#tab-watch");
         await page.waitForSelector("#watch-models li");
         await check("watch");
+        await page.evaluate(() => {
+            location.hash = "#compare";
+        });
+        await page.waitForSelector("#c1-model option", { state: "attached" });
+        await page.click("#compare-sides summary");
+        await check("compare");
         await closePage(page);
     }
 });

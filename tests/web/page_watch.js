@@ -1,6 +1,8 @@
 // The watch view: what the server really sends, and what is made of snapshots that are made up.
 "use strict";
-const { KEY, answered, assert, closePage, openPage, send, test } = require("./page_support.js");
+const { DESK, KEY, PHONE, answered, assert, closePage, madeUp, openPage, test } = require("./page_support.js");
+
+const TOUCH = { viewport: PHONE, hasTouch: true, isMobile: true, colorScheme: "dark" };
 
 const headers = { Authorization: "Bearer " + KEY };
 
@@ -61,7 +63,8 @@ test("a snapshot is as WATCH.md says", async world => {
         ["bytes", "running", "waiting", "hit_tokens", "miss_tokens", "span_tokens", "tokens_per_second"],
         "model",
     );
-    numbers(model.kv, ["pages", "free", "cached", "idle", "page_bytes"], "kv");
+    numbers(model.kv, ["pages", "free", "cached", "idle", "pinned", "page_bytes"], "kv");
+    numbers(model.memory, ["used", "limit", "kv_used", "kv_limit"], "memory");
     assert.equal(model.pinned, false);
     assert.equal(model.together.limit, 8);
     assert.match(model.together.why, /^interactive: /);
@@ -77,19 +80,27 @@ test("snapshots keep coming, the clock goes forward", async world => {
     assert.ok(found[0].now_ms < found[1].now_ms && found[1].now_ms < found[2].now_ms);
 });
 
-test("a request of the chat shows up in the waterfall, its pages in the map", async world => {
-    const page = await openPage(world, { settings: { temperature: 0, max_tokens: 40 } });
-    await page.waitForSelector("#model option", { state: "attached" });
-    await send(page, "Tell me about a whale.");
-    await answered(page);
-    await page.click("#tab-watch");
+test("a request shows up in the waterfall, its pages in the map", async world => {
+    const page = await openPage(world, { view: "#watch" });
+    await page.waitForSelector("#watch-models li");
+    while ((await page.locator("#waterfall li").count()) === 0) {
+        await ask(world, "Tell me about a whale.", 40); // the server shows it for 5 s, in which a busy machine may do nothing
+    }
     const row = page.locator("#waterfall li").first();
     await row.waitFor();
-    assert.match(await row.innerText(), /done[^]*\d+ in.*40 out.*a second[^]*reading [\d.]+ m?s.*writing [\d.]+ m?s/);
+    await page.waitForFunction(() => document.querySelector("#waterfall .state").textContent === "done");
+    assert.match(await row.innerText(), /done[^]*\d+ in.*40 out.*a second/);
+    await row.locator("summary").click();
+    assert.match(await row.locator(".fall").innerText(), /prefill\s+[\d.]+ m?s[^]*decode\s+[\d.]+ m?s/);
+    assert.match(await row.locator(".facts").innerText(), /prefix reused\s+\d+ of \d+ prompt tokens/);
     assert.ok((await row.locator(".p-decode").evaluate(part => part.getBoundingClientRect().width)) > 0);
     assert.ok((await page.locator(".kv i").count()) > 10);
-    assert.match(await page.getAttribute(".kv", "aria-label"), /^Pages: \d+ in use, \d+ kept, [\d,]+ free$/);
+    assert.match(await page.getAttribute(".kv", "aria-label"), /^Pages: (\d+ in use, )?(\d+ shared, )?\d+ cached, [\d,]+ free$/);
     assert.match(await page.innerText("#watch-pool-words"), /of at most [\d.]+ GB/);
+    assert.match(
+        await page.innerText("#watch-models li >> nth=0"),
+        /Memory: [\d.]+ MB of [\d.]+ [MG]B, of it KV: [\d.]+ [KM]B of [\d.]+ [MG]B/,
+    );
     assert.match(await page.locator(".together").first().innerText(), /^Together: interactive: .* up to 8 together$/);
     await closePage(page);
 });
@@ -183,7 +194,7 @@ test("the waterfall places parts in time and remembers what has ended", async wo
     assert.equal(await page.innerText("#watch-hits"), "75 %");
     assert.equal(await page.innerText("#watch-speed"), "12.5");
     const kinds = await page.locator(".kv i").evaluateAll(cells => cells.map(cell => cell.className));
-    assert.deepEqual(kinds, [...Array(3).fill("k-used"), ...Array(3).fill("k-kept"), ...Array(4).fill("k-free")]);
+    assert.deepEqual(kinds, ["k-used", "k-shared", "k-shared", ...Array(3).fill("k-kept"), ...Array(4).fill("k-free")]);
     await closePage(page);
 });
 
@@ -198,7 +209,7 @@ test("many pages are drawn together", async world => {
     assert.ok(kinds.length <= 240 && kinds.includes("k-used") && kinds.includes("k-kept"));
     assert.match(
         await page.innerText("#watch-models .muted"),
-        /^10 in use, 1 kept, 99,990 free; a square is 417 pages of 4.1 KB$/,
+        /^10 in use, 1 cached, 99,990 free; a square is 417 pages of 4.1 KB$/,
     );
     await closePage(page);
 });
@@ -237,7 +248,12 @@ test("power is what the joules come to, or why there are none", async world => {
     const none = [{ ...snapshotAt(10000, []), energy: energy(0, 0, "only root may read it") }];
     const other = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: none } });
     await other.waitForFunction(() => document.querySelector("#watch-power").textContent === "\u2013");
-    assert.equal(await other.innerText("#watch-power-words"), "not measured: only root may read it");
+    assert.equal(await other.innerText("#watch-power-words"), "unmeasured");
+    assert.equal(await other.isVisible("#tip"), false);
+    await other.click("#watch-power-words .term");
+    assert.equal(await other.innerText("#tip"), "only root may read it");
+    await other.keyboard.press("Escape");
+    assert.equal(await other.isVisible("#tip"), false);
     await closePage(other);
 });
 
@@ -251,5 +267,118 @@ test("the page stops watching when it is not shown", async world => {
     await page.waitForFunction(() => window.watching === false);
     await page.click("#tab-watch");
     await page.waitForFunction(() => window.watching === true);
+    await closePage(page);
+});
+
+test("kinds of pages are told apart, and each word explains itself", async world => {
+    const kv = { pages: 12, free: 3, cached: 7, idle: 4, pinned: 2, page_bytes: 1000 };
+    for (const context of [{ viewport: DESK }, TOUCH]) {
+        const page = await openPage(world, {
+            ...context,
+            view: "#watch",
+            before: { script: madeUpWatch, argument: [snapshotAt(1, [], kv)] },
+        });
+        await page.waitForSelector(".kv i");
+        const kinds = await page.locator(".kv i").evaluateAll(cells => cells.map(cell => cell.className));
+        const expected = { "k-used": 2, "k-shared": 3, "k-pinned": 2, "k-kept": 2, "k-free": 3 };
+        assert.deepEqual(kinds, Object.entries(expected).flatMap(([kind, count]) => Array(count).fill(kind)));
+        assert.match(await page.innerText("#watch-models .muted"), /^2 in use, 3 shared, 2 pinned, 2 cached, 3 free;/);
+        for (const word of await page.locator("#watch-view .legend .term").all()) {
+            await (context === TOUCH ? word.tap() : word.hover());
+            assert.equal(await word.getAttribute("aria-describedby"), "tip");
+            assert.match(await page.innerText("#tip"), /^[A-Z].*\.$/);
+            const box = await page.locator("#tip").boundingBox();
+            assert.ok(box.x >= 0 && box.x + box.width <= context.viewport.width, JSON.stringify(box));
+        }
+        await closePage(page);
+    }
+});
+
+test("an answer shows its waterfall on hover, on focus and opened", async world => {
+    const timings = {
+        ttft_ms: 50,
+        decode_ms: 400,
+        first_parts_ms: { queue: 10, prefill: 40 },
+        parts_ms: { queue: 10, prefill: 40, decode: 350, sampling: 50, write: 0.01 },
+        generated_tokens: 41,
+        prompt_tokens: 100,
+        cached_tokens: 64,
+        why_no_energy: "no meter on this machine",
+    };
+    for (const context of [{ viewport: DESK }, TOUCH]) {
+        const page = await openPage(world, { ...context, before: madeUp("Fine. ".repeat(200), { timings }) });
+        await page.fill("#input", "A question");
+        await page.click("#send");
+        await answered(page);
+        const fall = page.locator(".timings .fall");
+        assert.equal(await fall.isVisible(), false);
+        if (context !== TOUCH) {
+            await page.hover(".timings summary");
+            assert.ok(await fall.isVisible());
+            await page.mouse.move(0, 0);
+            assert.equal(await fall.isVisible(), false);
+            await page.keyboard.press("Tab");
+            await page.evaluate(() => document.querySelector(".timings summary").focus({ focusVisible: true }));
+            assert.ok(await fall.isVisible());
+        }
+        await page.locator(".timings summary").click();
+        assert.match(
+            await fall.innerText(),
+            /^To the first token 50 ms\s+queue\s+10 ms\s+prefill\s+40 ms\s+The rest 400 ms\s+decode\s+350 ms\s+sampling\s+50 ms$/,
+        );
+        const bars = await fall.locator("i").evaluateAll(all => all.map(bar => [bar.style.left, bar.style.width].map(parseFloat)));
+        assert.deepEqual(bars.map(([left]) => Math.round(left)), [0, 2, 11, 89]);
+        assert.match(await page.innerText(".timings .facts"), /^prefix reused\s+64 of 100 prompt tokens, 64 %\s+energy\s+unmeasured$/);
+        await page.locator(".timings .facts .term", { hasText: "unmeasured" }).click();
+        assert.equal(await page.innerText("#tip"), "no meter on this machine");
+        await page.locator(".timings .facts .term", { hasText: "prefix reused" }).click();
+        assert.match(await page.innerText("#tip"), /^Tokens at the beginning of the prompt/);
+        assert.ok(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth));
+        await closePage(page);
+    }
+});
+
+test("reuse and speed are drawn over time", async world => {
+    const list = [0, 1, 2, 3].map(at => {
+        const snapshot = snapshotAt(10000 + 10000 * at, []);
+        Object.assign(snapshot.models[0], { hit_tokens: [0, 0, 100, 150][at], miss_tokens: [0, 100, 100, 150][at] });
+        snapshot.models[0].tokens_per_second = 10 * at;
+        return snapshot;
+    });
+    const page = await openPage(world, { view: "#watch", before: { script: madeUpWatch, argument: list } });
+    await page.waitForSelector("#watch-hits-spark[aria-label='last prompts: 50 %']");
+    assert.equal(await page.innerText("#watch-hits"), "50 %");
+    const heights = await page.evaluate(() =>
+        ["#watch-hits-spark", "#watch-spark"].map(id =>
+            document
+                .querySelector(id + " .line")
+                .getAttribute("d")
+                .match(/ [\d.]+/g)
+                .map(Number),
+        ),
+    );
+    assert.deepEqual(heights[0], [38, 38, 3, 20.5]); // none, none, all and half of the prompts since the point before
+    assert.equal(heights[1].at(0), 38);
+    assert.equal(heights[1].at(-1), 3);
+    assert.equal(await page.innerText("#watch-speed-words"), "at most 30 in the last minute");
+    await closePage(page);
+});
+
+test("a request unfolds to its parts and stays open while new snapshots come", async world => {
+    const list = [
+        snapshotAt(20000, [requestOf("a", "decode", 15000, 3000)]),
+        snapshotAt(20500, [requestOf("a", "decode", 15000, 3500)]),
+        snapshotAt(21000, [requestOf("a", "done", 15000, 4000)]),
+    ];
+    const page = await openPage(world, { ...TOUCH, view: "#watch", before: { script: madeUpWatch, argument: list } });
+    await page.waitForSelector("#waterfall li");
+    assert.equal(await page.locator("#waterfall .fall").count(), 0);
+    await page.tap("#waterfall summary");
+    await page.waitForFunction(() => /decode\s+4 s/.test(document.querySelector("#waterfall .fall")?.innerText));
+    assert.match(await page.innerText("#waterfall .fall"), /All of it 6 s\s+queue\s+500 ms\s+prefill\s+1 s\s+decode\s+4 s\s+sampling\s+500 ms/);
+    const places = await page.locator("#waterfall .fall i").evaluateAll(bars => bars.map(bar => Math.round(parseFloat(bar.style.left))));
+    assert.deepEqual(places, [0, 8, 25, 92]);
+    await page.tap("#waterfall summary");
+    assert.equal(await page.locator("#waterfall .fall").isVisible(), false);
     await closePage(page);
 });
