@@ -83,8 +83,8 @@ enum { SPRY_DFA_STATES_MAX = 1 << 15 };
  * SPRY_AUTOMATON_TOO_LARGE when it has more than `max_states` states or takes too long. */
 spry_automaton_result spry_automaton_determinize(spry_automaton *out, const spry_nfa *nfa, size_t max_states);
 
-/* The work that may be spent on one grammar: visited edges, or what takes as long. It bounds the time of compiling, and
- * does not depend on the machine or on what is cached. */
+/* The work that may be spent on one grammar. A unit is a visited edge, or what takes as long: 1 to 4 ns. It bounds the
+ * time of compiling, and does not depend on the machine or on what is cached. */
 #define SPRY_AUTOMATON_WORK_MAX ((uint64_t)1 << 26)
 
 /* Determinises and minimises; results are cached for the whole process (automaton_cache.c). */

@@ -175,10 +175,7 @@ static void keep(size_t at, uint32_t *key, size_t n_words, const spry_automaton 
 static spry_automaton_result make_small(spry_automaton *out, const spry_nfa *nfa, size_t max_states)
 {
     spry_automaton_result result = spry_automaton_determinize(out, nfa, max_states);
-    if (result)
-        return result;
-    result = spry_automaton_minimize(out);
-    return result == SPRY_AUTOMATON_TOO_LARGE ? SPRY_AUTOMATON_OK : result;
+    return result ? result : spry_automaton_minimize(out);
 }
 
 static spry_automaton_result find_or_make(spry_automaton *out, const spry_nfa *nfa, size_t max_states)

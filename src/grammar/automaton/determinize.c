@@ -7,9 +7,9 @@
 
 enum {
     SET_ITEMS_MAX = 1 << 22, /* total of all sets */
-    WORK_MAX = 1 << 26,      /* edges visited */
     SORT_SMALL = 16,
-    EDGES_A_STATE = 32, /* minimising costs about as much as this many edges for each state */
+    SET_WORK = 16,      /* finding a set costs about as much as this many edges, */
+    EDGES_A_STATE = 96, /* and minimising as this many for each state */
 };
 
 typedef struct set_span {
@@ -106,7 +106,7 @@ static void reach(maker *made, uint32_t state)
             made->stack[depth++] = edge->target;
         }
     }
-    if (made->work > WORK_MAX || (made->nfa->spent && *made->nfa->spent + made->work > SPRY_AUTOMATON_WORK_MAX))
+    if ((made->nfa->spent ? *made->nfa->spent : 0) + made->work > SPRY_AUTOMATON_WORK_MAX)
         fail(made, SPRY_AUTOMATON_TOO_LARGE);
 }
 
@@ -164,6 +164,7 @@ static uint32_t intern(maker *made, size_t first)
     if (made->result)
         return 0;
     set_span set = {(uint32_t)first, (uint32_t)(made->n_items - first)};
+    made->work += SET_WORK + set.count;
     sort_items(made->items + first, set.count);
     if (!grow_table(made) || !spry_grow(&made->sets, &made->sets_room, made->n_sets + 1, sizeof *made->sets)) {
         fail(made, SPRY_AUTOMATON_NO_MEMORY);
@@ -206,6 +207,7 @@ static uint32_t list_edges(maker *made, set_span set)
                 made->calls[made->n_calls++] = (spry_call){edge->callee, edge->target};
         }
     }
+    made->work += 4 * (size_t)set.count + made->n_found;
     return tag;
 }
 
@@ -296,7 +298,8 @@ static void write_calls(maker *made)
 
 static bool start(maker *made, const spry_nfa *nfa, size_t max_states)
 {
-    *made = (maker){.nfa = nfa, .max_states = max_states, .round = 1, .result = nfa->result};
+    *made = (maker){
+        .nfa = nfa, .max_states = max_states, .work = nfa->n_states + nfa->n_edges, .round = 1, .result = nfa->result};
     if (made->result)
         return false;
     made->mark = calloc(nfa->n_states, sizeof *made->mark);
@@ -377,6 +380,8 @@ spry_automaton_result spry_automaton_without_silent(spry_automaton *out, const s
         if (made.writer.n_edges > SET_ITEMS_MAX)
             fail(&made, SPRY_AUTOMATON_TOO_LARGE);
     }
+    if (nfa->spent)
+        *nfa->spent += made.work;
     spry_automaton_result result = finish(&made, out, false);
     return result ? result : spry_automaton_minimize(out);
 }

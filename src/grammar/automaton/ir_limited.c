@@ -2,7 +2,6 @@
  * automaton of the text knows where a unit ends, and a matcher counts. */
 #include "grammar/automaton/ir_nfa.h"
 #include "grammar/automaton/unit_ways.h"
-#include "grammar/ir/grow.h"
 
 enum {
     MULTIPLIED_MAX = 2048, /* states times counts */
@@ -31,40 +30,26 @@ static spry_automaton_result add_marked(spry_ir *ir, spry_ir_node text, spry_ir_
     spry_ir_node units = spry_ir_repeat(ir, unit, 0, SPRY_IR_UNBOUNDED), inside = spry_ir_intersect(ir, text, units);
     if (ir->error.status)
         return SPRY_AUTOMATON_OK;
-    spry_automaton first = {0}, second = {0}, marked = {0};
-    const spry_automaton *left, *right = &second;
-    spry_automaton_result result = spry_ir_find_automaton(ir, inside, &first, &left);
+    spry_automaton marked;
+    uint32_t left, right;
+    spry_automaton_result result = spry_ir_find_automaton(ir, inside, &left);
     if (!result)
-        result = spry_ir_find_automaton(ir, units, &second, &right);
+        result = spry_ir_find_automaton(ir, units, &right);
     if (!result)
-        result = spry_automaton_product(&marked, left, right, SPRY_PRODUCT_MARKED, SPRY_DFA_STATES_MAX, ir->spent);
-    spry_automaton_deinit(&first);
-    spry_automaton_deinit(&second);
-    if (!result && !spry_grow(&ir->automata, &ir->automata_room, ir->n_automata + 1, sizeof *ir->automata))
-        result = SPRY_AUTOMATON_NO_MEMORY;
-    if (result) {
-        spry_automaton_deinit(&marked);
-        return result;
-    }
-    *index = (uint32_t)ir->n_automata;
-    ir->automata[ir->n_automata++] = marked;
-    return SPRY_AUTOMATON_OK;
+        result = spry_automaton_product(&marked, &ir->automata[left], &ir->automata[right], SPRY_PRODUCT_MARKED,
+                                        SPRY_DFA_STATES_MAX, ir->spent);
+    return result ? result : spry_ir_keep_automaton(ir, index, &marked);
 }
 
 /* The automaton with marks of a text, made once. */
 static spry_automaton_result find_marked(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t *index)
 {
-    spry_ir_node pair[] = {text, unit};
-    bool added;
-    if (spry_map_find(&ir->limited, (spry_view){(const char *)pair, sizeof pair}, index))
+    if (spry_ir_recall(ir, index, SPRY_IR_MADE_MARKED, text, unit))
         return SPRY_AUTOMATON_OK;
     spry_automaton_result result = add_marked(ir, text, unit, index);
     if (result || ir->error.status)
         return result;
-    char *key = spry_arena_copy(&ir->arena, (spry_view){(const char *)pair, sizeof pair});
-    if (!key || !spry_map_add(&ir->limited, (spry_view){key, sizeof pair}, *index, &added))
-        return SPRY_AUTOMATON_NO_MEMORY;
-    return SPRY_AUTOMATON_OK;
+    return spry_ir_remember(ir, *index, SPRY_IR_MADE_MARKED, text, unit) ? SPRY_AUTOMATON_OK : SPRY_AUTOMATON_NO_MEMORY;
 }
 
 spry_ir_node spry_ir_counted(spry_ir *ir, spry_ir_node text, spry_ir_node unit, uint32_t min, uint32_t max)
@@ -93,11 +78,9 @@ spry_ir_node spry_ir_limited(spry_ir *ir, spry_ir_node text, spry_ir_node unit, 
         return ir->error.status ? SPRY_IR_NONE : text;
     if (min > max)
         return spry_ir_never(ir);
-    spry_automaton made = {0};
-    const spry_automaton *automaton;
-    spry_automaton_result result = spry_ir_find_automaton(ir, text, &made, &automaton);
-    bool small = !result && is_small(automaton, min, max);
-    spry_automaton_deinit(&made);
+    uint32_t index;
+    spry_automaton_result result = spry_ir_find_automaton(ir, text, &index);
+    bool small = !result && is_small(&ir->automata[index], min, max);
     if (result)
         return spry_ir_too_large(ir, result, "length");
     return small ? spry_ir_intersect(ir, spry_ir_repeat(ir, unit, min, max), text)

@@ -21,9 +21,23 @@ void spry_ir_nfa_write(const spry_ir_nfa *build, spry_ir_node node, uint32_t fro
 
 /* ---- ir_regular.c ------------------------------------------------------------------------------------------------ */
 
-/* The deterministic automaton of a regular node: *out is `made`, which the caller frees, or one that the node has. */
-spry_automaton_result spry_ir_find_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *made,
-                                             const spry_automaton **out);
+/* What is made of one or two nodes, once for a grammar. */
+typedef enum spry_ir_making {
+    SPRY_IR_MADE_WHOLE,   /* the number of the automaton of node `a` */
+    SPRY_IR_MADE_MARKED,  /* the number of the automaton of a text `a` with marks behind units `b` */
+    SPRY_IR_MADE_BOTH,    /* the node of their intersection */
+    SPRY_IR_MADE_WITHOUT, /* the node of their difference */
+} spry_ir_making;
+
+bool spry_ir_recall(const spry_ir *ir, uint32_t *made, spry_ir_making how, spry_ir_node a, spry_ir_node b);
+/* False when memory is short. */
+bool spry_ir_remember(spry_ir *ir, uint32_t made, spry_ir_making how, spry_ir_node a, spry_ir_node b);
+
+/* Takes ownership of an automaton; *index becomes its number in ir->automata. */
+spry_automaton_result spry_ir_keep_automaton(spry_ir *ir, uint32_t *index, spry_automaton *automaton);
+
+/* The number of the deterministic automaton of a regular node. */
+spry_automaton_result spry_ir_find_automaton(spry_ir *ir, spry_ir_node node, uint32_t *index);
 
 /* Makes the builder fail because an automaton could not be made; `what` names it. */
 spry_ir_node spry_ir_too_large(spry_ir *ir, spry_automaton_result result, const char *what);

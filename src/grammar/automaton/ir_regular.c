@@ -1,5 +1,6 @@
 /* Operations on the whole automaton of a regular node: intersection, difference, emptiness. */
 #include "grammar/automaton/ir_nfa.h"
+#include "grammar/ir/grow.h"
 
 enum { REGULAR_STATES_MAX = 1 << 17 };
 
@@ -15,19 +16,49 @@ static void write_nfa(const spry_ir *ir, spry_ir_node node, spry_nfa *nfa)
     spry_ir_nfa_write(&build, node, from, to, true);
 }
 
-spry_automaton_result spry_ir_find_automaton(const spry_ir *ir, spry_ir_node node, spry_automaton *made,
-                                             const spry_automaton **out)
+bool spry_ir_recall(const spry_ir *ir, uint32_t *made, spry_ir_making how, spry_ir_node a, spry_ir_node b)
+{
+    uint32_t key[] = {how, a, b};
+    return spry_map_find(&ir->made, (spry_view){(const char *)key, sizeof key}, made);
+}
+
+bool spry_ir_remember(spry_ir *ir, uint32_t made, spry_ir_making how, spry_ir_node a, spry_ir_node b)
+{
+    uint32_t key[] = {how, a, b};
+    bool added;
+    char *copy = spry_arena_copy(&ir->arena, (spry_view){(const char *)key, sizeof key});
+    return copy && spry_map_add(&ir->made, (spry_view){copy, sizeof key}, made, &added);
+}
+
+spry_automaton_result spry_ir_keep_automaton(spry_ir *ir, uint32_t *index, spry_automaton *automaton)
+{
+    if (!spry_grow(&ir->automata, &ir->automata_room, ir->n_automata + 1, sizeof *ir->automata)) {
+        spry_automaton_deinit(automaton);
+        return SPRY_AUTOMATON_NO_MEMORY;
+    }
+    *index = (uint32_t)ir->n_automata;
+    ir->automata[ir->n_automata++] = *automaton;
+    return SPRY_AUTOMATON_OK;
+}
+
+spry_automaton_result spry_ir_find_automaton(spry_ir *ir, spry_ir_node node, uint32_t *index)
 {
     const spry_ir_entry *entry = &ir->nodes[node];
-    *out = made;
     if (entry->kind == SPRY_IR_AUTOMATON && ir->automata[entry->a].deterministic) {
-        *out = &ir->automata[entry->a];
+        *index = entry->a;
         return SPRY_AUTOMATON_OK;
     }
+    if (spry_ir_recall(ir, index, SPRY_IR_MADE_WHOLE, node, 0))
+        return SPRY_AUTOMATON_OK;
     spry_nfa nfa;
+    spry_automaton made;
     write_nfa(ir, node, &nfa);
-    spry_automaton_result result = spry_automaton_make(made, &nfa, SPRY_DFA_STATES_MAX);
+    spry_automaton_result result = spry_automaton_make(&made, &nfa, SPRY_DFA_STATES_MAX);
     spry_nfa_deinit(&nfa);
+    if (!result)
+        result = spry_ir_keep_automaton(ir, index, &made);
+    if (!result && !spry_ir_remember(ir, *index, SPRY_IR_MADE_WHOLE, node, 0))
+        result = SPRY_AUTOMATON_NO_MEMORY;
     return result;
 }
 
@@ -44,21 +75,25 @@ spry_ir_node spry_ir_too_large(spry_ir *ir, spry_automaton_result result, const 
 
 static spry_ir_node combine(spry_ir *ir, spry_ir_node a, spry_ir_node b, spry_product kind)
 {
-    if (ir->error.status)
-        return SPRY_IR_NONE;
-    spry_automaton first = {0}, second = {0}, both = {0};
-    const spry_automaton *left, *right = &second;
-    spry_automaton_result result = spry_ir_find_automaton(ir, a, &first, &left);
+    bool without = kind == SPRY_PRODUCT_WITHOUT;
+    spry_ir_making how = without ? SPRY_IR_MADE_WITHOUT : SPRY_IR_MADE_BOTH;
+    spry_ir_node node = SPRY_IR_NONE;
+    if (ir->error.status || spry_ir_recall(ir, &node, how, a, b))
+        return node;
+    spry_automaton product;
+    uint32_t left, right;
+    spry_automaton_result result = spry_ir_find_automaton(ir, a, &left);
     if (!result)
-        result = spry_ir_find_automaton(ir, b, &second, &right);
+        result = spry_ir_find_automaton(ir, b, &right);
     if (!result)
-        result = spry_automaton_product(&both, left, right, kind, SPRY_DFA_STATES_MAX, ir->spent);
-    spry_automaton_deinit(&first);
-    spry_automaton_deinit(&second);
-    if (!result)
-        return spry_ir_take_automaton(ir, &both);
-    spry_automaton_deinit(&both);
-    return spry_ir_too_large(ir, result, kind == SPRY_PRODUCT_WITHOUT ? "difference" : "intersection");
+        result = spry_automaton_product(&product, &ir->automata[left], &ir->automata[right], kind, SPRY_DFA_STATES_MAX,
+                                        ir->spent);
+    if (result)
+        return spry_ir_too_large(ir, result, without ? "difference" : "intersection");
+    node = spry_ir_take_automaton(ir, &product);
+    if (node != SPRY_IR_NONE && !spry_ir_remember(ir, node, how, a, b))
+        return spry_ir_too_large(ir, SPRY_AUTOMATON_NO_MEMORY, "product");
+    return node;
 }
 
 spry_ir_node spry_ir_intersect(spry_ir *ir, spry_ir_node a, spry_ir_node b)
@@ -144,12 +179,13 @@ spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
 {
     if (ir->error.status)
         return SPRY_IR_NONE;
-    spry_automaton made = {0}, marked = {0};
-    const spry_automaton *plain;
+    spry_automaton marked = {0}, none = {0};
+    uint32_t index;
     spry_nfa nfa;
     spry_nfa_init(&nfa, REGULAR_STATES_MAX);
     nfa.spent = ir->spent;
-    nfa.result = spry_ir_find_automaton(ir, node, &made, &plain);
+    nfa.result = spry_ir_find_automaton(ir, node, &index);
+    const spry_automaton *plain = nfa.result ? &none : &ir->automata[index];
     for (uint32_t i = 0; i < plain->n_states + !plain->n_states; i++)
         spry_nfa_state_add(&nfa);
     for (uint32_t i = 0; i < plain->n_states && !nfa.result; i++) {
@@ -162,10 +198,8 @@ spry_ir_node spry_ir_marked(spry_ir *ir, spry_ir_node node)
     if (!result)
         result = spry_automaton_make(&marked, &nfa, SPRY_DFA_STATES_MAX);
     spry_nfa_deinit(&nfa);
-    spry_automaton_deinit(&made);
     if (!result)
         return spry_ir_take_automaton(ir, &marked);
-    spry_automaton_deinit(&marked);
     return spry_ir_too_large(ir, result, "look-around");
 }
 

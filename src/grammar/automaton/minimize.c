@@ -1,292 +1,283 @@
-/* Minimises a deterministic automaton: removes states that reach no accepting state and merges equivalent states by
- * refining a partition of states and one of transitions (Valmari's formulation of Hopcroft's algorithm, O(n log n) in
- * the number of transitions). */
+/* Minimises a deterministic automaton: removes states that reach no accepting state and merges equivalent states.
+ *
+ * States are in blocks, at first all in one. A state is described by its tag and by the blocks that its bytes and calls
+ * lead to; those of a block whose descriptions differ are parted. The largest part keeps the block's number, so that a
+ * state changes its block O(log n) times, and only states with an edge to one that did are described again. */
+#include "base/map.h"
 #include "grammar/automaton/automaton.h"
 #include "grammar/automaton/automaton_writer.h"
 #include "grammar/ir/grow.h"
 
-enum { TRANSITIONS_MAX = 1 << 23 };
+#define USELESS UINT32_MAX
 
-/* A partition of the numbers [0, n), refined by marking members and splitting. */
-typedef struct partition {
-    uint32_t n_sets;
-    uint32_t *items, *place, *set_of; /* [n]: members by set, position of a member, its set */
-    uint32_t *first, *end, *marked;   /* [n]: range of a set; its marked members come first */
-    uint32_t *touched;                /* sets with marked members */
-    uint32_t n_touched;
-} partition;
-
-typedef struct transition {
-    uint32_t tail, label, head;
-} transition;
+/* States with the same description in the block that is being parted. */
+typedef struct part {
+    size_t first_word, n_words; /* the description */
+    size_t slot;                /* in the table */
+    uint32_t count, at;         /* states; where the next one is put */
+} part;
 
 typedef struct minimizer {
     const spry_automaton *from;
-    bool *useful; /* [n_states] */
-    transition *transitions;
-    size_t n_transitions, transitions_room;
-    uint32_t *incoming, *first_incoming; /* transitions by head */
-    unsigned char class_of[256];
-    unsigned n_classes;
-    partition blocks, cords;
+    uint32_t *into, *first_into;           /* [edges and calls], [n_states + 2]: states by where their edges lead */
+    uint32_t *block_of;                    /* [n_states] USELESS: it reaches no accepting state */
+    uint32_t *items, *place;               /* [n_states] states by block; the position of a state */
+    uint32_t *first, *end, *marked;        /* [n_states] range of a block; its marked states come first */
+    uint32_t *touched, *changed, *part_of; /* [n_states] blocks with marked states; states in new blocks; parts */
+    uint32_t n_blocks, n_touched, n_changed;
+    part *parts;
+    uint64_t *words; /* descriptions of the parts */
+    size_t n_parts, parts_room, n_words, words_room;
+    uint32_t *table; /* [table_size] part + 1, 0: free */
+    size_t table_size;
 } minimizer;
 
-static void partition_deinit(partition *p)
+/* ---- states that are of use -------------------------------------------------------------------------------------- */
+
+static void count_into(minimizer *min, uint32_t state, uint32_t target)
 {
-    free(p->items);
-    free(p->place);
-    free(p->set_of);
-    free(p->first);
-    free(p->end);
-    free(p->marked);
-    free(p->touched);
+    (void)state;
+    min->first_into[target + 2]++;
 }
 
-static bool partition_init(partition *p, size_t n)
+static void list_into(minimizer *min, uint32_t state, uint32_t target)
 {
-    size_t room = n ? n : 1;
-    p->items = malloc(room * sizeof *p->items);
-    p->place = malloc(room * sizeof *p->place);
-    p->set_of = calloc(room, sizeof *p->set_of);
-    p->first = malloc(room * sizeof *p->first);
-    p->end = malloc(room * sizeof *p->end);
-    p->marked = calloc(room, sizeof *p->marked);
-    p->touched = malloc(room * sizeof *p->touched);
-    if (!p->items || !p->place || !p->set_of || !p->first || !p->end || !p->marked || !p->touched)
-        return false;
-    for (uint32_t i = 0; i < n; i++)
-        p->items[i] = p->place[i] = i;
-    p->n_sets = n != 0;
-    p->first[0] = 0;
-    p->end[0] = (uint32_t)n;
-    return true;
+    min->into[min->first_into[target + 1]++] = state;
 }
 
-static void mark(partition *p, uint32_t member)
-{
-    uint32_t set = p->set_of[member], at = p->place[member], to = p->first[set] + p->marked[set];
-    if (at < to)
-        return;
-    p->items[at] = p->items[to];
-    p->place[p->items[at]] = at;
-    p->items[to] = member;
-    p->place[member] = to;
-    if (!p->marked[set]++)
-        p->touched[p->n_touched++] = set;
-}
-
-/* Splits every touched set; the smaller part becomes a new set. */
-static void split(partition *p)
-{
-    while (p->n_touched) {
-        uint32_t set = p->touched[--p->n_touched], middle = p->first[set] + p->marked[set];
-        if (middle == p->end[set]) {
-            p->marked[set] = 0;
-            continue;
-        }
-        uint32_t made = p->n_sets++;
-        if (p->marked[set] <= p->end[set] - middle) {
-            p->first[made] = p->first[set];
-            p->end[made] = p->first[set] = middle;
-        } else {
-            p->end[made] = p->end[set];
-            p->first[made] = p->end[set] = middle;
-        }
-        for (uint32_t i = p->first[made]; i < p->end[made]; i++)
-            p->set_of[p->items[i]] = made;
-        p->marked[set] = p->marked[made] = 0;
-    }
-}
-
-/* Divides the bytes into classes that no edge distinguishes. */
-static void find_classes(minimizer *min)
-{
-    bool starts[257] = {false};
-    const spry_automaton *from = min->from;
-    for (uint32_t i = 0; i < from->first_edge[from->n_states]; i++)
-        starts[from->edges[i].first] = starts[from->edges[i].last + 1] = true;
-    for (unsigned byte = 0; byte < 256; byte++) {
-        if (byte && starts[byte])
-            min->n_classes++;
-        min->class_of[byte] = (unsigned char)min->n_classes;
-    }
-    min->n_classes++;
-}
-
-static bool add_transition(minimizer *min, uint32_t tail, uint32_t label, uint32_t head)
-{
-    if (!spry_grow(&min->transitions, &min->transitions_room, min->n_transitions + 1, sizeof *min->transitions))
-        return false;
-    min->transitions[min->n_transitions++] = (transition){tail, label, head};
-    return true;
-}
-
-static spry_automaton_result list_transitions(minimizer *min)
+static void for_each_target(minimizer *min, void (*visit)(minimizer *min, uint32_t state, uint32_t target))
 {
     const spry_automaton *from = min->from;
     for (uint32_t state = 0; state < from->n_states; state++) {
-        for (uint32_t i = from->first_edge[state]; i < from->first_edge[state + 1]; i++) {
-            spry_edge edge = from->edges[i];
-            for (unsigned label = min->class_of[edge.first]; label <= min->class_of[edge.last]; label++)
-                if (!add_transition(min, state, label, edge.target))
-                    return SPRY_AUTOMATON_NO_MEMORY;
-        }
+        for (uint32_t i = from->first_edge[state]; i < from->first_edge[state + 1]; i++)
+            visit(min, state, from->edges[i].target);
         for (uint32_t i = from->first_call[state]; i < from->first_call[state + 1]; i++)
-            if (!add_transition(min, state, 256 + from->calls[i].callee, from->calls[i].target))
-                return SPRY_AUTOMATON_NO_MEMORY;
-        if (min->n_transitions > TRANSITIONS_MAX)
-            return SPRY_AUTOMATON_TOO_LARGE;
+            visit(min, state, from->calls[i].target);
     }
-    return SPRY_AUTOMATON_OK;
 }
 
-static bool index_incoming(minimizer *min)
+static void index_into(minimizer *min)
 {
-    size_t n = min->from->n_states;
-    free(min->incoming);
-    free(min->first_incoming);
-    min->incoming = malloc((min->n_transitions + 1) * sizeof *min->incoming);
-    min->first_incoming = calloc(n + 2, sizeof *min->first_incoming);
-    if (!min->incoming || !min->first_incoming)
-        return false;
-    for (size_t i = 0; i < min->n_transitions; i++)
-        min->first_incoming[min->transitions[i].head + 2]++;
-    for (size_t i = 1; i < n + 2; i++)
-        min->first_incoming[i] += min->first_incoming[i - 1];
-    for (size_t i = 0; i < min->n_transitions; i++)
-        min->incoming[min->first_incoming[min->transitions[i].head + 1]++] = (uint32_t)i;
-    return true;
+    for_each_target(min, count_into);
+    for (size_t i = 1; i < (size_t)min->from->n_states + 2; i++)
+        min->first_into[i] += min->first_into[i - 1];
+    for_each_target(min, list_into);
 }
 
-/* Marks states that reach an accepting one, and removes the other transitions. */
-static bool drop_useless(minimizer *min)
+/* Puts the states that reach an accepting one into block 0. */
+static void find_useful(minimizer *min)
 {
     const spry_automaton *from = min->from;
-    uint32_t *stack = malloc(from->n_states * sizeof *stack);
-    min->useful = calloc(from->n_states, sizeof *min->useful);
-    size_t depth = 0, kept = 0;
-    bool ok = stack && min->useful && index_incoming(min);
-    for (uint32_t i = 0; ok && i < from->n_states; i++)
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < from->n_states; i++) {
+        min->block_of[i] = from->tags[i] ? 0 : USELESS;
         if (from->tags[i])
-            min->useful[stack[depth++] = i] = true;
-    while (ok && depth) {
-        uint32_t head = stack[--depth];
-        for (uint32_t i = min->first_incoming[head]; i < min->first_incoming[head + 1]; i++) {
-            uint32_t tail = min->transitions[min->incoming[i]].tail;
-            if (!min->useful[tail])
-                min->useful[stack[depth++] = tail] = true;
+            min->items[count++] = i;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t target = min->items[i];
+        min->place[target] = i;
+        for (uint32_t k = min->first_into[target]; k < min->first_into[target + 1]; k++) {
+            uint32_t state = min->into[k];
+            if (min->block_of[state] != USELESS)
+                continue;
+            min->block_of[state] = 0;
+            min->items[count++] = state;
         }
     }
-    for (size_t i = 0; ok && i < min->n_transitions; i++)
-        if (min->useful[min->transitions[i].tail] && min->useful[min->transitions[i].head])
-            min->transitions[kept++] = min->transitions[i];
-    min->n_transitions = kept;
-    free(stack);
-    return ok && index_incoming(min);
+    min->end[0] = count;
+    min->n_blocks = count != 0;
 }
 
-typedef struct keyed {
-    uint32_t key, item;
-} keyed;
+/* ---- descriptions ------------------------------------------------------------------------------------------------ */
 
-static int compare_keys(const void *left, const void *right)
+static bool add_word(minimizer *min, uint64_t word)
 {
-    const keyed *a = left, *b = right;
-    return (a->key > b->key) - (a->key < b->key);
+    if (!spry_grow(&min->words, &min->words_room, min->n_words + 1, sizeof *min->words))
+        return false;
+    min->words[min->n_words++] = word;
+    return true;
 }
 
-/* Keys are tags and byte classes, nearly always small: they are counted, not compared. */
-static bool sort_keys(keyed *keys, size_t n)
+/* Appends the description of a state: neighbouring ranges of bytes that lead to one block are one range. */
+static bool describe(minimizer *min, uint32_t state)
 {
-    uint32_t most = 0;
-    for (size_t i = 0; i < n; i++)
-        most = keys[i].key > most ? keys[i].key : most;
-    if (most > 2 * n + 256) {
-        qsort(keys, n, sizeof *keys, compare_keys);
-        return true;
+    const spry_automaton *from = min->from;
+    bool ok = add_word(min, from->tags[state]);
+    uint32_t block = USELESS;
+    unsigned first = 0, last = 0;
+    for (uint32_t i = from->first_edge[state]; i < from->first_edge[state + 1]; i++) {
+        const spry_edge *edge = &from->edges[i];
+        uint32_t leads = min->block_of[edge->target];
+        if (leads == block && last + 1u == edge->first) {
+            last = edge->last;
+            continue;
+        }
+        if (block != USELESS)
+            ok = ok && add_word(min, (uint64_t)block << 16 | first << 8 | last);
+        block = leads;
+        first = edge->first;
+        last = edge->last;
     }
-    uint32_t *starts = calloc((size_t)most + 2, sizeof *starts);
-    keyed *sorted = malloc((n + 1) * sizeof *sorted);
-    if (starts && sorted) {
-        for (size_t i = 0; i < n; i++)
-            starts[keys[i].key + 1]++;
-        for (uint32_t i = 0; i < most; i++)
-            starts[i + 1] += starts[i];
-        for (size_t i = 0; i < n; i++)
-            sorted[starts[keys[i].key]++] = keys[i];
-        memcpy(keys, sorted, n * sizeof *keys);
-    }
-    bool ok = starts && sorted;
-    free(starts);
-    free(sorted);
+    if (block != USELESS)
+        ok = ok && add_word(min, (uint64_t)block << 16 | first << 8 | last);
+    for (uint32_t i = from->first_call[state]; i < from->first_call[state + 1]; i++)
+        if (min->block_of[from->calls[i].target] != USELESS)
+            ok = ok && add_word(min, (uint64_t)1 << 63 | from->calls[i].callee) &&
+                 add_word(min, min->block_of[from->calls[i].target]);
     return ok;
 }
 
-/* The initial partition: members with equal keys are in one set. */
-static bool partition_by_key(partition *p, keyed *keys, size_t n)
+/* The part of the block for the description that was appended last; a known description is taken off again. */
+static bool find_part(minimizer *min, uint32_t *found, size_t first_word)
 {
-    if (!partition_init(p, n) || (n && !sort_keys(keys, n)))
+    size_t n_words = min->n_words - first_word, bytes = n_words * sizeof *min->words;
+    size_t slot = (size_t)spry_hash_bytes(min->words + first_word, bytes, 5) & (min->table_size - 1);
+    for (; min->table[slot]; slot = (slot + 1) & (min->table_size - 1)) {
+        const part *known = &min->parts[min->table[slot] - 1];
+        if (known->n_words == n_words && memcmp(min->words + known->first_word, min->words + first_word, bytes) == 0) {
+            *found = min->table[slot] - 1;
+            min->n_words = first_word;
+            return true;
+        }
+    }
+    if (!spry_grow(&min->parts, &min->parts_room, min->n_parts + 1, sizeof *min->parts))
         return false;
-    for (size_t i = 0; i < n; i++) {
-        if (i && keys[i].key != keys[i - 1].key)
-            p->first[p->n_sets++] = (uint32_t)i;
-        p->items[i] = keys[i].item;
-        p->place[keys[i].item] = (uint32_t)i;
-        p->set_of[keys[i].item] = p->n_sets - 1;
-        p->end[p->n_sets - 1] = (uint32_t)i + 1;
+    min->parts[min->n_parts] = (part){.first_word = first_word, .n_words = n_words, .slot = slot};
+    *found = (uint32_t)min->n_parts++;
+    min->table[slot] = *found + 1;
+    return true;
+}
+
+/* Finds the part of each marked state of a block. */
+static bool find_parts(minimizer *min, uint32_t block)
+{
+    bool ok = true;
+    min->n_parts = min->n_words = 0;
+    for (uint32_t i = 0; i < min->marked[block] && ok; i++) {
+        size_t first_word = min->n_words;
+        ok = describe(min, min->items[min->first[block] + i]) && find_part(min, &min->part_of[i], first_word);
+        if (ok)
+            min->parts[min->part_of[i]].count++;
+    }
+    for (size_t i = 0; i < min->n_parts; i++)
+        min->table[min->parts[i].slot] = 0;
+    return ok;
+}
+
+/* ---- parting ----------------------------------------------------------------------------------------------------- */
+
+static void mark(minimizer *min, uint32_t state)
+{
+    uint32_t block = min->block_of[state];
+    if (block == USELESS)
+        return;
+    uint32_t at = min->place[state], to = min->first[block] + min->marked[block];
+    if (at < to)
+        return;
+    uint32_t other = min->items[to];
+    min->items[at] = other;
+    min->place[other] = at;
+    min->items[to] = state;
+    min->place[state] = to;
+    if (!min->marked[block]++)
+        min->touched[min->n_touched++] = block;
+}
+
+/* Orders the marked states of a block by their parts. `sorted` has room for them. */
+static void sort_marked(minimizer *min, uint32_t *sorted, uint32_t block)
+{
+    uint32_t first = min->first[block], count = min->marked[block], at = 0;
+    for (size_t i = 0; i < min->n_parts; i++) {
+        min->parts[i].at = at;
+        at += min->parts[i].count;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        sorted[min->parts[min->part_of[i]].at++] = min->items[first + i];
+    for (uint32_t i = 0; i < count; i++) {
+        min->items[first + i] = sorted[i];
+        min->place[sorted[i]] = first + i;
+    }
+}
+
+/* The states [first, end) of the block become a new one. */
+static void part_off(minimizer *min, uint32_t first, uint32_t end)
+{
+    uint32_t made = min->n_blocks++;
+    min->first[made] = first;
+    min->end[made] = end;
+    min->marked[made] = 0;
+    for (uint32_t i = first; i < end; i++) {
+        min->block_of[min->items[i]] = made;
+        min->changed[min->n_changed++] = min->items[i];
+    }
+}
+
+/* Each part becomes a block, and so do the states that were not marked; the largest keeps the number. */
+static bool part_block(minimizer *min, uint32_t block)
+{
+    uint32_t first = min->first[block], end = min->end[block], rest = first + min->marked[block];
+    if (!find_parts(min, block))
+        return false;
+    bool whole = min->n_parts == 1 && rest == end;
+    size_t largest = 0;
+    for (size_t i = 1; i < min->n_parts; i++)
+        if (min->parts[i].count > min->parts[largest].count)
+            largest = i;
+    if (!whole) {
+        sort_marked(min, min->changed + min->n_changed, block);
+        if (end - rest >= min->parts[largest].count) {
+            largest = min->n_parts;
+            min->first[block] = rest;
+        } else if (rest < end) {
+            part_off(min, rest, end);
+        }
+        for (size_t i = 0; i < min->n_parts; i++) {
+            uint32_t stop = first + min->parts[i].at, start = stop - min->parts[i].count;
+            if (i != largest) {
+                part_off(min, start, stop);
+                continue;
+            }
+            min->first[block] = start;
+            min->end[block] = stop;
+        }
+    }
+    min->marked[block] = 0;
+    return true;
+}
+
+static bool refine(minimizer *min)
+{
+    for (uint32_t i = 0; min->n_blocks && i < min->end[0]; i++)
+        mark(min, min->items[i]);
+    while (min->n_touched) {
+        min->n_changed = 0;
+        while (min->n_touched)
+            if (!part_block(min, min->touched[--min->n_touched]))
+                return false;
+        for (uint32_t i = 0; i < min->n_changed; i++)
+            for (uint32_t k = min->first_into[min->changed[i]]; k < min->first_into[min->changed[i] + 1]; k++)
+                mark(min, min->into[k]);
     }
     return true;
 }
 
-static bool first_partitions(minimizer *min)
+/* Each useful state in a block of its own: nothing is merged. */
+static void part_all(minimizer *min)
 {
-    size_t n_states = min->from->n_states;
-    size_t n = n_states > min->n_transitions ? n_states : min->n_transitions;
-    keyed *keys = malloc((n + 1) * sizeof *keys);
-    if (!keys)
-        return false;
-    for (uint32_t i = 0; i < n_states; i++)
-        keys[i] = (keyed){min->useful[i] ? min->from->tags[i] + 1 : 0, i};
-    bool ok = partition_by_key(&min->blocks, keys, n_states);
-    for (uint32_t i = 0; i < min->n_transitions; i++)
-        keys[i] = (keyed){min->transitions[i].label, i};
-    ok = ok && partition_by_key(&min->cords, keys, min->n_transitions);
-    free(keys);
-    return ok;
-}
-
-/* Each state in its own set: nothing is merged. */
-static void part_all(partition *p, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        p->items[i] = p->set_of[i] = p->first[i] = i;
-        p->end[i] = i + 1;
-    }
-    p->n_sets = n;
-}
-
-static void refine(minimizer *min)
-{
-    uint32_t block = 0;
-    for (uint32_t cord = 0; cord < min->cords.n_sets; cord++) {
-        for (uint32_t i = min->cords.first[cord]; i < min->cords.end[cord]; i++)
-            mark(&min->blocks, min->transitions[min->cords.items[i]].tail);
-        split(&min->blocks);
-        for (; block < min->blocks.n_sets; block++) {
-            for (uint32_t i = min->blocks.first[block]; i < min->blocks.end[block]; i++) {
-                uint32_t head = min->blocks.items[i];
-                for (uint32_t j = min->first_incoming[head]; j < min->first_incoming[head + 1]; j++)
-                    mark(&min->cords, min->incoming[j]);
-            }
-            split(&min->cords);
-        }
+    min->n_blocks = min->n_blocks ? min->end[0] : 0;
+    for (uint32_t i = 0; i < min->n_blocks; i++) {
+        min->block_of[min->items[i]] = min->first[i] = i;
+        min->end[i] = i + 1;
     }
 }
+
+/* ---- the result -------------------------------------------------------------------------------------------------- */
 
 /* Blocks in the order of the first visit. */
 typedef struct numbering {
-    uint32_t *number; /* [n_sets] number of a block, + 1 */
-    uint32_t *order;  /* [n_sets] */
+    uint32_t *number; /* [n_blocks] number of a block, + 1 */
+    uint32_t *order;  /* [n_blocks] */
     uint32_t count;
 } numbering;
 
@@ -305,16 +296,16 @@ static void write_block(const minimizer *min, spry_automaton_writer *writer, num
     spry_automaton_begin_state(writer, from->tags[state]);
     for (uint32_t i = from->first_edge[state]; i < from->first_edge[state + 1]; i++) {
         spry_edge edge = from->edges[i];
-        if (!min->useful[edge.target])
+        if (min->block_of[edge.target] == USELESS)
             continue;
-        edge.target = number_of(met, min->blocks.set_of[edge.target]);
+        edge.target = number_of(met, min->block_of[edge.target]);
         spry_automaton_add_edge(writer, edge);
     }
     for (uint32_t i = from->first_call[state]; i < from->first_call[state + 1]; i++) {
         spry_call call = from->calls[i];
-        if (!min->useful[call.target])
+        if (min->block_of[call.target] == USELESS)
             continue;
-        call.target = number_of(met, min->blocks.set_of[call.target]);
+        call.target = number_of(met, min->block_of[call.target]);
         spry_automaton_add_call(writer, call);
     }
 }
@@ -322,41 +313,73 @@ static void write_block(const minimizer *min, spry_automaton_writer *writer, num
 /* Writes one state for each block reachable from the start, in breadth-first order. */
 static spry_automaton_result write_blocks(const minimizer *min, spry_automaton *out)
 {
-    const partition *blocks = &min->blocks;
-    numbering met = {calloc(blocks->n_sets, sizeof *met.number), malloc(blocks->n_sets * sizeof *met.order), 0};
+    numbering met = {calloc(min->n_blocks + (size_t)1, sizeof *met.number),
+                     malloc((min->n_blocks + (size_t)1) * sizeof *met.order), 0};
     spry_automaton_writer writer = {.failed = !met.number || !met.order};
-    if (!writer.failed && min->useful[0])
-        number_of(&met, blocks->set_of[0]);
+    if (!writer.failed && min->block_of[0] != USELESS)
+        number_of(&met, min->block_of[0]);
     for (uint32_t i = 0; i < met.count && !writer.failed; i++)
-        write_block(min, &writer, &met, blocks->items[blocks->first[met.order[i]]]);
+        write_block(min, &writer, &met, min->items[min->first[met.order[i]]]);
     free(met.number);
     free(met.order);
     return spry_automaton_finish(&writer, out, min->from->deterministic);
+}
+
+/* One allocation holds all arrays of known size; the table follows `room` states of the others. */
+static uint32_t *take(uint32_t **memory, size_t count)
+{
+    uint32_t *taken = *memory;
+    *memory += count;
+    return taken;
+}
+
+static uint32_t *start(minimizer *min, const spry_automaton *from)
+{
+    size_t n = from->n_states, n_into = (size_t)from->first_edge[n] + from->first_call[n], table = 16;
+    while (table < 2 * n)
+        table *= 2;
+    uint32_t *memory = malloc((10 * n + 2 + n_into + table) * sizeof *memory), *rest = memory;
+    *min = (minimizer){.from = from, .table_size = table};
+    if (!memory)
+        return NULL;
+    min->first_into = take(&rest, n + 2);
+    min->marked = take(&rest, n);
+    min->first = take(&rest, n);
+    min->table = take(&rest, table);
+    memset(memory, 0, (size_t)(rest - memory) * sizeof *memory);
+    min->end = take(&rest, n);
+    min->block_of = take(&rest, n);
+    min->items = take(&rest, n);
+    min->place = take(&rest, n);
+    min->touched = take(&rest, n);
+    min->changed = take(&rest, n);
+    min->part_of = take(&rest, n);
+    min->into = take(&rest, n_into);
+    return memory;
 }
 
 spry_automaton_result spry_automaton_minimize(spry_automaton *automaton)
 {
     if (!automaton->n_states)
         return SPRY_AUTOMATON_OK;
-    minimizer min = {.from = automaton};
-    find_classes(&min);
-    spry_automaton_result result = list_transitions(&min);
-    if (!result && (!drop_useless(&min) || !first_partitions(&min)))
-        result = SPRY_AUTOMATON_NO_MEMORY;
+    minimizer min;
     spry_automaton made = {0};
-    if (!result) {
+    spry_automaton_result result = SPRY_AUTOMATON_NO_MEMORY;
+    uint32_t *memory = start(&min, automaton);
+    if (memory) {
+        index_into(&min);
+        find_useful(&min);
+        bool ok = true;
         if (automaton->deterministic)
-            refine(&min);
+            ok = refine(&min);
         else
-            part_all(&min.blocks, automaton->n_states);
-        result = write_blocks(&min, &made);
+            part_all(&min);
+        if (ok)
+            result = write_blocks(&min, &made);
     }
-    free(min.useful);
-    free(min.transitions);
-    free(min.incoming);
-    free(min.first_incoming);
-    partition_deinit(&min.blocks);
-    partition_deinit(&min.cords);
+    free(memory);
+    free(min.parts);
+    free(min.words);
     if (!result) {
         spry_automaton_deinit(automaton);
         *automaton = made;

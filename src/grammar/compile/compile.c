@@ -5,7 +5,7 @@
 #include "grammar/complete/shortest.h"
 #include "grammar/ir/grow.h"
 
-enum { SIMPLE_STATES_MAX = 1024 };
+enum { SIMPLE_STATES_MAX = 1024, STATE_WORK = 16 };
 
 static bool find_callee(void *user, spry_ir_node node, uint32_t *callee)
 {
@@ -65,6 +65,7 @@ spry_status spry_compiler_append(spry_compiler *compiler, const spry_automaton *
     if (base + (size_t)n > SPRY_PROGRAM_STATES_MAX)
         return spry_fail(compiler->error, SPRY_ERR_INPUT, "the grammar needs more than %d states",
                          SPRY_PROGRAM_STATES_MAX);
+    *compiler->ir->spent += STATE_WORK * (uint64_t)n + 2 * n_edges;
     if (!room_for_states(compiler, n) ||
         !spry_grow(&grammar->edges, &compiler->edges_room, compiler->n_edges + n_edges, sizeof *grammar->edges) ||
         !spry_grow(&grammar->calls, &compiler->calls_room, compiler->n_calls + n_calls, sizeof *grammar->calls))
@@ -111,7 +112,8 @@ spry_status spry_compiler_failed(spry_compiler *compiler, spry_automaton_result 
 static spry_automaton_result make_automaton(spry_automaton *out, const spry_nfa *nfa)
 {
     spry_automaton_result result = spry_automaton_make(out, nfa, 4096 + 4 * nfa->n_states);
-    return result == SPRY_AUTOMATON_TOO_LARGE && !nfa->result ? spry_automaton_without_silent(out, nfa) : result;
+    bool large = result == SPRY_AUTOMATON_TOO_LARGE && !nfa->result && *nfa->spent < SPRY_AUTOMATON_WORK_MAX;
+    return large ? spry_automaton_without_silent(out, nfa) : result;
 }
 
 void spry_compiler_digest(spry_machine *machine, const spry_automaton *automaton, uint64_t seed)

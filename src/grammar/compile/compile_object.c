@@ -101,6 +101,7 @@ static spry_status compile_keys(spry_compiler *compiler, const spry_ir_object *f
     }
     if (!status) {
         object->n_key_states = keys.n_states;
+        *compiler->ir->spent += (uint64_t)keys.n_states * object->n_words * 2;
         spread_reach(sets, &keys, object->n_words);
         status = intern_reach(compiler, object, sets, keys.n_states);
     }

@@ -197,6 +197,9 @@ static void finalize(search *s, uint32_t node, uint32_t length)
     const spry_grammar *grammar = s->grammar;
     for (size_t i = s->first[node]; i < s->first[node + 1] && !s->failed; i++) {
         dependent user = s->dependents[i];
+        bool again = i + 1 < s->first[node + 1] && s->dependents[i + 1].node == user.node && !user.how;
+        if (again && user.node >= grammar->n_states)
+            continue; /* an object with several such members is looked at once */
         if (user.node >= grammar->n_states) {
             look_at_machine(s, user.node, user.how, length);
         } else if (user.how == NO_CALL) {

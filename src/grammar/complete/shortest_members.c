@@ -53,6 +53,23 @@ static int compare_places(const void *left, const void *right)
     return (a->member > b->member) - (a->member < b->member);
 }
 
+/* Moves the `wanted` shortest to the front, in order; mostly that is one. */
+static void sort_shortest(spry_needed *items, size_t count, size_t wanted)
+{
+    enum { FEW = 8 };
+    if (wanted > FEW && count > 1)
+        qsort(items, count, sizeof *items, compare_lengths);
+    for (size_t i = 0; i < wanted && wanted <= FEW && i < count; i++) {
+        size_t least = i;
+        for (size_t k = i + 1; k < count; k++)
+            if (compare_lengths(&items[k], &items[least]) < 0)
+                least = k;
+        spry_needed shortest = items[least];
+        items[least] = items[i];
+        items[i] = shortest;
+    }
+}
+
 /* Adds list->extra members after the required ones. */
 static void push_extra(spry_needed_list *list, const spry_grammar *grammar, const spry_record *record, uint32_t also)
 {
@@ -67,8 +84,7 @@ static void push_extra(spry_needed_list *list, const spry_grammar *grammar, cons
         }
     }
     push_declared(list, grammar, record, also, false);
-    if (list->count > first + 1)
-        qsort(list->items + first, list->count - first, sizeof *list->items, compare_lengths);
+    sort_shortest(list->items + first, list->count - first, list->extra);
     while (kept < list->count && often.times && list->items[kept].length < often.length) {
         often.times--;
         kept++;

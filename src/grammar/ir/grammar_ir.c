@@ -15,6 +15,7 @@ enum {
     ITEMS_MAX = 1 << 23, /* ranges, and children */
     RULES_MAX = 1 << 18,
     WARNINGS_MAX = 1 << 12, /* bytes */
+    NODE_WORK = 16,
 };
 
 spry_status spry_ir_create(spry_ir **out, spry_error *error)
@@ -25,7 +26,7 @@ spry_status spry_ir_create(spry_ir **out, spry_error *error)
     spry_arena_init(&(*out)->arena);
     (*out)->spent = &(*out)->work;
     spry_map_init(&(*out)->rule_names);
-    spry_map_init(&(*out)->limited);
+    spry_map_init(&(*out)->made);
     spry_buffer_init(&(*out)->warnings, WARNINGS_MAX);
     return SPRY_OK;
 }
@@ -46,7 +47,7 @@ void spry_ir_destroy(spry_ir *ir)
     free(ir->rules);
     free(ir->interned);
     spry_map_deinit(&ir->rule_names);
-    spry_map_deinit(&ir->limited);
+    spry_map_deinit(&ir->made);
     spry_buffer_deinit(&ir->warnings);
     spry_arena_deinit(&ir->arena);
     free(ir);
@@ -70,6 +71,13 @@ spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, .
     va_end(arguments);
     spry_fail(&ir->error, status, "%s", sentence);
     return SPRY_IR_NONE;
+}
+
+void spry_ir_spend(spry_ir *ir, uint64_t work)
+{
+    *ir->spent += work;
+    if (*ir->spent > SPRY_AUTOMATON_WORK_MAX)
+        spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED, "%s", SPRY_IR_TOO_MUCH_WORK);
 }
 
 void spry_ir_warn(spry_ir *ir, const char *sentence)
@@ -161,6 +169,7 @@ spry_ir_node spry_ir_add(spry_ir *ir, spry_ir_entry entry)
         return SPRY_IR_NONE;
     if (ir->n_nodes >= NODES_MAX)
         return spry_ir_fail(ir, SPRY_ERR_INPUT, "the grammar has more than %d parts", NODES_MAX);
+    spry_ir_spend(ir, NODE_WORK);
     if (!grow_interned(ir) || !spry_grow(&ir->nodes, &ir->nodes_room, ir->n_nodes + 1, sizeof *ir->nodes))
         return fail_memory(ir);
     size_t slot = find_slot(ir, &entry);

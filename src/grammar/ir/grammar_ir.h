@@ -31,6 +31,9 @@ spry_status spry_ir_status(const spry_ir *ir, spry_error *error);
 /* Makes the builder fail with a message, unless it has failed before; returns SPRY_IR_NONE. */
 spry_ir_node spry_ir_fail(spry_ir *ir, spry_status status, const char *format, ...) SPRY_PRINTF(3, 4);
 
+/* Counts work, in units of SPRY_AUTOMATON_WORK_MAX; the builder fails when there was too much. */
+void spry_ir_spend(spry_ir *ir, uint64_t work);
+
 /* Adds a sentence to the warnings of the grammar, unless it is there or there are too many. */
 void spry_ir_warn(spry_ir *ir, const char *sentence);
 

@@ -56,8 +56,8 @@ struct spry_ir {
     size_t nodes_room, bytes_room, ranges_room, children_room, objects_room, members_room, automata_room, rules_room;
     spry_map rule_names;
     spry_buffer warnings;  /* one per line */
-    spry_map limited;      /* (text, unit) of a limited node to the number of its automaton */
-    uint64_t work, *spent; /* spent: points to `work`, of all automata */
+    spry_map made;         /* ir_nfa.h: what was made of one or two nodes */
+    uint64_t work, *spent; /* spent: points to `work`, in units of SPRY_AUTOMATON_WORK_MAX */
     uint32_t *interned;    /* [interned_size], a power of two; node + 1, 0: free */
     size_t interned_size;
 };

@@ -18,7 +18,7 @@ static void add_node(values *v, spry_ir_node node)
 {
     if (v->count == SPRY_SCHEMA_DISTINCT_MAX)
         v->endless = true;
-    else if (!spry_schema_is_never(v->schema, node))
+    else if (!spry_ir_is_never(v->schema->ir, node))
         v->nodes[v->count++] = node;
 }
 

@@ -15,7 +15,7 @@ typedef struct step {
 
 typedef struct steps {
     step *items;
-    size_t count, room;
+    size_t count, room, visits;
     bool failed;
 } steps;
 
@@ -33,9 +33,29 @@ static void add_step(steps *out, uint32_t target, uint32_t first, uint32_t last)
     out->items[out->count++] = (step){target, {first, last}};
 }
 
+/* The one state that every text of `missing` continuation bytes leads to; UINT32_MAX when there is none. */
+static uint32_t common_target(const spry_automaton *automaton, uint32_t state, unsigned missing)
+{
+    if (!automaton->deterministic)
+        return UINT32_MAX;
+    for (; missing && state != UINT32_MAX; missing--) {
+        uint32_t i = automaton->first_edge[state], end = automaton->first_edge[state + 1];
+        while (i < end && automaton->edges[i].last < 0xBF)
+            i++;
+        state = i < end && automaton->edges[i].first <= 0x80 ? automaton->edges[i].target : UINT32_MAX;
+    }
+    return state;
+}
+
 /* Follows the remaining `missing` bytes of a character. */
 static void walk(steps *out, const spry_automaton *automaton, uint32_t state, uint32_t character, unsigned missing)
 {
+    uint32_t common = common_target(automaton, state, missing);
+    out->visits++;
+    if (common != UINT32_MAX) {
+        add_step(out, common, character << 6 * missing, ((character + 1) << 6 * missing) - 1);
+        return;
+    }
     for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1] && !out->failed; i++) {
         spry_edge edge = automaton->edges[i];
         if (edge.last < 0x80 || edge.first > 0xBF)
@@ -61,7 +81,7 @@ static int by_target(const void *a, const void *b)
 /* All characters with a transition from a state at a character boundary. */
 static void find_steps(steps *out, const spry_automaton *automaton, uint32_t state)
 {
-    out->count = 0;
+    out->count = out->visits = 0;
     for (uint32_t i = automaton->first_edge[state]; i < automaton->first_edge[state + 1]; i++) {
         spry_edge edge = automaton->edges[i];
         if (edge.first < 0x80)
@@ -104,21 +124,21 @@ static spry_ir_node respell_automaton(spry_ir *ir, uint32_t number)
     nfa.spent = ir->spent;
     for (uint32_t i = 0; i < n_states + !n_states; i++)
         spry_nfa_state_add(&nfa);
-    for (uint32_t i = 0; i < n_states && !nfa.result && !all.failed; i++) {
+    for (uint32_t i = 0; i < n_states && !nfa.result && !all.failed && !ir->error.status; i++) {
         nfa.states[i].tag = ir->automata[number].tags[i];
         find_steps(&all, &ir->automata[number], i);
+        spry_ir_spend(ir, 8 * (all.count + all.visits + 1));
         spell_steps(ir, &build, &all, i);
     }
-    spry_automaton_result result =
-        all.failed ? SPRY_AUTOMATON_NO_MEMORY : spry_automaton_make(&spelled, &nfa, SPRY_DFA_STATES_MAX);
+    spry_automaton_result result = all.failed ? SPRY_AUTOMATON_NO_MEMORY : SPRY_AUTOMATON_TOO_LARGE;
+    if (!all.failed && !ir->error.status)
+        result = spry_automaton_make(&spelled, &nfa, SPRY_DFA_STATES_MAX);
     free(all.items);
     spry_nfa_deinit(&nfa);
     if (result == SPRY_AUTOMATON_OK)
         return spry_ir_take_automaton(ir, &spelled);
     spry_automaton_deinit(&spelled);
-    if (result == SPRY_AUTOMATON_NO_MEMORY)
-        return spry_ir_fail(ir, SPRY_ERR_MEMORY, "not enough memory for a pattern");
-    return spry_ir_fail(ir, SPRY_ERR_UNSUPPORTED, "a pattern needs more than %d states", SPRY_DFA_STATES_MAX);
+    return spry_ir_too_large(ir, result, "spelling");
 }
 
 /* ---- trees of nodes ---------------------------------------------------------------------------------------------- */

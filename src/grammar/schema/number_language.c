@@ -267,7 +267,7 @@ static spry_ir_node any_plain(spry_ir *ir, wholeness integer)
 /* The intersection of `a` and `b`; SPRY_IR_NONE stands for everything. */
 static spry_ir_node meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
 {
-    return a == SPRY_IR_NONE ? b : spry_schema_meet(schema, a, b);
+    return a == SPRY_IR_NONE ? b : spry_ir_intersect(schema->ir, a, b);
 }
 
 static spry_ir_node plain_magnitude(spry_schema *schema, const spry_bound *low, const spry_bound *high,
@@ -392,8 +392,8 @@ static spry_ir_node usual_number(spry_ir *ir, bool integer)
 /* The usual spellings among `node`, if there are any. */
 static spry_ir_node prefer_usual(spry_schema *schema, spry_ir_node node, bool integer)
 {
-    spry_ir_node usual = spry_schema_meet(schema, node, usual_number(schema->ir, integer));
-    return spry_schema_is_never(schema, usual) ? node : usual;
+    spry_ir_node usual = spry_ir_intersect(schema->ir, node, usual_number(schema->ir, integer));
+    return spry_ir_is_never(schema->ir, usual) ? node : usual;
 }
 
 spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *number)
@@ -411,10 +411,10 @@ spry_ir_node spry_number_write(spry_schema *schema, const spry_number_shape *num
     } else {
         node = write_range(schema, number);
         if (number->fractional)
-            node = spry_schema_meet(schema, node, write_fractional(ir));
+            node = spry_ir_intersect(schema->ir, node, write_fractional(ir));
     }
     for (size_t i = 0; i < number->also.count; i++)
-        node = spry_schema_meet(schema, node, number->also.items[i]);
+        node = spry_ir_intersect(schema->ir, node, number->also.items[i]);
     return writes ? prefer_usual(schema, node, number->integer) : node;
 }
 

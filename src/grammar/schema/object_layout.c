@@ -59,7 +59,7 @@ static bool evaluates_class(spry_schema *schema, const spry_object_part *part, s
     json_object_foreach(json_object_get(part_json(schema, part), "patternProperties"), pattern, said)
     {
         spry_ir_node language = pattern_of(schema, part->place, pattern);
-        seen = seen || !spry_schema_is_never(schema, spry_schema_meet(schema, key, language));
+        seen = seen || !spry_ir_is_never(schema->ir, spry_ir_intersect(schema->ir, key, language));
     }
     return seen;
 }
@@ -265,11 +265,11 @@ static void split_classes(spry_schema *schema, name_classes *classes, spry_ir_no
         name_class inside = *class;
         class->hit = false;
         inside.hit = true;
-        inside.key = spry_schema_meet(schema, class->key, language);
-        if (spry_schema_is_never(schema, inside.key))
+        inside.key = spry_ir_intersect(schema->ir, class->key, language);
+        if (spry_ir_is_never(schema->ir, inside.key))
             continue;
         class->key = spry_ir_subtract(schema->ir, class->key, language);
-        if (spry_schema_is_never(schema, class->key))
+        if (spry_ir_is_never(schema->ir, class->key))
             *class = inside;
         else if (classes->count < SPRY_SCHEMA_CLASSES_MAX)
             classes->items[classes->count++] = inside;
@@ -372,7 +372,7 @@ static void find_classes(spry_schema *schema, spry_layout *layout, const spry_ob
     name_classes classes = {.count = 1};
     classes.items[0].key = spry_names_except(schema, layout->names, layout->n_names);
     if (object->key_claims.count)
-        classes.items[0].key = spry_schema_meet(schema, classes.items[0].key, allowed);
+        classes.items[0].key = spry_ir_intersect(schema->ir, classes.items[0].key, allowed);
     for (size_t p = 0; p < object->n_parts; p++)
         if (object->parts[p].kind == SPRY_PART_SCHEMA)
             add_part_claims(schema, &classes, &object->parts[p]);
@@ -390,7 +390,7 @@ static void find_classes(spry_schema *schema, spry_layout *layout, const spry_ob
     bool all = !spry_schema_writes(schema) || needs_others(layout, object);
     for (size_t i = 0; layout->classes && i < classes.count && !spry_schema_failed(schema); i++) {
         const name_class *class = &classes.items[i];
-        if ((!all && !class->given && !class->inside) || (!infinite && spry_schema_is_never(schema, class->key)))
+        if ((!all && !class->given && !class->inside) || (!infinite && spry_ir_is_never(schema->ir, class->key)))
             continue;
         layout->classes[layout->n_classes++] = (spry_layout_class){.key = class->key,
                                                                    .claims = class->claims,

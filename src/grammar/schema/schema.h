@@ -155,6 +155,7 @@ typedef struct spry_object_shape {
 typedef struct spry_shape {
     spry_shape_kind kind;
     const json_t *at; /* the schema being expanded when it was created; may be NULL */
+    uint64_t traits;  /* of objects: spry_object_traits; 0: not known */
     bool any;         /* no constraint at all */
     bool written;
     spry_ir_node node;          /* once written: of numbers and strings */
@@ -179,6 +180,7 @@ typedef struct spry_shapes {
 typedef struct spry_schema_place {
     const json_t *json;
     uint32_t base;                /* base URI */
+    uint32_t equal;               /* the first place with an equal small schema, + 1; 0: not known */
     bool busy[2];                 /* being expanded; [negated] */
     const spry_shapes *shapes[2]; /* NULL: not computed */
 } spry_schema_place;
@@ -265,9 +267,7 @@ typedef struct spry_schema {
     spry_map goal_index;     /* claims -> goal */
     spry_map pattern_index;  /* pattern -> node */
     spry_ir_node any_string; /* all spellings of strings; SPRY_IR_NONE: not made yet */
-    spry_map meet_index;     /* two nodes -> their intersection */
     spry_map limited_index;  /* a node, min and max -> its texts of that length */
-    spry_map never_index;    /* node -> whether it matches no text */
     spry_shapes everything;
     spry_ir_node gap, comma, colon; /* whitespace; with a comma; with a colon */
     spry_ir_node empty_gap;         /* between brackets with nothing else */
@@ -310,11 +310,8 @@ static inline const char *spry_schema_text(const json_t *json)
 
 /* ---- schema_language.c ------------------------------------------------------------------------------------------- */
 
-/* spry_ir_intersect and spry_ir_is_never, cached. */
-spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b);
 /* Spellings of `min` to `max` characters. */
 spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_t min, uint32_t max);
-bool spry_schema_is_never(spry_schema *schema, spry_ir_node node);
 /* Whether a name is in a set of spellings between quotes. */
 bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, spry_view text);
 
@@ -407,6 +404,8 @@ const spry_shapes *spry_object_with(spry_schema *schema, const char *name, const
 /* Whether `b` says everything that `a` says, so that it adds nothing to `a`, in answers not even names to write
  * (schema_object.c). */
 bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b);
+/* A bit for each thing that is said; never 0. `a` covers `b` only if its bits are among those of `b`. */
+uint64_t spry_object_traits(const spry_object_shape *object);
 /* The conjunction of two shapes; NULL when they contradict each other. One function per kind with constraints. */
 spry_shape *spry_number_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);
 spry_shape *spry_string_both(spry_schema *schema, const spry_shape *a, const spry_shape *b);

@@ -5,6 +5,8 @@
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 
+enum { BYTE_WORK = 8 }; /* to read a byte of text */
+
 /* Keywords that contain schemas. Values of other keywords (enum, const, default) are never schemas. */
 typedef enum holds { HOLDS_SCHEMA, HOLDS_LIST, HOLDS_MAP } holds;
 
@@ -380,6 +382,7 @@ void spry_schema_read(spry_schema *schema, spry_view text)
                      SPRY_SCHEMA_BYTES_MAX);
         return;
     }
+    spry_ir_spend(schema->ir, BYTE_WORK * text.size);
     json_error_t why;
     schema->root = parse(text, &why);
     if (!schema->root) {

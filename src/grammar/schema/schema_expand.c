@@ -146,27 +146,49 @@ bool spry_schema_range(spry_schema *schema, uint32_t *min, uint32_t *max, uint32
     return !(is_min && negated && count == 0);
 }
 
+typedef struct small_text {
+    char bytes[250];
+    size_t size;
+} small_text;
+
+/* For json_dump_callback: stops at the first text that is too long. */
+static int add_text(const char *bytes, size_t size, void *user)
+{
+    small_text *text = user;
+    if (size > sizeof text->bytes - text->size)
+        return -1;
+    memcpy(text->bytes + text->size, bytes, size);
+    text->size += size;
+    return 0;
+}
+
+static uint32_t find_equal(spry_schema *schema, uint32_t place)
+{
+    const spry_schema_place *inner = schema->places[place];
+    small_text text = {.size = 0};
+    if (!json_is_object(inner->json) || json_object_size(inner->json) > 8 || inner->base != schema->places[0]->base ||
+        json_object_get(inner->json, "$id") || json_object_get(inner->json, "id") ||
+        json_dump_callback(inner->json, add_text, &text, JSON_COMPACT))
+        return place;
+    bool added;
+    uint32_t first = place;
+    spry_view view = {text.bytes, text.size};
+    if (spry_map_find(&schema->equal_index, view, &first))
+        return first;
+    char *key = spry_arena_copy(&schema->arena, view);
+    if (!key || !spry_map_add(&schema->equal_index, (spry_view){key, view.size}, place, &added))
+        spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
+    return place;
+}
+
 /* The first place with the same small schema: claims about equal schemas are then equal, too, which keeps negated
  * combinations small. */
 static uint32_t first_equal(spry_schema *schema, uint32_t place)
 {
-    enum { SIZE_MAX_EQUAL = 250 };
-    const spry_schema_place *inner = schema->places[place];
-    char text[SIZE_MAX_EQUAL + 16];
-    if (!json_is_object(inner->json) || json_object_size(inner->json) > 8 || inner->base != schema->places[0]->base ||
-        json_object_get(inner->json, "$id") || json_object_get(inner->json, "id"))
-        return place;
-    size_t size = json_dumpb(inner->json, text, SIZE_MAX_EQUAL, JSON_COMPACT);
-    if (size == 0 || size > SIZE_MAX_EQUAL)
-        return place;
-    bool added;
-    uint32_t first = place;
-    if (spry_map_find(&schema->equal_index, (spry_view){text, size}, &first))
-        return first;
-    char *key = spry_arena_copy(&schema->arena, (spry_view){text, size});
-    if (!key || !spry_map_add(&schema->equal_index, (spry_view){key, size}, place, &added))
-        spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
-    return place;
+    uint32_t *known = &schema->places[place]->equal;
+    if (!*known)
+        *known = find_equal(schema, place) + 1;
+    return *known - 1;
 }
 
 spry_claim spry_schema_claim(spry_schema *schema, uint32_t place, const json_t *json, bool negated)

@@ -16,17 +16,6 @@ static void keep(spry_schema *schema, spry_map *map, const spry_ir_node *nodes, 
     (void)spry_map_add(map, (spry_view){(const char *)key, count * sizeof *key}, answer, &added);
 }
 
-spry_ir_node spry_schema_meet(spry_schema *schema, spry_ir_node a, spry_ir_node b)
-{
-    spry_ir_node key[] = {a, b}, node;
-    if (spry_map_find(&schema->meet_index, (spry_view){(const char *)key, sizeof key}, &node))
-        return node;
-    node = spry_ir_intersect(schema->ir, a, b);
-    if (node != SPRY_IR_NONE)
-        keep(schema, &schema->meet_index, key, 2, node);
-    return node;
-}
-
 spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_t min, uint32_t max)
 {
     spry_ir_node key[] = {text, min, max}, node;
@@ -36,17 +25,6 @@ spry_ir_node spry_schema_limited(spry_schema *schema, spry_ir_node text, uint32_
     if (node != SPRY_IR_NONE)
         keep(schema, &schema->limited_index, key, 3, node);
     return node;
-}
-
-bool spry_schema_is_never(spry_schema *schema, spry_ir_node node)
-{
-    uint32_t never;
-    if (spry_map_find(&schema->never_index, (spry_view){(const char *)&node, sizeof node}, &never))
-        return never;
-    never = spry_ir_is_never(schema->ir, node);
-    if (!spry_schema_failed(schema))
-        keep(schema, &schema->never_index, &node, 1, never);
-    return never;
 }
 
 /* A text in its spelling with the fewest escapes. */
@@ -74,7 +52,7 @@ static uint32_t next_state(const spry_automaton *automaton, uint32_t state, unsi
 
 bool spry_schema_accepts(spry_schema *schema, spry_ir_node language, spry_view text)
 {
-    spry_ir_node node = spry_schema_meet(schema, language, spry_strings_except(schema, NULL, 0));
+    spry_ir_node node = spry_ir_intersect(schema->ir, language, spry_strings_except(schema, NULL, 0));
     if (spry_schema_failed(schema) || schema->ir->nodes[node].kind != SPRY_IR_AUTOMATON)
         return false; /* an intersection that is not an automaton is empty */
     const spry_automaton *automaton = &schema->ir->automata[schema->ir->nodes[node].a];

@@ -308,6 +308,28 @@ static bool covers_parts(const spry_object_shape *a, const spry_object_shape *b)
     return true;
 }
 
+static uint64_t trait(uint64_t kind, uint64_t number, const char *name)
+{
+    return (uint64_t)1 << spry_hash_bytes(name, strlen(name), kind << 32 ^ number) % 63;
+}
+
+uint64_t spry_object_traits(const spry_object_shape *object)
+{
+    uint64_t traits = (uint64_t)1 << 63;
+    for (size_t i = 0; i < object->n_parts; i++) {
+        const spry_object_part *part = &object->parts[i];
+        bool named = part->kind == SPRY_PART_NAME;
+        traits |= trait(part->kind, named ? part->claim : part->place, named ? part->name : "");
+    }
+    for (size_t i = 0; i < object->n_demands; i++)
+        traits |= trait(8 + object->demands[i].kind, object->demands[i].place, "");
+    for (size_t i = 0; i < object->n_names; i++)
+        traits |= trait(16, object->names[i].present, object->names[i].name);
+    for (size_t i = 0; i < object->key_claims.count; i++)
+        traits |= trait(17, object->key_claims.items[i], "");
+    return traits;
+}
+
 bool spry_object_covers(const spry_schema *schema, const spry_object_shape *a, const spry_object_shape *b)
 {
     if (a->min > b->min || a->max < b->max || a->n_parts > b->n_parts || a->n_names > b->n_names ||

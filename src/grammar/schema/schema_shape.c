@@ -64,6 +64,16 @@ static spry_shape *both(spry_schema *schema, spry_shape *a, spry_shape *b)
     }
 }
 
+/* Whether every value of object `b` is certainly one of `a`; the traits decide nearly always. */
+static bool covers(const spry_schema *schema, spry_shape *a, spry_shape *b)
+{
+    if (!a->traits)
+        a->traits = spry_object_traits(&a->as.object);
+    if (!b->traits)
+        b->traits = spry_object_traits(&b->as.object);
+    return !(a->traits & ~b->traits) && spry_object_covers(schema, &a->as.object, &b->as.object);
+}
+
 /* Adds a shape to a list with room for it. A shape without constraints replaces others of its kind. */
 static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
 {
@@ -76,14 +86,15 @@ static void add_shape(spry_schema *schema, spry_shapes *list, spry_shape *shape)
         if (old->kind == shape->kind && shape->any && replaces)
             continue;
         if (old->kind == SPRY_SHAPE_OBJECT && shape->kind == SPRY_SHAPE_OBJECT && replaces && list->count > 1) {
-            if (spry_object_covers(schema, &old->as.object, &shape->as.object))
+            if (covers(schema, old, shape))
                 return;
-            if (spry_object_covers(schema, &shape->as.object, &old->as.object))
+            if (covers(schema, shape, old))
                 continue;
         }
         list->items[kept++] = old;
         same += old->kind == shape->kind;
     }
+    spry_ir_spend(schema->ir, 8 * list->count);
     list->count = kept;
     size_t most = shape->kind < SPRY_SHAPE_ARRAY ? SPRY_SCHEMA_SHAPES_MAX : SPRY_SCHEMA_OBJECTS_MAX;
     if (same == most) {
@@ -202,7 +213,7 @@ static bool text_is_dead(spry_schema *schema, spry_shape *shape)
                                                        : spry_string_write(schema, &shape->as.string);
         spry_schema_blame(schema, shape->at, NULL);
     }
-    return shape->node != SPRY_IR_NONE && may_be_empty(shape) && spry_schema_is_never(schema, shape->node);
+    return shape->node != SPRY_IR_NONE && may_be_empty(shape) && spry_ir_is_never(schema->ir, shape->node);
 }
 
 bool spry_shape_is_dead(spry_schema *schema, spry_shape *shape, unsigned depth)

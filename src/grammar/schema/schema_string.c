@@ -168,14 +168,14 @@ static spry_ir_node write_inside(spry_schema *schema, const spry_string_shape *s
     if (string->values) {
         spry_ir_node inside = write_values(schema, string);
         for (size_t i = 0; i < string->also.count; i++)
-            inside = spry_schema_meet(schema, inside, string->also.items[i]);
+            inside = spry_ir_intersect(schema->ir, inside, string->also.items[i]);
         return inside;
     }
     if (string->also.count == 0)
         return write_length(schema, string);
     spry_ir_node inside = string->also.items[0];
     for (size_t i = 1; i < string->also.count; i++)
-        inside = spry_schema_meet(schema, inside, string->also.items[i]);
+        inside = spry_ir_intersect(schema->ir, inside, string->also.items[i]);
     return spry_schema_limited(schema, inside, string->min, string->max);
 }
 
@@ -194,7 +194,7 @@ static spry_ir_node write_regular(spry_schema *schema, const spry_string_shape *
         return write_inside(schema, string);
     spry_ir_node inside = spry_ir_repeat(ir, spry_json_any_character(ir, escapes), string->min, string->max);
     for (size_t i = 0; i < string->also.count; i++)
-        inside = spry_schema_meet(schema, inside, string->also.items[i]);
+        inside = spry_ir_intersect(schema->ir, inside, string->also.items[i]);
     return inside;
 }
 

@@ -89,6 +89,7 @@ static spry_shape *limit_members(spry_schema *schema, uint32_t place, const json
     parts[object->n_parts] = own;
     copy->as.object.parts = parts;
     copy->as.object.n_parts = object->n_parts + 1;
+    copy->traits = 0;
     return copy;
 }
 

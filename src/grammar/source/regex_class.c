@@ -1,5 +1,6 @@
 #include "grammar/source/regex_class.h"
 
+#include <pthread.h>
 #include <utf8proc.h>
 
 #include "grammar/ir/grow.h"
@@ -106,21 +107,38 @@ static const struct category {
     {"Cn", "Unassigned", UTF8PROC_CATEGORY_CN, UTF8PROC_CATEGORY_CN},
 };
 
-static void add_category(spry_code_set *set, const struct category *category)
+/* Runs of code points of one category, in order. Asking for each code point takes long, so it is done once. */
+static struct category_run {
+    spry_code_range range;
+    utf8proc_category_t of;
+} * runs;
+static size_t n_runs; /* 0: memory was short */
+static pthread_once_t runs_found = PTHREAD_ONCE_INIT;
+
+static void find_runs(void)
 {
-    uint32_t first = 0;
-    bool inside = false;
+    size_t room = 0;
     for (uint32_t point = 0; point <= SPRY_CODE_LAST; point++) {
         utf8proc_category_t of = utf8proc_category((utf8proc_int32_t)point);
-        bool now = of >= category->first && of <= category->last;
-        if (now && !inside)
-            first = point;
-        else if (!now && inside)
-            spry_code_set_add(set, first, point - 1);
-        inside = now;
+        if (n_runs && runs[n_runs - 1].of == of) {
+            runs[n_runs - 1].range.last = point;
+            continue;
+        }
+        if (!spry_grow(&runs, &room, n_runs + 1, sizeof *runs)) {
+            n_runs = 0;
+            return;
+        }
+        runs[n_runs++] = (struct category_run){{point, point}, of};
     }
-    if (inside)
-        spry_code_set_add(set, first, SPRY_CODE_LAST);
+}
+
+static void add_category(spry_code_set *set, const struct category *category)
+{
+    pthread_once(&runs_found, find_runs);
+    set->failed |= n_runs == 0;
+    for (size_t i = 0; i < n_runs; i++)
+        if (runs[i].of >= category->first && runs[i].of <= category->last)
+            spry_code_set_add(set, runs[i].range.first, runs[i].range.last);
 }
 
 bool spry_regex_add_property(spry_code_set *set, spry_view name, bool negated)
