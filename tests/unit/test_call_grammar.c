@@ -189,8 +189,11 @@ static void test_patterns(void **state)
     check_required("[{\"type\": \"function\", \"function\": {\"name\": \"ship\", \"parameters\": {\"type\": \"object\","
                    "\"properties\": {\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-[0-9]+$\", \"maxLength\": 6},"
                    "\"to\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 9},"
-                   "\"note\": {\"type\": \"string\", \"pattern\": \"x.y\"}},"
-                   "\"required\": [\"code\", \"to\", \"note\"]}}}]");
+                   "\"note\": {\"type\": \"string\", \"pattern\": \"x.y\"},"
+                   "\"day\": {\"type\": \"string\", \"format\": \"date\"},"
+                   "\"mail\": {\"type\": \"string\", \"format\": \"email\", \"maxLength\": 12},"
+                   "\"any\": {\"type\": \"string\", \"format\": \"not one\"}},"
+                   "\"required\": [\"code\", \"to\", \"note\", \"day\", \"mail\", \"any\"]}}}]");
 }
 
 /* No call is required: behind the opening mark there is one all the same. */

@@ -212,6 +212,32 @@ static void test_own_templates(void **state)
     }
 }
 
+/* A string that contains the marks of its own family is an argument like any other. */
+static void test_own_marks(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < SPRY_COUNT(own); i++) {
+        const spry_tool_style *style = spry_tool_style_named(own[i].style);
+        const char *marks[] = {style->open, style->section_open, style->arguments_open, style->close,
+                               style->section_close};
+        spry_chat_template *chat = rendering_template(own[i].source);
+        for (size_t k = 0; k < SPRY_COUNT(marks); k++) {
+            if (!marks[k])
+                continue;
+            char city[256];
+            snprintf(city, sizeof city, "Behind %s and %sthe end", marks[k], marks[k]);
+            json_t *object = json_pack("{s:s}", "city", city);
+            char *arguments = json_dumps(object, 0);
+            call_turn turn = {marks[k], "", NULL, {{"get_weather", arguments}}};
+            if (try_turn(own[i].style, chat, spry_view_of(own[i].source), &turn) != 1)
+                fail_msg("%s: %s in a string", own[i].style, marks[k]);
+            free(arguments);
+            json_decref(object);
+        }
+        spry_chat_template_destroy(chat);
+    }
+}
+
 static void test_templates(void **state)
 {
     (void)state;
@@ -251,7 +277,8 @@ static void test_templates(void **state)
 
 int main(int argc, char **argv)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_templates), cmocka_unit_test(test_templates)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_own_templates), cmocka_unit_test(test_own_marks),
+                                       cmocka_unit_test(test_templates)};
     folder = argc > 1 ? argv[1] : FOLDER;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

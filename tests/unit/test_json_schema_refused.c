@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
+#include "grammar/ir/ir_nodes.h"
 #include "support/schema_testing.h"
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
@@ -199,6 +200,56 @@ static void large_schemas(void **state)
     spry_buffer_deinit(&text);
 }
 
+static uint64_t work_of(spry_status *status, const char *schema)
+{
+    spry_ir *ir;
+    spry_grammar *grammar = NULL;
+    assert_int_equal(spry_ir_create(&ir, NULL), SPRY_OK);
+    spry_ir_node root = spry_ir_json_written(ir, spry_view_of(schema), SPRY_JSON_COMPACT);
+    *status = spry_grammar_from_ir(&grammar, ir, root, NULL);
+    uint64_t work = *ir->spent;
+    spry_grammar_unref(grammar);
+    spry_ir_destroy(ir);
+    return work;
+}
+
+/* What is refused does not depend on what other grammars have left in the cache of automata. */
+static void same_budget(void **state)
+{
+    (void)state;
+    static const char *const schemas[] = {
+        "{\"type\":\"string\",\"pattern\":\"^budget(a|b)*a(a|b){6}$\",\"maxLength\":300}",
+        "{\"type\":\"string\",\"format\":\"iri\",\"minLength\":7}",
+        "{\"type\":\"number\",\"minimum\":17.25,\"maximum\":991.5,\"multipleOf\":0.25}",
+        "{\"properties\":{\"budget\":{\"type\":\"integer\"}},\"patternProperties\":{\"^b.*t$\":{\"minimum\":3}}}",
+        "{\"type\":\"string\",\"pattern\":\"^budget(a|b)*a(a|b){24}$\"}",
+    };
+    for (size_t i = 0; i < COUNT(schemas); i++) {
+        spry_status first, again;
+        uint64_t work = work_of(&first, schemas[i]);
+        assert_true(work > 0);
+        assert_int_equal(work_of(&again, schemas[i]), work);
+        assert_int_equal(again, first);
+    }
+}
+
+/* All work is counted: a schema of a few hundred bytes does not compile for long, whatever it is made of. */
+static void bounded_work(void **state)
+{
+    (void)state;
+    spry_buffer text;
+    spry_buffer_init(&text, 8 << 20);
+    spry_buffer_text(&text, "{\"allOf\":[{\"type\":\"number\"}");
+    for (int i = 0; i < 24; i++)
+        spry_buffer_format(&text, ",{\"oneOf\":[{\"multipleOf\":%d.%d},{\"maximum\":%d7.5}]}", i + 3, i + 1, i + 1);
+    spry_buffer_text(&text, "]}");
+    spry_status status;
+    uint64_t work = work_of(&status, spry_buffer_view(&text).data);
+    assert_int_equal(status, SPRY_ERR_UNSUPPORTED);
+    assert_true(work < SPRY_AUTOMATON_WORK_MAX + SPRY_AUTOMATON_WORK_MAX / 4);
+    spry_buffer_deinit(&text);
+}
+
 /* Patterns and nests whose automata or alternatives grow exponentially are refused by name, in bounded time. */
 static void explosions(void **state)
 {
@@ -328,6 +379,8 @@ static void damaged_schemas(void **state)
         "dynamicAnchor\":"
         "\"n\",\"type\":\"array\",\"items\":{\"enum\":[1,2,\"x\"]},\"uniqueItems\":true,\"minItems\":2}}}",
         "{\"type\":\"string\",\"pattern\":\"^(?=.{2,4}$)(?!ab)(\\\\w|(?<!b)-)+\\\\b[^\\\\d]?$\",\"maxLength\":9}",
+        "{\"type\":\"array\",\"minItems\":2,\"contains\":{\"maxLength\":90,\"pattern\":\"@b\"},\"minContains\":1,"
+        "\"items\":{\"type\":\"string\",\"format\":\"email\",\"minLength\":6,\"maxLength\":254}}",
     };
     size_t taken = 0;
     for (size_t i = 0; i < COUNT(schemas); i++)
@@ -340,7 +393,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refusals),      cmocka_unit_test(deep_schemas), cmocka_unit_test(many_combinations),
         cmocka_unit_test(large_schemas), cmocka_unit_test(explosions),   cmocka_unit_test(damaged_schemas),
-        cmocka_unit_test(bad_inputs),
+        cmocka_unit_test(bad_inputs),    cmocka_unit_test(same_budget),  cmocka_unit_test(bounded_work),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,7 +6,7 @@
 
 #define NOWHERE UINT32_MAX
 
-enum { PAIR_WORK = 320 }; /* making and minimising one costs about as much as this many visited edges */
+enum { PAIR_WORK = 384 }; /* making and minimising one costs about as much as this many visited edges */
 
 typedef struct pair {
     uint32_t a, b; /* b may be NOWHERE when subtracting */

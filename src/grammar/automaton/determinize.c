@@ -164,7 +164,7 @@ static uint32_t intern(maker *made, size_t first)
     if (made->result)
         return 0;
     set_span set = {(uint32_t)first, (uint32_t)(made->n_items - first)};
-    made->work += SET_WORK + set.count;
+    made->work += SET_WORK + 6 * (size_t)set.count;
     sort_items(made->items + first, set.count);
     if (!grow_table(made) || !spry_grow(&made->sets, &made->sets_room, made->n_sets + 1, sizeof *made->sets)) {
         fail(made, SPRY_AUTOMATON_NO_MEMORY);

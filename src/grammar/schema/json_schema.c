@@ -12,7 +12,7 @@
 void *spry_schema_alloc(spry_schema *schema, size_t count, size_t size)
 {
     void *memory = spry_arena_alloc(&schema->arena, count ? count : 1, size);
-    spry_ir_spend(schema->ir, 8 + count * size / 16); /* what is done with the memory takes about as long */
+    spry_ir_spend(schema->ir, 16 + count * size / 8); /* what is done with the memory takes about as long */
     if (!memory)
         spry_ir_fail(schema->ir, SPRY_ERR_MEMORY, "not enough memory for the JSON schema");
     if (schema->arena.total > SPRY_SCHEMA_MEMORY_MAX)

@@ -26,6 +26,10 @@ spry_ir_node spry_json_prose(spry_ir *ir);
 
 enum { SPRY_JSON_INDENT_MAX = 24 };
 
+/* The regular expression of a format of strings, for the whole text, and the most characters it has; NULL: it is not
+ * known, or is not regular (schema_format.c). */
+const char *spry_json_format(const char *name, uint32_t *max);
+
 /* One newline and up to 40 spaces. */
 spry_ir_node spry_json_line(spry_ir *ir);
 

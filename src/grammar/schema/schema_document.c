@@ -5,7 +5,7 @@
 #include "base/utf8.h"
 #include "grammar/ir/grow.h"
 
-enum { BYTE_WORK = 8 }; /* to read a byte of text */
+enum { BYTE_WORK = 20 }; /* to read a byte of text */
 
 /* Keywords that contain schemas. Values of other keywords (enum, const, default) are never schemas. */
 typedef enum holds { HOLDS_SCHEMA, HOLDS_LIST, HOLDS_MAP } holds;
@@ -383,6 +383,8 @@ void spry_schema_read(spry_schema *schema, spry_view text)
         return;
     }
     spry_ir_spend(schema->ir, BYTE_WORK * text.size);
+    if (spry_schema_failed(schema))
+        return;
     json_error_t why;
     schema->root = parse(text, &why);
     if (!schema->root) {

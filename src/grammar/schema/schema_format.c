@@ -198,8 +198,7 @@ static spry_ir_node regex_language(spry_ir *ir)
 
 /* ---- the keyword ------------------------------------------------------------------------------------------------- */
 
-/* The spellings of a format; SPRY_IR_NONE when it is none of strings. */
-static spry_ir_node string_format(spry_schema *schema, const char *name, uint32_t *max)
+const char *spry_json_format(const char *name, uint32_t *max)
 {
     *max = SPRY_IR_UNBOUNDED;
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
@@ -207,8 +206,17 @@ static spry_ir_node string_format(spry_schema *schema, const char *name, uint32_
             continue;
         if (strings[i].max)
             *max = strings[i].max;
-        return spry_json_respell(schema->ir, spry_ir_regex(schema->ir, spry_view_of(strings[i].regex), false));
+        return strings[i].regex;
     }
+    return NULL;
+}
+
+/* The spellings of a format; SPRY_IR_NONE when it is none of strings. */
+static spry_ir_node string_format(spry_schema *schema, const char *name, uint32_t *max)
+{
+    const char *regex = spry_json_format(name, max);
+    if (regex)
+        return spry_json_respell(schema->ir, spry_ir_regex(schema->ir, spry_view_of(regex), false));
     return strcmp(name, "regex") == 0 ? regex_language(schema->ir) : SPRY_IR_NONE;
 }
 

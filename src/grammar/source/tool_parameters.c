@@ -1,9 +1,10 @@
 /* Parameters that are not written as one JSON object: in the order of their declaration, the required ones always. A
- * string without quotes is any text that does not contain the mark behind it and has its pattern and length. */
+ * string without quotes is any text that does not contain the mark behind it and has its pattern, format and length. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "grammar/ir/ir_nodes.h"
+#include "grammar/schema/json_spelling.h"
 #include "grammar/source/tool_grammar.h"
 
 enum { NESTING_MAX = 6, MARK_BYTES = 512 };
@@ -49,15 +50,18 @@ static uint32_t length_of(spry_argument_schema of, const char *key, uint32_t oth
     return json_is_number(value) && number >= 0 && number < SPRY_IR_UNBOUNDED ? (uint32_t)number : otherwise;
 }
 
-/* A string without quotes. Blanks around a value do not belong to it, so where its text matters there are none. A pattern
- * that cannot be enforced is left out, and a warning says so. */
+/* A string without quotes. Blanks around a value do not belong to it, so where its text matters there are none. A
+ * pattern or format that cannot be enforced is left out, and a warning says so. */
 static spry_ir_node raw_string(const spry_tool_builder *b, spry_argument_schema of)
 {
     spry_ir *ir = b->ir;
     const json_t *pattern = json_object_get(of.schema, "pattern");
-    uint32_t min = length_of(of, "minLength", 0), max = length_of(of, "maxLength", SPRY_IR_UNBOUNDED);
+    const char *name = json_string_value(json_object_get(of.schema, "format"));
+    uint32_t min = length_of(of, "minLength", 0), max = length_of(of, "maxLength", SPRY_IR_UNBOUNDED), most;
+    const char *format = spry_json_format(name ? name : "", &most);
+    max = most < max ? most : max;
     bool limited = min > 0 || max != SPRY_IR_UNBOUNDED;
-    if (spry_ir_status(ir, NULL) || (!json_is_string(pattern) && !limited) ||
+    if (spry_ir_status(ir, NULL) || (!json_is_string(pattern) && !format && !limited) ||
         spry_argument_types(of) != SPRY_ARGUMENT_STRING)
         return b->raw;
     spry_ir_node node = spry_ir_intersect(ir, b->raw, spry_ir_regex(ir, SPRY_VIEW("(\\S([\\s\\S]*\\S)?)?"), false));
@@ -65,6 +69,8 @@ static spry_ir_node raw_string(const spry_tool_builder *b, spry_argument_schema 
         spry_view text = {json_string_value(pattern), json_string_length(pattern)};
         node = spry_ir_intersect(ir, node, spry_ir_regex(ir, text, true));
     }
+    if (format)
+        node = spry_ir_intersect(ir, node, spry_ir_regex(ir, spry_view_of(format), false));
     if (limited)
         node = spry_ir_limited(ir, node, spry_ir_class(ir, NULL, 0, true), min, max);
     if (ir->error.status == SPRY_ERR_UNSUPPORTED || ir->error.status == SPRY_ERR_INPUT) {
