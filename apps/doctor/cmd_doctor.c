@@ -12,11 +12,12 @@
 #include "cli/usage.h"
 #include "doctor/doctor_text.h"
 #include "doctor/machine_settings.h"
+#include "platform/clock.h"
 #include "platform/file.h"
 #include "platform/memory.h"
 #include "platform/threads.h"
 
-enum { THREADS_MAX = 1024, PATH_BYTES = 1 << 12, PAGE_BYTES = 1 << 22, WIDTH_MIN = 60 };
+enum { THREADS_MAX = 1024, PATH_BYTES = 1 << 12, PAGE_BYTES = 1 << 22, WIDTH_MIN = 60, OBSERVED_NS = 1000000000 };
 
 static const spry_usage usage = {
     .command = "doctor",
@@ -168,18 +169,30 @@ static bool recall(spry_machine_profile *profile, const char *path)
     return !status;
 }
 
+/* While a server runs, counters are observed for a second; otherwise for as long as measuring took. */
+static void observe(spry_machine_profile *profile)
+{
+    profile->n_servers = spry_running_servers_find(profile->servers, "");
+    if (profile->n_servers)
+        spry_clock_sleep_ns(OBSERVED_NS);
+    spry_machine_state_read(&profile->now, "");
+}
+
 /* `path` is the file of the stored profile; NULL: none. *kept: it is stored. */
 static spry_status examine(spry_machine_profile *profile, bool *kept, const doctor_flags *flags, const char *path,
                            spry_error *error)
 {
     uint32_t threads = flags->threads ? flags->threads : (uint32_t)spry_threads_usable();
     spry_status status = read_facts(profile, threads, error);
-    if (!status && path && !flags->measure && recall(profile, path))
-        return SPRY_OK;
-    if (!status)
+    bool recalled = !status && path && !flags->measure && recall(profile, path);
+    if (!status && !recalled)
         status = measure(profile, threads, error);
-    if (!status)
+    if (!status && !recalled)
         status = conclude(profile, error);
+    if (!status)
+        observe(profile);
+    if (recalled)
+        return status;
     *kept = !status && path && store(profile, path);
     return status;
 }
@@ -278,6 +291,7 @@ static spry_status doctor(const doctor_flags *flags, const char *name, spry_erro
     spry_buffer path;
     spry_error no_place;
     spry_buffer_init(&path, PATH_BYTES);
+    spry_machine_state_read(&profile.before, "");
     bool kept = spry_profile_path(&path, &no_place) == SPRY_OK;
     if (!kept)
         spry_complain("the measurements will not be stored: %s", no_place.message);

@@ -2,6 +2,7 @@
  * replaced. */
 #include "doctor/doctor_text.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -196,6 +197,43 @@ static void put_speeds(page *p, const spry_machine_speed *s)
                                spry_dtype_name((spry_dtype)i), s->types[i].multiply_g_s, s->types[i].decode_gb_s);
 }
 
+/* Rows of what is known; NAN is omitted. */
+static void put_state(page *p, const spry_machine_state *s)
+{
+    if (!isnan(s->temperature_c))
+        put_row(p, "temperature", "%.0f degrees Celsius", s->temperature_c);
+    if (!isnan(s->frequency_mhz) && !isnan(s->highest_mhz))
+        put_row(p, "frequency", "%.2f of %.2f GHz", s->frequency_mhz / 1e3, s->highest_mhz / 1e3);
+    else if (!isnan(s->frequency_mhz))
+        put_row(p, "frequency", "%.2f GHz", s->frequency_mhz / 1e3);
+    if (!isnan(s->throttles))
+        put_row(p, "throttled", "%.0f times since the machine started", s->throttles);
+    if (!isnan(s->on_battery))
+        put_row(p, "power", "%s", s->on_battery > 0 ? "battery" : "plugged in");
+    if (!isnan(s->memory_pressure) && !isnan(s->cpu_pressure) && !isnan(s->disk_pressure))
+        put_row(p, "waiting",
+                "in the last 10 s programs waited for memory %.0f %%, a processor %.0f %%, a disk %.0f %% of the time",
+                s->memory_pressure, s->cpu_pressure, s->disk_pressure);
+}
+
+static void put_now(page *p, const spry_machine_profile *m)
+{
+    spry_slowdown slowdowns[SPRY_SLOWDOWNS_MAX];
+    size_t count = spry_slowdowns_make(slowdowns, &m->before, &m->now);
+    char bytes[SPRY_AMOUNT_MAX];
+    put_heading(p, "At present");
+    put_state(p, &m->now);
+    for (size_t i = 0; i < m->n_servers; i++)
+        put_row(p, "server", "process %llu, %s of memory", (unsigned long long)m->servers[i].process,
+                known_bytes(bytes, m->servers[i].resident_bytes));
+    if (!count)
+        put_row(p, "held back by", "nothing that the system shows");
+    for (size_t i = 0; i < count; i++) {
+        put_row(p, i ? "" : "held back by", "%s", slowdowns[i].what);
+        put_row(p, "", "%s", slowdowns[i].fix);
+    }
+}
+
 static void put_findings(page *p, const spry_machine_profile *m)
 {
     put_heading(p, "Bottlenecks");
@@ -287,7 +325,8 @@ static void put_choices(page *p, const spry_machine_profile *m)
     for (size_t i = 0; i < m->n_choices; i++) {
         const spry_model_choice *c = &m->choices[i];
         if (c->chosen)
-            put_row(p, spry_use_name(c->use), "%s as %s: %s", c->chosen->shape, c->chosen->type, c->why);
+            put_row(p, spry_use_name(c->use), "%s as %s: %s", c->model ? c->model : c->chosen->shape, c->chosen->type,
+                    c->why);
         else
             put_row(p, spry_use_name(c->use), "%s", c->why);
         if (c->pull[0])
@@ -357,6 +396,7 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
         put_energy(p, &m->energy);
         put_speeds(p, &m->speed);
     }
+    put_now(p, m);
     put_findings(p, m);
     if (!m->asked.name[0])
         put_settings(p);

@@ -167,7 +167,8 @@ static json_t *choices_json(const spry_machine_profile *p, bool wanted)
         append(&list, OBJECT({"use", json_string(spry_use_name(c->use))},
                              {"shape", c->chosen ? json_string(c->chosen->shape) : json_null()},
                              {"type", c->chosen ? json_string(c->chosen->type) : json_null()},
-                             {"why", json_string(c->why)}, {"pull", c->pull[0] ? json_string(c->pull) : json_null()}));
+                             {"model", c->model ? json_string(c->model) : json_null()}, {"why", json_string(c->why)},
+                             {"pull", c->pull[0] ? json_string(c->pull) : json_null()}));
     }
     return list;
 }
@@ -199,6 +200,19 @@ static json_t *settings_json(void)
                   {"why", why ? json_deep_copy(why) : json_null()});
 }
 
+/* The machine's present state, and the servers that run on it. */
+static json_t *now_json(const spry_machine_profile *p)
+{
+    json_t *out = spry_machine_state_json(&p->before, &p->now), *list = json_array();
+    for (size_t i = 0; i < p->n_servers; i++)
+        append(&list, OBJECT({"process", json_integer((json_int_t)p->servers[i].process)},
+                             {"resident_bytes", known_size(p->servers[i].resident_bytes)}));
+    if (json_object_set_new(out, "servers", list) == 0)
+        return out;
+    json_decref(out);
+    return NULL;
+}
+
 /* ---- the document ------------------------------------------------------------------------------------------------ */
 
 static json_t *document_json(const spry_machine_profile *p, bool models)
@@ -209,8 +223,8 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
                {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
                {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
-               {"findings", findings_json(p)}, {"models", models_json(p, models)}, {"choices", choices_json(p, models)},
-               {"profile", settings_json()});
+               {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},
+               {"choices", choices_json(p, models)}, {"profile", settings_json()});
     if (!out || !p->asked.name[0] ||
         json_object_set_new(out, "model", asked_json(&p->asked, p->hardware.usable_bytes)) == 0)
         return out;

@@ -7,6 +7,8 @@
 #include "cli/terminal.h"
 #include "doctor/findings.h"
 #include "doctor/model_choice.h"
+#include "doctor/running_servers.h"
+#include "doctor/slowdowns.h"
 
 #define SPRY_PROFILE_FORMAT "spry-machine-1"
 
@@ -34,6 +36,9 @@ typedef struct spry_machine_profile {
     spry_model_choice choices[SPRY_USE_COUNT];
     size_t n_choices;
     spry_asked_model asked;
+    spry_machine_state before, now; /* when the command began, and at its end */
+    spry_running_server servers[SPRY_RUNNING_SERVERS_MAX];
+    size_t n_servers;
 } spry_machine_profile;
 
 /* Appends the document and a newline; `models`: with candidates and choices, otherwise those lists are empty. */

@@ -13,48 +13,113 @@ static const double memory_share = 0.7; /* of the available memory: other progra
 typedef struct rule {
     const char *name;
     double decode_tps, ttft_ms; /* minimum; maximum, 0: any */
+    double prefill_tps;         /* minimum */
+    bool special;               /* only models that are made for it */
+    const char *note;           /* what else to know; NULL: nothing */
 } rule;
 
 static const rule rules[SPRY_USE_COUNT] = {
-    [SPRY_USE_FAST] = {"fast", 25, 2000},
-    [SPRY_USE_BALANCED] = {"balanced", 10, 8000},
-    [SPRY_USE_BEST] = {"best", 3, 0},
+    [SPRY_USE_FAST] = {.name = "fast", .decode_tps = 25, .ttft_ms = 2000},
+    [SPRY_USE_BALANCED] = {.name = "balanced", .decode_tps = 10, .ttft_ms = 8000},
+    [SPRY_USE_BEST] = {.name = "best", .decode_tps = 3},
+    /* as fast as people read */
+    [SPRY_USE_CHAT] = {.name = "chat", .decode_tps = 8, .ttft_ms = 4000},
+    [SPRY_USE_CODE] = {.name = "code", .decode_tps = 12, .ttft_ms = 8000, .special = true},
+    [SPRY_USE_STRUCTURED] = {.name = "structured",
+                             .decode_tps = 15,
+                             .ttft_ms = 4000,
+                             .note = "a schema (--json-schema) makes the syntax right with any model"},
+    /* speech takes about 4 tokens/s; what counts is how soon the first clause is there */
+    [SPRY_USE_VOICE] = {.name = "voice",
+                        .decode_tps = 12,
+                        .ttft_ms = 1000,
+                        .note = "spoken turns are short, and what was said before is cached"},
+    [SPRY_USE_EMBEDDINGS] = {.name = "embeddings", .prefill_tps = 100, .special = true},
 };
 
 /* From the most precise; types that are slower and no more precise than another are omitted. */
 static const char *const types[] = {"f16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"};
 
-/* Repositories that have a shape's model, as published, and in every type of the list above. */
-static const struct {
+/* Repositories that have a shape's model, as published, and in every type of the list above (NULL: not known). Models
+ * for one use are before the general ones. */
+static const struct source {
     const char *shape, *published, *quantised;
+    spry_use use;      /* SPRY_USE_COUNT: any but special ones */
+    const char *model; /* its name where the shape is another's, too */
 } sources[] = {
-    {"qwen3-0.6b", "Qwen/Qwen3-0.6B", "bartowski/Qwen_Qwen3-0.6B-GGUF"},
-    {"qwen3-1.7b", "Qwen/Qwen3-1.7B", "bartowski/Qwen_Qwen3-1.7B-GGUF"},
-    {"qwen3-4b", "Qwen/Qwen3-4B", "bartowski/Qwen_Qwen3-4B-GGUF"},
-    {"qwen3-8b", "Qwen/Qwen3-8B", "bartowski/Qwen_Qwen3-8B-GGUF"},
-    {"qwen3-14b", "Qwen/Qwen3-14B", "bartowski/Qwen_Qwen3-14B-GGUF"},
-    {"qwen3-32b", "Qwen/Qwen3-32B", "bartowski/Qwen_Qwen3-32B-GGUF"},
-    {"qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", "bartowski/Qwen_Qwen3-30B-A3B-GGUF"},
-    {"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", "bartowski/Qwen2.5-0.5B-Instruct-GGUF"},
-    {"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", "bartowski/Qwen2.5-1.5B-Instruct-GGUF"},
-    {"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", "bartowski/Qwen2.5-3B-Instruct-GGUF"},
-    {"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", "bartowski/Qwen2.5-7B-Instruct-GGUF"},
-    {"llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "bartowski/Llama-3.2-1B-Instruct-GGUF"},
-    {"llama3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", "bartowski/Llama-3.2-3B-Instruct-GGUF"},
-    {"llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF"},
-    {"llama3.1-70b", "meta-llama/Llama-3.1-70B-Instruct", "bartowski/Meta-Llama-3.1-70B-Instruct-GGUF"},
+#define FOR(use, model) use, model
+    {"qwen2.5-0.5b", "Qwen/Qwen2.5-Coder-0.5B-Instruct", "bartowski/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+     FOR(SPRY_USE_CODE, "Qwen2.5-Coder-0.5B")},
+    {"qwen2.5-1.5b", "Qwen/Qwen2.5-Coder-1.5B-Instruct", "bartowski/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+     FOR(SPRY_USE_CODE, "Qwen2.5-Coder-1.5B")},
+    {"qwen2.5-3b", "Qwen/Qwen2.5-Coder-3B-Instruct", "bartowski/Qwen2.5-Coder-3B-Instruct-GGUF",
+     FOR(SPRY_USE_CODE, "Qwen2.5-Coder-3B")},
+    {"qwen2.5-7b", "Qwen/Qwen2.5-Coder-7B-Instruct", "bartowski/Qwen2.5-Coder-7B-Instruct-GGUF",
+     FOR(SPRY_USE_CODE, "Qwen2.5-Coder-7B")},
+    {"qwen3-30b-a3b", "Qwen/Qwen3-Coder-30B-A3B-Instruct", "bartowski/Qwen_Qwen3-Coder-30B-A3B-Instruct-GGUF",
+     FOR(SPRY_USE_CODE, "Qwen3-Coder-30B-A3B")},
+    {"qwen3-0.6b", "Qwen/Qwen3-Embedding-0.6B", NULL, FOR(SPRY_USE_EMBEDDINGS, "Qwen3-Embedding-0.6B")},
+    {"qwen3-4b", "Qwen/Qwen3-Embedding-4B", NULL, FOR(SPRY_USE_EMBEDDINGS, "Qwen3-Embedding-4B")},
+    {"qwen3-8b", "Qwen/Qwen3-Embedding-8B", NULL, FOR(SPRY_USE_EMBEDDINGS, "Qwen3-Embedding-8B")},
+#undef FOR
+#define GENERAL SPRY_USE_COUNT, NULL
+    {"qwen3-0.6b", "Qwen/Qwen3-0.6B", "bartowski/Qwen_Qwen3-0.6B-GGUF", GENERAL},
+    {"qwen3-1.7b", "Qwen/Qwen3-1.7B", "bartowski/Qwen_Qwen3-1.7B-GGUF", GENERAL},
+    {"qwen3-4b", "Qwen/Qwen3-4B", "bartowski/Qwen_Qwen3-4B-GGUF", GENERAL},
+    {"qwen3-8b", "Qwen/Qwen3-8B", "bartowski/Qwen_Qwen3-8B-GGUF", GENERAL},
+    {"qwen3-14b", "Qwen/Qwen3-14B", "bartowski/Qwen_Qwen3-14B-GGUF", GENERAL},
+    {"qwen3-32b", "Qwen/Qwen3-32B", "bartowski/Qwen_Qwen3-32B-GGUF", GENERAL},
+    {"qwen3-30b-a3b", "Qwen/Qwen3-30B-A3B", "bartowski/Qwen_Qwen3-30B-A3B-GGUF", GENERAL},
+    {"qwen2.5-0.5b", "Qwen/Qwen2.5-0.5B-Instruct", "bartowski/Qwen2.5-0.5B-Instruct-GGUF", GENERAL},
+    {"qwen2.5-1.5b", "Qwen/Qwen2.5-1.5B-Instruct", "bartowski/Qwen2.5-1.5B-Instruct-GGUF", GENERAL},
+    {"qwen2.5-3b", "Qwen/Qwen2.5-3B-Instruct", "bartowski/Qwen2.5-3B-Instruct-GGUF", GENERAL},
+    {"qwen2.5-7b", "Qwen/Qwen2.5-7B-Instruct", "bartowski/Qwen2.5-7B-Instruct-GGUF", GENERAL},
+    {"llama3.2-1b", "meta-llama/Llama-3.2-1B-Instruct", "bartowski/Llama-3.2-1B-Instruct-GGUF", GENERAL},
+    {"llama3.2-3b", "meta-llama/Llama-3.2-3B-Instruct", "bartowski/Llama-3.2-3B-Instruct-GGUF", GENERAL},
+    {"llama3.1-8b", "meta-llama/Llama-3.1-8B-Instruct", "bartowski/Meta-Llama-3.1-8B-Instruct-GGUF", GENERAL},
+    {"llama3.1-70b", "meta-llama/Llama-3.1-70B-Instruct", "bartowski/Meta-Llama-3.1-70B-Instruct-GGUF", GENERAL},
+    {"mistral-7b", "mistralai/Mistral-7B-Instruct-v0.3", "bartowski/Mistral-7B-Instruct-v0.3-GGUF", GENERAL},
+    {"mixtral-8x7b", "mistralai/Mixtral-8x7B-Instruct-v0.1", NULL, GENERAL},
+    {"gemma-2b", "google/gemma-2b-it", NULL, GENERAL},
+    {"gemma-7b", "google/gemma-7b-it", NULL, GENERAL},
+    {"gemma2-2b", "google/gemma-2-2b-it", "bartowski/gemma-2-2b-it-GGUF", GENERAL},
+    {"gemma2-9b", "google/gemma-2-9b-it", "bartowski/gemma-2-9b-it-GGUF", GENERAL},
+    {"gemma2-27b", "google/gemma-2-27b-it", "bartowski/gemma-2-27b-it-GGUF", GENERAL},
+    {"gemma3-1b", "google/gemma-3-1b-it", "bartowski/google_gemma-3-1b-it-GGUF", GENERAL},
+    {"gemma3-4b", "google/gemma-3-4b-it", "bartowski/google_gemma-3-4b-it-GGUF", GENERAL},
+    {"gemma3-12b", "google/gemma-3-12b-it", "bartowski/google_gemma-3-12b-it-GGUF", GENERAL},
+    {"gemma3-27b", "google/gemma-3-27b-it", "bartowski/google_gemma-3-27b-it-GGUF", GENERAL},
+    {"phi3-mini", "microsoft/Phi-3-mini-4k-instruct", NULL, GENERAL},
+    {"phi4", "microsoft/phi-4", "bartowski/phi-4-GGUF", GENERAL},
+    {"gpt-oss-20b", "openai/gpt-oss-20b", NULL, GENERAL},
+    {"gpt-oss-120b", "openai/gpt-oss-120b", NULL, GENERAL},
+    {"glm4-9b", "THUDM/GLM-4-9B-0414", "bartowski/THUDM_GLM-4-9B-0414-GGUF", GENERAL},
+    {"glm4-32b", "THUDM/GLM-4-32B-0414", "bartowski/THUDM_GLM-4-32B-0414-GGUF", GENERAL},
+#undef GENERAL
 };
 
-static void name_source(char out[128], const spry_candidate *c)
+/* Where a shape's model for a use comes from; NULL: there is none. */
+static const struct source *find_source(spry_use use, const char *shape)
 {
+    spry_use wanted = rules[use].special ? use : SPRY_USE_COUNT;
+    for (size_t i = 0; i < SPRY_COUNT(sources); i++)
+        if (sources[i].use == wanted && strcmp(sources[i].shape, shape) == 0)
+            return &sources[i];
+    return NULL;
+}
+
+static void name_source(spry_model_choice *choice)
+{
+    const spry_candidate *c = choice->chosen;
+    const struct source *from = find_source(choice->use, c->shape);
     char type[16] = "";
     for (size_t i = 0; c->type[i] && i + 1 < sizeof type; i++)
         type[i] = (char)toupper((unsigned char)c->type[i]);
     bool floats = strcmp(c->type, "f16") == 0;
-    for (size_t i = 0; i < SPRY_COUNT(sources); i++)
-        if (strcmp(sources[i].shape, c->shape) == 0)
-            snprintf(out, 128, "hf:%s%s%s", floats ? sources[i].published : sources[i].quantised, floats ? "" : ":",
-                     floats ? "" : type);
+    choice->model = from ? from->model : NULL;
+    if (from && (floats || from->quantised))
+        snprintf(choice->pull, sizeof choice->pull, "hf:%s%s%s", floats ? from->published : from->quantised,
+                 floats ? "" : ":", floats ? "" : type);
 }
 
 const char *spry_use_name(spry_use use)
@@ -100,7 +165,8 @@ spry_status spry_candidates_predict(spry_candidate candidates[SPRY_CANDIDATES_MA
 
 static bool quick_enough(const rule *r, const spry_prediction *p)
 {
-    return p->decode_tps >= r->decode_tps && (r->ttft_ms == 0 || p->ttft_1k_ms <= r->ttft_ms);
+    return p->decode_tps >= r->decode_tps && p->prefill_tps >= r->prefill_tps &&
+           (r->ttft_ms == 0 || p->ttft_1k_ms <= r->ttft_ms);
 }
 
 static size_t rank_of(const char *type)
@@ -122,39 +188,56 @@ static bool better(const spry_candidate *a, const spry_candidate *b)
 /* "at least 25 tokens/s and a first token within 2 s of a prompt of 1,000" */
 static void describe(char *out, size_t size, const rule *r)
 {
-    if (r->ttft_ms > 0)
+    if (r->prefill_tps > 0)
+        snprintf(out, size, "at least %.0f tokens/s of text", r->prefill_tps);
+    else if (r->ttft_ms > 0)
         snprintf(out, size, "at least %.0f tokens/s and the first token of a prompt of 1,000 within %.0f s",
                  r->decode_tps, r->ttft_ms / 1e3);
     else
         snprintf(out, size, "at least %.0f tokens/s", r->decode_tps);
 }
 
+/* The sentence for a chosen model. */
+static void explain(spry_model_choice *choice, const rule *r, const char *asked, size_t memory)
+{
+    const spry_prediction *p = &choice->chosen->predicted;
+    const double gb = 1e9;
+    int length =
+        snprintf(choice->why, sizeof choice->why, "the largest model%s, in its most precise type, with %s: about ",
+                 r->special ? " made for this" : "", asked);
+    size_t used = length > 0 ? (size_t)length : 0;
+    if (r->prefill_tps > 0)
+        snprintf(choice->why + used, sizeof choice->why - used, "%.0f tokens/s, in %.1f of %.1f GB of memory",
+                 p->prefill_tps, p->memory_bytes / gb, (double)memory / gb);
+    else
+        snprintf(choice->why + used, sizeof choice->why - used,
+                 "%.0f tokens/s, the first after %.1f s, in %.1f of %.1f GB of memory%s%s", p->decode_tps,
+                 p->ttft_1k_ms / 1e3, p->memory_bytes / gb, (double)memory / gb, r->note ? "; " : "",
+                 r->note ? r->note : "");
+}
+
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
                       size_t memory)
 {
     const rule *r = &rules[use];
-    const double gb = 1e9;
     char asked[128];
     bool any_fits = false;
     *choice = (spry_model_choice){.use = use};
     for (size_t i = 0; i < count; i++) {
-        any_fits = any_fits || candidates[i].fits;
-        if (candidates[i].fits && quick_enough(r, &candidates[i].predicted) && better(&candidates[i], choice->chosen))
+        if (!candidates[i].fits || (r->special && !find_source(use, candidates[i].shape)))
+            continue;
+        any_fits = true;
+        if (quick_enough(r, &candidates[i].predicted) && better(&candidates[i], choice->chosen))
             choice->chosen = &candidates[i];
     }
     describe(asked, sizeof asked, r);
     if (choice->chosen) {
-        const spry_prediction *p = &choice->chosen->predicted;
-        name_source(choice->pull, choice->chosen);
-        snprintf(
-            choice->why, sizeof choice->why,
-            "the largest model, in its most precise type, with %s: about %.0f tokens/s, the first after %.1f s, in "
-            "%.1f of %.1f GB of memory",
-            asked, p->decode_tps, p->ttft_1k_ms / 1e3, p->memory_bytes / gb, (double)memory / gb);
+        name_source(choice);
+        explain(choice, r, asked, memory);
     } else if (any_fits) {
         snprintf(choice->why, sizeof choice->why, "no known model reaches %s on this machine", asked);
     } else {
         snprintf(choice->why, sizeof choice->why, "no known model fits %.0f %% of the %.1f GB of memory",
-                 memory_share * 100, (double)memory / gb);
+                 memory_share * 100, (double)memory / 1e9);
     }
 }

@@ -1,4 +1,4 @@
-/* Recommends a model, among all published shapes and types, for three kinds of use. */
+/* Recommends a model, among all published shapes and types, for each use: three speeds, and what it is for. */
 #ifndef SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 #define SPRY_APPS_DOCTOR_MODEL_CHOICE_H
 
@@ -29,18 +29,30 @@ enum { SPRY_CANDIDATES_MAX = 512 };
 spry_status spry_candidates_predict(spry_candidate candidates[SPRY_CANDIDATES_MAX], size_t *count,
                                     const spry_machine_speed *speed, size_t memory, spry_error *error);
 
-typedef enum spry_use { SPRY_USE_FAST, SPRY_USE_BALANCED, SPRY_USE_BEST, SPRY_USE_COUNT } spry_use;
+typedef enum spry_use {
+    SPRY_USE_FAST,
+    SPRY_USE_BALANCED,
+    SPRY_USE_BEST,
+    SPRY_USE_CHAT,
+    SPRY_USE_CODE,
+    SPRY_USE_STRUCTURED,
+    SPRY_USE_VOICE,
+    SPRY_USE_EMBEDDINGS,
+    SPRY_USE_COUNT
+} spry_use;
 
 const char *spry_use_name(spry_use use); /* "fast" */
 
 typedef struct spry_model_choice {
     spry_use use;
     const spry_candidate *chosen; /* NULL: none is fast enough; `why` gives the reason */
-    char why[320];                /* a sentence with figures */
+    char why[400];                /* a sentence with figures */
     char pull[128];               /* the source of the chosen one for `spry pull`, or empty */
+    const char *model;            /* the model's name where it is made for this use; NULL: the shape's */
 } spry_model_choice;
 
-/* The best candidate (more parameters, then the more precise type) that fits and is fast enough for the use. */
+/* The best candidate (more parameters, then the more precise type) that fits, is fast enough for the use, and is made
+ * for it where models for that are known: code and embeddings. */
 void spry_choice_make(spry_model_choice *choice, spry_use use, const spry_candidate *candidates, size_t count,
                       size_t memory);
 

@@ -194,7 +194,9 @@ static void write_choices(spry_doc *doc, const json_t *machine)
     for (size_t i = 0; i < json_array_size(list); i++) {
         static const char *const keys[] = {"use", "shape", "type", "why"};
         for (size_t j = 0; j < SPRY_COUNT(keys); j++) {
-            const char *text = spry_report_text(json_array_get(list, i), keys[j]);
+            const json_t *choice = json_array_get(list, i);
+            const char *model = j == 1 ? spry_report_text(choice, "model") : NULL;
+            const char *text = model ? model : spry_report_text(choice, keys[j]);
             spry_doc_cell(doc, "%s", text ? text : "–");
         }
     }

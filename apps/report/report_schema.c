@@ -190,8 +190,13 @@ static const field model_fields[] = {
     {"ttft_1k_ms", NUMBER, 0, NULL},   {0},
 };
 
-static const field choice_fields[] = {{"use", TEXT, REQUIRED, NULL}, {"shape", TEXT, 0, NULL}, {"type", TEXT, 0, NULL},
-                                      {"why", TEXT, 0, NULL},        {"pull", TEXT, 0, NULL},  {0}};
+static const field choice_fields[] = {{"use", TEXT, REQUIRED, NULL},
+                                      {"shape", TEXT, 0, NULL},
+                                      {"type", TEXT, 0, NULL},
+                                      {"why", TEXT, 0, NULL},
+                                      {"pull", TEXT, 0, NULL},
+                                      {"model", TEXT, 0, NULL},
+                                      {0}};
 
 static const field machine_fields[] = {
     {"format", TEXT, REQUIRED, NULL},

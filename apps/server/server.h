@@ -14,6 +14,7 @@
 #include "server/http/access_keys.h"
 #include "server/request/kept_stream.h"
 #include "server/status/audit_log.h"
+#include "server/status/machine_watch.h"
 #include "server/status/registry.h"
 #include "spry_serve.h"
 
@@ -63,6 +64,7 @@ typedef struct spry_server {
     spry_trace *trace;                 /* NULL: none */
     atomic_bool trace_failed;          /* a warning about it was printed */
     spry_energy *meter;
+    spry_machine_watch machine;
     spry_access_keys keys;
     spry_key_limits limits;
     spry_audit_log audit;

@@ -296,6 +296,7 @@ spry_status spry_server_open(spry_server **out, spry_server_flags *flags, const 
     spry_response_store_init(&server->responses, flags->settings.responses_bytes, flags->settings.responses_s);
     spry_kept_streams_init(&server->streams);
     spry_buffer_init(&models->folder, PATH_BYTES);
+    spry_machine_watch_init(&server->machine);
     spry_status status = spry_access_keys_init(&server->keys, flags->settings.key_file, &flags->settings.rates, error);
     if (status == SPRY_OK && !spry_key_limits_init(&server->limits, server->keys.count ? server->keys.count : 1))
         status = spry_fail_memory(error, "limits of keys", server->keys.count * sizeof *server->limits.use);
@@ -349,6 +350,7 @@ void spry_server_close(spry_server *server)
     if (server->pool)
         spry_model_pool_destroy(server->pool);
     spry_energy_close(server->meter);
+    spry_machine_watch_deinit(&server->machine);
     spry_speech_service_destroy(server->speech);
     spry_access_keys_deinit(&server->keys);
     spry_key_limits_deinit(&server->limits);

@@ -7,9 +7,12 @@
 const unsigned char spry_unmade[1] = {0};
 
 const char *const spry_shape_names[] = {
-    "qwen3-0.6b",   "qwen3-1.7b",      "qwen3-4b",   "qwen3-8b",   "qwen3-14b",   "qwen3-32b",   "qwen3-30b-a3b",
-    "qwen2.5-0.5b", "qwen2.5-1.5b",    "qwen2.5-3b", "qwen2.5-7b", "llama3.2-1b", "llama3.2-3b", "llama3.1-8b",
-    "llama3.1-70b", "qwen3-moe-small", "tiny",       "tiny-moe",   NULL};
+    "qwen3-0.6b",    "qwen3-1.7b",   "qwen3-4b",        "qwen3-8b",   "qwen3-14b",    "qwen3-32b",
+    "qwen3-30b-a3b", "qwen2.5-0.5b", "qwen2.5-1.5b",    "qwen2.5-3b", "qwen2.5-7b",   "llama3.2-1b",
+    "llama3.2-3b",   "llama3.1-8b",  "llama3.1-70b",    "mistral-7b", "mixtral-8x7b", "gemma-2b",
+    "gemma-7b",      "gemma2-2b",    "gemma2-9b",       "gemma2-27b", "gemma3-1b",    "gemma3-4b",
+    "gemma3-12b",    "gemma3-27b",   "phi3-mini",       "phi4",       "gpt-oss-20b",  "gpt-oss-120b",
+    "glm4-9b",       "glm4-32b",     "qwen3-moe-small", "tiny",       "tiny-moe",     NULL};
 
 #define SIZES(layers, embd, ff, heads, kv_heads, head, vocab, context)                                                 \
     .n_layers = layers, .n_embd = embd, .n_ff = ff, .n_heads = heads, .n_kv_heads = kv_heads, .head_dim = head,        \
@@ -27,6 +30,27 @@ const char *const spry_shape_names[] = {
              .low_freq_factor = 1,                                                                                     \
              .high_freq_factor = 4,                                                                                    \
              .original_context = 8192}
+
+#define PLAIN_ROPE(base) .rope = {.theta = base, .factor = 1}
+#define MISTRAL(kind)    .arch = &spry_arch_##kind, .norm_eps = 1e-5f, PLAIN_ROPE(1e6f)
+#define GEMMA            .arch = &spry_arch_gemma, .norm_eps = 1e-6f, PLAIN_ROPE(1e4f), .tied = true
+#define GEMMA2(scalar)                                                                                                 \
+    .arch = &spry_arch_gemma2, .norm_eps = 1e-6f, PLAIN_ROPE(1e4f), .tied = true, .window = 4096, .attn_softcap = 50,  \
+    .final_softcap = 30, .query_scalar = scalar
+#define GEMMA3(sees, scalar, by)                                                                                       \
+    .arch = &spry_arch_gemma3, .norm_eps = 1e-6f, .tied = true, .window = sees, .window_layers = 6,                    \
+    .query_scalar = scalar, .rope_sliding = {.theta = 1e4f, .factor = 1},                                              \
+    .rope = {.kind = by > 1 ? SPRY_ROPE_LINEAR : SPRY_ROPE_DEFAULT, .theta = 1e6f, .factor = by}
+#define PHI(base) .arch = &spry_arch_phi3, .norm_eps = 1e-5f, PLAIN_ROPE(base)
+#define GLM4      .arch = &spry_arch_glm4, .norm_eps = 1e-5f, PLAIN_ROPE(1e4f), .rope_dim = 64
+#define GPT_OSS                                                                                                        \
+    .arch = &spry_arch_gpt_oss, .norm_eps = 1e-5f, .window = 128,                                                      \
+    .rope = {.kind = SPRY_ROPE_YARN,                                                                                   \
+             .theta = 150000,                                                                                          \
+             .factor = 32,                                                                                             \
+             .beta_fast = 32,                                                                                          \
+             .beta_slow = 1,                                                                                           \
+             .original_context = 4096}
 
 #define NAMED(called, cuts) .name = called, .pattern = cuts
 static const spry_shape shapes[] = {
@@ -52,6 +76,29 @@ static const spry_shape shapes[] = {
      .config = {LLAMA3(32), SIZES(28, 3072, 8192, 24, 8, 128, 128256, 131072), .tied = true}},
     {NAMED("llama3.1-8b", "llama-bpe"), .config = {LLAMA3(8), SIZES(32, 4096, 14336, 32, 8, 128, 128256, 131072)}},
     {NAMED("llama3.1-70b", "llama-bpe"), .config = {LLAMA3(8), SIZES(80, 8192, 28672, 64, 8, 128, 128256, 131072)}},
+    {NAMED("mistral-7b", "default"), .config = {MISTRAL(mistral), SIZES(32, 4096, 14336, 32, 8, 128, 32768, 32768)}},
+    {NAMED("mixtral-8x7b", "default"),
+     .config = {MISTRAL(mixtral), SIZES(32, 4096, 14336, 32, 8, 128, 32000, 32768), EXPERTS(8, 2, 14336)}},
+    {NAMED("gemma-2b", "default"), .config = {GEMMA, SIZES(18, 2048, 16384, 8, 1, 256, 256000, 8192)}},
+    {NAMED("gemma-7b", "default"), .config = {GEMMA, SIZES(28, 3072, 24576, 16, 16, 256, 256000, 8192)}},
+    {NAMED("gemma2-2b", "default"), .config = {GEMMA2(256), SIZES(26, 2304, 9216, 8, 4, 256, 256000, 8192)}},
+    {NAMED("gemma2-9b", "default"), .config = {GEMMA2(256), SIZES(42, 3584, 14336, 16, 8, 256, 256000, 8192)}},
+    {NAMED("gemma2-27b", "default"), .config = {GEMMA2(144), SIZES(46, 4608, 36864, 32, 16, 128, 256000, 8192)}},
+    {NAMED("gemma3-1b", "default"), .config = {GEMMA3(512, 256, 1), SIZES(26, 1152, 6912, 4, 1, 256, 262144, 32768)}},
+    {NAMED("gemma3-4b", "default"),
+     .config = {GEMMA3(1024, 256, 8), SIZES(34, 2560, 10240, 8, 4, 256, 262208, 131072)}},
+    {NAMED("gemma3-12b", "default"),
+     .config = {GEMMA3(1024, 256, 8), SIZES(48, 3840, 15360, 16, 8, 256, 262208, 131072)}},
+    {NAMED("gemma3-27b", "default"),
+     .config = {GEMMA3(1024, 168, 8), SIZES(62, 5376, 21504, 32, 16, 128, 262208, 131072)}},
+    {NAMED("phi3-mini", "default"), .config = {PHI(1e4f), SIZES(32, 3072, 8192, 32, 32, 96, 32064, 4096)}},
+    {NAMED("phi4", "default"), .config = {PHI(250000), SIZES(40, 5120, 17920, 40, 10, 128, 100352, 16384)}},
+    {NAMED("gpt-oss-20b", "gpt-4o"), .biased = true,
+     .config = {GPT_OSS, SIZES(24, 2880, 2880, 64, 8, 64, 201088, 131072), EXPERTS(32, 4, 2880)}},
+    {NAMED("gpt-oss-120b", "gpt-4o"), .biased = true,
+     .config = {GPT_OSS, SIZES(36, 2880, 2880, 64, 8, 64, 201088, 131072), EXPERTS(128, 4, 2880)}},
+    {NAMED("glm4-9b", "glm4"), .biased = true, .config = {GLM4, SIZES(40, 4096, 13696, 32, 2, 128, 151552, 32768)}},
+    {NAMED("glm4-32b", "glm4"), .config = {GLM4, SIZES(61, 6144, 23040, 48, 2, 128, 151552, 32768)}},
     /* Not a published model: a small version of Qwen3-30B-A3B for small machines. */
     {NAMED("qwen3-moe-small", "qwen2"),
      .config = {QWEN3_MOE, SIZES(16, 1024, 3072, 16, 4, 128, 151936, 40960), EXPERTS(32, 4, 512), .tied = true},
@@ -79,7 +126,9 @@ const spry_shape *spry_shape_find(const char *name)
 typedef struct builder {
     spry_model *model;
     const spry_shape *shape;
-    bool failed; /* memory was short */
+    bool failed;        /* memory was short */
+    const float *zeros; /* [n_zeros], which all biases share */
+    size_t n_zeros;
 } builder;
 
 static spry_weight matrix(size_t n_out, size_t n_in)
@@ -97,40 +146,58 @@ static float *vector(builder *b, size_t n, float value)
     return values;
 }
 
-static spry_weight biased_matrix(builder *b, size_t n_out, size_t n_in)
+static spry_weight biased_matrix(builder *b, size_t n_out, size_t n_in, bool biased)
 {
     spry_weight w = matrix(n_out, n_in);
-    if (b->shape->biased)
-        w.bias = vector(b, n_out, 0);
+    if (biased && n_out > b->n_zeros) {
+        b->zeros = vector(b, n_out, 0);
+        b->n_zeros = n_out;
+    }
+    w.bias = biased ? b->zeros : NULL;
     return w;
 }
 
+/* gpt-oss's experts have biases. */
 static spry_weight *experts(builder *b, size_t n_out, size_t n_in)
 {
+    bool biased = b->model->config.arch->experts_mixed;
     size_t count = b->model->config.n_experts;
     spry_weight *list = spry_arena_alloc(&b->model->arena, count, sizeof *list);
     b->failed = b->failed || !list;
     for (size_t i = 0; list && i < count; i++)
-        list[i] = matrix(n_out, n_in);
+        list[i] = biased_matrix(b, n_out, n_in, biased);
     return list;
+}
+
+static void build_attention(builder *b, spry_layer *l)
+{
+    const spry_config *c = &b->model->config;
+    const bool biased = b->shape->biased;
+    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    if (c->arch->qk_norm) {
+        l->q_norm = vector(b, c->head_dim, 1);
+        l->k_norm = vector(b, c->head_dim, 1);
+    }
+    l->q = biased_matrix(b, n_q, c->n_embd, biased);
+    l->k = biased_matrix(b, n_kv, c->n_embd, biased);
+    l->v = biased_matrix(b, n_kv, c->n_embd, biased);
+    l->o = biased_matrix(b, c->n_embd, n_q, biased && c->arch->out_bias);
+    if (c->arch->sinks)
+        l->sinks = vector(b, c->n_heads, 0);
 }
 
 static void build_layer(builder *b, spry_layer *l)
 {
     const spry_config *c = &b->model->config;
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     l->attn_norm = vector(b, c->n_embd, 1);
     l->ffn_norm = vector(b, c->n_embd, 1);
-    if (c->arch->qk_norm) {
-        l->q_norm = vector(b, c->head_dim, 1);
-        l->k_norm = vector(b, c->head_dim, 1);
+    if (c->arch->norms == SPRY_NORMS_AROUND) {
+        l->attn_post_norm = vector(b, c->n_embd, 1);
+        l->ffn_post_norm = vector(b, c->n_embd, 1);
     }
-    l->q = biased_matrix(b, n_q, c->n_embd);
-    l->k = biased_matrix(b, n_kv, c->n_embd);
-    l->v = biased_matrix(b, n_kv, c->n_embd);
-    l->o = matrix(c->n_embd, n_q);
+    build_attention(b, l);
     if (c->n_experts) {
-        l->router = matrix(c->n_experts, c->n_embd);
+        l->router = biased_matrix(b, c->n_experts, c->n_embd, c->arch->router_bias);
         l->expert_gate = experts(b, c->n_expert_ff, c->n_embd);
         l->expert_up = experts(b, c->n_expert_ff, c->n_embd);
         l->expert_down = experts(b, c->n_embd, c->n_expert_ff);
@@ -156,15 +223,17 @@ static void build_weights(builder *b)
 spry_status spry_shape_model(spry_model **out, const spry_shape *shape, const char *name, spry_error *error)
 {
     *out = NULL;
-    builder b = {calloc(1, sizeof *b.model), shape, false};
+    builder b = {.model = calloc(1, sizeof *b.model), .shape = shape};
     spry_model *m = b.model;
     if (!m)
         return spry_fail_memory(error, "a model", sizeof *m);
     spry_arena_init(&m->arena);
     m->config = shape->config;
-    m->config.rope_sliding = m->config.rope;
+    if (!m->config.arch->two_ropes)
+        m->config.rope_sliding = m->config.rope;
     m->config.qkv_bias = shape->biased;
-    m->config.routing = SPRY_ROUTING_SOFTMAX;
+    m->config.interleaved = m->config.arch->interleaved;
+    m->config.routing = m->config.arch->routing ? m->config.arch->routing : SPRY_ROUTING_SOFTMAX;
     m->config.routed_scale = m->config.embedding_scale = m->config.residual_scale = m->config.logit_scale = 1;
     m->name = spry_arena_copy(&m->arena, spry_view_of(name));
     spry_status status = m->name ? SPRY_OK : spry_fail_memory(error, "a model's name", strlen(name));

@@ -9,9 +9,10 @@
 typedef struct spry_shape {
     const char *name;
     const char *pattern; /* how its tokenizer cuts text: tokenizer.ggml.pre */
-    bool biased;         /* q, k and v have biases */
-    spry_config config;  /* as config.json says it; `sliding` and the sliding layers' rope are not filled */
-    bool invented;       /* there are no published weights */
+    bool biased;         /* q, k and v have biases, and the output where the architecture has one */
+    spry_config
+        config;    /* as config.json says it; `sliding` is not filled, the sliding layers' rope only with two ropes */
+    bool invented; /* there are no published weights */
 } spry_shape;
 
 /* NULL: unknown. */

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/view.h"
+#include "platform/system_file.h"
 
 enum { VALUE_MAX = 128 };
 
@@ -63,6 +64,17 @@ static void limit_memory(spry_cgroup_limits *limits, const char *folder, const c
         limits->memory = (size_t)bytes;
 }
 
+/* Of several groups with a quota the one that stopped the process longest. */
+static void read_stopped(spry_cgroup_limits *limits, const char *folder, const char *key, uint64_t per_us)
+{
+    char *text = spry_system_line(folder, "/cpu.stat", key);
+    uint64_t time;
+    if (text && spry_system_number(&time, text) &&
+        (limits->stopped_us == UINT64_MAX || time / per_us > limits->stopped_us))
+        limits->stopped_us = time / per_us;
+    free(text);
+}
+
 static void read_v2(spry_cgroup_limits *limits, const char *folder)
 {
     char value[VALUE_MAX];
@@ -71,6 +83,7 @@ static void read_v2(spry_cgroup_limits *limits, const char *folder)
     if (read_value(value, folder, "/cpu.max") && parse_number(&quota, &text) && parse_number(&period, &text))
         limit_cpus(limits, quota, period);
     limit_memory(limits, folder, "/memory.max");
+    read_stopped(limits, folder, "throttled_usec", 1);
 }
 
 static void read_v1_cpu(spry_cgroup_limits *limits, const char *folder)
@@ -81,6 +94,7 @@ static void read_v1_cpu(spry_cgroup_limits *limits, const char *folder)
     if (read_value(quota_value, folder, "/cpu.cfs_quota_us") && parse_number(&quota, &quota_text) &&
         read_value(period_value, folder, "/cpu.cfs_period_us") && parse_number(&period, &period_text))
         limit_cpus(limits, quota, period);
+    read_stopped(limits, folder, "throttled_time", 1000);
 }
 
 static void read_v1_memory(spry_cgroup_limits *limits, const char *folder)
@@ -157,7 +171,7 @@ static void read_line(spry_cgroup_limits *limits, const char *root, char *line)
 
 void spry_cgroup_read(spry_cgroup_limits *limits, const char *root)
 {
-    *limits = (spry_cgroup_limits){SIZE_MAX, SIZE_MAX};
+    *limits = (spry_cgroup_limits){SIZE_MAX, SIZE_MAX, UINT64_MAX};
     char path[PATH_MAX];
     FILE *file = join(path, root, "/proc/self/cgroup") ? fopen(path, "re") : NULL;
     if (!file)

@@ -4,11 +4,13 @@
 #define SPRY_PLATFORM_CGROUP_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* SIZE_MAX: no limit. */
 typedef struct spry_cgroup_limits {
-    size_t cpus;   /* quota over period, rounded up, at least 1 */
-    size_t memory; /* bytes */
+    size_t cpus;         /* quota over period, rounded up, at least 1 */
+    size_t memory;       /* bytes */
+    uint64_t stopped_us; /* how long a quota stopped the group, since it was made; UINT64_MAX: unknown */
 } spry_cgroup_limits;
 
 /* Reads the smallest limits from the process's group up to the root. `root` is prepended to the paths /proc/self/cgroup

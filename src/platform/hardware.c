@@ -2,8 +2,6 @@
  * understood stay unknown. */
 #include "platform/hardware.h"
 
-#include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,105 +12,23 @@
 #include "base/number.h"
 #include "base/view.h"
 #include "platform/cgroup.h"
-
-enum { VALUE_MAX = 256, PROCESSORS_MAX = 1 << 16 };
-
-/* ---- small files ------------------------------------------------------------------------------------------------- */
-
-/* NULL: it does not exist. */
-static FILE *open_below(const char *root, const char *path)
-{
-    char whole[PATH_MAX];
-    int length = snprintf(whole, sizeof whole, "%s%s", root, path);
-    return length > 0 && length < PATH_MAX ? fopen(whole, "re") : NULL;
-}
-
-static void trim_end(char *text)
-{
-    size_t length = strlen(text);
-    while (length && (text[length - 1] == '\n' || text[length - 1] == ' ' || text[length - 1] == '\t'))
-        text[--length] = '\0';
-}
-
-static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...) SPRY_PRINTF(3, 4);
-
-/* Reads the first line of a file. */
-static bool read_value(char out[VALUE_MAX], const char *root, const char *format, ...)
-{
-    char path[VALUE_MAX];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(path, sizeof path, format, args);
-    va_end(args);
-    FILE *file = open_below(root, path);
-    if (!file)
-        return false;
-    bool there = fgets(out, VALUE_MAX, file) != NULL;
-    fclose(file);
-    if (there)
-        trim_end(out);
-    return there;
-}
-
-/* The text after "key:" (or after "key" and spaces) in the first line that begins with it; the caller frees it. NULL:
- * no such line. */
-static char *find_line(const char *root, const char *path, const char *key)
-{
-    FILE *file = open_below(root, path);
-    char *line = NULL, *found = NULL;
-    size_t capacity = 0, length = strlen(key);
-    while (file && !found && getline(&line, &capacity, file) >= 0) {
-        if (strncmp(line, key, length) != 0 || !strchr(": \t", line[length]))
-            continue;
-        trim_end(line);
-        found = strdup(line + length + strspn(line + length, ": \t"));
-    }
-    free(line);
-    if (file)
-        fclose(file);
-    return found;
-}
-
-/* The number at the start of a text, up to a space or the end. */
-static bool leading_number(uint64_t *out, const char *text)
-{
-    return spry_number_u64(out, (spry_view){text, strcspn(text, " \t")});
-}
+#include "platform/system_file.h"
 
 /* ---- lists of processors ----------------------------------------------------------------------------------------- */
-
-/* Removes the first range from a list such as "0-3,8"; false at its end, and for text that is not a list, which then
- * stays non-empty. */
-static bool next_range(uint32_t *first, uint32_t *last, const char **list)
-{
-    size_t length = strcspn(*list, ","), dash = strcspn(*list, ",-");
-    uint64_t from, to;
-    if (!spry_number_u64(&from, (spry_view){*list, dash}))
-        return false;
-    to = from;
-    if (dash < length && !spry_number_u64(&to, (spry_view){*list + dash + 1, length - dash - 1}))
-        return false;
-    if (to < from || to >= PROCESSORS_MAX)
-        return false;
-    *first = (uint32_t)from;
-    *last = (uint32_t)to;
-    *list += length + ((*list)[length] == ',');
-    return true;
-}
 
 /* Number of items in a list; 0: not a list. */
 static uint32_t list_count(const char *list)
 {
     uint32_t count = 0, first, last;
-    while (next_range(&first, &last, &list))
-        count += count < PROCESSORS_MAX ? last - first + 1 : 0;
+    while (spry_system_range(&first, &last, &list))
+        count += count < SPRY_SYSTEM_PROCESSORS ? last - first + 1 : 0;
     return *list ? 0 : count;
 }
 
 static uint32_t list_first(const char *list)
 {
     uint32_t first, last;
-    return next_range(&first, &last, &list) ? first : 0;
+    return spry_system_range(&first, &last, &list) ? first : 0;
 }
 
 /* ---- the processor ----------------------------------------------------------------------------------------------- */
@@ -120,9 +36,9 @@ static uint32_t list_first(const char *list)
 /* Whether the processor is the first of those that share its core; unknown where the system does not report it. */
 static spry_known leads_core(const char *root, uint32_t processor)
 {
-    char list[VALUE_MAX];
-    if (!read_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/core_cpus_list", processor) &&
-        !read_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", processor))
+    char list[SPRY_SYSTEM_VALUE];
+    if (!spry_system_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/core_cpus_list", processor) &&
+        !spry_system_value(list, root, "/sys/devices/system/cpu/cpu%u/topology/thread_siblings_list", processor))
         return SPRY_UNKNOWN;
     return !list_count(list) ? SPRY_UNKNOWN : list_first(list) == processor ? SPRY_YES : SPRY_NO;
 }
@@ -130,7 +46,7 @@ static spry_known leads_core(const char *root, uint32_t processor)
 static uint32_t count_cores(const char *root, const char *online)
 {
     uint32_t cores = 0, first, last;
-    while (next_range(&first, &last, &online))
+    while (spry_system_range(&first, &last, &online))
         for (uint32_t processor = first; processor <= last; processor++) {
             spry_known leads = leads_core(root, processor);
             if (leads == SPRY_UNKNOWN)
@@ -149,8 +65,8 @@ static void read_processors(spry_hardware *h, const char *root, const char *onli
 {
     h->processors = list_count(online);
     h->cores = h->processors ? count_cores(root, online) : 0;
-    h->cgroup_cpus = limits->cpus < PROCESSORS_MAX ? (uint32_t)limits->cpus : 0;
-    char *allowed = find_line(root, "/proc/self/status", "Cpus_allowed_list");
+    h->cgroup_cpus = limits->cpus < SPRY_SYSTEM_PROCESSORS ? (uint32_t)limits->cpus : 0;
+    char *allowed = spry_system_line(root, "/proc/self/status", "Cpus_allowed_list");
     h->usable = smaller_known(allowed ? list_count(allowed) : 0, smaller_known(h->processors, h->cgroup_cpus));
     free(allowed);
 }
@@ -202,17 +118,17 @@ static bool list_has_word(const char *list, const char *word)
 /* x86 has "flags", which also show a hypervisor; ARM has "Features". */
 static void read_sets(spry_hardware *h, const char *root)
 {
-    char *flags = find_line(root, "/proc/cpuinfo", "flags");
-    char *features = flags ? NULL : find_line(root, "/proc/cpuinfo", "Features");
+    char *flags = spry_system_line(root, "/proc/cpuinfo", "flags");
+    char *features = flags ? NULL : spry_system_line(root, "/proc/cpuinfo", "Features");
     const char *list = flags ? flags : features ? features : "";
     for (size_t i = 0; i < SPRY_COUNT(set_names); i++)
         if (list_has_word(list, set_names[i].linux_name))
             h->sets[h->n_sets++] = set_names[i].name;
-    char type[VALUE_MAX];
+    char type[SPRY_SYSTEM_VALUE];
     if (flags)
         h->virtual_machine = list_has_word(flags, "hypervisor") ? SPRY_YES : SPRY_NO;
-    else if (read_value(type, root, "/sys/hypervisor/type") ||
-             read_value(type, root, "/proc/device-tree/hypervisor/compatible"))
+    else if (spry_system_value(type, root, "/sys/hypervisor/type") ||
+             spry_system_value(type, root, "/proc/device-tree/hypervisor/compatible"))
         h->virtual_machine = SPRY_YES;
     free(flags);
     free(features);
@@ -233,16 +149,16 @@ static void copy_word(char out[SPRY_HARDWARE_WORD], const char *text, size_t len
 
 static bool read_cache(spry_hardware_cache *cache, const char *root, uint32_t processor, size_t index)
 {
-    char level[VALUE_MAX], kind[VALUE_MAX], size[VALUE_MAX], shared[VALUE_MAX];
+    char level[SPRY_SYSTEM_VALUE], kind[SPRY_SYSTEM_VALUE], size[SPRY_SYSTEM_VALUE], shared[SPRY_SYSTEM_VALUE];
     uint64_t number, bytes;
-    if (!read_value(level, root, CACHE "/level", processor, index) ||
-        !read_value(kind, root, CACHE "/type", processor, index) ||
-        !read_value(size, root, CACHE "/size", processor, index) || !spry_number_u64(&number, spry_view_of(level)) ||
-        !spry_number_bytes(&bytes, spry_view_of(size)))
+    if (!spry_system_value(level, root, CACHE "/level", processor, index) ||
+        !spry_system_value(kind, root, CACHE "/type", processor, index) ||
+        !spry_system_value(size, root, CACHE "/size", processor, index) ||
+        !spry_number_u64(&number, spry_view_of(level)) || !spry_number_bytes(&bytes, spry_view_of(size)))
         return false;
     *cache = (spry_hardware_cache){.level = (uint32_t)(number & 0xFF), .bytes = (size_t)bytes};
     copy_word(cache->kind, kind, strlen(kind));
-    if (read_value(shared, root, CACHE "/shared_cpu_list", processor, index))
+    if (spry_system_value(shared, root, CACHE "/shared_cpu_list", processor, index))
         cache->shared_by = list_count(shared);
     return true;
 }
@@ -252,10 +168,10 @@ static bool read_cache(spry_hardware_cache *cache, const char *root, uint32_t pr
 /* A value of /proc/meminfo; 0: unknown. */
 static size_t memory_line(const char *root, const char *key)
 {
-    char *value = find_line(root, "/proc/meminfo", key);
+    char *value = spry_system_line(root, "/proc/meminfo", key);
     uint64_t kib;
     size_t bytes = 0;
-    if (value && leading_number(&kib, value) && !spry_checked_mul(&bytes, (size_t)kib, 1024))
+    if (value && spry_system_number(&kib, value) && !spry_checked_mul(&bytes, (size_t)kib, 1024))
         bytes = 0;
     free(value);
     return bytes;
@@ -265,9 +181,9 @@ static void read_memory(spry_hardware *h, const char *root, const spry_cgroup_li
 {
     h->memory_bytes = memory_line(root, "MemTotal");
     h->usable_bytes = limits->memory < h->memory_bytes ? limits->memory : h->memory_bytes;
-    char *space = find_line(root, "/proc/self/limits", "Max address space");
+    char *space = spry_system_line(root, "/proc/self/limits", "Max address space");
     uint64_t most;
-    if (space && leading_number(&most, space) && most < h->usable_bytes)
+    if (space && spry_system_number(&most, space) && most < h->usable_bytes)
         h->usable_bytes = (size_t)most;
     free(space);
     size_t available = memory_line(root, "MemAvailable"), swap_free = memory_line(root, "SwapFree");
@@ -279,8 +195,8 @@ static void read_memory(spry_hardware *h, const char *root, const spry_cgroup_li
 /* "always [madvise] never": the one in brackets. */
 static void read_huge_pages(spry_hardware *h, const char *root)
 {
-    char text[VALUE_MAX];
-    if (!read_value(text, root, "/sys/kernel/mm/transparent_hugepage/enabled"))
+    char text[SPRY_SYSTEM_VALUE];
+    if (!spry_system_value(text, root, "/sys/kernel/mm/transparent_hugepage/enabled"))
         return;
     const char *open = strchr(text, '['), *close = open ? strchr(open, ']') : NULL;
     if (close)
@@ -290,9 +206,10 @@ static void read_huge_pages(spry_hardware *h, const char *root)
 /* "0.52 0.58 0.59 1/467 12345": averages over one, five and fifteen minutes. */
 static double read_load(const char *root)
 {
-    char text[VALUE_MAX];
+    char text[SPRY_SYSTEM_VALUE];
     double load;
-    if (!read_value(text, root, "/proc/loadavg") || !spry_number_double(&load, (spry_view){text, strcspn(text, " ")}))
+    if (!spry_system_value(text, root, "/proc/loadavg") ||
+        !spry_number_double(&load, (spry_view){text, strcspn(text, " ")}))
         return -1;
     return load;
 }
@@ -301,20 +218,20 @@ static double read_load(const char *root)
 
 void spry_hardware_read(spry_hardware *h, const char *root)
 {
-    char online[VALUE_MAX] = "", value[VALUE_MAX];
+    char online[SPRY_SYSTEM_VALUE] = "", value[SPRY_SYSTEM_VALUE];
     spry_cgroup_limits limits;
     *h = (spry_hardware){0};
     spry_processor_name_below(h->cpu, root);
     spry_cgroup_read(&limits, root);
-    read_value(online, root, "/sys/devices/system/cpu/online");
+    spry_system_value(online, root, "/sys/devices/system/cpu/online");
     uint32_t first = list_first(online);
     read_processors(h, root, online, &limits);
     read_sets(h, root);
     while (h->n_caches < SPRY_HARDWARE_CACHES && read_cache(&h->caches[h->n_caches], root, first, h->n_caches))
         h->n_caches++;
-    if (read_value(value, root, "/sys/devices/system/cpu/cpu%u/cpufreq/scaling_governor", first))
+    if (spry_system_value(value, root, "/sys/devices/system/cpu/cpu%u/cpufreq/scaling_governor", first))
         copy_word(h->governor, value, strlen(value));
-    if (read_value(value, root, "/sys/devices/system/node/online"))
+    if (spry_system_value(value, root, "/sys/devices/system/node/online"))
         h->numa_nodes = list_count(value);
     h->load = read_load(root);
     read_memory(h, root, &limits);
@@ -331,7 +248,7 @@ bool spry_hardware_has(const spry_hardware *h, const char *set)
 
 void spry_machine_id(char out[SPRY_MACHINE_ID], const char *cpu, uint32_t threads, const char *kernels, size_t memory)
 {
-    char text[SPRY_PROCESSOR_NAME_MAX + VALUE_MAX];
+    char text[SPRY_PROCESSOR_NAME_MAX + SPRY_SYSTEM_VALUE];
     double gib = (double)memory / (1 << 30);
     int length =
         snprintf(text, sizeof text, "%.*s\n%u\n%.64s\n%.0f", SPRY_PROCESSOR_NAME_MAX, cpu, threads, kernels, gib);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,12 +16,14 @@
 #include "base/buffer.h"
 #include "platform/background.h"
 #include "platform/clock.h"
+#include "platform/machine_state.h"
 #include "platform/memory.h"
 
 enum {
     LIST_SPANS = 1 << 18, /* allocated on demand */
     WAKE_SPANS = LIST_SPANS / 4,
-    WAIT_NS = 250000000, /* interval of writes; at most this much is lost when the process is killed */
+    STATE_NS = 1000000000, /* interval of the machine's state */
+    WAIT_NS = 250000000,   /* interval of writes; at most this much is lost when the process is killed */
     LINE_MAX_BYTES = 512,
     TEXT_MAX = 1 << 24, /* limit of lane names, and of the text printed at once */
     WRITE_BYTES = 1 << 18,
@@ -55,6 +58,7 @@ struct spry_trace {
     /* used by the writer thread only, until it is joined */
     span_list *printing;
     spry_buffer text;
+    uint64_t state_ns;             /* time of the last state of the machine */
     off_t whole;                   /* length of the file up to its last complete event */
     uint64_t n_printed, n_written; /* spans printed to the text; spans written to the file */
     int failure;                   /* what errno said */
@@ -178,6 +182,22 @@ static void print_list(spry_trace *t)
     list->count = 0;
 }
 
+/* The machine's state as counters; unknown fields are omitted. */
+static void print_state(spry_trace *t)
+{
+    spry_machine_state state;
+    spry_machine_state_read(&state, "");
+    t->state_ns = spry_clock_ns();
+    for (size_t i = 0; i < SPRY_MACHINE_FIELDS; i++) {
+        double value = spry_machine_field_value(&state, &spry_machine_fields[i]);
+        if (!isnan(value))
+            spry_buffer_format(&t->text,
+                               ",\n{\"name\":\"%s\",\"cat\":\"machine\",\"ph\":\"C\",\"ts\":%.3f,\"pid\":1,"
+                               "\"args\":{\"value\":%.17g}}",
+                               spry_machine_fields[i].name, (double)(t->state_ns - t->start_ns) / 1e3, value);
+    }
+}
+
 /* ---- the writer -------------------------------------------------------------------------------------------------- */
 
 /* Called with the lock held. */
@@ -203,6 +223,8 @@ static void *run(void *context)
         spry_buffer_clear(&t->lanes);
         pthread_mutex_unlock(&t->lock);
         print_list(t);
+        if (closing || spry_clock_ns() - t->state_ns >= STATE_NS)
+            print_state(t);
         write_out(t);
     }
     return NULL;

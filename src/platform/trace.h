@@ -1,4 +1,5 @@
-/* Writes a file of Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open.
+/* Writes a file of Chrome trace events, which Perfetto (ui.perfetto.dev) and chrome://tracing open. Once a second, and
+ * at the end, the machine's state is added as counters: temperature, frequency, pressure (machine_state.h).
  *
  * Callers add time spans; a thread of the trace writes them, so that no caller waits for the disk. When that thread
  * cannot keep up, spans are dropped and counted; when the disk is full, the file keeps complete lines only, and closing

@@ -41,7 +41,8 @@ GPU = {"name": TEXT, "bytes": COUNT, "compute": TEXT, "driver": TEXT}
 FINDING = {"level": TEXT, "what": TEXT, "fix": TEXT}
 MODEL = {"shape": TEXT, "type": TEXT, "parameters": COUNT, "bytes": COUNT, "memory_bytes": COUNT, "fits": FLAG,
          "prefill_tps": SPEED, "decode_tps": SPEED, "ttft_1k_ms": SPEED}
-CHOICE = {"use": TEXT, "why": TEXT, "shape": text_or_null, "type": text_or_null, "pull": text_or_null}
+USES = ["fast", "balanced", "best", "chat", "code", "structured", "voice", "embeddings"]
+CHOICE = {"use": TEXT, "model": text_or_null, "why": TEXT, "shape": text_or_null, "type": text_or_null, "pull": text_or_null}
 
 
 def setUpModule():
@@ -95,7 +96,7 @@ class Doctor(CliTest):
         self.assertLess(abs(age.total_seconds()), 600)
         for name in ("q4_0", "q8_0", "f16"):
             self.assertIn(name, profile["speeds"]["types"])
-        self.assertEqual([choice["use"] for choice in profile["choices"]], ["fast", "balanced", "best"])
+        self.assertEqual([choice["use"] for choice in profile["choices"]], USES)
         known = {(model["shape"], model["type"]): model for model in profile["models"]}
         self.assertGreater(len(known), 20)
         for choice in profile["choices"]:
@@ -108,6 +109,10 @@ class Doctor(CliTest):
             self.assertNotEqual(energy[device] is None, energy["why_no_" + device] is None)
         if not profile["gpu"]:
             self.assertTrue(profile["why_no_gpu"])
+        now = profile["now"]
+        self.assertGreater(now["resident_bytes"], 1 << 20)
+        self.assertTrue(all(set(one) == {"what", "fix"} for one in now["slowed_by"]))
+        self.assertIsInstance(now["servers"], list)
 
     def test_damaged_store_is_said_and_replaced(self):
         self.one_sentence(first, STORED, "not valid JSON", "measuring again")
@@ -121,7 +126,7 @@ class Doctor(CliTest):
 
     def test_page(self):
         page = self.succeeds(spry("doctor")).text
-        for words in ("Processor", "Memory", "GPU", "Energy", "Bottlenecks", "Expected speeds",
+        for words in ("Processor", "Memory", "GPU", "Energy", "At present", "held back by", "Bottlenecks", "Expected speeds",
                       "Recommended models", "balanced", first.json["cpu"]["name"], first.json["when"], STORED):
             self.assertIn(words, page)
         self.assertNotIn("\x1b", page)

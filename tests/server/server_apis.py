@@ -201,6 +201,14 @@ class Llama(ServerTest):
         measured = [energy[device] for device in ("cpu_joules", "gpu_joules") if energy[device] is not None]
         self.assertEqual(bool(measured), not energy["why"])
         self.assertTrue(all(joules > 0 for joules in measured))
+        machine = snapshots[0]["machine"]
+        self.assertGreater(machine["resident_bytes"], 1 << 20)
+        self.assertTrue(all(set(one) == {"what", "fix"} for one in machine["slowed_by"]))
+        metrics = self.server.get("/metrics").text
+        self.assertRegex(metrics, r"\nspry_resident_bytes [1-9]")
+        for name, value in machine.items():
+            if name not in ("slowed_by", "resident_bytes"):
+                self.assertEqual("\nspry_machine_%s " % name in metrics, value is not None, name)
         model = snapshots[0]["models"][0]
         self.assertEqual((model["name"], model["state"]), (MODEL, "loaded"))
         self.assertLessEqual(model["kv"]["idle"], model["kv"]["cached"])

@@ -190,8 +190,8 @@ static spry_machine_profile *some_profile(void)
                                        .fits = true,
                                        .predicted = {.prefill_tps = 1, .decode_tps = 2, .ttft_1k_ms = 3}};
     p.n_choices = 2;
-    p.choices[0] = (spry_model_choice){SPRY_USE_FAST, &p.candidates[0], "because", "hf:a/b:Q4_0"};
-    p.choices[1] = (spry_model_choice){SPRY_USE_BEST, NULL, "nothing fits", ""};
+    p.choices[0] = (spry_model_choice){SPRY_USE_FAST, &p.candidates[0], "because", "hf:a/b:Q4_0", NULL};
+    p.choices[1] = (spry_model_choice){SPRY_USE_BEST, NULL, "nothing fits", "", NULL};
     spry_machine_id(p.id, "cpu", 3, "avx512", 1);
     spry_time_text(p.when, 1794744000);
     return &p;

@@ -319,9 +319,9 @@ static void the_best_that_fits_and_is_fast_enough_is_chosen(void **state)
     (void)state;
     spry_machine_speed m = reading_machine(1e6);
     spry_model_choice choice = choose(SPRY_USE_BEST, &m, (size_t)1 << 40);
-    assert_string_equal(choice.chosen->shape, "llama3.1-70b");
+    assert_string_equal(choice.chosen->shape, "gpt-oss-120b");
     assert_string_equal(choice.chosen->type, "f16");
-    choice = choose(SPRY_USE_BEST, &m, (size_t)100 * 1000 * 1000 * 1000); /* 70 GB: nearly 8 bits a parameter */
+    choice = choose(SPRY_USE_BEST, &m, (size_t)90 * 1000 * 1000 * 1000); /* 63 GB: 7 bits a parameter of 70 billion */
     assert_string_equal(choice.chosen->shape, "llama3.1-70b");
     assert_string_equal(choice.chosen->type, "q6_k");
     m = reading_machine(26);
@@ -334,6 +334,35 @@ static void the_best_that_fits_and_is_fast_enough_is_chosen(void **state)
     choice = choose(SPRY_USE_FAST, &m, (size_t)16 << 30);
     assert_true(choice.chosen->predicted.ttft_1k_ms <= 2000);
     assert_string_equal(choice.chosen->shape, "llama3.2-1b");
+}
+
+static void uses_have_models_of_their_own(void **state)
+{
+    (void)state;
+    spry_machine_speed m = reading_machine(1e6);
+    spry_model_choice choice = choose(SPRY_USE_CODE, &m, (size_t)1 << 40);
+    assert_string_equal(choice.model, "Qwen3-Coder-30B-A3B");
+    assert_string_equal(choice.pull, "hf:Qwen/Qwen3-Coder-30B-A3B-Instruct");
+    choice = choose(SPRY_USE_CODE, &m, (size_t)8 << 30); /* 5.6 GiB */
+    assert_string_equal(choice.model, "Qwen2.5-Coder-7B");
+    assert_non_null(strstr(choice.why, "made for this"));
+    choice = choose(SPRY_USE_EMBEDDINGS, &m, (size_t)6 << 30); /* 4.5 GB */
+    assert_string_equal(choice.model, "Qwen3-Embedding-4B");
+    assert_string_equal(choice.pull, ""); /* no repository is known that has it quantised */
+    assert_non_null(strstr(choice.why, "tokens/s of text"));
+    choice = choose(SPRY_USE_STRUCTURED, &m, (size_t)16 << 30);
+    assert_null(choice.model);
+    assert_non_null(strstr(choice.why, "schema"));
+    for (size_t i = 0; i < SPRY_DTYPE_COUNT; i++)
+        m.types[i].multiply_g_s = 2000; /* a prompt of 1,000 in a second: two billion parameters at most */
+    choice = choose(SPRY_USE_VOICE, &m, (size_t)64 << 30);
+    assert_true(choice.chosen->predicted.ttft_1k_ms <= 1000);
+    spry_model_choice chat = choose(SPRY_USE_CHAT, &m, (size_t)64 << 30);
+    assert_true(chat.chosen->predicted.ttft_1k_ms <= 4000 && chat.chosen->predicted.size.parameters > 4e9);
+    choice = choose(SPRY_USE_CODE, &m, 100 << 20);
+    assert_null(choice.chosen);
+    for (spry_use use = 0; use < SPRY_USE_COUNT; use++)
+        assert_true(strlen(spry_use_name(use)) >= 4);
 }
 
 static void where_nothing_serves_a_sentence_says_so(void **state)
@@ -499,6 +528,7 @@ int main(void)
         cmocka_unit_test(reading_speed_is_known_between_what_was_measured),
         cmocka_unit_test(a_type_that_was_not_measured_is_refused),
         cmocka_unit_test(the_best_that_fits_and_is_fast_enough_is_chosen),
+        cmocka_unit_test(uses_have_models_of_their_own),
         cmocka_unit_test(where_nothing_serves_a_sentence_says_so),
         cmocka_unit_test(all_shapes_are_predicted_soon),
         cmocka_unit_test(speeds_come_back_from_json),

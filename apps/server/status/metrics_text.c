@@ -1,10 +1,12 @@
 /* Tables say what is printed: the counters and histograms of model_counts.c, and the gauges below. */
 #include "server/status/metrics_text.h"
 
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "platform/clock.h"
-#include "platform/memory.h"
 
 /* The two lines before the values of a metric; `type` is "counter", "gauge" or "histogram". */
 static void print_head(spry_buffer *out, const char *name, const char *help, const char *type)
@@ -195,6 +197,24 @@ static void print_energy(spry_buffer *out, spry_server *server)
         spry_buffer_format(out, "spry_energy_joules_total{device=\"gpu\"} %.17g\n", used.gpu);
 }
 
+/* Fields that this machine does not report are omitted. */
+static void print_machine(spry_buffer *out, spry_server *server)
+{
+    spry_machine_state before, now;
+    spry_machine_watch_read(&server->machine, &before, &now);
+    for (size_t i = 0; i < SPRY_MACHINE_FIELDS; i++) {
+        const spry_machine_field *field = &spry_machine_fields[i];
+        double value = spry_machine_field_value(&now, field);
+        char name[64];
+        if (isnan(value))
+            continue;
+        bool of_process = field->offset == offsetof(spry_machine_state, resident_bytes);
+        snprintf(name, sizeof name, "%s%s", of_process ? "" : "machine_", field->name);
+        print_head(out, name, field->help, field->counts ? "counter" : "gauge");
+        spry_buffer_format(out, "spry_%s %.17g\n", name, value);
+    }
+}
+
 void spry_metrics_print(spry_buffer *out, spry_server *server)
 {
     spry_model_status *models;
@@ -209,7 +229,6 @@ void spry_metrics_print(spry_buffer *out, spry_server *server)
     print_energy(out, server);
     print_head(out, "uptime_seconds", "Time since the server started", "gauge");
     spry_buffer_format(out, "spry_uptime_seconds %.3f\n", (double)(spry_clock_ns() - server->started_ns) / 1e9);
-    print_head(out, "resident_bytes", "Memory of the process, weights in mapped files included", "gauge");
-    spry_buffer_format(out, "spry_resident_bytes %zu\n", spry_memory_now());
+    print_machine(out, server);
     free(models);
 }

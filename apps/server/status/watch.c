@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "cli/energy_figures.h"
+#include "doctor/slowdowns.h"
 #include "platform/clock.h"
 #include "run/answer.h"
 
@@ -133,15 +134,22 @@ static json_t *energy_json(spry_server *server)
                      used.has_gpu ? json_real(used.gpu) : json_null(), "why", why);
 }
 
+static json_t *machine_json(spry_server *server)
+{
+    spry_machine_state before, now;
+    spry_machine_watch_read(&server->machine, &before, &now);
+    return spry_machine_state_json(&before, &now);
+}
+
 char *spry_watch_snapshot(spry_server *server, spry_view key)
 {
     size_t bytes;
     double now = (double)spry_clock_ns() / 1e6;
     json_t *models = models_json(server, &bytes);
-    json_t *snapshot =
-        json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o}", "now_ms", now, "requests",
-                  spry_watch_requests(server, key, true), "models", models, "pool", "bytes", (json_int_t)bytes,
-                  "max_bytes", (json_int_t)server->pool_bytes, "energy", energy_json(server));
+    json_t *snapshot = json_pack("{s:f, s:o, s:o, s:{s:I, s:I}, s:o, s:o}", "now_ms", now, "requests",
+                                 spry_watch_requests(server, key, true), "models", models, "pool", "bytes",
+                                 (json_int_t)bytes, "max_bytes", (json_int_t)server->pool_bytes, "energy",
+                                 energy_json(server), "machine", machine_json(server));
     char *text = snapshot ? json_dumps(snapshot, JSON_COMPACT | JSON_REAL_PRECISION(12)) : NULL;
     json_decref(snapshot);
     return text;
