@@ -78,7 +78,7 @@ static const element elements[] = {
     {"BF16", 2, true, SPRY_BF16},
     {"BOOL", 1, false, 0},
     {"U8", 1, false, SPRY_U8},
-    {"I8", 1, false, 0},
+    {"I8", 1, false, SPRY_I8},
     {"U16", 2, false, 0},
     {"I16", 2, false, 0},
     {"U32", 4, false, 0},
@@ -174,8 +174,8 @@ static spry_status read_tensor(spry_tensor *tensor, bool *listed, span *where, c
     tensor->type = kind->type;
     tensor->data = data + where->begin;
     tensor->bytes = bytes;
-    *listed = kind->listed ||
-              ((kind->type == SPRY_U8 || kind->type == SPRY_I32) && count && tensor->n_dims <= SPRY_TENSOR_DIMS);
+    *listed = kind->listed || ((kind->type == SPRY_U8 || kind->type == SPRY_I8 || kind->type == SPRY_I32) && count &&
+                               tensor->n_dims <= SPRY_TENSOR_DIMS);
     return SPRY_OK;
 }
 

@@ -377,6 +377,35 @@ static spry_status read_int4(spry_config *config, const json_t *stored, const ch
     return SPRY_OK;
 }
 
+/* compressed-tensors: whole numbers of 8 bits, symmetric, whose scales the tensors show. How activations would be
+ * quantised elsewhere does not matter here. */
+static spry_status check_compressed(const json_t *stored, const char *name, spry_error *error)
+{
+    const char *format = json_string_value(json_object_get(stored, "format")), *wrong = NULL, *key;
+    const char *sparse = json_string_value(json_object_get(json_object_get(stored, "sparsity_config"), "format"));
+    json_t *group;
+    if (!format || (strcmp(format, "int-quantized") != 0 && strcmp(format, "naive-quantized") != 0))
+        wrong = "its format";
+    else if (sparse && strcmp(sparse, "dense") != 0)
+        wrong = "its sparsity_config";
+    json_object_foreach(json_object_get(stored, "config_groups"), key, group)
+    {
+        const json_t *weights = json_object_get(group, "weights");
+        const char *type = json_string_value(json_object_get(weights, "type"));
+        if (!type || strcmp(type, "int") != 0 || json_integer_value(json_object_get(weights, "num_bits")) != 8)
+            wrong = "type or num_bits of its weights";
+        else if (!json_is_true(json_object_get(weights, "symmetric")))
+            wrong = "weights that are not symmetric";
+    }
+    if (!wrong)
+        return SPRY_OK;
+    return spry_fail(
+        error, SPRY_ERR_UNSUPPORTED,
+        "%s: weights are stored by compressed-tensors (format '%.40s') in a form that is not read because of "
+        "%s; read are symmetric int8 weights of the format int-quantized",
+        name, format ? format : "?", wrong);
+}
+
 /* quantization_config: 8-bit floats with a scale for each block of rows and columns; 4-bit floats, which the tensors
  * show by themselves. */
 static spry_status read_stored_types(spry_config *config, const json_t *json, const char *name, spry_error *error)
@@ -387,15 +416,16 @@ static spry_status read_stored_types(spry_config *config, const json_t *json, co
         return SPRY_OK;
     if (method && (!strcmp(method, "gptq") || !strcmp(method, "awq")))
         return read_int4(config, stored, method, name, error);
+    if (method && !strcmp(method, "compressed-tensors"))
+        return check_compressed(stored, name, error);
     if (!method || (strcmp(method, "fp8") != 0 && strcmp(method, "mxfp4") != 0))
-        return spry_fail(
-            error, SPRY_ERR_UNSUPPORTED,
-            "%s: weights are stored by the method '%.60s'%s; known are fp8 (e4m3 in blocks), mxfp4, and gptq "
-            "and awq of 4 bits",
-            name, method ? method : "?",
-            method && !strcmp(method, "bitsandbytes")
-                ? ", whose nf4 and int8 forms are not read: take the original checkpoint and --quantize"
-                : "");
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                         "%s: weights are stored by the method '%.60s'%s; known are fp8 (e4m3 in blocks), mxfp4, gptq "
+                         "and awq of 4 bits, and compressed-tensors of int8",
+                         name, method ? method : "?",
+                         method && !strcmp(method, "bitsandbytes")
+                             ? ", whose nf4 and int8 forms are not read: take the original checkpoint and --quantize"
+                             : "");
     block = json_object_get(stored, "weight_block_size");
     if (strcmp(method, "fp8") != 0 || json_is_null(block))
         return SPRY_OK;

@@ -116,6 +116,8 @@ spry_status spry_bind_matrix(const spry_binder *b, spry_weight *out, const spry_
         return spry_bind_wrong_shape(b, t, n_out, n_in);
     if (t->type == SPRY_F8_E4M3)
         return spry_bind_f8(b, out, t, n_out, n_in);
+    if (t->type == SPRY_I8)
+        return spry_bind_int8(b, out, t, n_out, n_in);
     return spry_bind_slice(b, out, t, n_out, n_in, 0);
 }
 

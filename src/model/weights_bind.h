@@ -69,6 +69,10 @@ spry_status spry_bind_latent(const spry_binder *b, spry_layer *l, uint32_t layer
 /* 8-bit floats `t` with the scales of its blocks. */
 spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);
 
+/* 8-bit numbers `t` with a scale for each row (.weight_scale), for all rows, or for groups of inputs: blocks of Q8_0.
+ */
+spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in);
+
 /* A layer's matrix of 4-bit numbers (GPTQ, AWQ): blocks of Q4_0 where all zero points are 8, else of Q4_1. *found:
  * false, and nothing else happens, when there is none. */
 spry_status spry_bind_int4(const spry_binder *b, bool *found, spry_weight *out, uint32_t layer, const char *ours,

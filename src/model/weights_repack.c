@@ -49,6 +49,68 @@ spry_status spry_bind_f8(const spry_binder *b, spry_weight *out, const spry_tens
     return status;
 }
 
+/* ---- numbers of 8 bits ------------------------------------------------------------------------------------------- */
+
+/* Zero points are allowed where all are 0, as symmetric checkpoints may store them. */
+static spry_status check_zero_points(const spry_binder *b, const spry_tensor *t)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s_zero_point", SPRY_VIEW_ARG(t->name));
+    const spry_tensor *zeros = spry_bind_find(b, name);
+    for (size_t i = 0; zeros && i < zeros->bytes; i++)
+        if (zeros->data[i])
+            return spry_fail(b->error, SPRY_ERR_UNSUPPORTED,
+                             "%s: tensor '%s' has zero points other than 0 (asymmetric), which is not supported",
+                             b->name, name);
+    if (zeros)
+        spry_bind_use(b, zeros, SPRY_USE_COPIED);
+    return SPRY_OK;
+}
+
+/* *group: inputs that share a scale. */
+static spry_status find_scales(const spry_binder *b, const float **scales, bool *one, size_t *group,
+                               const spry_tensor *t, size_t n_out, size_t n_in)
+{
+    char name[SPRY_TENSOR_NAME_MAX];
+    snprintf(name, sizeof name, "%.*s_scale", SPRY_VIEW_ARG(t->name));
+    const spry_tensor *s = spry_bind_find(b, name);
+    if (!s)
+        return spry_bind_missing(b, name);
+    size_t columns = s->n_dims > 1 ? s->dims[1] : 1;
+    *one = s->dims[0] == 1 && columns == 1;
+    bool fits = *one || (s->dims[0] == n_out && columns && n_in % columns == 0 && s->dims[2] == 1 && s->dims[3] == 1);
+    *group = fits ? n_in / columns : 0;
+    if (!fits || *group % SPRY_BLOCK_SMALL)
+        return spry_bind_wrong_shape(b, s, n_out, 1);
+    spry_status status = spry_bind_vector(b, scales, s, *one ? 1 : n_out * columns, 0);
+    for (size_t i = 0; !status && i < (*one ? 1 : n_out * columns); i++)
+        if (!((*scales)[i] >= 0 && (*scales)[i] <= 65504)) /* the largest in 16 bits */
+            status = spry_fail(b->error, SPRY_ERR_FORMAT, "%s: tensor '%s' has a scale of %g", b->name, name,
+                               (double)(*scales)[i]);
+    return status;
+}
+
+spry_status spry_bind_int8(const spry_binder *b, spry_weight *out, const spry_tensor *t, size_t n_out, size_t n_in)
+{
+    const float *scales = NULL;
+    bool one = false;
+    size_t group = SPRY_BLOCK_SMALL;
+    unsigned char *room = NULL;
+    spry_status status = find_scales(b, &scales, &one, &group, t, n_out, n_in);
+    if (!status)
+        status = check_zero_points(b, t);
+    if (!status)
+        status = make_room(b, out, &room, t, SPRY_Q8_0, n_out, n_in);
+    for (size_t row = 0; !status && row < n_out; row++)
+        for (size_t at = 0; at < n_in; at += SPRY_BLOCK_SMALL, room += sizeof(spry_block_q8_0)) {
+            spry_block_q8_0 block;
+            b->ops->encode[SPRY_F16](&block.scale, &scales[one ? 0 : row * (n_in / group) + at / group], 1);
+            memcpy(block.quants, t->data + row * n_in + at, sizeof block.quants);
+            memcpy(room, &block, sizeof block);
+        }
+    return status;
+}
+
 /* Pairs side by side become pairs 16 apart. */
 static void repack_mxfp4(spry_block_mxfp4 *out, const unsigned char *pairs, unsigned char exponent)
 {

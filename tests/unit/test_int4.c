@@ -15,6 +15,7 @@
 #include "kernels/half.h"
 #include "model/model.h"
 #include "support/hostile.h"
+#include "support/made_safetensors.h"
 #include "support/model_folder.h"
 
 enum { GROUP = 32 };
@@ -30,31 +31,12 @@ typedef struct matrix {
     uint16_t *scale;         /* [n_out, groups] */
 } matrix;
 
-typedef struct file {
-    spry_buffer data;
-    json_t *head;
-} file;
-
 static uint64_t seed;
 
 static uint32_t draw(void)
 {
     seed = seed * 6364136223846793005u + 1442695040888963407u;
     return (uint32_t)(seed >> 33);
-}
-
-static void put(file *f, const char *name, const char *suffix, const char *type, size_t rows, size_t columns,
-                const void *data, size_t bytes)
-{
-    char whole[128];
-    json_int_t begin = (json_int_t)f->data.size;
-    snprintf(whole, sizeof whole, "%s%s", name, suffix);
-    json_t *shape =
-        columns ? json_pack("[I, I]", (json_int_t)rows, (json_int_t)columns) : json_pack("[I]", (json_int_t)rows);
-    assert_true(spry_buffer_append(&f->data, data, bytes));
-    json_object_set_new(f->head, whole,
-                        json_pack("{s:s, s:o, s:[I, I]}", "dtype", type, "shape", shape, "data_offsets", begin,
-                                  begin + (json_int_t)bytes));
 }
 
 static void make(matrix *m, bool symmetric)
@@ -79,7 +61,7 @@ static void pack(uint32_t *word, size_t place, unsigned value, bool awq)
     *word |= (uint32_t)value << 4 * (awq ? order[place] : place);
 }
 
-static void write_matrix(file *f, const matrix *m, form kind, fault wrong)
+static void write_matrix(made_safetensors *f, const matrix *m, form kind, fault wrong)
 {
     size_t groups = m->n_in / GROUP, words = m->n_out * m->n_in / 8;
     uint32_t *weight = calloc(words, 4), *zeros = calloc(groups * m->n_out / 8, 4), *index = calloc(m->n_in, 4);
@@ -100,32 +82,18 @@ static void write_matrix(file *f, const matrix *m, form kind, fault wrong)
     for (size_t i = 0; i < m->n_in; i++)
         index[i] = (uint32_t)((wrong == ORDER ? m->n_in - 1 - i : i) / GROUP);
     size_t rows = kind == AWQ ? m->n_in : m->n_in / 8, columns = kind == AWQ ? m->n_out / 8 : m->n_out;
-    put(f, m->name, ".qweight", "I32", wrong == SHORT_WEIGHT ? rows - 1 : rows, columns, weight,
-        (words - (wrong == SHORT_WEIGHT ? columns : 0)) * 4);
+    made_safetensors_put(f, m->name, ".qweight", "I32", wrong == SHORT_WEIGHT ? rows - 1 : rows, columns, weight,
+                         (words - (wrong == SHORT_WEIGHT ? columns : 0)) * 4);
     if (wrong != NO_ZEROS)
-        put(f, m->name, ".qzeros", "I32", groups, m->n_out / 8, zeros, groups * m->n_out / 8 * 4);
+        made_safetensors_put(f, m->name, ".qzeros", "I32", groups, m->n_out / 8, zeros, groups * m->n_out / 8 * 4);
     if (wrong != NO_SCALES)
-        put(f, m->name, ".scales", "F16", groups, m->n_out, scales, groups * m->n_out * 2);
+        made_safetensors_put(f, m->name, ".scales", "F16", groups, m->n_out, scales, groups * m->n_out * 2);
     if (kind != AWQ)
-        put(f, m->name, ".g_idx", "I32", m->n_in, 0, index, m->n_in * 4);
+        made_safetensors_put(f, m->name, ".g_idx", "I32", m->n_in, 0, index, m->n_in * 4);
     free(weight);
     free(zeros);
     free(index);
     free(scales);
-}
-
-static void write_file(scratch *s, file *f)
-{
-    char *head = json_dumps(f->head, JSON_COMPACT);
-    uint64_t size = strlen(head);
-    spry_buffer all;
-    spry_buffer_init(&all, SIZE_MAX / 2);
-    spry_buffer_append(&all, &size, sizeof size);
-    spry_buffer_append(&all, head, size);
-    assert_true(spry_buffer_append(&all, f->data.data, f->data.size));
-    scratch_write(s, "model.safetensors", all.data, all.size);
-    spry_buffer_deinit(&all);
-    free(head);
 }
 
 /* The Llama fixture with matrix `at` of the first layer in the given form; its other tensors as they are. */
@@ -134,8 +102,8 @@ static void fill(scratch *s, matrix *m, form kind, fault wrong)
     char path[SCRATCH_PATH];
     spry_error error = {0};
     spry_safetensors *from;
-    file f = {.head = json_object()};
-    spry_buffer_init(&f.data, SIZE_MAX / 2);
+    made_safetensors f;
+    made_safetensors_init(&f);
     model_folder_fill(s, "llama", "model.safetensors");
     if (spry_safetensors_open(&from, model_path(path, "llama", ""), &error))
         fail_msg("%s", error.message);
@@ -144,13 +112,12 @@ static void fill(scratch *s, matrix *m, form kind, fault wrong)
         char name[128];
         snprintf(name, sizeof name, "%.*s", SPRY_VIEW_ARG(t->name));
         if (strncmp(name, m->name, strlen(m->name)) != 0)
-            put(&f, name, "", spry_dtype_name(t->type), t->dims[0], t->n_dims > 1 ? t->dims[1] : 0, t->data, t->bytes);
+            made_safetensors_put(&f, name, "", spry_dtype_name(t->type), t->dims[0], t->n_dims > 1 ? t->dims[1] : 0,
+                                 t->data, t->bytes);
     }
     write_matrix(&f, m, kind, wrong);
-    write_file(s, &f);
+    made_safetensors_write(&f, s);
     spry_safetensors_close(from);
-    spry_buffer_deinit(&f.data);
-    json_decref(f.head);
     json_t *config = model_config("llama");
     json_object_set_new(config, "quantization_config",
                         json_pack("{s:s, s:i, s:i, s:s}", "quant_method", kind == AWQ ? "awq" : "gptq", "bits", 4,

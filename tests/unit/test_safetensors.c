@@ -343,7 +343,7 @@ static void public_files_are_read(void **state)
         size_t tensors;
     } good[] = {
         {SAMPLES "e.safetensors", 1}, {SAMPLES "f.safetensors", 1}, {SAMPLES "B.safetensors", 1},
-        {SAMPLES "H.safetensors", 0}, {SAMPLES "I.safetensors", 0}, {SAMPLES "b.safetensors", 0},
+        {SAMPLES "H.safetensors", 0}, {SAMPLES "I.safetensors", 0}, {SAMPLES "b.safetensors", 1},
         {SAMPLES "h.safetensors", 0}, {SAMPLES "i.safetensors", 1},
     };
     for (size_t i = 0; i < SPRY_COUNT(good); i++) {
@@ -462,7 +462,7 @@ static void put_shards(void)
 {
     put("s1.safetensors",
         "{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
-        "\"ids\":{\"dtype\":\"I8\",\"shape\":[2],\"data_offsets\":[4,6]},"
+        "\"ids\":{\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[4,6]},"
         "\"b\":{\"dtype\":\"F16\",\"shape\":[1],\"data_offsets\":[6,8]}}",
         8);
     put("s2.safetensors", "{\"c\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[0,8]}}", 8);
