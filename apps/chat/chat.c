@@ -59,6 +59,7 @@ static spry_status answer_conversation(chat *c, spry_error *error)
                            .constraint = c->constraint,
                            .constraint_text = c->shape.data,
                            .seed = c->seed,
+                           .rated = c->job->flags->stats,
                            .stream = true};
     status = spry_answer_generate(&c->answer, &job, error);
     spry_interrupt_clear();

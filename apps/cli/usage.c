@@ -167,6 +167,19 @@ static void tell_profile(const spry_option_table *tables, size_t n_tables)
     }
 }
 
+typedef struct variable_check {
+    const spry_option_table *tables;
+    size_t n_tables;
+} variable_check;
+
+static void check_variable(void *user, const char *name)
+{
+    const variable_check *c = user;
+    char near[SENTENCE_BYTES];
+    if (spry_options_misspelt(near, sizeof near, c->tables, c->n_tables, name))
+        spry_complain("the variable %s sets nothing: did you mean %s?", name, near);
+}
+
 static spry_status parse(const spry_usage *usage, const spry_option_table *tables, size_t n_tables,
                          spry_option_list *positionals, int argc, char **argv, spry_error *error)
 {
@@ -182,6 +195,8 @@ static spry_status parse(const spry_usage *usage, const spry_option_table *table
         status = spry_options_parse(tables, n_tables, positionals, argc, argv, error);
     if (!status && concerned)
         tell_profile(tables, n_tables);
+    if (!status)
+        spry_environment_each("SPRY_", check_variable, &(variable_check){tables, n_tables});
     return status;
 }
 

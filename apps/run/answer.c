@@ -150,7 +150,7 @@ spry_status spry_answer_generate(spry_answer *answer, const spry_answer_job *job
     spry_session_set_slide(job->session, job->flags->slide || job->flags->keep, job->flags->keep);
     spry_buffer_clear(&answer->text);
     answer->n_tokens = 0;
-    spry_shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT);
+    spry_shown_text_init(&g.shown, job->flags->plain || job->constraint != SPRY_ANY_TEXT, job->rated);
     spry_progress_begin(&g.progress, "reading the prompt");
     spry_lap(&answer->laps, SPRY_PART_TOKENIZE);
     spry_status status = spry_session_generate(job->session, &answer->result, &request, error);

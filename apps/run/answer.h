@@ -39,7 +39,8 @@ typedef struct spry_answer_job {
     uint64_t seed;
     bool (*on_piece)(void *user, spry_view text); /* text as it is generated; false ends the answer. May be NULL */
     void *user;
-    bool stream;       /* to standard output as it is generated */
+    bool stream;       /* to standard output as it is generated, */
+    bool rated;        /* on a terminal with the tokens a second */
     bool keep_tokens;  /* fill answer->tokens */
     uint32_t logprobs; /* alternatives in answer->tokens */
 } spry_answer_job;

@@ -98,8 +98,8 @@ static const spry_option prompt_options[] = {
      .kind = SPRY_OPTION_STRING,
      .offset = FIELD(span_repair),
      .metavar = "N",
-     .help = "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; 0: "
-             "none; all: as if it were no fragment"},
+     .help = "Tokens for each fragment that are recomputed in place, in whole pages of 32, where they count most; "
+             "first:N, spread:N: at its beginning, spread over it; 0: none; all: as if it were no fragment"},
 };
 
 static const spry_option output_options[] = {
@@ -116,7 +116,7 @@ static const spry_option output_options[] = {
     {.name = "stats",
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(chat.stats),
-     .help = "Print time and memory use of the answer to standard error"},
+     .help = "Print time and memory use of the answer to standard error; a terminal shows tokens/s meanwhile"},
 };
 
 /* ---- the prompt -------------------------------------------------------------------------------------------------- */
@@ -183,6 +183,7 @@ static spry_status give_answer(spry_engine *engine, spry_session *session, spry_
                            .flags = &settings->chat.answer,
                            .seed = settings->chat.answer.sampling.seed,
                            .stream = !settings->json,
+                           .rated = settings->chat.stats,
                            .keep_tokens = settings->json,
                            .logprobs = settings->logprobs};
     job.speculation = speculation;

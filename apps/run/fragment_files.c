@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "base/compiler.h"
 #include "base/number.h"
 #include "cli/input.h"
 #include "platform/file.h"
@@ -76,12 +77,23 @@ spry_status spry_fragments_prompt(spry_tokens *out, spry_fragments *fragments, c
 
 spry_status spry_fragments_repair(size_t *repair, const char *text, spry_error *error)
 {
+    static const struct {
+        const char *prefix;
+        size_t mode;
+    } modes[] = {{"first:", SPRY_REPAIR_FIRST}, {"spread:", SPRY_REPAIR_SPREAD}, {"", 0}};
     uint64_t tokens;
-    if (strcmp(text, "all") == 0)
+    if (strcmp(text, "all") == 0) {
         *repair = SPRY_REPAIR_ALL;
-    else if (spry_number_u64(&tokens, spry_view_of(text)) && tokens < UINT32_MAX)
-        *repair = (size_t)tokens;
-    else
-        return spry_fail(error, SPRY_ERR_INPUT, "--span-repair is '%.40s', but takes a number of tokens, or all", text);
-    return SPRY_OK;
+        return SPRY_OK;
+    }
+    for (size_t i = 0; i < SPRY_COUNT(modes); i++) {
+        size_t length = strlen(modes[i].prefix);
+        if (strncmp(text, modes[i].prefix, length) != 0 || !spry_number_u64(&tokens, spry_view_of(text + length)) ||
+            tokens >= SPRY_REPAIR_SPREAD)
+            continue;
+        *repair = modes[i].mode + (size_t)tokens;
+        return SPRY_OK;
+    }
+    return spry_fail(error, SPRY_ERR_INPUT,
+                     "--span-repair is '%.40s', but takes a number of tokens, first:N, spread:N, or all", text);
 }

@@ -120,6 +120,29 @@ spry_status spry_options_unknown(const spry_option_table *table, const char *key
     return spry_fail(error, SPRY_ERR_INPUT, "unknown setting \"%.100s\"; did you mean \"%s\"?", key, name);
 }
 
+bool spry_options_misspelt(char *out, size_t size, const spry_option_table *tables, size_t n_tables,
+                           const char *variable)
+{
+    enum { SHORTEST = 5, LONG = 8 }; /* letters: shorter names are close to others by chance */
+    static const char prefix[] = "SPRY_";
+    char name[NAME_MAX_SHOWN];
+    if (strncmp(variable, prefix, sizeof prefix - 1) != 0)
+        return false;
+    snprintf(name, sizeof name, "%s", variable + sizeof prefix - 1);
+    for (char *c = name; *c; c++)
+        *c = *c == '_' ? '-' : *c >= 'A' && *c <= 'Z' ? (char)(*c - 'A' + 'a') : *c;
+    const spry_view given = spry_view_of(name);
+    const char *near = spry_options_nearest(tables, n_tables, given);
+    if (!near || given.size < SHORTEST || near[0] != name[0] ||
+        edit_distance(given, near) > (given.size < LONG ? 1 : 2))
+        return false;
+    const spry_option *option = NULL;
+    for (size_t t = 0; t < n_tables && !option; t++)
+        option = find(&tables[t], spry_view_of(near), AS_FLAG);
+    spry_options_variable(out, size, option->name);
+    return !option->flag_only && strcmp(out, variable) != 0;
+}
+
 /* ---- values ---------------------------------------------------------------------------------------------------- */
 
 static bool is_bounded(const spry_option *option)

@@ -63,6 +63,11 @@ typedef const char *(*spry_options_lookup)(const char *variable);
 spry_status spry_options_variables(const spry_option_table *tables, size_t n_tables, spry_options_lookup lookup,
                                    spry_error *error);
 
+/* Whether a variable ("SPRY_THREDS") sets no option here but looks like a misspelt one, whose variable goes to `out`.
+ * Names that are not close to any may belong to other commands. */
+bool spry_options_misspelt(char *out, size_t size, const spry_option_table *tables, size_t n_tables,
+                           const char *variable);
+
 /* Sets the option with JSON key or alias `key` from text; unknown keys fail. STRING and LIST borrow `text`. */
 spry_status spry_options_set(const spry_option_table *table, const char *key, const char *text, spry_error *error);
 

@@ -36,6 +36,20 @@ const char *spry_environment_setting(const char *variable)
     return value_of(variable);
 }
 
+void spry_environment_each(const char *prefix, void (*visit)(void *user, const char *name), void *user)
+{
+    extern char **environ; /* of POSIX, in no header */
+    for (char **entry = environ; entry && *entry; entry++) {
+        char name[128];
+        size_t length = strcspn(*entry, "=");
+        if (strncmp(*entry, prefix, strlen(prefix)) != 0 || length >= sizeof name)
+            continue;
+        memcpy(name, *entry, length);
+        name[length] = '\0';
+        visit(user, name);
+    }
+}
+
 const char *spry_environment_hub(spry_hub_setting setting)
 {
     static const char *const names[] = {[SPRY_HF_ENDPOINT] = "HF_ENDPOINT",

@@ -17,6 +17,9 @@ long spry_environment_take_ranks(double *timeout_s);
 /* The value of a variable that stands for an option; NULL: not set, or empty. */
 const char *spry_environment_setting(const char *variable);
 
+/* Calls `visit` with the name of every variable that begins with `prefix`. */
+void spry_environment_each(const char *prefix, void (*visit)(void *user, const char *name), void *user);
+
 /* Addresses of hubs and the token for them; NULL: not set, or empty. */
 typedef enum spry_hub_setting { SPRY_HF_ENDPOINT, SPRY_HF_TOKEN, SPRY_OLLAMA_REGISTRY } spry_hub_setting;
 const char *spry_environment_hub(spry_hub_setting setting);

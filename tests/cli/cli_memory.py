@@ -112,7 +112,10 @@ class Memory(cli_support.CliTest):
         self.assertEqual(ask(paths, "--span-repair", "0")["repaired_tokens"], 0)
         self.fails(spry("run", "-p", "x", "--span", paths[0], "--raw"), USAGE, "--span")
         self.fails(spry("run", "-p", "x", "--span", "/no/such/file"), FAILURE, "/no/such/file")
-        self.fails(spry("run", "-p", "x", "--span", paths[0], "--span-repair", "some"), FAILURE, "--span-repair")
+        first, spread = (ask(paths, "--span-repair", mode + ":32")["repaired_tokens"] for mode in ("first", "spread"))
+        self.assertTrue(0 < first and 0 < spread, (first, spread))
+        for wrong in ("some", "first:", "first:x", "last:3", "536870912", "first:536870912"):
+            self.fails(spry("run", "-p", "x", "--span", paths[0], "--span-repair", wrong), FAILURE, "--span-repair")
 
     # ---- the context
 

@@ -53,6 +53,16 @@ class Variables(CliTest):
         self.assertIn("tokens/s", shown.errors)
         self.assertEqual(self.generated("-n", "1", SPRY_STATS="0"), 1)
 
+    def test_misspelt_variables(self):
+        for name, near in (("SPRY_THREDS", "SPRY_THREADS"), ("SPRY_MAX_TOKEN", "SPRY_MAX_TOKENS"),
+                           ("SPRY_TEMPRETAURE", "SPRY_TEMPERATURE"), ("SPRY_threadss", "SPRY_THREADS")):
+            shown = spry("run", "-p", "Once", "--raw", "-n", "1", **{name: "2"})
+            self.assertEqual(shown.code, OK)
+            self.assertEqual(shown.errors, "spry: the variable %s sets nothing: did you mean %s?\n" % (name, near))
+        for name in ("SPRY_THREADS", "SPRY_GRACE", "SPRY_PORT", "SPRY_X", "SPRY_", "SPRY_ENTIRELY_DIFFERENT",
+                     "SPRY_RANK_TIMEOUT", "NSPRY_THREDS", "SPRY_" + 200 * "T"):
+            self.succeeds(spry("run", "-p", "Once", "--raw", "-n", "1", **{name: "2"}))
+
     def test_wrong_values_name_the_variable(self):
         for name, value in (("SPRY_MAX_TOKENS", "many"), ("SPRY_KV_TYPE", "f17"), ("SPRY_STATS", "2"),
                             ("SPRY_THREADS", "-1"), ("SPRY_TEMPERATURE", "nan")):

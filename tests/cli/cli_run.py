@@ -278,6 +278,46 @@ class Streams(cli_support.CliTest):
                     self.assertGreater(len(line) + 1 + len(following.split()[0]), width)
             self.assertLessEqual({text for text in paragraphs if len(text) <= width}, set(lines))
 
+    def test_speed_is_shown_while_it_writes(self):
+        """The line below the text, on a screen of six lines that scrolls; gone when the answer is there."""
+        options = ["run", "-p", PROMPT, "-n", "60", "--seed", "5"]
+        wanted = self.on_terminal(*options, width=40)[1].decode().replace("\r\n", "\n").rstrip("\n").split("\n")
+        code, shown = self.on_terminal(*options, "--stats", width=40)
+        self.assertEqual(code, OK)
+        shown = shown.decode()
+        lines, row, column, saved, top, seen = [""], 0, 0, None, 0, 0
+        for part in re.findall("\x1b\\[[0-9;]*[A-Za-z]|\x1b.|\r|\n|[^\x1b\r\n]+", shown):
+            if part in ("\n", "\x1bD"):
+                row += 1
+                lines += [""] * (row + 1 - len(lines))
+                top = max(top, row - 5)
+            elif part == "\r":
+                column = 0
+            elif part == "\x1b[A":
+                row -= 1
+            elif part == "\x1b[E":
+                row, column = row + 1, 0
+                self.assertLess(row, len(lines))  # room was made: a line that is there
+            elif part == "\x1b7":
+                saved = (row - top, column)
+            elif part == "\x1b8":
+                row, column = saved[0] + top, saved[1]
+            elif part == "\x1b[2K":
+                lines[row] = ""
+            elif part == "\x1b[J":
+                lines[row + 1:] = []
+                lines[row] = lines[row][:column]
+            elif part[0] != "\x1b":
+                seen += part.endswith(" tokens/s")
+                lines[row] = lines[row][:column].ljust(column) + part + lines[row][column + len(part):]
+                column += len(part)
+        self.assertGreater(seen, 0)
+        self.assertEqual([line.rstrip() for line in lines[:len(wanted)]], [line.rstrip() for line in wanted])
+        self.assertNotRegex(lines[len(wanted)], "^[0-9.]+ tokens/s$")
+        for changes in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+            self.assertNotIn(b"\x1b", self.on_terminal(*options, "--stats", **changes)[1])
+        self.assertNotIn("\x1b", spry(*options, "--stats").text)
+
     def test_colours_only_where_they_are_wanted(self):
         self.assertIn(b"\x1b[31m", self.on_terminal("nonsense")[1])
         self.assertNotIn(b"\x1b", self.on_terminal("nonsense", NO_COLOR="1")[1])
