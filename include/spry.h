@@ -190,8 +190,7 @@ typedef enum spry_part {
 
 enum { SPRY_PARTS_ROOM = 32 }; /* length of arrays of parts: no version has more */
 
-/* Any thread. */
-SPRY_API const char *spry_part_name(spry_part part); /* "prefill"; "unknown" */
+SPRY_API const char *spry_part_name(spry_part part); /* "prefill"; "unknown". Any thread. */
 
 /* ---- text ------------------------------------------------------------------------------------------------------ */
 /* Any thread, also while the engine computes. */
@@ -431,7 +430,8 @@ typedef struct spry_draft_report {
     size_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by tokens drafted */
     double tokens_per_step, speedup;                                /* estimated, against no drafts */
     uint32_t refused_p50, refused_p95;                              /* tokens refused by steps that had drafts */
-    uint64_t reserved[8];
+    double prefill_ms;                                              /* in which a draft model read the prompt */
+    uint64_t reserved[7];
 } spry_draft_report;
 
 typedef struct spry_result {
@@ -470,8 +470,8 @@ SPRY_API spry_status spry_session_generate(spry_session *session, spry_result *r
 /* Ends the generation in progress at its next step. Any thread, and signal handlers. */
 SPRY_API void spry_session_cancel(spry_session *session);
 
-/* Any thread. */
-SPRY_API const char *spry_finish_name(spry_finish finish); /* "end", "stop", "length", "context", "cancelled" */
+/* "end", "stop", "length", "context", "cancelled". Any thread. */
+SPRY_API const char *spry_finish_name(spry_finish finish);
 
 /* ---- jobs ------------------------------------------------------------------------------------------------------ */
 /* A *job* computes in the background: an answer, an evaluation or an embedding. Jobs of one engine, and calls on its

@@ -77,6 +77,13 @@ SPRY_API spry_status spry_convert(const char *path, const spry_model_file *file,
 SPRY_API spry_status spry_convert_random(const char *path, const char *shape, const spry_convert_options *options,
                                          spry_error *error);
 
+/* Writes a GGUF file of a model with the sizes of a published shape that computes what the model computes, up to
+ * rounding: heads, columns and layers of zeros are added and norms rescaled; vocabulary and context stay. Of the
+ * options only the name and the progress count. Plain Llama, Qwen2 and Qwen3 from GGUF; a shape that is smaller is
+ * refused. */
+SPRY_API spry_status spry_convert_widened(const char *path, const spry_model_file *file, const char *shape,
+                                          const spry_convert_options *options, spry_error *error);
+
 /* ---- memory ---------------------------------------------------------------------------------------------------- */
 
 /* Resident bytes of a process with an engine, by part. */

@@ -122,7 +122,8 @@ class _DraftReport(ctypes.Structure):
     _fields_ = [("steps", c_size_t), ("drafted", c_size_t), ("accepted", c_size_t),
                 ("tried_at", c_size_t * _DRAFT_MOST), ("accepted_at", c_size_t * _DRAFT_MOST),
                 ("lengths", c_size_t * (_DRAFT_MOST + 1)), ("tokens_per_step", c_double),
-                ("speedup", c_double), ("refused_p50", c_uint32), ("refused_p95", c_uint32), ("reserved", c_uint64 * 8)]
+                ("speedup", c_double), ("refused_p50", c_uint32), ("refused_p95", c_uint32), ("prefill_ms", c_double),
+                ("reserved", c_uint64 * 7)]
 
 
 class _Result(ctypes.Structure):

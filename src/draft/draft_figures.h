@@ -14,6 +14,7 @@ typedef struct spry_draft_figures {
     uint64_t lengths[SPRY_DRAFT_MOST + 1];                            /* steps by number of drafted tokens */
     uint64_t rollbacks[SPRY_DRAFT_MOST + 1]; /* steps with drafts by number of refused tokens */
     double plain_ns, taken_ns;               /* estimated time of the same tokens without drafts; and with them */
+    double prefill_ns;                       /* in which a drafter read the prompt, or what it had missed */
 } spry_draft_figures;
 
 /* Counts a step with `drafted` tokens, `accepted` of them accepted; both at most SPRY_DRAFT_MOST. */

@@ -11,11 +11,11 @@ enum { MIN_MATCH = 2, MAX_MATCH = 8, DIFFERENT_AT_MOST = 100 /* one token of so 
 /* ---- lookup ------------------------------------------------------------------------------------------------------ */
 
 static size_t propose_lookup(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
-                             uint64_t *sync_ns)
+                             spry_draft_times *times)
 {
     spry_session *s = self;
     uint32_t match;
-    *sync_ns = 0;
+    *times = (spry_draft_times){0};
     if (spry_prompt_lookup_follow(s->lookup, tokens, n_tokens, NULL)) /* longer than the context: it slid */
         return 0;
     return spry_prompt_lookup_propose(s->lookup, draft, &match, most);
@@ -31,13 +31,15 @@ static spry_status use_lookup(spry_session *s, spry_error *error)
 
 /* ---- a smaller model --------------------------------------------------------------------------------------------- */
 
-/* Brings the drafter's session up to these tokens and gives the likeliest one after them. */
-static spry_status read_along(spry_session *d, int32_t *next, const int32_t *tokens, size_t n_tokens)
+/* Brings the drafter's session up to these tokens and gives the likeliest one after them. *reads: it had to read
+ * more than the answer's last tokens. */
+static spry_status read_along(spry_session *d, int32_t *next, bool *reads, const int32_t *tokens, size_t n_tokens)
 {
     spry_sequence *s = &d->sequence;
     size_t same = 0, most = s->n_tokens < n_tokens - 1 ? s->n_tokens : n_tokens - 1;
     while (same < most && s->tokens[same] == tokens[same])
         same++;
+    *reads = !same || n_tokens - same > SPRY_DRAFT_MOST + 1;
     for (size_t i = same; i < n_tokens; i++)
         if ((uint32_t)tokens[i] >= d->engine->model->config.n_vocab)
             return SPRY_ERR_UNSUPPORTED;             /* a token that only the model has: no draft */
@@ -48,18 +50,19 @@ static spry_status read_along(spry_session *d, int32_t *next, const int32_t *tok
 }
 
 static size_t propose_model(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
-                            uint64_t *sync_ns)
+                            spry_draft_times *times)
 {
     spry_session *d = self;
     size_t n = 0;
     uint64_t start = spry_clock_ns();
-    *sync_ns = 0;
+    *times = (spry_draft_times){0};
     if (n_tokens + most > d->engine->context)
         return 0;
-    bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1;
-    spry_status status = read_along(d, draft, tokens, n_tokens);
-    if (far && !status)
-        *sync_ns = spry_clock_ns() - start;
+    bool far = n_tokens > d->sequence.n_tokens + SPRY_DRAFT_MOST + 1, reads;
+    spry_status status = read_along(d, draft, &reads, tokens, n_tokens);
+    uint64_t ns = spry_clock_ns() - start;
+    if (!status)
+        *times = (spry_draft_times){.sync_ns = far ? ns : 0, .prefill_ns = reads ? ns : 0};
     while (!status && ++n < most)
         status = spry_session_likeliest(d, &draft[n], &draft[n - 1], 1, true, NULL);
     return n;

@@ -55,8 +55,8 @@ struct spry_session {
     spry_prompt_lookup *lookup; /* NULL until first use */
     spry_drafter propose;       /* drafter of the current answer */
     spry_draft_cost cost;
-    size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, uint64_t *); /* the drafter that the costs
-                                                                                        * belong to */
+    size_t (*cost_of)(void *, int32_t *, size_t, const int32_t *, size_t, spry_draft_times *); /* the drafter that the
+                                                                                                * costs belong to */
     float *logits; /* [n_vocab] after the last id, of an evaluation; NULL until the first */
     atomic_bool cancelled;
 

@@ -111,6 +111,7 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
     spry_sequence *s = g->sequence;
     size_t most = draft_limit(g, max_rows, max_wanted);
     g->n_drafts = 0;
+    spry_draft_times times = {0};
     g->draft_ns = g->sync_ns = 0;
     g->other_rows += g->n_pending - 1;
     if (g->drafter && most)
@@ -118,7 +119,9 @@ static void draft(spry_generation *g, size_t max_rows, size_t max_wanted)
     if (!g->drafter || !most)
         return;
     uint64_t start = spry_clock_ns();
-    g->n_drafts = g->drafter->propose(g->drafter->self, g->drafts, most, s->tokens, s->n_tokens, &g->sync_ns);
+    g->n_drafts = g->drafter->propose(g->drafter->self, g->drafts, most, s->tokens, s->n_tokens, &times);
+    g->sync_ns = times.sync_ns;
+    g->cost->figures.prefill_ns += (double)times.prefill_ns;
     for (size_t i = 0; i < g->n_drafts; i++) /* tokens that only the drafter has */
         if ((uint32_t)g->drafts[i] >= g->model->config.n_vocab)
             g->n_drafts = i;
@@ -431,7 +434,8 @@ static void report_drafts(spry_draft_report *report, const spry_draft_figures *f
                                   .refused_p50 = spry_draft_rollback(f, 0.5),
                                   .refused_p95 = spry_draft_rollback(f, 0.95),
                                   .tokens_per_step = spry_draft_tokens_per_step(f),
-                                  .speedup = spry_draft_speedup(f)};
+                                  .speedup = spry_draft_speedup(f),
+                                  .prefill_ms = f->prefill_ns / 1e6};
     for (size_t i = 0; i < SPRY_DRAFT_MOST; i++) {
         report->tried_at[i] = f->tried_at[i];
         report->accepted_at[i] = f->accepted_at[i];

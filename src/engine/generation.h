@@ -27,12 +27,17 @@
 
 enum { SPRY_PENDING_MOST = 64 };
 
+/* What proposing took before the first draft. */
+typedef struct spry_draft_times {
+    uint64_t sync_ns;    /* on tokens the drafter had not seen, as far as they make its text longer */
+    uint64_t prefill_ns; /* on a prompt, or more than the answer's last tokens */
+} spry_draft_times;
+
 /* A source of drafts. */
 typedef struct spry_drafter {
-    /* Writes up to `most` tokens that may follow these; returns their number. *sync_ns: the time spent before that on
-     * tokens the drafter had not seen. */
+    /* Writes up to `most` tokens that may follow these; returns their number. */
     size_t (*propose)(void *self, int32_t *draft, size_t most, const int32_t *tokens, size_t n_tokens,
-                      uint64_t *sync_ns);
+                      spry_draft_times *times);
     void *self;
 } spry_drafter;
 

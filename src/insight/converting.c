@@ -1,9 +1,10 @@
-/* Writing GGUF files: of models, and of shapes with random weights. */
+/* Writing GGUF files: of models, of models in a larger shape, and of shapes with random weights. */
 #include "base/sized.h"
 #include "insight/model_file.h"
 #include "model/gguf_export.h"
 #include "model/llama2c.h"
 #include "model/random_model.h"
+#include "model/widen.h"
 #include "platform/temporary.h"
 
 void spry_convert_options_default_sized(spry_convert_options *options, size_t size)
@@ -83,5 +84,27 @@ spry_status spry_convert_random(const char *path, const char *shape, const spry_
         status = spry_random_model_write(path, &job, error);
     }
     spry_threads_destroy(job.threads);
+    return status;
+}
+
+spry_status spry_convert_widened(const char *path, const spry_model_file *file, const char *shape,
+                                 const spry_convert_options *theirs, spry_error *error)
+{
+    spry_convert_options options;
+    spry_model *model = NULL;
+    spry_widen job = {.shape = spry_shape_find(shape)};
+    if (!job.shape)
+        return spry_fail(error, SPRY_ERR_INPUT, "shape '%.40s' is not known", shape);
+    spry_convert_options_default(&options);
+    spry_status status = spry_sized_read(&options, sizeof options, theirs, "spry_convert_options", error);
+    if (!status)
+        status = spry_model_file_open(&model, file, error);
+    if (!status) {
+        job.name = options.name ? options.name : shape;
+        job.progress = options.progress;
+        job.user = options.user;
+        status = spry_model_widen(model, path, &job, error);
+    }
+    spry_model_close(model);
     return status;
 }
