@@ -22,7 +22,7 @@ static void add(spry_bench_figures *figures, const spry_bench_figure *figure)
         figures->list = list;
         figures->capacity = capacity;
     }
-    if (figure->value > 0)
+    if (figure->value > 0 || figure->may_be_zero)
         figures->list[figures->count++] = *figure;
 }
 
@@ -110,6 +110,27 @@ static void add_points(spry_bench_figures *figures, const json_t *points, bool d
         add_point(figures, json_array_get(points, i), decode);
 }
 
+/* Of a report of --draft. */
+static void add_drafts(spry_bench_figures *figures, const json_t *drafts)
+{
+    const struct {
+        const char *key;
+        spry_bench_figure figure;
+    } list[] = {{"acceptance", {.what = "drafts accepted", .unit = SPRY_BENCH_SHARE, .less_is_better = false}},
+                {"refused_p50", {.what = "drafts refused, p50", .unit = SPRY_BENCH_SHARE, .less_is_better = true}},
+                {"refused_p95", {.what = "drafts refused, p95", .unit = SPRY_BENCH_SHARE, .less_is_better = true}},
+                {"prefill_ms", {.what = "drafter's prefill", .unit = SPRY_BENCH_MS, .less_is_better = true}},
+                {"speedup", {.what = "decode with drafts", .unit = SPRY_BENCH_TIMES, .less_is_better = false}}};
+    for (size_t i = 0; i < SPRY_COUNT(list); i++) {
+        const json_t *value = json_object_get(drafts, list[i].key);
+        spry_bench_figure figure = list[i].figure;
+        figure.op_share = 1;
+        figure.value = json_number_value(value);
+        figure.may_be_zero = json_is_number(value);
+        add(figures, &figure);
+    }
+}
+
 void spry_bench_figures_init(spry_bench_figures *figures, const json_t *report)
 {
     const json_t *ttft = json_object_get(report, "ttft"), *call = json_object_get(report, "first_call");
@@ -130,6 +151,7 @@ void spry_bench_figures_init(spry_bench_figures *figures, const json_t *report)
         figure.op_share = 1;
         add(figures, &figure);
     }
+    add_drafts(figures, json_object_get(report, "drafts"));
     add_points(figures, json_object_get(report, "prefill"), false);
     add_points(figures, json_object_get(report, "decode"), true);
 }
@@ -153,11 +175,11 @@ const char *spry_bench_value(char out[SPRY_BENCH_VALUE], spry_bench_unit unit, d
     static const char *const formats[] = {
         [SPRY_BENCH_TPS] = "%.1f tok/s", [SPRY_BENCH_MS] = "%.4g ms",         [SPRY_BENCH_BYTES] = "%.1f MB",
         [SPRY_BENCH_SHARE] = "%.1f %%",  [SPRY_BENCH_GB_S] = "%.3g GB/s",     [SPRY_BENCH_G_S] = "%.3g G/s",
-        [SPRY_BENCH_JOULES] = "%.3g J",  [SPRY_BENCH_TOKENS] = "%.0f tokens",
+        [SPRY_BENCH_JOULES] = "%.3g J",  [SPRY_BENCH_TOKENS] = "%.0f tokens", [SPRY_BENCH_TIMES] = "%.2fx",
     };
-    static const double scales[] = {
-        [SPRY_BENCH_TPS] = 1,  [SPRY_BENCH_MS] = 1,  [SPRY_BENCH_BYTES] = 1e-6, [SPRY_BENCH_SHARE] = 100,
-        [SPRY_BENCH_GB_S] = 1, [SPRY_BENCH_G_S] = 1, [SPRY_BENCH_JOULES] = 1,   [SPRY_BENCH_TOKENS] = 1};
+    static const double scales[] = {[SPRY_BENCH_TPS] = 1,     [SPRY_BENCH_MS] = 1,     [SPRY_BENCH_BYTES] = 1e-6,
+                                    [SPRY_BENCH_SHARE] = 100, [SPRY_BENCH_GB_S] = 1,   [SPRY_BENCH_G_S] = 1,
+                                    [SPRY_BENCH_JOULES] = 1,  [SPRY_BENCH_TOKENS] = 1, [SPRY_BENCH_TIMES] = 1};
     snprintf(out, SPRY_BENCH_VALUE, formats[unit], value * scales[unit]);
     return out;
 }

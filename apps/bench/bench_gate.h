@@ -58,7 +58,8 @@ typedef enum spry_bench_unit {
     SPRY_BENCH_GB_S,
     SPRY_BENCH_G_S,
     SPRY_BENCH_JOULES,
-    SPRY_BENCH_TOKENS
+    SPRY_BENCH_TOKENS,
+    SPRY_BENCH_TIMES
 } spry_bench_unit;
 
 typedef enum spry_bench_of { SPRY_BENCH_OF_ALL, SPRY_BENCH_OF_PREFILL, SPRY_BENCH_OF_DECODE } spry_bench_of;
@@ -68,10 +69,11 @@ typedef struct spry_bench_figure {
     spry_bench_unit unit;
     bool less_is_better;
     spry_bench_of of;
-    bool of_point;   /* a point's own speed, which shows that the point was measured */
-    bool of_points;  /* depends on which points were measured */
-    double prompt;   /* of a first token: the tokens before it; only equal ones are comparable. 0 otherwise */
-    double op_share; /* of an op: its share of the point's time; 1 otherwise */
+    bool of_point;    /* a point's own speed, which shows that the point was measured */
+    bool of_points;   /* depends on which points were measured */
+    double prompt;    /* of a first token: the tokens before it; only equal ones are comparable. 0 otherwise */
+    double op_share;  /* of an op: its share of the point's time; 1 otherwise */
+    bool may_be_zero; /* 0 is a measurement, not the lack of one */
     double value;
 } spry_bench_figure;
 
@@ -149,7 +151,8 @@ spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *
 
 typedef struct spry_bench_target {
     spry_bench_figure wanted;
-    double measured; /* 0: not measured, and therefore not met */
+    double measured;
+    bool known; /* false: not measured, and therefore not met */
     bool met;
 } spry_bench_target;
 
@@ -159,6 +162,7 @@ typedef struct spry_bench_targets {
     const char *machine; /* its key in the file */
     spry_bench_target list[SPRY_BENCH_TARGETS_MAX];
     size_t count, n_missed;
+    size_t n_others; /* targets that this kind of run does not measure, and does not check */
 } spry_bench_targets;
 
 /* Checks a validated report against the targets for its machine: by its id, else by the longest part of the processor's

@@ -1,13 +1,16 @@
-/* Models with random weights for `spry bench`: written to a given file, or to a temporary one. */
+/* Models with random weights, or with the weights of a smaller model, for `spry bench`: written to a given file, or to
+ * a temporary one. */
 #ifndef SPRY_APPS_BENCH_SHAPE_H
 #define SPRY_APPS_BENCH_SHAPE_H
 
 #include "base/error.h"
+#include "cli/model_source.h"
 #include "platform/temporary.h"
 
 typedef struct spry_bench_shape {
     const char *shape, *type; /* "qwen3-0.6b", "q4_0" */
     uint32_t threads;
+    const spry_model_source *widened; /* whose function the model has; NULL: random weights */
 } spry_bench_shape;
 
 /* Writes the model to `path`, with a progress line; after Ctrl-C no file remains. */

@@ -4,13 +4,16 @@
  *    "machines": {"EPYC": {"prefill_tps": {"512": 400}, "decode_tps": {"0": 60, "512x8": 300}, "p95_ms": {"0": 20},
  *                          "ttft_cold_ms": 1500, "ttft_warm_ms": 80, "first_call_ms": 2000, "first_call_tokens": 60,
  *                          "memory_bytes": 700000000, "joules_per_100_tokens": 90, "residency": {"0": 0.8},
- *                          "prefill_residency": {"512": 0.8}}}}
+ *                          "prefill_residency": {"512": 0.8}, "draft_acceptance": 0.6, "draft_refused_p50": 0.3,
+ *                          "draft_refused_p95": 0.6, "draft_prefill_ms": 5, "draft_speedup": 1.5}}}
  *
- * A decode is named by its depth, or by depth and batch. "profile" stands for the machine's profile, whose sections
- * have the same objects as "targets". A target that was not measured is not met. */
+ * Those of drafts are checked by --draft, and no others. A decode is named by its depth, or by depth and batch.
+ * "profile" stands for the machine's profile, whose sections have the same objects as "targets". A target that was not
+ * measured is not met. */
 #include <stdio.h>
 
 #include "base/number.h"
+#include "bench/bench_draft.h"
 #include "bench/bench_gate.h"
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
@@ -21,20 +24,26 @@ typedef struct target_key {
     const char *points; /* "prefill", "decode"; NULL: one number */
     spry_bench_unit unit;
     bool less_is_better;
+    bool of_drafts; /* measured by --draft, and only there */
 } target_key;
 
 static const target_key keys[] = {
-    {"prefill_tps", "", "prefill", SPRY_BENCH_TPS, false},
-    {"decode_tps", "", "decode", SPRY_BENCH_TPS, false},
-    {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true},
-    {"residency", ", time in kernels", "decode", SPRY_BENCH_SHARE, false},
-    {"prefill_residency", ", time in kernels", "prefill", SPRY_BENCH_SHARE, false},
-    {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true},
-    {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true},
-    {"first_call_ms", "first call", NULL, SPRY_BENCH_MS, true},
-    {"first_call_tokens", "first call, tokens", NULL, SPRY_BENCH_TOKENS, true},
-    {"memory_bytes", "memory", NULL, SPRY_BENCH_BYTES, true},
-    {"joules_per_100_tokens", "100 tokens of decode", NULL, SPRY_BENCH_JOULES, true},
+    {"prefill_tps", "", "prefill", SPRY_BENCH_TPS, false, false},
+    {"decode_tps", "", "decode", SPRY_BENCH_TPS, false, false},
+    {"p95_ms", ", p95 of steps", "decode", SPRY_BENCH_MS, true, false},
+    {"residency", ", time in kernels", "decode", SPRY_BENCH_SHARE, false, false},
+    {"prefill_residency", ", time in kernels", "prefill", SPRY_BENCH_SHARE, false, false},
+    {"ttft_cold_ms", "first token, cold", NULL, SPRY_BENCH_MS, true, false},
+    {"ttft_warm_ms", "first token, warm", NULL, SPRY_BENCH_MS, true, false},
+    {"first_call_ms", "first call", NULL, SPRY_BENCH_MS, true, false},
+    {"first_call_tokens", "first call, tokens", NULL, SPRY_BENCH_TOKENS, true, false},
+    {"memory_bytes", "memory", NULL, SPRY_BENCH_BYTES, true, false},
+    {"joules_per_100_tokens", "100 tokens of decode", NULL, SPRY_BENCH_JOULES, true, false},
+    {"draft_acceptance", "drafts accepted", NULL, SPRY_BENCH_SHARE, false, true},
+    {"draft_refused_p50", "drafts refused, p50", NULL, SPRY_BENCH_SHARE, true, true},
+    {"draft_refused_p95", "drafts refused, p95", NULL, SPRY_BENCH_SHARE, true, true},
+    {"draft_prefill_ms", "drafter's prefill", NULL, SPRY_BENCH_MS, true, true},
+    {"draft_speedup", "decode with drafts", NULL, SPRY_BENCH_TIMES, false, true},
 };
 
 static const target_key *find_key(const char *name)
@@ -77,7 +86,7 @@ static spry_status check_number(const json_t *value, const char *machine, const 
 
 static spry_status fail_unknown(const char *machine, const char *name, spry_error *error)
 {
-    char known[200];
+    char known[400];
     size_t size = 0;
     for (size_t i = 0; i < SPRY_COUNT(keys) && size < sizeof known; i++)
         size += (size_t)snprintf(known + size, sizeof known - size, "%s%s", i ? ", " : "", keys[i].key);
@@ -92,6 +101,8 @@ static spry_status check_target(const json_t *value, const char *machine, const 
     uint32_t tokens, batch;
     if (!key)
         return fail_unknown(machine, name, error);
+    if (!key->points && key->unit == SPRY_BENCH_SHARE && json_number_value(value) > 1)
+        return spry_fail(error, SPRY_ERR_FORMAT, "machines.%.60s.%s is a share, at most 1", machine, name);
     if (!key->points)
         return check_number(value, machine, name, error);
     if (!json_is_object(value))
@@ -167,6 +178,12 @@ static spry_status check_harmony(const json_t *targets, const char *machine, spr
         return spry_fail(error, SPRY_ERR_FORMAT,
                          "machines.%.60s contradicts itself: ttft_warm_ms is %g, more than ttft_cold_ms, %g", machine,
                          warm, cold);
+    const double p50 = json_number_value(json_object_get(targets, "draft_refused_p50"));
+    const double p95 = json_number_value(json_object_get(targets, "draft_refused_p95"));
+    if (p95 > 0 && p50 > p95)
+        return spry_fail(error, SPRY_ERR_FORMAT,
+                         "machines.%.60s contradicts itself: draft_refused_p50 is %g, more than draft_refused_p95, %g",
+                         machine, p50, p95);
     json_object_foreach((json_t *)decodes, point, number)
     {
         if (deeper_target(&deeper, decodes, point) > json_number_value(number))
@@ -309,7 +326,8 @@ static void hold(spry_bench_targets *out, const spry_bench_figures *figures, con
     *t = (spry_bench_target){.wanted = *wanted, .measured = found ? found->value : 0};
     if (wanted->unit == SPRY_BENCH_JOULES)
         t->measured = joules(report);
-    t->met = t->measured > 0 && (wanted->less_is_better ? t->measured <= wanted->value : t->measured >= wanted->value);
+    t->known = found || t->measured > 0;
+    t->met = t->known && (wanted->less_is_better ? t->measured <= wanted->value : t->measured >= wanted->value);
     out->n_missed += !t->met;
 }
 
@@ -344,7 +362,9 @@ spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file
 {
     spry_bench_figures figures;
     const json_t *targets = NULL, *about = json_object_get(report, "machine");
-    out->count = out->n_missed = 0;
+    const char *format = json_string_value(json_object_get(report, "format"));
+    bool of_drafts = format && strcmp(format, SPRY_BENCH_DRAFT_FORMAT) == 0;
+    out->count = out->n_missed = out->n_others = 0;
     spry_status status = choose(&targets, &out->machine, file, path, json_string_value(json_object_get(about, "id")),
                                 json_string_value(json_object_get(about, "cpu")), error);
     if (status)
@@ -354,10 +374,16 @@ spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file
     json_t *value;
     json_object_foreach((json_t *)targets, name, value)
     {
-        hold_key(out, &figures, report, find_key(name), value);
+        if (find_key(name)->of_drafts == of_drafts)
+            hold_key(out, &figures, report, find_key(name), value);
+        else
+            out->n_others++;
     }
     bool failed = figures.failed;
     spry_bench_figures_deinit(&figures);
+    if (!out->count && !failed)
+        return spry_fail(error, SPRY_ERR_INPUT, "%s has no targets for \"%.60s\" that are measured %s --draft", path,
+                         out->machine, of_drafts ? "by" : "without");
     return failed ? spry_fail(error, SPRY_ERR_MEMORY, "not enough memory to compare targets") : SPRY_OK;
 }
 
@@ -366,7 +392,7 @@ spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file
 
 static const char *verdict(const spry_bench_target *t)
 {
-    return t->met ? "met" : t->measured > 0 ? "missed" : "not measured";
+    return t->met ? "met" : t->known ? "missed" : "not measured";
 }
 
 void spry_bench_targets_print(const spry_bench_targets *targets, const char *path)
@@ -377,7 +403,7 @@ void spry_bench_targets_print(const spry_bench_targets *targets, const char *pat
         const spry_bench_target *t = &targets->list[i];
         char target[SPRY_BENCH_VALUE], now[SPRY_BENCH_VALUE] = "-", part[16] = "";
         spry_bench_value(target, t->wanted.unit, t->wanted.value);
-        if (t->measured > 0) {
+        if (t->known) {
             spry_bench_value(now, t->wanted.unit, t->measured);
             snprintf(part, sizeof part, "%.0f %%", 100 * t->measured / t->wanted.value);
         }
@@ -386,6 +412,9 @@ void spry_bench_targets_print(const spry_bench_targets *targets, const char *pat
     }
     spry_out_quote("%s, for \"%s\": %zu of %zu targets not met\n", path, targets->machine, targets->n_missed,
                    targets->count);
+    if (targets->n_others)
+        spry_out_format("%zu more are not measured by this run: --draft measures those of drafts, and no others\n",
+                        targets->n_others);
 }
 
 json_t *spry_bench_targets_json(const spry_bench_targets *targets, const char *path)
@@ -395,7 +424,7 @@ json_t *spry_bench_targets_json(const spry_bench_targets *targets, const char *p
     for (size_t i = 0; i < targets->count; i++) {
         const spry_bench_target *t = &targets->list[i];
         json_t *one = json_pack("{s:s, s:f, s:o, s:s}", "what", t->wanted.what, "target", t->wanted.value, "now",
-                                t->measured > 0 ? json_real(t->measured) : json_null(), "verdict", verdict(t));
+                                t->known ? json_real(t->measured) : json_null(), "verdict", verdict(t));
         whole = json_array_append_new(list, one) == 0 && whole;
     }
     json_t *out = json_pack("{s:o, s:s, s:b, s:o}", "file", spry_bench_text_json(path), "machine", targets->machine,

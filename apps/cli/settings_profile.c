@@ -210,14 +210,11 @@ static spry_status set(bool *found, const spry_option_table *tables, size_t n_ta
                        const json_t *value, spry_error *error)
 {
     *found = false;
-    for (size_t t = 0; t < n_tables && !*found; t++) {
+    for (size_t t = 0; t < n_tables; t++) {
         const spry_option *option = spry_options_find(&tables[t], key);
-        if (!option)
-            continue;
-        *found = true;
-        spry_status status = option->flag_only ? SPRY_OK : spry_options_set_json(&tables[t], key, value, error);
-        if (status)
-            return status;
+        *found = *found || option;
+        if (option && !option->flag_only)
+            return spry_options_set_json(&tables[t], key, value, error);
     }
     return SPRY_OK;
 }

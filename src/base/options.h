@@ -42,7 +42,8 @@ typedef struct spry_option_list {
     size_t capacity, count;
 } spry_option_list;
 
-/* A table and the struct it fills. Help shows the values that the struct has before parsing as defaults. */
+/* A table and the struct it fills. Help shows the values that the struct has before parsing as defaults. Of two tables
+ * with an option of the same name the command line sets the first one's, and help shows only that. */
 typedef struct spry_option_table {
     const spry_option *options;
     size_t count;

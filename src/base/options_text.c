@@ -140,6 +140,16 @@ static size_t flag_indent(const spry_option *option)
     return option->letter ? 2 : 6;
 }
 
+/* Whether an earlier table has an option of this name, which is the one that the command line sets. */
+static bool is_shadowed(const spry_option_table *tables, size_t table, const spry_option *option)
+{
+    for (size_t t = 0; t < table; t++)
+        for (size_t i = 0; i < tables[t].count; i++)
+            if (strcmp(tables[t].options[i].name, option->name) == 0)
+                return true;
+    return false;
+}
+
 static size_t left_column(const spry_option_table *tables, size_t n_tables)
 {
     size_t widest = 0;
@@ -171,6 +181,8 @@ void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t
         for (size_t i = 0; i < tables[t].count; i++) {
             const spry_option *option = &tables[t].options[i];
             bool first = t == 0 && i == 0;
+            if (is_shadowed(tables, t, option))
+                continue;
             if (starts_group(&group, option))
                 spry_buffer_format(out, "%s%s:\n", first ? "" : "\n", group);
             char flag[CELL_MAX], meaning[1024];
@@ -228,6 +240,8 @@ void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, si
         for (size_t i = 0; i < tables[t].count; i++) {
             const spry_option *option = &tables[t].options[i];
             bool first = t == 0 && i == 0;
+            if (is_shadowed(tables, t, option))
+                continue;
             bool heading = starts_group(&group, option);
             if (heading)
                 spry_buffer_format(out, "%s### %s\n\n", first ? "" : "\n", group);

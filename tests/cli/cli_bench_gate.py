@@ -491,6 +491,8 @@ class Policy(cli_support.CliTest):
         if not any(abs(b[key] - 1.10) < 1e-3 for b in policy["batches"][1:] for key in ("gain", "slower")):
             self.assertEqual(policy["interactive"], interactive, policy)
         self.assertIn("offline: %d together give" % policy["taken"], policy["why"])
+        tps = {b["batch"]: b["tps"] for b in policy["batches"]}
+        self.assertAlmostEqual(policy["offline_gain"] * tps[policy["interactive"]] / tps[policy["taken"]], 1, 4)
 
     def test_other_sizes_are_told(self):
         report = self.measure("--batch", "3,2", "--decode-depth", "32,0")
@@ -509,7 +511,7 @@ class Policy(cli_support.CliTest):
 
     def test_table(self):
         page = self.succeeds(spry("bench", "--shape", "tiny", "--policy", "--repeat", "1", "--threads", "1")).text
-        for words in ("Offline together", "<- taken", "#####", "within a factor of 1.05 of the most tokens/s", "For interactive use (--parallel), up to", "Offline mode takes"):
+        for words in ("Offline together", "<- taken", "#####", "within a factor of 1.05 of the most tokens/s", "For interactive use (--parallel), up to", "Offline mode takes", "x the tokens/s of that."):
             self.assertIn(words, page)
         self.assertLessEqual(max(map(len, page.splitlines())), 100)
 
@@ -530,6 +532,7 @@ class WrongUse(cli_support.CliTest):
             self.fails(spry("bench", "--baseline", "b.json", "--measured", "m.json", *other), USAGE, "--measured")
         for option in (["--save", "x"], ["--baseline", "x"], ["--targets", "x"], ["--policy"]):
             self.fails(spry("bench", "--reuse", *option), USAGE, "--reuse cannot be used with")
+        for option in (["--baseline", "x"], ["--measured", "x"], ["--policy"]):
             self.fails(spry("bench", "--draft", "auto", *option), USAGE, "--draft cannot be used with")
 
 

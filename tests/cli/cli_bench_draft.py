@@ -1,0 +1,94 @@
+"""spry bench --draft and --widen: figures of drafting, as targets; small models in the sizes of large ones."""
+
+import json
+import os
+import tempfile
+
+import cli_support
+from cli_support import FAILURE, HOME, OK, USAGE, spry
+
+SMALL = "Spry-Tales-Draft-4M"
+
+
+class Drafts(cli_support.CliTest):
+    @classmethod
+    def setUpClass(cls):
+        cls.saved = os.path.join(tempfile.mkdtemp(dir=HOME), "drafts.json")
+        cls.result = spry("bench", "--draft", "auto", "--repeat", "1", "--tokens", "24", "--json", "--save", cls.saved)
+
+    def test_form(self):
+        report = self.succeeds(self.result).json
+        self.assertEqual(list(report), ["format", "spry", "model", "draft", "machine", "tasks", "drafts"])
+        self.assertEqual((report["format"], report["draft"], [t["task"] for t in report["tasks"]]), ("spry-draft-1", "auto", ["tales", "quoting"]))
+        with open(self.saved, encoding="utf-8") as file:
+            self.assertEqual(json.load(file), report)
+        for task in report["tasks"]:
+            self.assertGreater(task["plain_ttft_ms"], 0)
+            self.assertGreater(task["drafted_ttft_ms"], 0)
+            self.assertEqual(task["temperature"], 0)
+        for figures in [task["figures"] for task in report["tasks"]] + [report["drafts"]]:
+            self.assertGreater(figures["speedup"], 0)
+            if figures["acceptance"] is None:  # a machine on which drafting never paid
+                self.assertEqual((figures["refused_p50"], figures["refused_p95"]), (None, None))
+                continue
+            self.assertTrue(0 <= figures["acceptance"] <= 1, figures)
+            self.assertTrue(0 <= figures["refused_p50"] <= figures["refused_p95"] <= 1, figures)
+            self.assertGreater(figures["prefill_ms"] or 1, 0)
+
+    def test_curve(self):
+        report = self.succeeds(spry("bench", "--draft", "auto", "--repeat", "1", "--tokens", "4", "--curve", "--json")).json
+        self.assertEqual([t["temperature"] > 0 for t in report["tasks"]], [False] * 2 + [True] * 6)
+        text = self.succeeds(spry("bench", "--draft", "auto", "--repeat", "1", "--tokens", "2", "--curve")).text
+        self.assertEqual(text.count("tales"), 9)  # decode, drafts, and seven points of the curve
+        self.assertIn("does not\nshorten the first token", text)
+
+    def hold(self, targets, *arguments):
+        path = os.path.join(tempfile.mkdtemp(dir=HOME), "targets.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"format": "spry-targets-1", "machines": {"*": targets}}, file)
+        return spry("bench", "--draft", "lookup", "--repeat", "1", "--tokens", "8", "--targets", path, *arguments)
+
+    def test_targets(self):
+        result = self.hold({"draft_speedup": 1e-9, "draft_prefill_ms": 1e-9, "memory_bytes": 1}, "--json")
+        verdicts = {t["what"]: t["verdict"] for t in result.json["targets"]["targets"]}
+        self.assertEqual(verdicts, {"decode with drafts": "met", "drafter's prefill": "not measured"})  # lookup reads no prompt
+        self.assertEqual(result.code, FAILURE)
+        result = self.hold({"draft_speedup": 1e-9, "memory_bytes": 1})
+        self.assertEqual((result.code, result.errors), (OK, ""))
+        self.assertIn("0 of 1 targets not met\n1 more are not measured by this run", result.text)
+        self.assertLessEqual(max(map(len, result.text.splitlines()[:-2])), 100)
+
+    def test_bad_targets(self):
+        for targets, words in (({"draft_acceptance": 1.5}, "draft_acceptance is a share, at most 1"), ({"draft_speedup": 0}, "not a number above 0"),
+                               ({"draft_refused_p50": 0.5, "draft_refused_p95": 0.2}, "contradicts itself"), ({"draft_luck": 1}, "draft_luck is not known")):
+            self.fails(self.hold(targets), FAILURE, "targets.json", words)
+
+    def test_flags(self):
+        self.fails(spry("bench", "--curve"), USAGE, "--curve needs --draft")
+        self.fails(spry("bench", "--draft", "auto", "--tokens", "2000"), USAGE, "--tokens is at most 1024")
+        self.fails(spry("bench", "--draft", "auto", "--baseline", "x.json"), USAGE, "--draft cannot be used with --baseline")
+        self.fails(spry("bench", "--reuse", "--save", "x.json"), USAGE, "--reuse cannot be used with --save")
+
+
+class Widened(cli_support.CliTest):
+    def test_the_same_answer(self):
+        path = os.path.join(HOME, "wide.gguf")
+        result = self.succeeds(spry("bench", SMALL, "--widen", "qwen3-0.6b", "--write", path))
+        self.assertEqual(result.text, "wrote %s: %s widened to qwen3-0.6b\n" % (path, SMALL))
+        shape = self.succeeds(spry("inspect", path, "--json")).json
+        os.unlink(path)
+        text = json.dumps(shape)
+        self.assertIn("widened to qwen3-0.6b", text)
+        self.assertRegex(text, r'"layers": 28\b')
+
+    def test_what_is_refused(self):
+        self.fails(spry("bench", "--widen", "tiny"), FAILURE, "cannot be widened to tiny", "layers")
+        self.fails(spry("bench", "--widen", "qwen3-30b-a3b"), FAILURE, "experts")
+        self.fails(spry("bench", "--widen", "tiny", "--shape", "tiny"), USAGE, "give one of them")
+        self.fails(spry("bench", "--widen", "no-such-shape"), USAGE, "--widen")
+        self.fails(spry("bench", "--widen", "tiny", "--type", "q8_0"), USAGE, "--type needs --shape")
+        self.fails(spry("bench", cli_support.tiny("qwen3", ""), "--widen", "qwen3-0.6b"), FAILURE, "no GGUF file")
+
+
+if __name__ == "__main__":
+    cli_support.main()
