@@ -208,9 +208,13 @@ static void test_bundled(void **state)
     static const char *const texts[] = {
         "Once upon a time there was a little girl named Lily. She loved to play outside in the park with her dog Max. "
         "One "
-        "day she saw a big red ball near the tree and she wanted to play with it.",
+        "day she saw a big red ball near the tree and she wanted to play with it. She asked her mom if she could take "
+        "it "
+        "home, and her mom said that they should look for its owner first.",
         "Tom and his sister Anna were in the kitchen. Mom was making a cake for the birthday of their grandmother. Tom "
-        "wanted to help, but he was too small to reach the table, so he"};
+        "wanted to help, but he was too small to reach the table, so he took a chair and climbed on it. Anna gave him "
+        "a "
+        "spoon, and he began to stir. It was a lot of fun, and everyone was happy."};
     spry_error error = {0};
     size_t count;
     int32_t ids[PROMPT], plain[ANSWER], drafted[ANSWER];
