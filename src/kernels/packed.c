@@ -362,7 +362,7 @@ static void take_tq1_0(packed_part *p, unsigned char *block)
     take_quads(p, low, 16);
     for (size_t i = 0, digit, shift; i < 256; i++) {
         size_t from = two_bit_place(&shift, i), to = ternary_place(&digit, i);
-        sum[to] += (low[from] >> shift & 3u) * powers_of_three[4 - digit];
+        sum[to] += ((unsigned)low[from] >> shift & 3u) * powers_of_three[4 - digit];
     }
     for (size_t i = 0; i < 52; i++)
         block[i] = (uint8_t)((sum[i] * 256 + 242) / 243);
