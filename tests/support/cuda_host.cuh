@@ -179,6 +179,10 @@ SPRY_DEVICE void cores_begin()
 {
 }
 
+SPRY_DEVICE void cores_run()
+{
+}
+
 template <class C> SPRY_DEVICE void cores_end(C[16][4])
 {
 }

@@ -131,11 +131,11 @@ static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
                      SPRY_PREPARE_THREADS, &args);
 }
 
-/* many_room of attention_f16.cu: the queries of the warps in two terms, keys and values of two pages. */
+/* many_room of attention_f16.cu: the queries of the warps, keys and values of two pages. */
 static size_t pages_shared(size_t blocks)
 {
     size_t warps = blocks <= 4 ? 4 : 2, value_stride = blocks <= 2 ? 128 : blocks <= 4 ? 256 : 512;
-    return warps * blocks * 2048 + 2 * (blocks * 2048 + 32 * value_stride);
+    return warps * blocks * 1024 + 2 * (blocks * 2048 + 32 * value_stride);
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */

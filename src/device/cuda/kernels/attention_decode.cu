@@ -111,7 +111,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
     uint32_t number_of_row = a.few[blockIdx.z];
     const spry_step_row row = a.rows[number_of_row];
     uint32_t rank = blockIdx.x / shape::PARTS, ranks = gridDim.x / shape::PARTS;
-    uint32_t first = (uint32_t)warp * ranks + rank, last = row.n_entries - 1;
+    uint32_t first = (uint32_t)warp * ranks + rank, last = row.n_entries - 1, turn = 0xffffffffu; /* of the staged queries */
     warp_queries q = {number_of_row, 0, group, {}, {}, 0, 0, kv_head};
     find_queries(q, a, group, lane);
     decode_page now = {};
@@ -132,9 +132,11 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
             now = find_number<shape::PART>(q, a, row, number, part);
         if (now.seen && (number != first || number == last))
             load_page(words, now.page, a.kv.token_bytes, lane);
-        if (now.seen) {
+        if (now.seen && now.entry.turn != turn)
             stage_queries<BLOCKS>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
                                   now.entry.turn, lane);
+        if (now.seen) {
+            turn = now.entry.turn;
             attend_words<1, BLOCKS, shape::PART>(s, words, room.staged[warp], q, a, now.entry, lane);
         }
         write_partial<1, shape::PART>(a, s, now.seen, q, blockIdx.z, number, part, lane);

@@ -134,21 +134,37 @@ template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
         total.out[i / 4][i % 4] = 0;
 }
 
-/* The next entry from `e` on that some query of the block sees. */
-SPRY_DEVICE uint32_t next_seen(const spry_attend_args &a, const warp_queries &all, const spry_step_row &last, uint32_t e)
-{
-    while (e < last.n_entries && !page_seen(all, a.entries[last.first_entry + e]))
-        e++;
-    return e;
-}
+/* Goes through the entries that some query of the block sees; the entry behind is on its way. */
+struct seen_entries {
+    const spry_step_entry *entries;
+    uint32_t number, count;
+    spry_step_entry now, ahead;
+
+    SPRY_METHOD void step(const warp_queries &all)
+    {
+        do {
+            now = ahead;
+            number++;
+            ahead = entries[number + 1 < count ? number + 1 : count - 1];
+        } while (number < count && !page_seen(all, now));
+    }
+
+    /* Before the first one. */
+    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last)
+    {
+        entries = a.entries + last.first_entry;
+        number = 0xffffffffu;
+        count = last.n_entries;
+        ahead = entries[0];
+    }
+};
 
 template <int BLOCKS>
-SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, const warp_queries &all,
-                            const spry_step_row &last, uint32_t e)
+SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, const warp_queries &all, const seen_entries &at)
 {
     const page_copy<BLOCKS> page = {room};
-    if (e < last.n_entries)
-        page.copy(find_page(all, a, a.entries[last.first_entry + e], 0), a.kv.token_bytes);
+    if (at.number < at.count)
+        page.copy(find_page(all, a, at.now, 0), a.kv.token_bytes);
     copy_commit();
 }
 
@@ -159,15 +175,18 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, con
                             int lane)
 {
     staged_queries<BLOCKS> &staged = room.staged[threadIdx.x / WARP];
-    uint32_t turn = 0xffffffffu, group = a.n_heads / a.kv.n_kv_heads, which = 0, e = next_seen(a, all, last, 0);
+    uint32_t turn = 0xffffffffu, group = a.n_heads / a.kv.n_kv_heads, which = 0;
+    seen_entries at;
+    at.start(a, last);
+    at.step(all);
     clear_sums(total);
-    copy_entry<BLOCKS>(room.pages[0], a, all, last, e);
-    while (e < last.n_entries) {
-        const spry_step_entry entry = a.entries[last.first_entry + e];
+    copy_entry<BLOCKS>(room.pages[0], a, all, at);
+    while (at.number < at.count) {
+        const spry_step_entry entry = at.now;
         const page_copy<BLOCKS> page = {room.pages[which]};
         which = 1 - which;
-        e = next_seen(a, all, last, e + 1);
-        copy_entry<BLOCKS>(room.pages[which], a, all, last, e);
+        at.step(all);
+        copy_entry<BLOCKS>(room.pages[which], a, all, at);
         copy_wait_but<1>();
         block_wait();
         if (q.count && page_seen(q, entry)) {

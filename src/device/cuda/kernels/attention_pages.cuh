@@ -6,7 +6,7 @@
  * columns of a product may stand for any keys or values, so a lane takes those that it can load together: for few rows
  * straight from the page, for many rows from shared memory, where a page arrives while the one before it is used.
  * Lane = 4 g + t holds scores of queries g and g + 8 with tokens 8t .. 8t + 7, and sums of values 8t .. 8t + 7 of each
- * 32. Queries and weights are sums of two halves, so hardly anything of them is lost.
+ * 32. Queries and weights are halves, as keys and values are.
  *
  * BLOCKS: 32 values of a head. A warp adds up at most 128 values; longer heads are split over warps. */
 #pragma once
@@ -20,9 +20,9 @@ template <int BLOCKS> struct head_shape {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
 };
 
-/* Queries as a warp's lanes want them, in two terms: [step of 16 values, term, lane]. */
+/* Queries as a warp's lanes want them: [step of 16 values, lane]. */
 template <int BLOCKS> struct staged_queries {
-    uint4 words[head_shape<BLOCKS>::STEPS][2][WARP];
+    uint4 words[head_shape<BLOCKS>::STEPS][WARP];
 };
 
 /* Of queries g and g + 8. */
@@ -106,11 +106,9 @@ SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q que
         }
         SPRY_UNROLL
         for (int k = 0; k < BLOCKS; k++) {
-            uint16_t high = half_of_float(v[k]), low = half_of_float(v[k] - float_of_half(high));
             uint32_t in = (uint32_t)lane % 16, step = (uint32_t)(k * 2 + lane / 16);
             uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
-            ((uint16_t *)&to.words[step][0][i % 8 * 4 + in % 8 / 2])[at] = high;
-            ((uint16_t *)&to.words[step][1][i % 8 * 4 + in % 8 / 2])[at] = low;
+            ((uint16_t *)&to.words[step][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[k]);
         }
     }
     warp_wait();
@@ -165,12 +163,11 @@ SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q,
     SPRY_UNROLL
     for (int step = 0; step < head_shape<BLOCKS>::STEPS; step++) {
         uint2 k0 = keys(step, 0), k1 = keys(step, 1), k8 = keys(step, 2), k9 = keys(step, 3);
-        uint4 high = q.words[step][0][lane], low = q.words[step][1][lane];
+        uint4 query = q.words[step][lane];
         SPRY_UNROLL
         for (int j = 0; j < 4; j++) {
             uint32_t b0 = pair_halves(k0, k1, j), b1 = pair_halves(k8, k9, j);
-            multiply_f16(scores[j], high, b0, b1);
-            multiply_f16(scores[j], low, b0, b1);
+            multiply_f16(scores[j], query, b0, b1);
         }
     }
 }
@@ -216,38 +213,27 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
     }
 }
 
-/* Two weights as halves in a word, and what that leaves of them. */
-SPRY_DEVICE uint32_t take_halves(float *low, float *high)
-{
-    uint32_t bits = half_pair(*low, *high);
-    *low -= float_of_half((uint16_t)bits);
-    *high -= float_of_half((uint16_t)(bits >> 16));
-    return bits;
-}
-
 /* Weights of four tokens from 4 * quarter on, of both queries, as a lane's part of a matrix. */
-template <int HALVES> SPRY_DEVICE void take_weights(uint4 terms[2], float w[4][4], int quarter)
+template <int HALVES> SPRY_DEVICE uint4 take_weights(const float w[4][4], int quarter)
 {
-    SPRY_UNROLL
-    for (int term = 0; term < 2; term++) {
-        terms[term].x = take_halves(&w[0][quarter], &w[1][quarter]);
-        terms[term].y = HALVES > 1 ? take_halves(&w[0][2 + quarter], &w[1][2 + quarter]) : 0;
-        terms[term].z = take_halves(&w[2][quarter], &w[3][quarter]);
-        terms[term].w = HALVES > 1 ? take_halves(&w[2][2 + quarter], &w[3][2 + quarter]) : 0;
+    uint4 halves = {half_pair(w[0][quarter], w[1][quarter]), 0, half_pair(w[2][quarter], w[3][quarter]), 0};
+    if (HALVES > 1) {
+        halves.y = half_pair(w[0][2 + quarter], w[1][2 + quarter]);
+        halves.w = half_pair(w[2][2 + quarter], w[3][2 + quarter]);
     }
+    return halves;
 }
 
 /* Sums of values; values(quarter, block, i) gives four of the lane's values of a block, of token i of four from 4 * quarter
  * of its eight on. */
-template <int HALVES, int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, float weights[4][4], V values)
+template <int HALVES, int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], V values)
 {
     SPRY_UNROLL
     for (int i = 0; i < PART * 4; i++)
         s.out[i][0] = s.out[i][1] = s.out[i][2] = s.out[i][3] = 0;
     SPRY_UNROLL
     for (int quarter = 0; quarter < 2; quarter++) {
-        uint4 terms[2];
-        take_weights<HALVES>(terms, weights, quarter);
+        uint4 weight = take_weights<HALVES>(weights, quarter);
         SPRY_UNROLL
         for (int block = 0; block < PART; block++) {
             uint2 v0 = values(quarter, block, 0), v1 = values(quarter, block, 1);
@@ -255,8 +241,7 @@ template <int HALVES, int PART, class V> SPRY_DEVICE void gather_page(page_sums<
             SPRY_UNROLL
             for (int j = 0; j < 4; j++) {
                 uint32_t b0 = pair_halves(v0, v1, j), b1 = pair_halves(v2, v3, j);
-                multiply_f16(s.out[block * 4 + j], terms[0], b0, b1);
-                multiply_f16(s.out[block * 4 + j], terms[1], b0, b1);
+                multiply_f16(s.out[block * 4 + j], weight, b0, b1);
             }
         }
     }

@@ -301,10 +301,18 @@ SPRY_DEVICE void cores_begin()
 #endif
 }
 
+/* What was begun runs from here on by itself. */
+SPRY_DEVICE void cores_run()
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+#endif
+}
+
 template <class C> SPRY_DEVICE void cores_end(C c[16][4])
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("wgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     SPRY_UNROLL
     for (int i = 0; i < 64; i++)
         keep_value(c[i / 4][i % 4]);

@@ -11,13 +11,14 @@ enum { CORE_GROUPS = SPRY_CORES_ROWS / SPRY_ACT_ROWS, CORE_STAGES = 3 };
 
 typedef float core_sums[CORE_GROUPS][4];
 
-/* How a type's rows lie, and what is done with a unit of them. */
+/* How a type's rows lie, and what is done with a unit of them; `meanwhile` is called while matrix instructions run. */
 template <class F> struct core_floats {
     enum { GROUP_BYTES = 2048, SCALE_BYTES = 0, TERM = 1024, CHUNK = 128 };
     typedef unit_floats<F> weights;
 
+    template <class M>
     static SPRY_METHOD void add(core_sums acc, const weights &w, const unsigned char *rows, const unsigned char *, int,
-                                bool fresh)
+                                bool fresh, M meanwhile)
     {
         float_words<F> words[4];
         SPRY_UNROLL
@@ -35,6 +36,8 @@ template <class F> struct core_floats {
                 }
             }
         }
+        cores_run();
+        meanwhile();
         cores_end(acc);
     }
 };
@@ -68,8 +71,9 @@ template <class Q> struct core_bytes {
         }
     }
 
+    template <class M>
     static SPRY_METHOD void add(core_sums acc, const weights &w, const unsigned char *rows, const unsigned char *scales,
-                                int lane, bool fresh)
+                                int lane, bool fresh, M meanwhile)
     {
         unit_scales<Q> s[2];
         decode_scales<Q>(s[0], w.raw[0]);
@@ -88,6 +92,9 @@ template <class Q> struct core_bytes {
             int32_t dots[CORE_GROUPS][4];
             cores_begin();
             multiply_cores_bytes(dots, q, rows + block * 2 * CHUNK, GROUP_BYTES, true);
+            cores_run();
+            if (number == 0)
+                meanwhile();
             cores_end(dots);
             add_dots(acc, dots, s, number, scales, block, lane);
         }
@@ -105,51 +112,102 @@ template <class T> struct core_of<T, false> {
 template <class C, int THREADS>
 SPRY_DEVICE void copy_core_rows(unsigned char *stage, const spry_acts &act, uint32_t group, uint32_t unit)
 {
-    enum { VALUES = CORE_GROUPS * C::GROUP_BYTES, SCALES = CORE_GROUPS * C::SCALE_BYTES };
+    enum { VALUES = CORE_GROUPS * C::GROUP_BYTES, SCALES = CORE_GROUPS * C::SCALE_BYTES, EACH = THREADS * 16 };
     uint64_t first = (uint64_t)unit * act.cores + group;
     const unsigned char *values = act.values + first * C::GROUP_BYTES;
     const unsigned char *scales = (const unsigned char *)act.scales + first * C::SCALE_BYTES;
-    for (int i = (int)threadIdx.x * 16; i < (int)VALUES; i += THREADS * 16)
+    stage += threadIdx.x * 16;
+    values += threadIdx.x * 16;
+    scales += threadIdx.x * 16;
+    SPRY_UNROLL
+    for (int i = 0; i < VALUES; i += EACH)
         copy_ahead(stage + i, values + i);
-    for (int i = (int)threadIdx.x * 16; i < (int)SCALES; i += THREADS * 16)
-        copy_ahead(stage + VALUES + i, scales + i);
+    if (SCALES && (int)threadIdx.x * 16 < SCALES)
+        copy_ahead(stage + VALUES, scales);
 }
 
-template <class T, class C, int THREADS>
-SPRY_DEVICE void add_core_units(core_sums total, unsigned char *stages, const product_place &p, const spry_acts &act)
-{
+/* What a block goes through: units of its rows, each with weights that came while the one before was multiplied. */
+template <class C, int THREADS> struct core_units {
     enum { VALUES = CORE_GROUPS * C::GROUP_BYTES, STAGE = VALUES + CORE_GROUPS * C::SCALE_BYTES };
-    uint32_t n_units = p.weight.n_units, split = 0;
-    bool fresh = true;
-    core_sums acc = {};
-    typename C::weights now, next;
-    now.load(p, 0);
-    for (uint32_t unit = 0; unit < CORE_STAGES - 1; unit++) {
+    unsigned char *stages;
+    uint32_t n_units, split;
+    bool fresh;
+    core_sums acc;
+
+    SPRY_METHOD void copy(const spry_acts &act, uint32_t group, uint32_t unit) const
+    {
         if (unit < n_units)
-            copy_core_rows<C, THREADS>(stages + unit * STAGE, act, p.group, unit);
+            copy_core_rows<C, THREADS>(stages + unit % CORE_STAGES * STAGE, act, group, unit);
         copy_commit();
     }
-    for (uint32_t unit = 0; unit < n_units; unit++) {
+
+    SPRY_METHOD void add(core_sums total, const typename C::weights &now, typename C::weights &next,
+                         const product_place &p, const spry_acts &act, uint32_t unit)
+    {
         copy_wait_but<CORE_STAGES - 2>();
         cores_publish();
         block_wait();
-        uint32_t ahead = unit + CORE_STAGES - 1;
-        if (ahead < n_units)
-            copy_core_rows<C, THREADS>(stages + ahead % CORE_STAGES * STAGE, act, p.group, ahead);
-        copy_commit();
-        next.load(p, unit + 1 < n_units ? unit + 1 : unit);
         const unsigned char *stage = stages + unit % CORE_STAGES * STAGE;
-        C::add(acc, now, stage, stage + VALUES, p.lane, fresh);
+        C::add(acc, now, stage, stage + VALUES, p.lane, fresh, [&] {
+            copy(act, p.group, unit + CORE_STAGES - 1);
+            next.load(p, unit + 1 < n_units ? unit + 1 : unit);
+        });
         fresh = false;
-        now = next;
         while (split_begin(p, split + 1) <= unit)
             split++;
         if (split_begin(p, split + 1) != unit + 1)
-            continue;
+            return;
         SPRY_UNROLL
         for (int i = 0; i < CORE_GROUPS * 4; i++)
             total[i / 4][i % 4] += acc[i / 4][i % 4];
         fresh = true;
+    }
+};
+
+template <class C, int THREADS>
+SPRY_DEVICE void add_core_units(core_sums total, unsigned char *stages, const product_place &p, const spry_acts &act)
+{
+    core_units<C, THREADS> units = {stages, p.weight.n_units, 0, true, {}};
+    typename C::weights even, odd;
+    even.load(p, 0);
+    SPRY_UNROLL
+    for (uint32_t unit = 0; unit < CORE_STAGES - 1; unit++)
+        units.copy(act, p.group, unit);
+    SPRY_UNROLL_BY(1)
+    for (uint32_t unit = 0; unit < units.n_units; unit += 2) {
+        units.add(total, even, odd, p, act, unit);
+        if (unit + 1 < units.n_units)
+            units.add(total, odd, even, p, act, unit + 1);
+    }
+}
+
+/* Sums of the lane's two outputs for its rows; what they are added to is loaded for four groups at once. */
+template <class T>
+SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_part &part, const product_place &p,
+                                 T total)
+{
+    enum { TOGETHER = 4 };
+    uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(p.lane / 4), row = p.group * SPRY_ACT_ROWS + (uint32_t)(p.lane % 4) * 2;
+    const bool there[2] = {output < part.weight.n_out, output + 8 < part.weight.n_out};
+    const float bias[2] = {part.bias && there[0] ? part.bias[output] : 0, part.bias && there[1] ? part.bias[output + 8] : 0};
+    float *to = part.out + (uint64_t)row * part.stride + output;
+    SPRY_UNROLL
+    for (int first = 0; first < CORE_GROUPS; first += TOGETHER) {
+        float base[TOGETHER][4];
+        SPRY_UNROLL
+        for (int k = 0; a.add && k < TOGETHER * 4; k++) {
+            int i = k % 4, g = first + k / 4;
+            base[k / 4][i] = there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < a.n_rows
+                                 ? to[(uint64_t)(g * 8 + i % 2) * part.stride + i / 2 * 8]
+                                 : 0;
+        }
+        SPRY_UNROLL
+        for (int k = 0; k < TOGETHER * 4; k++) {
+            int i = k % 4, g = first + k / 4;
+            float sum = part.bias ? total[g][i] + bias[i / 2] : total[g][i];
+            if (there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < a.n_rows)
+                to[(uint64_t)(g * 8 + i % 2) * part.stride + i / 2 * 8] = a.add ? base[k / 4][i] + sum : sum;
+        }
     }
 }
 
@@ -163,12 +221,9 @@ template <class T, int WARPS> SPRY_DEVICE void multiply_cores(const spry_product
     const spry_product_part &part = a.parts[product_part(a, tile)];
     product_place p = place_product(a, part, tile, blockIdx.y * CORE_GROUPS, 0);
     core_sums total = {};
-    add_core_units<T, C, WARPS * WARP>(total, stages, p, a.act);
-    if (number >= a.n_tiles)
-        return;
-    SPRY_UNROLL
-    for (int i = 0; i < CORE_GROUPS * 4; i++)
-        write_sum(a, part, p, p.group + (uint32_t)(i / 4), p.lane, i % 4, total[i / 4][i % 4], 0);
+    add_core_units<C, WARPS * WARP>(total, stages, p, a.act);
+    if (number < a.n_tiles)
+        write_core_sums(a, part, p, (const float(*)[4])total);
 }
 
 #define PRODUCTS_CORES(name)                                                                                           \
