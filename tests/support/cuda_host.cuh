@@ -167,6 +167,18 @@ SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
     return first >> 16 | (second & 0xffff0000);
 }
 
+SPRY_DEVICE void load_turned(uint32_t out[4], const void *row)
+{
+    const unsigned char *rooms = cuda_host_exchange(&row, sizeof row);
+    uint32_t lane = threadIdx.x % 32;
+    for (uint32_t block = 0; block < 4; block++) {
+        const uint16_t *rows[2];
+        for (uint32_t i = 0; i < 2; i++)
+            memcpy(&rows[i], rooms + (block * 8 + lane % 4 * 2 + i) * CUDA_HOST_ROOM, sizeof rows[i]);
+        out[block] = rows[0][lane / 4] | (uint32_t)rows[1][lane / 4] << 16;
+    }
+}
+
 void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1);
 void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);

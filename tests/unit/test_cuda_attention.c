@@ -198,11 +198,11 @@ static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
     void *kernel = spry_cuda_kernel(&gpu, name);
     unsigned threads = (unsigned)way.warps * 32;
     if (many) {
-        spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS, 1, threads, way.shared_bytes, &args);
+        spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS, 1, threads, way.many_bytes, &args);
     } else {
-        spry_cuda_launch(&gpu, kernel, way.pieces ? n : ATTEND_ROWS,
-                         KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
-                         (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, &args);
+        spry_cuda_launch_shared(&gpu, kernel, way.pieces ? n : ATTEND_ROWS,
+                                KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
+                                (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, way.few_bytes, &args);
         spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_merge"), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
     from_gpu(out, memory[0], ATTEND_ROWS * s->width * sizeof(float));

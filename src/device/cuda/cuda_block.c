@@ -131,17 +131,17 @@ static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
                      SPRY_PREPARE_THREADS, &args);
 }
 
-/* many_room of attention_f16.cu: the queries of the warps, keys and values of two pages. */
-static size_t pages_shared(size_t blocks)
+/* page_copy of attention_pages.cuh: the keys of a page, and so many blocks of its values. */
+static size_t copy_bytes(size_t blocks, size_t kept)
 {
-    size_t warps = blocks <= 4 ? 4 : 2, value_stride = blocks <= 2 ? 128 : blocks <= 4 ? 256 : 512;
-    return warps * blocks * 1024 + 2 * (blocks * 2048 + 32 * value_stride);
+    return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type)
 {
     size_t blocks = c->head_dim / 32, dims = 1;
+    size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
         return (spry_cuda_attention){
             .few = "spry_attend_pages_few_%zu",
@@ -150,10 +150,12 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .number = blocks,
             .pieces = true,
             .chunk_pages = 1,
-            .warps = blocks <= 4 ? 4 : 2,
+            .warps = warps,
             .queries = 16,
-            .parts = blocks <= 4 ? 1 : 2,
-            .shared_bytes = pages_shared(blocks)};
+            .parts = blocks / part,
+            .few_bytes = queries + warps * copy_bytes(blocks, part),
+            .many_bytes = queries + 2 * copy_bytes(blocks, blocks),
+            .decode_bytes = queries + warps * copy_bytes(blocks, part) + (SPRY_DECODE_GROUP + 2) * blocks * 128};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -226,14 +228,15 @@ static void attend(spry_cuda_device *d, uint32_t layer)
     size_t batches = (group + way->queries - 1) / way->queries * way->parts;
     size_t pages = d->n_chunks * way->chunk_pages;
     if (d->n_few) {
-        spry_cuda_launch(&d->context, attend_kernel(d, way->few), way->pieces ? d->n_pieces : d->n_few,
-                         c->n_kv_heads * batches, (pages + way->warps - 1) / way->warps, threads, &args);
+        spry_cuda_launch_shared(&d->context, attend_kernel(d, way->few), way->pieces ? d->n_pieces : d->n_few,
+                                c->n_kv_heads * batches, (pages + way->warps - 1) / way->warps, threads, way->few_bytes,
+                                &args);
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
                          MERGE_THREADS, &args);
     }
     if (d->n_runs)
         spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads,
-                                way->shared_bytes, &args);
+                                way->many_bytes, &args);
 }
 
 /* Whether one kernel does everything for the step's rows, each the only new one of its sequence. Measured: it is faster
@@ -257,7 +260,7 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
     while (share > way->parts && d->n_rows * n_kv * share > BLOCKS)
         share /= 2;
     spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows,
-                             (unsigned)way->warps * 32, &args);
+                             (unsigned)way->warps * 32, way->decode_bytes, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

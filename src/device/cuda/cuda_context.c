@@ -162,9 +162,9 @@ void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, 
 }
 
 void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                              unsigned threads, const void *arguments)
+                              unsigned threads, size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, true, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, true, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

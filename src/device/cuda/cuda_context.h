@@ -55,7 +55,7 @@ void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t gr
 
 /* The same for kernels whose blocks of one y and z run together, 8 at most; only on a GPU that `overlaps`. */
 void spry_cuda_launch_cluster(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
-                              unsigned threads, const void *arguments);
+                              unsigned threads, size_t shared_bytes, const void *arguments);
 
 /* What is launched between the two becomes a graph, and does not run; NULL when that failed. */
 void spry_cuda_capture_begin(spry_cuda_context *context);

@@ -36,15 +36,18 @@ static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_ro
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows)
 {
+    bool cores = !args.plain && !args.source && args.n % 8 == 0; /* for all of them, and nothing else is wanted */
     for (size_t i = 0; i < n_products; i++) {
         const spry_cuda_matrix *w = products[i].w;
         spry_acts *to = &args.to[spry_cuda_form(w->type)];
         *to = spry_cuda_acts(d, w, args.n);
         to->cores = cores_of(d, w->type, n_rows);
+        cores = cores && to->cores;
     }
     args.in_stride = args.n;
     args.eps = d->config->norm_eps;
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_encode"), n_rows, 1, 1, ROW_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, cores ? "spry_encode_cores" : "spry_encode"), n_rows, 1,
+                     1, ROW_THREADS, &args);
 }
 
 /* Which kernel: rows and tiles of a block. Bits do not depend on it. */

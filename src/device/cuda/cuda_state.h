@@ -61,14 +61,14 @@ typedef struct spry_cuda_draws {
 
 /* How attention is computed for a kind of pages and heads. */
 typedef struct spry_cuda_attention {
-    const char *few, *many; /* names of kernels, with a place for `number` */
-    const char *decode;     /* NULL: none, which takes rows that are alone in their sequences */
-    bool pieces;            /* few rows: a warp takes several of a segment */
-    size_t number;          /* values of a head by 32, or values that a lane holds */
-    size_t chunk_pages;     /* of few rows */
-    size_t warps, queries;  /* of a block, and of a warp */
-    size_t parts;           /* warps that share the values of a head */
-    size_t shared_bytes;    /* of a block for many rows */
+    const char *few, *many;                     /* names of kernels, with a place for `number` */
+    const char *decode;                         /* NULL: none, which takes rows that are alone in their sequences */
+    bool pieces;                                /* few rows: a warp takes several of a segment */
+    size_t number;                              /* values of a head by 32, or values that a lane holds */
+    size_t chunk_pages;                         /* of few rows */
+    size_t warps, queries;                      /* of a block, and of a warp */
+    size_t parts;                               /* warps that share the values of a head */
+    size_t few_bytes, many_bytes, decode_bytes; /* of shared memory of a block */
 } spry_cuda_attention;
 
 /* What the launches of a step depend on; compared as bytes. */

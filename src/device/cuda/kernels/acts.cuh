@@ -148,15 +148,16 @@ SPRY_DEVICE float gated(float gate, float up, uint32_t kind)
     return 0.5f * gate * (1.0f + tanhf(inner)) * up;
 }
 
-/* Value i of a row as it is encoded. */
+/* Value i of a row as it is encoded; `up` where there is one. */
+SPRY_DEVICE float encoded_of(const spry_encode_args &a, float value, float up, uint32_t i, row_norm norm)
+{
+    if (a.up || a.ungated)
+        return gated(value, up, a.gate);
+    return a.weight ? normalised(value, norm, a.weight, a.bias, i) : value;
+}
+
 SPRY_DEVICE float encoded_value(const spry_encode_args &a, uint64_t row, uint32_t i, row_norm norm)
 {
-    if (i >= a.n)
-        return 0;
-    float value = a.in[row * a.in_stride + i];
-    if (a.up)
-        return gated(value, a.up[row * a.in_stride + i], a.gate);
-    if (a.ungated)
-        return gated(value, 1, a.gate);
-    return a.weight ? normalised(value, norm, a.weight, a.bias, i) : value;
+    uint64_t at = row * a.in_stride + i;
+    return i < a.n ? encoded_of(a, a.in[at], a.up ? a.up[at] : 1, i, norm) : 0;
 }

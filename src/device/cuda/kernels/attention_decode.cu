@@ -7,7 +7,9 @@
 #include "device/cuda/kernels/attention_pages.cuh"
 
 template <int BLOCKS> struct decode_room {
+    typedef page_copy<BLOCKS, head_shape<BLOCKS>::PART> copy;
     staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
+    unsigned char pages[head_shape<BLOCKS>::WARPS][copy::BYTES];
     float heads[SPRY_DECODE_GROUP][BLOCKS * 32];
     float key[BLOCKS * 32], value[BLOCKS * 32];
 };
@@ -83,63 +85,103 @@ SPRY_DEVICE void prepare_row(decode_room<BLOCKS> &room, const spry_prepare_args 
     }
 }
 
-/* A page that a warp works on. */
-struct decode_page {
-    spry_step_entry entry;
-    seen_page page;
-    bool seen;
-};
+/* The pages of a warp, one behind the other: the keys of the next one are on their way as soon as those of this one were
+ * used, so are its values. */
+template <int BLOCKS> struct decode_pages {
+    typedef head_shape<BLOCKS> shape;
+    typename decode_room<BLOCKS>::copy copy;
+    const spry_step_entry *entries;
+    uint32_t number, last, step, part;
+    spry_step_entry now, next;
+    int lane;
 
-template <int PART>
-SPRY_DEVICE decode_page find_number(const warp_queries &q, const spry_attend_args &a, const spry_step_row &row,
-                                    uint32_t number, uint32_t part)
-{
-    decode_page p = {a.entries[row.first_entry + number], {}, false};
-    p.seen = page_seen(q, p.entry);
-    p.page = find_page(q, a, p.entry, part * PART * 64);
-    return p;
-}
+    SPRY_METHOD spry_step_entry entry(uint32_t i) const
+    {
+        return entries[i <= last ? i : last];
+    }
+
+    SPRY_METHOD void copy_keys(const spry_attend_args &a, const warp_queries &q, uint32_t of, const spry_step_entry &e) const
+    {
+        if (of <= last && page_seen(q, e))
+            copy.template copy_keys<WARP, 4>(find_page(q, a, e, part * shape::PART * 64), (uint32_t)lane);
+        copy_commit();
+    }
+
+    SPRY_METHOD void copy_values(const spry_attend_args &a, const warp_queries &q, uint32_t of, const spry_step_entry &e) const
+    {
+        if (of <= last && page_seen(q, e))
+            copy.template copy_values<WARP, 4>(find_page(q, a, e, part * shape::PART * 64), a.kv.token_bytes, (uint32_t)lane);
+        copy_commit();
+    }
+
+    SPRY_METHOD void copy_both(const spry_attend_args &a, const warp_queries &q) const
+    {
+        copy_keys(a, q, number, now);
+        copy_values(a, q, number, now);
+    }
+
+    /* What has arrived is there for all lanes; what was used by all may be written over. */
+    SPRY_METHOD void arrive() const
+    {
+        copy_wait_but<1>();
+        warp_wait();
+    }
+};
 
 /* A grid of (blocks of a cluster, key heads, rows). Long heads are split over PARTS blocks. */
 template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED decode_room<BLOCKS> room;
+    SPRY_SHARED_LARGE(memory, sizeof(decode_room<BLOCKS>));
+    decode_room<BLOCKS> &room = *(decode_room<BLOCKS> *)memory;
     const spry_attend_args &a = d.attend;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, kv_head = blockIdx.y, part = blockIdx.x % shape::PARTS;
-    uint32_t number_of_row = a.few[blockIdx.z];
+    uint32_t number_of_row = a.few[blockIdx.z], turn = 0xffffffffu; /* of the staged queries */
     const spry_step_row row = a.rows[number_of_row];
     uint32_t rank = blockIdx.x / shape::PARTS, ranks = gridDim.x / shape::PARTS;
-    uint32_t first = (uint32_t)warp * ranks + rank, last = row.n_entries - 1, turn = 0xffffffffu; /* of the staged queries */
     warp_queries q = {number_of_row, 0, group, {}, {}, 0, 0, kv_head};
     find_queries(q, a, group, lane);
-    decode_page now = {};
-    page_words<BLOCKS, shape::PART> words;
-    if (first <= last)
-        now = find_number<shape::PART>(q, a, row, first, part);
-    if (now.seen && first != last)
-        load_page(words, now.page, a.kv.token_bytes, lane);
-    if (d.prepare.q_norm && warp < 2)
-        ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
-    grid_wait();
-    prepare_row<BLOCKS>(room, d.prepare, number_of_row, kv_head, last % ranks == rank);
-    block_wait();
+    decode_pages<BLOCKS> p = {{room.pages[warp]}, a.entries + row.first_entry, (uint32_t)warp * ranks + rank,
+                              row.n_entries - 1, ranks * shape::WARPS, part, {}, {}, lane};
+    p.now = p.entry(p.number);
+    p.next = p.entry(p.number + p.step);
+    uint32_t own = p.number == p.last; /* the row's own page, which is not written yet */
     SPRY_UNROLL_BY(1)
-    for (uint32_t number = first; number <= last; number += ranks * shape::WARPS) {
+    for (uint32_t round = 0; round < 2; round++) {
+        if (round == own)
+            p.copy_both(a, q);
+        if (round)
+            break;
+        if (d.prepare.q_norm && warp < 2)
+            ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
+        grid_wait();
+        prepare_row<BLOCKS>(room, d.prepare, number_of_row, kv_head, p.last % ranks == rank);
+        block_wait();
+    }
+    SPRY_UNROLL_BY(1)
+    for (; p.number <= p.last; p.number += p.step, p.now = p.next, p.next = p.entry(p.number + p.step)) {
         page_sums<shape::PART> s;
-        if (number != first)
-            now = find_number<shape::PART>(q, a, row, number, part);
-        if (now.seen && (number != first || number == last))
-            load_page(words, now.page, a.kv.token_bytes, lane);
-        if (now.seen && now.entry.turn != turn)
-            stage_queries<BLOCKS>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
-                                  now.entry.turn, lane);
-        if (now.seen) {
-            turn = now.entry.turn;
-            attend_words<1, BLOCKS, shape::PART>(s, words, room.staged[warp], q, a, now.entry, lane);
+        float scores[4][4];
+        bool seen = page_seen(q, p.now);
+        if (seen && p.now.turn != turn) {
+            stage_queries<BLOCKS, 1>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
+                                  p.now.turn, lane);
+            turn = p.now.turn;
         }
-        write_partial<1, shape::PART>(a, s, now.seen, q, blockIdx.z, number, part, lane);
+        p.arrive();
+        if (seen)
+            score_page<BLOCKS>(scores, room.staged[warp], p.copy, lane);
+        warp_wait();
+        p.copy_keys(a, q, p.number + p.step, p.next);
+        if (seen)
+            weigh_page<1>(s, scores, q, a, p.now, lane);
+        p.arrive();
+        if (seen)
+            gather_page<1>(s, scores, p.copy, 0, lane);
+        warp_wait();
+        p.copy_values(a, q, p.number + p.step, p.next);
+        write_partial<1, shape::PART>(a, s, seen, q, blockIdx.z, p.number, part, lane);
     }
     cluster_wait();
     const uint32_t n = BLOCKS * 32;

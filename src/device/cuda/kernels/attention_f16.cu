@@ -5,11 +5,18 @@
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
 
+template <int BLOCKS> struct few_room {
+    typedef page_copy<BLOCKS, head_shape<BLOCKS>::PART> copy;
+    staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
+    unsigned char pages[head_shape<BLOCKS>::WARPS][copy::BYTES];
+};
+
 /* A grid of (pieces, key heads * batches of queries * parts, pages in groups of warps). */
 template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED staged_queries<BLOCKS> staged[shape::WARPS];
+    SPRY_SHARED_LARGE(memory, sizeof(few_room<BLOCKS>));
+    few_room<BLOCKS> &room = *(few_room<BLOCKS> *)memory;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, rest = blockIdx.y / a.kv.n_kv_heads, part = rest % shape::PARTS;
     const spry_attend_piece piece = a.pieces[blockIdx.x];
@@ -24,104 +31,69 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
     find_queries(q, a, group, lane);
     const spry_step_entry entry = a.entries[row.first_entry + number];
     page_sums<shape::PART> s;
-    page_words<BLOCKS, shape::PART> words;
+    typename few_room<BLOCKS>::copy page = {room.pages[warp]};
     bool seen = page_seen(q, entry), old = entry.start + entry.count <= row.first_new;
-    seen_page page = find_page(q, a, entry, part * shape::PART * 64);
-    if (seen && old) /* nothing of this step is in it */
-        load_page(words, page, a.kv.token_bytes, lane);
-    grid_wait();
-    if (seen && !old)
-        load_page(words, page, a.kv.token_bytes, lane);
+    seen_page from = find_page(q, a, entry, part * shape::PART * 64);
+    if (!old) /* something of this step is in it */
+        grid_wait();
     if (seen) {
-        stage_rows<BLOCKS>(staged[warp], q, a, group, entry.turn, lane);
-        attend_words<2, BLOCKS, shape::PART>(s, words, staged[warp], q, a, entry, lane);
+        page.template copy_keys<WARP, 16>(from, (uint32_t)lane);
+        page.template copy_values<WARP, 16>(from, a.kv.token_bytes, (uint32_t)lane);
+    }
+    if (old)
+        grid_wait();
+    if (seen) {
+        float scores[4][4];
+        stage_rows<BLOCKS>(room.staged[warp], q, a, group, entry.turn, lane);
+        copy_wait();
+        warp_wait();
+        score_page<BLOCKS>(scores, room.staged[warp], page, lane);
+        weigh_page<2>(s, scores, q, a, entry, lane);
+        gather_page<2>(s, scores, page, 0, lane);
     }
     write_partial<2, shape::PART>(a, s, seen, q, piece.few, number, part, lane);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
 
-template <int PART> SPRY_DEVICE void fold_page(page_sums<PART> &total, const page_sums<PART> &page)
-{
-    SPRY_UNROLL
-    for (int half = 0; half < 2; half++) {
-        if (page.max[half] == -INFINITY)
-            continue;
-        float larger = fmaxf(total.max[half], page.max[half]);
-        float keep = expf(total.max[half] - larger), take = expf(page.max[half] - larger);
-        total.max[half] = larger;
-        total.sum[half] = fmaf(total.sum[half], keep, page.sum[half] * take);
-        SPRY_UNROLL
-        for (int i = 0; i < PART * 8; i++) {
-            float *out = &total.out[i / 2][half * 2 + i % 2];
-            *out = fmaf(*out, keep, page.out[i / 2][half * 2 + i % 2] * take);
-        }
-    }
-}
+/* What both sides are multiplied by when a page is folded into the sums of those before; nothing of a page that a query does not
+ * see. */
+struct page_fold {
+    float keep[2], take[2];
+    bool seen[2];
 
-/* A page in shared memory, in pieces of 16 bytes, permuted so that lanes that load together use different banks. */
-template <int BLOCKS> struct page_copy {
-    enum { VALUE_STRIDE = BLOCKS <= 2 ? 128 : BLOCKS <= 4 ? 256 : 512, PIECES = BLOCKS * 4 };
-    enum { KEYS = BLOCKS * 32 * PAGE_TOKENS * 2, BYTES = KEYS + PAGE_TOKENS * VALUE_STRIDE, PIECE = 16 };
-    unsigned char *room;
-
-    SPRY_METHOD unsigned char *key_piece(uint32_t d, uint32_t piece) const
-    {
-        return room + d / 2 * 128 + ((d % 2 * 4 + piece) ^ (d / 2 % 4 * 2)) * PIECE;
-    }
-
-    SPRY_METHOD unsigned char *value_piece(uint32_t token, uint32_t piece) const
-    {
-        return room + KEYS + token * VALUE_STRIDE + (piece ^ token / 8 * 2) * PIECE;
-    }
-
-    /* All threads of the block; of tokens that none of its queries sees the values of one that is seen. */
-    SPRY_METHOD void copy(const seen_page &page, uint32_t token_bytes) const
+    template <int PART, int SOME> SPRY_METHOD void weigh(page_sums<PART> &total, const page_sums<SOME> &page)
     {
         SPRY_UNROLL
-        for (uint32_t i = threadIdx.x; i < KEYS / PIECE; i += head_shape<BLOCKS>::WARPS * WARP)
-            copy_ahead(key_piece(i / 4, i % 4), page.keys + i * PIECE);
-        SPRY_UNROLL
-        for (uint32_t i = threadIdx.x; i < PAGE_TOKENS * PIECES; i += head_shape<BLOCKS>::WARPS * WARP) {
-            uint32_t token = i / PIECES < page.begin ? page.begin : i / PIECES;
-            token = token < page.end ? token : page.end - 1;
-            copy_ahead(value_piece(i / PIECES, i % PIECES), page.values + token * token_bytes + i % PIECES * PIECE);
+        for (int half = 0; half < 2; half++) {
+            seen[half] = page.max[half] != -INFINITY;
+            if (!seen[half])
+                continue;
+            float larger = fmaxf(total.max[half], page.max[half]);
+            keep[half] = expf(total.max[half] - larger);
+            take[half] = expf(page.max[half] - larger);
+            total.max[half] = larger;
+            total.sum[half] = fmaf(total.sum[half], keep[half], page.sum[half] * take[half]);
         }
     }
 
-    /* What load_page gives. */
-    SPRY_METHOD uint2 key(int step, int i, int lane) const
+    /* Blocks of values from `block` on. */
+    template <int PART, int SOME> SPRY_METHOD void fold(page_sums<PART> &total, const page_sums<SOME> &page, int block) const
     {
-        uint32_t d = (uint32_t)(step * 16 + lane % 4 * 2 + i % 2 + i / 2 * 8);
-        return *(const uint2 *)(key_piece(d, (uint32_t)(lane / 8)) + lane / 4 % 2 * 8);
-    }
-
-    SPRY_METHOD uint2 value(int quarter, int block, int i, int lane) const
-    {
-        uint32_t token = (uint32_t)(lane % 4 * 8 + quarter * 4 + i);
-        return *(const uint2 *)(value_piece(token, (uint32_t)(block * 4 + lane / 8)) + lane / 4 % 2 * 8);
+        SPRY_UNROLL
+        for (int i = 0; i < SOME * 16; i++) {
+            float *out = &total.out[block * 4 + i / 4][i % 4];
+            if (seen[i % 4 / 2])
+                *out = fmaf(*out, keep[i % 4 / 2], page.out[i / 4][i % 4] * take[i % 4 / 2]);
+        }
     }
 };
 
 /* Shared memory of a block: queries, the page in use and the next one. */
 template <int BLOCKS> struct many_room {
     staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
-    unsigned char pages[2][page_copy<BLOCKS>::BYTES];
+    unsigned char pages[2][page_copy<BLOCKS, BLOCKS>::BYTES];
 };
-
-/* The sums of one page alone, of which some query sees some token. */
-template <int BLOCKS, int PART>
-SPRY_DEVICE void attend_copy(page_sums<PART> &s, const page_copy<BLOCKS> &page, const staged_queries<BLOCKS> &staged,
-                             const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int part,
-                             int lane)
-{
-    float scores[4][4];
-    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return page.key(step, i, lane); }, lane);
-    weigh_page<2>(s, scores, q, a, entry, lane);
-    gather_page<2>(s, scores, [&](int quarter, int block, int i) {
-        return page.value(quarter, part * PART + block, i, lane);
-    });
-}
 
 template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
 {
@@ -162,9 +134,13 @@ struct seen_entries {
 template <int BLOCKS>
 SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, const warp_queries &all, const seen_entries &at)
 {
-    const page_copy<BLOCKS> page = {room};
-    if (at.number < at.count)
-        page.copy(find_page(all, a, at.now, 0), a.kv.token_bytes);
+    enum { THREADS = head_shape<BLOCKS>::WARPS * WARP };
+    const page_copy<BLOCKS, BLOCKS> page = {room};
+    if (at.number < at.count) {
+        seen_page from = find_page(all, a, at.now, 0);
+        page.template copy_keys<THREADS, 16>(from, threadIdx.x);
+        page.template copy_values<THREADS, 16>(from, a.kv.token_bytes, threadIdx.x);
+    }
     copy_commit();
 }
 
@@ -174,6 +150,7 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, con
                             const warp_queries &all, const spry_attend_args &a, const spry_step_row &last, int part,
                             int lane)
 {
+    enum { SOME = PART == 4 ? 2 : PART };
     staged_queries<BLOCKS> &staged = room.staged[threadIdx.x / WARP];
     uint32_t turn = 0xffffffffu, group = a.n_heads / a.kv.n_kv_heads, which = 0;
     seen_entries at;
@@ -183,19 +160,27 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, con
     copy_entry<BLOCKS>(room.pages[0], a, all, at);
     while (at.number < at.count) {
         const spry_step_entry entry = at.now;
-        const page_copy<BLOCKS> page = {room.pages[which]};
+        const page_copy<BLOCKS, BLOCKS> page = {room.pages[which]};
         which = 1 - which;
         at.step(all);
         copy_entry<BLOCKS>(room.pages[which], a, all, at);
         copy_wait_but<1>();
         block_wait();
         if (q.count && page_seen(q, entry)) {
-            page_sums<PART> sums;
+            page_sums<SOME> sums; /* of some blocks at a time */
+            page_fold fold;
+            float scores[4][4];
             if (turn != entry.turn)
                 stage_rows<BLOCKS>(staged, q, a, group, entry.turn, lane);
             turn = entry.turn;
-            attend_copy<BLOCKS, PART>(sums, page, staged, q, a, entry, part, lane);
-            fold_page(total, sums);
+            score_page<BLOCKS>(scores, staged, page, lane);
+            weigh_page<2>(sums, scores, q, a, entry, lane);
+            fold.weigh(total, sums);
+            SPRY_UNROLL
+            for (int block = 0; block < PART; block += SOME) {
+                gather_page<2>(sums, scores, page, part * PART + block, lane);
+                fold.fold(total, sums, block);
+            }
         }
         block_wait();
     }
@@ -235,7 +220,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
     {                                                                                                                  \
         attend_few_f16<blocks>(a);                                                                                     \
     }                                                                                                                  \
-    SPRY_KERNEL(spry_attend_pages_many_##blocks, spry_attend_args, head_shape<blocks>::WARPS *WARP)                    \
+    SPRY_KERNEL(spry_attend_pages_many_##blocks, spry_attend_args, head_shape<blocks>::WARPS *WARP, 3)                    \
     {                                                                                                                  \
         attend_many_f16<blocks>(a);                                                                                    \
     }

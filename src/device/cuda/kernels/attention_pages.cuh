@@ -2,11 +2,9 @@
  * weighted sum of values of its own; here they are folded in order into the result, with no chunks between. For few rows
  * a warp takes a page, and spry_attend_merge folds; for many rows a warp goes through all pages for its 16 queries.
  *
- * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. The
- * columns of a product may stand for any keys or values, so a lane takes those that it can load together: for few rows
- * straight from the page, for many rows from shared memory, where a page arrives while the one before it is used.
- * Lane = 4 g + t holds scores of queries g and g + 8 with tokens 8t .. 8t + 7, and sums of values 8t .. 8t + 7 of each
- * 32. Queries and weights are halves, as keys and values are.
+ * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. Pages pass through shared memory,
+ * from where matrix instructions get their operands turned. Lane = 4 g + t holds scores of queries g and g + 8 with tokens
+ * 2t and 2t + 1 of each 8, and sums of values 2t and 2t + 1 of each 8. Queries and weights are halves, as keys and values are.
  *
  * BLOCKS: 32 values of a head. A warp adds up at most 128 values; longer heads are split over warps. */
 #pragma once
@@ -14,7 +12,7 @@
 #include "device/cuda/kernels/merge.cuh"
 #include "device/cuda/kernels/pages.cuh"
 
-enum { QUERIES = 16, PAGE_SPAN = 8 };
+enum { QUERIES = 16 };
 
 template <int BLOCKS> struct head_shape {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
@@ -86,29 +84,29 @@ SPRY_DEVICE float turned_value(const spry_attend_args &a, const float *query, ui
     return d == first ? query[first] * cosine - query[second] * sine : query[first] * sine + query[second] * cosine;
 }
 
-/* query(i): where the values of query i lie. */
-template <int BLOCKS, class Q>
+/* query(i): where the values of query i lie; TOGETHER: queries whose values are loaded at once. */
+template <int BLOCKS, int TOGETHER, class Q>
 SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q query, const spry_attend_args &a,
                                uint32_t turn, int lane)
 {
     warp_wait();
     SPRY_UNROLL_BY(1)
-    for (uint32_t i = 0; i < count; i++) {
-        const float *values = query(i);
-        float v[BLOCKS];
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
+        float v[TOGETHER][BLOCKS];
         SPRY_UNROLL
-        for (int k = 0; k < BLOCKS; k++)
-            v[k] = values[lane + k * WARP];
-        if (turn) {
+        for (uint32_t n = 0; n < TOGETHER; n++) {
+            const float *values = query(first + n < count ? first + n : count - 1);
             SPRY_UNROLL
             for (int k = 0; k < BLOCKS; k++)
-                v[k] = turned_value(a, values, turn, (uint32_t)(lane + k * WARP));
+                v[n][k] = turn ? turned_value(a, values, turn, (uint32_t)(lane + k * WARP)) : values[lane + k * WARP];
         }
         SPRY_UNROLL
-        for (int k = 0; k < BLOCKS; k++) {
-            uint32_t in = (uint32_t)lane % 16, step = (uint32_t)(k * 2 + lane / 16);
+        for (uint32_t n = 0; n < TOGETHER; n++) {
+            uint32_t i = first + n, in = (uint32_t)lane % 16;
             uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
-            ((uint16_t *)&to.words[step][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[k]);
+            SPRY_UNROLL
+            for (int k = 0; i < count && k < BLOCKS; k++)
+                ((uint16_t *)&to.words[k * 2 + lane / 16][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[n][k]);
         }
     }
     warp_wait();
@@ -119,7 +117,7 @@ template <int BLOCKS>
 SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a, uint32_t group,
                             uint32_t turn, int lane)
 {
-    stage_queries<BLOCKS>(
+    stage_queries<BLOCKS, 4>(
         to, q.count,
         [&](uint32_t i) {
             return a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32);
@@ -129,45 +127,81 @@ SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, c
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
 
-/* The j-th of four halves of both: the first below, the second above. */
-SPRY_DEVICE uint32_t pair_halves(uint2 a, uint2 b, int j)
-{
-    uint32_t first = j < 2 ? a.x : a.y, second = j < 2 ? b.x : b.y;
-    return j % 2 ? upper_halves(first, second) : lower_halves(first, second);
-}
+/* Where the keys and values of a page lie, and which of its tokens any query sees. */
+struct seen_page {
+    const unsigned char *keys, *values;
+    uint32_t begin, end;
+};
 
-/* Key i of four that a lane needs for a step of 16 values: values 2t, 2t + 1, 2t + 8, 2t + 9 of four tokens. */
-SPRY_DEVICE uint2 load_keys(const unsigned char *keys, int step, int i, int lane)
-{
-    int d = step * 16 + lane % 4 * 2 + i % 2 + i / 2 * 8;
-    return ((const uint2 *)keys)[d * PAGE_SPAN + lane / 4];
-}
+/* A page in shared memory, in pieces of 16 bytes, permuted so that rows that are loaded together lie in different banks. KEPT:
+ * blocks of 32 values of each token. */
+template <int BLOCKS, int KEPT> struct page_copy {
+    enum { PIECE = 16, PIECES = KEPT * 4, VALUE_STRIDE = KEPT <= 2 ? 128 : KEPT <= 4 ? 256 : 512 };
+    enum { KEYS = BLOCKS * 32 * PAGE_TOKENS * 2, BYTES = KEYS + PAGE_TOKENS * VALUE_STRIDE };
+    unsigned char *room;
 
-/* Where the values of number i of the lane's eight tokens begin. Those of tokens that no query sees may be anything: they
- * are not read, but a token's instead that is seen; their weights are zeros. */
-SPRY_DEVICE const unsigned char *token_values(const unsigned char *values, uint32_t token_bytes, uint32_t begin,
-                                              uint32_t end, int i, int lane)
-{
-    uint32_t token = (uint32_t)(lane % 4 * 8 + i);
-    token = token < begin ? begin : token;
-    return values + (token < end ? token : end - 1) * token_bytes + lane / 4 * 8;
-}
+    SPRY_METHOD unsigned char *key_piece(uint32_t d, uint32_t piece) const
+    {
+        return room + d / 2 * 128 + (d % 2 * 4 + (piece ^ d / 2 % 4)) * PIECE;
+    }
 
-/* Scores of token 8t + u are scores[u % 4][query half * 2 + u / 4]. keys(step, i) gives what load_keys does. */
-template <int BLOCKS, class K>
-SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q, K keys, int lane)
+    SPRY_METHOD unsigned char *value_piece(uint32_t token, uint32_t piece) const
+    {
+        return room + KEYS + token * VALUE_STRIDE + (piece ^ token % 8) * PIECE;
+    }
+
+    /* By `THREADS` threads, AT_ONCE pieces in a line of code each. Rows of so many keys are the same places further on. */
+    template <int THREADS, int AT_ONCE> SPRY_METHOD void copy_keys(const seen_page &page, uint32_t thread) const
+    {
+        unsigned char *to = key_piece(thread / 4, thread % 4);
+        const unsigned char *from = page.keys + thread * PIECE;
+        SPRY_UNROLL_BY(AT_ONCE)
+        for (int i = 0; i < KEYS; i += THREADS * PIECE)
+            copy_ahead(to + i, from + i);
+    }
+
+    /* Values of tokens that no query sees may be anything: in their place those of a token that is seen; their weights are
+     * zeros. */
+    template <int THREADS, int AT_ONCE>
+    SPRY_METHOD void copy_values(const seen_page &page, uint32_t token_bytes, uint32_t thread) const
+    {
+        SPRY_UNROLL_BY(AT_ONCE)
+        for (uint32_t i = thread; i < PAGE_TOKENS * PIECES; i += THREADS) {
+            uint32_t token = i / PIECES < page.begin ? page.begin : i / PIECES;
+            token = token < page.end ? token : page.end - 1;
+            copy_ahead(value_piece(i / PIECES, i % PIECES), page.values + token * token_bytes + i % PIECES * PIECE);
+        }
+    }
+
+    /* Keys of tokens 16 * pair .. + 15 for a step of 16 values: b0 and b1 of the first 8, then of the others. */
+    SPRY_METHOD void keys(uint32_t out[4], int step, int pair, int lane) const
+    {
+        load_turned(out, key_piece((uint32_t)(step * 16 + lane / 8 % 2 * 8 + lane % 8), (uint32_t)(pair * 2 + lane / 16)));
+    }
+
+    /* Values 16 * pair .. + 15 of 16 tokens from 16 * half on: the same. */
+    SPRY_METHOD void values(uint32_t out[4], int half, int pair, int lane) const
+    {
+        load_turned(out, value_piece((uint32_t)(half * 16 + lane / 8 % 2 * 8 + lane % 8), (uint32_t)(pair * 2 + lane / 16)));
+    }
+};
+
+/* Scores of token 8 j + 2t + u are scores[j][query half * 2 + u]. */
+template <int BLOCKS, class P>
+SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q, const P &page, int lane)
 {
     SPRY_UNROLL
     for (int j = 0; j < 4; j++)
         scores[j][0] = scores[j][1] = scores[j][2] = scores[j][3] = 0;
     SPRY_UNROLL
     for (int step = 0; step < head_shape<BLOCKS>::STEPS; step++) {
-        uint2 k0 = keys(step, 0), k1 = keys(step, 1), k8 = keys(step, 2), k9 = keys(step, 3);
         uint4 query = q.words[step][lane];
         SPRY_UNROLL
-        for (int j = 0; j < 4; j++) {
-            uint32_t b0 = pair_halves(k0, k1, j), b1 = pair_halves(k8, k9, j);
-            multiply_f16(scores[j], query, b0, b1);
+        for (int pair = 0; pair < 2; pair++) {
+            uint32_t keys[4];
+            page.keys(keys, step, pair, lane);
+            multiply_f16(scores[pair * 2], query, keys[0], keys[1]);
+            multiply_f16(scores[pair * 2 + 1], query, keys[2], keys[3]);
         }
     }
 }
@@ -194,8 +228,8 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
         end = end > begin ? end : begin;
         SPRY_UNROLL
         for (int u = 0; u < 8; u++) {
-            uint32_t token = (uint32_t)(lane % 4 * 8 + u);
-            float *score = &scores[u % 4][half * 2 + u / 4];
+            uint32_t token = (uint32_t)(u / 2 * 8 + lane % 4 * 2 + u % 2);
+            float *score = &scores[u / 2][half * 2 + u % 2];
             *score = token - begin < end - begin ? *score : -INFINITY;
             max = fmaxf(max, *score);
         }
@@ -204,7 +238,7 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
         float base = max == -INFINITY ? 0 : max; /* of what is not seen remains nothing */
         SPRY_UNROLL
         for (int u = 0; u < 8; u++) {
-            float *score = &scores[u % 4][half * 2 + u / 4];
+            float *score = &scores[u / 2][half * 2 + u % 2];
             *score = quick_exp(*score - base);
             sum += *score;
         }
@@ -213,45 +247,37 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
     }
 }
 
-/* Weights of four tokens from 4 * quarter on, of both queries, as a lane's part of a matrix. */
-template <int HALVES> SPRY_DEVICE uint4 take_weights(const float w[4][4], int quarter)
+/* Weights of 16 tokens, of both queries, as a lane's part of a matrix. */
+template <int HALVES> SPRY_DEVICE uint4 take_weights(const float w[4][4], int half)
 {
-    uint4 halves = {half_pair(w[0][quarter], w[1][quarter]), 0, half_pair(w[2][quarter], w[3][quarter]), 0};
+    const float *low = w[half * 2], *high = w[half * 2 + 1];
+    uint4 halves = {half_pair(low[0], low[1]), 0, half_pair(high[0], high[1]), 0};
     if (HALVES > 1) {
-        halves.y = half_pair(w[0][2 + quarter], w[1][2 + quarter]);
-        halves.w = half_pair(w[2][2 + quarter], w[3][2 + quarter]);
+        halves.y = half_pair(low[2], low[3]);
+        halves.w = half_pair(high[2], high[3]);
     }
     return halves;
 }
 
-/* Sums of values; values(quarter, block, i) gives four of the lane's values of a block, of token i of four from 4 * quarter
- * of its eight on. */
-template <int HALVES, int PART, class V> SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], V values)
+/* Sums of values, of the blocks from first_block of the copy on. */
+template <int HALVES, int PART, class P>
+SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], const P &page, int first_block, int lane)
 {
     SPRY_UNROLL
     for (int i = 0; i < PART * 4; i++)
         s.out[i][0] = s.out[i][1] = s.out[i][2] = s.out[i][3] = 0;
     SPRY_UNROLL
-    for (int quarter = 0; quarter < 2; quarter++) {
-        uint4 weight = take_weights<HALVES>(weights, quarter);
+    for (int half = 0; half < 2; half++) {
+        uint4 weight = take_weights<HALVES>(weights, half);
         SPRY_UNROLL
-        for (int block = 0; block < PART; block++) {
-            uint2 v0 = values(quarter, block, 0), v1 = values(quarter, block, 1);
-            uint2 v2 = values(quarter, block, 2), v3 = values(quarter, block, 3);
-            SPRY_UNROLL
-            for (int j = 0; j < 4; j++) {
-                uint32_t b0 = pair_halves(v0, v1, j), b1 = pair_halves(v2, v3, j);
-                multiply_f16(s.out[block * 4 + j], weight, b0, b1);
-            }
+        for (int pair = 0; pair < PART * 2; pair++) {
+            uint32_t values[4];
+            page.values(values, half, first_block * 2 + pair, lane);
+            multiply_f16(s.out[pair * 2], weight, values[0], values[1]);
+            multiply_f16(s.out[pair * 2 + 1], weight, values[2], values[3]);
         }
     }
 }
-
-/* Where the keys and values of a page lie, and which of its tokens any query of the warp sees. */
-struct seen_page {
-    const unsigned char *keys, *values;
-    uint32_t begin, end;
-};
 
 SPRY_DEVICE seen_page find_page(const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry,
                                 uint32_t offset)
@@ -262,51 +288,18 @@ SPRY_DEVICE seen_page find_page(const warp_queries &q, const spry_attend_args &a
     return p;
 }
 
-/* All that a lane needs of a page, loaded at once. */
-template <int BLOCKS, int PART> struct page_words {
-    uint2 keys[head_shape<BLOCKS>::STEPS][4], values[2][PART][4];
-};
-
-template <int BLOCKS, int PART>
-SPRY_DEVICE void load_page(page_words<BLOCKS, PART> &w, const seen_page &p, uint32_t token_bytes, int lane)
-{
-    SPRY_UNROLL
-    for (int i = 0; i < head_shape<BLOCKS>::STEPS * 4; i++)
-        w.keys[i / 4][i % 4] = load_keys(p.keys, i / 4, i % 4, lane);
-    SPRY_UNROLL
-    for (int i = 0; i < 8; i++) {
-        const unsigned char *from = token_values(p.values, token_bytes, p.begin, p.end, i, lane);
-        SPRY_UNROLL
-        for (int block = 0; block < PART; block++)
-            w.values[i / 4][block][i % 4] = *(const uint2 *)(from + block * 64);
-    }
-}
-
-template <int HALVES, int BLOCKS, int PART>
-SPRY_DEVICE void attend_words(page_sums<PART> &s, const page_words<BLOCKS, PART> &w, const staged_queries<BLOCKS> &staged,
-                              const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry, int lane)
-{
-    float scores[4][4];
-    score_page<BLOCKS>(scores, staged, [&](int step, int i) { return w.keys[step][i]; }, lane);
-    weigh_page<HALVES>(s, scores, q, a, entry, lane);
-    gather_page<HALVES>(s, scores, [&](int quarter, int block, int i) { return w.values[quarter][block][i]; });
-}
-
 SPRY_DEVICE bool page_seen(const warp_queries &q, const spry_step_entry &entry)
 {
     return q.highest > entry.start && q.lowest < entry.start + entry.count;
 }
 
-/* Sums of a query at value d: lane's value u of a block is out[block * 4 + u % 4][half * 2 + u / 4]. */
+/* Sums of a query: the lane's values u of 8 are out[8 values][half * 2 + u]. */
 template <int PART>
 SPRY_DEVICE void write_values(float *to, const page_sums<PART> &s, int half, float factor, int lane)
 {
     SPRY_UNROLL
-    for (int block = 0; block < PART; block++) {
-        SPRY_UNROLL
-        for (int u = 0; u < 8; u++)
-            to[block * 32 + lane % 4 * 8 + u] = s.out[block * 4 + u % 4][half * 2 + u / 4] * factor;
-    }
+    for (int i = 0; i < PART * 8; i++)
+        to[i / 2 * 8 + lane % 4 * 2 + i % 2] = s.out[i / 2][half * 2 + i % 2] * factor;
 }
 
 /* What page `number` gives for the rows from number `few` on; a page that is not seen says so. */

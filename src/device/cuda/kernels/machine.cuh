@@ -187,6 +187,15 @@ SPRY_DEVICE void multiply_f16(float c[4], uint4 a, uint32_t b0, uint32_t b1)
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 
+/* Four blocks of 8 by 8 halves from shared memory, turned: lane i says where row i % 8 of block i / 8 lies, 16 bytes, and gets
+ * of each block numbers (2t, g) and (2t + 1, g), as b0 and b1 of multiply_f16 want them. */
+SPRY_DEVICE void load_turned(uint32_t out[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(out[0]), "=r"(out[1]), "=r"(out[2]), "=r"(out[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row)));
+}
+
 /* The lower, or upper, 16 bits of both words: the first's below. */
 SPRY_DEVICE uint32_t lower_halves(uint32_t first, uint32_t second)
 {
@@ -332,9 +341,9 @@ SPRY_DEVICE void cores_publish()
 #endif
 
 /* A kernel that needs what those before it wrote. */
-#define SPRY_KERNEL(name, arguments, threads)                                                                          \
+#define SPRY_KERNEL(name, arguments, ...)                                                                          \
     SPRY_DEVICE void name##_work(const arguments &a);                                                                  \
-    SPRY_KERNEL_EARLY(name, arguments, threads)                                                                        \
+    SPRY_KERNEL_EARLY(name, arguments, __VA_ARGS__)                                                                     \
     {                                                                                                                  \
         grid_wait();                                                                                                   \
         name##_work(a);                                                                                                \

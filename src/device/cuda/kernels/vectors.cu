@@ -51,6 +51,99 @@ SPRY_KERNEL(spry_encode, spry_encode_args, ROW_THREADS)
     }
 }
 
+/* Eight values of a row, as a thread has them: piece i of the row's, in the order of multiply_cores. */
+struct row_piece {
+    float v[8];
+
+    SPRY_METHOD void load(const spry_encode_args &a, uint32_t i, row_norm norm)
+    {
+        SPRY_UNROLL
+        for (int half = 0; half < 2; half++) {
+            uint32_t at = i * 8 + (uint32_t)half * 4;
+            uint64_t from = (uint64_t)blockIdx.x * a.in_stride + at;
+            float4 in = {0, 0, 0, 0}, up = {1, 1, 1, 1};
+            if (at < a.n)
+                in = *(const float4 *)(a.in + from);
+            if (at < a.n && a.up)
+                up = *(const float4 *)(a.up + from);
+            const float ins[4] = {in.x, in.y, in.z, in.w}, ups[4] = {up.x, up.y, up.z, up.w};
+            SPRY_UNROLL
+            for (int k = 0; k < 4; k++)
+                v[half * 4 + k] = at < a.n ? encoded_of(a, ins[k], ups[k], at + (uint32_t)k, norm) : 0;
+        }
+    }
+
+    SPRY_METHOD void write_terms(const spry_acts &to, uint32_t i) const
+    {
+        uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
+        uint4 *words = (uint4 *)to.values + unit * 128 + i % 8 * 8 + blockIdx.x % SPRY_ACT_ROWS;
+        float rest[8];
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++)
+            rest[k] = v[k];
+        SPRY_UNROLL
+        for (int term = 0; term < 2; term++) {
+            uint4 word = {take_bf16(&rest[0], &rest[1]), take_bf16(&rest[2], &rest[3]), take_bf16(&rest[4], &rest[5]),
+                          take_bf16(&rest[6], &rest[7])};
+            words[term * 64] = word;
+        }
+    }
+
+    /* The four lanes of a block of 32 have one scale. */
+    SPRY_METHOD void write_bytes(const spry_acts &to, uint32_t i, bool there) const
+    {
+        float largest = 0, infinite = 0;
+        int sum = 0;
+        uint32_t words[2] = {0, 0};
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++) {
+            largest = fmaxf(largest, fabsf(v[k]));
+            infinite += v[k] * 0; /* NaN when any is not finite */
+        }
+        largest = fmaxf(largest, warp_across(largest, 1));
+        largest = fmaxf(largest, warp_across(largest, 2));
+        infinite += warp_across(infinite, 1);
+        bool finite = infinite + warp_across(infinite, 2) == 0;
+        largest = largest < ACT_SMALLEST ? 0 : largest;
+        float inverse = largest > 0 ? 127 / largest : 0;
+        SPRY_UNROLL
+        for (int k = 0; k < 8; k++) {
+            int quant = finite ? (int)rintf(v[k] * inverse) : 0;
+            sum += quant;
+            words[k / 4] |= ((uint32_t)quant & 255) << k % 4 * 8;
+        }
+        sum += warp_across(sum, 1);
+        sum += warp_across(sum, 2);
+        if (!there)
+            return;
+        uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
+        uint32_t row = blockIdx.x % SPRY_ACT_ROWS;
+        uint2 both = {words[0], words[1]};
+        *(uint2 *)(to.values + (unit * 4 + i % 8 / 2) * 128 + row * 16 + i % 2 * 8) = both;
+        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
+        if (i % 4 == 0)
+            ((float2 *)to.scales)[(unit * 2 + i % 8 / 4) * SPRY_ACT_ROWS + row] = scale;
+    }
+};
+
+/* The same for many rows of whole pieces, all in the order of multiply_cores; nothing else is written. */
+SPRY_KERNEL(spry_encode_cores, spry_encode_args, ROW_THREADS)
+{
+    row_norm norm = {0, 1};
+    if (a.weight)
+        norm = norm_of(a.in + (uint64_t)blockIdx.x * a.in_stride, a.n, a.eps, a.centre);
+    uint32_t pieces = (a.n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT * 8, lane = threadIdx.x % WARP;
+    for (uint32_t first = threadIdx.x - lane; first < pieces; first += ROW_THREADS) {
+        row_piece piece;
+        bool there = first + lane < pieces;
+        piece.load(a, first + lane, norm);
+        if (a.to[SPRY_ACT_TWO].values && there)
+            piece.write_terms(a.to[SPRY_ACT_TWO], first + lane);
+        if (a.to[SPRY_ACT_BYTES].values)
+            piece.write_bytes(a.to[SPRY_ACT_BYTES], first + lane, there);
+    }
+}
+
 SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
