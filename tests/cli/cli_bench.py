@@ -280,7 +280,7 @@ class RandomWeights(cli_support.CliTest):
 
 class WrongUse(cli_support.CliTest):
     def test_unknown_shape_and_type(self):
-        self.fails(bench("--shape", "qwen9"), USAGE, "'qwen9'", "qwen3-0.6b", "llama3.2-1b", "tiny")
+        self.fails(bench("--shape", "qwen9"), USAGE, "'qwen9'", "qwen3-0.6b", "llama3.2-1b", "mistral-7b")
         self.fails(bench("--shape", "tiny", "--type", "q9_9"), USAGE, "'q9_9'", "q4_0", "q8_0", "bf16")
 
     def test_options_that_contradict_each_other(self):
