@@ -6,6 +6,7 @@
 #include "cli/terminal.h"
 #include "cli/usage.h"
 #include "platform/clock.h"
+#include "server/api/apis.h"
 #include "server/http/http_server.h"
 #include "server/server_setup.h"
 
@@ -136,6 +137,13 @@ static const spry_option reach_options[] = {
      .kind = SPRY_OPTION_FLAG,
      .offset = FIELD(settings.allow_pin),
      .help = "Allow /models/pin to pin models in memory"},
+    {.name = "allow-tool",
+     .kind = SPRY_OPTION_STRING,
+     .offset = FIELD(settings.allow_tool),
+     .metavar = "URLS",
+     .help =
+         "Allow the web page and other clients to call these tools of this machine: http:// addresses with the host "
+         "127.0.0.1, [::1] or localhost, with commas between them"},
 };
 
 static const spry_option limit_options[] = {
@@ -216,6 +224,13 @@ static const spry_option limit_options[] = {
      .max = 86400,
      .metavar = "SECONDS",
      .help = "Limit for the time of a request, with its time in the queue; 0: no limit"},
+    {.name = "tool-timeout",
+     .kind = SPRY_OPTION_U32,
+     .offset = FIELD(settings.tool_s),
+     .min = 1,
+     .max = 86400,
+     .metavar = "SECONDS",
+     .help = "Limit for the time of a call of a tool (--allow-tool)"},
     {.name = "grace",
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(settings.grace_s),
@@ -300,7 +315,8 @@ int spry_cmd_serve(int argc, char **argv)
     if (!spry_usage_parse(&code, &usage, tables, SPRY_COUNT(tables), &named, argc, argv))
         return code;
     spry_error error;
-    if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK)
+    if (spry_trace_flags_check(&flags.engine.trace, &error) != SPRY_OK ||
+        spry_tools_check(flags.settings.allow_tool, &error) != SPRY_OK)
         return spry_usage_wrong(&usage, "%s", error.message);
     /* Threads inherit the mask, so only this thread receives these signals. */
     sigset_t signals;

@@ -33,6 +33,8 @@ typedef struct spry_serve_settings {
     bool allow_pin;                 /* /models/pin is allowed */
     bool allow_chats;               /* /api/chats is allowed */
     const char *chats;              /* file of stored chats; NULL: the user's */
+    const char *allow_tool;         /* addresses that /v1/tools/call may call, with commas between them; NULL: none */
+    uint32_t tool_s;                /* limit for the time of such a call */
     size_t max_body;                /* limit for the body of a request, in bytes */
     size_t max_head;                /* limit for its head */
     uint32_t connections;           /* limit for open connections */

@@ -138,6 +138,9 @@ async function runAnswer(own, message, begin) {
     endWriting(mine);
     draw();
     finishAnswer(own, message);
+    if (own === conversation) {
+        callTools(own, message);
+    }
 }
 
 function finishAnswer(own, message) {

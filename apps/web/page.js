@@ -95,6 +95,7 @@ async function reachServer() {
         showBanner("");
         offerSpeech();
         refreshStored();
+        await learnTools();
         resumeAnswer();
     } catch (error) {
         noteFailure(error);

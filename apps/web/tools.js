@@ -1,13 +1,16 @@
-// Tools of a conversation: the settings declare them, the model calls them, and the user pastes what they return. The calls
-// lie in the answer that made them: {id, name, arguments, result}; `returned` says that the results were sent.
+// Tools of a conversation: the settings declare them, the model calls them, and the user pastes what they return, or the server
+// asks a tool of its machine that it allows (`--allow-tool`). The calls lie in the answer that made them: {id, name, arguments,
+// result} and, where one was sent to a tool, {url, note, failed}; `returned` says that the results were sent.
 
 const TOOLS_MAX = 64;
+const ROUNDS_MAX = 20; // answers to results that are sent without the user
 const TOOL_NAME = /^[A-Za-z0-9_-]{1,64}$/;
 
 const cleanTool = value => ({
     name: cleanText(value?.name, 200),
     description: cleanText(value?.description, 4000),
     schema: cleanText(value?.schema, 100000),
+    url: cleanText(value?.url, 2000),
 });
 const cleanTools = value => listOf(value).slice(0, TOOLS_MAX).map(cleanTool);
 
@@ -19,6 +22,9 @@ const cleanCalls = value =>
             name: cleanText(call?.name, 200),
             arguments: cleanText(call?.arguments),
             result: cleanText(call?.result),
+            url: cleanText(call?.url, 2000),
+            note: cleanText(call?.note, 2000),
+            failed: call?.failed === true,
         }));
 
 // ---- the request ----------------------------------------------------------------------------------------------------
@@ -69,27 +75,95 @@ function takeCalls(message, deltas) {
     }
 }
 
+// ---- tools of the server's machine ----------------------------------------------------------------------------------
+
+let allowedUrls = []; // those that the server calls
+
+async function learnTools() {
+    const answer = await callServer("/v1/tools").then(response => response.text(), () => "{}");
+    const urls = listOf(parseAnswer(answer).urls).map(url => cleanText(url, 2000));
+    if (String(urls) !== String(allowedUrls)) {
+        allowedUrls = urls;
+        showTools(toolsInPanel());
+    }
+}
+
+async function callTool(call, signal) {
+    try {
+        const body = { url: call.url, arguments: JSON.parse(call.arguments || "{}") };
+        call.result = cleanText(parseAnswer(await (await callServer("/v1/tools/call", body, signal)).text()).result);
+        call.note = say("From {0}", call.url);
+    } catch (error) {
+        call.failed = true;
+        call.note =
+            error.name === "AbortError"
+                ? say("Stopped.")
+                : error instanceof SyntaxError
+                  ? say("The model's arguments are not valid JSON.")
+                  : error.message;
+    }
+}
+
+// Sends the calls of a complete answer to their tools, one after the other. When all have results, these are sent on; else
+// the user pastes the others.
+async function callTools(own, message) {
+    const urls = new Map(cleanTools(conversationSettings(own).tools).map(tool => [tool.name, tool.url]));
+    const calls = listOf(message.calls).filter(call => allowedUrls.includes(urls.get(call.name)));
+    if (message.role !== "assistant" || message.finish !== "tool_calls" || !calls.length) {
+        return;
+    }
+    const mine = (writing = { abort: new AbortController(), message, own });
+    const draw = busy => itemOf(message) && showAnswer(itemOf(message), message, busy);
+    showWriting(true);
+    calls.forEach(call => Object.assign(call, { url: urls.get(call.name), note: "", failed: false }));
+    for (const call of calls) {
+        draw(true);
+        await callTool(call, mine.abort.signal);
+    }
+    const stopped = writing !== mine;
+    endWriting(mine);
+    if (listConversations().some(entry => entry.id === own.id)) {
+        saveConversation(own);
+    }
+    if (own !== conversation) {
+        return;
+    }
+    draw(false);
+    const rounds = shown.path.length - shown.path.findLastIndex(one => one.role === "user");
+    if (!stopped && rounds <= ROUNDS_MAX && message.calls.every(call => call.url && !call.failed)) {
+        sendResults(message);
+    } else {
+        speak(say("Results of tools are missing."));
+    }
+}
+
 // ---- calls in an answer ---------------------------------------------------------------------------------------------
 
-function callItem(call, open) {
+// Where a call was sent, and what came of it.
+function callNote(call, writing) {
+    const text = call.note || (writing && call.url ? say("Calling {0}\u2026", call.url) : "");
+    return text ? make("p", { class: "note" + (call.failed ? " error" : ""), dir: "auto" }, text) : null;
+}
+
+function callItem(call, open, writing) {
     const result = open
         ? make("textarea", { rows: 2, dir: "auto", class: "mono", value: call.result, "aria-label": say("Result of {0}", call.name), placeholder: say("Paste the result") })
         : call.result
           ? make("pre", { tabIndex: 0, dir: "auto", "aria-label": say("Result of {0}", call.name) }, call.result)
           : null;
-    return make("li", {}, make("code", { dir: "ltr" }, `${call.name}(${call.arguments})`), result);
+    return make("li", {}, make("code", { dir: "ltr" }, `${call.name}(${call.arguments})`), callNote(call, writing), result);
 }
 
 // The calls of an answer, with places for their results once it is complete.
 function showCalls(part, message, writing, actions) {
     const calls = message.calls ?? [];
     const open = !writing && !message.returned;
-    const state = JSON.stringify([open, calls]);
+    const state = JSON.stringify([open, writing, calls]);
     if (part.dataset.state === state || (!calls.length && !part.dataset.state)) {
         return; // what the user types stays
     }
     part.dataset.state = state;
-    const list = make("ul", { "aria-label": say("Calls of tools") }, ...calls.map(call => callItem(call, open)));
+    const list = make("ul", { "aria-label": say("Calls of tools") }, ...calls.map(call => callItem(call, open, writing)));
     const send = () => {
         list.querySelectorAll("textarea").forEach((area, at) => {
             calls[at].result = area.value;
@@ -102,6 +176,13 @@ function showCalls(part, message, writing, actions) {
 
 // ---- the settings ---------------------------------------------------------------------------------------------------
 
+function urlChoice(tool) {
+    const options = allowedUrls.map(url => make("option", { value: url }, url));
+    const choice = make("select", { class: "tool-url", dir: "ltr" }, make("option", { value: "" }, say("I paste it")), ...options);
+    choice.value = allowedUrls.includes(tool.url) ? tool.url : "";
+    return choice;
+}
+
 function toolFields(tool = cleanTool({})) {
     const field = (word, element) => make("label", { class: "field" }, say(word), element);
     const item = make(
@@ -113,6 +194,7 @@ function toolFields(tool = cleanTool({})) {
             "JSON schema of its parameters",
             make("textarea", { class: "tool-schema mono", rows: 3, value: tool.schema, spellcheck: false, dir: "ltr", placeholder: '{"type": "object", "properties": {}}' }),
         ),
+        allowedUrls.length ? field("Where its result comes from", urlChoice(tool)) : null,
         make(
             "button",
             {
@@ -127,6 +209,7 @@ function toolFields(tool = cleanTool({})) {
             say("Remove the tool"),
         ),
     );
+    item.dataset.url = tool.url;
     return item;
 }
 
@@ -137,6 +220,7 @@ const toolsInPanel = () =>
         name: item.querySelector(".tool-name").value.trim(),
         description: item.querySelector(".tool-description").value,
         schema: item.querySelector(".tool-schema").value,
+        url: item.querySelector(".tool-url")?.value ?? item.dataset.url,
     }));
 
 // The errors of all tools, one sentence each; marks their fields.

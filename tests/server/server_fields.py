@@ -28,6 +28,7 @@ BASES = {"/v1/chat/completions": {"messages": TALE, "max_tokens": 2},
          "/api/chats": {"model": MODEL, "messages": TALE},
          "/models/load": {"model": MODEL},
          "/models/pin": {"model": MODEL},
+         "/v1/tools/call": {"url": "http://127.0.0.1:9000/weather"},
          "/rerank": {"query": "A fox", "documents": ["A fox.", "A hen."]}}
 NEEDED = {"top_logprobs": {"logprobs": True}}
 VALUES = {"true or false": True, "a whole number": 3, "a number": 0.5, "a string": "x", "a list": [1], "an object": {"x": 1}}
@@ -81,6 +82,9 @@ class Fields(ServerTest):
                     self.assertIn(name, message(reply))
                 elif name == "previous_response_id":
                     self.assertEqual(reply.status, 404, reply.text)
+                elif path == "/v1/tools/call":  # none is allowed here; server_tools.py calls some
+                    self.assertEqual(reply.status, 403, reply.text)
+                    self.assertIn("--allow-tool", message(reply))
                 elif path == "/infill":  # the bundled model has no tokens for it
                     self.assertEqual(reply.status, 400)
                     self.assertIn("fill-in", message(reply))

@@ -1,6 +1,7 @@
-// Tools of a conversation: declared in the settings, called by the model, their results pasted by the user.
+// Tools of a conversation: declared in the settings, called by the model; their results are pasted, or come from a tool server.
 "use strict";
-const { answered, assert, closePage, openPage, send, test } = require("./page_support.js");
+const http = require("node:http");
+const { answered, assert, closePage, openPage, send, test, withServer } = require("./page_support.js");
 
 const SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}';
 
@@ -139,5 +140,105 @@ test("the model of the server calls a tool", async world => {
     await send(page, "Is it true?");
     const item = await answered(page);
     assert.match(await item.locator(".calls code").first().innerText(), /^is_it\(\{"true": ?(true|false)\}\)$/);
+    await closePage(page);
+});
+
+// ---- tools of this machine ------------------------------------------------------------------------------------------
+
+// A tool server on this machine; `answer` gives the reply to one call of it, or holds it.
+async function withTool(answer, work) {
+    const asked = [];
+    const tool = http.createServer((request, response) => {
+        let body = "";
+        request.on("data", data => {
+            body += data;
+        });
+        request.on("end", () => {
+            asked.push(JSON.parse(body));
+            answer(response, asked.length);
+        });
+    });
+    await new Promise(resolve => {
+        tool.listen(0, "127.0.0.1", resolve);
+    });
+    try {
+        await work(`http://127.0.0.1:${tool.address().port}/weather`, asked);
+    } finally {
+        tool.closeAllConnections();
+        tool.close();
+    }
+}
+
+async function withAllowed(world, answer, work) {
+    await withTool(answer, (url, asked) =>
+        withServer(world, ["--allow-tool", url], async own => {
+            const page = await openPage(own, { before: { script: callingAnswers } });
+            await addTool(page, "weather", SCHEMA);
+            await page.selectOption(".tool-url", url);
+            await page.click("#settings .solid");
+            await send(page, "The weather in Oslo and Rome?");
+            await work(page, url, asked);
+            await closePage(page);
+        }),
+    );
+}
+
+const inText = (response, text) => {
+    response.setHeader("Content-Type", "text/plain");
+    response.end(text);
+};
+
+test("an allowed tool of this machine is called, and its results go on", async world => {
+    await withAllowed(world, (response, count) => inText(response, `<b>${count} degrees`), async (page, url, asked) => {
+        await page.waitForFunction(() => document.querySelectorAll(".message.assistant").length === 2);
+        assert.equal(await (await answered(page)).locator(".text").innerText(), "Cold and warm.");
+        assert.deepEqual(asked, [{ city: "Oslo" }, { city: "Rome" }]);
+        assert.deepEqual(await page.locator(".calls .note").allInnerTexts(), [`From ${url}`, `From ${url}`]);
+        assert.deepEqual(await page.locator(".calls pre").allInnerTexts(), ["<b>1 degrees", "<b>2 degrees"]);
+        const sent = await page.evaluate(() => window.bodies.at(-1).messages);
+        assert.deepEqual(sent[3], { role: "tool", tool_call_id: "call_2", content: "<b>2 degrees" });
+        assert.ok(!("url" in (await page.evaluate(() => window.bodies[0].tools[0].function))));
+        await page.reload();
+        await page.waitForSelector(".calls pre");
+        assert.equal(await page.locator(".calls .note").count(), 2);
+    });
+});
+
+test("a tool that fails leaves the place to paste", async world => {
+    const answer = (response, count) => {
+        response.statusCode = count === 1 ? 200 : 500;
+        inText(response, "3 degrees");
+    };
+    await withAllowed(world, answer, async (page, url) => {
+        await page.waitForSelector(".calls .note.error");
+        await answered(page);
+        assert.deepEqual(await page.locator(".calls .note").allInnerTexts(), [`From ${url}`, "the tool answered with status 500"]);
+        assert.equal(await page.inputValue(".calls li:nth-child(1) textarea"), "3 degrees");
+        await page.fill(".calls li:nth-child(2) textarea", "25 degrees");
+        await page.click("text=Send the results");
+        await page.waitForFunction(() => document.querySelectorAll(".message.assistant").length === 2);
+        const sent = await page.evaluate(() => window.bodies.at(-1).messages);
+        assert.deepEqual(sent.slice(2).map(one => one.content), ["3 degrees", "25 degrees"]);
+    });
+});
+
+test("a call of a tool can be stopped", async world => {
+    await withAllowed(world, () => {}, async (page, url, asked) => {
+        await page.waitForSelector(`text=Calling ${url}`);
+        await page.click("#stop");
+        await answered(page);
+        assert.deepEqual(await page.locator(".calls .note").allInnerTexts(), ["Stopped.", "Stopped."]);
+        assert.equal(await page.locator(".calls textarea").count(), 2);
+        assert.ok(asked.length <= 1);
+        assert.ok(await page.isVisible("#send"));
+        assert.equal(await page.evaluate(() => window.bodies.length), 1);
+    });
+});
+
+test("without allowed tools there is no choice of one", async world => {
+    const page = await openPage(world, { before: { script: callingAnswers } });
+    await page.waitForFunction(() => document.querySelector("#model").value !== "");
+    await addTool(page, "weather", SCHEMA);
+    assert.equal(await page.locator(".tool-url").count(), 0);
     await closePage(page);
 });

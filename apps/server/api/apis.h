@@ -26,6 +26,10 @@ void spry_audio_transcriptions(spry_exchange *exchange);
 void spry_audio_translations(spry_exchange *exchange);
 void spry_audio_speech(spry_exchange *exchange);
 void spry_documents_text(spry_exchange *exchange);
+void spry_tools_list(spry_exchange *exchange);
+void spry_tools_call(spry_exchange *exchange);
+/* Whether the addresses of --allow-tool (NULL: none) are tools of this machine. */
+spry_status spry_tools_check(const char *allowed, spry_error *error);
 void spry_models_pin(spry_exchange *exchange);
 void spry_models_load(spry_exchange *exchange);
 void spry_models_unload(spry_exchange *exchange);

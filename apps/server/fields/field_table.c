@@ -127,7 +127,8 @@ void spry_fields_print(spry_buffer *out)
         &spry_fields_ollama_chat,    &spry_fields_ollama_generate,   &spry_fields_ollama_embed,
         &spry_fields_ollama_create,  &spry_fields_llama_completion,  &spry_fields_llama_infill,
         &spry_fields_llama_tokenize, &spry_fields_llama_detokenize,  &spry_fields_rerank,
-        &spry_fields_chats,          &spry_fields_model_state,       &spry_fields_model_pin};
+        &spry_fields_chats,          &spry_fields_model_state,       &spry_fields_model_pin,
+        &spry_fields_tool_call};
     spry_buffer_text(out,
                      "## Fields\n\n"
                      "This section is made by `spry help --fields` from the tables that check requests. A field that "

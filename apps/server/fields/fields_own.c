@@ -1,4 +1,4 @@
-/* Fields of spry's own: on every path that answers, and of stored chats. */
+/* Fields of spry's own: on every path that answers, of stored chats, and of tools. */
 #include "server/fields/field_row.h"
 
 const spry_field spry_own_fields[SPRY_OWN_FIELDS] = {
@@ -41,3 +41,11 @@ const spry_field_table spry_fields_model_state = {
     .title = "POST /models/load, /models/unload", .within = "", .groups = {SPRY_FIELD_GROUP(state)}};
 const spry_field_table spry_fields_model_pin = {
     .title = "POST /models/pin", .within = "", .groups = {SPRY_FIELD_GROUP(pin)}};
+
+static const spry_field tool_call[] = {
+    HONOURED("url", STRING, "\"http://127.0.0.1:9000/weather\"", "one of `GET /v1/tools`"),
+    HONOURED("arguments", OBJECT, "{\"city\": \"Oslo\"}", "the body of the call, as JSON; absent: `{}`"),
+};
+
+const spry_field_table spry_fields_tool_call = {
+    .title = "POST /v1/tools/call", .within = "", .groups = {SPRY_FIELD_GROUP(tool_call)}};

@@ -124,6 +124,7 @@ static const struct {
     {431, "invalid_request_error", "too_large", "request_too_large"},
     {500, "server_error", "server_error", "api_error"},
     {501, "not_supported_error", "not_supported", "invalid_request_error"},
+    {502, "unavailable_error", "bad_gateway", "api_error"},
     {503, "unavailable_error", "unavailable", "overloaded_error"},
     {504, "unavailable_error", "timeout", "timeout_error"},
     {505, "invalid_request_error", "version", "invalid_request_error"},

@@ -26,6 +26,8 @@ static const spry_route routes[] = {
     {"POST", "/v1/audio/translations", spry_audio_translations, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/audio/speech", spry_audio_speech, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/documents/text", spry_documents_text, SPRY_ERRORS_OPENAI, false},
+    {"GET", "/v1/tools", spry_tools_list, SPRY_ERRORS_OPENAI, false},
+    {"POST", "/v1/tools/call", spry_tools_call, SPRY_ERRORS_OPENAI, false},
     {"POST", "/v1/responses", spry_responses_create, SPRY_ERRORS_OPENAI, false},
     {"GET", "/v1/responses/*", spry_responses_get, SPRY_ERRORS_OPENAI, false},
     {"DELETE", "/v1/responses/*", spry_responses_delete, SPRY_ERRORS_OPENAI, false},
