@@ -129,7 +129,7 @@ async function callTools(own, message) {
         return;
     }
     draw(false);
-    const rounds = shown.path.length - shown.path.findLastIndex(one => one.role === "user");
+    const rounds = shown.path.length - 1 - shown.path.findLastIndex(one => one.role === "user");
     if (!stopped && rounds <= ROUNDS_MAX && message.calls.every(call => call.url && !call.failed)) {
         sendResults(message);
     } else {

@@ -5,8 +5,8 @@ const { answered, assert, closePage, openPage, send, test, withServer } = requir
 
 const SCHEMA = '{"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}';
 
-// Runs in the page: the first answer calls two tools, the next one is text; the bodies are kept.
-function callingAnswers() {
+// Runs in the page: the first answer calls two tools, the next one is text, or with `always` calls them again; the bodies are kept.
+function callingAnswers(always) {
     const real = window.fetch;
     const delta = part => ({ choices: [{ index: 0, delta: part }] });
     const call = (index, part) => delta({ tool_calls: [{ index, ...part }] });
@@ -29,7 +29,7 @@ function callingAnswers() {
         }
         window.bodies.push(JSON.parse(options.body));
         const last = window.bodies.at(-1).messages.at(-1);
-        const chunks = answers[last.role === "tool" ? 1 : 0];
+        const chunks = answers[last.role === "tool" && !always ? 1 : 0];
         const text = [...chunks.map(chunk => JSON.stringify(chunk)), "[DONE]"].map(data => `data: ${data}\n\n`).join("");
         return Promise.resolve(new Response(text, { headers: { "Content-Type": "text/event-stream" } }));
     };
@@ -169,10 +169,10 @@ async function withTool(answer, work) {
     }
 }
 
-async function withAllowed(world, answer, work) {
+async function withAllowed(world, answer, work, always = false) {
     await withTool(answer, (url, asked) =>
         withServer(world, ["--allow-tool", url], async own => {
-            const page = await openPage(own, { before: { script: callingAnswers } });
+            const page = await openPage(own, { before: { script: callingAnswers, argument: always } });
             await addTool(page, "weather", SCHEMA);
             await page.selectOption(".tool-url", url);
             await page.click("#settings .solid");
@@ -233,6 +233,16 @@ test("a call of a tool can be stopped", async world => {
         assert.ok(await page.isVisible("#send"));
         assert.equal(await page.evaluate(() => window.bodies.length), 1);
     });
+});
+
+test("a model that calls without end is stopped after 20 rounds", async world => {
+    const work = async (page, url, asked) => {
+        await page.waitForSelector("text=Send the results");
+        assert.equal(asked.length, 42);
+        assert.equal(await page.evaluate(() => window.bodies.length), 21);
+        assert.equal(await page.locator(".calls textarea").count(), 2);
+    };
+    await withAllowed(world, response => inText(response, "warm"), work, true);
 });
 
 test("without allowed tools there is no choice of one", async world => {
