@@ -351,6 +351,9 @@ SPRY_API spry_work_amount spry_engine_decode_work(const spry_engine *engine, siz
 /* The number of the type that most products of a row are made with. */
 SPRY_API uint32_t spry_engine_main_type(const spry_engine *engine);
 
+/* The kind of device that computes, whatever was asked for: "cpu", "cuda". */
+SPRY_API const char *spry_engine_device_kind(const spry_engine *engine);
+
 /* A step of `size` answers. */
 typedef struct spry_policy_step {
     uint32_t size;

@@ -165,6 +165,7 @@ typedef struct spry_bench_report {
     const char *architecture;
     size_t parameters, weight_bytes;
     spry_dtype main_type; /* of most products */
+    const char *device;   /* kind of the one that computes */
     spry_bench_point points[SPRY_BENCH_POINTS_MAX];
     size_t n_points;
     spry_bench_stat load_ms;

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "bench/bench.h"
 #include "bench/bench_gate.h"
@@ -27,10 +28,11 @@ json_t *spry_bench_text_json(const char *text)
 static json_t *op_json(const spry_bench_report *r, const spry_bench_op *op)
 {
     char kernel[48];
-    snprintf(kernel, sizeof kernel, "%s %s", r->machine.kernels, spry_dtype_name(op->type));
-    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:I, s:f, s:f}", "op", spry_op_name(op->op), "device", "cpu", "kernel",
-                     kernel, "ms", op->ms, "share", op->share, "calls", (json_int_t)llround(op->calls), "gb_s",
-                     spry_bench_ratio(op->bytes, op->ms * 1e6), "multiply_g_s",
+    snprintf(kernel, sizeof kernel, "%s %s", strcmp(r->device, "cpu") ? r->device : r->machine.kernels,
+             spry_dtype_name(op->type));
+    return json_pack("{s:s, s:s, s:s, s:f, s:f, s:I, s:f, s:f}", "op", spry_op_name(op->op), "device", r->device,
+                     "kernel", kernel, "ms", op->ms, "share", op->share, "calls", (json_int_t)llround(op->calls),
+                     "gb_s", spry_bench_ratio(op->bytes, op->ms * 1e6), "multiply_g_s",
                      spry_bench_ratio(op->products, op->ms * 1e6));
 }
 

@@ -111,6 +111,7 @@ static void describe(spry_bench_runner *r)
     report->parameters = info.parameters;
     report->weight_bytes = info.weight_bytes;
     report->main_type = (spry_dtype)spry_engine_main_type(r->engine);
+    report->device = spry_engine_device_kind(r->engine);
     report->repeat = r->settings->repeat;
     report->context = r->context;
     spry_time_text(report->when, (int64_t)time(NULL));

@@ -10,7 +10,7 @@
 
 #include "base/number.h"
 
-enum { NAME_MAX_SHOWN = 64, VALUES_MAX = 256 };
+enum { NAME_MAX_SHOWN = 64 };
 
 typedef enum spelling { AS_FLAG, AS_KEY, AS_VARIABLE } spelling;
 
@@ -199,7 +199,7 @@ void spry_options_values(char *out, size_t size, const spry_option *option)
 
 static spry_status refuse(const spry_option *option, const char *text, spelling how, spry_error *error)
 {
-    char name[NAME_MAX_SHOWN], values[VALUES_MAX];
+    char name[NAME_MAX_SHOWN], values[SPRY_OPTION_VALUES_MAX];
     spell(name, option->name, how);
     spry_options_values(values, sizeof values, option);
     return spry_fail(error, SPRY_ERR_INPUT, "%s is '%.100s', but must be %s", name, text, values);
@@ -430,7 +430,7 @@ static spry_status parse_option(const spry_option_table *tables, size_t n_tables
     if (!value && *at + 1 < argc && strncmp(argv[*at + 1], "--", 2) != 0)
         value = argv[++*at];
     if (!value) {
-        char values[VALUES_MAX];
+        char values[SPRY_OPTION_VALUES_MAX];
         spry_options_values(values, sizeof values, option);
         return spry_fail(error, SPRY_ERR_INPUT, "--%s needs a value: %s", option->name, values);
     }

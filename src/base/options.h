@@ -91,6 +91,7 @@ void spry_options_key(char *out, size_t size, const char *name);
 void spry_options_variable(char *out, size_t size, const char *name);
 
 /* The accepted values in words: "a number from 0 to 1". */
+enum { SPRY_OPTION_VALUES_MAX = 1024 };
 void spry_options_values(char *out, size_t size, const spry_option *option);
 
 /* The current value as text; empty for a missing string and for lists. */

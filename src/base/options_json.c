@@ -39,7 +39,7 @@ static bool fits(const spry_option *option, const json_t *value)
 
 static spry_status wrong_type(const spry_option *option, const char *key, const json_t *value, spry_error *error)
 {
-    char values[256];
+    char values[SPRY_OPTION_VALUES_MAX];
     spry_options_values(values, sizeof values, option);
     return spry_fail(error, SPRY_ERR_INPUT, "%.100s is %s, but must be %s", key, type_name(value), values);
 }

@@ -93,7 +93,7 @@ static void print_flag(char out[CELL_MAX], const spry_option_table *table, const
 /* The help sentence followed by values and default, when they add information. */
 static void print_meaning(char *out, size_t size, const spry_option_table *table, const spry_option *option)
 {
-    char values[CELL_MAX] = "", current[CELL_MAX];
+    char values[SPRY_OPTION_VALUES_MAX] = "", current[CELL_MAX];
     bool bounded = option->min != 0 || option->max != 0;
     if (bounded || option->kind == SPRY_OPTION_CHOICE || option->kind == SPRY_OPTION_LIST)
         spry_options_values(values, sizeof values, option);
@@ -185,7 +185,7 @@ void spry_options_help(spry_buffer *out, const spry_option_table *tables, size_t
                 continue;
             if (starts_group(&group, option))
                 spry_buffer_format(out, "%s%s:\n", first ? "" : "\n", group);
-            char flag[CELL_MAX], meaning[1024];
+            char flag[CELL_MAX], meaning[2 * SPRY_OPTION_VALUES_MAX];
             print_flag(flag, &tables[t], option);
             print_meaning(meaning, sizeof meaning, &tables[t], option);
             size_t end = flag_indent(option) + strlen(flag);
@@ -248,7 +248,7 @@ void spry_options_markdown(spry_buffer *out, const spry_option_table *tables, si
             if (heading || first)
                 spry_buffer_text(out, "| flag | variable | JSON key | values | default | meaning |\n"
                                       "|---|---|---|---|---|---|\n");
-            char values[CELL_MAX], current[CELL_MAX];
+            char values[SPRY_OPTION_VALUES_MAX], current[CELL_MAX];
             spry_options_values(values, sizeof values, option);
             spry_options_print(current, sizeof current, &tables[t], option);
             spry_buffer_text(out, "| ");

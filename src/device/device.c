@@ -97,6 +97,11 @@ spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name
     return spry_device_kind_cpu.open_whisper(out, "", setup, error);
 }
 
+const char *spry_device_kind_name(const spry_device_kind *kind)
+{
+    return kind->name;
+}
+
 void spry_device_close(spry_device *device)
 {
     if (!device)

@@ -66,6 +66,8 @@ uint32_t spry_device_chunk(const spry_device_kind *kind);
 /* Bytes of memory the named device has in all; 0: not known. */
 size_t spry_device_total(const char *name);
 
+const char *spry_device_kind_name(const spry_device_kind *kind);
+
 /* Places the weights and allocates pages and working memory. `name`: the kind, and behind a colon which piece of
  * hardware of that kind ("cuda:0"). */
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);

@@ -40,6 +40,11 @@ uint32_t spry_engine_main_type(const spry_engine *e)
     return spry_work_main_type(e->model);
 }
 
+const char *spry_engine_device_kind(const spry_engine *e)
+{
+    return spry_device_kind_name(e->kind);
+}
+
 /* ---- the policy ------------------------------------------------------------------------------------------------ */
 
 double spry_policy_gain(void)

@@ -216,6 +216,7 @@ static void test_steps(void **state)
     assert_true(spry_engine_decode_work(engine, 10, 1).bytes > 0 &&
                 spry_engine_prefill_work(engine, 10).products > spry_engine_decode_work(engine, 10, 1).products);
     assert_int_equal(spry_engine_main_type(engine), SPRY_F32);
+    assert_string_equal(spry_engine_device_kind(engine), "cpu");
     spry_engine_close(engine);
 }
 

@@ -111,6 +111,12 @@ static void OP(gate_gelu_tanh)(float *out, const float *gate, const float *up, s
          v_store_part(out + i, v_mul(gelu_tanh(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
 }
 
+static void OP(gate_gelu)(float *out, const float *gate, const float *up, size_t n)
+{
+    EACH(n, v_store(out + i, v_mul(v_gelu(v_load(gate + i)), v_load(up + i))),
+         v_store_part(out + i, v_mul(v_gelu(v_load_part(gate + i, rest)), v_load_part(up + i, rest)), rest));
+}
+
 static vec clamped(vec gate, vec up)
 {
     vec limit = v_set(7), x = v_min(limit, gate), y = v_clamp(v_set(-7), limit, up);
