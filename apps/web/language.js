@@ -1,5 +1,5 @@
 // The words of the page in the language that is set, or that of the browser. The key of a message is its English text;
-// MESSAGES (messages.js) has a row with the other languages for each.
+// MESSAGES (messages.js, messages_views.js) has a row with the other languages for each.
 
 const LANGUAGES = { en: "English", de: "Deutsch", fr: "Fran\u00e7ais", es: "Espa\u00f1ol", zh: "\u4e2d\u6587", ja: "\u65e5\u672c\u8a9e" };
 const LANGUAGE_NAMES = Object.keys(LANGUAGES);

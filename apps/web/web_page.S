@@ -30,6 +30,7 @@ spry_web_\name\()_end:
 
     begin js
     .incbin "messages.js"
+    .incbin "messages_views.js"
     .incbin "language.js"
     .incbin "dom.js"
     .incbin "words.js"

@@ -53,6 +53,38 @@ SPRY_DEVICE void write_bytes(const spry_acts &to, uint32_t row, uint32_t block, 
     }
 }
 
+/* Eight values of a block of 32, of which the four lanes of a row have one part each: as bytes, with the block's scale and
+ * sum. The numbers are those of write_bytes. */
+SPRY_DEVICE uint2 encode_eight(float2 *scale, const float v[8])
+{
+    float largest = 0, infinite = 0;
+    int sum = 0;
+    uint32_t words[2] = {0, 0};
+    SPRY_UNROLL
+    for (int i = 0; i < 8; i++) {
+        largest = fmaxf(largest, fabsf(v[i]));
+        infinite += v[i] * 0; /* NaN when any is not finite */
+    }
+    largest = fmaxf(largest, warp_across(largest, 1));
+    largest = fmaxf(largest, warp_across(largest, 2));
+    infinite += warp_across(infinite, 1);
+    bool finite = infinite + warp_across(infinite, 2) == 0;
+    largest = largest < ACT_SMALLEST ? 0 : largest;
+    float inverse = largest > 0 ? 127 / largest : 0;
+    SPRY_UNROLL
+    for (int i = 0; i < 8; i++) {
+        int quant = finite ? (int)rintf(v[i] * inverse) : 0;
+        sum += quant;
+        words[i / 4] |= ((uint32_t)quant & 255) << i % 4 * 8;
+    }
+    sum += warp_across(sum, 1);
+    sum += warp_across(sum, 2);
+    scale->x = finite ? largest / 127 : NAN;
+    scale->y = (float)sum;
+    uint2 both = {words[0], words[1]};
+    return both;
+}
+
 template <int TERMS>
 SPRY_DEVICE void write_terms(const spry_acts &to, uint32_t row, uint32_t block, int lane, float value)
 {

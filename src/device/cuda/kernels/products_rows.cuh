@@ -99,29 +99,12 @@ template <> struct lane_acts<true> {
     {
         SPRY_UNROLL_BY(1)
         for (int block = 0; block < 2; block++) {
-            float largest = 0, infinite = 0, v[8];
-            int sum = 0, quants[8];
+            float v[8];
+            float2 own, both[2];
             SPRY_UNROLL
-            for (int i = 0; i < 8; i++) {
+            for (int i = 0; i < 8; i++)
                 v[i] = block ? x.v[8 + i] : x.v[i];
-                largest = fmaxf(largest, fabsf(v[i]));
-                infinite += v[i] * 0; /* NaN when any is not finite */
-            }
-            largest = fmaxf(largest, warp_across(largest, 1));
-            largest = fmaxf(largest, warp_across(largest, 2));
-            infinite += warp_across(infinite, 1);
-            bool finite = infinite + warp_across(infinite, 2) == 0;
-            largest = largest < ACT_SMALLEST ? 0 : largest;
-            float inverse = largest > 0 ? 127 / largest : 0;
-            SPRY_UNROLL
-            for (int i = 0; i < 8; i++) {
-                quants[i] = finite ? (int)rintf(v[i] * inverse) : 0;
-                sum += quants[i];
-            }
-            sum += warp_across(sum, 1);
-            sum += warp_across(sum, 2);
-            uint2 words = {four_bytes(quants), four_bytes(quants + 4)};
-            float2 own = {finite ? largest / 127 : NAN, (float)sum}, both[2];
+            uint2 words = encode_eight(&own, v);
             SPRY_UNROLL
             for (int j = 0; j < 2; j++) {
                 both[j].x = warp_from(own.x, (lane % 4 * 2 + j) * 4);
@@ -135,12 +118,6 @@ template <> struct lane_acts<true> {
                 columns[1][j] = both[j];
             }
         }
-    }
-
-    SPRY_METHOD static uint32_t four_bytes(const int *quants)
-    {
-        return ((uint32_t)quants[0] & 255) | ((uint32_t)quants[1] & 255) << 8 | ((uint32_t)quants[2] & 255) << 16 |
-               (uint32_t)quants[3] << 24;
     }
 
     SPRY_METHOD void load(const spry_acts &act, bool there, uint32_t n_rows, uint32_t unit, int lane)

@@ -92,35 +92,13 @@ struct row_piece {
     /* The four lanes of a block of 32 have one scale. */
     SPRY_METHOD void write_bytes(const spry_acts &to, uint32_t i, bool there) const
     {
-        float largest = 0, infinite = 0;
-        int sum = 0;
-        uint32_t words[2] = {0, 0};
-        SPRY_UNROLL
-        for (int k = 0; k < 8; k++) {
-            largest = fmaxf(largest, fabsf(v[k]));
-            infinite += v[k] * 0; /* NaN when any is not finite */
-        }
-        largest = fmaxf(largest, warp_across(largest, 1));
-        largest = fmaxf(largest, warp_across(largest, 2));
-        infinite += warp_across(infinite, 1);
-        bool finite = infinite + warp_across(infinite, 2) == 0;
-        largest = largest < ACT_SMALLEST ? 0 : largest;
-        float inverse = largest > 0 ? 127 / largest : 0;
-        SPRY_UNROLL
-        for (int k = 0; k < 8; k++) {
-            int quant = finite ? (int)rintf(v[k] * inverse) : 0;
-            sum += quant;
-            words[k / 4] |= ((uint32_t)quant & 255) << k % 4 * 8;
-        }
-        sum += warp_across(sum, 1);
-        sum += warp_across(sum, 2);
+        float2 scale;
+        uint2 bytes = encode_eight(&scale, v);
         if (!there)
             return;
         uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
         uint32_t row = blockIdx.x % SPRY_ACT_ROWS;
-        uint2 both = {words[0], words[1]};
-        *(uint2 *)(to.values + (unit * 4 + i % 8 / 2) * 128 + row * 16 + i % 2 * 8) = both;
-        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
+        *(uint2 *)(to.values + (unit * 4 + i % 8 / 2) * 128 + row * 16 + i % 2 * 8) = bytes;
         if (i % 4 == 0)
             ((float2 *)to.scales)[(unit * 2 + i % 8 / 4) * SPRY_ACT_ROWS + row] = scale;
     }
