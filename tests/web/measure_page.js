@@ -29,7 +29,7 @@ async function metrics(session) {
 
 // Answers once and prints the work of the main thread for it.
 async function measureAnswer(world, name, { before, prepare = null, pieces }) {
-    const page = await openPage(world, { before });
+    const page = await openPage(world, { before, lazy: true });
     if (prepare) {
         await page.addInitScript(prepare.script, prepare.argument);
         await page.reload();
@@ -60,7 +60,7 @@ async function measureAnswer(world, name, { before, prepare = null, pieces }) {
 async function measureLoad(world) {
     const times = [];
     for (let run = 0; run < 7; run++) {
-        const page = await openPage(world);
+        const page = await openPage(world, { lazy: true });
         await page.waitForSelector("#model option", { state: "attached" });
         times.push(
             await page.evaluate(() => {

@@ -90,8 +90,9 @@ function launchBrowser(...more) {
 }
 
 // A fresh page of the server, which knows the key unless told otherwise. page.outside collects requests to anywhere
-// else, page.faults what went wrong in it: scripts that threw, words of the content security policy, dialogs.
-async function openPage(world, { key = KEY, view = "", before = null, settings = null, ...context } = {}) {
+// else, page.faults what went wrong in it: scripts that threw, words of the content security policy, dialogs. `lazy`: messages
+// off the screen are not laid out, as for users.
+async function openPage(world, { key = KEY, view = "", before = null, settings = null, lazy = false, ...context } = {}) {
     const browserContext = await world.browser.newContext({ viewport: DESK, ...context });
     const page = await browserContext.newPage();
     page.setDefaultTimeout(Number(process.env.PAGE_TIMEOUT_MS ?? 600000)); // the machine may be busy
@@ -129,8 +130,19 @@ async function openPage(world, { key = KEY, view = "", before = null, settings =
     if (before) {
         await page.addInitScript(before.script, before.argument);
     }
+    if (!lazy) {
+        await page.addInitScript(layOutAtOnce);
+    }
     await page.goto(world.url + "/" + view);
     return page;
+}
+
+// Runs in the page: messages are laid out at once. With content-visibility: auto, innerText is empty until the browser has
+// drawn a frame, which a busy machine may do late.
+function layOutAtOnce() {
+    const sheet = new CSSStyleSheet();
+    sheet.replaceSync(".message { content-visibility: visible !important; }");
+    document.adoptedStyleSheets.push(sheet);
 }
 
 // Ends a page, which has to have behaved.
