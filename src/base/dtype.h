@@ -43,8 +43,8 @@
     X(IQ3_S, iq3_s, 21, 256, 110, 0)
 /* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
 #define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
-/* Parts of weights in safetensors, without arithmetic: 8-bit numbers without their scales, words that hold several small
- * numbers, bytes, 8-bit floats without their scales. */
+/* Parts of weights in safetensors, without arithmetic: 8-bit numbers without their scales, words that hold several
+ * small numbers, bytes, 8-bit floats without their scales. */
 #define SPRY_DTYPES_PART(X)                                                                                            \
     X(I8, i8, 43, 1, 1, 0)                                                                                             \
     X(I32, i32, 44, 1, 4, 0)                                                                                           \

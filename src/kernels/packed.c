@@ -5,60 +5,85 @@
 #include <stdbool.h>
 #include <string.h>
 
+#include "base/compiler.h"
+#include "kernels/turn_quads.h"
+
 /* ---- packing ----------------------------------------------------------------------------------------------------- */
 
-/* The write position of one row: parts follow each other, `rows` times as large as in the file. */
+/* The write position of `n` adjacent rows, one or four: parts follow each other, `rows` times as large as in the file.
+ * Functions that use it are inlined, so that n is a constant. */
 typedef struct part {
     unsigned char *out;
-    size_t rows, row;
+    size_t rows, row, n;
 } part;
 
-static void put(part *p, const void *bytes, size_t size)
+/* Where the rows' bytes of a part begin, and how far they lie apart. */
+typedef struct source {
+    const unsigned char *at;
+    size_t stride;
+} source;
+
+SPRY_INLINE source behind(source s, size_t bytes)
 {
-    memcpy(p->out + p->row * size, bytes, size);
+    return (source){s.at + bytes, s.stride};
+}
+
+SPRY_INLINE void put(part *p, source s, size_t size)
+{
+    for (size_t i = 0; i < p->n; i++)
+        memcpy(p->out + (p->row + i) * size, s.at + i * s.stride, size);
     p->out += p->rows * size;
 }
 
-static void put_quads(part *p, const uint8_t *bytes, size_t n_quads)
+SPRY_INLINE void put_quads(part *p, source s, size_t n_quads)
 {
+    if (p->n == 4) {
+        for (size_t q = 0; q < n_quads; q += 4, p->out += 16 * p->rows)
+            spry_turn_quads(p->out + 4 * p->row, 4 * p->rows, s.at + 4 * q, s.stride);
+        return;
+    }
     for (size_t q = 0; q < n_quads; q++)
-        put(p, bytes + 4 * q, 4);
+        put(p, behind(s, 4 * q), 4);
 }
 
 /* Fifth bits: 8 masks of 4 bits a row; two rows share a byte. */
-static void put_masks(part *p, const uint8_t high[4])
+SPRY_INLINE void put_masks(part *p, source s)
 {
     for (size_t q = 0; q < 8; q++) {
-        unsigned bits = (unsigned)high[q / 2] >> (q % 2 * 4) & 15u;
-        p->out[p->row / 2] = (unsigned char)(p->out[p->row / 2] | bits << (p->row % 2 * 4));
+        for (size_t i = 0; i < p->n; i++) {
+            size_t row = p->row + i;
+            unsigned bits = (unsigned)s.at[i * s.stride + q / 2] >> (q % 2 * 4) & 15u;
+            p->out[row / 2] = (unsigned char)(p->out[row / 2] | bits << (row % 2 * 4));
+        }
         p->out += p->rows / 2;
     }
 }
 
-static void put_small(part *p, spry_dtype type, const unsigned char *block)
+SPRY_INLINE void put_small(part *p, spry_dtype type, source s)
 {
     bool min = type == SPRY_Q4_1 || type == SPRY_Q5_1, fifth = type == SPRY_Q5_0 || type == SPRY_Q5_1;
     size_t scale = type == SPRY_MXFP4 ? 1 : 2;
-    put(p, block, scale);
-    block += scale;
+    put(p, s, scale);
+    s = behind(s, scale);
     if (min) {
-        put(p, block, 2);
-        block += 2;
+        put(p, s, 2);
+        s = behind(s, 2);
     }
     if (fifth) {
-        put_masks(p, block);
-        block += 4;
+        put_masks(p, s);
+        s = behind(s, 4);
     }
-    put_quads(p, block, 4);
+    put_quads(p, s, 4);
 }
 
-static void put_q8_0(part *p, const unsigned char *block)
+SPRY_INLINE void put_q8_0(part *p, source s)
 {
-    uint8_t shifted[32];
-    for (size_t i = 0; i < 32; i++)
-        shifted[i] = block[2 + i] ^ 0x80;
-    put(p, block, 2);
-    put_quads(p, shifted, 8);
+    uint8_t shifted[4][32];
+    for (size_t row = 0; row < p->n; row++)
+        for (size_t i = 0; i < 32; i++)
+            shifted[row][i] = s.at[row * s.stride + 2 + i] ^ 0x80;
+    put(p, s, 2);
+    put_quads(p, (source){shifted[0], 32}, 8);
 }
 
 /* The eight 6-bit scales and minima of Q4_K and Q5_K: the first four of each in the low 6 bits of bytes 0-3 and 4-7; of
@@ -73,65 +98,74 @@ static void unpack_scales(uint8_t scales[8], uint8_t minima[8], const uint8_t pa
     }
 }
 
-static void put_q45_k(part *p, spry_dtype type, const unsigned char *block)
+/* Bytes that the file does not have as they are. */
+SPRY_INLINE void put_made(part *p, const void *made, size_t stride, size_t n_bytes)
 {
-    uint8_t scales[8], minima[8];
-    unpack_scales(scales, minima, block + 4);
-    put(p, block, 2);
-    put(p, block + 2, 2);
-    for (size_t i = 0; i < 8; i++)
-        put(p, &scales[i], 1);
-    for (size_t i = 0; i < 8; i++)
-        put(p, &minima[i], 1);
-    const unsigned char *high = block + 16, *low = type == SPRY_Q5_K ? high + 32 : high;
-    if (type == SPRY_Q5_K)
-        put_quads(p, high, 8);
-    put_quads(p, low, 32);
+    for (size_t i = 0; i < n_bytes; i++)
+        put(p, (source){(const unsigned char *)made + i, stride}, 1);
 }
 
-static void put_q6_k(part *p, const unsigned char *block)
+SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
 {
-    const unsigned char *low = block, *high = block + 128, *scales = block + 192;
-    put(p, scales + 16, 2);
-    for (size_t i = 0; i < 16; i++)
-        put(p, scales + i, 1);
+    uint8_t scales[4][16]; /* and minima */
+    for (size_t row = 0; row < p->n; row++)
+        unpack_scales(scales[row], scales[row] + 8, s.at + row * s.stride + 4);
+    put(p, s, 2);
+    put(p, behind(s, 2), 2);
+    put_made(p, scales, 16, 16);
+    s = behind(s, 16);
+    if (type == SPRY_Q5_K) {
+        put_quads(p, s, 8);
+        s = behind(s, 32);
+    }
+    put_quads(p, s, 32);
+}
+
+SPRY_INLINE void put_q6_k(part *p, source s)
+{
+    put(p, behind(s, 208), 2);
+    put_made(p, s.at + 192, s.stride, 16);
     for (size_t half = 0; half < 2; half++) {
-        put_quads(p, high + 32 * half, 8);
-        put_quads(p, low + 64 * half, 16);
+        put_quads(p, behind(s, 128 + 32 * half), 8);
+        put_quads(p, behind(s, 64 * half), 16);
     }
 }
 
 /* Part k of Q3_K: a nibble in byte k % 8, the upper pair of bits in byte 8 + k % 4. */
-static void put_q3_k(part *p, const unsigned char *block)
+SPRY_INLINE void put_q3_k(part *p, source s)
 {
-    const unsigned char *low = block + 32, *scales = block + 96;
-    put(p, block + 108, 2);
-    for (size_t k = 0; k < 16; k++) {
-        int scale = (scales[k % 8] >> k / 8 * 4 & 15) | (scales[8 + k % 4] >> k / 4 * 2 & 3) << 4;
-        put(p, &(int8_t){(int8_t)(scale - 32)}, 1);
+    int8_t made[4][16];
+    for (size_t row = 0; row < p->n; row++) {
+        const uint8_t *scales = s.at + row * s.stride + 96;
+        for (size_t k = 0; k < 16; k++)
+            made[row][k] =
+                (int8_t)(((scales[k % 8] >> k / 8 * 4 & 15) | (scales[8 + k % 4] >> k / 4 * 2 & 3) << 4) - 32);
     }
-    put_quads(p, block, 8);
-    put_quads(p, low, 16);
+    put(p, behind(s, 108), 2);
+    put_made(p, made, 16, 16);
+    put_quads(p, s, 8);
+    put_quads(p, behind(s, 32), 16);
 }
 
-static void put_q2_k(part *p, const unsigned char *block)
+SPRY_INLINE void put_q2_k(part *p, source s)
 {
-    put(p, block + 80, 2);
-    put(p, block + 82, 2);
-    for (size_t k = 0; k < 16; k++)
-        put(p, block + k, 1);
-    put_quads(p, block + 16, 16);
+    put(p, behind(s, 80), 2);
+    put(p, behind(s, 82), 2);
+    put_made(p, s.at, s.stride, 16);
+    put_quads(p, behind(s, 16), 16);
 }
 
-static void put_iq4_xs(part *p, const unsigned char *block)
+SPRY_INLINE void put_iq4_xs(part *p, source s)
 {
-    const unsigned char *high = block + 2, *scales = block + 4;
-    put(p, block, 2);
-    for (size_t k = 0; k < 8; k++) {
-        int scale = (scales[k / 2] >> k % 2 * 4 & 15) | (high[k / 4] >> k % 4 * 2 & 3) << 4;
-        put(p, &(int8_t){(int8_t)(scale - 32)}, 1);
+    int8_t made[4][8];
+    for (size_t row = 0; row < p->n; row++) {
+        const uint8_t *high = s.at + row * s.stride + 2, *scales = high + 2;
+        for (size_t k = 0; k < 8; k++)
+            made[row][k] = (int8_t)(((scales[k / 2] >> k % 2 * 4 & 15) | (high[k / 4] >> k % 4 * 2 & 3) << 4) - 32);
     }
-    put_quads(p, block + 8, 32);
+    put(p, s, 2);
+    put_made(p, made, 8, 8);
+    put_quads(p, behind(s, 8), 32);
 }
 
 /* The place of value i in TQ1_0: a byte, and how many digits of it come first. */
@@ -151,37 +185,59 @@ static size_t two_bit_place(size_t *shift, size_t i)
     return i / 128 * 32 + i % 32;
 }
 
-static void put_tq1_0(part *p, const unsigned char *block)
+static void digits_to_bits(uint8_t low[64], const uint8_t *block)
 {
-    uint8_t low[64] = {0};
+    memset(low, 0, 64);
     for (size_t i = 0, digit, shift; i < 256; i++) {
         uint8_t fraction = (uint8_t)(block[ternary_place(&digit, i)] * powers_of_three[digit]);
         size_t at = two_bit_place(&shift, i);
         low[at] = (uint8_t)(low[at] | (fraction * 3 >> 8) << shift);
     }
-    put(p, block + 52, 2);
-    put_quads(p, low, 16);
 }
 
-static void put_tq2_0(part *p, const unsigned char *block)
+SPRY_INLINE void put_tq1_0(part *p, source s)
 {
-    put(p, block + 64, 2);
-    put_quads(p, block, 16);
+    uint8_t low[4][64];
+    for (size_t row = 0; row < p->n; row++)
+        digits_to_bits(low[row], s.at + row * s.stride);
+    put(p, behind(s, 52), 2);
+    put_quads(p, (source){low[0], 64}, 16);
 }
 
-static void put_block(part *p, spry_dtype type, const unsigned char *block)
+SPRY_INLINE void put_tq2_0(part *p, source s)
+{
+    put(p, behind(s, 64), 2);
+    put_quads(p, s, 16);
+}
+
+SPRY_INLINE void put_block(part *p, spry_dtype type, source s)
 {
     switch (type) {
-    case SPRY_Q8_0: put_q8_0(p, block); break;
-    case SPRY_Q4_K:
-    case SPRY_Q5_K: put_q45_k(p, type, block); break;
-    case SPRY_Q6_K: put_q6_k(p, block); break;
-    case SPRY_Q3_K: put_q3_k(p, block); break;
-    case SPRY_Q2_K: put_q2_k(p, block); break;
-    case SPRY_IQ4_XS: put_iq4_xs(p, block); break;
-    case SPRY_TQ1_0: put_tq1_0(p, block); break;
-    case SPRY_TQ2_0: put_tq2_0(p, block); break;
-    default: put_small(p, type, block); break;
+    case SPRY_Q8_0: put_q8_0(p, s); break;
+    case SPRY_Q4_K: put_q45_k(p, SPRY_Q4_K, s); break;
+    case SPRY_Q5_K: put_q45_k(p, SPRY_Q5_K, s); break;
+    case SPRY_Q6_K: put_q6_k(p, s); break;
+    case SPRY_Q3_K: put_q3_k(p, s); break;
+    case SPRY_Q2_K: put_q2_k(p, s); break;
+    case SPRY_IQ4_XS: put_iq4_xs(p, s); break;
+    case SPRY_TQ1_0: put_tq1_0(p, s); break;
+    case SPRY_TQ2_0: put_tq2_0(p, s); break;
+    case SPRY_Q4_0: put_small(p, SPRY_Q4_0, s); break;
+    default: put_small(p, type, s); break;
+    }
+}
+
+/* One block of all rows of a group. */
+static void put_rows(unsigned char *out, spry_dtype type, source s, size_t n_rows, size_t rows)
+{
+    size_t row = 0;
+    for (; row + 4 <= n_rows; row += 4) {
+        part p = {out, rows, row, 4};
+        put_block(&p, type, behind(s, row * s.stride));
+    }
+    for (; row < n_rows; row++) {
+        part p = {out, rows, row, 1};
+        put_block(&p, type, behind(s, row * s.stride));
     }
 }
 
@@ -215,11 +271,12 @@ void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weig
             put_floats(out, (const unsigned char *)weight + row * weight_stride, bytes, row, n_in, rows);
         return;
     }
-    for (size_t b = 0; b < n_blocks; b++)
-        for (size_t row = 0; row < n_rows; row++) {
-            part p = {(unsigned char *)out + b * packed, rows, row};
-            put_block(&p, type, (const unsigned char *)weight + row * weight_stride + b * bytes);
-        }
+    const unsigned char *at = weight, *next = at + rows * weight_stride; /* rows that are usually packed next */
+    for (size_t b = 0; b < n_blocks; b++, at += bytes) {
+        for (size_t i = 0; i < rows * bytes; i += 64)
+            SPRY_PREFETCH_FAR(next + b * rows * bytes + i);
+        put_rows((unsigned char *)out + b * packed, type, (source){at, weight_stride}, n_rows, rows);
+    }
 }
 
 /* ---- unpacking --------------------------------------------------------------------------------------------------- */

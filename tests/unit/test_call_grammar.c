@@ -186,13 +186,14 @@ static void test_required(void **state)
 static void test_patterns(void **state)
 {
     (void)state;
-    check_required("[{\"type\": \"function\", \"function\": {\"name\": \"ship\", \"parameters\": {\"type\": \"object\","
-                   "\"properties\": {\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-[0-9]+$\", \"maxLength\": 6},"
-                   "\"to\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 9},"
-                   "\"note\": {\"type\": \"string\", \"pattern\": \"x.y\"},"
-                   "\"day\": {\"type\": \"string\", \"format\": \"date\"},"
-                   "\"any\": {\"type\": \"string\", \"format\": \"not one\"}},"
-                   "\"required\": [\"code\", \"to\", \"note\", \"day\", \"any\"]}}}]");
+    check_required(
+        "[{\"type\": \"function\", \"function\": {\"name\": \"ship\", \"parameters\": {\"type\": \"object\","
+        "\"properties\": {\"code\": {\"type\": \"string\", \"pattern\": \"^[A-Z]{2}-[0-9]+$\", \"maxLength\": 6},"
+        "\"to\": {\"type\": \"string\", \"minLength\": 3, \"maxLength\": 9},"
+        "\"note\": {\"type\": \"string\", \"pattern\": \"x.y\"},"
+        "\"day\": {\"type\": \"string\", \"format\": \"date\"},"
+        "\"any\": {\"type\": \"string\", \"format\": \"not one\"}},"
+        "\"required\": [\"code\", \"to\", \"note\", \"day\", \"any\"]}}}]");
 }
 
 /* No call is required: behind the opening mark there is one all the same. */
@@ -264,7 +265,7 @@ static void test_many_tools(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_required), cmocka_unit_test(test_patterns), cmocka_unit_test(test_auto),
-                                       cmocka_unit_test(test_many_tools)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_required), cmocka_unit_test(test_patterns),
+                                       cmocka_unit_test(test_auto), cmocka_unit_test(test_many_tools)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

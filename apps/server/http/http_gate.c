@@ -17,8 +17,8 @@
 
 enum { BLOCK = 16384, SWEEP_MS = 100, OUT_BYTES = 65536, TURNS = 16, LAST_IDLES = 4 };
 #define SECOND_NS 1000000000u
-#define LAST_NS (5ull * SECOND_NS) /* for the last bytes of replies when the server ends */
-#define LINGER_NS (2u * SECOND_NS) /* for a client that still sends behind the end of its reply */
+#define LAST_NS   (5ull * SECOND_NS) /* for the last bytes of replies when the server ends */
+#define LINGER_NS (2u * SECOND_NS)   /* for a client that still sends behind the end of its reply */
 
 typedef struct gate_link gate_link;
 

@@ -1,0 +1,45 @@
+/* Four rows of 16 bytes become four columns: what packing does with most bytes of a file. Vectors that every processor
+ * of its kind has, so that no table of functions is needed. */
+#ifndef SPRY_KERNELS_TURN_QUADS_H
+#define SPRY_KERNELS_TURN_QUADS_H
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
+/* Bytes 4q .. 4q + 3 of row r go to out + q * out_stride + 4r. Any addresses. */
+SPRY_INLINE void spry_turn_quads(unsigned char *out, size_t out_stride, const unsigned char *in, size_t in_stride)
+{
+#if defined(__SSE2__)
+    __m128i row0 = _mm_loadu_si128((const __m128i *)in), row1 = _mm_loadu_si128((const __m128i *)(in + in_stride));
+    __m128i row2 = _mm_loadu_si128((const __m128i *)(in + 2 * in_stride));
+    __m128i row3 = _mm_loadu_si128((const __m128i *)(in + 3 * in_stride));
+    __m128i low01 = _mm_unpacklo_epi32(row0, row1), high01 = _mm_unpackhi_epi32(row0, row1);
+    __m128i low23 = _mm_unpacklo_epi32(row2, row3), high23 = _mm_unpackhi_epi32(row2, row3);
+    _mm_storeu_si128((__m128i *)out, _mm_unpacklo_epi64(low01, low23));
+    _mm_storeu_si128((__m128i *)(out + out_stride), _mm_unpackhi_epi64(low01, low23));
+    _mm_storeu_si128((__m128i *)(out + 2 * out_stride), _mm_unpacklo_epi64(high01, high23));
+    _mm_storeu_si128((__m128i *)(out + 3 * out_stride), _mm_unpackhi_epi64(high01, high23));
+#elif defined(__ARM_NEON)
+    uint32x4x4_t rows = {{vreinterpretq_u32_u8(vld1q_u8(in)), vreinterpretq_u32_u8(vld1q_u8(in + in_stride)),
+                          vreinterpretq_u32_u8(vld1q_u8(in + 2 * in_stride)),
+                          vreinterpretq_u32_u8(vld1q_u8(in + 3 * in_stride))}};
+    uint32_t columns[16];
+    vst4q_u32(columns, rows); /* interleaves: quad q of rows 0 .. 3 */
+    for (size_t q = 0; q < 4; q++)
+        memcpy(out + q * out_stride, columns + 4 * q, 16);
+#else
+    for (size_t q = 0; q < 4; q++)
+        for (size_t row = 0; row < 4; row++)
+            memcpy(out + q * out_stride + 4 * row, in + row * in_stride + 4 * q, 4);
+#endif
+}
+
+#endif
