@@ -43,8 +43,8 @@ def environment(**changes):
     """A small, known environment; None removes a variable."""
     env = {"HOME": HOME, "PATH": os.environ.get("PATH", ""), "TERM": "xterm", "LC_ALL": "C.UTF-8"}
     if SANITIZED:
-        env["ASAN_OPTIONS"] = "abort_on_error=0:exitcode=99"
-        env["TSAN_OPTIONS"] = "halt_on_error=1:exitcode=99"
+        for name, options in (("ASAN_OPTIONS", "abort_on_error=0:exitcode=99"), ("TSAN_OPTIONS", "halt_on_error=1:exitcode=99")):
+            env[name] = options + ":" + os.environ.get(name, "")  # the caller's come last and win, as a log_path
     for name, value in changes.items():
         if value is None:
             env.pop(name, None)

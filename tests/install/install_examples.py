@@ -53,7 +53,7 @@ class Examples(unittest.TestCase):
 
     def ask(self, name, *arguments, stdin="", code=0):
         process = subprocess.run([os.path.join(self.folder, name), *arguments], input=stdin, stdout=subprocess.PIPE,
-                                 stderr=subprocess.PIPE, text=True, timeout=120,
+                                 stderr=subprocess.PIPE, text=True, timeout=install_support.TIMEOUT,
                                  env=dict(os.environ, LD_LIBRARY_PATH=library_folder()))
         self.assertEqual(process.returncode, code, process.stderr)
         return process.stderr if code else process.stdout

@@ -45,7 +45,7 @@ def compile_source(folder, command):
     at = command.index("-o") + 1
     command[at] = os.path.join(folder, "object.o")
     process = subprocess.run(command, cwd=os.path.join(folder, "out"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                             text=True, timeout=60)
+                             text=True, timeout=install_support.TIMEOUT)
     return process, command[at]
 
 

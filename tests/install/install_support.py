@@ -10,7 +10,7 @@ import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cli"))
 
-from cli_support import HOME, ROOT, main  # noqa: E402,F401
+from cli_support import HOME, ROOT, TIMEOUT, main  # noqa: E402,F401
 
 BUILD = os.path.abspath(os.environ.get("BUILD", os.path.join(ROOT, "build")))
 CC = os.environ.get("CC", "cc")
@@ -20,7 +20,7 @@ MODELS = os.path.join(ROOT, "models")
 PREFIX = os.path.join(HOME, "prefix")
 
 
-def run(*command, timeout=240, **options):
+def run(*command, timeout=TIMEOUT, **options):
     """Runs to the end and gives what it wrote; an exit status that is not 0 is an error that holds the output."""
     env = dict(os.environ, **options.pop("env", {}))
     for name in ("MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES", "DESTDIR"):

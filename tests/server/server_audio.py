@@ -171,7 +171,7 @@ class Audio(ServerTest):
         with open(path, "wb") as file:
             file.write(sound())
         result = subprocess.run(["node", "audio.mjs", "http://127.0.0.1:%d" % self.server.port, "none", path, WORDS],
-                                cwd=folder, capture_output=True, timeout=120, check=False)
+                                cwd=folder, capture_output=True, timeout=server_support.TIMEOUT, check=False)
         lines = result.stdout.decode("utf-8").splitlines()
         self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
         self.assertEqual(len(lines), 6)

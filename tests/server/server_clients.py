@@ -46,7 +46,7 @@ class Clients(ServerTest):
         wanted = spry("run", "-p", "Tell me a tale.", "-n", "16", "--temperature", "0").text[:-1]
         for script, count in (("clients.mjs", 11), ("messages.mjs", 12)):
             result = subprocess.run(["node", script, "http://127.0.0.1:%d" % self.server.port, "a-client-key", MODEL,
-                                     wanted], cwd=folder, capture_output=True, timeout=240, check=False)
+                                     wanted], cwd=folder, capture_output=True, timeout=server_support.TIMEOUT, check=False)
             lines = result.stdout.decode("utf-8").splitlines()
             self.assertEqual([line for line in lines if not line.startswith("passed ")], [], result.stderr)
             self.assertEqual(len(lines), count)

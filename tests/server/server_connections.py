@@ -25,7 +25,7 @@ class Crowd(server_support.unittest.TestCase):
         crowd = []
         try:
             for i in range(IDLE + SLOW_HEADS):
-                crowd.append(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+                crowd.append(socket.create_connection(("127.0.0.1", server.port), timeout=server_support.TIMEOUT))
                 if i >= IDLE:
                     crowd[-1].sendall(b"GET /health HTTP/1.1\r\nHost: local")
             served = []
@@ -69,7 +69,7 @@ class Crowd(server_support.unittest.TestCase):
                 one.request("GET", "/health")
                 one.getresponse().read()
             with self.assertRaises(OSError):
-                one = server.socket(timeout=5)
+                one = server.socket()
                 one.sendall(head("GET /health HTTP/1.1", "Host: localhost"))
                 if not one.recv(10):
                     raise OSError("closed")
@@ -83,7 +83,7 @@ class Heads(ServerTest):
     arguments = ("--cors", "*")
 
     def send(self, data):
-        with self.server.socket(timeout=10) as one:
+        with self.server.socket() as one:
             one.sendall(data)
             one.shutdown(socket.SHUT_WR)
             parts = []
@@ -129,7 +129,7 @@ class Stopping(server_support.unittest.TestCase):
         server.process.send_signal(signal.SIGTERM)
         text = response.read().decode()
         connection.close()
-        server.process.wait(timeout=60)
+        server.process.wait(timeout=server_support.TIMEOUT)
         last = [line for line in text.splitlines() if line][-1]
         if last != "data: [DONE]":  # the answer may have ended in time
             self.assertIn("stopping", json.loads(last[6:])["error"]["message"])

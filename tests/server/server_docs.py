@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import server_support
-from server_support import ROOT, ServerTest, environment
+from server_support import ROOT, TIMEOUT, ServerTest, environment
 
 
 class Page(ServerTest):
@@ -20,7 +20,7 @@ class Page(ServerTest):
         for command in commands:
             with self.subTest(command=command):
                 here = command.replace("localhost:8080", "127.0.0.1:%d" % self.server.port)
-                result = subprocess.run(["bash", "-c", here], capture_output=True, timeout=60, env=environment(), check=False)
+                result = subprocess.run(["bash", "-c", here], capture_output=True, timeout=TIMEOUT, env=environment(), check=False)
                 self.assertEqual(result.returncode, 0, result.stderr)
                 out = result.stdout.decode("utf-8")
                 self.assertTrue(out.strip())

@@ -26,7 +26,7 @@ def chunk(data):
 class Raw(ServerTest):
     def send(self, data, close=False):
         """What a client gets that sends these bytes and reads to the end."""
-        with self.server.socket(timeout=20) as client:
+        with self.server.socket() as client:
             client.sendall(data)
             if close:
                 socket.socket.shutdown(client, socket.SHUT_WR)  # of a socket with TLS: without a word

@@ -218,11 +218,11 @@ class HuggingFace(HubTest):
             os.close(slave)
             seen = b""
             while b"[Y/n]" not in seen:
-                self.assertTrue(select.select([master], [], [], 30)[0], seen)
+                self.assertTrue(select.select([master], [], [], server_support.TIMEOUT)[0], seen)
                 seen += os.read(master, 4096)
             self.assertIn(b"Download tales-Q4_K_M", seen)
             os.write(master, answer)
-            out, _ = process.communicate(timeout=60)
+            out, _ = process.communicate(timeout=server_support.TIMEOUT)
             os.close(master)
             self.assertEqual((process.returncode, bool(out)), (code, code == 0))
 
@@ -293,7 +293,7 @@ class HuggingFace(HubTest):
         self.assertTrue(eventually(lambda: os.path.exists(record) and b"#" in open(record, "rb").read()))
         self.assertIn("already being pulled", self.run_spry("pull", "hf:me/Tales-GGUF").errors)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=server_support.TIMEOUT)
         self.assertEqual(process.returncode, 130)
         with open(record, "rb") as file:
             there = file.read().split(b"\n", 1)[1]
@@ -310,7 +310,7 @@ class HuggingFace(HubTest):
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000000, 1000000))
 
         result = subprocess.run([SPRY, "pull", "hf:me/Tales-GGUF", "--models-dir", self.folder], capture_output=True,
-                                check=False, env=environment(**self.changes), preexec_fn=limit, timeout=60)
+                                check=False, env=environment(**self.changes), preexec_fn=limit, timeout=server_support.TIMEOUT)
         self.assertEqual(result.returncode, 1)
         self.assertIn(b"cannot write", result.stderr)
         self.assertFalse(os.path.exists(os.path.join(self.folder, "tales-Q4_K_M.gguf")))

@@ -190,7 +190,7 @@ class Web(PullTest):
         result = self.pull(self.url + "/x.gguf")
         self.assertIn("already", result.errors)  # the first one has the lock
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=30)
+        process.communicate(timeout=server_support.TIMEOUT)
         self.assertEqual(process.returncode, 130)
         there = os.path.getsize(part)
         self.habits.pause, self.habits.asked = 0, []

@@ -34,7 +34,7 @@ class Proxy:
 
     def ask(self, messages, tokens, **headers):
         """The answer's text, its tokens of the prompt and how many of them were cached."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=server_support.TIMEOUT)
         try:
             body = {"messages": messages, "max_tokens": tokens, "temperature": 0}
             connection.request("POST", "/v1/chat/completions", json.dumps(body), headers)
@@ -118,7 +118,7 @@ class Replicas(server_support.unittest.TestCase):
         for conversation in conversations:
             conversation.start()
         for conversation in conversations:
-            conversation.join(300)
+            conversation.join()
             self.assertIsNone(conversation.failure)
         rate = sum(c.cached for c in conversations) / sum(c.known for c in conversations)
         print("tokens of earlier turns found cached: %.1f %%" % (100 * rate))

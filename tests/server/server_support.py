@@ -122,7 +122,7 @@ class Server:
         if self.process.poll() is None:
             self.process.send_signal(how)
         code = self.process.wait(timeout=TIMEOUT)
-        self.reader.join(5)
+        self.reader.join(TIMEOUT)
         self.process.stderr.close()
         return code
 

@@ -123,7 +123,6 @@ class Safe(ServerTest):
     def test_what_is_no_tls(self):
         with self.server.socket() as plain:
             plain.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
-            plain.settimeout(20)
             try:
                 self.assertNotIn(b"200 OK", plain.recv(1000))
             except ConnectionError:
@@ -139,7 +138,7 @@ class Safe(ServerTest):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that it is old is the point
                 context.minimum_version = context.maximum_version = version
-            connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=20)
+            connection = http.client.HTTPSConnection("127.0.0.1", self.server.port, context=context, timeout=server_support.TIMEOUT)
             try:
                 connection.request("GET", "/health")
                 self.assertEqual(Reply(connection.getresponse()).status, 200)
