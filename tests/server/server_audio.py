@@ -13,7 +13,7 @@ import unittest
 import wave
 
 import server_support
-from server_support import HOME, ServerTest, spry
+from server_support import FETCHING, HOME, ServerTest, spry
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 WORDS = "Good morning."
@@ -161,7 +161,7 @@ class Audio(ServerTest):
         shutil.copy(os.path.join(HERE, "audio.mjs"), folder)
         try:
             done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent", "openai@" + version], cwd=folder,
-                                  capture_output=True, timeout=120, check=False).returncode == 0
+                                  capture_output=True, timeout=FETCHING, check=False).returncode == 0
         except subprocess.TimeoutExpired:
             done = False
         if not done:

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 
 import server_support
-from server_support import HOME, MODEL, ServerTest, spry
+from server_support import FETCHING, HOME, MODEL, ServerTest, spry
 
 HERE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "clients")
 
@@ -32,7 +32,7 @@ class Clients(ServerTest):
             shutil.copy(os.path.join(HERE, name), folder)
         try:
             done = subprocess.run(["npm", "install", "--no-audit", "--no-fund", "--silent"], cwd=folder,
-                                  capture_output=True, timeout=120, check=False).returncode == 0
+                                  capture_output=True, timeout=FETCHING, check=False).returncode == 0
         except subprocess.TimeoutExpired:
             done = False
         if not done:

@@ -23,6 +23,7 @@ TALE = [{"role": "user", "content": "Tell me a tale."}]
 # How much longer everything takes under a sanitizer, for the limits that tests give to servers. What tests themselves wait
 # for may take TIMEOUT: a busy machine decides nothing.
 SLOW = {"": 1, "thread": 15}.get(os.environ.get("SPRY_SANITIZED", ""), 6)
+FETCHING = 600  # seconds until packages of npm count as out of reach, which leaves a case out
 LIMITS = ("--answer-timeout", "--grace")
 
 
