@@ -50,6 +50,7 @@ typedef struct spry_device_setup {
     spry_step_limits limits;
     spry_device_source source;
     bool mapped;         /* the weights lie in mapped files, whose pages can be read again */
+    bool restores;       /* there is a disk tier: many KV pages are written at once */
     size_t expert_bytes; /* 0, or the limit for experts, which are packed when they are used; CPUs only */
     spry_log log;
 } spry_device_setup;

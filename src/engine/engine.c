@@ -76,6 +76,7 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
                                            .fingerprint = e->fingerprint,
                                            .page_bytes = e->pool.page_bytes,
                                            .mover = &e->pool.mover,
+                                           .threads = &e->threads,
                                            .log = e->log};
         status = spry_kv_disk_open(&e->disk, &disk, error);
     }

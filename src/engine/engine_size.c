@@ -112,6 +112,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .limits = step_limits(e),
                                .source = e->source,
                                .mapped = e->mapped,
+                               .restores = e->disk,
                                .expert_bytes = e->expert_bytes,
                                .log = e->log};
 }

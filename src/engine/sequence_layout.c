@@ -19,6 +19,15 @@ typedef struct lane {
     spry_error *error;
 } lane;
 
+/* Restores pages of the table's next tokens up to `end` from disk, so that they are found. */
+static void restore(const lane *l, size_t end)
+{
+    size_t at = l->table->n_tokens;
+    end = end < l->compute_from ? end : l->compute_from;
+    if (end > at)
+        spry_kv_cache_restore(l->sequence->cache, l->parent, l->tokens + at, end - at, l->now_ns);
+}
+
 /* The number of the page's tokens that are cached; they are appended. */
 static spry_status reuse(lane *l, size_t *reused, size_t count, bool closes)
 {
@@ -61,6 +70,7 @@ static spry_status lay_page(lane *l, size_t count, bool closes)
 static spry_status lay_text(lane *l, size_t end, bool closes)
 {
     spry_status status = SPRY_OK;
+    restore(l, end);
     while (!status && l->table->n_tokens < end) {
         size_t left = end - l->table->n_tokens, count = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
         status = lay_page(l, count, closes && count == left);
@@ -90,6 +100,8 @@ static spry_status lay_pages(lane *l, const spry_span_choice *choice, const int3
     span.tokens = tokens;
     span.root = span.parent = spry_kv_key_span_root(s->root);
     span.compute_from = count;
+    if (!status)
+        restore(&span, alone * SPRY_PAGE_TOKENS < count ? alone * SPRY_PAGE_TOKENS : count);
     for (size_t at = 0; !status && at < to; at += SPRY_PAGE_TOKENS, page++) {
         size_t left = count - at, part = left < SPRY_PAGE_TOKENS ? left : SPRY_PAGE_TOKENS;
         span.needed_at = l->table->n_tokens;
@@ -159,6 +171,7 @@ static spry_status lay_known(lane *l, spry_found *found, const spry_prompt *p, s
     spry_span_runs runs;
     uint32_t page;
     spry_status status = SPRY_OK;
+    restore(l, l->compute_from);
     while (!status && l->table->n_tokens + SPRY_PAGE_TOKENS <= l->compute_from &&
            spry_kv_cache_find(cache, &page, l->parent, l->tokens + l->table->n_tokens, SPRY_PAGE_TOKENS, l->now_ns))
         status = lay_page(l, SPRY_PAGE_TOKENS, false);

@@ -15,6 +15,7 @@ enum {
     COLLECT = 64,     /* tickets collected from the disk tier at a time */
     SMOOTHING = 8,    /* weight of earlier measurements */
     FORGETTING = 256, /* decay of a slow restore */
+    RESTORED = 64,    /* pages restored at a time */
 };
 
 struct spry_kv_node {
@@ -262,44 +263,101 @@ static uint32_t lookup(const spry_kv_cache *c, spry_kv_key key, spry_kv_key pare
     return page;
 }
 
-/* Restores a page if it is on disk and computing it would take longer. */
-static uint32_t restore(spry_kv_cache *c, const spry_kv_disk_page *wanted, uint64_t now_ns)
+/* Whether restoring a page pays. */
+static bool restores(spry_kv_cache *c)
 {
+    if (c->compute_ns <= 0 || c->restore_ns <= c->compute_ns)
+        return true;
+    c->restore_ns -= c->restore_ns / FORGETTING; /* decays, so restoring is retried later */
+    return false;
+}
+
+/* Pages that are restored together: they are read a few at a time, and each is on its way to the device while the next
+ * ones are read. */
+typedef struct batch {
+    spry_kv_disk_page wanted[RESTORED];
+    uint32_t pages[RESTORED];
+    void *bytes[RESTORED];
+    bool right[RESTORED];
+    size_t n;
+} batch;
+
+/* Takes a page for the bytes of `wanted`; false when there is no room. */
+static bool add_wanted(spry_kv_cache *c, batch *b, const spry_kv_disk_page *wanted)
+{
+    const spry_kv_mover *mover = &c->pool->mover;
     uint32_t page;
-    if (!c->options.disk || !spry_kv_disk_has(c->options.disk, wanted->key))
-        return NO_PAGE;
-    if (c->compute_ns > 0 && c->restore_ns > c->compute_ns) {
-        c->restore_ns -= c->restore_ns / FORGETTING; /* decays, so restoring is retried later */
-        return NO_PAGE;
-    }
     if (!spry_kv_cache_make_room(c, 1) || !spry_kv_page_take(c->pool, &page))
-        return NO_PAGE;
+        return false;
+    void *bytes = mover->write_begin(mover->self, page);
+    if (!bytes) {
+        spry_kv_page_unref(c->pool, page);
+        return false;
+    }
+    b->wanted[b->n] = *wanted;
+    b->bytes[b->n] = bytes;
+    b->pages[b->n++] = page;
+    return true;
+}
+
+static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
+{
     const spry_kv_mover *mover = &c->pool->mover;
     uint64_t start = spry_clock_ns();
-    void *bytes = mover->write_begin(mover->self, page);
-    bool right = bytes && spry_kv_disk_load(c->options.disk, wanted, bytes);
-    right = bytes && mover->write_end(mover->self, page, right) && right;
-    if (right) {
-        uint64_t took = spry_clock_ns() - start;
-        double ns = (double)took / SPRY_PAGE_TOKENS;
-        c->figures.restore_ns += took;
-        c->restore_ns += c->restore_ns > 0 ? (ns - c->restore_ns) / SMOOTHING : ns;
-        c->figures.restored_tokens += SPRY_PAGE_TOKENS;
-        insert(c, page, wanted->key, wanted->parent, wanted->tokens, SPRY_PAGE_TOKENS, now_ns);
+    size_t restored = 0;
+    bool fine = true;
+    for (size_t at = 0, n; at < b->n; at += n) {
+        n = b->n - at < SPRY_KV_DISK_LOADS ? b->n - at : SPRY_KV_DISK_LOADS;
+        spry_kv_disk_load_some(c->options.disk, b->right + at, b->wanted + at, b->bytes + at, n);
+        for (size_t i = at; i < at + n; i++)
+            fine = mover->write_end(mover->self, b->pages[i], b->right[i]) && fine;
     }
-    spry_kv_page_unref(c->pool, page);
-    return right ? page : NO_PAGE;
+    fine = mover->write_finish(mover->self) && fine;
+    for (size_t i = 0; i < b->n; i++) {
+        const spry_kv_disk_page *w = &b->wanted[i];
+        if (b->right[i] && fine) {
+            insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
+            restored++;
+        }
+        spry_kv_page_unref(c->pool, b->pages[i]);
+    }
+    b->n = 0;
+    if (!restored)
+        return;
+    uint64_t took = spry_clock_ns() - start;
+    double ns = (double)took / (double)(restored * SPRY_PAGE_TOKENS);
+    c->figures.restore_ns += took;
+    c->restore_ns += c->restore_ns > 0 ? (ns - c->restore_ns) / SMOOTHING : ns;
+    c->figures.restored_tokens += restored * SPRY_PAGE_TOKENS;
+}
+
+void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count, uint64_t now_ns)
+{
+    batch b = {.n = 0};
+    size_t most = c->pool->mover.max_writes < RESTORED ? c->pool->mover.max_writes : RESTORED;
+    if (!c->options.disk)
+        return;
+    for (; count >= SPRY_PAGE_TOKENS; tokens += SPRY_PAGE_TOKENS, count -= SPRY_PAGE_TOKENS) {
+        spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens};
+        uint32_t page = lookup(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
+        parent = wanted.key;
+        if (page != NO_PAGE)
+            touch(c, page, now_ns); /* making room evicts others */
+        else if (spry_kv_disk_has(c->options.disk, wanted.key) && restores(c) && !add_wanted(c, &b, &wanted))
+            break;
+        if (b.n == most)
+            restore(c, &b, now_ns);
+    }
+    if (b.n)
+        restore(c, &b, now_ns);
 }
 
 bool spry_kv_cache_find(spry_kv_cache *c, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                         uint64_t now_ns)
 {
-    spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, count), parent, tokens};
-    *page = lookup(c, wanted.key, parent, tokens, count);
+    *page = lookup(c, spry_kv_key_page(parent, tokens, count), parent, tokens, count);
     if (*page != NO_PAGE)
         touch(c, *page, now_ns);
-    else if (count == SPRY_PAGE_TOKENS)
-        *page = restore(c, &wanted, now_ns);
     return *page != NO_PAGE;
 }
 

@@ -49,8 +49,13 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
 /* Releases every page, including those being written to disk. */
 void spry_kv_cache_deinit(spry_kv_cache *cache);
 
-/* A full page (count SPRY_PAGE_TOKENS), or a closed one of fewer tokens, after `parent`: in memory, or restored if that
- * is cheaper than computing it. False: not cached. The caller must reference the page before the next call. */
+/* Restores the full pages of these tokens after `parent` that are on disk and not in memory, many at once, where that
+ * is cheaper than computing them and there is room. */
+void spry_kv_cache_restore(spry_kv_cache *cache, spry_kv_key parent, const int32_t *tokens, size_t count,
+                           uint64_t now_ns);
+
+/* A full page (count SPRY_PAGE_TOKENS), or a closed one of fewer tokens, after `parent`, in memory. False: not cached.
+ * The caller must reference the page before the next call. */
 bool spry_kv_cache_find(spry_kv_cache *cache, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                         uint64_t now_ns);
 

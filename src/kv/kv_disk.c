@@ -62,6 +62,7 @@ static spry_status copy_settings(spry_kv_disk *disk, const spry_kv_disk_options 
     disk->fingerprint = options->fingerprint;
     disk->page_bytes = options->page_bytes;
     disk->mover = options->mover;
+    disk->threads = options->threads;
     disk->file_bytes = file_bytes;
     disk->log = options->log;
     return SPRY_OK;
@@ -101,7 +102,8 @@ static void learn_keys(spry_kv_disk *disk)
 static void release(spry_kv_disk *disk)
 {
     spry_kv_index_close(&disk->writer.index);
-    spry_kv_file_scratch_deinit(&disk->scratch);
+    for (size_t i = 0; i < SPRY_KV_DISK_LOADS; i++)
+        spry_kv_file_scratch_deinit(&disk->scratch[i]);
     spry_kv_keys_deinit(&disk->keys);
     spry_directory_close(&disk->directory);
     pthread_cond_destroy(&disk->done);
@@ -260,20 +262,55 @@ static void drop(spry_kv_disk *disk, spry_kv_key key, spry_kv_file_result why)
     pthread_mutex_unlock(&disk->lock);
 }
 
+/* Pages that are read at once, and what became of each. */
+typedef struct loads {
+    spry_kv_disk *disk;
+    const spry_kv_disk_page *pages;
+    void *const *bytes;
+    bool there[SPRY_KV_DISK_LOADS];
+    spry_kv_file_result results[SPRY_KV_DISK_LOADS];
+    spry_kv_file_cost costs[SPRY_KV_DISK_LOADS];
+    uint64_t ns[SPRY_KV_DISK_LOADS];
+} loads;
+
+static void read_files(void *context, size_t begin, size_t end)
+{
+    loads *l = context;
+    spry_kv_disk *disk = l->disk;
+    for (size_t i = begin; i < end; i++) {
+        uint64_t start = spry_clock_ns();
+        if (l->there[i])
+            l->results[i] = spry_kv_file_read(&disk->directory, disk->fingerprint, &l->pages[i], l->bytes[i],
+                                              disk->page_bytes, &disk->scratch[i], &l->costs[i]);
+        l->ns[i] = spry_clock_ns() - start;
+    }
+}
+
+void spry_kv_disk_load_some(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes,
+                            size_t n)
+{
+    loads l = {.disk = disk, .pages = pages, .bytes = bytes};
+    for (size_t i = 0; i < n; i++)
+        l.there[i] = spry_kv_disk_has(disk, pages[i].key);
+    if (disk->threads && n > 1)
+        spry_threads_share(*disk->threads, read_files, &l, n, 1);
+    else
+        read_files(&l, 0, n);
+    for (size_t i = 0; i < n; i++) {
+        loaded[i] = l.there[i] && l.results[i] == SPRY_KV_FILE_OK;
+        if (loaded[i])
+            count_load(disk, pages[i].key, &l.costs[i], l.ns[i]);
+        else if (l.there[i])
+            drop(disk, pages[i].key, l.results[i]);
+    }
+    log_troubles(disk);
+}
+
 bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes)
 {
-    if (!spry_kv_disk_has(disk, page->key))
-        return false;
-    spry_kv_file_cost cost;
-    uint64_t start = spry_clock_ns();
-    spry_kv_file_result result =
-        spry_kv_file_read(&disk->directory, disk->fingerprint, page, bytes, disk->page_bytes, &disk->scratch, &cost);
-    if (result == SPRY_KV_FILE_OK)
-        count_load(disk, page->key, &cost, spry_clock_ns() - start);
-    else
-        drop(disk, page->key, result);
-    log_troubles(disk);
-    return result == SPRY_KV_FILE_OK;
+    bool loaded;
+    spry_kv_disk_load_some(disk, &loaded, page, &bytes, 1);
+    return loaded;
 }
 
 void spry_kv_disk_describe(spry_kv_disk *disk, spry_kv_disk_figures *figures)

@@ -16,6 +16,7 @@
 #include "kernels/ops.h"
 #include "kv/kv_key.h"
 #include "kv/kv_pool.h"
+#include "platform/threads.h"
 
 typedef struct spry_kv_disk spry_kv_disk;
 
@@ -26,8 +27,9 @@ typedef struct spry_kv_disk_options {
                               * direction. */
     spry_kv_key fingerprint; /* of model, kernels, KV type and layout */
     size_t page_bytes;
-    const spry_kv_mover *mover; /* reads stored pages by number; NULL: pages are passed as bytes */
-    spry_log log;               /* borrowed pointers inside */
+    const spry_kv_mover *mover;   /* reads stored pages by number; NULL: pages are passed as bytes */
+    spry_threads *const *threads; /* restore several pages at once; NULL: the owner's alone */
+    spry_log log;                 /* borrowed pointers inside */
 } spry_kv_disk_options;
 
 /* A page to store or restore. */
@@ -59,6 +61,11 @@ size_t spry_kv_disk_collect(spry_kv_disk *disk, uint32_t *tickets, size_t capaci
 /* Restores a page into `bytes` and verifies it: fingerprint, key, parent, tokens, checksum. False: it does not exist or
  * failed verification (then it is removed); `bytes` may have changed. */
 bool spry_kv_disk_load(spry_kv_disk *disk, const spry_kv_disk_page *page, void *bytes);
+
+/* The same for up to SPRY_KV_DISK_LOADS pages at once, by as many threads as there are. */
+enum { SPRY_KV_DISK_LOADS = 16 };
+void spry_kv_disk_load_some(spry_kv_disk *disk, bool *loaded, const spry_kv_disk_page *pages, void *const *bytes,
+                            size_t n);
 
 typedef struct spry_kv_disk_figures {
     uint64_t files, bytes;          /* in the folder, all fingerprints, according to the index */

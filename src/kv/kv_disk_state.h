@@ -69,7 +69,8 @@ struct spry_kv_disk {
     uint64_t opened_ns;
     spry_log log;
 
-    spry_kv_file_scratch scratch; /* used by the owner */
+    spry_threads *const *threads;                     /* NULL: none */
+    spry_kv_file_scratch scratch[SPRY_KV_DISK_LOADS]; /* of the pages that are restored at once */
     spry_kv_disk_writer writer;
 
     pthread_mutex_t lock;

@@ -32,11 +32,15 @@ typedef struct spry_kv_mover {
     /* The bytes of a page that is referenced and no longer written by any step; from any thread. They are in `room`
      * (page_bytes) or in memory that is valid while the reference is held. NULL: the hardware failed. */
     const void *(*read)(void *self, uint32_t page, void *room);
-    /* Host memory of page_bytes for the new bytes of a page; one page at a time. NULL: none available. */
+    /* Pages that can be written at once: begun before the first write_finish. */
+    size_t max_writes;
+    /* Host memory of page_bytes for the new bytes of a page; any thread may fill it. NULL: none available. */
     void *(*write_begin)(void *self, uint32_t page);
-    /* Makes them the bytes of the page, or with `whole` false abandons the page. Steps submitted later see them. False:
-     * the hardware failed. */
+    /* Sends the bytes on their way to the page, or with `whole` false abandons the page. False: the hardware failed. */
     bool (*write_end)(void *self, uint32_t page, bool whole);
+    /* Returns when everything that was sent has arrived: one wait for many pages. Steps submitted later see them.
+     * False: the hardware failed. */
+    bool (*write_finish)(void *self);
     /* Returns the memory of free pages to the system; they need it again when they are next written. NULL: the device
      * keeps the memory of all pages while it is open. */
     void (*release)(void *self, uint32_t first, size_t count);

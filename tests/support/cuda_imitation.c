@@ -224,12 +224,14 @@ static int stream_destroy(void *stream)
 static int stream_wait(void *stream)
 {
     (void)stream;
+    imitation.waits++;
     return step();
 }
 
 static int stream_query(void *stream)
 {
     (void)stream;
+    imitation.waits++;
     int result = step();
     return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
 }

@@ -20,6 +20,7 @@ typedef struct cuda_imitation {
     int contexts, modules, streams, graphs;
     size_t allocations, host_allocations;
     size_t launches;
+    size_t waits; /* times the host waited for the stream */
 } cuda_imitation;
 
 extern cuda_imitation imitation;

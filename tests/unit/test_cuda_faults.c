@@ -236,6 +236,40 @@ static void work_that_never_ends_is_given_up(void **state)
     assert_true(cuda_imitation_is_clean());
 }
 
+/* Pages of a restored prefix are sent one behind the other, with one wait for all of them. */
+static void many_pages_are_written_with_one_wait(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    unsigned char *room = malloc(pool.page_bytes);
+    assert_non_null(room);
+    cuda_imitation_reset();
+    setup.restores = true;
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    const spry_kv_mover m = spry_device_mover(device);
+    assert_int_equal(m.max_writes, pool.n_pages);
+    size_t before = imitation.waits;
+    for (uint32_t page = 0; page < pool.n_pages; page++)
+        memset(m.write_begin(m.self, page), (int)page + 1, pool.page_bytes);
+    assert_null(m.write_begin(m.self, 0));
+    for (uint32_t page = 0; page < pool.n_pages; page++)
+        assert_true(m.write_end(m.self, page, page != 1)); /* one is abandoned */
+    assert_true(m.write_finish(m.self));
+    assert_int_equal(imitation.waits, before + 1);
+    for (uint32_t page = 0; page < pool.n_pages; page++)
+        assert_int_equal(*(const unsigned char *)m.read(m.self, page, room), page == 1 ? 0xff : page + 1);
+    assert_non_null(m.write_begin(m.self, 0)); /* there is room again */
+    assert_true(m.write_end(m.self, 0, true));
+    imitation.fail_at = imitation.calls + 2;
+    imitation.fail_with = FAILURE;
+    assert_false(m.write_finish(m.self));
+    spry_device_close(device);
+    assert_true(cuda_imitation_is_clean());
+    setup.restores = false;
+    free(room);
+}
+
 static void remember_warning(void *user, int level, const char *sentence)
 {
     if (level == SPRY_LOG_WARN && strstr(sentence, "the CPU computes instead"))
@@ -266,10 +300,11 @@ static void without_a_gpu_the_cpu_computes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_there_is_refused),      cmocka_unit_test(names_of_gpus_are_checked),
-        cmocka_unit_test(every_call_may_fail_while_opening), cmocka_unit_test(memory_may_run_out_in_mid_load),
-        cmocka_unit_test(every_call_may_fail_in_a_step),     cmocka_unit_test(work_that_never_ends_is_given_up),
-        cmocka_unit_test(without_a_gpu_the_cpu_computes),    cmocka_unit_test(a_step_without_memory_fails_alone),
+        cmocka_unit_test(what_is_not_there_is_refused),         cmocka_unit_test(names_of_gpus_are_checked),
+        cmocka_unit_test(every_call_may_fail_while_opening),    cmocka_unit_test(memory_may_run_out_in_mid_load),
+        cmocka_unit_test(every_call_may_fail_in_a_step),        cmocka_unit_test(work_that_never_ends_is_given_up),
+        cmocka_unit_test(without_a_gpu_the_cpu_computes),       cmocka_unit_test(a_step_without_memory_fails_alone),
+        cmocka_unit_test(many_pages_are_written_with_one_wait),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

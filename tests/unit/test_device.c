@@ -327,7 +327,7 @@ static void pages_are_read_written_and_copied(void **state)
 
         void *blank = m->write_begin(m->self, first); /* what a step needs is gone, */
         memset(blank, 0, bytes);
-        assert_true(m->write_end(m->self, first, true));
+        assert_true(m->write_end(m->self, first, true) && m->write_finish(m->self));
         assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_memory_not_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
         table.entries[0].page = copy; /* but not in the copy */
@@ -335,7 +335,7 @@ static void pages_are_read_written_and_copied(void **state)
         assert_memory_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
         table.entries[0].page = first;
         memcpy(m->write_begin(m->self, first), kept, bytes);
-        assert_true(m->write_end(m->self, first, true));
+        assert_true(m->write_end(m->self, first, true) && m->write_finish(m->self));
         assert_int_equal(step_run(e->device, &last, 1, NULL), SPRY_OK);
         assert_memory_equal(step_logits(e->device, 0, 1), expected, sizeof expected);
 

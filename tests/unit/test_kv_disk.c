@@ -9,6 +9,7 @@
 
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zstd.h>
 
 #include "kv/kv_disk_keys.h"
@@ -100,6 +101,41 @@ static void closing_waits_for_what_was_handed_over(void **state)
         assert_true(disk_load(disk, i));
     spry_kv_disk_close(disk);
     spry_kv_disk_close(NULL);
+}
+
+/* Several threads read at once; a damaged page and one that is not there fail alone. */
+static void several_pages_are_restored_at_once(void **state)
+{
+    (void)state;
+    static made_page pages[SPRY_KV_DISK_LOADS];
+    static unsigned char room[SPRY_KV_DISK_LOADS][DISK_PAGE_BYTES];
+    enum { DAMAGED = 3, ABSENT = 7 };
+    spry_kv_disk_page list[SPRY_KV_DISK_LOADS];
+    void *bytes[SPRY_KV_DISK_LOADS];
+    bool loaded[SPRY_KV_DISK_LOADS];
+    spry_threads *threads;
+    assert_int_equal(spry_threads_create(&threads, 3, NULL), SPRY_OK);
+    spry_kv_disk_options options = disk_options(place.folder, &talk);
+    options.threads = &threads;
+    spry_kv_disk *disk = disk_open(&options);
+    for (size_t i = 0; i < SPRY_KV_DISK_LOADS; i++) {
+        if (i != ABSENT)
+            assert_true(disk_store(disk, i));
+        disk_page(&pages[i], i);
+        list[i] = pages[i].page;
+        bytes[i] = room[i];
+    }
+    assert_int_equal(truncate(disk_file(&place, options.fingerprint, DAMAGED), DISK_PAGE_BYTES / 2), 0);
+    spry_kv_disk_load_some(disk, loaded, list, bytes, SPRY_KV_DISK_LOADS);
+    for (size_t i = 0; i < SPRY_KV_DISK_LOADS; i++) {
+        assert_int_equal(loaded[i], i != DAMAGED && i != ABSENT);
+        if (loaded[i])
+            assert_memory_equal(room[i], pages[i].bytes, DISK_PAGE_BYTES);
+    }
+    assert_int_equal(disk_figures(disk).loaded, SPRY_KV_DISK_LOADS - 2);
+    assert_int_equal(disk_figures(disk).load_failures, 1);
+    spry_kv_disk_close(disk);
+    spry_threads_destroy(threads);
 }
 
 /* Tokens and parent are compared, so neither a collision of keys nor a mistake can restore another text. */
@@ -419,6 +455,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         DISK_TEST(pages_survive_a_restart),
+        DISK_TEST(several_pages_are_restored_at_once),
         DISK_TEST(tickets_come_back_once),
         DISK_TEST(closing_waits_for_what_was_handed_over),
         DISK_TEST(another_text_under_the_same_key_is_a_miss),

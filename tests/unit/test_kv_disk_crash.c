@@ -210,7 +210,7 @@ static void a_killed_process_leaves_whole_pages(void **state)
         spry_kv_disk_close(disk);
         assert_int_equal(talk.count, 0); /* neither pages nor index were damaged */
     }
-    assert_true(loaded > ROUNDS);
+    assert_true(loaded >= ROUNDS); /* at least one each, however slow the machine is */
 }
 
 /* As above, but it ends, and what it says is an error. */

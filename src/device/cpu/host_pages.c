@@ -47,6 +47,12 @@ static bool written(void *self, uint32_t page, bool whole)
     return true;
 }
 
+static bool finished(void *self)
+{
+    (void)self;
+    return true;
+}
+
 void spry_host_pages_release(spry_host_pages *pages, uint32_t first, size_t count)
 {
     spry_memory_drop(spry_host_page(pages, first), count * pages->page_bytes);
@@ -59,5 +65,12 @@ static void release_pages(void *self, uint32_t first, size_t count)
 
 spry_kv_mover spry_host_pages_mover(spry_host_pages *pages)
 {
-    return (spry_kv_mover){pages, copy_page, lend_page, lend_for_writing, written, release_pages};
+    return (spry_kv_mover){.self = pages,
+                           .copy = copy_page,
+                           .read = lend_page,
+                           .max_writes = SIZE_MAX,
+                           .write_begin = lend_for_writing,
+                           .write_end = written,
+                           .write_finish = finished,
+                           .release = release_pages};
 }

@@ -111,53 +111,6 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
     return fetch(d, out, d->scratch.h + (d->n_logits + first) * row, count * row, error);
 }
 
-/* ---- pages ------------------------------------------------------------------------------------------------------- */
-
-static spry_cuda_memory page_at(const spry_cuda_device *d, uint32_t page)
-{
-    return d->pages + (uint64_t)page * d->pool->page_bytes;
-}
-
-static void copy_page(void *self, uint32_t to, uint32_t from)
-{
-    spry_cuda_device *d = self;
-    spry_cuda_enter(&d->context);
-    spry_cuda_copy(&d->context, page_at(d, to), page_at(d, from), d->pool->page_bytes);
-}
-
-/* From any thread, so nothing of the device's own state is touched. */
-static const void *read_page(void *self, uint32_t page, void *room)
-{
-    const spry_cuda_device *d = self;
-    const spry_cuda *cuda = d->context.cuda;
-    bool fine = cuda->context_set(d->context.context) == 0 && cuda->stream_wait(d->context.stream) == 0 &&
-                cuda->memory_read(room, page_at(d, page), d->pool->page_bytes) == 0;
-    return fine ? room : NULL;
-}
-
-static void *begin_page(void *self, uint32_t page)
-{
-    (void)page;
-    return ((spry_cuda_device *)self)->page_room;
-}
-
-static bool end_page(void *self, uint32_t page, bool whole)
-{
-    spry_cuda_device *d = self;
-    if (!whole)
-        return true;
-    spry_cuda_enter(&d->context);
-    spry_cuda_write(&d->context, page_at(d, page), d->page_room, d->pool->page_bytes);
-    spry_cuda_finish(&d->context);
-    return d->context.fault == 0;
-}
-
-static spry_kv_mover mover(spry_device *device)
-{
-    return (spry_kv_mover){
-        .self = device, .copy = copy_page, .read = read_page, .write_begin = begin_page, .write_end = end_page};
-}
-
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
 static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
@@ -213,9 +166,8 @@ static void close_device(spry_device *device)
     spry_cuda_draw_deinit(d);
     spry_cuda_upload_deinit(d);
     spry_cuda_scratch_deinit(d);
-    spry_cuda_free_host(&d->context, d->page_room);
+    spry_cuda_pages_deinit(d);
     spry_cuda_free_host(&d->context, d->host_rows);
-    spry_cuda_free(&d->context, &d->pages);
     spry_cuda_model_deinit(&d->model, &d->context);
     spry_cuda_context_deinit(&d->context);
     free(d);
@@ -228,7 +180,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .draw = draw,
                                     .logits = logits,
                                     .hidden = hidden,
-                                    .mover = mover,
+                                    .mover = spry_cuda_pages_mover,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
                                     .set_threads = set_threads,
@@ -270,9 +222,7 @@ static spry_status open_parts(spry_cuda_device *d, const spry_device_setup *s, s
         status = spry_cuda_model_init(&d->model, c, s->config, s->weights, s->ops, s->limits.session, s->log, error);
     if (status)
         return status;
-    d->pages = spry_cuda_allocate(c, d->pool->page_bytes * d->pool->n_pages);
-    d->page_room = spry_cuda_allocate_host(c, d->pool->page_bytes);
-    status = spry_cuda_fault(c, "allocating KV pages", error);
+    status = spry_cuda_pages_init(d, s->restores, error);
     if (!status)
         status = spry_cuda_scratch_init(d, error);
     return status ? status : spry_cuda_upload_init(d, error);

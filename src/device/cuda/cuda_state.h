@@ -82,7 +82,14 @@ typedef struct spry_cuda_graph {
     uint64_t used; /* when last; 0: never */
 } spry_cuda_graph;
 
-enum { SPRY_CUDA_GRAPHS = 32 };
+enum { SPRY_CUDA_GRAPHS = 32, SPRY_CUDA_WRITES = 64 };
+
+/* New bytes of pages: places for some, in the order in which they were begun. */
+typedef struct spry_cuda_writes {
+    unsigned char *host; /* pinned, [capacity, page_bytes] */
+    size_t capacity, n;
+    uint32_t pages[SPRY_CUDA_WRITES];
+} spry_cuda_writes;
 
 typedef struct spry_cuda_device {
     spry_device device;
@@ -98,8 +105,8 @@ typedef struct spry_cuda_device {
     spry_cuda_draws draws;
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
-    unsigned char *page_room; /* pinned, of one page: what is to be written */
-    float *host_rows;         /* pinned: rows of logits or hidden states that were asked for */
+    spry_cuda_writes writes;
+    float *host_rows; /* pinned: rows of logits or hidden states that were asked for */
     size_t host_rows_bytes;
     spry_op_watch *watch; /* NULL: none */
     spry_trace *trace;
@@ -118,6 +125,11 @@ typedef struct spry_cuda_device {
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits);
 spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error);
 void spry_cuda_scratch_deinit(spry_cuda_device *d);
+
+/* cuda_pages.c: KV pages in the GPU's memory. `restores`: many are written at once. */
+spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error);
+void spry_cuda_pages_deinit(spry_cuda_device *d);
+spry_kv_mover spry_cuda_pages_mover(spry_device *device);
 
 /* cuda_block.c: the kernels for a kind of pages and heads. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type);

@@ -10,6 +10,8 @@
 #include "device/far/far_whisper.h"
 #include "platform/memory.h"
 
+enum { WRITES = 8 }; /* pages that are written at once */
+
 /* Everything of a step that its caller may change after submit. */
 typedef struct step_copy {
     spry_far_call call;
@@ -28,7 +30,12 @@ typedef struct far_device {
     spry_kv_pool own_pool;    /* what the CPU sees: layout, and the turns of the step under way */
     step_copy step;
     float *rows; /* logits or hidden states that were asked for */
-    void *page;  /* new bytes of a page */
+    struct {     /* new bytes of pages, and where they go */
+        unsigned char *bytes;
+        uint32_t pages[WRITES];
+        bool whole[WRITES];
+        size_t n;
+    } writes;
     spry_far_queue queue;
 } far_device;
 
@@ -222,11 +229,14 @@ static void run_read(void *device, spry_far_call *call)
     memcpy(c->bytes, spry_host_page(&far->cpu.pages, c->page), far->cpu.pages.page_bytes);
 }
 
-static void run_write(void *device, spry_far_call *call)
+static void run_writes(void *device, spry_far_call *call)
 {
     far_device *far = device;
-    const page_call *c = (const page_call *)call;
-    memcpy(spry_host_page(&far->cpu.pages, c->page), c->bytes, far->cpu.pages.page_bytes);
+    size_t bytes = far->cpu.pages.page_bytes;
+    (void)call;
+    for (size_t i = 0; i < far->writes.n; i++)
+        if (far->writes.whole[i])
+            memcpy(spry_host_page(&far->cpu.pages, far->writes.pages[i]), far->writes.bytes + i * bytes, bytes);
 }
 
 static void copy_page(void *self, uint32_t to, uint32_t from)
@@ -244,17 +254,31 @@ static const void *read_page(void *self, uint32_t page, void *room)
 
 static void *begin_write(void *self, uint32_t page)
 {
-    const far_device *far = self;
-    (void)page;
-    return far->page;
+    far_device *far = self;
+    size_t at = far->writes.n;
+    if (at == WRITES)
+        return NULL;
+    far->writes.pages[at] = page;
+    far->writes.whole[at] = false;
+    far->writes.n++;
+    return far->writes.bytes + at * far->cpu.pages.page_bytes;
 }
 
 static bool end_write(void *self, uint32_t page, bool whole)
 {
     far_device *far = self;
-    page_call c = {.call = {.run = run_write}, .page = page, .bytes = far->page};
-    if (whole)
-        make_call(far, &c.call);
+    for (size_t i = 0; i < far->writes.n; i++)
+        if (far->writes.pages[i] == page)
+            far->writes.whole[i] = whole;
+    return true;
+}
+
+static bool finish_writes(void *self)
+{
+    far_device *far = self;
+    spry_far_call call = {.run = run_writes};
+    make_call(far, &call);
+    far->writes.n = 0;
     return true;
 }
 
@@ -273,7 +297,14 @@ static void release_pages(void *self, uint32_t first, size_t count)
 
 static spry_kv_mover mover(spry_device *device)
 {
-    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write, release_pages};
+    return (spry_kv_mover){.self = device,
+                           .copy = copy_page,
+                           .read = read_page,
+                           .max_writes = WRITES,
+                           .write_begin = begin_write,
+                           .write_end = end_write,
+                           .write_finish = finish_writes,
+                           .release = release_pages};
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
@@ -344,7 +375,7 @@ static void release(far_device *far)
     free(far->step.entries);
     free(far->step.tokens);
     free(far->rows);
-    free(far->page);
+    free(far->writes.bytes);
     free(far);
 }
 
@@ -371,15 +402,17 @@ static const spry_device_ops ops = {.close = close_device,
 
 static spry_status allocate(far_device *far, const spry_device_setup *setup, spry_error *error)
 {
-    size_t logit_floats, hidden_floats;
+    size_t logit_floats, hidden_floats, writes;
     const spry_step_limits *limits = &setup->limits;
     if (!spry_checked_mul(&logit_floats, limits->max_logits, setup->config->n_vocab) ||
-        !spry_checked_mul(&hidden_floats, limits->max_rows, setup->config->n_embd))
+        !spry_checked_mul(&hidden_floats, limits->max_rows, setup->config->n_embd) ||
+        !spry_checked_mul(&writes, setup->pool->page_bytes, WRITES))
         return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
     far->rows = calloc(logit_floats > hidden_floats ? logit_floats : hidden_floats, sizeof *far->rows);
     far->step.tokens = calloc(limits->max_rows, sizeof *far->step.tokens);
-    far->page = malloc(setup->pool->page_bytes);
-    return far->rows && far->step.tokens && far->page ? SPRY_OK : spry_fail_memory(error, "a device", sizeof *far);
+    far->writes.bytes = malloc(writes);
+    return far->rows && far->step.tokens && far->writes.bytes ? SPRY_OK
+                                                              : spry_fail_memory(error, "a device", sizeof *far);
 }
 
 static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)

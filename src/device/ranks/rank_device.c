@@ -110,6 +110,12 @@ static bool end_write(void *self, uint32_t page, bool whole)
     return true;
 }
 
+static bool finish_writes(void *self)
+{
+    (void)self; /* each was sent and taken at its end */
+    return true;
+}
+
 static void release_pages(void *self, uint32_t first, size_t count)
 {
     rank_device *d = self;
@@ -123,7 +129,14 @@ static void release_pages(void *self, uint32_t first, size_t count)
 
 static spry_kv_mover mover(spry_device *device)
 {
-    return (spry_kv_mover){device, copy_page, read_page, begin_write, end_write, release_pages};
+    return (spry_kv_mover){.self = device,
+                           .copy = copy_page,
+                           .read = read_page,
+                           .max_writes = 1,
+                           .write_begin = begin_write,
+                           .write_end = end_write,
+                           .write_finish = finish_writes,
+                           .release = release_pages};
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */

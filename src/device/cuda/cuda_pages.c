@@ -1,0 +1,92 @@
+/* KV pages in the GPU's memory. Pages that come from the disk tier are read into pinned memory and copied from there
+ * without waiting for each: one page travels while the next ones are read, and one synchronisation ends all. */
+#include "device/cuda/cuda_state.h"
+
+static const size_t staging_bytes = (size_t)128 << 20;
+
+static spry_cuda_memory page_at(const spry_cuda_device *d, uint32_t page)
+{
+    return d->pages + (uint64_t)page * d->pool->page_bytes;
+}
+
+static void copy_page(void *self, uint32_t to, uint32_t from)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_copy(&d->context, page_at(d, to), page_at(d, from), d->pool->page_bytes);
+}
+
+/* From any thread, so nothing of the device's own state is touched. */
+static const void *read_page(void *self, uint32_t page, void *room)
+{
+    const spry_cuda_device *d = self;
+    const spry_cuda *cuda = d->context.cuda;
+    bool fine = cuda->context_set(d->context.context) == 0 && cuda->stream_wait(d->context.stream) == 0 &&
+                cuda->memory_read(room, page_at(d, page), d->pool->page_bytes) == 0;
+    return fine ? room : NULL;
+}
+
+static void *begin_write(void *self, uint32_t page)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_writes *w = &d->writes;
+    if (w->n == w->capacity)
+        return NULL;
+    w->pages[w->n] = page;
+    return w->host + w->n++ * d->pool->page_bytes;
+}
+
+static bool end_write(void *self, uint32_t page, bool whole)
+{
+    spry_cuda_device *d = self;
+    size_t at = 0;
+    while (d->writes.pages[at] != page)
+        at++;
+    if (!whole)
+        return true;
+    spry_cuda_enter(&d->context);
+    spry_cuda_write(&d->context, page_at(d, page), d->writes.host + at * d->pool->page_bytes, d->pool->page_bytes);
+    return d->context.fault == 0;
+}
+
+static bool finish_writes(void *self)
+{
+    spry_cuda_device *d = self;
+    spry_cuda_enter(&d->context);
+    spry_cuda_finish(&d->context);
+    d->writes.n = 0;
+    return d->context.fault == 0;
+}
+
+spry_kv_mover spry_cuda_pages_mover(spry_device *device)
+{
+    return (spry_kv_mover){.self = device,
+                           .copy = copy_page,
+                           .read = read_page,
+                           .max_writes = ((const spry_cuda_device *)device)->writes.capacity,
+                           .write_begin = begin_write,
+                           .write_end = end_write,
+                           .write_finish = finish_writes};
+}
+
+static size_t places(const spry_kv_pool *pool, bool restores)
+{
+    size_t most = restores ? staging_bytes / pool->page_bytes : 1;
+    most = most < SPRY_CUDA_WRITES ? most : SPRY_CUDA_WRITES;
+    most = most < pool->n_pages ? most : pool->n_pages;
+    return most ? most : 1;
+}
+
+spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error)
+{
+    d->pages = spry_cuda_allocate(&d->context, d->pool->page_bytes * d->pool->n_pages);
+    d->writes.capacity = places(d->pool, restores);
+    d->writes.host = spry_cuda_allocate_host(&d->context, d->writes.capacity * d->pool->page_bytes);
+    return spry_cuda_fault(&d->context, "allocating KV pages", error);
+}
+
+void spry_cuda_pages_deinit(spry_cuda_device *d)
+{
+    spry_cuda_free_host(&d->context, d->writes.host);
+    spry_cuda_free(&d->context, &d->pages);
+}
