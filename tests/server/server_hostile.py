@@ -95,7 +95,7 @@ class Wrong(ServerTest):
 
 
 class Large(ServerTest):
-    arguments = ("--max-body", "64K", "--idle-timeout", "2")
+    arguments = ("--max-body", "64K", "--idle-timeout", "15")
 
     def test_body_that_is_announced(self):
         connection = self.server.connect()

@@ -191,7 +191,7 @@ class Bodies(Raw):
 class Readers(server_support.unittest.TestCase):
     def test_reader_that_does_not_read(self):
         """It holds a connection for a time, and others are served."""
-        server = Server("--idle-timeout", "2")
+        server = Server("--idle-timeout", "15")
         try:
             threads = server.threads()
             large = json.dumps({"content": "word " * 200000, "with_pieces": True}).encode()

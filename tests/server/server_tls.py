@@ -45,7 +45,7 @@ class Safe(ServerTest):
     @classmethod
     def setUpClass(cls):
         cls.cert, cls.key = make_certificate("own")
-        cls.server = SafeServer(cls.cert, "--tls-cert", cls.cert, "--tls-key", cls.key, "--idle-timeout", "2",
+        cls.server = SafeServer(cls.cert, "--tls-cert", cls.cert, "--tls-key", cls.key, "--idle-timeout", "15",
                                 "--max-connections", "12", "--max-body", "2K")
 
     def at_rest(self):
@@ -240,7 +240,10 @@ class SafeCrowd(unittest.TestCase):
         server = wrapped("--head-timeout", "1")
         try:
             threads = server.threads()
-            crowd = [Server.socket(server) if i % 2 else server.socket() for i in range(20)]
+            crowd = []
+            for i in range(20):
+                with contextlib.suppress(OSError):  # its handshake may already take too long
+                    crowd.append(Server.socket(server) if i % 2 else server.socket())
             self.assertTrue(eventually(lambda: Safe.closed(crowd)))
             self.assertTrue(eventually(lambda: server.threads() <= threads))
             for one in crowd:
