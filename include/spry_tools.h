@@ -314,7 +314,7 @@ enum { SPRY_STEPS_MAX = 64, SPRY_POLICY_STEPS = 32 };
  * engine, with no session and no job in use. */
 typedef struct spry_steps spry_steps;
 
-/* `count` empty sequences, at most SPRY_STEPS_MAX. */
+/* `count` empty sequences, at most SPRY_STEPS_MAX. Weights are packed, which otherwise the first two steps do. */
 SPRY_API spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error);
 SPRY_API void spry_steps_destroy(spry_steps *steps);
 SPRY_API size_t spry_steps_held(const spry_steps *steps); /* tokens of the first sequence */

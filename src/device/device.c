@@ -258,6 +258,11 @@ uint64_t spry_device_sampling_ns(const spry_device *device)
     return device->sampling_ns;
 }
 
+bool spry_device_placed_weights(const spry_device *device)
+{
+    return device->placed_weights;
+}
+
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
 {
     device->ops->set_trace(device, trace, lane);

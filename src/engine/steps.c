@@ -79,6 +79,19 @@ static spry_status compute(spry_steps *s, const spry_segment *segments, size_t c
 /* ---- sequences -----------------------------------------------------------------------------------------------------
  */
 
+/* The CPU packs weights in the first two steps that use them: nothing that is to be measured. */
+static spry_status pack_weights(spry_steps *s, spry_error *error)
+{
+    bool logits = !s->engine->model->config.bidirectional, more = s->count > 0;
+    spry_status status = SPRY_OK;
+    for (int i = 0; !status && more && i < 2; i++) {
+        status = spry_steps_prefill(s, &(int32_t){0}, 1, logits, error);
+        more = spry_device_placed_weights(s->engine->device);
+        spry_steps_truncate(s, 0);
+    }
+    return status;
+}
+
 spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t count, spry_error *error)
 {
     *out = NULL;
@@ -93,6 +106,8 @@ spry_status spry_steps_create(spry_steps **out, spry_engine *engine, size_t coun
     spry_status status = SPRY_OK;
     for (; !status && s->count < count; s->count++)
         status = spry_kv_table_init(&s->tables[s->count], engine->context, error);
+    if (!status)
+        status = pack_weights(s, error);
     if (status)
         spry_steps_destroy(s);
     else

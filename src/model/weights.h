@@ -25,14 +25,15 @@ typedef struct spry_weight {
      * they lie. */
     const unsigned char *packed;
     size_t group_bytes;
+    struct spry_late_pack *late; /* NULL; or its groups come when steps multiply by it (device/cpu/late_packing.h) */
     spry_adapter_pair *adapters; /* [adapters of the model], or NULL: none changes it */
 } spry_weight;
 
 /* Bytes that going through it once reads; `group` is the kernel's (kernels/ops.h). */
 static inline double spry_weight_read_bytes(const spry_weight *w, uint32_t group)
 {
-    return w->packed && group ? (double)w->group_bytes * (double)((w->n_out + group - 1) / group)
-                              : (double)w->n_out * (double)w->row_bytes;
+    return w->group_bytes && group ? (double)w->group_bytes * (double)((w->n_out + group - 1) / group)
+                                   : (double)w->n_out * (double)w->row_bytes;
 }
 
 /* Gemma 3n: what a layer has beside attention and feed-forward. */

@@ -149,7 +149,7 @@ static spry_status compute(spry_driver *d, const spry_device_step *step, size_t 
     if (!status)
         status = spry_device_wait(d->engine->device, error);
     *end_ns = spry_clock_ns();
-    if (!status)
+    if (!status && !spry_device_placed_weights(d->engine->device))
         spry_engine_stepped(d->engine, rows, *end_ns - *start_ns - spry_device_sampling_ns(d->engine->device));
     return status;
 }
@@ -220,7 +220,7 @@ static void account(spry_driver *d, size_t tokens, uint64_t ns)
     d->figures.steps++;
     d->figures.rows += step->n_rows;
     d->figures.decode_rows += step->decode_rows;
-    if (!step->n_others)
+    if (!step->n_others && !spry_device_placed_weights(d->engine->device))
         spry_batch_choice_measure(&d->choice, step->n_decoding, (uint32_t)tokens, ns);
     pthread_mutex_unlock(&d->lock);
 }

@@ -39,7 +39,7 @@ static void multiply_part(const product_job *job, const spry_product *product, s
     const spry_matmul_kernel *kernel = &job->pass->ops->matmul[w->type];
     spry_matmul m = {.out = product->out,
                      .out_stride = product->stride,
-                     .weight = kernel->group ? w->packed : w->data,
+                     .weight = kernel->group ? spry_weight_groups(w) : w->data,
                      .weight_stride = kernel->group ? w->group_bytes : w->row_bytes,
                      .act = job->in,
                      .act_stride = w->n_in * sizeof(float),
@@ -49,7 +49,10 @@ static void multiply_part(const product_job *job, const spry_product *product, s
         m.act = job->pass->act;
         m.act_stride = w->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block);
     }
-    kernel->run(&m, begin, end);
+    if (m.weight)
+        kernel->run(&m, begin, end);
+    else
+        spry_late_multiply(w, kernel, &m, begin, end);
     for (size_t row = 0; w->bias && row < job->n_rows; row++)
         for (size_t o = begin; o < end; o++)
             product->out[row * product->stride + o] += w->bias[o];
@@ -97,6 +100,8 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
     if (integer)
         run_rows(p, encode_rows, &job, n_rows, products[0].w->n_in);
     spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units));
+    for (size_t i = 0; i < n_products; i++)
+        p->packed = spry_late_multiplied(products[i].w) || p->packed;
     if (p->adapted)
         spry_pass_adapt(p, products, n_products, in, n_rows);
     spry_pass_took_products(p, op, products, n_products, n_rows);

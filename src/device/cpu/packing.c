@@ -17,10 +17,19 @@ typedef struct packer {
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay in memory */
     const unsigned char *first, *last; /* their range in the file */
     bool mapped, overflow;
-    bool all;      /* weights that are not packed are copied */
-    bool integers; /* some kernel uses integers */
-    bool apart;    /* experts are packed when they are used */
+    bool all;                  /* weights that are not packed are copied */
+    bool integers;             /* some kernel uses integers */
+    bool apart;                /* experts are packed when they are used */
+    struct late_packing *late; /* NULL: all matrices are packed at once */
 } packer;
+
+/* What late packing of all matrices needs. */
+typedef struct late_packing {
+    spry_late_store *store;
+    spry_arena *arena;
+    size_t largest; /* bytes of a group */
+    bool short_of_memory;
+} late_packing;
 
 typedef struct pack_job {
     const spry_weight *w;
@@ -117,7 +126,22 @@ void spry_weight_pack(spry_weight *w, unsigned char *out, const spry_ops *ops, s
     w->group_bytes = job.group_bytes;
 }
 
-static void pack(packer *p, spry_weight *w)
+/* Reserves the groups of a matrix, to be packed by steps. */
+static void pack_later(packer *p, spry_weight *w, unsigned char *memory)
+{
+    late_packing *late = p->late;
+    w->group_bytes = make_job(w, p->ops->matmul[w->type].group).group_bytes;
+    w->late = spry_arena_alloc(late->arena, 1, sizeof *w->late);
+    late->short_of_memory = late->short_of_memory || !w->late;
+    late->largest = w->group_bytes > late->largest ? w->group_bytes : late->largest;
+    if (!w->late)
+        return;
+    *w->late = (spry_late_pack){.store = late->store, .memory = memory, .drop = can_drop(p)};
+    late->store->n_left++;
+}
+
+/* `now`: it is not multiplied by spry_pass_products alone. */
+static void pack_when(packer *p, spry_weight *w, bool now)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
     size_t bytes;
@@ -132,7 +156,9 @@ static void pack(packer *p, spry_weight *w)
         return;
     }
     unsigned char *out = reserve(p, bytes);
-    if (out)
+    if (out && p->late && !now)
+        pack_later(p, w, out);
+    else if (out)
         spry_weight_pack(w, out, p->ops, p->threads, can_drop(p));
     if (!can_drop(p))
         return;
@@ -140,6 +166,11 @@ static void pack(packer *p, spry_weight *w)
     p->first = !p->first || w->data < p->first ? w->data : p->first;
     p->last = !p->last || end > p->last ? end : p->last;
     p->dropped += w->n_out * w->row_bytes;
+}
+
+static void pack(packer *p, spry_weight *w)
+{
+    pack_when(p, w, false);
 }
 
 /* An expert that is packed when it is used: its rows need not stay in memory, and are needed again. */
@@ -183,8 +214,8 @@ static void pack_layer(packer *p, spry_layer *l)
     for (uint32_t e = 0; l->expert_gate && e < p->config->n_experts; e++)
         pack_expert(p, l, e);
     for (uint32_t h = 0; l->k_b && h < p->config->n_heads; h++) {
-        pack(p, &l->k_b[h]);
-        pack(p, &l->v_b[h]);
+        pack_when(p, &l->k_b[h], true);
+        pack_when(p, &l->v_b[h], true);
     }
     copy_floats(p, &l->q_a_norm, p->config->n_q_rank);
     copy_floats(p, &l->kv_a_norm, p->config->n_kv_rank);
@@ -272,13 +303,17 @@ bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, con
 }
 
 /* Packing leaves some pages where matrices meet, or where the system read ahead. */
-static void give_back(const packer *p, const spry_weights *files)
+static void give_back(const packer *p, const spry_weights *files, spry_late_store *late)
 {
     const spry_weight *embedding = &files->embedding;
     if (!p->mapped || files->quantized_bytes)
         return;
-    if (p->first && !files->several_files)
+    if (p->first && !files->several_files && late->n_left) {
+        late->first = p->first;
+        late->last = p->last;
+    } else if (p->first && !files->several_files) {
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
+    }
     bool shared = embedding->n_out != files->output.n_out; /* among processes: one reads few of its rows */
     if (!is_tied(files) && !p->all && !shared) /* a tied one is read as a whole by every step, packed or not */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
@@ -316,16 +351,25 @@ bool spry_weights_copy_lists(spry_weights *w, spry_arena *arena, const spry_conf
     return whole;
 }
 
+/* A drafter is opened with one thread and then uses those of its engine. */
+static size_t n_rooms(const spry_threads *threads)
+{
+    size_t count = spry_threads_count(threads), usable = spry_threads_usable();
+    return count > usable ? count : usable;
+}
+
 spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all, spry_error *error)
 {
     *placed = (spry_placed_weights){.weights = *setup->weights};
+    late_packing late = {.store = &placed->late, .arena = &placed->arena};
     packer p = {.weights = &placed->weights,
                 .config = setup->config,
                 .ops = setup->ops,
                 .threads = setup->threads,
                 .mapped = setup->mapped,
                 .all = all,
-                .apart = !all && setup->expert_bytes > 0};
+                .apart = !all && setup->expert_bytes > 0,
+                .late = all ? NULL : &late};
     spry_arena_init(&placed->arena);
     if (!spry_weights_copy_lists(&placed->weights, &placed->arena, setup->config))
         return spry_fail_memory(error, "the lists of weights", setup->config->n_layers * sizeof(spry_layer));
@@ -340,14 +384,18 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
             return spry_fail_memory(error, "packed weights", placed->bytes);
         pack_all(&p);
     }
-    give_back(&p, setup->weights);
-    return SPRY_OK;
+    if (late.short_of_memory)
+        return spry_fail_memory(error, "the lists of weights", placed->late.n_left * sizeof(spry_late_pack));
+    give_back(&p, setup->weights, &placed->late);
+    return placed->late.n_left ? spry_late_store_init(&placed->late, n_rooms(setup->threads), late.largest, error)
+                               : SPRY_OK;
 }
 
 void spry_weights_unplace(spry_placed_weights *placed)
 {
     if (placed->memory)
         spry_memory_unmap(placed->memory, placed->bytes);
+    spry_late_store_deinit(&placed->late);
     spry_arena_deinit(&placed->arena);
     *placed = (spry_placed_weights){0};
 }

@@ -1,11 +1,13 @@
-/* Weights in the layout of the kernels, placed once when a device is opened. The model's own weights are unchanged; a
- * packed matrix is no longer read from the file, so its pages are released: packing takes time once, but no memory. An
- * embedding that is also the output matrix is read from the packed form. A separate embedding stays in the file and is
- * read into memory as a whole: a few tokens would read most of it anyway, page by page during the first prompt. */
+/* Weights in the layout of the kernels: memory for them when a device is opened, and their bytes then, or by the steps
+ * that use them first (late_packing.h). The model's own weights are unchanged; a packed matrix is no longer read from
+ * the file, so its pages are released: packing takes time once, but no memory. An embedding that is also the output
+ * matrix is read from the packed form. A separate embedding stays in the file and is read into memory as a whole: a few
+ * tokens would read most of it anyway, page by page during the first prompt. */
 #ifndef SPRY_DEVICE_CPU_PACKING_H
 #define SPRY_DEVICE_CPU_PACKING_H
 
 #include "base/arena.h"
+#include "device/cpu/late_packing.h"
 #include "device/device.h"
 
 typedef struct spry_placed_weights {
@@ -13,9 +15,10 @@ typedef struct spry_placed_weights {
     spry_arena arena;      /* the lists of layers and experts */
     unsigned char *memory; /* packed or copied weights */
     size_t bytes;
+    spry_late_store late; /* matrices that steps pack; pointers to it are in weights, so it must not move */
 } spry_placed_weights;
 
-/* `all`: weights in file layout are copied too, so that steps read only `memory`. */
+/* `all`: weights in file layout are copied too and matrices packed at once, so that steps read only `memory`. */
 spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_setup *setup, bool all,
                                spry_error *error);
 void spry_weights_unplace(spry_placed_weights *placed);

@@ -239,11 +239,12 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
 static const void *embedding_row(spry_pass *p, size_t token)
 {
     const spry_weight *w = &p->weights->embedding;
-    if (!w->packed)
+    const unsigned char *groups = spry_weight_groups(w);
+    if (!groups)
         return w->data + token * w->row_bytes;
     size_t group = p->ops->matmul[w->type].group;
     void *row = p->y; /* free until the first block; a row of floats holds one of any type */
-    spry_unpack_row(w->type, row, w->packed + token / group * w->group_bytes, token % group, w->n_in, group);
+    spry_unpack_row(w->type, row, groups + token / group * w->group_bytes, token % group, w->n_in, group);
     return row;
 }
 
@@ -362,6 +363,7 @@ void spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segment
     uint64_t start = p->trace || p->watch ? spry_clock_ns() : 0;
     if (p->watch)
         p->watch->last_ns = start;
+    p->packed = false;
     run(p, segments, n_segments);
     if (p->watch)
         spry_op_watch_flush(p->watch);

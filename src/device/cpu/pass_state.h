@@ -2,6 +2,7 @@
 #ifndef SPRY_DEVICE_CPU_PASS_STATE_H
 #define SPRY_DEVICE_CPU_PASS_STATE_H
 
+#include "device/cpu/late_packing.h"
 #include "device/cpu/pass.h"
 #include "model/arch.h"
 
@@ -31,6 +32,7 @@ struct spry_pass {
     uint32_t lane;
     spry_op_watch *watch;              /* NULL: none */
     struct spry_expert_store *experts; /* NULL: all experts are packed, or used as they lie */
+    bool packed;                       /* the last step packed weights */
     unsigned char *memory;             /* everything below */
     size_t memory_bytes;
 

@@ -1,0 +1,90 @@
+/* Weights that are packed while steps use them: the first prompt of an engine, the second one, and one after all
+ * weights were packed have the same bits, for every table of kernels, for types in all layouts, for dense models and
+ * experts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/compiler.h"
+#include "device/cpu/cpu_device.h"
+#include "engine/engine_state.h"
+#include "golden/golden_models.h"
+#include "spry_tools.h"
+#include "support/engine_fixture.h"
+
+enum { PROMPT = 21 };
+
+static const spry_late_store *store_of(const spry_engine *e)
+{
+    return &((const spry_cpu_device *)(const void *)e->device)->placed.late;
+}
+
+static void eval(float *out, spry_engine *e, uint32_t seed)
+{
+    spry_error error = {0};
+    int32_t ids[PROMPT];
+    const float *logits;
+    spry_session *session = fixture_session(e);
+    fixture_ids(ids, PROMPT, seed);
+    if (spry_session_eval(session, &logits, ids, PROMPT, &error))
+        fail_msg("%s", error.message);
+    memcpy(out, logits, FIXTURE_VOCAB * sizeof *out);
+    spry_session_destroy(session);
+}
+
+static void compare(const char *path, const char *cpu, const char *type, uint32_t threads)
+{
+    static float first[FIXTURE_VOCAB], second[FIXTURE_VOCAB], last[FIXTURE_VOCAB], other[FIXTURE_VOCAB];
+    spry_error error = {0};
+    spry_engine_options options;
+    spry_steps *steps;
+    spry_engine_options_default(&options);
+    options.cpu = cpu;
+    options.quantize = type;
+    options.threads = threads;
+    spry_engine *fresh = fixture_open(path, &options), *used = fixture_open(path, &options);
+    size_t n = store_of(fresh)->n_left;
+    eval(first, fresh, 5);
+    assert_int_equal(store_of(fresh)->n_left, n); /* nothing is kept yet */
+    eval(other, used, 6);
+    assert_int_equal(store_of(used)->n_left, n);
+    eval(second, used, 5);
+    assert_true(!n || store_of(used)->n_left < n);
+    if (spry_steps_create(&steps, fresh, 1, &error) || spry_steps_prefill(steps, &(int32_t){3}, 1, true, &error))
+        fail_msg("%s", error.message);
+    spry_steps_destroy(steps);
+    assert_true(!n || store_of(fresh)->n_left < n);
+    eval(other, fresh, 7); /* experts that were not chosen yet */
+    eval(last, fresh, 5);
+    if (memcmp(first, second, sizeof first) || memcmp(first, last, sizeof first))
+        fail_msg("%s, %s, %s, %u threads: bits depend on whether weights are packed", path, cpu, type ? type : "as is",
+                 threads);
+    spry_engine_close(fresh);
+    spry_engine_close(used);
+}
+
+static void bits_do_not_depend_on_packing(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"llama-256", "qwen3-moe", "phi3"};
+    static const char *const types[] = {NULL, "q4_0", "q8_0", "q4_k_m", "f16", "bf16"};
+    char names[256];
+    snprintf(names, sizeof names, "%s", spry_ops_names());
+    for (char *rest = names, *cpu; (cpu = strtok_r(rest, ", ", &rest));)
+        for (size_t i = 0; i < SPRY_COUNT(models); i++) {
+            char folder[512];
+            if (!golden_folder(folder, models[i]))
+                continue;
+            for (size_t t = 0; t < SPRY_COUNT(types); t++)
+                compare(folder, cpu, types[t], t % 2 ? 1 : 3);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(bits_do_not_depend_on_packing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
