@@ -285,12 +285,12 @@ static const unsigned char *core(const void *b, uint32_t group_bytes, int group,
     return static_cast<const unsigned char *>(b) + (size_t)group * group_bytes + (size_t)(piece * 128 + column * 16);
 }
 
-void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
 {
     const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
     const unsigned char *room = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
-    for (int j = 0; j < 64; j++) {
+    for (int j = 0; j < groups * 4; j++) {
         int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         double sum = fresh ? 0 : (double)c[j / 4][i];
         for (int k = 0; k < 16; k++) {
@@ -303,12 +303,12 @@ void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uin
     }
 }
 
-void multiply_cores_bytes(int32_t c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
 {
     const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
     const unsigned char *room = cuda_host_exchange(&own, sizeof own);
     int lane = (int)(threadIdx.x % LANES);
-    for (int j = 0; j < 64; j++) {
+    for (int j = 0; j < groups * 4; j++) {
         int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         int32_t sum = fresh ? 0 : c[j / 4][i];
         for (int k = 0; k < 32; k++) {

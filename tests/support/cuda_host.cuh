@@ -184,8 +184,20 @@ void multiply_bf16(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1);
 void multiply_bytes_16(int32_t c[4], uint32_t a0, uint32_t a1, uint32_t b);
 
-void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh);
-void multiply_cores_bytes(int32_t c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh);
+void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
+void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups);
+
+template <int GROUPS>
+SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+{
+    multiply_cores_bf16(c, a, b, group_bytes, fresh, GROUPS);
+}
+
+template <int GROUPS>
+SPRY_DEVICE void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+{
+    multiply_cores_bytes(c, a, b, group_bytes, fresh, GROUPS);
+}
 
 SPRY_DEVICE void cores_begin()
 {
@@ -195,7 +207,7 @@ SPRY_DEVICE void cores_run()
 {
 }
 
-template <class C> SPRY_DEVICE void cores_end(C[16][4])
+template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*)[4])
 {
 }
 

@@ -179,9 +179,12 @@ static void wide_products_have_the_same_bits(void **state)
             }
             if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
                 fail_msg("%s has other bits", name);
-            if (gpu.cores) {
-                snprintf(name, sizeof name, "spry_product_%s_cores_%zu", spry_cuda_type_name(types[t]), 4 * each);
-                multiply_by(&c, wide, name, 4 * each, 128, (unsigned)(128 * each), floats ? 3 * 32768 : 3 * 10240, 16);
+            for (size_t groups = 8; gpu.cores && groups <= 16 && each * 8 <= groups; groups *= 2) {
+                snprintf(name, sizeof name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(types[t]), 4 * each,
+                         groups);
+                multiply_by(&c, wide, name, 4 * each, 8 * groups, (unsigned)(128 * each),
+                            3 * groups * (floats ? 2048 : 640),
+                            (uint32_t)((ROWS + 8 * groups - 1) / (8 * groups) * groups));
                 if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
                     fail_msg("%s has other bits", name);
             }

@@ -142,6 +142,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
 {
     size_t blocks = c->head_dim / 32, dims = 1;
     size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
+    size_t decode_heads = c->n_heads / c->n_kv_heads * (warps + 1) + 2; /* decode_room of attention_decode.cu */
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
         return (spry_cuda_attention){
             .few = "spry_attend_pages_few_%zu",
@@ -155,7 +156,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks),
-            .decode_bytes = queries + warps * copy_bytes(blocks, part) + (SPRY_DECODE_GROUP + 2) * blocks * 128};
+            .decode_bytes = warps * copy_bytes(blocks, part) + decode_heads * (blocks * 128 + 32)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){

@@ -13,10 +13,14 @@ enum {
     STAGED_BYTES = 3 * 8 * (2048 + 2048), /* three units of 8 tiles and 8 groups of rows */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
-    CORES_ROWS = 192, /* at least, for the matrix instructions of four warps */
+    CORES_ROWS = 64,       /* of a block with the matrix instructions of four warps, for few rows */
+    CORES_ROWS_MANY = 128, /* and for many */
+    CORES_MANY = 192,      /* rows from which they are many */
+    CORES_TILES = 4,       /* of a block, or twice as many */
+    CORES_BLOCKS_FEW = 48, /* at least: with fewer blocks, few rows are faster by splits of inputs */
     CORES_BLOCKS = 100,
-    CORES_FLOATS = 3 * 16 * 2048, /* three units of 16 groups */
-    CORES_BYTES = 3 * 16 * (512 + 128),
+    CORES_FLOATS = 3 * 2048, /* three units of a group of rows */
+    CORES_BYTES = 3 * (512 + 128),
 };
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
@@ -26,23 +30,30 @@ spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, s
                        .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
 }
 
-/* Groups of rows in the order of multiply_cores, for products with a matrix of this type; 0: in the order of lanes. */
-static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
+/* Groups of rows in the order of multiply_cores, for a matrix of this type and products of so many tiles in all; 0: in the
+ * order of lanes. */
+static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_rows, size_t n_tiles)
 {
-    bool fit = d->context.cores && !d->lanes && n_rows >= CORES_ROWS && spry_cuda_form(type) != SPRY_ACT_THREE;
-    return fit ? (uint32_t)((n_rows + SPRY_CORES_ROWS - 1) / SPRY_CORES_ROWS * (SPRY_CORES_ROWS / SPRY_ACT_ROWS)) : 0;
+    enum { FEW = 32 };
+    size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
+    bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE;
+    bool enough = n_rows >= CORES_MANY || (n_rows > FEW && n_tiles / CORES_TILES * row_blocks >= CORES_BLOCKS_FEW);
+    return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows)
 {
     bool cores = !args.plain && !args.source && args.n % 8 == 0; /* for all of them, and nothing else is wanted */
+    size_t n_tiles = 0;
+    for (size_t i = 0; i < n_products; i++)
+        n_tiles += products[i].w->tiles.n_tiles;
     for (size_t i = 0; i < n_products; i++) {
         const spry_cuda_matrix *w = products[i].w;
-        spry_acts *to = &args.to[spry_cuda_form(w->type)];
-        *to = spry_cuda_acts(d, w, args.n);
-        to->cores = cores_of(d, w->type, n_rows);
-        cores = cores && to->cores;
+        spry_act_form form = spry_cuda_form(w->type);
+        args.to[form] = spry_cuda_acts(d, w, args.n);
+        args.to[form].cores = d->cores[form] = cores_of(d, w->type, n_rows, n_tiles);
+        cores = cores && d->cores[form];
     }
     args.in_stride = args.n;
     args.eps = d->config->norm_eps;
@@ -86,15 +97,17 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
 
 static bool choose_cores(product_way *way, const spry_product_args *args, spry_dtype type)
 {
-    size_t row_blocks = (args->n_rows + SPRY_CORES_ROWS - 1) / SPRY_CORES_ROWS;
-    size_t tiles = (args->n_tiles + 7) / 8 * row_blocks < CORES_BLOCKS ? 4 : 8;
+    size_t rows = args->n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, groups = rows / SPRY_ACT_ROWS;
+    size_t row_blocks = (args->n_rows + rows - 1) / rows, tiles = CORES_TILES;
     if (!args->act.cores)
         return false;
-    *way = (product_way){.rows = SPRY_CORES_ROWS,
+    if (rows == CORES_ROWS_MANY && (args->n_tiles + 2 * tiles - 1) / (2 * tiles) * row_blocks >= CORES_BLOCKS)
+        tiles *= 2;
+    *way = (product_way){.rows = rows,
                          .tiles = tiles,
                          .threads = (unsigned)tiles * 32,
-                         .shared_bytes = spry_cuda_form(type) == SPRY_ACT_BYTES ? CORES_BYTES : CORES_FLOATS};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu", spry_cuda_type_name(type), tiles);
+                         .shared_bytes = groups * (spry_cuda_form(type) == SPRY_ACT_BYTES ? CORES_BYTES : CORES_FLOATS)};
+    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(type), tiles, groups);
     return true;
 }
 
@@ -174,7 +187,7 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
     for (size_t i = 0; i < n_products;) {
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
-        args.act.cores = cores_of(d, type, n_rows);
+        args.act.cores = d->lanes ? 0 : d->cores[spry_cuda_form(type)];
         args.experts = groups.experts;
         args.expert_rows = (uint32_t)groups.align;
         args.add = add;
@@ -247,6 +260,7 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
+    d->cores[spry_cuda_form(down->type)] = 0;
     launch_rows(d, &args, from, both[0].w->type, "gate", args.n_tiles <= 4 * d->context.processors ? 4 : 8);
     return true;
 }

@@ -48,10 +48,8 @@ typedef struct spry_acts {
     SPRY_AT(unsigned char) values;
     SPRY_AT(float) scales; /* of bytes: [group, block of 32, 8 rows, {scale, sum of the values}] */
     uint32_t n_units;      /* of 64 inputs */
-    uint32_t cores; /* groups of rows, a multiple of 16, in the order of multiply_cores; 0: in the order of lanes */
+    uint32_t cores; /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
 } spry_acts;
-
-enum { SPRY_CORES_ROWS = 128 }; /* that a block multiplies in the order of multiply_cores */
 
 enum { SPRY_ACT_TARGETS = 3 };
 

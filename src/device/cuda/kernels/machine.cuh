@@ -237,69 +237,65 @@ SPRY_DEVICE void keep_value(int32_t &value)
     asm volatile("" : "+r"(value)::"memory");
 }
 
-/* c[64, 128] += a[64, 16] * b[16, 128], or = with `fresh`: each warp has 16 rows of a and c, its lanes as in multiply_bf16,
- * 16 times 8 columns. b is in shared memory, in pieces of 8 columns by 16 bytes: those of the next inputs follow, those of
- * the next 8 columns are group_bytes apart. The four warps begin with cores_begin; c and a are in use until cores_end. */
+#define CORE_SUMS(kind, c, g) kind(c[g][0]), kind(c[g][1]), kind(c[g][2]), kind(c[g][3])
+#define CORE_SUMS_4(kind, c, g) CORE_SUMS(kind, c, g), CORE_SUMS(kind, c, g + 1), CORE_SUMS(kind, c, g + 2), CORE_SUMS(kind, c, g + 3)
+#define CORE_SUMS_8(kind, c) CORE_SUMS_4(kind, c, 0), CORE_SUMS_4(kind, c, 4)
+#define CORE_SUMS_16(kind, c) CORE_SUMS_8(kind, c), CORE_SUMS_4(kind, c, 8), CORE_SUMS_4(kind, c, 12)
+
+/* c[64, n] += a[64, 16] * b[16, n], or = with `fresh`, n = 8 GROUPS = 64 or 128: each warp has 16 rows of a and c, its lanes
+ * as in multiply_bf16, GROUPS times 8 columns. b is in shared memory, in pieces of 8 columns by 16 bytes: those of the next
+ * inputs follow, those of the next 8 columns are group_bytes apart. The four warps begin with cores_begin; c and a are in
+ * use until cores_end. */
 SPRY_DEVICE uint64_t cores_at(const void *b, uint32_t group_bytes)
 {
     uint64_t address = (uint32_t)__cvta_generic_to_shared(b);
     return (address & 0x3ffff) >> 4 | (uint64_t)(128 >> 4) << 16 | (uint64_t)(group_bytes >> 4) << 32;
 }
 
-SPRY_DEVICE void multiply_cores_bf16(float c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+template <int GROUPS>
+SPRY_DEVICE void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n\t}"
-        : "+f"(c[0][0]), "+f"(c[0][1]), "+f"(c[0][2]), "+f"(c[0][3]),
-          "+f"(c[1][0]), "+f"(c[1][1]), "+f"(c[1][2]), "+f"(c[1][3]),
-          "+f"(c[2][0]), "+f"(c[2][1]), "+f"(c[2][2]), "+f"(c[2][3]),
-          "+f"(c[3][0]), "+f"(c[3][1]), "+f"(c[3][2]), "+f"(c[3][3]),
-          "+f"(c[4][0]), "+f"(c[4][1]), "+f"(c[4][2]), "+f"(c[4][3]),
-          "+f"(c[5][0]), "+f"(c[5][1]), "+f"(c[5][2]), "+f"(c[5][3]),
-          "+f"(c[6][0]), "+f"(c[6][1]), "+f"(c[6][2]), "+f"(c[6][3]),
-          "+f"(c[7][0]), "+f"(c[7][1]), "+f"(c[7][2]), "+f"(c[7][3]),
-          "+f"(c[8][0]), "+f"(c[8][1]), "+f"(c[8][2]), "+f"(c[8][3]),
-          "+f"(c[9][0]), "+f"(c[9][1]), "+f"(c[9][2]), "+f"(c[9][3]),
-          "+f"(c[10][0]), "+f"(c[10][1]), "+f"(c[10][2]), "+f"(c[10][3]),
-          "+f"(c[11][0]), "+f"(c[11][1]), "+f"(c[11][2]), "+f"(c[11][3]),
-          "+f"(c[12][0]), "+f"(c[12][1]), "+f"(c[12][2]), "+f"(c[12][3]),
-          "+f"(c[13][0]), "+f"(c[13][1]), "+f"(c[13][2]), "+f"(c[13][3]),
-          "+f"(c[14][0]), "+f"(c[14][1]), "+f"(c[14][2]), "+f"(c[14][3]),
-          "+f"(c[15][0]), "+f"(c[15][1]), "+f"(c[15][2]), "+f"(c[15][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
-        : "memory");
+    if (GROUPS == 8)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %37, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, p, 1, 1, 0;\n\t}"
+            : CORE_SUMS_8("+f", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
+            : "memory");
+    if (GROUPS == 16)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+            "{%64, %65, %66, %67}, %68, p, 1, 1, 0;\n\t}"
+            : CORE_SUMS_16("+f", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
+            : "memory");
 #endif
 }
 
 /* The same for 32 signed bytes, as in multiply_bytes. */
-SPRY_DEVICE void multiply_cores_bytes(int32_t c[16][4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
+template <int GROUPS>
+SPRY_DEVICE void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh)
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile(
-        "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
-        "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
-        "{%64, %65, %66, %67}, %68, p;\n\t}"
-        : "+r"(c[0][0]), "+r"(c[0][1]), "+r"(c[0][2]), "+r"(c[0][3]),
-          "+r"(c[1][0]), "+r"(c[1][1]), "+r"(c[1][2]), "+r"(c[1][3]),
-          "+r"(c[2][0]), "+r"(c[2][1]), "+r"(c[2][2]), "+r"(c[2][3]),
-          "+r"(c[3][0]), "+r"(c[3][1]), "+r"(c[3][2]), "+r"(c[3][3]),
-          "+r"(c[4][0]), "+r"(c[4][1]), "+r"(c[4][2]), "+r"(c[4][3]),
-          "+r"(c[5][0]), "+r"(c[5][1]), "+r"(c[5][2]), "+r"(c[5][3]),
-          "+r"(c[6][0]), "+r"(c[6][1]), "+r"(c[6][2]), "+r"(c[6][3]),
-          "+r"(c[7][0]), "+r"(c[7][1]), "+r"(c[7][2]), "+r"(c[7][3]),
-          "+r"(c[8][0]), "+r"(c[8][1]), "+r"(c[8][2]), "+r"(c[8][3]),
-          "+r"(c[9][0]), "+r"(c[9][1]), "+r"(c[9][2]), "+r"(c[9][3]),
-          "+r"(c[10][0]), "+r"(c[10][1]), "+r"(c[10][2]), "+r"(c[10][3]),
-          "+r"(c[11][0]), "+r"(c[11][1]), "+r"(c[11][2]), "+r"(c[11][3]),
-          "+r"(c[12][0]), "+r"(c[12][1]), "+r"(c[12][2]), "+r"(c[12][3]),
-          "+r"(c[13][0]), "+r"(c[13][1]), "+r"(c[13][2]), "+r"(c[13][3]),
-          "+r"(c[14][0]), "+r"(c[14][1]), "+r"(c[14][2]), "+r"(c[14][3]),
-          "+r"(c[15][0]), "+r"(c[15][1]), "+r"(c[15][2]), "+r"(c[15][3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
-        : "memory");
+    if (GROUPS == 8)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %37, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n64k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, p;\n\t}"
+            : CORE_SUMS_8("+r", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
+            : "memory");
+    if (GROUPS == 16)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %69, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n128k32.s32.s8.s8 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}, "
+            "{%64, %65, %66, %67}, %68, p;\n\t}"
+            : CORE_SUMS_16("+r", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(cores_at(b, group_bytes)), "r"((int)fresh)
+            : "memory");
 #endif
 }
 
@@ -318,12 +314,12 @@ SPRY_DEVICE void cores_run()
 #endif
 }
 
-template <class C> SPRY_DEVICE void cores_end(C c[16][4])
+template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*c)[4])
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
     asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
     SPRY_UNROLL
-    for (int i = 0; i < 64; i++)
+    for (int i = 0; i < GROUPS * 4; i++)
         keep_value(c[i / 4][i % 4]);
 #endif
 }

@@ -1,23 +1,22 @@
 /* Products for many rows with the matrix instructions of four warps, which GPUs of compute capability 9.0 have: a block
- * takes 4 or 8 tiles of weights, a warp each, and 128 rows, a unit of 64 inputs at a time. Weights come straight from
- * memory into registers, rows through shared memory, where they travel while those before them are used.
+ * takes 4 or 8 tiles of weights, a warp each, and GROUPS groups of 8 rows (64 or 128 rows), a unit of 64 inputs at a time.
+ * Weights come straight from memory into registers, AHEAD units of which are there or on their way; rows come through shared
+ * memory, where they travel while those before them are used. Few rows leave registers for more weights.
  *
  * Each sum is the one of products.cuh, split after split. Integers have one sum anyway; of floats it is tested that the
  * instruction adds 16 products as that of one warp does. Rows behind the last are computed from whatever lies there, and not
  * written. */
 #include "device/cuda/kernels/products.cuh"
 
-enum { CORE_GROUPS = SPRY_CORES_ROWS / SPRY_ACT_ROWS, CORE_STAGES = 3 };
-
-typedef float core_sums[CORE_GROUPS][4];
+enum { CORE_STAGES = 3 };
 
 /* How a type's rows lie, and what is done with a unit of them; `meanwhile` is called while matrix instructions run. */
-template <class F> struct core_floats {
+template <class F, int GROUPS> struct core_floats {
     enum { GROUP_BYTES = 2048, SCALE_BYTES = 0, TERM = 1024, CHUNK = 128 };
     typedef unit_floats<F> weights;
 
     template <class M>
-    static SPRY_METHOD void add(core_sums acc, const weights &w, const unsigned char *rows, const unsigned char *, int,
+    static SPRY_METHOD void add(float acc[GROUPS][4], const weights &w, const unsigned char *rows, const unsigned char *, int,
                                 bool fresh, M meanwhile)
     {
         float_words<F> words[4];
@@ -31,18 +30,18 @@ template <class F> struct core_floats {
             for (int j = 0; j < 2; j++) {
                 SPRY_UNROLL
                 for (int i = 0; i < F::TERMS && i + j < 2; i++) {
-                    multiply_cores_bf16(acc, words[step].words[i], rows + j * TERM + step * 2 * CHUNK, GROUP_BYTES, fresh);
+                    multiply_cores_bf16<GROUPS>(acc, words[step].words[i], rows + j * TERM + step * 2 * CHUNK, GROUP_BYTES, fresh);
                     fresh = false;
                 }
             }
         }
         cores_run();
         meanwhile();
-        cores_end(acc);
+        cores_end<GROUPS>(acc);
     }
 };
 
-template <class Q> struct core_bytes {
+template <class Q, int GROUPS> struct core_bytes {
     enum { GROUP_BYTES = 512, SCALE_BYTES = 128, CHUNK = 128 };
     typedef unit_quants<Q> weights;
 
@@ -54,11 +53,11 @@ template <class Q> struct core_bytes {
     }
 
     /* acc += scale * dots of a block, or of the half of one. */
-    static SPRY_METHOD void add_dots(core_sums acc, const int32_t dots[CORE_GROUPS][4], const unit_scales<Q> s[2],
+    static SPRY_METHOD void add_dots(float acc[GROUPS][4], const int32_t dots[GROUPS][4], const unit_scales<Q> s[2],
                                      int number, const unsigned char *scales, int block, int lane)
     {
         SPRY_UNROLL
-        for (int g = 0; g < CORE_GROUPS; g++) {
+        for (int g = 0; g < GROUPS; g++) {
             const float2 *columns = (const float2 *)(scales + g * SCALE_BYTES) + block * SPRY_ACT_ROWS + lane % 4 * 2;
             SPRY_UNROLL
             for (int i = 0; i < 4; i++) {
@@ -72,14 +71,14 @@ template <class Q> struct core_bytes {
     }
 
     template <class M>
-    static SPRY_METHOD void add(core_sums acc, const weights &w, const unsigned char *rows, const unsigned char *scales,
+    static SPRY_METHOD void add(float acc[GROUPS][4], const weights &w, const unsigned char *rows, const unsigned char *scales,
                                 int lane, bool fresh, M meanwhile)
     {
         unit_scales<Q> s[2];
         decode_scales<Q>(s[0], w.raw[0]);
         decode_scales<Q>(s[1], w.raw[1]);
         SPRY_UNROLL
-        for (int i = 0; i < CORE_GROUPS * 4; i++)
+        for (int i = 0; i < GROUPS * 4; i++)
             acc[i / 4][i % 4] = fresh ? 0 : acc[i / 4][i % 4];
         SPRY_UNROLL
         for (int number = 0; number < 64 / Q::GROUP; number++) {
@@ -89,30 +88,30 @@ template <class Q> struct core_bytes {
             SPRY_UNROLL
             for (int i = 0; i < 4; i++)
                 q[i] = Q::GROUP == 16 && i / 2 != half ? 0 : q[i];
-            int32_t dots[CORE_GROUPS][4];
+            int32_t dots[GROUPS][4];
             cores_begin();
-            multiply_cores_bytes(dots, q, rows + block * 2 * CHUNK, GROUP_BYTES, true);
+            multiply_cores_bytes<GROUPS>(dots, q, rows + block * 2 * CHUNK, GROUP_BYTES, true);
             cores_run();
             if (number == 0)
                 meanwhile();
-            cores_end(dots);
+            cores_end<GROUPS>(dots);
             add_dots(acc, dots, s, number, scales, block, lane);
         }
     }
 };
 
-template <class T, bool BYTES> struct core_of {
-    typedef core_bytes<T> type;
+template <class T, int GROUPS, bool BYTES> struct core_of {
+    typedef core_bytes<T, GROUPS> type;
 };
-template <class T> struct core_of<T, false> {
-    typedef core_floats<T> type;
+template <class T, int GROUPS> struct core_of<T, GROUPS, false> {
+    typedef core_floats<T, GROUPS> type;
 };
 
 /* The block's threads copy a unit of its rows. */
-template <class C, int THREADS>
+template <class C, int GROUPS, int THREADS>
 SPRY_DEVICE void copy_core_rows(unsigned char *stage, const spry_acts &act, uint32_t group, uint32_t unit)
 {
-    enum { VALUES = CORE_GROUPS * C::GROUP_BYTES, SCALES = CORE_GROUPS * C::SCALE_BYTES, EACH = THREADS * 16 };
+    enum { VALUES = GROUPS * C::GROUP_BYTES, SCALES = GROUPS * C::SCALE_BYTES, EACH = THREADS * 16 };
     uint64_t first = (uint64_t)unit * act.cores + group;
     const unsigned char *values = act.values + first * C::GROUP_BYTES;
     const unsigned char *scales = (const unsigned char *)act.scales + first * C::SCALE_BYTES;
@@ -126,31 +125,37 @@ SPRY_DEVICE void copy_core_rows(unsigned char *stage, const spry_acts &act, uint
         copy_ahead(stage + VALUES, scales);
 }
 
-/* What a block goes through: units of its rows, each with weights that came while the one before was multiplied. */
-template <class C, int THREADS> struct core_units {
-    enum { VALUES = CORE_GROUPS * C::GROUP_BYTES, STAGE = VALUES + CORE_GROUPS * C::SCALE_BYTES };
+/* What a block goes through: units of its rows, each with weights that came while those before were multiplied. */
+template <class C, int GROUPS, int THREADS, int AHEAD> struct core_units {
+    enum { VALUES = GROUPS * C::GROUP_BYTES, STAGE = VALUES + GROUPS * C::SCALE_BYTES };
     unsigned char *stages;
     uint32_t n_units, split;
     bool fresh;
-    core_sums acc;
+    float acc[GROUPS][4];
+    typename C::weights weights[AHEAD]; /* unit u is at u % AHEAD */
+
+    SPRY_METHOD void load(const product_place &p, int at, uint32_t unit)
+    {
+        weights[at].load(p, unit < n_units ? unit : n_units - 1);
+    }
 
     SPRY_METHOD void copy(const spry_acts &act, uint32_t group, uint32_t unit) const
     {
         if (unit < n_units)
-            copy_core_rows<C, THREADS>(stages + unit % CORE_STAGES * STAGE, act, group, unit);
+            copy_core_rows<C, GROUPS, THREADS>(stages + unit % CORE_STAGES * STAGE, act, group, unit);
         copy_commit();
     }
 
-    SPRY_METHOD void add(core_sums total, const typename C::weights &now, typename C::weights &next,
-                         const product_place &p, const spry_acts &act, uint32_t unit)
+    /* `at`: where the weights of the unit are. */
+    SPRY_METHOD void add(float total[GROUPS][4], const product_place &p, const spry_acts &act, uint32_t unit, int at)
     {
         copy_wait_but<CORE_STAGES - 2>();
         cores_publish();
         block_wait();
         const unsigned char *stage = stages + unit % CORE_STAGES * STAGE;
-        C::add(acc, now, stage, stage + VALUES, p.lane, fresh, [&] {
+        C::add(acc, weights[at], stage, stage + VALUES, p.lane, fresh, [&] {
             copy(act, p.group, unit + CORE_STAGES - 1);
-            next.load(p, unit + 1 < n_units ? unit + 1 : unit);
+            load(p, (at + AHEAD - 1) % AHEAD, unit + AHEAD - 1);
         });
         fresh = false;
         while (split_begin(p, split + 1) <= unit)
@@ -158,33 +163,37 @@ template <class C, int THREADS> struct core_units {
         if (split_begin(p, split + 1) != unit + 1)
             return;
         SPRY_UNROLL
-        for (int i = 0; i < CORE_GROUPS * 4; i++)
+        for (int i = 0; i < GROUPS * 4; i++)
             total[i / 4][i % 4] += acc[i / 4][i % 4];
         fresh = true;
     }
 };
 
-template <class C, int THREADS>
-SPRY_DEVICE void add_core_units(core_sums total, unsigned char *stages, const product_place &p, const spry_acts &act)
+/* Weights do not wait for the kernels before this one; rows do. */
+template <class C, int GROUPS, int THREADS, int AHEAD>
+SPRY_DEVICE void add_core_units(float total[GROUPS][4], unsigned char *stages, const product_place &p, const spry_acts &act)
 {
-    core_units<C, THREADS> units = {stages, p.weight.n_units, 0, true, {}};
-    typename C::weights even, odd;
-    even.load(p, 0);
+    core_units<C, GROUPS, THREADS, AHEAD> units = {stages, p.weight.n_units, 0, true, {}, {}};
+    SPRY_UNROLL
+    for (int i = 0; i < AHEAD - 1; i++)
+        units.load(p, i, (uint32_t)i);
+    grid_wait();
     SPRY_UNROLL
     for (uint32_t unit = 0; unit < CORE_STAGES - 1; unit++)
         units.copy(act, p.group, unit);
     SPRY_UNROLL_BY(1)
-    for (uint32_t unit = 0; unit < units.n_units; unit += 2) {
-        units.add(total, even, odd, p, act, unit);
-        if (unit + 1 < units.n_units)
-            units.add(total, odd, even, p, act, unit + 1);
+    for (uint32_t unit = 0; unit < units.n_units; unit += AHEAD) {
+        SPRY_UNROLL
+        for (int i = 0; i < AHEAD; i++)
+            if (unit + (uint32_t)i < units.n_units)
+                units.add(total, p, act, unit + (uint32_t)i, i);
     }
 }
 
 /* Sums of the lane's two outputs for its rows; what they are added to is loaded for four groups at once. */
-template <class T>
+template <int GROUPS>
 SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_part &part, const product_place &p,
-                                 T total)
+                                 const float (*total)[4])
 {
     enum { TOGETHER = 4 };
     uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(p.lane / 4), row = p.group * SPRY_ACT_ROWS + (uint32_t)(p.lane % 4) * 2;
@@ -192,7 +201,7 @@ SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_
     const float bias[2] = {part.bias && there[0] ? part.bias[output] : 0, part.bias && there[1] ? part.bias[output + 8] : 0};
     float *to = part.out + (uint64_t)row * part.stride + output;
     SPRY_UNROLL
-    for (int first = 0; first < CORE_GROUPS; first += TOGETHER) {
+    for (int first = 0; first < GROUPS; first += TOGETHER) {
         float base[TOGETHER][4];
         SPRY_UNROLL
         for (int k = 0; a.add && k < TOGETHER * 4; k++) {
@@ -211,30 +220,27 @@ SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_
     }
 }
 
-/* A grid of (tiles by warps, rows by SPRY_CORES_ROWS). */
-template <class T, int WARPS> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
+/* A grid of (tiles by warps, rows by 8 GROUPS). */
+template <class T, int WARPS, int GROUPS, int AHEAD> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
 {
-    typedef typename core_of<T, (int)T::FORM == (int)SPRY_ACT_BYTES>::type C;
-    enum { STAGE = CORE_GROUPS * (C::GROUP_BYTES + C::SCALE_BYTES) };
+    typedef typename core_of<T, GROUPS, (int)T::FORM == (int)SPRY_ACT_BYTES>::type C;
+    enum { STAGE = GROUPS * (C::GROUP_BYTES + C::SCALE_BYTES) };
     SPRY_SHARED_LARGE(stages, CORE_STAGES *STAGE);
     uint32_t number = blockIdx.x * WARPS + threadIdx.x / WARP, tile = number < a.n_tiles ? number : a.n_tiles - 1;
     const spry_product_part &part = a.parts[product_part(a, tile)];
-    product_place p = place_product(a, part, tile, blockIdx.y * CORE_GROUPS, 0);
-    core_sums total = {};
-    add_core_units<C, WARPS * WARP>(total, stages, p, a.act);
+    product_place p = place_product(a, part, tile, blockIdx.y * GROUPS, 0);
+    float total[GROUPS][4] = {};
+    add_core_units<C, GROUPS, WARPS * WARP, AHEAD>(total, stages, p, a.act);
     if (number < a.n_tiles)
-        write_core_sums(a, part, p, (const float(*)[4])total);
+        write_core_sums<GROUPS>(a, part, p, total);
 }
 
-#define PRODUCTS_CORES(name)                                                                                           \
-    SPRY_KERNEL(spry_product_##name##_cores_4, spry_product_args, 4 * WARP)                                            \
+#define PRODUCT_CORES(name, tiles, groups, ahead)                                                                      \
+    SPRY_KERNEL_EARLY(spry_product_##name##_cores_##tiles##_##groups, spry_product_args, tiles *WARP)                  \
     {                                                                                                                  \
-        multiply_cores<type_##name, 4>(a);                                                                             \
-    }                                                                                                                  \
-    SPRY_KERNEL(spry_product_##name##_cores_8, spry_product_args, 8 * WARP)                                            \
-    {                                                                                                                  \
-        multiply_cores<type_##name, 8>(a);                                                                             \
+        multiply_cores<type_##name, tiles, groups, ahead>(a);                                                          \
     }
+#define PRODUCTS_CORES(name) PRODUCT_CORES(name, 4, 8, 4) PRODUCT_CORES(name, 4, 16, 2) PRODUCT_CORES(name, 8, 16, 2)
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 PRODUCTS_CORES(f16)
 PRODUCTS_CORES(bf16)
