@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "kernels/blocks.h"
+#include "kernels/half.h"
 #include "kernels/ref/ref.h"
 #include "support/act_values.h"
 
@@ -53,6 +54,8 @@ static void make_rows(product_case *c)
     c->worth = taken(ROWS * c->n_in, sizeof(float));
     fill(c->floats, ROWS * c->n_in, 3);
     memcpy(c->worth, c->floats, ROWS * c->n_in * sizeof(float));
+    for (size_t i = 0; spry_cuda_form(c->type) == SPRY_ACT_ONE && i < ROWS * c->n_in; i++)
+        c->worth[i] = spry_bf16_decode(spry_bf16_encode(c->floats[i]));
     if (spry_cuda_form(c->type) != SPRY_ACT_BYTES)
         return;
     spry_act_block *blocks = taken(c->n_in / SPRY_ACT_BLOCK, sizeof *blocks);
@@ -221,7 +224,7 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     whole.tiles.n_tiles = GATED / 16;
     const spry_cuda_product both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
     spry_act_form form = spry_cuda_form(c->type);
-    size_t bytes = (form == SPRY_ACT_BYTES ? 64 : 256) * SPRY_ACT_ROWS * (GATED / 64);
+    size_t bytes = (form == SPRY_ACT_BYTES ? 64 : form == SPRY_ACT_ONE ? 128 : 256) * SPRY_ACT_ROWS * (GATED / 64);
     for (size_t i = 0; i < 2; i++) {
         spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros, bytes);
         if (i)

@@ -20,7 +20,7 @@ static const struct tile_type {
     uint32_t values, high, scale, super;
 } tile_types[SPRY_DTYPE_COUNT] = {
     [SPRY_F32] = {"f32", SPRY_ACT_THREE, 4096, 0, 0, 0},      [SPRY_F16] = {"f16", SPRY_ACT_TWO, 2048, 0, 0, 0},
-    [SPRY_BF16] = {"bf16", SPRY_ACT_TWO, 2048, 0, 0, 0},      [SPRY_Q4_0] = {"q4_0", SPRY_ACT_BYTES, 512, 0, 64, 0},
+    [SPRY_BF16] = {"bf16", SPRY_ACT_ONE, 2048, 0, 0, 0},      [SPRY_Q4_0] = {"q4_0", SPRY_ACT_BYTES, 512, 0, 64, 0},
     [SPRY_Q4_1] = {"q4_1", SPRY_ACT_BYTES, 512, 0, 128, 0},   [SPRY_Q5_0] = {"q5_0", SPRY_ACT_BYTES, 512, 128, 64, 0},
     [SPRY_Q5_1] = {"q5_1", SPRY_ACT_BYTES, 512, 128, 128, 0}, [SPRY_Q8_0] = {"q8_0", SPRY_ACT_BYTES, 1024, 0, 64, 0},
     [SPRY_Q4_K] = {"q4_k", SPRY_ACT_BYTES, 512, 0, 64, 64},   [SPRY_Q5_K] = {"q5_k", SPRY_ACT_BYTES, 512, 128, 64, 64},

@@ -10,7 +10,6 @@ enum {
     FEW_THREADS = 512,
     MANY_THREADS = 256,
     STAGED_THREADS = 128,
-    STAGED_BYTES = 3 * 8 * (2048 + 2048), /* three units of 8 tiles and 8 groups of rows */
     WIDE_ROWS = 128,
     WIDE_BLOCKS = 100,
     CORES_ROWS = 64,       /* of a block with the matrix instructions of four warps, for few rows */
@@ -19,8 +18,7 @@ enum {
     CORES_TILES = 4,       /* of a block, or twice as many */
     CORES_BLOCKS_FEW = 48, /* at least: with fewer blocks, few rows are faster by splits of inputs */
     CORES_BLOCKS = 100,
-    CORES_FLOATS = 3 * 2048, /* three units of a group of rows */
-    CORES_BYTES = 3 * (512 + 128),
+    STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
 };
 
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n)
@@ -30,8 +28,15 @@ spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, s
                        .n_units = (uint32_t)((n + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT)};
 }
 
-/* Groups of rows in the order of multiply_cores, for a matrix of this type and products of so many tiles in all; 0: in the
- * order of lanes. */
+/* A unit of a group of rows, with its scales. */
+static size_t group_bytes(spry_dtype type)
+{
+    static const size_t bytes[SPRY_ACT_FORMS] = {512 + 128, 1024, 2048, 3072};
+    return bytes[spry_cuda_form(type)];
+}
+
+/* Groups of rows in the order of multiply_cores, for a matrix of this type and products of so many tiles in all; 0: in
+ * the order of lanes. */
 static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_rows, size_t n_tiles)
 {
     enum { FEW = 32 };
@@ -84,7 +89,8 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
         *way = (product_way){.rows = 64, .tiles = 8, .threads = MANY_THREADS};
         snprintf(way->name, sizeof way->name, "spry_product_%s_many", name);
     } else if (floats) {
-        *way = (product_way){.rows = 64, .tiles = 8, .threads = STAGED_THREADS, .shared_bytes = STAGED_BYTES};
+        *way = (product_way){.rows = 64, .tiles = 8, .threads = STAGED_THREADS};
+        way->shared_bytes = STAGES * 8 * (2048 + group_bytes(type)); /* of 8 tiles and 8 groups of rows */
         snprintf(way->name, sizeof way->name, "spry_product_%s_staged", name);
     } else {
         size_t blocks = (args->n_tiles + 7) / 8 * ((args->n_rows + WIDE_ROWS - 1) / WIDE_ROWS);
@@ -106,7 +112,7 @@ static bool choose_cores(product_way *way, const spry_product_args *args, spry_d
     *way = (product_way){.rows = rows,
                          .tiles = tiles,
                          .threads = (unsigned)tiles * 32,
-                         .shared_bytes = groups * (spry_cuda_form(type) == SPRY_ACT_BYTES ? CORES_BYTES : CORES_FLOATS)};
+                         .shared_bytes = STAGES * groups * group_bytes(type)};
     snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(type), tiles, groups);
     return true;
 }

@@ -115,9 +115,9 @@ typedef struct spry_cuda_device {
 
     /* the step */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
-    bool lanes; /* rows are encoded in the order of lanes, however many they are */
+    bool lanes;                     /* rows are encoded in the order of lanes, however many they are */
     uint32_t cores[SPRY_ACT_FORMS]; /* how the rows lie that were encoded last: spry_acts.cores */
-    bool alone; /* every row is the only one of its sequence */
+    bool alone;                     /* every row is the only one of its sequence */
     spry_draw *const *step_draws;
     size_t n_draws;
 } spry_cuda_device;

@@ -42,7 +42,7 @@ typedef struct spry_place_args {
  * 32, or as sums of bf16. */
 enum { SPRY_ACT_ROWS = 8 };
 
-typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_TWO, SPRY_ACT_THREE, SPRY_ACT_FORMS } spry_act_form;
+typedef enum spry_act_form { SPRY_ACT_BYTES, SPRY_ACT_ONE, SPRY_ACT_TWO, SPRY_ACT_THREE, SPRY_ACT_FORMS } spry_act_form;
 
 typedef struct spry_acts {
     SPRY_AT(unsigned char) values;
@@ -51,11 +51,9 @@ typedef struct spry_acts {
     uint32_t cores; /* groups of rows, a multiple of 8, in the order of multiply_cores; 0: in the order of lanes */
 } spry_acts;
 
-enum { SPRY_ACT_TARGETS = 3 };
-
 /* Each row is normalised (with a weight), gated (with an `up`, or `ungated`: by its activation alone) or taken as it
- * is, and written in up to three forms; a form that is not wanted has no values. With `source` row i is made from row
- * source[i] of `in`, unless that is negative. A block for a row. */
+ * is, and written in the forms that are wanted; a form that is not wanted has no values. With `source` row i is made
+ * from row source[i] of `in`, unless that is negative. A block for a row. */
 typedef struct spry_encode_args {
     SPRY_AT(const float) in;
     SPRY_AT(const float) up;     /* NULL, or like `in`: row = activation(in) * up */

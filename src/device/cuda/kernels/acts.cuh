@@ -3,8 +3,8 @@
  *   bytes: [group, block of 32, lane, 8]: inputs 4t .. 4t + 3 of the lower half of the block, then of the upper; scale =
  *          largest magnitude / 127, as kernels/act.h says. Beside them {scale, sum of the bytes} as floats.
  *          For multiply_cores [unit, group, 16 bytes of inputs, row, 16] and [unit, group, block, row].
- *   sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. Two terms keep 16 bits of an
- *          activation, three all of them. For multiply_cores [unit, group, term, 8 inputs, row, 8 bf16]. */
+ *   sums:  [group, step of 16, term, lane, 4 bf16]: inputs 2t, 2t + 1, 2t + 8, 2t + 9. One term keeps 8 bits of an
+ *          activation, two keep 16, three all of them. For multiply_cores [unit, group, term, 8 inputs, row, 8 bf16]. */
 #pragma once
 
 #include "device/cuda/kernel_args.h"
@@ -111,6 +111,8 @@ SPRY_DEVICE void write_forms(const spry_acts to[SPRY_ACT_FORMS], uint32_t row, u
 {
     if (to[SPRY_ACT_BYTES].values)
         write_bytes(to[SPRY_ACT_BYTES], row, block, lane, value);
+    if (to[SPRY_ACT_ONE].values)
+        write_terms<1>(to[SPRY_ACT_ONE], row, block, lane, value);
     if (to[SPRY_ACT_TWO].values)
         write_terms<2>(to[SPRY_ACT_TWO], row, block, lane, value);
     if (to[SPRY_ACT_THREE].values)

@@ -105,7 +105,6 @@ template <class Q> struct unit_quants {
 
 /* A lane's weights of a unit. */
 template <class F> struct unit_floats {
-    enum { ACT_TERMS = (int)F::FORM == (int)SPRY_ACT_THREE ? 3 : 2 };
     float_bits<F> steps[4];
 
     SPRY_METHOD void load(const product_place &p, uint32_t unit)
@@ -119,12 +118,12 @@ template <class F> struct unit_floats {
     SPRY_METHOD static void add_step(float acc[4], const float_words<F> &w, const uint2 *from, bool there)
     {
         SPRY_UNROLL
-        for (int j = 0; j < ACT_TERMS; j++) {
+        for (int j = 0; j < F::ACTS; j++) {
             uint2 values = {0, 0};
             if (there)
                 values = from[j * WARP];
             SPRY_UNROLL
-            for (int i = 0; i < F::TERMS && i + j < ACT_TERMS; i++)
+            for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++)
                 multiply_bf16(acc, w.words[i], values.x, values.y);
         }
     }
@@ -140,7 +139,7 @@ template <class F> struct unit_floats {
             for (int g = 0; g < GROUPS; g++) {
                 uint32_t group = p.group + (uint32_t)g;
                 bool there = group * SPRY_ACT_ROWS + (uint32_t)(p.lane / 4) < p.n_rows;
-                add_step(acc[g], w, act_terms<ACT_TERMS>(act, group, unit * 4 + (uint32_t)step) + p.lane, there);
+                add_step(acc[g], w, act_terms<F::ACTS>(act, group, unit * 4 + (uint32_t)step) + p.lane, there);
             }
         }
     }

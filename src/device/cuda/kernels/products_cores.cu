@@ -12,7 +12,7 @@ enum { CORE_STAGES = 3 };
 
 /* How a type's rows lie, and what is done with a unit of them; `meanwhile` is called while matrix instructions run. */
 template <class F, int GROUPS> struct core_floats {
-    enum { GROUP_BYTES = 2048, SCALE_BYTES = 0, TERM = 1024, CHUNK = 128 };
+    enum { TERM = 1024, GROUP_BYTES = F::ACTS * TERM, SCALE_BYTES = 0, CHUNK = 128 };
     typedef unit_floats<F> weights;
 
     template <class M>
@@ -27,9 +27,9 @@ template <class F, int GROUPS> struct core_floats {
         SPRY_UNROLL
         for (int step = 0; step < 4; step++) {
             SPRY_UNROLL
-            for (int j = 0; j < 2; j++) {
+            for (int j = 0; j < F::ACTS; j++) {
                 SPRY_UNROLL
-                for (int i = 0; i < F::TERMS && i + j < 2; i++) {
+                for (int i = 0; i < F::TERMS && i + j < F::ACTS; i++) {
                     multiply_cores_bf16<GROUPS>(acc, words[step].words[i], rows + j * TERM + step * 2 * CHUNK, GROUP_BYTES, fresh);
                     fresh = false;
                 }
@@ -121,7 +121,7 @@ SPRY_DEVICE void copy_core_rows(unsigned char *stage, const spry_acts &act, uint
     SPRY_UNROLL
     for (int i = 0; i < VALUES; i += EACH)
         copy_ahead(stage + i, values + i);
-    if (SCALES && (int)threadIdx.x * 16 < SCALES)
+    if (SCALES > 0 && (int)threadIdx.x * 16 < SCALES)
         copy_ahead(stage + VALUES, scales);
 }
 

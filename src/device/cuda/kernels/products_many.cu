@@ -7,8 +7,12 @@
 #include "device/cuda/kernels/products.cuh"
 
 enum { STAGED_TILES = 8, STAGED_GROUPS = 8, WARP_TILES = 4, WARP_GROUPS = 4, STAGED_WARPS = 4, STAGES = 3, PIECE = 16 };
-enum { UNIT_BYTES = 2048, STAGE_ROWS = STAGED_TILES * UNIT_BYTES }; /* of a tile, and of a group of rows in two terms */
-enum { STAGE_BYTES = STAGE_ROWS + STAGED_GROUPS * UNIT_BYTES };
+enum { UNIT_BYTES = 2048, STAGE_ROWS = STAGED_TILES * UNIT_BYTES }; /* UNIT_BYTES: of a tile */
+
+/* Bytes of a unit of a group of rows, and of all that a block needs of a unit. */
+template <class T> struct staged_sizes {
+    enum { GROUP = T::ACTS * 1024, STAGE = STAGE_ROWS + STAGED_GROUPS * GROUP };
+};
 
 typedef float warp_sums[WARP_TILES][WARP_GROUPS][4];
 
@@ -22,21 +26,22 @@ SPRY_DEVICE const unsigned char *find_tile(const spry_product_args &a, uint32_t 
 }
 
 /* The block's threads copy a unit of the tiles and of the rows; behind the last group that one again. */
+template <class T>
 SPRY_DEVICE void copy_unit(unsigned char *stage, const unsigned char *const *tiles, const spry_product_args &a,
                            uint32_t group, uint32_t unit)
 {
-    enum { EACH = UNIT_BYTES / PIECE, THREADS = STAGED_WARPS * WARP };
+    enum { EACH = UNIT_BYTES / PIECE, THREADS = STAGED_WARPS * WARP, GROUP = staged_sizes<T>::GROUP, ROWS = GROUP / PIECE };
     uint32_t last = (a.n_rows - 1) / SPRY_ACT_ROWS;
     uint64_t offset = (uint64_t)unit * UNIT_BYTES + threadIdx.x % EACH * PIECE;
     SPRY_UNROLL
     for (uint32_t i = 0; i < STAGED_TILES * EACH / THREADS; i++)
         copy_ahead(stage + (threadIdx.x + i * THREADS) * PIECE, tiles[(threadIdx.x + i * THREADS) / EACH] + offset);
     SPRY_UNROLL
-    for (uint32_t i = 0; i < STAGED_GROUPS * EACH / THREADS; i++) {
-        uint32_t number = group + (threadIdx.x + i * THREADS) / EACH;
+    for (uint32_t i = 0; i < STAGED_GROUPS * ROWS / THREADS; i++) {
+        uint32_t number = group + (threadIdx.x + i * THREADS) / ROWS;
         number = number < last ? number : last;
         copy_ahead(stage + STAGE_ROWS + (threadIdx.x + i * THREADS) * PIECE,
-                   a.act.values + (uint64_t)number * a.act.n_units * UNIT_BYTES + offset);
+                   a.act.values + ((uint64_t)number * a.act.n_units + unit) * GROUP + threadIdx.x % ROWS * PIECE);
     }
 }
 
@@ -45,11 +50,13 @@ template <class T> SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char 
 {
     SPRY_UNROLL
     for (int step = 0; step < 4; step++) {
-        uint2 values[WARP_GROUPS][2];
+        uint2 values[WARP_GROUPS][T::ACTS];
         float_words<T> words[WARP_TILES];
         SPRY_UNROLL
-        for (int i = 0; i < WARP_GROUPS * 2; i++)
-            values[i / 2][i % 2] = ((const uint2 *)(rows + i / 2 * UNIT_BYTES))[(step * 2 + i % 2) * WARP + lane];
+        for (int i = 0; i < WARP_GROUPS * T::ACTS; i++) {
+            const uint2 *group = (const uint2 *)(rows + i / T::ACTS * staged_sizes<T>::GROUP);
+            values[i / T::ACTS][i % T::ACTS] = group[(step * T::ACTS + i % T::ACTS) * WARP + lane];
+        }
         SPRY_UNROLL
         for (int i = 0; i < WARP_TILES; i++) {
             float_bits<T> bits;
@@ -57,9 +64,9 @@ template <class T> SPRY_DEVICE void add_unit(warp_sums acc, const unsigned char 
             split_floats(words[i], bits);
         }
         SPRY_UNROLL
-        for (int term = 0; term < 2; term++) { /* what is added to one sum stands far apart */
+        for (int term = 0; term < T::ACTS; term++) { /* what is added to one sum stands far apart */
             SPRY_UNROLL
-            for (int k = 0; k < T::TERMS && k + term < 2; k++) {
+            for (int k = 0; k < T::TERMS && k + term < T::ACTS; k++) {
                 SPRY_UNROLL
                 for (int i = 0; i < WARP_TILES * WARP_GROUPS; i++)
                     multiply_bf16(acc[i / WARP_GROUPS][i % WARP_GROUPS], words[i / WARP_GROUPS].words[k],
@@ -85,13 +92,14 @@ template <class T>
 SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigned char *const *tiles,
                            const spry_product_args &a, uint32_t group)
 {
+    enum { STAGE = staged_sizes<T>::STAGE };
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     const product_place place = {a.parts[0].weight, 0, 0, 0, 0};
     uint32_t n_units = place.weight.n_units, split = 0;
     warp_sums acc = {};
     for (uint32_t unit = 0; unit < STAGES - 1; unit++) {
         if (unit < n_units)
-            copy_unit(stages + unit * STAGE_BYTES, tiles, a, group, unit);
+            copy_unit<T>(stages + unit * STAGE, tiles, a, group, unit);
         copy_commit();
     }
     for (uint32_t unit = 0; unit < n_units; unit++) {
@@ -99,11 +107,11 @@ SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigne
         block_wait();
         uint32_t ahead = unit + STAGES - 1;
         if (ahead < n_units)
-            copy_unit(stages + ahead % STAGES * STAGE_BYTES, tiles, a, group, ahead);
+            copy_unit<T>(stages + ahead % STAGES * STAGE, tiles, a, group, ahead);
         copy_commit();
-        const unsigned char *stage = stages + unit % STAGES * STAGE_BYTES;
+        const unsigned char *stage = stages + unit % STAGES * STAGE;
         add_unit<T>(acc, stage + warp % 2 * WARP_TILES * UNIT_BYTES,
-                    stage + STAGE_ROWS + warp / 2 * WARP_GROUPS * UNIT_BYTES, lane);
+                    stage + STAGE_ROWS + warp / 2 * WARP_GROUPS * staged_sizes<T>::GROUP, lane);
         while (split_begin(place, split + 1) <= unit)
             split++;
         if (split_begin(place, split + 1) == unit + 1)
@@ -114,7 +122,7 @@ SPRY_DEVICE void add_units(warp_sums total, unsigned char *stages, const unsigne
 /* A grid of (groups of 8 tiles, groups of 64 rows); warps stand 2 along the tiles and 2 along the rows. */
 template <class T> SPRY_DEVICE void multiply_staged(const spry_product_args &a)
 {
-    SPRY_SHARED_LARGE(stages, STAGES *STAGE_BYTES);
+    SPRY_SHARED_LARGE(stages, STAGES *staged_sizes<T>::STAGE);
     SPRY_SHARED const unsigned char *tiles[STAGED_TILES];
     uint32_t group = blockIdx.y * STAGED_GROUPS;
     int32_t expert = product_expert(a, group);

@@ -48,9 +48,9 @@ template <bool BYTES> struct lane_values {
     }
 };
 
-/* As sums of two bf16, or as bytes with the scales of the rows that a lane's sums belong to. */
-template <bool BYTES> struct lane_acts {
-    uint2 terms[4][2];
+/* As sums of ACTS bf16, or (0) as bytes with the scales of the rows that a lane's sums belong to. */
+template <int ACTS> struct lane_acts {
+    uint2 terms[4][ACTS];
 
     SPRY_METHOD void encode(const lane_values<false> &x, int)
     {
@@ -58,7 +58,7 @@ template <bool BYTES> struct lane_acts {
         for (int step = 0; step < 4; step++) {
             float v[4] = {x.v[step * 4], x.v[step * 4 + 1], x.v[step * 4 + 2], x.v[step * 4 + 3]};
             SPRY_UNROLL
-            for (int term = 0; term < 2; term++) {
+            for (int term = 0; term < ACTS; term++) {
                 terms[step][term].x = take_bf16(&v[0], &v[1]);
                 terms[step][term].y = take_bf16(&v[2], &v[3]);
             }
@@ -68,9 +68,10 @@ template <bool BYTES> struct lane_acts {
     SPRY_METHOD void load(const spry_acts &act, bool there, uint32_t, uint32_t unit, int lane)
     {
         SPRY_UNROLL
-        for (int i = 0; i < 8; i++) {
+        for (int i = 0; i < 4 * ACTS; i++) {
             uint2 none = {0, 0};
-            terms[i / 2][i % 2] = there ? act_terms<2>(act, 0, unit * 4 + (uint32_t)i / 2)[i % 2 * WARP + lane] : none;
+            const uint2 *step = act_terms<ACTS>(act, 0, unit * 4 + (uint32_t)(i / ACTS));
+            terms[i / ACTS][i % ACTS] = there ? step[i % ACTS * WARP + lane] : none;
         }
     }
 
@@ -81,16 +82,16 @@ template <bool BYTES> struct lane_acts {
             float_words<F> words;
             split_floats(words, w.steps[step]);
             SPRY_UNROLL
-            for (int j = 0; j < 2; j++) {
+            for (int j = 0; j < ACTS; j++) {
                 SPRY_UNROLL
-                for (int i = 0; i < F::TERMS && i + j < 2; i++)
+                for (int i = 0; i < F::TERMS && i + j < ACTS; i++)
                     multiply_bf16(acc, words.words[i], terms[step][j].x, terms[step][j].y);
             }
         }
     }
 };
 
-template <> struct lane_acts<true> {
+template <> struct lane_acts<0> {
     uint2 values[2];
     float2 columns[2][2];
 
@@ -271,7 +272,7 @@ template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
     typedef row_sums<TILES, ROWS> all_sums;
     kept ring;
     lane_values<BYTES> raw;
-    lane_acts<BYTES> act;
+    lane_acts<T::ACTS> act;
     uint32_t batch, batches, begin, end, split;
     int lane;
     bool there;

@@ -20,7 +20,7 @@
  * an output and unit; SUPER: inputs that share bytes of the super plane, 0: none. */
 template <int BITS_, int ZERO_, int GROUP_, int SCALE_, bool MIN_, bool SUPER_> struct quants {
     enum { BITS = BITS_, ZERO = ZERO_, GROUP = GROUP_, SCALE = SCALE_, MIN = MIN_, SUPER = SUPER_ };
-    enum { FORM = SPRY_ACT_BYTES, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32, FLOATS = 0 };
+    enum { FORM = SPRY_ACT_BYTES, ACTS = 0, HIGH = BITS < 8 ? BITS - 4 : 0, LANE = BITS < 8 ? 16 : 32, FLOATS = 0 };
 };
 struct type_q4_0 : quants<4, 8, 32, 4, false, false> {};
 struct type_q4_1 : quants<4, 0, 32, 8, true, false> {};
@@ -34,15 +34,15 @@ struct type_mxfp4 : quants<4, 16, 32, 4, false, false> {
     enum { FLOATS = 1 }; /* quants are 4-bit floats, scales exponents */
 };
 
-/* TERMS: bf16 numbers whose sum is a weight; FORM: of the activations. LANE: bytes of a lane for 16 inputs. */
+/* TERMS, ACTS: bf16 numbers whose sum is a weight, and an activation (FORM). LANE: bytes of a lane for 16 inputs. */
 struct type_bf16 {
-    enum { TERMS = 1, FORM = SPRY_ACT_TWO, LANE = 16 };
+    enum { TERMS = 1, ACTS = 1, FORM = SPRY_ACT_ONE, LANE = 16 };
 };
 struct type_f16 {
-    enum { TERMS = 2, FORM = SPRY_ACT_TWO, LANE = 16 };
+    enum { TERMS = 2, ACTS = 2, FORM = SPRY_ACT_TWO, LANE = 16 };
 };
 struct type_f32 {
-    enum { TERMS = 3, FORM = SPRY_ACT_THREE, LANE = 32 };
+    enum { TERMS = 3, ACTS = 3, FORM = SPRY_ACT_THREE, LANE = 32 };
 };
 
 SPRY_DEVICE const unsigned char *tile_plane(const spry_tiles &w, uint64_t plane, uint64_t unit, uint32_t bytes)

@@ -73,16 +73,16 @@ struct row_piece {
         }
     }
 
-    SPRY_METHOD void write_terms(const spry_acts &to, uint32_t i) const
+    template <int TERMS> SPRY_METHOD void write_terms(const spry_acts &to, uint32_t i) const
     {
         uint64_t unit = (uint64_t)(i / 8) * to.cores + blockIdx.x / SPRY_ACT_ROWS;
-        uint4 *words = (uint4 *)to.values + unit * 128 + i % 8 * 8 + blockIdx.x % SPRY_ACT_ROWS;
+        uint4 *words = (uint4 *)to.values + unit * TERMS * 64 + i % 8 * 8 + blockIdx.x % SPRY_ACT_ROWS;
         float rest[8];
         SPRY_UNROLL
         for (int k = 0; k < 8; k++)
             rest[k] = v[k];
         SPRY_UNROLL
-        for (int term = 0; term < 2; term++) {
+        for (int term = 0; term < TERMS; term++) {
             uint4 word = {take_bf16(&rest[0], &rest[1]), take_bf16(&rest[2], &rest[3]), take_bf16(&rest[4], &rest[5]),
                           take_bf16(&rest[6], &rest[7])};
             words[term * 64] = word;
@@ -115,8 +115,10 @@ SPRY_KERNEL(spry_encode_cores, spry_encode_args, ROW_THREADS)
         row_piece piece;
         bool there = first + lane < pieces;
         piece.load(a, first + lane, norm);
+        if (a.to[SPRY_ACT_ONE].values && there)
+            piece.write_terms<1>(a.to[SPRY_ACT_ONE], first + lane);
         if (a.to[SPRY_ACT_TWO].values && there)
-            piece.write_terms(a.to[SPRY_ACT_TWO], first + lane);
+            piece.write_terms<2>(a.to[SPRY_ACT_TWO], first + lane);
         if (a.to[SPRY_ACT_BYTES].values)
             piece.write_bytes(a.to[SPRY_ACT_BYTES], first + lane, there);
     }
