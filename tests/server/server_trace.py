@@ -1,5 +1,6 @@
 """Where time and energy go: parts that add up, traces, disks that fill up."""
 
+import functools
 import json
 import os
 import re
@@ -9,7 +10,7 @@ import threading
 import time
 
 import server_support
-from server_support import HOME, MODEL, TALE, Server, ServerTest, eventually, once_of, spry
+from server_support import HOME, MODEL, TALE, Server, ServerTest, eventually, spry
 
 NAMES = {"read", "template", "tokenize", "queue", "lookup", "restore", "prefill", "draft", "decode", "sampling", "grammar",
          "detokenize", "write", "others"}
@@ -151,60 +152,92 @@ def can_imitate():
         return False
 
 
+def while_it_counts(test):
+    """For a test with the imitated counter: a new server for each of its runs, and one of them has to pass. A run in which
+    this program was stopped, so that the counter stood still, does not count: the server then measures something else, or
+    refuses to measure at all."""
+    @functools.wraps(test)
+    def run(self):
+        failures = 0
+        for _ in range(20):
+            self.begin()
+            try:
+                return test(self)
+            except AssertionError:
+                failures += self.longest_s < 0.03
+                if failures == 5:
+                    raise
+            finally:
+                self.end()
+        print("SKIPPED server_trace %s: this machine is too busy for a counter that keeps time" % test.__name__)
+        return self.skipTest("too busy")
+    return run
+
+
 class Energy(server_support.unittest.TestCase):
     """A counter that goes up as if the processor drew 40 watts."""
 
     def setUp(self):
         if not can_imitate():
             self.skipTest("a process cannot have a /sys of its own on this machine")
+
+    def begin(self):
         self.server = Server("--draft", "none", under=UNDER)
         self.over = False
+        self.longest_s = 0  # between two counts
         path = os.path.join("/proc", str(self.server.process.pid), "root", "sys/class/powercap/intel-rapl:0/energy_uj")
         self.counter = threading.Thread(target=self.count, args=(path,))
         self.counter.start()
         self.server.chat(max_tokens=2)
 
-    def tearDown(self):
+    def end(self):
         self.over = True
         self.counter.join()
         self.assertEqual(self.server.stop(), 0, self.server.log)
 
     def count(self, path):
-        began = time.time()
+        began = last = time.time()
         while not self.over:
+            now = time.time()
             with open(path, "r+", encoding="ascii") as file:
-                file.write("%d\n" % (1000 + (time.time() - began) * WATTS * 1e6))
+                file.write("%d\n" % (1000 + (now - began) * WATTS * 1e6))
+            self.longest_s, last = max(self.longest_s, now - last), now
             time.sleep(0.001)
 
-    @once_of(5)
-    def test_measured(self):
-        timings = self.server.chat(max_tokens=200, ignore_eos=True).json["timings"]
-        energy = timings["energy"]
+    def energy_of(self, reply):
+        timings = reply.json["timings"]
         self.assertNotIn("why_no_energy", timings)
+        return timings["energy"]
+
+    @while_it_counts
+    def test_measured(self):
+        reply = self.server.chat(max_tokens=200, ignore_eos=True)
+        timings, energy = reply.json["timings"], self.energy_of(reply)
         self.assertAlmostEqual(energy["cpu_joules"], WATTS * timings["total_ms"] / 1e3, delta=energy["cpu_joules"] / 5)
         self.assertAlmostEqual(energy["joules_per_100_tokens"], energy["joules"] / 2, places=3)
         self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
         total = re.search(r'spry_energy_joules_total\{device="cpu"\} (\S+)', self.server.get("/metrics").text).group(1)
         self.assertGreater(float(total), energy["cpu_joules"])
 
-    @once_of(5)
+    @while_it_counts
     def test_two_at_once_have_half_of_it_each(self):
         for others, body in (("/v1/chat/completions", {"messages": TALE, "max_tokens": 600, "temperature": 0, "ignore_eos": True}),
-                             ("/v1/embeddings", {"input": ["Once upon a time. " * 50] * 12})):
+                             ("/v1/embeddings", {"input": ["Once upon a time. " * 50] * 48})):
             other = threading.Thread(target=self.server.post, args=(others, body))
+            steps = self.server.metric("spry_steps_total")
             other.start()
-            time.sleep(0.05)
-            energy = self.server.chat(max_tokens=100).json["timings"]["energy"]
+            self.assertTrue(eventually(lambda: self.server.metric("spry_steps_total") > steps))
+            energy = self.energy_of(self.server.chat(max_tokens=100))
             other.join()
             self.assertLess(energy["watts"], WATTS * 0.8, others)
-        alone = self.server.post("/v1/embeddings", body).json["timings"]["energy"]
+        alone = self.energy_of(self.server.post("/v1/embeddings", body))
         self.assertAlmostEqual(alone["watts"], WATTS, delta=WATTS / 5)
         self.assertIsNone(alone["joules_per_100_tokens"])
         echo = {"prompt": "Once upon a time. " * 100, "echo": True, "logprobs": 1, "max_tokens": 0}
-        echoed = self.server.post("/v1/completions", echo).json["timings"]["energy"]
+        echoed = self.energy_of(self.server.post("/v1/completions", echo))
         self.assertAlmostEqual(echoed["watts"], WATTS, delta=WATTS / 5)
 
-    @once_of(5)
+    @while_it_counts
     def test_a_body_that_comes_slowly(self):
         """Watts are those of the work, whatever the client took."""
         body = json.dumps({"messages": TALE, "max_tokens": 100, "temperature": 0}).encode("ascii")
@@ -216,11 +249,12 @@ class Energy(server_support.unittest.TestCase):
         reply = b"".join(iter(lambda: client.recv(1 << 16), b""))
         client.close()
         timings = json.loads(reply.split(b"\r\n\r\n", 1)[1])["timings"]
+        self.assertNotIn("why_no_energy", timings)
         self.assertGreater(timings["parts_ms"]["read"], 1000)
         self.assertAlmostEqual(timings["energy"]["watts"], WATTS, delta=WATTS / 5)
         self.assertLess(timings["energy"]["joules"], WATTS * (timings["total_ms"] - 1000) / 1e3)
 
-    @once_of(5)
+    @while_it_counts
     def test_an_answer_nobody_reads(self):
         """Once it is made it uses nothing any more, and the next one has all of what it uses."""
         body = json.dumps({"prompt": "Once upon a time. " * 300, "echo": True, "logprobs": 20, "n": 8, "max_tokens": 60,
@@ -237,11 +271,12 @@ class Energy(server_support.unittest.TestCase):
             return steps[-1] == steps[-2] > 40
 
         self.assertTrue(eventually(is_made))
-        energy = self.server.chat(max_tokens=100).json["timings"]["energy"]
+        energy = self.energy_of(self.server.chat(max_tokens=100))
         self.assertEqual(self.server.metric("spry_requests_running"), 8)  # as far as its reader goes
         client.close()
         self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
 
+    @while_it_counts
     def test_watching_is_cheap(self):
         """However many watch, the counters are read once a second."""
         connection = self.server.connect()
