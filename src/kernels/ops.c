@@ -25,7 +25,8 @@ static const struct {
 #if defined(__x86_64__)
     {&spry_ops_avx2, SPRY_CPU_AVX2},
     {&spry_ops_avx512, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI},
-    {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_AMX},
+    {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16},
+    {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16 | SPRY_CPU_AMX},
 #elif defined(__aarch64__)
     {&spry_ops_neon, SPRY_CPU_DOTPROD},
 #endif

@@ -110,7 +110,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 3 };
+enum { SPRY_KERNEL_REVISION = 4 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */
@@ -138,7 +138,8 @@ typedef struct spry_ops {
                  bool interleaved);
 
     void (*attend)(const spry_attend *a, size_t kv_head);
-    bool attend_bytes; /* with Q8_0 keys, attend encodes queries as activations are */
+    bool attend_bytes;  /* with Q8_0 keys, attend encodes queries as activations are */
+    bool attend_halves; /* with F16 keys and values, attend rounds these, queries and weights to bfloat16 */
     /* out = what attend would have given for all pages at once, bit for bit. */
     void (*attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 

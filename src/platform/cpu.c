@@ -42,6 +42,8 @@ uint32_t spry_cpu_features(void)
         features |= SPRY_CPU_AVX512;
     if (SPRY_X86_HAS("avx512vnni"))
         features |= SPRY_CPU_VNNI;
+    if (SPRY_X86_HAS("avx512bf16"))
+        features |= SPRY_CPU_BF16;
     if (has_amx())
         features |= SPRY_CPU_AMX;
     return features;

@@ -34,11 +34,17 @@ static void encoding_errors(double *errors, const double *turned, const double *
     }
 }
 
+/* The error of a number that is rounded to bfloat16, of its size; 0 where attention does not round. */
+static double half_rounding(const check *c, const spry_attend *a)
+{
+    return c->ops->attend_halves && a->type == SPRY_F16 ? 0x1p-8 : 0;
+}
+
 /* Scores go to `weight`, -infinity for keys not seen; the result is the error a score may have. */
 static double naive_scores(check *c, naive_row *n, const attend_case *k, size_t kv_head, size_t row, const float *query)
 {
     const spry_attend *a = &k->a;
-    double cap = (double)a->softcap, scale = (double)a->scale, largest = 0, encoded = 0;
+    double cap = (double)a->softcap, scale = (double)a->scale, largest = 0, encoded = 0, half = half_rounding(c, a);
     double turned[SPRY_ATTEND_HEAD_DIM_MAX], sizes[SPRY_ATTEND_HEAD_DIM_MAX], errors[SPRY_ATTEND_HEAD_DIM_MAX] = {0};
     for (size_t e = 0, i = 0; e < a->n_entries; e++) {
         for (size_t d = 0; d < a->head_dim; d++)
@@ -54,7 +60,7 @@ static double naive_scores(check *c, naive_row *n, const attend_case *k, size_t 
             for (size_t d = 0; d < a->head_dim; d++) {
                 sum += key[d] * turned[d];
                 size += fabs(key[d]) * sizes[d];
-                error += fabs(key[d]) * errors[d];
+                error += fabs(key[d]) * (errors[d] + (2 * half + half * half) * sizes[d]);
             }
             n->weight[i] = cap != 0 ? cap * tanh(sum * scale / cap) : sum * scale;
             largest = fmax(largest, size * scale);
@@ -85,6 +91,8 @@ static void naive_weights(check *c, naive_row *n, const attend_case *k, size_t h
      * each chunk that is joined 4. Then values are added key after key. */
     double weight = slack + (max - min + 4 + 8 * (double)k->a.n_entries) * CHECK_ROUNDING;
     n->relative = expm1(2 * weight) + (double)(k->n_keys + CHECK_OTHER_ROUNDINGS) * CHECK_ROUNDING;
+    /* A weight, the sum of all and a value. */
+    n->relative += expm1(3 * half_rounding(c, &k->a)) * (1 + n->relative);
 }
 
 static void compare_head(check *c, const attend_case *k, size_t kv_head, size_t row, size_t head)
@@ -206,7 +214,22 @@ static void compare_stale(check *c, const attend_case *k, size_t kv_head)
     guarded_destroy(c, &again);
 }
 
-/* A query that sees one key has a weight of exactly 1: the result is that key's value, exactly. */
+/* What later rows of the same call have stored changes no bit of those before them, even where it is not a number. */
+static void compare_later(check *c, const attend_case *k, size_t kv_head)
+{
+    if (k->a.ahead || k->a.n_rows < 2)
+        return;
+    guarded pages = guarded_create(k->pages.size), again = guarded_create(k->out.size);
+    size_t row = check_between(c, 1, k->a.n_rows - 1);
+    memcpy(pages.data, k->pages.data, pages.size);
+    attend_case_spoil(pages.data, k, (size_t)k->a.first_position + row);
+    run_rows(c, k, guarded_f(&again), pages.data, kv_head, 0, k->a.n_rows);
+    check_same(c, "NaNs of later rows", again.data, k->out.data, row * k->a.row_stride * sizeof(float));
+    guarded_destroy(c, &pages);
+    guarded_destroy(c, &again);
+}
+
+/* A query that sees one key has a weight of exactly 1: the result is that key's value, exactly or rounded once. */
 static void compare_single(check *c, const attend_case *k, size_t kv_head)
 {
     guarded out = guarded_create(k->out.size);
@@ -222,7 +245,7 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
         for (size_t i = 0; i < a.group * a.head_dim; i++) {
             double value = k->values[attend_case_index(k, kv_head, key, i % a.head_dim)];
             size_t at = row * a.row_stride + kv_head * a.group * a.head_dim + i;
-            check_close(c, at, (double)a.out[at], (double)(float)value, 0);
+            check_close(c, at, (double)a.out[at], (double)(float)value, half_rounding(c, &a) * fabs(value));
         }
     }
     guarded_destroy(c, &out);
@@ -238,6 +261,7 @@ static void check_shape(check *c, spry_dtype type, size_t head_dim, size_t group
     compare_splits(c, &k, kv_head);
     compare_joined(c, &k, kv_head);
     compare_stale(c, &k, kv_head);
+    compare_later(c, &k, kv_head);
     compare_single(c, &k, kv_head);
     attend_case_destroy(c, &k);
 }

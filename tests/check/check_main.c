@@ -19,6 +19,7 @@ static const char *const optional_tables[] = {
 #if defined(__x86_64__)
     "avx2",
     "avx512",
+    "avx512bf16",
     "amx",
     "amx-emulated",
 #elif defined(__aarch64__)

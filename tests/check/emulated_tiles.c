@@ -61,7 +61,9 @@ static void tile_multiply(int sum, int a, int b)
 }
 
 /* Beside the real tables. */
-#define spry_ops_avx512 check_avx512_again
-#define spry_ops_amx    check_amx_emulated
-#define AMX_NAME        "amx-emulated"
+#define spry_ops_avx512     check_avx512_again
+#define spry_ops_avx512bf16 check_avx512bf16_again
+#define spry_ops_amx        check_amx_emulated
+#define AMX_NAME            "amx-emulated"
+#define AMX_ATTEND          /* without BF16, which the machine may not have */
 #include "kernels/x86/ops_avx512.c"

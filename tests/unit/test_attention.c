@@ -215,6 +215,12 @@ static double encoding_error(const paged_sequence *s, const float *query, size_t
     return largest / 127 * (0.5 + 0x1p-16);
 }
 
+/* The error of a number that is rounded to bfloat16, of its size; 0 when numbers are not rounded. */
+static double half_rounding(const paged_sequence *s)
+{
+    return s->ops->attend_halves && s->whole.type == SPRY_F16 ? 0x1p-8 : 0;
+}
+
 /* Row `token` of softmax(Q K^T + mask); returns the largest error a float score may have. */
 static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s, size_t kv_head, const float *query,
                             size_t token)
@@ -228,7 +234,7 @@ static double attention_row(double weights[MAX_TOKENS], const paged_sequence *s,
             double value = s->keys[(kv_head * s->n_tokens + key) * a->head_dim + d], term = (double)query[d] * value;
             dot += term;
             size += fabs(term);
-            encoded += fabs(value) * encoding_error(s, query, d);
+            encoded += fabs(value) * encoding_error(s, query, d) + fabs(term) * expm1(2 * half_rounding(s));
         }
         dot *= (double)a->scale;
         if (a->softcap != 0)
@@ -249,7 +255,7 @@ static void compare_head(const paged_sequence *s, const char *name, size_t token
     const spry_attend *a = &s->whole;
     size_t kv_head = head / a->group, offset = token * a->row_stride + head * a->head_dim;
     double weights[MAX_TOKENS], slack = attention_row(weights, s, kv_head, s->query + offset, token);
-    double relative = expm1(2 * slack) + (double)(s->n_tokens + 16) * 0x1p-24;
+    double relative = expm1(2 * slack + 3 * half_rounding(s)) + (double)(s->n_tokens + 16) * 0x1p-24;
     for (size_t d = 0; d < a->head_dim; d++) {
         double expected = 0, size = 0;
         for (size_t key = 0; key < s->n_tokens; key++) {

@@ -16,7 +16,7 @@
 #include "kernels/simd/simd_math.h"
 
 enum {
-    ATTEND_QUERIES = 32,
+    ATTEND_QUERIES = 64,
     ATTEND_FLOATS = ATTEND_QUERIES * 128, /* of the queries of a tile; larger heads: fewer queries */
     KEY_VECTORS = SPRY_PAGE_TOKENS / LANES,
     SCALE_BLOCK = 32,
@@ -33,14 +33,17 @@ typedef struct attend_tile {
     const float *turn;                                        /* cosines of the current rotation, or NULL */
     uint64_t first[ATTEND_QUERIES], end[ATTEND_QUERIES];      /* visible positions */
     int from[ATTEND_QUERIES], to[ATTEND_QUERIES];             /* visible slots of the current page */
-    float max[ATTEND_QUERIES], sum[ATTEND_QUERIES];           /* of the current chunk */
+    float max[ATTEND_QUERIES], sums[ATTEND_QUERIES][LANES];   /* of the current chunk; sums by lane */
     float *part[ATTEND_QUERIES];                              /* [head_dim]: sums of weighted values of the chunk */
     float total_max[ATTEND_QUERIES], total_sum[ATTEND_QUERIES];
-    float *out[ATTEND_QUERIES];                    /* [head_dim]: of all chunks so far */
-    float *state[ATTEND_QUERIES];                  /* where a part's maximum and sum go */
-    float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
-    float turned[ATTEND_FLOATS], parts[ATTEND_FLOATS];
-    spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* queries for the current page, where scores are integer */
+    float *out[ATTEND_QUERIES];                                         /* [head_dim]: of all chunks so far */
+    float *state[ATTEND_QUERIES];                                       /* where a part's maximum and sum go */
+    _Alignas(CACHE_LINE) float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
+    _Alignas(CACHE_LINE) float turned[ATTEND_FLOATS], parts[ATTEND_FLOATS];
+    union {                                                     /* queries for the current page, encoded */
+        spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* where scores are integer */
+        uint32_t pairs[ATTEND_FLOATS / 2];                      /* or by pairs of coordinates */
+    };
 } attend_tile;
 
 static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t first_query, size_t n)
@@ -71,7 +74,7 @@ static void start_chunk(attend_tile *t)
 {
     for (size_t i = 0; i < t->n; i++) {
         t->max[i] = -INFINITY;
-        t->sum[i] = 0;
+        v_store(t->sums[i], v_set(0));
     }
     memset(t->parts, 0, t->n * t->a->head_dim * sizeof(float));
 }
@@ -96,7 +99,8 @@ static void join_chunk(float *out, float *total_max, float *total_sum, const flo
 static void end_chunk(attend_tile *t)
 {
     for (size_t i = 0; i < t->n; i++)
-        join_chunk(t->out[i], &t->total_max[i], &t->total_sum[i], t->part[i], t->max[i], t->sum[i], t->a->head_dim);
+        join_chunk(t->out[i], &t->total_max[i], &t->total_sum[i], t->part[i], t->max[i], v_sum(v_load(t->sums[i])),
+                   t->a->head_dim);
 }
 
 static void divide_by(float *out, float sum, size_t head_dim)
@@ -303,33 +307,41 @@ SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char
         score_queries(t, type, keys, i, 1);
 }
 
-/* Converts scores to weights under the new maximum and rescales the previous sums. */
-static void weigh_query(attend_tile *t, size_t i)
+/* Stores vector v of a query's weights where the sums of values read them; returns them as they are stored. */
+typedef vec store_weights(attend_tile *t, size_t i, int v, vec weights);
+
+SPRY_INLINE vec store_floats(attend_tile *t, size_t i, int v, vec weights)
 {
-    float cap = t->a->softcap, *score = t->score[i];
-    vec s[KEY_VECTORS], top = v_set(-INFINITY), total = v_set(0), none = v_set(-INFINITY);
+    v_store(t->score[i] + v * LANES, weights);
+    return weights;
+}
+
+/* Converts scores to weights under the new maximum and rescales the previous sums. */
+SPRY_INLINE void weigh_query(attend_tile *t, size_t i, store_weights *store)
+{
+    float cap = t->a->softcap;
+    bool whole = t->to[i] - t->from[i] == SPRY_PAGE_TOKENS;
+    vec s[KEY_VECTORS], top = v_set(-INFINITY), total = v_load(t->sums[i]), none = v_set(-INFINITY);
     for (int v = 0; v < KEY_VECTORS; v++) {
-        s[v] = v_load(score + v * LANES);
+        s[v] = v_load(t->score[i] + v * LANES);
         if (cap > 0)
             s[v] = v_mul(v_tanh(v_div(s[v], v_set(cap))), v_set(cap));
-        s[v] = v_select_range(s[v], none, v * LANES, t->from[i], t->to[i]);
+        if (!whole)
+            s[v] = v_select_range(s[v], none, v * LANES, t->from[i], t->to[i]);
         top = v_max(top, s[v]);
     }
     float largest = v_largest(top), max = largest > t->max[i] ? largest : t->max[i];
-    for (int v = 0; v < KEY_VECTORS; v++) {
-        vec weight = v_exp(v_sub(s[v], v_set(max))); /* exp(-infinity), of invisible slots, is 0 */
-        v_store(score + v * LANES, weight);
-        total = v_add(total, weight);
-    }
     if (t->max[i] != max) {
         float keep[LANES];
         v_store(keep, v_exp(v_set(t->max[i] - max)));
-        t->sum[i] *= keep[0];
+        total = v_mul(total, v_set(keep[0]));
         for (size_t d = 0; d < t->a->head_dim; d += LANES)
             v_store(t->part[i] + d, v_mul(v_load(t->part[i] + d), v_set(keep[0])));
         t->max[i] = max;
     }
-    t->sum[i] += v_sum(total);
+    for (int v = 0; v < KEY_VECTORS; v++) /* exp(-infinity), of invisible slots, is 0 */
+        total = v_add(total, store(t, i, v, v_exp(v_sub(s[v], v_set(max)))));
+    v_store(t->sums[i], total);
 }
 
 /* Values of a token from coordinate d on, as floats. *scale stays that of the block at hand. */
@@ -389,27 +401,39 @@ SPRY_INLINE void add_page(attend_tile *t, spry_dtype type, const unsigned char *
         add_values_of(t, type, values, i, 1);
 }
 
+/* Prepares the tile for a page; NULL: no query sees any of it. */
+SPRY_INLINE const unsigned char *enter_page(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next,
+                                            bool *same)
+{
+    const spry_attend *a = t->a;
+    if (!place_page(t, entry, same))
+        return NULL;
+    if (a->turns)
+        turn_queries(t, &a->turns[entry->turn]);
+    t->ahead = ((uintptr_t)next->page - entry->page) * a->page_bytes;
+    return a->pages + entry->page * a->page_bytes + t->kv_head * a->head_bytes;
+}
+
 SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entry *entry, const spry_kv_entry *next)
 {
     const spry_attend *a = t->a;
     bool same;
-    if (!place_page(t, entry, &same))
+    const unsigned char *page = enter_page(t, entry, next, &same);
+    if (!page)
         return;
-    if (a->turns)
-        turn_queries(t, &a->turns[entry->turn]);
     if (BYTE_SCORES && type == SPRY_Q8_0 && t->fresh)
         encode_queries(t);
     t->fresh = false;
-    const unsigned char *page = a->pages + entry->page * a->page_bytes + t->kv_head * a->head_bytes;
-    t->ahead = ((uintptr_t)next->page - entry->page) * a->page_bytes;
     score_page(t, type, page + a->key_offset);
     for (size_t i = 0; i < t->n; i++)
         if (t->from[i] < t->to[i])
-            weigh_query(t, i);
+            weigh_query(t, i, store_floats);
     add_page(t, type, page + a->value_offset, same);
 }
 
-SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype type)
+typedef void attend_one(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next);
+
+SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, attend_one *attend)
 {
     size_t n_queries = a->n_rows * a->group, most = ATTEND_FLOATS / a->head_dim;
     most = most < ATTEND_QUERIES ? most : ATTEND_QUERIES;
@@ -420,12 +444,21 @@ SPRY_INLINE void attend_type(const spry_attend *a, size_t kv_head, spry_dtype ty
             start_chunk(&t);
             end = spry_attend_chunk_end(a, e);
             for (size_t i = e; i < end; i++)
-                attend_page(&t, type, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+                attend(&t, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
             end_chunk(&t);
         }
         end_tile(&t);
     }
 }
+
+#define ATTEND_PAGE(NAME)                                                                                              \
+    SPRY_INLINE void attend_##NAME(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next)              \
+    {                                                                                                                  \
+        attend_page(t, SPRY_##NAME, entry, next);                                                                      \
+    }
+ATTEND_PAGE(F32)
+ATTEND_PAGE(F16)
+ATTEND_PAGE(Q8_0)
 
 /* Heads that are not a multiple of the vector size, and values within keys, use the plain version; the choice depends
  * on the model alone. */
@@ -439,11 +472,11 @@ static void OP(attend)(const spry_attend *a, size_t kv_head)
     if (attends_plainly(a))
         spry_ref_attend(a, kv_head);
     else if (a->type == SPRY_F32)
-        attend_type(a, kv_head, SPRY_F32);
+        attend_tiles(a, kv_head, attend_F32);
     else if (a->type == SPRY_F16)
-        attend_type(a, kv_head, SPRY_F16);
+        attend_tiles(a, kv_head, attend_F16);
     else
-        attend_type(a, kv_head, SPRY_Q8_0);
+        attend_tiles(a, kv_head, attend_Q8_0);
 }
 
 static void OP(attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)

@@ -1,4 +1,4 @@
-/* The AVX-512 table, and the one that adds AMX. */
+/* The AVX-512 table, the one that adds products of bfloat16, and the one that adds AMX to these. */
 #include "kernels/ref/ref.h"
 #include "kernels/simd/simd_avx512.h"
 #include "kernels/x86/x86.h"
@@ -8,6 +8,9 @@
 #include "kernels/x86/attend_bytes.h"
 
 #include "kernels/simd/simd_attend.h"
+
+#include "kernels/x86/attend_bf16.h"
+
 #include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx512.h"
@@ -20,7 +23,10 @@
 #include "kernels/simd/simd_table.h"
 
 const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS};
+#define BF16_OPS .attend = avx512_attend_bf16, .attend_halves = true
+const spry_ops spry_ops_avx512bf16 = {.name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BF16_OPS};
 #ifndef AMX_NAME /* another one where tiles are emulated */
-#define AMX_NAME "amx"
+#define AMX_NAME   "amx"
+#define AMX_ATTEND BF16_OPS
 #endif
-const spry_ops spry_ops_amx = {.name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS};
+const spry_ops spry_ops_amx = {.name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS AMX_ATTEND};
