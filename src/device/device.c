@@ -189,7 +189,7 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
     if (status)
         return status;
     device->n_logits = device->n_hidden = 0;
-    device->sampling_ns = 0;
+    device->sampling_ns = device->attention_ns = 0;
     status = device->ops->submit(device, step, error);
     if (status)
         return status;
@@ -261,6 +261,11 @@ uint64_t spry_device_sampling_ns(const spry_device *device)
 bool spry_device_placed_weights(const spry_device *device)
 {
     return device->placed_weights;
+}
+
+uint64_t spry_device_attention_ns(const spry_device *device)
+{
+    return device->attention_ns;
 }
 
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane)

@@ -174,6 +174,9 @@ uint64_t spry_device_sampling_ns(const spry_device *device);
 /* Whether the last step also placed weights: what it took says nothing about later ones. */
 bool spry_device_placed_weights(const spry_device *device);
 
+/* How long attention took in the last step; 0 where it is not measured separately. */
+uint64_t spry_device_attention_ns(const spry_device *device);
+
 /* Steps become spans in a lane of the trace; NULL: no longer. */
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane);
 

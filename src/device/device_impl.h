@@ -30,6 +30,7 @@ struct spry_device {
     size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also placed weights; set by the implementation */
+    uint64_t attention_ns;     /* of the last step; set by the implementation */
 };
 
 struct spry_device_kind {

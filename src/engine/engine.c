@@ -212,6 +212,7 @@ static spry_status open_any(spry_engine **out, const char *name, const void *dat
     e->mapped = !data || options.data_is_mapped;
     pthread_mutex_init(&e->making, NULL);
     spry_step_cost_init(&e->steps);
+    spry_step_time_init(&e->times);
     status =
         data ? spry_model_open_memory(&e->model, data, size, name, error) : spry_model_open(&e->model, name, error);
     if (!status) {
@@ -274,11 +275,12 @@ spry_status spry_engine_close(spry_engine *e)
     return SPRY_OK;
 }
 
-void spry_engine_stepped(spry_engine *e, size_t rows, uint64_t ns)
+void spry_engine_stepped(spry_engine *e, const spry_step_load *load, uint64_t ns)
 {
-    spry_step_cost_measure(&e->steps, rows, ns);
-    if (rows >= SPRY_PAGE_TOKENS)
-        spry_kv_cache_computed(&e->cache, rows, ns);
+    spry_step_cost_measure(&e->steps, load->rows, ns);
+    spry_step_time_measure(&e->times, load, spry_device_attention_ns(e->device), ns);
+    if (load->rows >= SPRY_PAGE_TOKENS)
+        spry_kv_cache_computed(&e->cache, load->rows, ns);
 }
 
 void spry_engine_return_memory(spry_engine *e)

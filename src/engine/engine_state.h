@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "device/device.h"
 #include "draft/prompt_lookup.h"
+#include "draft/step_time.h"
 #include "engine/generation.h"
 #include "grammar/compile/grammar_cache.h"
 #include "model/model.h"
@@ -26,6 +27,7 @@ struct spry_engine {
     bool device_missing;              /* the one asked for is not there: this is the CPU */
     spry_device *device;              /* weights, pages and steps */
     spry_step_cost steps;             /* cost of steps by rows */
+    spry_step_time times;             /* the same by rows and depth */
     spry_vocabulary *vocabulary;      /* for grammars; NULL until the first request with one */
     spry_vocabulary *call_vocabulary; /* for tool calls: marks of calls and thoughts are text */
     spry_grammar_cache *grammars;     /* NULL until the first request with a grammar */
@@ -130,8 +132,8 @@ spry_status spry_engine_measure(spry_engine_needs *needs, const spry_engine *eng
 spry_status spry_engine_estimate(spry_engine_needs *needs, const char *name, const void *data, size_t size,
                                  const spry_engine_options *options, spry_error *error);
 
-/* Records the time of a step. */
-void spry_engine_stepped(spry_engine *engine, size_t rows, uint64_t ns);
+/* Records the time of the step that the device was waited for. */
+void spry_engine_stepped(spry_engine *engine, const spry_step_load *load, uint64_t ns);
 
 /* Converts a request of any version to this version; checks only its size. */
 spry_status spry_request_read(spry_request *own, const spry_request *theirs, spry_error *error);

@@ -50,6 +50,7 @@ static spry_status warm_up(spry_engine *e, spry_error *error)
     spry_status status = spry_steps_create(&steps, e, 1, error);
     for (int round = 0; !status && round < WARM_ROUNDS; round++) {
         spry_step_cost_init(&e->steps);
+        spry_step_time_init(&e->times);
         status = spry_steps_prefill(steps, ids, rows, decodes, error);
         if (!status && decodes)
             status = spry_steps_decode(steps, ids, 1, error);

@@ -50,15 +50,50 @@ static void add_answers(spry_driver *d)
     step->decode_rows = step->n_rows;
 }
 
+/* What the first n segments of a step are worth. */
+static spry_step_load load_of(const spry_segment *segments, size_t n)
+{
+    spry_step_load load = {0};
+    for (size_t i = 0; i < n; i++) {
+        load.rows += segments[i].n_rows;
+        load.sight += spry_step_sight(segments[i].n_rows, segments[i].first_position + segments[i].n_rows);
+    }
+    return load;
+}
+
+/* Jobs that are to share what is left of the step. */
+static spry_prompts prompts_of(const spry_driver *d)
+{
+    spry_prompts prompts = {0};
+    for (size_t i = 0; i < d->n_running; i++) {
+        const spry_job *job = d->running[i];
+        if (job->is_decoding || !job->session)
+            continue;
+        const spry_sequence *s = &job->session->sequence;
+        size_t left = spry_sequence_pending(s); /* fragments of it may count twice */
+        prompts.n++;
+        prompts.depth += s->n_tokens > left ? s->n_tokens - left : 0;
+    }
+    prompts.n += !prompts.n;
+    return prompts;
+}
+
+/* A step with prompts lasts at most 1.75 times as long as without: with what times vary, tokens come at half their pace
+ * at worst. */
+static const double gentle_share = 0.75;
+
 static size_t prompt_budget(const spry_driver *d)
 {
     const spry_step *step = &d->step;
-    const spry_step_cost *steps = &d->engine->steps;
+    size_t most = d->engine->chunk - step->decode_rows;
     if (d->options.policy == SPRY_POLICY_OFFLINE)
-        return d->engine->chunk - step->decode_rows; /* large steps give the most rows a second */
-    double stall = d->options.max_stall_ms * 1e6, alone = spry_step_cost_ns(steps, step->decode_rows);
-    return spry_prefill_budget(steps, step->decode_rows, d->engine->chunk - step->decode_rows,
-                               d->options.gentle && alone < stall ? alone : stall);
+        return most; /* large steps give the most rows a second */
+    const spry_step_load answers = load_of(step->segments, step->n_segments);
+    const spry_prompts prompts = prompts_of(d);
+    double stall = d->options.max_stall_ms * 1e6,
+           gentle = gentle_share * spry_step_time_ns(&d->engine->times, &answers);
+    return spry_prefill_budget(&d->engine->times, &answers, &prompts, most,
+                               d->options.gentle && gentle < stall ? gentle : stall);
 }
 
 /* Prompts, evaluations and embeddings share the budget evenly, so that a short one does not wait for a long one; what
@@ -141,16 +176,17 @@ static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
 }
 
 /* Computes a part of the step. Where it was refused nothing was computed. */
-static spry_status compute(spry_driver *d, const spry_device_step *step, size_t rows, uint64_t *start_ns,
-                           uint64_t *end_ns, spry_error *error)
+static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_t *start_ns, uint64_t *end_ns,
+                           spry_error *error)
 {
+    const spry_step_load load = load_of(step->segments, step->n_segments);
     *start_ns = spry_clock_ns();
     spry_status status = spry_device_submit(d->engine->device, step, error);
     if (!status)
         status = spry_device_wait(d->engine->device, error);
     *end_ns = spry_clock_ns();
     if (!status && !spry_device_placed_weights(d->engine->device))
-        spry_engine_stepped(d->engine, rows, *end_ns - *start_ns - spry_device_sampling_ns(d->engine->device));
+        spry_engine_stepped(d->engine, &load, *end_ns - *start_ns - spry_device_sampling_ns(d->engine->device));
     return status;
 }
 
@@ -173,7 +209,7 @@ static void compute_apart(spry_driver *d)
         job->rows.first_logits = job->rows.first_hidden = 0;
         const spry_device_step step = {d->step.segments + job->first_segment, job->n_segments, d->step.draws,
                                        add_draws(d, 0, job)};
-        job->step_status = compute(d, &step, job->rows.n_rows, &start, &end, &job->error);
+        job->step_status = compute(d, &step, &start, &end, &job->error);
         lap_step(job, start, end);
         if (!job->step_status)
             job->step_status = job->kind->on_step_done(job, &job->rows, &job->error);
@@ -187,7 +223,7 @@ static void compute_step(spry_driver *d)
     for (size_t i = 0; i < d->n_running; i++)
         n_draws = add_draws(d, n_draws, d->running[i]);
     const spry_device_step step = {d->step.segments, d->step.n_segments, d->step.draws, n_draws};
-    if (compute(d, &step, d->step.n_rows, &start, &end, NULL)) {
+    if (compute(d, &step, &start, &end, NULL)) {
         compute_apart(d);
         return;
     }

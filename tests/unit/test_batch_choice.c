@@ -218,22 +218,28 @@ static void test_says_why(void **state)
 
 /* ---- rows of prompts -------------------------------------------------------------------------------------------- */
 
+/* Rows for one prompt at the beginning of its text, beside answers whose attention costs nothing. */
+static size_t budget(const spry_step_time *time, size_t answers, size_t most, double stall_ns)
+{
+    return spry_prefill_budget(time, &(spry_step_load){answers, 0}, &(spry_prompts){1, 0}, most, stall_ns);
+}
+
 static void test_budget(void **state)
 {
     (void)state;
-    spry_step_cost cost;
-    spry_step_cost_init(&cost);
-    assert_int_equal(spry_prefill_budget(&cost, 0, 100, 0), 100); /* the queue is empty */
-    assert_int_equal(spry_prefill_budget(&cost, 3, 0, 1e9), 0);
-    assert_int_equal(spry_prefill_budget(&cost, 3, 100, 1e9), 1); /* nothing is known */
+    spry_step_time time;
+    spry_step_time_init(&time);
+    assert_int_equal(budget(&time, 0, 100, 0), 100); /* the queue is empty */
+    assert_int_equal(budget(&time, 3, 0, 1e9), 0);
+    assert_int_equal(budget(&time, 3, 100, 1e9), 1); /* nothing is known */
     for (size_t round = 0; round < 8; round++)
         for (size_t rows = 1; rows <= 128; rows += rows < 8 ? 1 : 8)
-            spry_step_cost_measure(&cost, rows, 1000000 + 100000 * rows);
-    assert_int_equal(spry_prefill_budget(&cost, 4, 124, 0), 1);
-    assert_int_equal(spry_prefill_budget(&cost, 4, 124, 1e9), 124);
+            spry_step_time_measure(&time, &(spry_step_load){rows, 0}, 0, 1000000 + 100000 * rows);
+    assert_int_equal(budget(&time, 4, 124, 0), 1);
+    assert_int_equal(budget(&time, 4, 124, 1e9), 124);
     size_t last = 0;
     for (double stall = 0; stall < 12e6; stall += 1e6) {
-        size_t rows = spry_prefill_budget(&cost, 4, 124, stall);
+        size_t rows = budget(&time, 4, 124, stall);
         assert_true(rows >= last && (rows == 1 || (double)rows * 100000 <= stall * 1.02 + 1));
         assert_true(rows == 124 || (double)(rows + 1) * 100000 > stall * 0.9);
         last = rows;
@@ -244,12 +250,52 @@ static void test_budget(void **state)
 static void test_budget_reach(void **state)
 {
     (void)state;
-    spry_step_cost cost;
-    spry_step_cost_init(&cost);
-    spry_step_cost_measure(&cost, 4, 1000000);
-    assert_int_equal(spry_prefill_budget(&cost, 4, 124, 1e12), 4);
-    spry_step_cost_measure(&cost, 8, 1000000);
-    assert_int_equal(spry_prefill_budget(&cost, 4, 124, 1e12), 12);
+    spry_step_time time;
+    spry_step_time_init(&time);
+    spry_step_time_measure(&time, &(spry_step_load){4, 0}, 0, 1000000);
+    assert_int_equal(budget(&time, 4, 124, 1e12), 4);
+    spry_step_time_measure(&time, &(spry_step_load){8, 0}, 0, 1000000);
+    assert_int_equal(budget(&time, 4, 124, 1e12), 12);
+}
+
+/* A machine on which a row costs 1 ms beside 10 ms for the weights, and attention 1 us for each position and row. */
+static uint64_t products_ns(size_t rows)
+{
+    return 10000000 + 1000000 * (uint64_t)rows;
+}
+
+static uint64_t attention_ns(double sight)
+{
+    return (uint64_t)(sight * 1000);
+}
+
+/* A prompt of 4,000 tokens is read beside four answers at depth 500. However deep it is, a step never lasts longer than
+ * allowed once a few were measured; and no less of the prompt is taken than fits. */
+static void test_budget_at_depth(void **state)
+{
+    (void)state;
+    spry_step_time time;
+    spry_step_time_init(&time);
+    const spry_step_load answers = {4, 4 * spry_step_sight(1, 500)};
+    uint64_t attention = attention_ns(answers.sight), alone = products_ns(4) + attention;
+    for (size_t i = 0; i < 4; i++)
+        spry_step_time_measure(&time, &answers, attention, alone);
+    size_t depth = 0, steps = 0, shallow = 0, rows = 0;
+    for (; depth < 4000; depth += rows, steps++) {
+        rows = spry_prefill_budget(&time, &answers, &(spry_prompts){1, depth}, 512, 0.75 * (double)alone);
+        const spry_step_load load = {4 + rows, answers.sight + spry_step_sight(rows, depth + rows)};
+        attention = attention_ns(load.sight);
+        uint64_t ns = products_ns(load.rows) + attention;
+        assert_true(rows == 1 || steps < 8 || (double)ns <= 1.9 * (double)alone);
+        spry_step_time_measure(&time, &load, attention, ns);
+        shallow = rows > shallow ? rows : shallow;
+    }
+    assert_true(shallow >= 10);         /* 15 ms more */
+    assert_true(rows >= 1 && rows < 4); /* each costs 5 ms here, and the first as much as three */
+    /* Two prompts read what stands before each of them. */
+    size_t one = spry_prefill_budget(&time, &answers, &(spry_prompts){1, 500}, 512, 15e6);
+    size_t two = spry_prefill_budget(&time, &answers, &(spry_prompts){2, 2000}, 512, 15e6);
+    assert_true(two < one && one <= 512);
 }
 
 int main(void)
@@ -264,6 +310,7 @@ int main(void)
         cmocka_unit_test(test_says_why),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_budget_reach),
+        cmocka_unit_test(test_budget_at_depth),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

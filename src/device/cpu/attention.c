@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "device/cpu/pass_state.h"
+#include "platform/clock.h"
 
 typedef struct attend_job {
     const spry_pass *pass;
@@ -14,7 +15,7 @@ typedef struct attend_job {
 } attend_job;
 
 enum { ITEMS_A_WORKER = 4 }; /* with fewer, one sequence's chunks are divided */
-enum { ATTEND_ROWS = 16 };   /* rows of a segment that are one item of work */
+enum { ATTEND_ROWS = 32 };   /* rows of a segment that are one item of work */
 
 static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
 {
@@ -135,6 +136,7 @@ static bool divide(attend_job *job)
 void spry_pass_attend(spry_pass *p, uint32_t layer)
 {
     attend_job job = {.pass = p, .layer = layer};
+    uint64_t start = spry_clock_ns();
     size_t n_items = 0, n_heads = p->config->n_kv_heads;
     for (size_t s = 0; s < p->n_segments; s++)
         n_items += items_of(p, &p->segments[s]);
@@ -144,5 +146,6 @@ void spry_pass_attend(spry_pass *p, uint32_t layer)
     } else {
         spry_threads_share(p->threads, attend_items, &job, n_items, 1);
     }
+    p->attention_ns += spry_clock_ns() - start;
     spry_pass_took_attention(p, layer);
 }

@@ -40,6 +40,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     spry_cpu_device *cpu = (spry_cpu_device *)device;
     spry_pass_step(cpu->pass, step->segments, step->n_segments);
     device->placed_weights = cpu->pass->packed;
+    device->attention_ns = spry_pass_attention_ns(cpu->pass);
     if (!step->n_draws)
         return SPRY_OK;
     uint64_t start = spry_clock_ns();

@@ -364,6 +364,7 @@ void spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segment
     if (p->watch)
         p->watch->last_ns = start;
     p->packed = false;
+    p->attention_ns = 0;
     run(p, segments, n_segments);
     if (p->watch)
         spry_op_watch_flush(p->watch);
@@ -378,6 +379,11 @@ void spry_pass_step(spry_pass *p, const spry_segment *segments, size_t n_segment
                                                {"sequences", (int64_t)n_segments}}};
         spry_trace_add(p->trace, &span);
     }
+}
+
+uint64_t spry_pass_attention_ns(const spry_pass *pass)
+{
+    return pass->attention_ns;
 }
 
 const float *spry_pass_logits(const spry_pass *pass, size_t index)

@@ -24,6 +24,9 @@ bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spr
 /* Runs a step that has been checked. */
 void spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t n_segments);
 
+/* How long attention took in the step. */
+uint64_t spry_pass_attention_ns(const spry_pass *pass);
+
 /* Logits of the step's wanted rows in the order of the list, [n_vocab] each; valid until the next step. */
 const float *spry_pass_logits(const spry_pass *pass, size_t index);
 

@@ -39,6 +39,7 @@ struct spry_pass {
     /* the step */
     const spry_segment *segments;
     size_t n_segments, n_rows, n_logits;
+    uint64_t attention_ns;              /* that attention took */
     int32_t *tokens;                    /* [max_rows] */
     uint32_t *positions;                /* [max_rows] */
     spry_slot *slots;                   /* [max_rows]: where its keys and values go */

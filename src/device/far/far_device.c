@@ -141,6 +141,7 @@ static spry_status wait(spry_device *device, spry_error *error)
     (void)error;
     spry_far_queue_finish(&far->queue, &far->step.call);
     device->sampling_ns = far->cpu.device.sampling_ns;
+    device->attention_ns = far->cpu.device.attention_ns;
     return SPRY_OK;
 }
 

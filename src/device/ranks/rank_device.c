@@ -34,6 +34,7 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     spry_status status = cpu->ops->submit(cpu, step, error);
     spry_ranks_unlock();
     device->sampling_ns = cpu->sampling_ns;
+    device->attention_ns = cpu->attention_ns;
     return status;
 }
 
