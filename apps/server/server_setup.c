@@ -67,7 +67,8 @@ static const spry_option work_options[] = {
      .kind = SPRY_OPTION_U32,
      .offset = FIELD(stall_ms),
      .metavar = "MS",
-     .help = "Longest time a prefill step may delay answers being decoded; 0: three quarters of a decode step, at most 50"},
+     .help =
+         "Longest time a prefill step may delay answers being decoded; 0: three quarters of a decode step, at most 50"},
 };
 
 void spry_server_flags_default(spry_server_flags *flags)

@@ -20,6 +20,14 @@ static bool has_f16c(void)
     return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
 }
 
+/* The instruction's short form; enabled with AVX2. */
+static bool has_avxvnni(void)
+{
+    enum { AVXVNNI = 1 << 4 };
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) && (eax & AVXVNNI);
+}
+
 /* Tiles are 8 KB of state a thread: Linux saves them only for processes that have asked for it. */
 static bool has_amx(void)
 {
@@ -37,7 +45,7 @@ uint32_t spry_cpu_features(void)
 {
     uint32_t features = 0;
     if (SPRY_X86_HAS("avx2") && SPRY_X86_HAS("fma") && has_f16c())
-        features |= SPRY_CPU_AVX2;
+        features |= has_avxvnni() ? SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI : SPRY_CPU_AVX2;
     if (SPRY_X86_HAS("avx512f") && SPRY_X86_HAS("avx512bw") && SPRY_X86_HAS("avx512dq") && SPRY_X86_HAS("avx512vl"))
         features |= SPRY_CPU_AVX512;
     if (SPRY_X86_HAS("avx512vnni"))

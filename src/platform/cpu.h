@@ -12,6 +12,7 @@ typedef enum spry_cpu_feature {
     SPRY_CPU_AMX = 1 << 3,     /* tiles and products of int8 */
     SPRY_CPU_BF16 = 1 << 5,    /* products of bfloat16, of AVX-512 */
     SPRY_CPU_DOTPROD = 1 << 4, /* 64-bit ARM */
+    SPRY_CPU_AVXVNNI = 1 << 8, /* VNNI without AVX-512 */
 } spry_cpu_feature;
 
 /* All features of this machine. Tiles (AMX) are requested of the operating system for the whole process. */

@@ -38,7 +38,7 @@ typedef struct check {
 
 /* One op (or a table of similar ones) for all its types; each is one line in check_main.c. */
 /* The AMX table over tile registers in plain C, for machines with AVX-512 and without AMX; see emulated_tiles.c. */
-extern const spry_ops check_amx_emulated;
+extern const spry_ops check_amx_emulated, check_avxvnni_512;
 
 typedef struct check_op {
     void (*check)(check *c);

@@ -17,11 +17,7 @@ static const check_op ops[] = {
 /* Tables of this architecture that a machine may lack. */
 static const char *const optional_tables[] = {
 #if defined(__x86_64__)
-    "avx2",
-    "avx512",
-    "avx512bf16",
-    "amx",
-    "amx-emulated",
+    "avx2", "avxvnni", "avxvnni-512", "avx512", "avx512bf16", "amx", "amx-emulated",
 #elif defined(__aarch64__)
     "neon",
 #endif
@@ -99,6 +95,10 @@ static spry_status find_table(const spry_ops **out, const char *mask, spry_error
 {
 #if defined(__x86_64__)
     const spry_ops *needed;
+    if (!strcmp(mask, check_avxvnni_512.name) && !spry_ops_get(&needed, "avx512", NULL)) {
+        *out = &check_avxvnni_512;
+        return SPRY_OK;
+    }
     if (!strcmp(mask, check_amx_emulated.name) && !spry_ops_get(&needed, "avx512", NULL)) {
         *out = &check_amx_emulated;
         return SPRY_OK;

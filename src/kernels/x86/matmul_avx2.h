@@ -1,7 +1,8 @@
 /* Integer matrix products for AVX2: groups of 8 outputs (packed.h), a tile of up to 4 rows. maddubs multiplies four
  * adjacent weights of 8 outputs, unsigned, by four activations and adds pairs in 16 bits; as many of them are added as
- * cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. All exact; the only rounding is one
- * conversion and one fused addition per block, in block order, the same for any tile.
+ * cannot overflow (8 for 4 bits, 4 for 5, 2 for 6), then one widening madd. With AVX-VNNI, where DOT_FOUR(sum, weights,
+ * activations) is defined, one dpbusd does all of it in 32 bits. All exact; the only rounding is one conversion and one
+ * fused addition per block, in block order, the same for any tile and with both.
  *
  * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs, and the dots and sums of 4 rows, fill 16
  * registers. */
@@ -88,6 +89,31 @@ static inline __m256i fifth_bits(const unsigned char *mask)
     return _mm256_and_si256(_mm256_cmpeq_epi8(chosen, bit), _mm256_set1_epi8(16));
 }
 
+#if defined(DOT_FOUR)
+
+SPRY_INLINE __m256i add_dot(__m256i dot, const quads w, const int8_t *values, int fit)
+{
+    (void)fit;
+    for (int q = 0; q < 4; q++)
+        dot = DOT_FOUR(dot, w[q], four_values(values + 4 * q));
+    return dot;
+}
+
+SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *values)
+{
+    for (int q = 0; q < 4; q++)
+        dot = DOT_FOUR(dot, _mm256_abs_epi8(w[q]), _mm256_sign_epi8(four_values(values + 4 * q), w[q]));
+    return dot;
+}
+
+/* A dot is always in 32 bits. */
+static inline __m256i widen(__m256i dot)
+{
+    return dot;
+}
+
+#else
+
 static inline __m256i widen(__m256i pairs)
 {
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -115,6 +141,8 @@ SPRY_INLINE __m256i add_signed_dot(__m256i dot, const quads w, const int8_t *val
     }
     return dot;
 }
+
+#endif
 
 SPRY_INLINE void start_dots(__m256i dot[INT_TILE_ROWS], int n_rows)
 {

@@ -160,6 +160,16 @@ SPRY_INLINE void load_part(grid_part *out, spry_dtype type, const unsigned char 
     }
 }
 
+/* Eight dots of four. */
+static inline __m256i dot_eight(__m256i sizes, __m256i values)
+{
+#if defined(DOT_FOUR)
+    return DOT_FOUR(_mm256_setzero_si256(), sizes, values);
+#else
+    return _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, values), _mm256_set1_epi16(1));
+#endif
+}
+
 static inline float sum_of_eight(__m256 x)
 {
     __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
@@ -183,8 +193,7 @@ SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, size_t output,
         for (int r = 0; r < n_rows; r++) {
             const spry_act_block *a = act[r] + b;
             __m256i values = _mm256_loadu_si256((const __m256i *)(const void *)a->values);
-            __m256i pairs = _mm256_maddubs_epi16(w.sizes, _mm256_sign_epi8(values, w.signs));
-            __m256 dot = _mm256_cvtepi32_ps(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+            __m256 dot = _mm256_cvtepi32_ps(dot_eight(w.sizes, _mm256_sign_epi8(values, w.signs)));
             sum[r] = _mm256_fmadd_ps(dot, _mm256_mul_ps(w.scale, _mm256_set1_ps(a->scale)), sum[r]);
         }
     }

@@ -1,11 +1,11 @@
-/* The tables for x86-64. AVX2 requires FMA and F16C; AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are
- * faster with AVX2. AVX512_BF16 adds attention over F16 pages by products of bfloat16; AMX adds to that products of
- * many rows by tiles, and gives the same bits. */
+/* The tables for x86-64. AVX2 requires FMA and F16C; AVX-VNNI adds one instruction to it, and gives the same bits;
+ * AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are faster with AVX2. AVX512_BF16 adds attention over
+ * F16 pages by products of bfloat16; AMX adds to that products of many rows by tiles, and gives the same bits. */
 #ifndef SPRY_KERNELS_X86_H
 #define SPRY_KERNELS_X86_H
 
 #include "kernels/ops.h"
 
-extern const spry_ops spry_ops_avx2, spry_ops_avx512, spry_ops_avx512bf16, spry_ops_amx;
+extern const spry_ops spry_ops_avx2, spry_ops_avxvnni, spry_ops_avx512, spry_ops_avx512bf16, spry_ops_amx;
 
 #endif

@@ -1,0 +1,23 @@
+/* The AVX2 table with integer products by AVX-VNNI, for processors with it and without AVX-512. It gives AVX2's bits.
+ */
+#include "kernels/ref/ref.h"
+#include "kernels/simd/simd_avx2.h"
+#include "kernels/x86/x86.h"
+
+#define OP(name) avxvnni_##name
+#ifndef DOT_FOUR /* AVX-512's form of the instruction, where tests run without AVX-VNNI */
+#define DOT_FOUR(sum, weights, values) _mm256_dpbusd_avx_epi32(sum, weights, values)
+#define AVXVNNI_NAME                   "avxvnni"
+#define AVXVNNI_TABLE                  spry_ops_avxvnni
+#endif
+
+#include "kernels/simd/simd_attend.h"
+#include "kernels/simd/simd_floats.h"
+#include "kernels/simd/simd_vector.h"
+#include "kernels/x86/matmul_avx2.h"
+#include "kernels/x86/matmul_grids.h"
+
+#include "kernels/simd/simd_integers.h"
+#include "kernels/simd/simd_table.h"
+
+const spry_ops AVXVNNI_TABLE = {.name = AVXVNNI_NAME, SPRY_REF_OPS, SIMD_OPS(avxvnni), GRID_OPS};
