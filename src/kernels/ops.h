@@ -25,6 +25,7 @@ typedef struct spry_matmul {
 
 typedef struct spry_matmul_kernel {
     bool integer;   /* activations are spry_act_blocks */
+    bool bf16;      /* activations are floats, which the kernel rounds to BF16; subnormal numbers count as zeros */
     uint32_t group; /* rows packed together (packed.h); 0: weights in file layout */
     /* Computes outputs [out_begin, out_end); both are multiples of the group, except at the end of the matrix. */
     void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);
@@ -110,7 +111,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 4 };
+enum { SPRY_KERNEL_REVISION = 5 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */

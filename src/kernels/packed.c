@@ -241,22 +241,51 @@ static void put_rows(unsigned char *out, spry_dtype type, source s, size_t n_row
     }
 }
 
-/* Copies chunks of a size known at compile time. */
+/* Copies chunks of 2 or 4 bytes. */
 static void move_chunks(unsigned char *out, size_t out_step, const unsigned char *in, size_t in_step, size_t n_chunks,
                         size_t bytes)
 {
     for (size_t c = 0; c < n_chunks; c++, out += out_step, in += in_step)
         if (bytes == 2)
-            memcpy(out, in, SPRY_PACK_FLOATS * 2);
+            memcpy(out, in, 2);
         else
-            memcpy(out, in, SPRY_PACK_FLOATS * 4);
+            memcpy(out, in, 4);
 }
 
-static void put_floats(unsigned char *out, const unsigned char *in, size_t bytes, size_t row, size_t n_in, size_t rows)
+static size_t chunk_bytes(spry_dtype type)
 {
-    size_t n = n_in / SPRY_PACK_FLOATS, chunk = SPRY_PACK_FLOATS * bytes, rest = n_in % SPRY_PACK_FLOATS * bytes;
-    move_chunks(out + row * chunk, rows * chunk, in, chunk, n, bytes);
+    return type == SPRY_F16 ? 2 : 4;
+}
+
+/* Values of one row from chunk `first` on. */
+static void put_floats(unsigned char *out, const unsigned char *in, spry_dtype type, size_t row, size_t first,
+                       size_t n_in, size_t rows)
+{
+    size_t chunk = chunk_bytes(type), bytes = n_in * spry_dtype_bytes(type), n = bytes / chunk, rest = bytes % chunk;
+    move_chunks(out + (first * rows + row) * chunk, rows * chunk, in + first * chunk, chunk, n - first, chunk);
     memcpy(out + n * rows * chunk + row * rest, in + n * chunk, rest);
+}
+
+/* All rows: tiles of 16 bytes of 4 rows, or of 8 in chunks of 2 bytes, are turned as a whole. */
+static void put_float_rows(unsigned char *out, spry_dtype type, source s, size_t n_in, size_t n_rows, size_t rows)
+{
+    size_t chunk = chunk_bytes(type), each = 16 / chunk; /* rows of a tile, and chunks of a row in it */
+    size_t n_tiles = n_in * spry_dtype_bytes(type) / 16, turned = n_rows / each * each;
+    const unsigned char *next = s.at + rows * s.stride; /* rows that are usually packed next */
+    for (size_t t = 0; t < n_tiles; t++) {
+        for (size_t i = 0; i < rows * 16; i += 64)
+            SPRY_PREFETCH_FAR(next + t * rows * 16 + i);
+        for (size_t row = 0; row < turned; row += each) {
+            unsigned char *to = out + (t * each * rows + row) * chunk;
+            const unsigned char *from = s.at + row * s.stride + 16 * t;
+            if (chunk == 2)
+                spry_turn_pairs(to, rows * chunk, from, s.stride);
+            else
+                spry_turn_quads(to, rows * chunk, from, s.stride);
+        }
+    }
+    for (size_t row = 0; row < n_rows; row++)
+        put_floats(out, s.at + row * s.stride, type, row, row < turned ? n_tiles * each : 0, n_in, rows);
 }
 
 void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weight_stride, size_t n_in, size_t n_rows,
@@ -267,8 +296,7 @@ void spry_pack_group(spry_dtype type, void *out, const void *weight, size_t weig
     if (n_rows < rows || type == SPRY_Q5_0 || type == SPRY_Q5_1)
         memset(out, 0, n_blocks * packed);
     if (spry_dtype_block(type) == 1) {
-        for (size_t row = 0; row < n_rows; row++)
-            put_floats(out, (const unsigned char *)weight + row * weight_stride, bytes, row, n_in, rows);
+        put_float_rows(out, type, (source){weight, weight_stride}, n_in, n_rows, rows);
         return;
     }
     const unsigned char *at = weight, *next = at + rows * weight_stride; /* rows that are usually packed next */
@@ -447,10 +475,11 @@ static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
     }
 }
 
-static void take_floats(unsigned char *out, const unsigned char *in, size_t bytes, size_t row, size_t n_in, size_t rows)
+static void take_floats(unsigned char *out, const unsigned char *in, spry_dtype type, size_t row, size_t n_in,
+                        size_t rows)
 {
-    size_t n = n_in / SPRY_PACK_FLOATS, chunk = SPRY_PACK_FLOATS * bytes, rest = n_in % SPRY_PACK_FLOATS * bytes;
-    move_chunks(out, chunk, in + row * chunk, rows * chunk, n, bytes);
+    size_t chunk = chunk_bytes(type), bytes = n_in * spry_dtype_bytes(type), n = bytes / chunk, rest = bytes % chunk;
+    move_chunks(out, chunk, in + row * chunk, rows * chunk, n, chunk);
     memcpy(out + n * chunk, in + n * rows * chunk + row * rest, rest);
 }
 
@@ -459,7 +488,7 @@ void spry_unpack_row(spry_dtype type, void *out, const void *group, size_t row, 
     size_t n_blocks = n_in / spry_dtype_block(type), bytes = spry_dtype_bytes(type);
     size_t packed = spry_packed_row_bytes(type) * rows;
     if (spry_dtype_block(type) == 1) {
-        take_floats(out, group, bytes, row, n_in, rows);
+        take_floats(out, group, type, row, n_in, rows);
         return;
     }
     for (size_t b = 0; b < n_blocks; b++) {

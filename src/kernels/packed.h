@@ -19,8 +19,8 @@
  *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file
  *   IQ4_NL  as Q4_0    MXFP4  exponent u8 | low as Q4_0
  *   IQ4_XS  scale f16 | 8 x scale i8 | 8 blocks of 4 quads of low as Q4_0
- * Floats are stored in chunks of SPRY_PACK_FLOATS values, row after row; the last may be shorter. A product then reads
- * one stream instead of one per row of its tile.
+ * Floats are stored value by value, each of all rows; BF16 in pairs of values, row after row, and the last alone when
+ * their number is odd. A product then reads one stream instead of one per row of its tile.
  *
  * Missing rows of the last group are zeros. Parts are in the order in which kernels first read them: hardware
  * prefetchers follow ascending streams. */
@@ -30,7 +30,7 @@
 #include "base/dtype.h"
 #include "kernels/act.h"
 
-enum { SPRY_PACK_MAX_ROWS = 16, SPRY_PACK_FLOATS = 16 };
+enum { SPRY_PACK_MAX_ROWS = 16 };
 
 /* Bytes of a block per row of the group; 0 for types that are not packed. */
 static inline size_t spry_packed_row_bytes(spry_dtype type)

@@ -32,10 +32,10 @@ static bool has_avxvnni(void)
 static bool has_amx(void)
 {
 #if defined(__linux__) && defined(SYS_arch_prctl)
-    enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
+    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25, REQUEST_STATE = 0x1023, TILE_DATA = 18 };
     unsigned eax, ebx, ecx, edx;
     return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & AMX_TILE) && (edx & AMX_INT8) &&
-           syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+           (edx & AMX_BF16) && syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
 #else
     return false;
 #endif

@@ -99,7 +99,7 @@ static spry_status find_table(const spry_ops **out, const char *mask, spry_error
         *out = &check_avxvnni_512;
         return SPRY_OK;
     }
-    if (!strcmp(mask, check_amx_emulated.name) && !spry_ops_get(&needed, "avx512", NULL)) {
+    if (!strcmp(mask, check_amx_emulated.name) && !spry_ops_get(&needed, "avx512bf16", NULL)) {
         *out = &check_amx_emulated;
         return SPRY_OK;
     }

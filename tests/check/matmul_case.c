@@ -1,6 +1,7 @@
 /* Building a case, and the double-precision product. */
 #include "check/matmul_case.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,6 +176,12 @@ void matmul_case_encode(const matmul_case *k, unsigned char *out, const float *f
     }
 }
 
+static float rounded_to_bf16(float x)
+{
+    float rounded = spry_bf16_decode(spry_bf16_encode(x));
+    return fabsf(x) < FLT_MIN ? 0 : rounded;
+}
+
 static void build_activations(check *c, matmul_case *k)
 {
     size_t n = k->n_in, integer = k->kernel->integer;
@@ -187,6 +194,8 @@ static void build_activations(check *c, matmul_case *k)
         fill_activations(c, guarded_f(&k->floats) + row * n, n, k->content);
     matmul_case_encode(k, k->act.data, guarded_f(&k->floats));
     memcpy(k->decoded.data, k->floats.data, k->floats.size);
+    for (size_t i = 0; k->kernel->bf16 && i < k->n_rows * n; i++)
+        guarded_f(&k->decoded)[i] = rounded_to_bf16(guarded_f(&k->floats)[i]);
     for (size_t row = 0; integer && row < k->n_rows; row++)
         act_values(guarded_f(&k->decoded) + row * n,
                    (const spry_act_block *)(const void *)(k->act.data + row * k->m.act_stride), n);
@@ -213,7 +222,7 @@ static double *allocate(size_t n)
 static double activation_worth(const matmul_case *k, size_t row, size_t i)
 {
     if (!k->kernel->integer)
-        return (double)guarded_f(&k->floats)[row * k->n_in + i];
+        return (double)guarded_f(&k->decoded)[row * k->n_in + i];
     const spry_act_block *block =
         (const spry_act_block *)(const void *)(k->act.data + row * k->m.act_stride) + i / SPRY_ACT_BLOCK;
     return (double)block->scale * block->values[i % SPRY_ACT_BLOCK];
@@ -247,15 +256,20 @@ double matmul_case_product(double *size, const matmul_case *k, size_t row, size_
     return sum;
 }
 
+/* Terms that a float kernel may add in one lane before it adds lanes or chains. */
+enum { FLOAT_CHAIN = 128 };
+
 double matmul_case_tolerance(const matmul_case *k, bool integer, double size)
 {
     if (k->content == MATMUL_WHOLE && size < 0x1p24)
         return 0;
     /* Dots of blocks are exact. Each, and each minimum, is added with one rounding; scales are multiplied before. */
-    double roundings =
-        integer ? (double)(2 * (k->n_in / SPRY_ACT_BLOCK) + 4) * CHECK_ROUNDING : check_roundings(k->n_in);
+    double roundings = integer ? (double)(2 * (k->n_in / SPRY_ACT_BLOCK) + 4) * CHECK_ROUNDING
+                               : check_roundings(k->n_in) + FLOAT_CHAIN * CHECK_ROUNDING;
     /* A product of scales may be subnormal and then multiplies a dot. */
     double underflow = (double)k->n_in * 127 * 255 * 0x1p-150;
+    if (k->kernel->bf16) /* subnormal sums become zeros */
+        underflow += (double)k->n_in * (double)FLT_MIN;
     return roundings * size + underflow;
 }
 

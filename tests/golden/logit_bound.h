@@ -40,4 +40,13 @@ static inline double logit_bound(const model_runner *r, const float *hidden, siz
            logit_magnitude(r, hidden + row * c->n_embd, weights);
 }
 
+/* What rounding the inputs of products to BF16 adds: each of a layer's seven products, and the last, moves by at most
+ * 2^-9 of the sum of its terms' sizes. */
+static inline double logit_bound_bf16(const model_runner *r, const float *hidden, size_t row, float *weights)
+{
+    const spry_config *c = &r->model->config;
+    return 0x1p-9 * (7.0 * c->n_layers + 1) * (double)c->logit_scale *
+           logit_magnitude(r, hidden + row * c->n_embd, weights);
+}
+
 #endif

@@ -6,8 +6,8 @@
 #include "device/cpu/pass_state.h"
 #include "kernels/kv_layout.h"
 
-enum { WORTH_WAKING = 8192 };     /* values to process; below this, waking the other threads costs more */
-enum { BLOCK_BYTES = 64 * 1024 }; /* of weights */
+enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
+enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 8 }; /* of weights; units of outputs */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
@@ -78,10 +78,12 @@ static void product_units(void *context, size_t begin, size_t end)
     }
 }
 
-/* With one row, weights are streamed: a block is long enough for the prefetcher, unless workers would get none. */
-static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t units)
+/* With one row, weights are streamed: a block is long enough for the prefetcher, unless workers would get none. With
+ * many it is long enough for tiles of several groups. */
+static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t units, size_t n_rows)
 {
     size_t bytes = w->row_bytes * SPRY_OUTPUT_GRAIN, block = bytes < BLOCK_BYTES ? BLOCK_BYTES / bytes : 1;
+    block = n_rows > 1 && block < TILE_UNITS ? TILE_UNITS : block;
     size_t most = units / (2 * spry_threads_count(p->threads));
     block = block < most ? block : most;
     return block ? block : 1;
@@ -99,7 +101,7 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
     }
     if (integer)
         run_rows(p, encode_rows, &job, n_rows, products[0].w->n_in);
-    spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units));
+    spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units, n_rows));
     for (size_t i = 0; i < n_products; i++)
         p->packed = spry_late_multiplied(products[i].w) || p->packed;
     if (p->adapted)

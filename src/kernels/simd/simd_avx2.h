@@ -6,15 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-enum {
-    LANES = 8,
-    TILE_OUTPUTS = 3,
-    TILE_ROWS = 4,
-    FLOAT_GROUP = 1,
-    SCORE_QUERIES = 2,
-    VALUE_QUERIES = 2,
-    VALUE_VECTORS = 4
-};
+enum { LANES = 8, TILE_OUTPUTS = 3, TILE_ROWS = 4, SCORE_QUERIES = 2, VALUE_QUERIES = 2, VALUE_VECTORS = 4 };
 
 typedef __m256 vec;
 

@@ -11,7 +11,6 @@ enum {
     /* register tiles: outputs x rows of a float product, queries of a score tile, queries x vectors of a value tile */
     TILE_OUTPUTS = 4,
     TILE_ROWS = 6,
-    FLOAT_GROUP = 4, /* rows of float weights packed together; 1: not packed */
     SCORE_QUERIES = 8,
     VALUE_QUERIES = 4,
     VALUE_VECTORS = 4

@@ -1,12 +1,9 @@
-/* Matrix products with float weights (F32, F16, BF16), packed or in file layout, written once over simd_*.h. A vector
+/* Matrix products with float weights (F32, F16, BF16) in file layout, written once over simd_*.h. A vector
  * runs along the sum; the sums of a tile of outputs x rows stay in registers. Every output of every row is the same
  * chain of fused additions with the same final reduction, in any tile.
  *
  * Include a simd_*.h and define OP(name) first. */
-#include <assert.h>
-
 #include "kernels/ops.h"
-#include "kernels/packed.h"
 
 /* Rows are processed in blocks that stay in the second-level cache while the weights are streamed. */
 enum { FLOAT_ROW_BLOCK = 48 };
@@ -18,14 +15,10 @@ static inline size_t kind_bytes(float_kind kind)
     return kind == KIND_F32 ? 4 : 2;
 }
 
-static_assert(FLOAT_GROUP == 1 || (int)LANES == (int)SPRY_PACK_FLOATS, "a packed chunk is a vector");
-
-/* The vector that begins with value i of an output's row (packed.h). A group of one row is in file layout. */
+/* The vector that begins with value i of an output's row. */
 static inline const unsigned char *weight_at(const spry_matmul *m, float_kind kind, size_t output, size_t i)
 {
-    size_t n = m->n_in - i < LANES ? m->n_in - i : LANES;
-    return (const unsigned char *)m->weight + output / FLOAT_GROUP * m->weight_stride +
-           (i * FLOAT_GROUP + output % FLOAT_GROUP * n) * kind_bytes(kind);
+    return (const unsigned char *)m->weight + output * m->weight_stride + i * kind_bytes(kind);
 }
 
 static inline vec load_weights(float_kind kind, const void *p)
@@ -52,10 +45,10 @@ SPRY_INLINE void float_tile(const spry_matmul *m, float_kind kind, size_t output
         act[r] = (const float *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
     size_t i = 0;
     for (; i + LANES <= m->n_in; i += LANES) {
-        size_t at = i * FLOAT_GROUP * kind_bytes(kind);
+        size_t at = i * kind_bytes(kind);
         for (int o = 0; o < n_outputs; o++) {
             w[o] = load_weights(kind, weight[o] + at);
-            if (n_rows == 1 && FLOAT_GROUP == 1) /* several streams: prefetch those of the next tile */
+            if (n_rows == 1) /* several streams: prefetch those of the next tile */
                 SPRY_PREFETCH((uintptr_t)weight[o] + TILE_OUTPUTS * m->weight_stride + at);
         }
         for (int r = 0; r < n_rows; r++) {
@@ -100,17 +93,10 @@ SPRY_INLINE void float_product(const spry_matmul *m, float_kind kind, size_t out
     }
 }
 
-static void OP(matmul_F32)(const spry_matmul *m, size_t out_begin, size_t out_end)
-{
-    float_product(m, KIND_F32, out_begin, out_end);
-}
-
-static void OP(matmul_F16)(const spry_matmul *m, size_t out_begin, size_t out_end)
-{
-    float_product(m, KIND_F16, out_begin, out_end);
-}
-
-static void OP(matmul_BF16)(const spry_matmul *m, size_t out_begin, size_t out_end)
-{
-    float_product(m, KIND_BF16, out_begin, out_end);
-}
+#define FLOAT_GROUP 0 /* not packed */
+#define FLOAT_DEFINE(NAME, ...)                                                                                        \
+    static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
+    {                                                                                                                  \
+        float_product(m, KIND_##NAME, out_begin, out_end);                                                             \
+    }
+SPRY_DTYPES_FLOAT(FLOAT_DEFINE)

@@ -9,15 +9,7 @@
 
 #include "base/compiler.h"
 
-enum {
-    LANES = 4,
-    TILE_OUTPUTS = 4,
-    TILE_ROWS = 4,
-    FLOAT_GROUP = 1,
-    SCORE_QUERIES = 2,
-    VALUE_QUERIES = 4,
-    VALUE_VECTORS = 4
-};
+enum { LANES = 4, TILE_OUTPUTS = 4, TILE_ROWS = 4, SCORE_QUERIES = 2, VALUE_QUERIES = 4, VALUE_VECTORS = 4 };
 
 typedef float32x4_t vec;
 

@@ -1,8 +1,7 @@
 /* Initialisers for the entries of simd_vector.h, simd_floats.h, simd_integers.h and simd_attend.h. Included directly
  * before the table: from here on an entry may be initialised twice, the plain one first. */
 #define SIMD_INTEGER(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
-#define SIMD_FLOAT(NAME, ...)                                                                                          \
-    .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP > 1 ? FLOAT_GROUP : 0, .run = OP(matmul_##NAME)},
+#define SIMD_FLOAT(NAME, ...)   .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_OPS(isa)                                                                                                  \
     .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm, .attend = isa##_attend,                                \
     .attend_join = isa##_attend_join, .attend_bytes = BYTE_SCORES, .add = isa##_add, .add_scaled = isa##_add_scaled,   \

@@ -11,22 +11,28 @@
 
 #include "kernels/x86/attend_bf16.h"
 
-#include "kernels/simd/simd_floats.h"
 #include "kernels/simd/simd_vector.h"
 #include "kernels/x86/matmul_avx512.h"
+#include "kernels/x86/matmul_floats.h"
+
+#include "kernels/x86/matmul_bf16.h"
+
 #include "kernels/x86/matmul_grids.h"
 
 #include "kernels/simd/simd_integers.h"
 
 #include "kernels/x86/matmul_amx.h"
 
+#include "kernels/x86/matmul_amx_bf16.h"
+
 #include "kernels/simd/simd_table.h"
 
 const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS};
-#define BF16_OPS .attend = avx512_attend_bf16, .attend_halves = true
-const spry_ops spry_ops_avx512bf16 = {.name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BF16_OPS};
+#define BF16_ATTEND .attend = avx512_attend_bf16, .attend_halves = true,
+const spry_ops spry_ops_avx512bf16 = {
+    .name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BF16_ATTEND BF16_OPS};
 #ifndef AMX_NAME /* another one where tiles are emulated */
-#define AMX_NAME   "amx"
-#define AMX_ATTEND BF16_OPS
+#define AMX_NAME "amx"
 #endif
-const spry_ops spry_ops_amx = {.name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS AMX_ATTEND};
+const spry_ops spry_ops_amx = {
+    .name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS BF16_ATTEND TILED_BF16_OPS};

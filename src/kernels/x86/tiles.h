@@ -19,6 +19,9 @@ typedef struct tile_shapes {
 #define tile_load(t, from, stride) _tile_loadd(t, from, stride)
 #define tile_store(t, to, stride)  _tile_stored(t, to, stride)
 #define tile_multiply(sum, a, b)   _tile_dpbssd(sum, a, b) /* sum += a x b: int8, four at a time, exact in int32 */
+/* The same for BF16, two at a time: even and odd values in chains of fused additions from 0 on, both added, then to the
+ * sum; subnormal numbers are zeros. */
+#define tile_multiply_bf16(sum, a, b) _tile_dpbf16ps(sum, a, b)
 #endif
 
 #endif

@@ -1,6 +1,7 @@
 /* The tables for x86-64. AVX2 requires FMA and F16C; AVX-VNNI adds one instruction to it, and gives the same bits;
  * AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are faster with AVX2. AVX512_BF16 adds attention over
- * F16 pages by products of bfloat16; AMX adds to that products of many rows by tiles, and gives the same bits. */
+ * F16 pages by products of bfloat16, and products of BF16 weights with activations that are rounded to it. AMX adds
+ * integer products of many rows by tiles, which give the same bits, and all BF16 products by tiles, which do not. */
 #ifndef SPRY_KERNELS_X86_H
 #define SPRY_KERNELS_X86_H
 
