@@ -100,8 +100,9 @@ typedef struct spry_engine_options {
     void *log_user;
     uint32_t kv_idle, kv_idle_share; /* seconds, 0: never, and percent: when KV memory returns, docs/KV.md */
     const char *lora;                /* NULL, or LoRA adapters beside the model: "PATH,PATH=SCALE", docs/MODELS.md */
-    uint32_t span_pages; /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
-    size_t expert_bytes; /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
+    uint32_t span_pages;    /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
+    size_t expert_bytes;    /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
+    const char *gpu_layers; /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -119,20 +120,19 @@ SPRY_API spry_status spry_engine_open_memory(spry_engine **out, const void *data
 SPRY_API spry_status spry_engine_close(spry_engine *engine);
 
 typedef struct spry_engine_info {
-    size_t size;              /* bytes this library knows, without `reserved`; set by the library */
-    const char *architecture; /* "Qwen3" */
-    size_t vocabulary;
-    size_t embedding; /* floats in one embedding */
-    size_t parameters;
-    size_t context;            /* tokens a session can hold */
-    size_t weight_bytes;       /* mapped */
-    size_t copied_bytes;       /* of weights that had to be copied out of the mapping */
-    size_t kv_bytes_per_token; /* layers x key/value heads x head size x 2 x type */
-    size_t kv_bytes;           /* limit: the whole pool */
-    size_t scratch_bytes;      /* working memory of a step */
-    const char *cpu;           /* the kernel set in use */
-    uint32_t threads, chunk;   /* chunk: most rows of a prefill step */
-    uint64_t reserved[16];
+    size_t size;                              /* bytes this library knows, without `reserved`; set by the library */
+    const char *architecture;                 /* "Qwen3" */
+    size_t vocabulary, embedding, parameters; /* embedding: floats in one */
+    size_t context;                           /* tokens a session can hold */
+    size_t weight_bytes;                      /* mapped */
+    size_t copied_bytes;                      /* of weights that had to be copied out of the mapping */
+    size_t kv_bytes_per_token;                /* layers x key/value heads x head size x 2 x type */
+    size_t kv_bytes;                          /* limit: the whole pool */
+    size_t scratch_bytes;                     /* working memory of a step */
+    const char *cpu;                          /* the kernel set in use */
+    uint32_t threads, chunk;                  /* chunk: most rows of a prefill step */
+    const char *device;                       /* what computes: "cuda:0", "cpu+cuda:0, 12 of 28 layers on cuda:0" */
+    uint64_t reserved[15];
 } spry_engine_info;
 
 SPRY_API void spry_engine_describe(const spry_engine *engine, spry_engine_info *info);

@@ -48,6 +48,12 @@ static const spry_option engine_options[] = {
      .metavar = "DEVICE",
      .help = "Where to compute: cpu, or cuda:0 for the first NVIDIA GPU; far, for tests, is the CPU behind memory "
              "that nothing else can reach"},
+    {.name = "gpu-layers",
+     .kind = SPRY_OPTION_STRING,
+     .offset = ENGINE_FIELD(gpu_layers),
+     .metavar = "N",
+     .help = "Of the model's layers only the last N are on the GPU, the others on the CPU; auto: as many as fit in the "
+             "GPU's free memory, all: every one"},
     {.name = "cpu",
      .kind = SPRY_OPTION_STRING,
      .offset = ENGINE_FIELD(cpu),

@@ -256,9 +256,11 @@ void spry_answer_print_stats(const spry_answer *answer, spry_engine *engine, con
     spry_engine_describe(engine, &info);
     fflush(stdout);
     fputs(spry_style_begin(stderr, SPRY_STYLE_DIM), stderr);
-    fprintf(stderr, "model    %s (%s, %s parameters, %s), %" PRIu32 " threads, %s kernels\n", model, info.architecture,
+    fprintf(stderr, "model    %s (%s, %s parameters, %s), %" PRIu32 " threads, %s kernels", model, info.architecture,
             spry_amount_count(parameters, info.parameters), spry_amount_bytes(weights, info.weight_bytes), info.threads,
             info.cpu);
+    bool cpu = !strcmp(info.device, "cpu");
+    fprintf(stderr, "%s%s\n", cpu ? "" : ", ", cpu ? "" : info.device);
     fprintf(stderr, "context  %zu of %zu tokens, %s of keys and values each\n", r->prompt_tokens + r->generated_tokens,
             info.context, spry_amount_bytes(kv, info.kv_bytes_per_token));
     size_t computed = r->prompt_tokens - r->reused_tokens;

@@ -12,10 +12,27 @@ static const spry_device_kind *const kinds[] = {&spry_device_kind_cpu, &spry_dev
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
+/* Both parts of a composed device must be known. */
+static spry_status find_parts(const spry_device_kind **kind, const char *name, spry_error *error)
+{
+    const char *plus = strchr(name, '+');
+    char first[64];
+    snprintf(first, sizeof first, "%.*s", (int)(plus - name), name);
+    spry_status status = spry_device_find(kind, first, error);
+    if (!status && strchr(plus + 1, '+'))
+        status = spry_fail(error, SPRY_ERR_INPUT, "device '%.40s': a model is split over two devices at most", name);
+    if (!status)
+        status = spry_device_find(kind, plus + 1, error);
+    *kind = status ? NULL : &spry_device_kind_split;
+    return status;
+}
+
 spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error)
 {
     char known[128] = "";
     size_t length = strcspn(name, ":"), used = 0;
+    if (strchr(name, '+'))
+        return find_parts(kind, name, error);
     for (size_t i = 0; i < SPRY_COUNT(kinds); i++) {
         if (strlen(kinds[i]->name) == length && !memcmp(kinds[i]->name, name, length)) {
             bool ranks = kinds[i] == &spry_device_kind_cpu && spry_ranks_shared(); /* the CPUs of all */
@@ -29,11 +46,11 @@ spry_status spry_device_find(const spry_device_kind **kind, const char *name, sp
     return spry_fail(error, SPRY_ERR_INPUT, "device '%.40s' is not known; known are %s", name, known);
 }
 
-/* The text after the colon. */
+/* The text after the colon; a composed device gets its whole name. */
 static const char *piece_of(const char *name)
 {
     const char *colon = strchr(name, ':');
-    return colon ? colon + 1 : "";
+    return strchr(name, '+') ? name : colon ? colon + 1 : "";
 }
 
 spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error)
@@ -64,6 +81,28 @@ spry_status spry_device_check(const spry_device_kind *kind, const spry_config *c
     spry_features_describe(names, sizeof names, lacking);
     return spry_fail(error, SPRY_ERR_UNSUPPORTED, "device '%s' does not compute what %s models need: %.300s",
                      kind->name, config->arch->name, names);
+}
+
+spry_status spry_device_check_named(const char *name, const spry_config *config, spry_error *error)
+{
+    const spry_device_kind *kind;
+    char part[64];
+    spry_status status = SPRY_OK;
+    for (size_t length; !status; name += length + 1) {
+        length = strcspn(name, "+");
+        snprintf(part, sizeof part, "%.*s", (int)length, name);
+        status = spry_device_find(&kind, part, error);
+        if (!status)
+            status = spry_device_check(kind, config, error);
+        if (!name[length])
+            break;
+    }
+    return status;
+}
+
+uint32_t spry_device_layers(const spry_device *device)
+{
+    return device->split_layers;
 }
 
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error)

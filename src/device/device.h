@@ -40,6 +40,8 @@ typedef struct spry_device_source {
     size_t size;
 } spry_device_source;
 
+#define SPRY_LAYERS_AUTO UINT32_MAX /* as many as fit */
+
 /* Everything but the limits is borrowed while the device is open. */
 typedef struct spry_device_setup {
     const spry_config *config;
@@ -52,14 +54,20 @@ typedef struct spry_device_setup {
     bool mapped;         /* the weights lie in mapped files, whose pages can be read again */
     bool restores;       /* there is a disk tier: many KV pages are written at once */
     size_t expert_bytes; /* 0, or the limit for experts, which are packed when they are used; CPUs only */
+    const char *name;    /* of a composed device, "cpu+cuda:0", and */
+    uint32_t layers;     /* how many of the last layers are on its second part */
     spry_log log;
 } spry_device_setup;
 
-/* The kind a name such as "cpu" or "far" begins with, up to a colon; the error lists the known ones. */
+/* The kind a name such as "cpu" or "far" begins with, up to a colon; the error lists the known ones. "cpu+cuda:0" is
+ * composed: the first layers of a model are on the one, the last on the other (split/split_device.h). */
 spry_status spry_device_find(const spry_device_kind **kind, const char *name, spry_error *error);
 
 /* Refuses models with parts that such a device does not compute; spry_device_open does so too. */
 spry_status spry_device_check(const spry_device_kind *kind, const spry_config *config, spry_error *error);
+
+/* The same by name; of a composed device both parts are asked. */
+spry_status spry_device_check_named(const char *name, const spry_config *config, spry_error *error);
 
 /* Prompt tokens that pay in one step where nothing else was asked for; 0: as many as on the CPU. */
 uint32_t spry_device_chunk(const spry_device_kind *kind);
@@ -73,6 +81,9 @@ const char *spry_device_kind_name(const spry_device_kind *kind);
  * hardware of that kind ("cuda:0"). */
 spry_status spry_device_open(spry_device **out, const char *name, const spry_device_setup *setup, spry_error *error);
 void spry_device_close(spry_device *device);
+
+/* Layers on the second part of a composed device. */
+uint32_t spry_device_layers(const spry_device *device);
 
 /* Names the kernels of such a device and their revision: pages that devices of one name compute are alike in every bit.
  * Of the setup, config and ops are needed. */
@@ -139,6 +150,8 @@ typedef struct spry_device_step {
     size_t n_segments;
     spry_draw *const *draws; /* done as part of the step; borrowed until wait */
     size_t n_draws;
+    const float *inputs; /* NULL, or [rows, n_embd]: rows from the layers before, where there is no embedding; borrowed
+                          * until wait */
 } spry_device_step;
 
 /* Starts a step. Refuses ids outside the vocabulary and more rows than the limits; then nothing has changed. */

@@ -31,14 +31,16 @@ struct spry_device {
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also placed weights; set by the implementation */
     uint64_t attention_ns;     /* of the last step; set by the implementation */
+    uint32_t split_layers;     /* see spry_device_layers */
 };
 
 struct spry_device_kind {
     const char *name;
-    uint32_t features;                  /* spry_feature bits of what it computes; device.c refuses other models */
-    bool adapters;                      /* it computes LoRA adapters; else they are refused */
-    uint32_t chunk;                     /* prompt tokens that pay in one step; 0: as many as on the CPU */
-    size_t (*total)(const char *piece); /* bytes of memory, 0: not known; NULL: never known */
+    uint32_t features;                      /* spry_feature bits of what it computes; device.c refuses other models */
+    bool adapters;                          /* it computes LoRA adapters; else they are refused */
+    uint32_t chunk;                         /* prompt tokens that pay in one step; 0: as many as on the CPU */
+    size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
+    size_t (*available)(const char *piece); /* those that are free now; the same */
     /* Names what decides the bits of a page besides model and layout: kernels and their
      * revision. NULL: the kind's name and SPRY_KERNEL_REVISION. */
     void (*identify)(char *out, size_t size, const spry_device_setup *setup);
@@ -54,6 +56,7 @@ struct spry_device_kind {
 spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error);
 
 /* The kinds there are. */
-extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks;
+extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks,
+    spry_device_kind_split;
 
 #endif

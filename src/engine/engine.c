@@ -1,6 +1,7 @@
 /* Opens and closes an engine: a model, its KV pool, its threads, its device. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/sized.h"
 #include "engine/engine_state.h"
@@ -153,13 +154,22 @@ static spry_status start_tracing(spry_engine *e, spry_trace *trace, spry_error *
     return SPRY_OK;
 }
 
-static spry_status open_device(spry_engine *e, const char *name, spry_error *error)
+static spry_status open_device(spry_engine *e, spry_error *error)
 {
     const spry_device_setup setup = spry_engine_setup(e);
-    spry_status status = spry_device_open(&e->device, name, &setup, error);
-    if (!status)
-        e->pool.mover = spry_device_mover(e->device);
-    return status;
+    spry_status status = spry_device_open(&e->device, e->device_name, &setup, error);
+    if (status)
+        return status;
+    e->pool.mover = spry_device_mover(e->device);
+    const char *second = strchr(e->device_name, '+');
+    if (second) { /* what computes decides the bits of pages */
+        e->gpu_layers = spry_device_layers(e->device);
+        snprintf(e->device_text, sizeof e->device_text, "%s, %u of %u layers on %s", e->device_name, e->gpu_layers,
+                 e->model->config.n_layers, second + 1);
+    } else {
+        snprintf(e->device_text, sizeof e->device_text, "%s", e->device_name);
+    }
+    return SPRY_OK;
 }
 
 /* Opens everything except the model. */
@@ -184,9 +194,9 @@ static spry_status open_parts(spry_engine *e, const spry_engine_options *o, spry
     spry_engine_choose_kv_type(e, &shape, o);
     status = make_pool(e, &shape, o->kv_bytes, error);
     if (!status)
-        status = make_cache(e, o, error);
+        status = open_device(e, error);
     if (!status)
-        status = open_device(e, spry_engine_device(e, o), error);
+        status = make_cache(e, o, error);
     if (status)
         return status;
     tell_placement(e);
@@ -310,7 +320,8 @@ void spry_engine_describe(const spry_engine *e, spry_engine_info *info)
                                .threads = (uint32_t)spry_threads_count(e->threads),
                                .scratch_bytes = reserved.scratch,
                                .chunk = e->chunk,
-                               .cpu = e->ops->name};
+                               .cpu = e->ops->name,
+                               .device = e->device_text};
 }
 
 spry_trace *spry_engine_trace(const spry_engine *e)

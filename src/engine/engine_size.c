@@ -1,6 +1,10 @@
 /* Sizes that follow from a model and options: context, steps, KV pool; and the memory they need, also for a model that
  * is not loaded. */
+#include <stdio.h>
+#include <string.h>
+
 #include "base/checked.h"
+#include "base/number.h"
 #include "engine/engine_state.h"
 #include "model/quantize.h"
 #include "platform/memory.h"
@@ -72,24 +76,43 @@ static spry_step_limits step_limits(const spry_engine *e)
     return (spry_step_limits){e->chunk, e->logit_rows, e->context, e->model->adapters.count, e->model->adapters.ranks};
 }
 
-const char *spry_engine_device(const spry_engine *e, const spry_engine_options *o)
+/* The name of what computes: with some layers on a GPU "cpu+cuda:0". */
+static spry_status name_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
-    return o->device && !e->device_missing ? o->device : "cpu";
+    const char *device = o->device ? o->device : "cpu", *text = o->gpu_layers;
+    bool all = !text || !*text || !strcmp(text, "all"), composed = strchr(device, '+');
+    uint64_t layers = SPRY_LAYERS_AUTO;
+    if (!all && strcmp(text, "auto") != 0 &&
+        (!spry_number_u64(&layers, spry_view_of(text)) || layers > SPRY_MAX_LAYERS))
+        return spry_fail(error, SPRY_ERR_INPUT, "gpu-layers is '%.40s': a number of layers, auto or all", text);
+    if (!all && layers && !strcmp(device, "cpu"))
+        return spry_fail(error, SPRY_ERR_INPUT, "gpu-layers is '%.40s', but the device is the CPU: --device cuda",
+                         text);
+    bool split = !all && layers && !composed;
+    e->gpu_layers = (uint32_t)layers;
+    if (!layers)
+        device = "cpu";
+    if ((size_t)snprintf(e->device_name, sizeof e->device_name, "%s%s", split ? "cpu+" : "", device) >=
+        sizeof e->device_name)
+        return spry_fail(error, SPRY_ERR_INPUT, "device '%.40s...' is not known", device);
+    return SPRY_OK;
 }
 
 /* A device that is not there, or does not compute all of the model, is replaced by the CPU, once and for all: what is
  * computed belongs to the device. */
 static spry_status choose_device(spry_engine *e, const spry_engine_options *o, spry_error *error)
 {
-    const char *name = spry_engine_device(e, o);
-    spry_status status = spry_device_find(&e->kind, name, error);
+    const char *name = e->device_name;
+    spry_status status = name_device(e, o, error);
+    if (!status)
+        status = spry_device_find(&e->kind, name, error);
     if (status)
         return status;
     spry_error lacking = {0};
     e->device_bytes = spry_device_total(name);
     if (!strcmp(name, "cpu"))
         return SPRY_OK;
-    if (spry_device_check(e->kind, &e->model->config, &lacking))
+    if (spry_device_check_named(name, &e->model->config, &lacking))
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s; the CPU computes instead", lacking.message);
     else if (e->device_bytes)
         return SPRY_OK;
@@ -99,6 +122,7 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, s
             "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead", name);
     e->device_missing = true;
     e->device_bytes = spry_device_total("cpu");
+    snprintf(e->device_name, sizeof e->device_name, "cpu");
     return spry_device_find(&e->kind, "cpu", error);
 }
 
@@ -112,7 +136,9 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .limits = step_limits(e),
                                .source = e->source,
                                .mapped = e->mapped,
-                               .restores = e->disk,
+                               .restores = e->restores,
+                               .name = e->device_name,
+                               .layers = e->gpu_layers,
                                .expert_bytes = e->expert_bytes,
                                .log = e->log};
 }
@@ -130,6 +156,7 @@ spry_status spry_engine_set_sizes(spry_engine *e, spry_kv_shape *shape, const sp
     if (status)
         return status;
     e->sessions = o->sessions;
+    e->restores = o->cache_dir;
     e->kv_idle = o->kv_idle;
     e->kv_idle_share = o->kv_idle_share;
     e->span_pages = o->span_pages;

@@ -23,6 +23,9 @@ struct spry_engine {
     spry_threads *threads;
     const spry_ops *ops;
     const spry_device_kind *kind;
+    char device_name[48];             /* as it is opened */
+    uint32_t gpu_layers;              /* of a composed one */
+    char device_text[96];             /* what computes, for people */
     size_t device_bytes;              /* of memory that it has in all; 0: not known */
     bool device_missing;              /* the one asked for is not there: this is the CPU */
     spry_device *device;              /* weights, pages and steps */
@@ -46,6 +49,7 @@ struct spry_engine {
     uint32_t logit_rows;             /* maximum per step */
     uint32_t n_sessions;             /* existing, and reserved for jobs; protected by the driver's lock */
     spry_device_source source;       /* its quantize only while the engine is opened */
+    bool restores;                   /* there is a disk tier */
     bool mapped;                     /* the model is in mapped files: released pages can be read again */
     bool borrows_threads;            /* it is a drafter and uses the threads of its target */
 };
@@ -100,8 +104,7 @@ spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, co
 
 enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
 
-/* The device's name, and what it is opened with. */
-const char *spry_engine_device(const spry_engine *e, const spry_engine_options *options);
+/* What the device is opened with. */
 spry_device_setup spry_engine_setup(const spry_engine *engine);
 
 /* Evicts cached pages beyond the share that stays, and returns the memory of free pages to the system. The caller owns

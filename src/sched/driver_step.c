@@ -208,7 +208,7 @@ static void compute_apart(spry_driver *d)
             continue;
         job->rows.first_logits = job->rows.first_hidden = 0;
         const spry_device_step step = {d->step.segments + job->first_segment, job->n_segments, d->step.draws,
-                                       add_draws(d, 0, job)};
+                                       add_draws(d, 0, job), NULL};
         job->step_status = compute(d, &step, &start, &end, &job->error);
         lap_step(job, start, end);
         if (!job->step_status)
@@ -222,7 +222,7 @@ static void compute_step(spry_driver *d)
     size_t n_draws = 0;
     for (size_t i = 0; i < d->n_running; i++)
         n_draws = add_draws(d, n_draws, d->running[i]);
-    const spry_device_step step = {d->step.segments, d->step.n_segments, d->step.draws, n_draws};
+    const spry_device_step step = {d->step.segments, d->step.n_segments, d->step.draws, n_draws, NULL};
     if (compute(d, &step, &start, &end, NULL)) {
         compute_apart(d);
         return;

@@ -16,8 +16,8 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
-static void open_all(model_runner *r, const char *device, const char *path, const char *lora, const char *cpu,
-                     spry_dtype kv, size_t threads)
+static void open_all(model_runner *r, const char *device, uint32_t layers, const char *path, const char *lora,
+                     const char *cpu, spry_dtype kv, size_t threads)
 {
     spry_error error = {0};
     *r = (model_runner){0};
@@ -37,7 +37,9 @@ static void open_all(model_runner *r, const char *device, const char *path, cons
                                      .threads = r->threads,
                                      .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
                                                 r->model->adapters.count, r->model->adapters.ranks},
-                                     .mapped = true};
+                                     .mapped = true,
+                                     .name = device,
+                                     .layers = layers};
     must(spry_device_open(&r->device, device, &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
 }
@@ -45,12 +47,17 @@ static void open_all(model_runner *r, const char *device, const char *path, cons
 void runner_open_on(model_runner *r, const char *device, const char *path, const char *cpu, spry_dtype kv,
                     size_t threads)
 {
-    open_all(r, device, path, NULL, cpu, kv, threads);
+    open_all(r, device, 0, path, NULL, cpu, kv, threads);
+}
+
+void runner_open_split(model_runner *r, const char *device, uint32_t layers, const char *path, spry_dtype kv)
+{
+    open_all(r, device, layers, path, NULL, "auto", kv, 2);
 }
 
 void runner_open_adapted(model_runner *r, const char *path, const char *lora, const char *cpu, size_t threads)
 {
-    open_all(r, TEST_DEVICE, path, lora, cpu, SPRY_F32, threads);
+    open_all(r, TEST_DEVICE, 0, path, lora, cpu, SPRY_F32, threads);
 }
 
 void runner_close(model_runner *r)

@@ -16,6 +16,7 @@
 #include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_model.h"
 #include "device/device_impl.h"
+#include "device/split/split_device.h"
 #include "golden/golden_file.h"
 #include "golden/golden_models.h"
 #include "golden/logit_bound.h"
@@ -170,6 +171,71 @@ static void models_agree_with_transformers(void **state)
     }
 }
 
+/* ---- a model split over CPU and GPU ------------------------------------------------------------------------------ */
+
+static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    spry_cuda driver = cuda_imitation_driver();
+    (void)piece;
+    *out = NULL;
+    spry_status status = real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
+    return status
+               ? status
+               : spry_cuda_device_open(out, &driver, real ? spry_cuda_images : cuda_imitation_images, 0, setup, error);
+}
+
+/* The last `layers` of a runner's model on the GPU; `turned`: the first ones, and the last on the CPU. */
+static void split_runner(model_runner *r, uint32_t layers, bool turned)
+{
+    spry_error error = {0};
+    spry_device_kind gpu = spry_device_kind_cuda;
+    gpu.open = open_behind;
+    gpu.available = NULL;
+    const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};
+    const spry_split_side sides[] = {turned ? cuda : cpu, turned ? cpu : cuda};
+    const spry_device_setup setup = {.config = &r->model->config,
+                                     .weights = &r->model->weights,
+                                     .pool = &r->pool,
+                                     .ops = r->ops,
+                                     .threads = r->threads,
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context, 0, 0},
+                                     .mapped = true,
+                                     .layers = layers};
+    spry_device_close(r->device);
+    must(spry_split_open(&r->device, sides, &setup, &error), &error);
+    assert_int_equal(spry_device_layers(r->device), layers);
+    r->pool.mover = spry_device_mover(r->device);
+}
+
+static void splits_agree_with_transformers(void **state)
+{
+    (void)state;
+    static const char *const models[] = {"qwen3", "gemma2", "qwen3-moe"};
+    char folder[512], label[64];
+    for (size_t m = 0; m < SPRY_COUNT(models); m++) {
+        model_runner r;
+        golden_file golden = {0};
+        if (!is_chosen(models[m]) || !golden_folder(folder, models[m]))
+            continue;
+        golden_open(&golden, folder);
+        open_runner(&r, folder, SPRY_F32);
+        uint32_t n = r.model->config.n_layers;
+        for (uint32_t layers = 1; layers < n; layers++) {
+            split_runner(&r, layers, layers % 2 == 0);
+            snprintf(label, sizeof label, "%s %u/%u", models[m], layers, n);
+            compare_case(&r, &golden.cases[0], label);
+        }
+        size_t n_vocab = r.model->config.n_vocab, count = golden.cases[0].n_ids;
+        float *whole = runner_logits(&r, golden.cases[0].ids, count, count);
+        float *parts = runner_logits(&r, golden.cases[0].ids, count, 3);
+        assert_memory_equal(parts, whole, count * n_vocab * sizeof *whole);
+        free(whole);
+        free(parts);
+        close_runner(&r);
+        golden_close(&golden);
+    }
+}
+
 /* One step with two sequences, as a batch, in logits of their last rows. */
 static void run_pair(model_runner *r, float *out, const int32_t *ids, size_t n_first, size_t n_second)
 {
@@ -233,6 +299,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_agree_with_transformers),
+        cmocka_unit_test(splits_agree_with_transformers),
         cmocka_unit_test(chunks_and_batches_change_no_bit),
     };
     real = argc > 1 && !strcmp(argv[1], "gpu");

@@ -8,6 +8,9 @@ static inline void far_options_default(spry_engine_options *options)
 {
     spry_engine_options_default(options);
     options->device = "far";
+#ifdef FAR_LAYERS
+    options->gpu_layers = FAR_LAYERS; /* the others on the CPU */
+#endif
 }
 
 #undef spry_engine_options_default

@@ -152,7 +152,7 @@ static spry_status run_step(spry_device *device, spry_error *error)
     spry_sampling settings;
     spry_sampling_default(&settings);
     spry_draw draw = {.settings = &settings, .u = 0.5}, *draws[] = {&draw};
-    const spry_device_step step = {&segment, 1, draws, 1};
+    const spry_device_step step = {&segment, 1, draws, 1, NULL};
     spry_status status = spry_device_submit(device, &step, error);
     if (!status)
         status = spry_device_wait(device, error);

@@ -232,7 +232,7 @@ static void draws_are_those_of_the_sampler(void **state)
                 draws[i].max_top = i % 3 ? 0 : 5;
             }
             /* Half of them go with the step, half are asked for behind it. */
-            const spry_device_step step = {segments, 2, list, 4};
+            const spry_device_step step = {segments, 2, list, 4, NULL};
             assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
             assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
             assert_int_equal(spry_device_draw(e->device, list + 4, 4, NULL), SPRY_OK);
@@ -271,7 +271,7 @@ static void a_draw_fails_alone(void **state)
         spry_sampling_default(&s);
         spry_draw bad = {.settings = &s, .mask = nothing}, good = {.settings = &s};
         spry_draw *list[] = {&bad, &good};
-        const spry_device_step step = {&segment, 1, list, 2};
+        const spry_device_step step = {&segment, 1, list, 2, NULL};
         assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
         assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
         hostile_expect(bad.status, &bad.error, SPRY_ERR_INPUT, "no token can be drawn");

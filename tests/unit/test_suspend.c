@@ -105,7 +105,7 @@ static size_t run(spry_engine *e, client *c, plan *p)
         if (!rows)
             continue;
         spry_draw *draws[SPRY_DRAFT_MOST + 1];
-        const spry_device_step step = {segments, n, draws, spry_generation_draws(&g, draws, 0)};
+        const spry_device_step step = {segments, n, draws, spry_generation_draws(&g, draws, 0), NULL};
         assert_int_equal(spry_device_submit(e->device, &step, &error), SPRY_OK);
         assert_int_equal(spry_device_wait(e->device, &error), SPRY_OK);
         assert_int_equal(spry_generation_on_step_done(&g, rows, &error), SPRY_OK);

@@ -38,6 +38,7 @@ static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, 
 static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
 {
     spry_cpu_device *cpu = (spry_cpu_device *)device;
+    cpu->pass->inputs = step->inputs;
     spry_pass_step(cpu->pass, step->segments, step->n_segments);
     device->placed_weights = cpu->pass->packed;
     device->attention_ns = spry_pass_attention_ns(cpu->pass);

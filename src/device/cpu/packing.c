@@ -315,7 +315,8 @@ static void give_back(const packer *p, const spry_weights *files, spry_late_stor
         spry_memory_drop(p->first, (size_t)(p->last - p->first));
     }
     bool shared = embedding->n_out != files->output.n_out; /* among processes: one reads few of its rows */
-    if (!is_tied(files) && !p->all && !shared) /* a tied one is read as a whole by every step, packed or not */
+    if (embedding->data && !is_tied(files) && !p->all &&
+        !shared) /* a tied one is read as a whole by every step, packed or not */
         spry_memory_fetch(embedding->data, embedding->n_out * embedding->row_bytes);
 }
 

@@ -257,18 +257,26 @@ static void add_row(spry_pass *p, float *x, const spry_weight *table, size_t row
     p->ops->add(x, p->y, table->n_in);
 }
 
+static void embed_row(spry_pass *p, size_t row)
+{
+    const spry_config *c = p->config;
+    float *x = p->x + row * c->n_embd;
+    p->ops->decode[p->weights->embedding.type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
+    if (c->arch->scaled_embedding || c->embedding_scale != 1)
+        p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
+    add_row(p, x, &p->weights->token_types, 0);
+    add_row(p, x, &p->weights->positions, (size_t)p->positions[row] + c->position_offset);
+}
+
 static void embed(spry_pass *p)
 {
     const spry_config *c = p->config;
-    spry_dtype type = p->weights->embedding.type;
     size_t n_pairs = c->rope_dim / 2;
+    if (p->inputs)
+        memcpy(p->x, p->inputs, p->n_rows * c->n_embd * sizeof *p->x);
     for (size_t row = 0; row < p->n_rows; row++) {
-        float *x = p->x + row * c->n_embd;
-        p->ops->decode[type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
-        if (c->arch->scaled_embedding || c->embedding_scale != 1)
-            p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
-        add_row(p, x, &p->weights->token_types, 0);
-        add_row(p, x, &p->weights->positions, (size_t)p->positions[row] + c->position_offset);
+        if (!p->inputs)
+            embed_row(p, row);
         spry_rope_angles(p->full.cosine + row * n_pairs, p->full.sine + row * n_pairs, p->full.frequencies,
                          p->full.magnitude, n_pairs, p->positions[row]);
         if (c->window)

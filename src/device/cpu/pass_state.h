@@ -40,6 +40,7 @@ struct spry_pass {
     const spry_segment *segments;
     size_t n_segments, n_rows, n_logits;
     uint64_t attention_ns;              /* that attention took */
+    const float *inputs;                /* NULL, or [n_rows, n_embd] in place of the tokens' embeddings */
     int32_t *tokens;                    /* [max_rows] */
     uint32_t *positions;                /* [max_rows] */
     spry_slot *slots;                   /* [max_rows]: where its keys and values go */

@@ -20,6 +20,8 @@ static void embed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     char name[SPRY_CUDA_KERNEL_NAME];
+    if (d->model.embedding.type == SPRY_DTYPE_COUNT) /* rows came with the step */
+        return;
     const spry_embed_args args = {.weight = d->model.embedding.tiles,
                                   .x = d->scratch.x,
                                   .rows = d->upload.memory + d->upload.rows,
@@ -386,7 +388,7 @@ static void unembed(spry_cuda_device *d)
                                    .plain = s->h,
                                    .source = d->upload.memory + d->upload.source,
                                    .n = c->n_embd};
-    spry_cuda_encode(d, norm, &logits, 1, d->n_wanted);
+    spry_cuda_encode(d, norm, &logits, d->n_logits ? 1 : 0, d->n_wanted);
     spry_cuda_charge(d, SPRY_OP_NORM, SPRY_F32, 0, 0);
     if (!d->n_logits)
         return;

@@ -30,6 +30,8 @@ static spry_status submit(spry_device *device, const spry_device_step *step, spr
     spry_status status = spry_cuda_upload_step(d, step, error);
     if (status)
         return status;
+    if (step->inputs)
+        spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
     spry_cuda_run_graph(d);
     d->step_draws = step->draws;
     d->n_draws = step->n_draws;
@@ -276,17 +278,35 @@ static spry_status open_piece(spry_device **out, const char *piece, const spry_d
     return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, index, setup, error);
 }
 
-static size_t total(const char *piece)
+/* Of a GPU's memory, all that it has or, where asked for, what is free. */
+static size_t count_memory(const char *piece, bool free_only)
 {
     spry_cuda driver;
     int index, device = 0;
-    size_t bytes = 0;
+    size_t bytes = 0, all;
+    void *context;
     if (!spry_cuda_images[0] || !read_index(&index, piece) || spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, NULL))
         return 0;
     if (driver.init(0) || driver.device(&device, index) || driver.device_memory(&bytes, device))
         bytes = 0;
+    if (bytes && free_only && !driver.context_retain(&context, device)) {
+        if (driver.context_set(context) || driver.memory_info(&bytes, &all))
+            bytes = 0;
+        driver.context_set(NULL);
+        driver.context_release(device);
+    }
     spry_cuda_close(&driver);
     return bytes;
+}
+
+static size_t total(const char *piece)
+{
+    return count_memory(piece, false);
+}
+
+static size_t available(const char *piece)
+{
+    return count_memory(piece, true);
 }
 
 const spry_device_kind spry_device_kind_cuda = {
@@ -296,5 +316,6 @@ const spry_device_kind spry_device_kind_cuda = {
                 SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED,
     .chunk = 2048,
     .total = total,
+    .available = available,
     .open = open_piece,
     .estimate = estimate};
