@@ -10,6 +10,7 @@
 #include "base/number.h"
 #include "cli/settings_profile.h"
 #include "cli/terminal.h"
+#include "doctor/gpu_prediction.h"
 #include "platform/environment.h"
 
 enum { LABEL = 16, INDENT = 2, SENTENCE = 640 };
@@ -319,6 +320,28 @@ static void put_models(page *p, const spry_machine_profile *m)
             put_model_row(p, &m->candidates[i]);
 }
 
+/* The same on the first GPU, where it was measured. */
+static void put_gpu_models(page *p, const spry_machine_profile *m)
+{
+    const spry_gpu *gpu = &m->gpus.list[0];
+    char heading[160];
+    if (!m->gpus.count || !(gpu->read_gb_s > 0))
+        return;
+    snprintf(heading, sizeof heading, "Expected speeds as %s on %s (--device cuda)", shown_type, gpu->name);
+    put_heading(p, heading);
+    spry_buffer_format(p->out, "%*s%s%-18s%11s%11s%s\n", INDENT, "", begin(p, SPRY_STYLE_DIM), "model", "read t/s",
+                       "write t/s", end(p));
+    for (size_t i = 0; i < m->n_candidates; i++) {
+        const spry_candidate *c = &m->candidates[i];
+        const spry_gpu_prediction g = spry_predict_gpu(gpu, &c->predicted);
+        if (strcmp(c->type, shown_type) == 0 && g.decode_tps > 0 && g.fits)
+            spry_buffer_format(p->out, "%*s%-18s%11.0f%11.0f\n", INDENT, "", c->shape, g.prefill_tps, g.decode_tps);
+        else if (strcmp(c->type, shown_type) == 0)
+            spry_buffer_format(p->out, "%*s%-18s%22s\n", INDENT, "", c->shape,
+                               g.decode_tps > 0 ? "--gpu-layers auto" : "not known");
+    }
+}
+
 static void put_choices(page *p, const spry_machine_profile *m)
 {
     put_heading(p, "Recommended models");
@@ -402,6 +425,7 @@ void spry_doctor_print(const spry_doctor_page *p, const spry_machine_profile *m)
         put_settings(p);
     if (p->models && !m->asked.name[0]) {
         put_models(p, m);
+        put_gpu_models(p, m);
         put_choices(p, m);
     }
     put_foot(p, m);

@@ -144,8 +144,8 @@ static const struct rule {
      "numactl --interleave=all spry ... for one large model, --cpunodebind=0 --membind=0 for one that fits a node."},
     {false, is_virtual, "This is a virtual machine: its speed may depend on other machines on the same host.",
      "Compare measurements taken minutes apart, not days; spry doctor --measure measures again."},
-    {false, has_gpu, "{gpu} is present, but this version of spry computes on the processor only.",
-     "Nothing to do; every speed below is the processor's."},
+    {false, has_gpu, "{gpu} is present; spry computes on the processor unless it is told otherwise.",
+     "--device cuda computes there; --gpu-layers auto, too, where a model is larger than its memory."},
     {false, energy_is_unknown, "The processor's energy is not measured.", "The meter says: {energy}."},
 };
 

@@ -5,6 +5,7 @@
 
 #include "cli/energy_figures.h"
 #include "cli/settings_profile.h"
+#include "doctor/gpu_prediction.h"
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
@@ -154,6 +155,11 @@ static json_t *models_json(const spry_machine_profile *p, bool wanted)
     for (size_t i = 0; wanted && i < p->n_candidates; i++) {
         const spry_candidate *c = &p->candidates[i];
         json_t *names = OBJECT({"shape", json_string(c->shape)}, {"type", json_string(c->type)});
+        const spry_gpu_prediction g = spry_predict_gpu(&p->gpus.list[0], &c->predicted);
+        if (names && p->gpus.count && g.fits && g.decode_tps > 0) {
+            json_object_set_new(names, "gpu_prefill_tps", json_real(g.prefill_tps));
+            json_object_set_new(names, "gpu_decode_tps", json_real(g.decode_tps));
+        }
         append(&list, with_prediction(names, &c->predicted, c->fits));
     }
     return list;

@@ -183,11 +183,10 @@ static const field finding_fields[] = {
     {"level", TEXT, REQUIRED, NULL}, {"what", TEXT, REQUIRED, NULL}, {"fix", TEXT, 0, NULL}, {0}};
 
 static const field model_fields[] = {
-    {"shape", TEXT, REQUIRED, NULL},   {"type", TEXT, REQUIRED, NULL},
-    {"parameters", NUMBER, 0, NULL},   {"bytes", NUMBER, 0, NULL},
-    {"memory_bytes", NUMBER, 0, NULL}, {"fits", FLAG, 0, NULL},
-    {"prefill_tps", NUMBER, 0, NULL},  {"decode_tps", NUMBER, 0, NULL},
-    {"ttft_1k_ms", NUMBER, 0, NULL},   {0},
+    {"shape", TEXT, REQUIRED, NULL},      {"type", TEXT, REQUIRED, NULL},      {"parameters", NUMBER, 0, NULL},
+    {"bytes", NUMBER, 0, NULL},           {"memory_bytes", NUMBER, 0, NULL},   {"fits", FLAG, 0, NULL},
+    {"prefill_tps", NUMBER, 0, NULL},     {"decode_tps", NUMBER, 0, NULL},     {"ttft_1k_ms", NUMBER, 0, NULL},
+    {"gpu_prefill_tps", NUMBER, 0, NULL}, {"gpu_decode_tps", NUMBER, 0, NULL}, {0},
 };
 
 static const field choice_fields[] = {{"use", TEXT, REQUIRED, NULL},

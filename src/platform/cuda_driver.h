@@ -11,6 +11,7 @@
 
 /* Device attributes of the driver API. */
 enum {
+    SPRY_CUDA_CLOCK = 13, /* kHz */
     SPRY_CUDA_MULTIPROCESSORS = 16,
     SPRY_CUDA_COMPUTE_MAJOR = 75,
     SPRY_CUDA_COMPUTE_MINOR = 76,

@@ -114,7 +114,7 @@ static void describe_driver(spry_gpus *gpus, const char *root)
 
 static bool describe_device(spry_gpu *gpu, const spry_cuda *cuda, int index, char why[SPRY_GPU_TEXT])
 {
-    int device, major = 0, minor = 0, multiprocessors = 0;
+    int device, major = 0, minor = 0, multiprocessors = 0, khz = 0;
     *gpu = (spry_gpu){.index = index};
     if (!went_well(cuda, why, cuda->device(&device, index), "cuDeviceGet") ||
         !went_well(cuda, why, cuda->device_name(gpu->name, SPRY_GPU_NAME, device), "cuDeviceGetName") ||
@@ -124,13 +124,15 @@ static bool describe_device(spry_gpu *gpu, const spry_cuda *cuda, int index, cha
         !went_well(cuda, why, cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, device),
                    "cuDeviceGetAttribute") ||
         !went_well(cuda, why, cuda->device_attribute(&multiprocessors, SPRY_CUDA_MULTIPROCESSORS, device),
-                   "cuDeviceGetAttribute"))
+                   "cuDeviceGetAttribute") ||
+        !went_well(cuda, why, cuda->device_attribute(&khz, SPRY_CUDA_CLOCK, device), "cuDeviceGetAttribute"))
         return false;
     gpu->name[SPRY_GPU_NAME - 1] = '\0';
     make_printable(gpu->name);
     gpu->compute_major = (uint32_t)major;
     gpu->compute_minor = (uint32_t)minor;
     gpu->multiprocessors = (uint32_t)multiprocessors;
+    gpu->clock_ghz = khz * 1e-6;
     return true;
 }
 

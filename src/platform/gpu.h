@@ -13,6 +13,7 @@ typedef struct spry_gpu {
     size_t bytes;             /* of device memory */
     uint32_t compute_major, compute_minor;
     uint32_t multiprocessors;
+    double clock_ghz;        /* of these; 0: not known */
     double read_gb_s;        /* 0: not measured */
     char why[SPRY_GPU_TEXT]; /* why it is not measured; "": not attempted */
 } spry_gpu;
