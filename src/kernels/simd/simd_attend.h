@@ -20,7 +20,9 @@ enum {
     ATTEND_FLOATS = ATTEND_QUERIES * 128, /* of the queries of a tile; larger heads: fewer queries */
     KEY_VECTORS = SPRY_PAGE_TOKENS / LANES,
     SCALE_BLOCK = 32,
-    CACHE_LINE = 64
+    CACHE_LINE = 64,
+    MAPPED_BYTES = 4096,
+    PAGES_AHEAD = 4
 };
 
 /* Running softmax of a tile's queries. */
@@ -252,8 +254,10 @@ SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t f
         const spry_act_block *query[SCORE_QUERIES];
         for (int q = 0; q < n; q++)
             query[q] = &t->encoded[(first + (size_t)q) * blocks + b];
-        if (first == 0)
+        if (first == 0) {
             prefetch_next(t, block, SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS);
+            prefetch_next(t, (const unsigned char *)scales, SPRY_PAGE_TOKENS * sizeof *scales);
+        }
         dot_block(part, block, query, n);
         for (int v = 0; v < KEY_VECTORS; v++) {
             vec key_scale = v_load_f16(scales + v * LANES);
@@ -367,8 +371,10 @@ SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char
             sum[q][v] = v_load(t->part[first + (size_t)q] + d + (size_t)v * LANES);
     for (int token = t->from[first]; token < t->to[first]; token++) {
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
-        if (first == 0)
+        if (first == 0 && type != SPRY_Q8_0)
             prefetch_next(t, bytes + d * coordinate_bytes(type), (size_t)n_vectors * LANES * coordinate_bytes(type));
+        else if (first == 0 && d == 0) /* with its scales */
+            prefetch_next(t, bytes, t->a->token_bytes);
         for (int v = 0; v < n_vectors; v++) {
             vec value = load_values(&scale, type, bytes, d + (size_t)v * LANES, v == 0);
             for (int q = 0; q < n; q++)
@@ -431,6 +437,17 @@ SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entr
     add_page(t, type, page + a->value_offset, same);
 }
 
+/* Touches each piece of memory that the system maps by itself in a page which is read later, so that its address is
+ * known when its lines are prefetched. */
+SPRY_INLINE void find_page(const spry_attend *a, size_t kv_head, const spry_kv_entry *entry)
+{
+    const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
+    for (size_t i = 0; i < a->head_bytes; i += MAPPED_BYTES) {
+        SPRY_PREFETCH_FAR((uintptr_t)page + a->key_offset + i);
+        SPRY_PREFETCH_FAR((uintptr_t)page + a->value_offset + i);
+    }
+}
+
 typedef void attend_one(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next);
 
 SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, attend_one *attend)
@@ -443,8 +460,11 @@ SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, attend_one *
         for (size_t e = 0, end; e < a->n_entries; e = end) {
             start_chunk(&t);
             end = spry_attend_chunk_end(a, e);
-            for (size_t i = e; i < end; i++)
+            for (size_t i = e; i < end; i++) {
+                if (i + PAGES_AHEAD < a->n_entries)
+                    find_page(a, kv_head, &a->entries[i + PAGES_AHEAD]);
                 attend(&t, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+            }
             end_chunk(&t);
         }
         end_tile(&t);
