@@ -53,6 +53,7 @@ typedef struct spry_device_setup {
     spry_device_source source;
     bool mapped;         /* the weights lie in mapped files, whose pages can be read again */
     bool restores;       /* there is a disk tier: many KV pages are written at once */
+    size_t late_bytes;   /* packed weights of at least so many bytes are packed by the first steps; CPUs only */
     size_t expert_bytes; /* 0, or the limit for experts, which are packed when they are used; CPUs only */
     const char *name;    /* of a composed device, "cpu+cuda:0", and */
     uint32_t layers;     /* how many of the last layers are on its second part */

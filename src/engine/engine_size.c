@@ -126,6 +126,9 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, s
     return spry_device_find(&e->kind, "cpu", error);
 }
 
+/* Smaller weights are packed in milliseconds, and would not be worth the memory that is in flight meanwhile. */
+enum { LATE_BYTES = 64 << 20 };
+
 spry_device_setup spry_engine_setup(const spry_engine *e)
 {
     return (spry_device_setup){.config = &e->model->config,
@@ -139,6 +142,7 @@ spry_device_setup spry_engine_setup(const spry_engine *e)
                                .restores = e->restores,
                                .name = e->device_name,
                                .layers = e->gpu_layers,
+                               .late_bytes = LATE_BYTES,
                                .expert_bytes = e->expert_bytes,
                                .log = e->log};
 }

@@ -90,6 +90,8 @@ bool spry_late_multiplied(const spry_weight *w)
         return true;
     }
     late->packed = late->memory;
+    if (late->drop) /* pages that two workers shared */
+        spry_memory_drop(w->data, w->n_out * w->row_bytes);
     spry_late_store *store = late->store;
     if (--store->n_left)
         return true;

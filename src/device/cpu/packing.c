@@ -369,8 +369,7 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
                 .threads = setup->threads,
                 .mapped = setup->mapped,
                 .all = all,
-                .apart = !all && setup->expert_bytes > 0,
-                .late = all ? NULL : &late};
+                .apart = !all && setup->expert_bytes > 0};
     spry_arena_init(&placed->arena);
     if (!spry_weights_copy_lists(&placed->weights, &placed->arena, setup->config))
         return spry_fail_memory(error, "the lists of weights", setup->config->n_layers * sizeof(spry_layer));
@@ -380,6 +379,7 @@ spry_status spry_weights_place(spry_placed_weights *placed, const spry_device_se
     if (p.used) {
         placed->bytes = p.used;
         p.memory = placed->memory = spry_memory_map(p.used);
+        p.late = !all && p.used >= setup->late_bytes ? &late : NULL;
         p.used = 0;
         if (!p.memory)
             return spry_fail_memory(error, "packed weights", placed->bytes);
