@@ -12,6 +12,7 @@
 #include "base/view.h"
 #include "platform/cgroup.h"
 #include "platform/file.h"
+#include "platform/gpu_use.h"
 #include "platform/system_file.h"
 
 enum { SENSORS = 32, INPUTS = 16, PROCESSORS = 64 /* whose frequency is read */, FOLDER = 4096 };
@@ -33,6 +34,7 @@ const spry_machine_field spry_machine_fields[SPRY_MACHINE_FIELDS] = {
     {"load", "Load average of the last minute", FIELD(load), 0},
     {"processors", "Processors that are online", FIELD(processors), 0},
     {"resident_bytes", "Memory of the process, weights in mapped files included", FIELD(resident_bytes), 0},
+    {"gpu_busy_percent", "Percent of the time the busiest GPU ran kernels", FIELD(gpu_busy), 0},
 };
 
 double spry_machine_field_value(const spry_machine_state *state, const spry_machine_field *field)
@@ -214,6 +216,7 @@ void spry_machine_state_read(spry_machine_state *s, const char *root)
     s->memory_full = pressure(root, "/proc/pressure/memory", "full");
     s->cpu_pressure = pressure(root, "/proc/pressure/cpu", "some");
     s->disk_pressure = pressure(root, "/proc/pressure/io", "some");
+    s->gpu_busy = *root ? NAN : spry_gpu_busy_percent();
     s->load = NAN;
     if (spry_system_value(text, root, "/proc/loadavg")) {
         text[strcspn(text, " ")] = '\0';

@@ -15,6 +15,7 @@
 #include "base/compiler.h"
 #include "doctor/running_servers.h"
 #include "doctor/slowdowns.h"
+#include "platform/gpu_use.h"
 
 #define assert_near(value, expected) assert_true(fabs((value) - (expected)) < 1e-6)
 
@@ -33,7 +34,8 @@ static void a_laptop_reports_all(void **state)
     spry_machine_state s;
     (void)state;
     spry_machine_state_read(&s, TEST_DATA "/state-laptop");
-    assert_int_equal(known_fields(&s), SPRY_MACHINE_FIELDS);
+    assert_int_equal(known_fields(&s), SPRY_MACHINE_FIELDS - 1); /* all but a GPU */
+    assert_true(isnan(s.gpu_busy));
     assert_near(s.temperature_c, 73.5); /* the processor's hottest; not the board's 99, not the zone's 95 */
     assert_near(s.frequency_mhz, 1300);
     assert_near(s.highest_mhz, 4200);
@@ -80,6 +82,48 @@ static void nothing_there_and_nonsense_are_unknown(void **state)
     memset(root, 'r', sizeof root - 1);
     spry_machine_state_read(&s, root);
     assert_int_equal(known_fields(&s), 0);
+}
+
+/* ---- GPUs -------------------------------------------------------------------------------------------------------- */
+
+static unsigned gpu_uses[3], n_gpus;
+static int gpus_fail; /* 1: counting, 2: the handle of the second, 3: its use */
+
+static int count_gpus(unsigned *count)
+{
+    *count = n_gpus;
+    return gpus_fail == 1;
+}
+
+static int find_gpu(unsigned index, void **device)
+{
+    *device = &gpu_uses[index];
+    return gpus_fail == 2 && index == 1;
+}
+
+static int use_of_gpu(void *device, unsigned percent[2])
+{
+    percent[0] = *(unsigned *)device;
+    percent[1] = 7;
+    return gpus_fail == 3 && device == &gpu_uses[1];
+}
+
+static void the_busiest_gpu_counts(void **state)
+{
+    const spry_gpu_use_api api = {count_gpus, find_gpu, use_of_gpu};
+    (void)state;
+    n_gpus = 0;
+    assert_true(isnan(spry_gpu_busy_of(&api)));
+    n_gpus = 3;
+    memcpy(gpu_uses, (unsigned[]){30, 80, 101}, sizeof gpu_uses); /* the last is not plausible */
+    assert_near(spry_gpu_busy_of(&api), 80);
+    gpus_fail = 1;
+    assert_true(isnan(spry_gpu_busy_of(&api)));
+    for (gpus_fail = 2; gpus_fail <= 3; gpus_fail++)
+        assert_near(spry_gpu_busy_of(&api), 30);
+    gpus_fail = 0;
+    memset(gpu_uses, 0, sizeof gpu_uses);
+    assert_near(spry_gpu_busy_of(&api), 0);
 }
 
 static void this_machine_is_plausible(void **state)
@@ -185,6 +229,7 @@ int main(void)
         cmocka_unit_test(a_board_has_zones_and_older_groups),
         cmocka_unit_test(nothing_there_and_nonsense_are_unknown),
         cmocka_unit_test(this_machine_is_plausible),
+        cmocka_unit_test(the_busiest_gpu_counts),
         cmocka_unit_test(a_laptop_is_held_back),
         cmocka_unit_test(unknown_values_hold_nothing_back),
         cmocka_unit_test(the_document_has_every_field),
