@@ -46,6 +46,20 @@ SPRY_INLINE void put_quads(part *p, source s, size_t n_quads)
         put(p, behind(s, 4 * q), 4);
 }
 
+/* Eight quads each of three sources, in turns. */
+SPRY_INLINE void put_three(part *p, const source s[3])
+{
+    for (size_t k = 0; k < 3; k++)
+        for (size_t q = 0; q < 8; q += 4) {
+            unsigned char *out = p->out + (3 * q + k) * 4 * p->rows + 4 * p->row;
+            if (p->n == 4)
+                spry_turn_quads(out, 12 * p->rows, s[k].at + 4 * q, s[k].stride);
+            for (size_t i = 0; p->n < 4 && i < 4 * p->n; i++)
+                memcpy(out + i % 4 * 12 * p->rows + i / 4 * 4, s[k].at + i / 4 * s[k].stride + 4 * (q + i % 4), 4);
+        }
+    p->out += 24 * 4 * p->rows;
+}
+
 /* Fifth bits: 8 masks of 4 bits a row; two rows share a byte. */
 SPRY_INLINE void put_masks(part *p, source s)
 {
@@ -125,10 +139,8 @@ SPRY_INLINE void put_q6_k(part *p, source s)
 {
     put(p, behind(s, 208), 2);
     put_made(p, s.at + 192, s.stride, 16);
-    for (size_t half = 0; half < 2; half++) {
-        put_quads(p, behind(s, 128 + 32 * half), 8);
-        put_quads(p, behind(s, 64 * half), 16);
-    }
+    for (size_t half = 0; half < 2; half++)
+        put_three(p, (source[3]){behind(s, 128 + 32 * half), behind(s, 64 * half), behind(s, 64 * half + 32)});
 }
 
 /* Part k of Q3_K: a nibble in byte k % 8, the upper pair of bits in byte 8 + k % 4. */
@@ -392,9 +404,11 @@ static void take_q6_k(packed_part *p, unsigned char *block)
     take(p, scales + 16, 2);
     for (size_t i = 0; i < 16; i++)
         take(p, scales + i, 1);
-    for (size_t half = 0; half < 2; half++) {
-        take_quads(p, high + 32 * half, 8);
-        take_quads(p, low + 64 * half, 16);
+    for (size_t q = 0; q < 16; q++) {
+        size_t half = q / 8, at = q % 8 * 4;
+        take(p, high + 32 * half + at, 4);
+        take(p, low + 64 * half + at, 4);
+        take(p, low + 64 * half + 32 + at, 4);
     }
 }
 

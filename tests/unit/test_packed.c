@@ -132,8 +132,11 @@ static void read_q6_k(reader *r, float *out)
         scales[p] = (int8_t)*next(r, 1);
     for (size_t half = 0; half < 2; half++) {
         unsigned low[64], high[32];
-        next_quads(r, high, 8);
-        next_quads(r, low, 16);
+        for (size_t q = 0; q < 32; q += 4) {
+            next_quads(r, high + q, 1);
+            next_quads(r, low + q, 1);
+            next_quads(r, low + 32 + q, 1);
+        }
         for (size_t i = 0; i < 128; i++) {
             unsigned nibble = i < 64 ? low[i] & 15 : low[i - 64] >> 4, upper = high[i % 32] >> i / 32 * 2 & 3;
             size_t at = 128 * half + i;

@@ -217,11 +217,12 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
  * two bits each of `high`. */
 SPRY_INLINE void load_q6(quads w, const unsigned char *p, size_t s, int second)
 {
-    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (8 + s % 2 * 8) * QUAD_BYTES;
+    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (1 + s % 2) * QUAD_BYTES;
     int8x16_t shift = vdupq_n_s8((int8_t)(4 - 2 * (int)(s % 4)));
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = load_quad(low, q + 4 * second, h), two = load_quad(high, q + 4 * second, h);
+            uint8x16_t both = load_quad(low, 3 * (q + 4 * second), h);
+            uint8x16_t two = load_quad(high, 3 * (q + 4 * second), h);
             uint8x16_t nibble = s % 4 < 2 ? vandq_u8(both, vdupq_n_u8(15)) : vshrq_n_u8(both, 4);
             uint8x16_t bits = vandq_u8(vshlq_u8(two, shift), vdupq_n_u8(0x30));
             w[q][h] = vreinterpretq_s8_u8(vorrq_u8(nibble, bits));

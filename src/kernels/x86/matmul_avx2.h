@@ -256,9 +256,9 @@ SPRY_INLINE void k45_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const un
  * two bits each of `high`. */
 SPRY_INLINE void load_q6(quads w, const unsigned char *p, int s, int second)
 {
-    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (8 + s % 2 * 8) * QUAD_BYTES;
+    const unsigned char *high = p + s / 4 * (24 * QUAD_BYTES), *low = high + (1 + s % 2) * QUAD_BYTES;
     for (int q = 0; q < 4; q++) {
-        __m256i both = load_quad(low, q + 4 * second), two = load_quad(high, q + 4 * second);
+        __m256i both = load_quad(low, 3 * (q + 4 * second)), two = load_quad(high, 3 * (q + 4 * second));
         __m256i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
         __m256i bits = shift_left(two, 4 - s % 4 * 2);
         w[q] = _mm256_or_si256(nibble, _mm256_and_si256(bits, _mm256_set1_epi8(0x30)));

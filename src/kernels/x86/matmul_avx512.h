@@ -178,6 +178,8 @@ SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
     }
 }
 
+#include "kernels/x86/matmul_one.h"
+
 SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
                               const spry_act_block *const act[], size_t n_in, int n_rows)
 {
@@ -213,6 +215,10 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
+        if (n_rows == 1) {
+            sum[0] = one_k45(sum[0], type, p, act[0] + b);
+            continue;
+        }
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wblock w;
@@ -241,6 +247,10 @@ SPRY_INLINE void level_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
+        if (n_rows == 1 && type != SPRY_IQ4_XS) {
+            sum[0] = one_ternary(sum[0], p, act[0] + b);
+            continue;
+        }
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wblock w;
@@ -279,9 +289,9 @@ SPRY_INLINE void add_sixteens(__m512 sum[INT_TILE_ROWS], const wsixteens *w, con
  * each of `high`. */
 SPRY_INLINE void load_q6(__m512i quad[8], const unsigned char *p, int s)
 {
-    const unsigned char *high = p + s / 4 * (24 * 64), *low = high + 512 + s % 2 * 512;
+    const unsigned char *high = p + s / 4 * (24 * 64), *low = high + 64 + s % 2 * 64;
     for (int q = 0; q < 8; q++) {
-        __m512i both = load64(low + 64 * q), two = load64(high + 64 * q);
+        __m512i both = load64(low + 192 * q), two = load64(high + 192 * q);
         __m512i nibble = s % 4 < 2 ? low_nibbles(both) : high_nibbles(both);
         quad[q] = or_chosen(nibble, shift_left(two, 4 - s % 4 * 2), _mm512_set1_epi8(0x30));
     }
@@ -326,6 +336,10 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
+        if (n_rows == 1 && type != SPRY_Q3_K) {
+            sum[0] = one_sixteens(sum[0], type, p, act[0] + b);
+            continue;
+        }
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             wsixteens w;

@@ -1,0 +1,176 @@
+/* One row times blocks of 256 for AVX-512: decode. Every vector of weights is loaded once, in ascending order, and used
+ * for all blocks of 32 that have bits in it, so that memory sets the speed. Dots are exact in integers, and conversions
+ * and fused additions are those of matmul_avx512.h in the same order: the same bits. Included by it.
+ *
+ * Levels of two bits stay where they are in a byte: their dots are 1, 4, 16 and 64 times as large and are shifted once.
+ */
+
+/* Reads a byte of each line of `bytes` in ascending order, before parts of them are used in another order: the
+ * hardware's prefetchers follow the order in which lines are first read. */
+SPRY_INLINE void touch(const unsigned char *p, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64)
+        (void)*(const volatile unsigned char *)(p + i);
+}
+
+SPRY_INLINE __m512i dot_quad(__m512i sum, __m512i quad, const spry_act_block *a, int q)
+{
+    return dot_quads(sum, &quad, a->values + 4 * q, 1);
+}
+
+static inline __m512 scaled_by(__m512 scale, float by)
+{
+    return _mm512_mul_ps(scale, _mm512_set1_ps(by));
+}
+
+/* ---- Q4_K and Q5_K ----------------------------------------------------------------------------------------------- */
+
+/* Fifth bits of block s, from bit s to bit 4. */
+SPRY_INLINE __m512i fifth_bits(__m512i quad, __m512i high, int s)
+{
+    return or_chosen(quad, shift_left(high, 4 - s), _mm512_set1_epi8(16));
+}
+
+SPRY_INLINE __m512 one_k45(__m512 sum, spry_dtype type, const unsigned char *p, const spry_act_block *a)
+{
+    const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
+    const __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
+    touch(p, 320 + (type == SPRY_Q5_K ? 512 : 0));
+    __m512i high[8];
+    for (int q = 0; type == SPRY_Q5_K && q < 8; q++, low += 64)
+        high[q] = load64(low);
+    SPRY_UNROLL(4)
+    for (int s = 0; s < 8; s += 2, low += 512) {
+        __m512i dot[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+        SPRY_UNROLL(8)
+        for (int q = 0; q < 8; q++) {
+            __m512i both = load64(low + 64 * q), first = low_nibbles(both), second = high_nibbles(both);
+            dot[0] = dot_quad(dot[0], type == SPRY_Q5_K ? fifth_bits(first, high[q], s) : first, a + s, q);
+            dot[1] = dot_quad(dot[1], type == SPRY_Q5_K ? fifth_bits(second, high[q], s + 1) : second, a + s + 1, q);
+        }
+        for (int k = 0; k < 2; k++) {
+            const spry_act_block *block = a + s + k;
+            __m512 factor = _mm512_mul_ps(scale, bytes_u8(scales + (s + k) * GROUP));
+            __m512 below = _mm512_mul_ps(min, bytes_u8(minima + (s + k) * GROUP));
+            sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[k]), scaled_by(factor, block->scale), sum);
+            sum = _mm512_fmadd_ps(below, _mm512_set1_ps(block->scaled_sum), sum);
+        }
+    }
+    return sum;
+}
+
+/* ---- Q6_K and Q2_K: two dots a block ------------------------------------------------------------------------------
+ */
+
+typedef struct four_dots {
+    __m512i block[4][2];
+} four_dots;
+
+SPRY_INLINE void clear_dots(four_dots *dots)
+{
+    for (int j = 0; j < 4; j++)
+        for (int k = 0; k < 2; k++)
+            dots->block[j][k] = _mm512_setzero_si512();
+}
+
+/* A half of 128: a quad of high and two of low side by side. Blocks 0 and 1 are in the low nibbles, 2 and 3 in the high
+ * ones, two bits each of high. */
+SPRY_INLINE void dots_q6(four_dots *dots, const unsigned char *high, const spry_act_block *a)
+{
+    const __m512i upper = _mm512_set1_epi8(0x30);
+    SPRY_UNROLL(8)
+    for (int q = 0; q < 8; q++) {
+        __m512i two = load64(high + 192 * q), even = load64(high + 192 * q + 64), odd = load64(high + 192 * q + 128);
+        __m512i *dot[4] = {&dots->block[0][q / 4], &dots->block[1][q / 4], &dots->block[2][q / 4],
+                           &dots->block[3][q / 4]};
+        *dot[0] = dot_quad(*dot[0], or_chosen(low_nibbles(even), _mm512_slli_epi16(two, 4), upper), a, q);
+        *dot[1] = dot_quad(*dot[1], or_chosen(low_nibbles(odd), _mm512_slli_epi16(two, 2), upper), a + 1, q);
+        *dot[2] = dot_quad(*dot[2], or_chosen(high_nibbles(even), two, upper), a + 2, q);
+        *dot[3] = dot_quad(*dot[3], or_chosen(high_nibbles(odd), _mm512_srli_epi16(two, 2), upper), a + 3, q);
+    }
+}
+
+/* Four blocks of two bits each of 8 quads. */
+SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spry_act_block *a)
+{
+    SPRY_UNROLL(8)
+    for (int q = 0; q < 8; q++) {
+        __m512i four = load64(low + 64 * q);
+        for (int j = 0; j < 4; j++) {
+            __m512i quad = _mm512_and_si512(four, _mm512_set1_epi8((char)(3 << 2 * j)));
+            dots->block[j][q / 4] = dot_quad(dots->block[j][q / 4], quad, a + j, q);
+        }
+    }
+    for (int j = 1; j < 4; j++)
+        for (int k = 0; k < 2; k++)
+            dots->block[j][k] = _mm512_sra_epi32(dots->block[j][k], _mm_cvtsi32_si128(2 * j));
+}
+
+/* Adds four blocks from s on as add_sixteens does. */
+SPRY_INLINE __m512 add_four(__m512 sum, spry_dtype type, const four_dots *dots, const unsigned char *p, int s,
+                            const spry_act_block *a)
+{
+    const unsigned char *scales = p + (type == SPRY_Q2_K ? 64 : 32);
+    const __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
+    const int zero = type == SPRY_Q6_K ? 32 : 0;
+    for (int j = 0; j < 4; j++) {
+        __m512 dot[2], factor[2], below[2];
+        for (int k = 0; k < 2; k++) {
+            const unsigned char *bytes = scales + (2 * (s + j) + k) * GROUP;
+            __m512i start = _mm512_set1_epi32(-zero * a[j].half_sum[k]);
+            dot[k] = _mm512_cvtepi32_ps(_mm512_add_epi32(start, dots->block[j][k]));
+            if (type == SPRY_Q2_K) {
+                __m128i both = _mm_loadu_si128((const __m128i *)(const void *)bytes), four = _mm_set1_epi8(15);
+                __m512i lower = _mm512_cvtepu8_epi32(_mm_and_si128(both, four));
+                __m512i upper = _mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(both, 4), four));
+                factor[k] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(lower));
+                below[k] = _mm512_mul_ps(min, _mm512_cvtepi32_ps(upper));
+            } else {
+                factor[k] = _mm512_mul_ps(scale, bytes_i8(bytes));
+            }
+        }
+        __m512 both = _mm512_fmadd_ps(dot[1], factor[1], _mm512_mul_ps(dot[0], factor[0]));
+        for (int k = 0; type == SPRY_Q2_K && k < 2; k++)
+            both = _mm512_fmadd_ps(below[k], _mm512_set1_ps((float)a[j].half_sum[k]), both);
+        sum = _mm512_fmadd_ps(both, _mm512_set1_ps(a[j].scale), sum);
+    }
+    return sum;
+}
+
+SPRY_INLINE __m512 one_sixteens(__m512 sum, spry_dtype type, const unsigned char *p, const spry_act_block *a)
+{
+    const unsigned char *levels = p + (type == SPRY_Q2_K ? 64 : 32) + 16 * GROUP;
+    touch(p, (size_t)(levels - p));
+    SPRY_UNROLL(2)
+    for (int s = 0; s < 8; s += 4) {
+        four_dots dots;
+        clear_dots(&dots);
+        if (type == SPRY_Q6_K)
+            dots_q6(&dots, levels + s / 4 * (24 * 64), a + s);
+        else
+            dots_pairs(&dots, levels + s / 4 * 512, a + s);
+        sum = add_four(sum, type, &dots, p, s, a + s);
+    }
+    return sum;
+}
+
+/* ---- TQ1_0 and TQ2_0: one scale, zero point 1 ---------------------------------------------------------------------
+ */
+
+SPRY_INLINE __m512 one_ternary(__m512 sum, const unsigned char *p, const spry_act_block *a)
+{
+    const __m512 scale = halves(p);
+    SPRY_UNROLL(2)
+    for (int s = 0; s < 8; s += 4) {
+        four_dots dots;
+        clear_dots(&dots);
+        dots_pairs(&dots, p + 32 + s / 4 * 512, a + s);
+        for (int j = 0; j < 4; j++) {
+            const spry_act_block *block = a + s + j;
+            __m512i start = _mm512_srai_epi32(_mm512_set1_epi32(block->minus_8_sum), 3);
+            __m512i dot = _mm512_add_epi32(start, _mm512_add_epi32(dots.block[j][0], dots.block[j][1]));
+            sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scaled_by(scale, block->scale), sum);
+        }
+    }
+    return sum;
+}
