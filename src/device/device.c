@@ -141,11 +141,26 @@ const char *spry_device_kind_name(const spry_device_kind *kind)
     return kind->name;
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static spry_status wait_all(spry_device *device, spry_error *error)
+{
+    spry_status status = SPRY_OK;
+    while (device->under_way) {
+        spry_status each = spry_device_wait(device, status ? NULL : error);
+        status = status ? status : each;
+    }
+    return status;
+}
+
 void spry_device_close(spry_device *device)
 {
     if (!device)
         return;
-    spry_device_wait(device, NULL);
+    wait_all(device, NULL);
     device->ops->close(device);
 }
 
@@ -181,8 +196,18 @@ static spry_status check_whole(const spry_segment *g, const spry_config *c, spry
     return SPRY_OK;
 }
 
-static spry_status check_step(const spry_device *d, const spry_device_step *step, size_t *logits, size_t *hidden,
-                              spry_error *error)
+static spry_status check_tokens(const spry_device *d, const spry_segment *g, spry_error *error)
+{
+    for (uint32_t i = 0; i < g->n_rows; i++)
+        if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= d->config->n_vocab)
+            return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
+                             d->config->n_vocab);
+    return SPRY_OK;
+}
+
+/* `drawn`: NULL, or the draws that give the tokens. */
+static spry_status check_step(const spry_device *d, const spry_device_step *step, const uint32_t *drawn, size_t *logits,
+                              size_t *hidden, spry_error *error)
 {
     size_t rows = 0;
     *logits = *hidden = 0;
@@ -191,11 +216,12 @@ static spry_status check_step(const spry_device *d, const spry_device_step *step
         if ((size_t)g->first_position + g->n_rows > g->table->n_tokens)
             return spry_fail(error, SPRY_ERR_CONTEXT, "a step reaches position %zu of a sequence of %zu tokens",
                              (size_t)g->first_position + g->n_rows, g->table->n_tokens);
-        for (uint32_t i = 0; i < g->n_rows; i++)
-            if (g->tokens[i] < 0 || (uint32_t)g->tokens[i] >= d->config->n_vocab)
-                return spry_fail(error, SPRY_ERR_INPUT, "token id %d is outside the vocabulary of %u", g->tokens[i],
-                                 d->config->n_vocab);
-        spry_status status = check_whole(g, d->config, error);
+        if (drawn && (g->n_rows != 1 || drawn[s] >= d->n_draws))
+            return spry_fail(error, SPRY_ERR_INPUT, "%u rows behind draw %u of a step with %zu", g->n_rows, drawn[s],
+                             d->n_draws);
+        spry_status status = drawn ? SPRY_OK : check_tokens(d, g, error);
+        if (!status)
+            status = check_whole(g, d->config, error);
         if (status)
             return status;
         rows += g->n_rows;
@@ -220,9 +246,9 @@ static spry_status check_draws(spry_draw *const *draws, size_t n, size_t n_logit
 spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error)
 {
     size_t logits, hidden;
-    spry_status status = device->busy ? spry_device_wait(device, error) : SPRY_OK;
+    spry_status status = wait_all(device, error);
     if (!status)
-        status = check_step(device, step, &logits, &hidden, error);
+        status = check_step(device, step, NULL, &logits, &hidden, error);
     if (!status)
         status = check_draws(step->draws, step->n_draws, logits, error);
     if (status)
@@ -232,18 +258,48 @@ spry_status spry_device_submit(spry_device *device, const spry_device_step *step
     status = device->ops->submit(device, step, error);
     if (status)
         return status;
-    device->busy = true;
+    device->under_way = 1;
+    device->n_draws = least(step->n_draws, device->limits.max_logits);
     device->n_logits = logits;
     device->n_hidden = hidden;
     return SPRY_OK;
 }
 
+bool spry_device_goes_ahead(const spry_device *device)
+{
+    return device->ops->submit_behind;
+}
+
+spry_status spry_device_submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                      spry_error *error)
+{
+    size_t logits, hidden;
+    if (!device->ops->submit_behind || device->under_way != 1)
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a step behind %u others: this device cannot", device->under_way);
+    spry_status status = check_step(device, step, drawn, &logits, &hidden, error);
+    if (!status)
+        status = check_draws(step->draws, step->n_draws, logits, error);
+    if (!status)
+        status = device->ops->submit_behind(device, step, drawn, error);
+    if (status)
+        return status;
+    device->under_way = 2;
+    device->n_draws = least(step->n_draws, device->limits.max_logits);
+    device->behind = logits;
+    device->n_logits = device->n_hidden = 0;
+    return SPRY_OK;
+}
+
 spry_status spry_device_wait(spry_device *device, spry_error *error)
 {
-    if (!device->busy)
+    if (!device->under_way)
         return SPRY_OK;
-    device->busy = false;
+    device->under_way--;
     spry_status status = device->ops->wait(device, error);
+    if (!device->under_way && device->behind) {
+        device->n_logits = device->behind;
+        device->behind = 0;
+    }
     if (status)
         device->n_logits = device->n_hidden = 0;
     return status;
@@ -251,7 +307,7 @@ spry_status spry_device_wait(spry_device *device, spry_error *error)
 
 spry_status spry_device_draw(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error)
 {
-    spry_status status = spry_device_wait(device, error);
+    spry_status status = wait_all(device, error);
     if (!status)
         status = check_draws(draws, n, device->n_logits, error);
     return status ? status : device->ops->draw(device, draws, n, error);
@@ -268,7 +324,7 @@ static spry_status check_rows(size_t first, size_t count, size_t there, const ch
 spry_status spry_device_logits(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error)
 {
     *logits = NULL;
-    spry_status status = spry_device_wait(device, error);
+    spry_status status = wait_all(device, error);
     if (!status)
         status = check_rows(first, count, device->n_logits, "logits", error);
     return status ? status : device->ops->logits(device, logits, first, count, error);
@@ -277,7 +333,7 @@ spry_status spry_device_logits(spry_device *device, const float **logits, size_t
 spry_status spry_device_hidden(spry_device *device, const float **hidden, size_t first, size_t count, spry_error *error)
 {
     *hidden = NULL;
-    spry_status status = spry_device_wait(device, error);
+    spry_status status = wait_all(device, error);
     if (!status)
         status = check_rows(first, count, device->n_hidden, "hidden states", error);
     return status ? status : device->ops->hidden(device, hidden, first, count, error);

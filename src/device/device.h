@@ -3,8 +3,9 @@
  * decode and verification are only different lists.
  *
  * Steps are asynchronous: submit checks a step and starts it, wait returns when its results are there. At most one step
- * is under way. Calls on one device come from one thread at a time, the engine's owner; only `read` of a page may come
- * from any thread at any time. Everything a step needs is allocated when the device is opened.
+ * is under way, and behind it one that takes its tokens from the draws of the first. Calls on one device come from one
+ * thread at a time, the engine's owner; only `read` of a page may come from any thread at any time. Everything a step
+ * needs is allocated when the device is opened.
  *
  * Nothing outside src/device reads or writes a page, a placed weight or a row of logits through a pointer into the
  * device's memory: what `logits`, `hidden` and `read` return is host memory, copied where the device is not the host.
@@ -158,8 +159,17 @@ typedef struct spry_device_step {
 /* Starts a step. Refuses ids outside the vocabulary and more rows than the limits; then nothing has changed. */
 spry_status spry_device_submit(spry_device *device, const spry_device_step *step, spry_error *error);
 
-/* Returns when the step is done; its results stay until the next submit. Fails when the hardware did. Without a step
- * under way it returns at once. */
+/* Starts a step behind the one under way, before anything of that was read: every segment is one row, and its token is
+ * what the draw of this number of the step under way gives, or 0 where that draw fails; `tokens` are not read. Refused,
+ * with nothing changed, by devices that cannot do so, and while not exactly one step is under way. */
+spry_status spry_device_submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                      spry_error *error);
+
+/* Whether the device can. */
+bool spry_device_goes_ahead(const spry_device *device);
+
+/* Returns when the step is done, the older one of two; its results stay until the next submit, but only those of draws
+ * while a step is behind it. Fails when the hardware did. Without a step under way it returns at once. */
 spry_status spry_device_wait(spry_device *device, spry_error *error);
 
 /* Draws from rows of the step that was waited for last: what could not be known when it was submitted. Each draw has

@@ -10,6 +10,9 @@
 typedef struct spry_device_ops {
     void (*close)(spry_device *device);
     spry_status (*submit)(spry_device *device, const spry_device_step *step, spry_error *error);
+    /* Starts a step behind the one under way; `wait` then means that one. NULL: the device cannot. */
+    spry_status (*submit_behind)(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                 spry_error *error);
     spry_status (*wait)(spry_device *device, spry_error *error);
     spry_status (*draw)(spry_device *device, spry_draw *const *draws, size_t n, spry_error *error);
     spry_status (*logits)(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error);
@@ -26,7 +29,8 @@ struct spry_device {
     const spry_device_ops *ops;
     const spry_config *config;
     spry_step_limits limits;
-    bool busy;                 /* a step is under way */
+    unsigned under_way;        /* steps: 2 where one is behind another */
+    size_t n_draws, behind;    /* draws of the last step; its rows with logits, while it is behind another */
     size_t n_logits, n_hidden; /* rows of the last step that can be asked for */
     uint64_t sampling_ns;      /* set by the implementation */
     bool placed_weights;       /* the last step also placed weights; set by the implementation */

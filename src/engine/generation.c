@@ -260,6 +260,35 @@ size_t spry_generation_draws(spry_generation *g, spry_draw **draws, size_t first
     return g->n_ridden;
 }
 
+/* Whether the next step is one row, whatever token this one gives, unless that ends the answer. */
+static bool one_row_follows(const spry_generation *g)
+{
+    const spry_request *r = g->request;
+    const spry_sampling *s = &r->sampling;
+    const spry_kv_table *table = &g->sequence->table;
+    bool remembers = s->repeat_penalty != 1 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    bool states = g->model->config.arch->delta || g->model->config.arch->convolutions;
+    bool last = r->max_tokens && g->result->generated_tokens + 1 >= r->max_tokens;
+    return g->decides && g->first_ns && !g->n_drafts && g->n_ridden == 1 && !g->matcher && !remembers && !states &&
+           !last && table->n_tokens < table->max_tokens &&
+           (!g->drafter || !spry_draft_cost_choose(g->cost, g->other_rows, SPRY_DRAFT_MOST));
+}
+
+bool spry_generation_ahead(const spry_generation *g, spry_segment *segment, spry_draw *draw)
+{
+    const spry_sequence *s = g->sequence;
+    const spry_kv_pool *pool = s->cache->pool;
+    spry_random random = g->random;
+    if (!one_row_follows(g) || spry_kv_table_pages_needed(&s->table, pool, 1))
+        return false;
+    *segment = (spry_segment){&s->table, NULL, (uint32_t)s->table.n_tokens, 1, SPRY_WANT_LAST, s->adapters};
+    *draw = draw_at(g, 0, s->n_tokens, 0, NULL);
+    draw->n_history = 0; /* it ends with the token that is not known; no penalty looks at it */
+    next_unit(&random, g->request);
+    draw->u = next_unit(&random, g->request);
+    return true;
+}
+
 spry_status spry_generation_next(spry_generation *g, spry_segment *segments, size_t *n, size_t capacity,
                                  size_t max_rows, size_t max_wanted, size_t other_rows, spry_error *error)
 {

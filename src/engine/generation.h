@@ -87,6 +87,11 @@ spry_status spry_generation_next(spry_generation *generation, spry_segment *segm
  * of the generation's first row with logits in the step. Asked again when the rows go with another step. */
 size_t spry_generation_draws(spry_generation *generation, spry_draw **draws, size_t first_logits);
 
+/* The row and the draw of the step behind the one that next gave rows for, where they are known but for the row's
+ * token, which is what that step's draw gives. False: that step's token may change more than that, or end the answer.
+ */
+bool spry_generation_ahead(const spry_generation *generation, spry_segment *segment, spry_draw *draw);
+
 /* The rows have been computed; the device holds their results. */
 spry_status spry_generation_on_step_done(spry_generation *generation, size_t n_rows, spry_error *error);
 

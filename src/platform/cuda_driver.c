@@ -50,6 +50,7 @@ static const struct symbol {
     {"cuEventDestroy_v2", offsetof(spry_cuda, event_destroy)},
     {"cuEventRecord", offsetof(spry_cuda, event_record)},
     {"cuEventSynchronize", offsetof(spry_cuda, event_wait)},
+    {"cuEventQuery", offsetof(spry_cuda, event_query)},
     {"cuEventElapsedTime", offsetof(spry_cuda, event_elapsed)},
 };
 

@@ -24,7 +24,8 @@ enum {
 };
 
 enum {
-    SPRY_CUDA_STREAM_APART = 1,    /* a stream that does not wait for the device's common one */
+    SPRY_CUDA_STREAM_APART = 1, /* a stream that does not wait for the device's common one */
+    SPRY_CUDA_EVENT_UNTIMED = 2,
     SPRY_CUDA_CAPTURE_RELAXED = 2, /* other calls of the thread stay allowed */
 };
 
@@ -105,6 +106,7 @@ typedef struct spry_cuda {
     int (*event_destroy)(void *event);
     int (*event_record)(void *event, void *stream);
     int (*event_wait)(void *event);
+    int (*event_query)(void *event); /* SPRY_CUDA_NOT_READY: what was before it is not done */
     int (*event_elapsed)(float *ms, void *begin, void *end);
 } spry_cuda;
 

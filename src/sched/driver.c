@@ -49,6 +49,8 @@ void spry_driver_enter(spry_driver *d)
 
 void spry_driver_leave(spry_driver *d)
 {
+    if (d->depth == 1)
+        spry_driver_settle(d);
     pthread_mutex_lock(&d->lock);
     if (d->depth > 1)
         d->depth--;
@@ -180,10 +182,16 @@ static void drive(spry_driver *d, const spry_job *job)
         spry_driver_round(d);
         pthread_mutex_lock(&d->lock);
         if (d->next_ticket != d->serving + 1) {
+            pthread_mutex_unlock(&d->lock);
+            spry_driver_settle(d);
+            pthread_mutex_lock(&d->lock);
             end_turn(d);
             take_turn(d);
         }
     }
+    pthread_mutex_unlock(&d->lock);
+    spry_driver_settle(d);
+    pthread_mutex_lock(&d->lock);
     d->driving = false;
     end_turn(d);
 }
@@ -367,6 +375,7 @@ static void free_all(spry_driver *d)
     pthread_cond_destroy(&d->changed);
     pthread_mutex_destroy(&d->lock);
     spry_job_queue_deinit(&d->queue);
+    spry_driver_ahead_deinit(d);
     free(d->step.segments);
     free(d->step.draws);
     free(d->running);
@@ -392,7 +401,7 @@ spry_status spry_driver_create(spry_driver **out, spry_engine *engine, spry_erro
     d->running = calloc(d->most, sizeof(spry_job *));
     d->idle = calloc(2 * (size_t)d->most, sizeof(spry_session *));
     spry_batch_choice_init(&d->choice, d->most, false);
-    spry_status status = SPRY_OK;
+    spry_status status = spry_driver_ahead_init(d, error);
     if (!d->step.segments || !d->step.draws || !d->running || !d->idle)
         status = spry_fail_memory(error, "a driver", d->step.capacity * sizeof *d->step.segments);
     if (status)
@@ -425,6 +434,11 @@ void spry_driver_destroy(spry_driver *d)
            d->n_running)
         spry_driver_end_job(d, job ? job : d->running[0]);
     spry_driver_leave(d);
+    if (d->steps_ahead)
+        spry_log_write(&d->engine->log, SPRY_LOG_DEBUG,
+                       "%s: %llu of %llu steps began before the tokens of the step before were read",
+                       d->engine->model->name, (unsigned long long)d->steps_ahead,
+                       (unsigned long long)d->figures.steps);
     free_all(d);
 }
 

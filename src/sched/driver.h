@@ -25,8 +25,28 @@ typedef struct spry_step {
     spry_draw **draws;                 /* at most one for each row with logits */
     size_t n_rows, n_logits, n_hidden; /* rows; of them, with logits and with hidden states */
     size_t decode_rows, n_decoding;    /* rows of answers; how many answers have some */
+    bool ahead;                        /* it was started before the one before it was read */
     size_t n_others, n_batch;          /* jobs that share the budget besides; of them, batch jobs */
 } spry_step;
+
+/* A row of a step that was started before the tokens of the step before it were read. */
+typedef struct spry_ahead_row {
+    const spry_kv_table *table;
+    uint32_t position, page;
+    spry_adapter_scales adapters;
+    int32_t token; /* what the draw of the step before gave, once that was read */
+    spry_draw draw;
+} spry_ahead_row;
+
+/* Such a step. */
+typedef struct spry_ahead {
+    spry_ahead_row *rows; /* [most] */
+    spry_draw **draws;    /* of the rows */
+    size_t n;             /* rows; 0: there is no such step */
+    bool waited;          /* it is not under way any more */
+    spry_status status;   /* then: the device's */
+    uint64_t begun_ns;    /* since when the device has had nothing else to do */
+} spry_ahead;
 
 typedef struct spry_driver {
     spry_engine *engine;
@@ -43,6 +63,10 @@ typedef struct spry_driver {
     bool crowded;           /* pages were short: no job begins before another ends */
     size_t first_prompt[2]; /* the running job whose prompt is served first; of batch jobs */
     spry_step step;         /* under way */
+    spry_ahead ahead[2];    /* the step behind it, and the one that was before it became this one */
+    size_t newest_ahead;    /* of these */
+    uint32_t *in_order;     /* [most] 0, 1, 2, ... */
+    uint64_t steps_ahead;   /* of all steps: those that such a step became */
     uint64_t watched_ns;    /* when the machine's memory was last looked at */
 
     pthread_mutex_t lock;
@@ -88,6 +112,25 @@ void spry_driver_end_cancelled(spry_driver *driver);
 
 /* One step of everything that runs; jobs that are done leave. */
 void spry_driver_step(spry_driver *driver);
+
+/* driver_ahead.c: starts the next step of all answers behind the one under way, if nothing but their tokens is missing;
+ * `n_draws` of this one are in d->step. */
+void spry_driver_go_ahead(spry_driver *driver, size_t n_draws);
+
+/* The step under way was read: the tokens of the one behind it are known. */
+void spry_driver_ahead_known(spry_driver *driver, size_t n_draws);
+
+/* Whether the step that was started ahead has all that was built now; else it is given up. */
+bool spry_driver_adopt(spry_driver *driver, size_t n_draws);
+
+/* Waits for an adopted step, and hands the results of its draws over. */
+spry_status spry_driver_wait_adopted(spry_driver *driver, size_t n_draws, spry_error *error);
+
+/* Waits for the step that was started ahead, and keeps its results: another thread may use the device then. */
+void spry_driver_settle(spry_driver *driver);
+
+spry_status spry_driver_ahead_init(spry_driver *driver, spry_error *error);
+void spry_driver_ahead_deinit(spry_driver *driver);
 
 /* Whether a job may begin: not while another computes the text that its own prompt begins with. */
 bool spry_driver_may_begin(const spry_driver *driver, const spry_job *job);

@@ -131,6 +131,7 @@ static void put_back(spry_driver *d, spry_job *job)
 
 void spry_driver_begin(spry_driver *d, spry_job *job)
 {
+    spry_driver_settle(d); /* pages may be restored by threads that the device computes with */
     bool begun = job->begun;
     spry_lap(&job->laps, SPRY_PART_QUEUE);
     spry_status status = begun ? resume(job) : begin(d, job);

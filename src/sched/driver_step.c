@@ -161,7 +161,8 @@ static void build(spry_driver *d)
     if (!step->n_others && step->n_decoding > width)
         step->n_decoding = width;
     add_answers(d);
-    add_prompts(d);
+    if (!d->ahead[d->newest_ahead].n || !step->n_rows) /* a step that was started ahead has no rows for others */
+        add_prompts(d);
 }
 
 /* ---- computing ----------------------------------------------------------------------------------------------------
@@ -175,6 +176,13 @@ static size_t add_draws(spry_driver *d, size_t n, spry_job *job)
     return n + job->kind->draws(job, d->step.draws + n, job->rows.first_logits);
 }
 
+static void stepped(spry_driver *d, const spry_step_load *load, uint64_t start_ns, uint64_t end_ns)
+{
+    uint64_t sampling_ns = spry_device_sampling_ns(d->engine->device), ns = end_ns - start_ns;
+    if (!spry_device_placed_weights(d->engine->device))
+        spry_engine_stepped(d->engine, load, ns > sampling_ns ? ns - sampling_ns : 0);
+}
+
 /* Computes a part of the step. Where it was refused nothing was computed. */
 static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_t *start_ns, uint64_t *end_ns,
                            spry_error *error)
@@ -185,9 +193,36 @@ static spry_status compute(spry_driver *d, const spry_device_step *step, uint64_
     if (!status)
         status = spry_device_wait(d->engine->device, error);
     *end_ns = spry_clock_ns();
-    if (!status && !spry_device_placed_weights(d->engine->device))
-        spry_engine_stepped(d->engine, &load, *end_ns - *start_ns - spry_device_sampling_ns(d->engine->device));
+    if (!status)
+        stepped(d, &load, *start_ns, *end_ns);
     return status;
+}
+
+/* Computes all of the step, or takes it over where it was started ahead; the next one is started before this one is
+ * waited for. */
+static spry_status compute_whole(spry_driver *d, size_t n_draws, uint64_t *start_ns, uint64_t *end_ns)
+{
+    spry_step *step = &d->step;
+    const spry_device_step whole = {step->segments, step->n_segments, step->draws, n_draws, NULL};
+    const spry_step_load load = load_of(step->segments, step->n_segments);
+    const spry_ahead *ahead = &d->ahead[d->newest_ahead];
+    bool adopted = spry_driver_adopt(d, n_draws);
+    *start_ns = spry_clock_ns();
+    spry_status status = adopted ? SPRY_OK : spry_device_submit(d->engine->device, &whole, NULL);
+    step->ahead = adopted && !ahead->waited;
+    if (!status)
+        spry_driver_go_ahead(d, n_draws);
+    if (!status)
+        status = adopted ? spry_driver_wait_adopted(d, n_draws, NULL) : spry_device_wait(d->engine->device, NULL);
+    *end_ns = spry_clock_ns();
+    if (status) {
+        d->ahead[d->newest_ahead].n = 0;
+        return status;
+    }
+    spry_driver_ahead_known(d, n_draws);
+    if (!adopted || step->ahead)
+        stepped(d, &load, adopted ? ahead->begun_ns : *start_ns, *end_ns);
+    return SPRY_OK;
 }
 
 static void lap_step(spry_job *job, uint64_t start_ns, uint64_t end_ns)
@@ -222,8 +257,7 @@ static void compute_step(spry_driver *d)
     size_t n_draws = 0;
     for (size_t i = 0; i < d->n_running; i++)
         n_draws = add_draws(d, n_draws, d->running[i]);
-    const spry_device_step step = {d->step.segments, d->step.n_segments, d->step.draws, n_draws, NULL};
-    if (compute(d, &step, &start, &end, NULL)) {
+    if (compute_whole(d, n_draws, &start, &end)) {
         compute_apart(d);
         return;
     }
@@ -256,6 +290,7 @@ static void account(spry_driver *d, size_t tokens, uint64_t ns)
     d->figures.steps++;
     d->figures.rows += step->n_rows;
     d->figures.decode_rows += step->decode_rows;
+    d->steps_ahead += step->ahead;
     if (!step->n_others && !spry_device_placed_weights(d->engine->device))
         spry_batch_choice_measure(&d->choice, step->n_decoding, (uint32_t)tokens, ns);
     pthread_mutex_unlock(&d->lock);
@@ -288,6 +323,7 @@ void spry_driver_step(spry_driver *d)
     size_t before = generated(d);
     build(d);
     if (d->step.n_rows) {
+        d->step.ahead = false;
         compute_step(d);
         account(d, generated(d) - before, spry_clock_ns() - start);
     }

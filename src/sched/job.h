@@ -39,6 +39,9 @@ typedef struct spry_job_kind {
     /* The draws that go with these rows, where the first row with logits has this number in the step; returns how
      * many, at most SPRY_DRAFT_MOST + 1. May be NULL. */
     size_t (*draws)(spry_job *job, spry_draw **draws, size_t first_logits);
+    /* The one row and draw of its step behind this one, but for the row's token (spry_generation_ahead). May be NULL.
+     */
+    bool (*ahead)(const spry_job *job, spry_segment *segment, spry_draw *draw);
     /* The rows were computed. */
     spry_status (*on_step_done)(spry_job *job, const spry_rows *rows, spry_error *error);
     bool (*is_done)(const spry_job *job);

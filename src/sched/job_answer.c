@@ -34,6 +34,11 @@ static size_t draws_of(spry_job *job, spry_draw **draws, size_t first_logits)
     return spry_generation_draws(&job->answer.generation, draws, first_logits);
 }
 
+static bool ahead(const spry_job *job, spry_segment *segment, spry_draw *draw)
+{
+    return !atomic_load(job->cancelled) && spry_generation_ahead(&job->answer.generation, segment, draw);
+}
+
 static spry_status on_step_done(spry_job *job, const spry_rows *rows, spry_error *error)
 {
     spry_generation *g = &job->answer.generation;
@@ -79,6 +84,7 @@ const spry_job_kind spry_answer_kind = {.name = "answer",
                                         .decodes = decodes,
                                         .next = next,
                                         .draws = draws_of,
+                                        .ahead = ahead,
                                         .on_step_done = on_step_done,
                                         .is_done = is_done,
                                         .cancel = cancel,

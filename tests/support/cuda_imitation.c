@@ -25,16 +25,75 @@ typedef struct node {
 
 static node *captured, **captured_end;
 
+/* What waits in the stream: a copy, a launch, a graph's launches, or an event. */
+typedef struct work {
+    void *to;
+    const void *from;
+    size_t bytes;
+    node *launch;      /* its own */
+    const node *graph; /* lent */
+    int *event;        /* becomes 1 */
+    struct work *next;
+} work;
+
+static work *waiting, **waiting_end = &waiting;
+
+static void free_nodes(node *first)
+{
+    for (node *n = first, *next; n; n = next) {
+        next = n->next;
+        free(n->arguments);
+        free(n);
+    }
+}
+
+static void do_work(const work *w)
+{
+    if (w->bytes)
+        memcpy(w->to, w->from, w->bytes);
+    for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next)
+        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
+    if (w->event)
+        *w->event = 1;
+    free_nodes(w->launch);
+}
+
+/* Does what waits, in order, up to an event; NULL: all of it. */
+static void catch_up(const int *event)
+{
+    while (waiting && !(event && *event)) {
+        work *first = waiting;
+        waiting = first->next;
+        if (!waiting)
+            waiting_end = &waiting;
+        do_work(first);
+        free(first);
+    }
+}
+
+static void put_work(const work *w)
+{
+    if (!imitation.late) {
+        do_work(w);
+        return;
+    }
+    work *last = malloc(sizeof *last);
+    *last = *w;
+    *waiting_end = last;
+    waiting_end = &last->next;
+}
+
 void cuda_imitation_reset(void)
 {
+    catch_up(NULL);
     imitation = (cuda_imitation){.devices = 1, .compute_major = 9, .free_bytes = (size_t)8 << 30};
     captured_end = NULL;
 }
 
 bool cuda_imitation_is_clean(void)
 {
-    return !imitation.contexts && !imitation.modules && !imitation.streams && !imitation.graphs &&
-           !imitation.allocations && !imitation.host_allocations;
+    return !imitation.events && !waiting && !imitation.contexts && !imitation.modules && !imitation.streams &&
+           !imitation.graphs && !imitation.allocations && !imitation.host_allocations;
 }
 
 static int step_of(bool memory)
@@ -155,6 +214,7 @@ static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
 static int memory_free(spry_cuda_memory memory)
 {
     size_t bytes;
+    catch_up(NULL);
     void *there = (void *)(uintptr_t)memory;
     memcpy(&bytes, (unsigned char *)there - HEADER, sizeof bytes);
     imitation.free_bytes += bytes;
@@ -173,12 +233,14 @@ static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
 
 static int memory_write(spry_cuda_memory to, const void *from, size_t bytes)
 {
+    catch_up(NULL);
     memcpy((void *)(uintptr_t)to, from, bytes);
     return step();
 }
 
 static int memory_read(void *to, spry_cuda_memory from, size_t bytes)
 {
+    catch_up(NULL);
     memcpy(to, (const void *)(uintptr_t)from, bytes);
     return step();
 }
@@ -196,6 +258,7 @@ static int host_allocate(void **memory, size_t bytes, unsigned flags)
 
 static int host_free(void *memory)
 {
+    catch_up(NULL);
     imitation.host_allocations--;
     release(memory);
     return 0;
@@ -225,6 +288,7 @@ static int stream_wait(void *stream)
 {
     (void)stream;
     imitation.waits++;
+    catch_up(NULL);
     return step();
 }
 
@@ -233,25 +297,66 @@ static int stream_query(void *stream)
     (void)stream;
     imitation.waits++;
     int result = step();
+    if (!imitation.hangs)
+        catch_up(NULL);
     return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
 }
 
 static int stream_write(spry_cuda_memory to, const void *from, size_t bytes, void *stream)
 {
     (void)stream;
-    return memory_write(to, from, bytes);
+    put_work(&(work){.to = (void *)(uintptr_t)to, .from = from, .bytes = bytes});
+    return step();
 }
 
 static int stream_read(void *to, spry_cuda_memory from, size_t bytes, void *stream)
 {
     (void)stream;
-    return memory_read(to, from, bytes);
+    put_work(&(work){.to = to, .from = (const void *)(uintptr_t)from, .bytes = bytes});
+    return step();
 }
 
 static int stream_copy(spry_cuda_memory to, spry_cuda_memory from, size_t bytes, void *stream)
 {
+    return stream_write(to, (const void *)(uintptr_t)from, bytes, stream);
+}
+
+static int event_create(void **event, unsigned flags)
+{
+    (void)flags;
+    int result = step();
+    if (result)
+        return result;
+    *event = calloc(1, sizeof(int));
+    imitation.events++;
+    return *event ? 0 : SPRY_CUDA_OUT_OF_MEMORY;
+}
+
+static int event_destroy(void *event)
+{
+    catch_up(NULL);
+    free(event);
+    imitation.events--;
+    return 0;
+}
+
+static int event_record(void *event, void *stream)
+{
     (void)stream;
-    return memory_write(to, (const void *)(uintptr_t)from, bytes);
+    int result = step();
+    if (result)
+        return result;
+    *(int *)event = 0;
+    put_work(&(work){.event = event});
+    return 0;
+}
+
+static int event_query(void *event)
+{
+    int result = step();
+    if (!imitation.hangs)
+        catch_up(event);
+    return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
 }
 
 static int module_load(void **module, const void *data)
@@ -304,10 +409,6 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
         cluster = true;
     }
     imitation.launches++;
-    if (!captured_end) {
-        cuda_host_launch(function, c->grid_x, c->grid_y, c->grid_z, c->block_x, cluster, parameters[0]);
-        return 0;
-    }
     node *n = calloc(1, sizeof *n);
     *n = (node){.kernel = function,
                 .grid = {c->grid_x, c->grid_y, c->grid_z},
@@ -315,8 +416,12 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
                 .cluster = cluster,
                 .arguments = malloc(cuda_host_arguments(function))};
     memcpy(n->arguments, parameters[0], cuda_host_arguments(function));
-    *captured_end = n;
-    captured_end = &n->next;
+    if (captured_end) {
+        *captured_end = n;
+        captured_end = &n->next;
+    } else {
+        put_work(&(work){.launch = n});
+    }
     return 0;
 }
 
@@ -355,22 +460,14 @@ static int graph_launch(void *exec, void *stream)
 {
     (void)stream;
     int result = step();
-    for (const node *n = exec; n && !result; n = n->next)
-        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
+    if (!result)
+        put_work(&(work){.graph = exec});
     return result;
-}
-
-static void free_nodes(node *first)
-{
-    for (node *n = first, *next; n; n = next) {
-        next = n->next;
-        free(n->arguments);
-        free(n);
-    }
 }
 
 static int graph_exec_destroy(void *exec)
 {
+    catch_up(NULL);
     imitation.graphs--;
     free_nodes(exec);
     return 0;
@@ -411,6 +508,10 @@ spry_cuda cuda_imitation_driver(void)
         .stream_write = stream_write,
         .stream_read = stream_read,
         .stream_copy = stream_copy,
+        .event_create = event_create,
+        .event_destroy = event_destroy,
+        .event_record = event_record,
+        .event_query = event_query,
         .module_load = module_load,
         .module_unload = module_unload,
         .module_function = module_function,

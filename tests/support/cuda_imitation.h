@@ -12,12 +12,13 @@ typedef struct cuda_imitation {
     int devices, compute_major;
     size_t free_bytes; /* of the GPU's memory */
     bool hangs;        /* work never ends */
+    bool late;         /* what goes into a stream is done when its end is waited for, and not before */
     int calls;         /* so far */
     int fail_at;       /* number of the call that fails, counted from 1; 0: none */
     int fail_with;     /* its result */
     bool fail_memory;  /* only if it is one for memory */
     /* What is held. */
-    int contexts, modules, streams, graphs;
+    int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;
     size_t launches;
     size_t waits; /* times the host waited for the stream */

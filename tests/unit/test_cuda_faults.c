@@ -190,6 +190,85 @@ static void every_call_may_fail_in_a_step(void **state)
     }
 }
 
+enum { CHAIN = 6, PAIR = 2 };
+
+/* Two sequences of so many steps; each step behind the one before it, or each when that was read. What the draws gave
+ * is in `tokens`. */
+static spry_status run_chain(spry_device *device, int32_t tokens[CHAIN][PAIR], bool behind, spry_error *error)
+{
+    static const int32_t ids[] = {1, 2, 3};
+    static const uint32_t drawn[PAIR] = {0, 1};
+    spry_kv_table tables[PAIR];
+    spry_segment segments[PAIR];
+    spry_sampling settings;
+    spry_draw draws[2][PAIR], *lists[2][PAIR];
+    spry_status status = SPRY_OK;
+    spry_sampling_default(&settings);
+    settings.temperature = 1;
+    pool.mover = spry_device_mover(device);
+    for (size_t i = 0; i < PAIR; i++)
+        assert_int_equal(spry_kv_table_init(&tables[i], TOKENS, error), SPRY_OK);
+    for (size_t at = 0; !status && at < CHAIN; at++) {
+        spry_draw *here = draws[at % 2], *before = draws[!(at % 2)];
+        for (uint32_t i = 0; i < PAIR; i++) {
+            uint32_t first = (uint32_t)tables[i].n_tokens, n = at ? 1 : 2 + i;
+            assert_int_equal(spry_kv_table_extend(&tables[i], &pool, n, error), SPRY_OK);
+            segments[i] = (spry_segment){&tables[i], at ? tokens[at - 1] + i : ids, first, n, SPRY_WANT_LAST, {{0}}};
+            here[i] = (spry_draw){.row = i, .settings = &settings, .u = (double)(3 * at + i) / (3 * CHAIN + PAIR)};
+            lists[at % 2][i] = &here[i];
+        }
+        const spry_device_step step = {segments, PAIR, lists[at % 2], PAIR, NULL};
+        if (behind && at) {
+            status = spry_device_submit_behind(device, &step, drawn, error);
+            memset(segments, 0, sizeof segments); /* they were read */
+        } else {
+            status = spry_device_submit(device, &step, error);
+        }
+        if (!status && (!behind || at))
+            status = spry_device_wait(device, error); /* for this step, or for the one before it */
+        for (size_t i = 0; !status && i < PAIR && (!behind || at); i++)
+            tokens[behind ? at - 1 : at][i] = (behind ? before : here)[i].token;
+    }
+    if (!status && behind)
+        status = spry_device_wait(device, error);
+    for (size_t i = 0; i < PAIR; i++) {
+        tokens[CHAIN - 1][i] = draws[(CHAIN - 1) % 2][i].token;
+        spry_kv_table_deinit(&tables[i], &pool);
+    }
+    return status;
+}
+
+/* The GPU takes its own tokens, while nothing of a step is done before its end is waited for. */
+static void steps_go_behind_each_other(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    int32_t one_by_one[CHAIN][PAIR], ahead[CHAIN][PAIR];
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    assert_int_equal(run_chain(device, one_by_one, false, &error), SPRY_OK);
+    imitation.late = true;
+    assert_int_equal(run_chain(device, ahead, true, &error), SPRY_OK);
+    assert_memory_equal(ahead, one_by_one, sizeof ahead);
+    assert_int_not_equal(ahead[1][0], ahead[2][0]);
+    int before = imitation.calls;
+    assert_int_equal(run_chain(device, ahead, true, &error), SPRY_OK); /* as graphs */
+    assert_memory_equal(ahead, one_by_one, sizeof ahead);
+    int calls = imitation.calls - before;
+    spry_device_close(device);
+    assert_true(cuda_imitation_is_clean());
+    for (int fail_at = 1; fail_at <= calls; fail_at += 3) {
+        cuda_imitation_reset();
+        assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+        imitation.fail_at = imitation.calls + fail_at;
+        imitation.fail_with = FAILURE;
+        assert_int_equal(run_chain(device, ahead, true, &error), SPRY_ERR_DEVICE);
+        spry_device_close(device);
+        assert_true(cuda_imitation_is_clean());
+    }
+}
+
 /* Memory that a step wants besides fails this step alone. */
 static void a_step_without_memory_fails_alone(void **state)
 {
@@ -304,7 +383,7 @@ int main(void)
         cmocka_unit_test(every_call_may_fail_while_opening),    cmocka_unit_test(memory_may_run_out_in_mid_load),
         cmocka_unit_test(every_call_may_fail_in_a_step),        cmocka_unit_test(work_that_never_ends_is_given_up),
         cmocka_unit_test(without_a_gpu_the_cpu_computes),       cmocka_unit_test(a_step_without_memory_fails_alone),
-        cmocka_unit_test(many_pages_are_written_with_one_wait),
+        cmocka_unit_test(many_pages_are_written_with_one_wait), cmocka_unit_test(steps_go_behind_each_other),
     };
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -160,6 +160,58 @@ static void submit_returns_before_the_step(void **state)
     spry_engine_close(e);
 }
 
+/* A step whose tokens the step before it draws, while that stands still; and what is refused. */
+static void a_step_goes_behind_another(void **state)
+{
+    (void)state;
+    static const uint32_t first[] = {0}, other[] = {1};
+    int32_t ids[ROWS];
+    fixture_ids(ids, ROWS, 6);
+    spry_engine *e = open_on("far", "llama"), *near = open_on("cpu", "llama");
+    spry_kv_table table, same;
+    spry_segment segment = whole(e, &table, ids, ROWS, SPRY_WANT_LAST);
+    spry_segment expected = whole(near, &same, ids, ROWS, SPRY_WANT_LAST);
+    spry_error error = {0};
+    spry_sampling settings;
+    spry_sampling_default(&settings);
+    settings.temperature = 0;
+    spry_draw draw = {.settings = &settings, .token = -1}, next = draw, right = draw;
+    spry_draw *draws[] = {&draw}, *next_draws[] = {&next}, *right_draws[] = {&right};
+    const spry_device_step step = {&segment, 1, draws, 1, NULL}, behind = {&segment, 1, next_draws, 1, NULL};
+    const spry_device_step right_step = {&expected, 1, right_draws, 1, NULL};
+    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_UNSUPPORTED,
+                   "behind 0 others");
+    assert_false(spry_device_goes_ahead(near->device));
+    spry_far_device_hold(e->device, true);
+    assert_int_equal(spry_device_submit(e->device, &step, NULL), SPRY_OK);
+    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_INPUT, "40 rows");
+    assert_int_equal(spry_kv_table_extend(&table, &e->pool, 1, NULL), SPRY_OK);
+    segment = (spry_segment){&table, NULL, ROWS, 1, SPRY_WANT_LAST, {{0}}};
+    hostile_expect(spry_device_submit_behind(e->device, &behind, other, &error), &error, SPRY_ERR_INPUT, "draw 1");
+    assert_int_equal(spry_device_submit_behind(e->device, &behind, first, NULL), SPRY_OK);
+    hostile_expect(spry_device_submit_behind(e->device, &behind, first, &error), &error, SPRY_ERR_UNSUPPORTED,
+                   "behind 2 others");
+    assert_true(draw.token == -1 && next.token == -1);
+    spry_far_device_hold(e->device, false);
+    assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
+    int32_t token = draw.token;
+    draw.token = 0; /* as a caller may, who has read it */
+    assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
+    assert_int_equal(spry_device_submit(near->device, &right_step, NULL), SPRY_OK);
+    assert_int_equal(spry_device_wait(near->device, NULL), SPRY_OK);
+    assert_int_equal(token, right.token);
+    assert_int_equal(spry_kv_table_extend(&same, &near->pool, 1, NULL), SPRY_OK);
+    expected = (spry_segment){&same, &token, ROWS, 1, SPRY_WANT_LAST, {{0}}};
+    assert_int_equal(spry_device_submit(near->device, &right_step, NULL), SPRY_OK);
+    assert_int_equal(spry_device_wait(near->device, NULL), SPRY_OK);
+    assert_int_equal(next.token, right.token);
+    assert_memory_equal(step_logits(e->device, 0, 1), step_logits(near->device, 0, 1), VOCAB * sizeof(float));
+    spry_kv_table_deinit(&table, &e->pool);
+    spry_kv_table_deinit(&same, &near->pool);
+    spry_engine_close(near);
+    spry_engine_close(e);
+}
+
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
 static void rows_that_a_step_did_not_give_are_refused(void **state)
@@ -413,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_device_says_what_it_is),
         cmocka_unit_test(far_memory_is_out_of_reach),
         cmocka_unit_test(submit_returns_before_the_step),
+        cmocka_unit_test(a_step_goes_behind_another),
         cmocka_unit_test(rows_that_a_step_did_not_give_are_refused),
         cmocka_unit_test(draws_are_those_of_the_sampler),
         cmocka_unit_test(a_draw_fails_alone),

@@ -62,8 +62,9 @@ spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, 
     if (status)
         return status;
     if (went_well(c, cuda->context_retain(&c->context, c->device), "cuDevicePrimaryCtxRetain") &&
-        went_well(c, cuda->context_set(c->context), "cuCtxSetCurrent"))
-        went_well(c, cuda->stream_create(&c->stream, SPRY_CUDA_STREAM_APART), "cuStreamCreate");
+        went_well(c, cuda->context_set(c->context), "cuCtxSetCurrent") &&
+        went_well(c, cuda->stream_create(&c->stream, SPRY_CUDA_STREAM_APART), "cuStreamCreate"))
+        went_well(c, cuda->event_create(&c->mark, SPRY_CUDA_EVENT_UNTIMED), "cuEventCreate");
     status = spry_cuda_fault(c, "opening a GPU", error);
     if (!status)
         status = load_images(c, images, error);
@@ -78,6 +79,8 @@ void spry_cuda_context_deinit(spry_cuda_context *c)
         c->cuda->context_set(c->context);
     for (size_t i = 0; i < c->n_modules; i++)
         c->cuda->module_unload(c->modules[i]);
+    if (c->mark)
+        c->cuda->event_destroy(c->mark);
     if (c->stream)
         c->cuda->stream_destroy(c->stream);
     if (c->context) {
@@ -237,6 +240,7 @@ spry_status spry_cuda_grow(spry_cuda_context *c, void **host, spry_cuda_memory *
     spry_cuda_memory new_memory = spry_cuda_allocate(c, bytes);
     void *new_host = spry_cuda_allocate_host(c, bytes);
     spry_status status = spry_cuda_fault(c, doing, error);
+    spry_cuda_finish(c); /* what uses the old memory */
     if (!status) {
         spry_cuda_memory old_memory = *memory;
         void *old_host = *host;
@@ -272,18 +276,34 @@ void spry_cuda_copy(spry_cuda_context *c, spry_cuda_memory to, spry_cuda_memory 
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
 
-void spry_cuda_finish(spry_cuda_context *c)
+static void finish(spry_cuda_context *c, int (*query)(void *), void *of, const char *call)
 {
     if (c->fault)
         return;
     uint64_t begin = spry_clock_ns();
     int result;
-    while ((result = c->cuda->stream_query(c->stream)) == SPRY_CUDA_NOT_READY)
+    while ((result = query(of)) == SPRY_CUDA_NOT_READY)
         if (spry_clock_ns() - begin > (uint64_t)c->timeout_ms * 1000000) {
-            went_well(c, FAULT_TIMEOUT, "cuStreamQuery");
+            went_well(c, FAULT_TIMEOUT, call);
             return;
         }
-    went_well(c, result, "cuStreamQuery");
+    went_well(c, result, call);
+}
+
+void spry_cuda_finish(spry_cuda_context *c)
+{
+    finish(c, c->cuda->stream_query, c->stream, "cuStreamQuery");
+}
+
+void spry_cuda_mark(spry_cuda_context *c)
+{
+    if (!c->fault)
+        went_well(c, c->cuda->event_record(c->mark, c->stream), "cuEventRecord");
+}
+
+void spry_cuda_finish_marked(spry_cuda_context *c)
+{
+    finish(c, c->cuda->event_query, c->mark, "cuEventQuery");
 }
 
 spry_status spry_cuda_fault(const spry_cuda_context *c, const char *doing, spry_error *error)

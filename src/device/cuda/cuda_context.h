@@ -21,6 +21,7 @@ typedef struct spry_cuda_context {
     const spry_cuda *cuda; /* borrowed */
     int device;
     void *context, *stream;
+    void *mark; /* an event */
     void *modules[SPRY_CUDA_MODULES_MAX];
     size_t n_modules;
     spry_cuda_function functions[SPRY_CUDA_FUNCTIONS]; /* by the hash of their name */
@@ -81,6 +82,10 @@ void spry_cuda_copy(spry_cuda_context *context, spry_cuda_memory to, spry_cuda_m
 
 /* Returns when all of that is done, or after the timeout with a fault. */
 void spry_cuda_finish(spry_cuda_context *context);
+
+/* Marks what was launched and copied so far; the other returns when that is done. */
+void spry_cuda_mark(spry_cuda_context *context);
+void spry_cuda_finish_marked(spry_cuda_context *context);
 
 /* SPRY_OK unless something failed; what, in words. */
 spry_status spry_cuda_fault(const spry_cuda_context *context, const char *doing, spry_error *error);

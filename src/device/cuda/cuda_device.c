@@ -20,53 +20,85 @@ static spry_cuda_device *cuda_of(spry_device *device)
 
 /* ---- steps ------------------------------------------------------------------------------------------------------- */
 
-static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
+static spry_status start_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
+                              spry_error *error)
 {
-    spry_cuda_device *d = cuda_of(device);
-    d->begin_ns = d->watch || d->trace ? spry_clock_ns() : 0;
+    uint64_t begin_ns = d->watch || d->trace ? spry_clock_ns() : 0;
     if (d->watch)
-        d->watch->last_ns = d->begin_ns;
-    spry_cuda_enter(&d->context);
-    spry_status status = spry_cuda_upload_step(d, step, error);
+        d->watch->last_ns = begin_ns;
+    spry_status status = spry_cuda_upload_step(d, step, drawn, error);
     if (status)
         return status;
     if (step->inputs)
         spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
     spry_cuda_run_graph(d);
-    d->step_draws = step->draws;
-    d->n_draws = step->n_draws;
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
     if (status) /* what was sent stays until it has arrived */
         spry_cuda_finish(&d->context);
+    d->steps[d->newest].draws = step->draws;
+    d->steps[d->newest].n_draws = step->n_draws;
+    d->steps[d->newest].n_rows = d->n_rows;
+    d->steps[d->newest].n_logits = d->n_logits;
+    d->steps[d->newest].n_segments = d->n_segments;
+    d->steps[d->newest].begin_ns = begin_ns;
     return status ? status : spry_cuda_fault(&d->context, "starting a step", error);
 }
 
-static void trace_step(spry_cuda_device *d)
+static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    spry_cuda_enter(&d->context);
+    return start_step(d, step, NULL, error);
+}
+
+/* The other half of what is sent and of what draws give is free: the step that used it was waited for. */
+static spry_status submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                 spry_error *error)
+{
+    spry_cuda_device *d = cuda_of(device);
+    if (d->steps[d->newest].n_queued != d->steps[d->newest].n_draws) /* numbers of draws and results differ */
+        return spry_fail(error, SPRY_ERR_UNSUPPORTED, "a draw of the step before failed");
+    spry_cuda_enter(&d->context);
+    spry_cuda_mark(&d->context);
+    d->newest = !d->newest;
+    spry_status status = start_step(d, step, drawn, error);
+    if (status)
+        d->newest = !d->newest;
+    d->two = !status;
+    return status;
+}
+
+static void trace_step(spry_cuda_device *d, size_t which)
 {
     const spry_trace_span span = {.name = "step",
                                   .category = "step",
                                   .lane = d->lane,
-                                  .begin_ns = d->begin_ns,
+                                  .begin_ns = d->steps[which].begin_ns,
                                   .end_ns = spry_clock_ns(),
-                                  .args = {{"rows", (int64_t)d->n_rows},
-                                           {"logits", (int64_t)d->n_logits},
-                                           {"sequences", (int64_t)d->n_segments}}};
+                                  .args = {{"rows", (int64_t)d->steps[which].n_rows},
+                                           {"logits", (int64_t)d->steps[which].n_logits},
+                                           {"sequences", (int64_t)d->steps[which].n_segments}}};
     spry_trace_add(d->trace, &span);
 }
 
 static spry_status wait_step(spry_device *device, spry_error *error)
 {
     spry_cuda_device *d = cuda_of(device);
+    size_t which = d->two ? !d->newest : d->newest;
     spry_cuda_enter(&d->context);
-    spry_cuda_finish(&d->context);
+    if (d->two)
+        spry_cuda_finish_marked(&d->context);
+    else
+        spry_cuda_finish(&d->context);
+    d->two = false;
     spry_status status = spry_cuda_fault(&d->context, "a step", error);
     if (status)
         return status;
-    spry_cuda_draw_take(d, d->step_draws, d->n_draws);
+    spry_cuda_draw_take(d, which, d->steps[which].draws, d->steps[which].n_draws);
     if (d->watch)
         spry_op_watch_flush(d->watch);
     if (d->trace)
-        trace_step(d);
+        trace_step(d, which);
     return SPRY_OK;
 }
 
@@ -80,7 +112,7 @@ static spry_status draw(spry_device *device, spry_draw *const *draws, size_t n, 
     spry_cuda_finish(&d->context);
     status = spry_cuda_fault(&d->context, "drawing tokens", error);
     if (!status)
-        spry_cuda_draw_take(d, draws, n);
+        spry_cuda_draw_take(d, d->newest, draws, n);
     return status;
 }
 
@@ -135,9 +167,10 @@ static void set_threads(spry_device *device, spry_threads *threads)
 static bool measure(spry_device *device, spry_device_memory *memory)
 {
     const spry_cuda_device *d = cuda_of(device);
-    *memory = (spry_device_memory){.weights = d->model.bytes,
-                                   .kv = d->pool->page_bytes * d->pool->n_pages,
-                                   .scratch = d->scratch.bytes + d->upload.bytes + d->draws.bytes};
+    *memory =
+        (spry_device_memory){.weights = d->model.bytes,
+                             .kv = d->pool->page_bytes * d->pool->n_pages,
+                             .scratch = d->scratch.bytes + 2 * d->upload.bytes + d->draws[0].bytes + d->draws[1].bytes};
     return true;
 }
 
@@ -178,6 +211,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
+                                    .submit_behind = submit_behind,
                                     .wait = wait_step,
                                     .draw = draw,
                                     .logits = logits,

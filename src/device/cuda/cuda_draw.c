@@ -36,7 +36,7 @@ static size_t list_bytes(const spry_cuda_device *d, const spry_draw *draw)
 
 static spry_status make_room(spry_cuda_device *d, size_t bytes, size_t n, spry_error *error)
 {
-    spry_cuda_draws *r = &d->draws;
+    spry_cuda_draws *r = &d->draws[d->newest];
     spry_cuda_context *c = &d->context;
     static const char doing[] = "allocating room for draws";
     void *host = r->host, *results = r->results;
@@ -73,9 +73,9 @@ static spry_draw_order order_of(spry_cuda_device *d, const spry_draw *draw, size
                              .n_top = draw->max_top,
                              .wants_logprob = draw->wants_logprob,
                              .has_mask = draw->mask != NULL,
-                             .history = put(d->draws.host, used, history, n_history * sizeof *history),
-                             .bias = put(d->draws.host, used, s->bias, s->n_bias * sizeof *s->bias),
-                             .mask = put(d->draws.host, used, draw->mask, draw->mask ? mask_bytes(d) : 0),
+                             .history = put(d->draws[d->newest].host, used, history, n_history * sizeof *history),
+                             .bias = put(d->draws[d->newest].host, used, s->bias, s->n_bias * sizeof *s->bias),
+                             .mask = put(d->draws[d->newest].host, used, draw->mask, draw->mask ? mask_bytes(d) : 0),
                              .repeat_penalty = s->repeat_penalty,
                              .presence_penalty = s->presence_penalty,
                              .frequency_penalty = s->frequency_penalty,
@@ -103,17 +103,18 @@ static spry_status check_history(const spry_cuda_device *d, spry_draw *draw)
 static void launch_draws(spry_cuda_device *d, size_t n)
 {
     const spry_cuda_scratch *s = &d->scratch;
+    const spry_cuda_draws *r = &d->draws[d->newest];
     void *scan = spry_cuda_kernel(&d->context, "spry_draw_scan");
     void *kernel = spry_cuda_kernel(&d->context, "spry_draw_tokens");
     for (size_t first = 0; first < n; first += SPRY_CUDA_DRAWS) {
         const spry_draw_args args = {.logits = s->logits,
-                                     .orders = d->draws.memory + first * sizeof(spry_draw_order),
-                                     .upload = d->draws.memory,
+                                     .orders = r->memory + first * sizeof(spry_draw_order),
+                                     .upload = r->memory,
                                      .scores = s->draw_scores,
                                      .weight = s->draw_weight,
                                      .count = s->draw_count,
                                      .best = s->draw_best,
-                                     .results = d->draws.results_memory + first * sizeof(spry_draw_result),
+                                     .results = r->results_memory + first * sizeof(spry_draw_result),
                                      .n_vocab = d->config->n_vocab};
         size_t count = n - first < SPRY_CUDA_DRAWS ? n - first : SPRY_CUDA_DRAWS;
         spry_cuda_launch(&d->context, scan, SPRY_DRAW_SLICES, count, 1, SPRY_SCAN_THREADS, &args);
@@ -123,7 +124,9 @@ static void launch_draws(spry_cuda_device *d, size_t n)
 
 spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, size_t n, spry_error *error)
 {
+    const spry_cuda_draws *r = &d->draws[d->newest];
     size_t bytes = n * sizeof(spry_draw_order), used = bytes, queued = 0;
+    d->steps[d->newest].n_queued = 0;
     if (!n)
         return SPRY_OK;
     for (size_t i = 0; i < n; i++)
@@ -136,11 +139,12 @@ spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, s
         if (draws[i]->status)
             continue;
         spry_draw_order order = order_of(d, draws[i], &used);
-        memcpy(d->draws.host + queued++ * sizeof order, &order, sizeof order);
+        memcpy(r->host + queued++ * sizeof order, &order, sizeof order);
     }
-    spry_cuda_write(&d->context, d->draws.memory, d->draws.host, used);
+    spry_cuda_write(&d->context, r->memory, r->host, used);
+    d->steps[d->newest].n_queued = queued;
     launch_draws(d, queued);
-    spry_cuda_read(&d->context, d->draws.results, d->draws.results_memory, queued * sizeof *d->draws.results);
+    spry_cuda_read(&d->context, r->results, r->results_memory, queued * sizeof *r->results);
     return spry_cuda_fault(&d->context, "drawing tokens", error);
 }
 
@@ -157,9 +161,9 @@ static spry_status status_of(spry_draw *draw, const spry_draw_result *r, uint32_
     return SPRY_OK;
 }
 
-void spry_cuda_draw_take(spry_cuda_device *d, spry_draw *const *draws, size_t n)
+void spry_cuda_draw_take(spry_cuda_device *d, size_t which, spry_draw *const *draws, size_t n)
 {
-    const spry_draw_result *r = d->draws.results;
+    const spry_draw_result *r = d->draws[which].results;
     for (size_t i = 0; i < n; i++) {
         spry_draw *draw = draws[i];
         if (draw->status)
@@ -176,10 +180,12 @@ void spry_cuda_draw_take(spry_cuda_device *d, spry_draw *const *draws, size_t n)
 
 void spry_cuda_draw_deinit(spry_cuda_device *d)
 {
-    spry_cuda_draws *r = &d->draws;
-    spry_cuda_free_host(&d->context, r->host);
-    spry_cuda_free_host(&d->context, r->results);
-    spry_cuda_free(&d->context, &r->memory);
-    spry_cuda_free(&d->context, &r->results_memory);
-    *r = (spry_cuda_draws){0};
+    for (size_t i = 0; i < 2; i++) {
+        spry_cuda_draws *r = &d->draws[i];
+        spry_cuda_free_host(&d->context, r->host);
+        spry_cuda_free_host(&d->context, r->results);
+        spry_cuda_free(&d->context, &r->memory);
+        spry_cuda_free(&d->context, &r->results_memory);
+        *r = (spry_cuda_draws){0};
+    }
 }

@@ -43,13 +43,14 @@ typedef struct spry_cuda_scratch {
 
 /* What a step sends ahead: fixed places, then the entries of all tables. Offsets in bytes. */
 typedef struct spry_cuda_upload {
-    unsigned char *host; /* pinned */
+    unsigned char *both; /* pinned: for two steps */
+    unsigned char *host; /* of the one that is laid out */
     spry_cuda_memory memory;
-    size_t bytes;
-    size_t rows, few, pieces, runs, source, deltas, entries; /* offsets */
+    size_t bytes;                                                   /* of a step */
+    size_t rows, few, pieces, runs, source, deltas, drawn, entries; /* offsets */
 } spry_cuda_upload;
 
-/* The same for draws, and their results. */
+/* The same for the draws of a step, and their results. */
 typedef struct spry_cuda_draws {
     unsigned char *host; /* pinned */
     spry_cuda_memory memory;
@@ -102,7 +103,7 @@ typedef struct spry_cuda_device {
     spry_cuda_memory pages;
     spry_cuda_scratch scratch;
     spry_cuda_upload upload;
-    spry_cuda_draws draws;
+    spry_cuda_draws draws[2];
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
     spry_cuda_writes writes;
@@ -111,15 +112,22 @@ typedef struct spry_cuda_device {
     spry_op_watch *watch; /* NULL: none */
     spry_trace *trace;
     uint32_t lane;
-    uint64_t begin_ns;
 
-    /* the step */
+    /* the steps under way: two where one is behind the other */
+    struct {
+        spry_draw *const *draws;
+        size_t n_draws, n_queued; /* queued: those that are not at fault themselves */
+        size_t n_rows, n_logits, n_segments;
+        uint64_t begin_ns;
+    } steps[2];
+    size_t newest; /* of steps, and of draws */
+    bool two;      /* the other one is under way, too */
+
+    /* the step that is laid out */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
     bool lanes;                     /* rows are encoded in the order of lanes, however many they are */
     uint32_t cores[SPRY_ACT_FORMS]; /* how the rows lie that were encoded last: spry_acts.cores */
     bool alone;                     /* every row is the only one of its sequence */
-    spry_draw *const *step_draws;
-    size_t n_draws;
 } spry_cuda_device;
 
 /* cuda_scratch.c: what a device of these limits takes. */
@@ -135,10 +143,12 @@ spry_kv_mover spry_cuda_pages_mover(spry_device *device);
 /* cuda_block.c: the kernels for a kind of pages and heads. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type);
 
-/* cuda_upload.c: lays the step out and sends it ahead. */
+/* cuda_upload.c: lays the step out and sends it ahead. `drawn`: NULL, or the draws of the step before that give the
+ * tokens. */
 spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error);
 void spry_cuda_upload_deinit(spry_cuda_device *d);
-spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, spry_error *error);
+spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
+                                  spry_error *error);
 
 /* cuda_block.c: all layers of the step, and the logits. */
 void spry_cuda_run(spry_cuda_device *d);
@@ -150,9 +160,10 @@ void spry_cuda_graphs_deinit(spry_cuda_device *d);
 /* cuda_experts.c: y = feed-forward of the normalised rows of a layer that has experts. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
 
-/* cuda_draw.c: queues draws; when the stream is done their results are taken over. */
+/* cuda_draw.c: queues draws of the newest step; when they are done their results are taken over. `which` of the steps.
+ */
 spry_status spry_cuda_draw_queue(spry_cuda_device *d, spry_draw *const *draws, size_t n, spry_error *error);
-void spry_cuda_draw_take(spry_cuda_device *d, spry_draw *const *draws, size_t n);
+void spry_cuda_draw_take(spry_cuda_device *d, size_t which, spry_draw *const *draws, size_t n);
 void spry_cuda_draw_deinit(spry_cuda_device *d);
 
 /* ---- cuda_ops.c: launches -------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
+#include "device/cuda/feed_args.h"
 
 enum { FIRST_ENTRIES = 1 << 14, ALIGNMENT = 256 };
 
@@ -21,20 +22,21 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
 {
     spry_cuda_upload *u = &d->upload;
     size_t rows = d->device.limits.max_rows, used = 0;
-    void *host = u->host;
+    void *host = u->both;
     u->rows = section(&used, rows, sizeof(spry_step_row));
     u->few = section(&used, rows, sizeof(uint32_t));
     u->pieces = section(&used, rows, sizeof(spry_attend_piece));
     u->runs = section(&used, rows, sizeof(spry_attend_run));
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
+    u->drawn = section(&used, rows, sizeof(uint32_t));
     u->entries = section(&used, n_entries, sizeof(spry_step_entry));
-    if (used <= u->bytes)
-        return SPRY_OK;
-    spry_status status =
-        spry_cuda_grow(&d->context, &host, &u->memory, used, "allocating room for a step's tables", error);
-    u->host = host;
-    u->bytes = status ? u->bytes : used;
+    spry_status status = SPRY_OK;
+    if (used > u->bytes && !(status = spry_cuda_grow(&d->context, &host, &u->memory, 2 * used,
+                                                     "allocating room for a step's tables", error)))
+        u->bytes = used;
+    u->both = host;
+    u->host = u->both + d->newest * u->bytes;
     return status;
 }
 
@@ -45,9 +47,9 @@ spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error)
 
 void spry_cuda_upload_deinit(spry_cuda_device *d)
 {
-    spry_cuda_free_host(&d->context, d->upload.host);
+    spry_cuda_free_host(&d->context, d->upload.both);
     spry_cuda_free(&d->context, &d->upload.memory);
-    d->upload.host = NULL;
+    d->upload.both = d->upload.host = NULL;
     d->upload.bytes = 0;
 }
 
@@ -121,7 +123,7 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
     for (size_t i = 0; i < g->n_rows; i++) {
         uint32_t position = g->first_position + (uint32_t)i;
         const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
-        rows[first_row + i] = (spry_step_row){.token = g->tokens[i],
+        rows[first_row + i] = (spry_step_row){.token = g->tokens ? g->tokens[i] : 0,
                                               .position = position,
                                               .page = entry->page,
                                               .slot = position - entry->start,
@@ -153,7 +155,20 @@ static void round_chunks(spry_cuda_device *d)
         d->n_chunks = rounded;
 }
 
-spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, spry_error *error)
+/* Tokens that the GPU drew in the step before, into the rows that were sent. */
+static void feed_tokens(spry_cuda_device *d)
+{
+    const spry_feed_args args = {.rows = d->upload.memory + d->upload.rows,
+                                 .drawn = d->upload.memory + d->upload.drawn,
+                                 .results = d->draws[!d->newest].results_memory,
+                                 .n_rows = (uint32_t)d->n_rows,
+                                 .n_vocab = d->config->n_vocab};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_feed_tokens"),
+                     (d->n_rows + SPRY_FEED_THREADS - 1) / SPRY_FEED_THREADS, 1, 1, SPRY_FEED_THREADS, &args);
+}
+
+spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
+                                  spry_error *error)
 {
     size_t n_entries = 0;
     for (size_t s = 0; s < step->n_segments; s++)
@@ -186,6 +201,10 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     d->n_logits = d->n_wanted;
     add_wanted(d, step, true);
     memcpy(u->host + u->deltas, d->pool->turns.deltas, d->pool->turns.end * sizeof(int32_t));
+    if (drawn)
+        memcpy(u->host + u->drawn, drawn, d->n_rows * sizeof *drawn);
     spry_cuda_write(&d->context, u->memory, u->host, u->entries + n_entries * sizeof(spry_step_entry));
+    if (drawn)
+        feed_tokens(d);
     return spry_cuda_fault(&d->context, "sending a step", error);
 }

@@ -21,6 +21,10 @@ typedef struct step_copy {
     int32_t *tokens;        /* [max_rows] */
     spry_kv_entry *entries; /* [capacity_entries] */
     size_t capacity_segments, capacity_entries;
+    spry_kv_turns turns;
+    bool behind;    /* tokens are numbers of draws of the step before */
+    int32_t *drawn; /* [max_logits] what its draws gave, for a step behind it */
+    uint64_t sampling_ns, attention_ns;
 } step_copy;
 
 typedef struct far_device {
@@ -28,9 +32,11 @@ typedef struct far_device {
     spry_cpu_device cpu;
     const spry_kv_pool *pool; /* the caller's; its turns are read by submit */
     spry_kv_pool own_pool;    /* what the CPU sees: layout, and the turns of the step under way */
-    step_copy step;
-    float *rows; /* logits or hidden states that were asked for */
-    struct {     /* new bytes of pages, and where they go */
+    step_copy steps[2];
+    size_t newest; /* of steps; the other one is older */
+    bool two;      /* both are under way */
+    float *rows;   /* logits or hidden states that were asked for */
+    struct {       /* new bytes of pages, and where they go */
         unsigned char *bytes;
         uint32_t pages[WRITES];
         bool whole[WRITES];
@@ -69,9 +75,17 @@ void spry_far_device_hold(spry_device *device, bool hold)
 static void run_step(void *device, spry_far_call *call)
 {
     far_device *far = device;
-    (void)call;
+    step_copy *copy = (step_copy *)call;
+    const step_copy *before = &far->steps[copy == &far->steps[0]];
+    for (size_t i = 0; copy->behind && i < copy->step.n_segments; i++)
+        copy->tokens[i] = before->drawn[copy->tokens[i]];
+    far->own_pool.turns = copy->turns;
     far->cpu.device.sampling_ns = 0;
-    far->cpu.device.ops->submit(&far->cpu.device, &far->step.step, NULL); /* the CPU refuses nothing */
+    far->cpu.device.ops->submit(&far->cpu.device, &copy->step, NULL); /* the CPU refuses nothing */
+    for (size_t i = 0; i < copy->step.n_draws && i < far->device.limits.max_logits; i++)
+        copy->drawn[i] = copy->step.draws[i]->status ? 0 : copy->step.draws[i]->token;
+    copy->sampling_ns = far->cpu.device.sampling_ns;
+    copy->attention_ns = far->cpu.device.attention_ns;
 }
 
 static bool grow(void **list, size_t *capacity, size_t needed, size_t size)
@@ -101,9 +115,8 @@ static bool reserve(step_copy *copy, const spry_device_step *step)
     return room;
 }
 
-static void copy_step(far_device *far, const spry_device_step *step)
+static void copy_step(far_device *far, step_copy *copy, const spry_device_step *step, const uint32_t *drawn)
 {
-    step_copy *copy = &far->step;
     spry_kv_entry *entries = copy->entries;
     int32_t *tokens = copy->tokens;
     for (size_t i = 0; i < step->n_segments; i++) {
@@ -115,33 +128,52 @@ static void copy_step(far_device *far, const spry_device_step *step)
         copy->segments[i].tokens = tokens;
         if (n)
             memcpy(entries, from->table->entries, n * sizeof *entries);
-        if (from->n_rows)
+        if (drawn)
+            *tokens = (int32_t)drawn[i];
+        else if (from->n_rows)
             memcpy(tokens, from->tokens, from->n_rows * sizeof *tokens);
         entries += n;
         tokens += from->n_rows;
     }
     copy->step = *step;
     copy->step.segments = copy->segments;
-    far->own_pool.turns = far->pool->turns;
+    copy->turns = far->pool->turns;
+    copy->behind = drawn != NULL;
+}
+
+static spry_status start_step(far_device *far, const spry_device_step *step, const uint32_t *drawn, spry_error *error)
+{
+    size_t at = drawn ? !far->newest : far->newest;
+    step_copy *copy = &far->steps[at];
+    if (!reserve(copy, step))
+        return spry_fail_memory(error, "a step", step->n_segments * sizeof *step->segments);
+    copy_step(far, copy, step, drawn);
+    far->newest = at;
+    far->two = drawn != NULL;
+    spry_far_queue_start(&far->queue, &copy->call);
+    return SPRY_OK;
 }
 
 static spry_status submit(spry_device *device, const spry_device_step *step, spry_error *error)
 {
-    far_device *far = (far_device *)device;
-    if (!reserve(&far->step, step))
-        return spry_fail_memory(error, "a step", step->n_segments * sizeof *step->segments);
-    copy_step(far, step);
-    spry_far_queue_start(&far->queue, &far->step.call);
-    return SPRY_OK;
+    return start_step((far_device *)device, step, NULL, error);
+}
+
+static spry_status submit_behind(spry_device *device, const spry_device_step *step, const uint32_t *drawn,
+                                 spry_error *error)
+{
+    return start_step((far_device *)device, step, drawn, error);
 }
 
 static spry_status wait(spry_device *device, spry_error *error)
 {
     far_device *far = (far_device *)device;
+    const step_copy *oldest = &far->steps[far->two ? !far->newest : far->newest];
     (void)error;
-    spry_far_queue_finish(&far->queue, &far->step.call);
-    device->sampling_ns = far->cpu.device.sampling_ns;
-    device->attention_ns = far->cpu.device.attention_ns;
+    spry_far_queue_finish(&far->queue, &oldest->call);
+    far->two = false;
+    device->sampling_ns = oldest->sampling_ns;
+    device->attention_ns = oldest->attention_ns;
     return SPRY_OK;
 }
 
@@ -371,10 +403,13 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 
 static void release(far_device *far)
 {
-    free(far->step.segments);
-    free(far->step.tables);
-    free(far->step.entries);
-    free(far->step.tokens);
+    for (size_t i = 0; i < 2; i++) {
+        free(far->steps[i].segments);
+        free(far->steps[i].tables);
+        free(far->steps[i].entries);
+        free(far->steps[i].tokens);
+        free(far->steps[i].drawn);
+    }
     free(far->rows);
     free(far->writes.bytes);
     free(far);
@@ -390,6 +425,7 @@ static void close_device(spry_device *device)
 
 static const spry_device_ops ops = {.close = close_device,
                                     .submit = submit,
+                                    .submit_behind = submit_behind,
                                     .wait = wait,
                                     .draw = draw,
                                     .logits = logits,
@@ -410,10 +446,15 @@ static spry_status allocate(far_device *far, const spry_device_setup *setup, spr
         !spry_checked_mul(&writes, setup->pool->page_bytes, WRITES))
         return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
     far->rows = calloc(logit_floats > hidden_floats ? logit_floats : hidden_floats, sizeof *far->rows);
-    far->step.tokens = calloc(limits->max_rows, sizeof *far->step.tokens);
-    far->writes.bytes = malloc(writes);
-    return far->rows && far->step.tokens && far->writes.bytes ? SPRY_OK
-                                                              : spry_fail_memory(error, "a device", sizeof *far);
+    bool fine = far->rows && (far->writes.bytes = malloc(writes));
+    for (size_t i = 0; i < 2; i++) {
+        step_copy *copy = &far->steps[i];
+        copy->call.run = run_step;
+        copy->tokens = calloc(limits->max_rows, sizeof *copy->tokens);
+        copy->drawn = calloc(limits->max_logits, sizeof *copy->drawn);
+        fine = fine && copy->tokens && copy->drawn;
+    }
+    return fine ? SPRY_OK : spry_fail_memory(error, "a device", sizeof *far);
 }
 
 static spry_status open_device(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
@@ -428,7 +469,6 @@ static spry_status open_device(spry_device **out, const char *piece, const spry_
     far->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
     far->pool = setup->pool;
     far->own_pool = *setup->pool;
-    far->step.call.run = run_step;
     spry_device_setup inner = *setup;
     inner.pool = &far->own_pool;
     status = allocate(far, setup, error);
