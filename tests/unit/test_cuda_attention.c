@@ -344,7 +344,7 @@ static void draw_on_gpu(spry_cuda_device *d, const float *logits, size_t bytes, 
     spry_cuda_write(&d->context, d->scratch.logits, logits, bytes);
     assert_int_equal(spry_cuda_draw_queue(d, list, n, &error), SPRY_OK);
     spry_cuda_finish(&d->context);
-    spry_cuda_draw_take(d, list, n);
+    spry_cuda_draw_take(d, d->newest, list, n);
 }
 
 static void draws_are_those_of_the_host(void **state)

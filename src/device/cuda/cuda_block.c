@@ -144,7 +144,6 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
 {
     size_t blocks = c->head_dim / 32, dims = 1;
     size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
-    size_t decode_heads = c->n_heads / c->n_kv_heads * (warps + 1) + 2; /* decode_room of attention_decode.cu */
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
         return (spry_cuda_attention){
             .few = "spry_attend_pages_few_%zu",
@@ -158,7 +157,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks),
-            .decode_bytes = warps * copy_bytes(blocks, part) + decode_heads * (blocks * 128 + 32)};
+            .decode_bytes = queries + warps * copy_bytes(blocks, part) + (SPRY_DECODE_GROUP + 2) * blocks * 128};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -242,14 +241,11 @@ static void attend(spry_cuda_device *d, uint32_t layer)
                                 way->many_bytes, &args);
 }
 
-/* Whether one kernel does everything for the step's rows, each the only new one of its sequence. Measured: it is faster
- * for one row and for many; for a few, pages spread over more blocks win. */
+/* Whether one kernel does everything for the step's rows, each the only new one of its sequence. */
 static bool decodes(const spry_cuda_device *d)
 {
-    enum { SPREAD_FROM = 2, SPREAD_TO = 12 };
-    bool spread = d->n_rows >= SPREAD_FROM && d->n_rows <= SPREAD_TO;
     return d->config->arch->qk_norm != SPRY_QK_NORM_HEAD_LATER && d->attention.decode && d->context.overlaps &&
-           d->alone && !d->n_runs && !spread;
+           d->alone && !d->n_runs;
 }
 
 /* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks

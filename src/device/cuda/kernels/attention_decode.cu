@@ -6,54 +6,12 @@
  * page stores into it before it reads it. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
-/* Shared memory of a block, for `group` queries: pages on their way, heads, and queries as each warp has turned them. A head
- * has 8 floats more, so that heads lie in different banks. */
 template <int BLOCKS> struct decode_room {
     typedef page_copy<BLOCKS, head_shape<BLOCKS>::PART> copy;
-    enum { WARPS = head_shape<BLOCKS>::WARPS, HEAD = BLOCKS * 32 + 8 };
-    enum { MOST = WARPS * copy::BYTES + ((WARPS + 1) * SPRY_DECODE_GROUP + 2) * HEAD * 4 };
-    unsigned char *memory;
-    uint32_t group;
-
-    SPRY_METHOD unsigned char *page(int warp) const
-    {
-        return memory + warp * copy::BYTES;
-    }
-
-    /* Behind the queries come the row's own key and value. */
-    SPRY_METHOD float *head(uint32_t i) const
-    {
-        return (float *)page(WARPS) + i * HEAD;
-    }
-
-    SPRY_METHOD float *turned(int warp, uint32_t i) const
-    {
-        return head(group * (uint32_t)(warp + 1) + 2 + i);
-    }
-};
-
-/* A lane's part of the queries as multiply_f16 wants it: of query g, values 2t, 2t + 1 and 2t + 8, 2t + 9 of each step of
- * 16. There are at most 8 queries. */
-template <int BLOCKS> struct held_queries {
-    uint2 words[head_shape<BLOCKS>::STEPS];
-
-    SPRY_METHOD uint4 get(int step, int) const
-    {
-        uint4 both = {words[step].x, 0, words[step].y, 0};
-        return both;
-    }
-
-    /* `head`: of the lane's query, if it is `there`. */
-    SPRY_METHOD void hold(bool there, const float *head, int lane)
-    {
-        SPRY_UNROLL
-        for (int step = 0; step < head_shape<BLOCKS>::STEPS; step++) {
-            const float2 *pairs = (const float2 *)(head + step * 16) + lane % 4;
-            float2 low = pairs[0], high = pairs[4];
-            words[step].x = there ? half_pair(low.x, low.y) : 0;
-            words[step].y = there ? half_pair(high.x, high.y) : 0;
-        }
-    }
+    staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
+    unsigned char pages[head_shape<BLOCKS>::WARPS][copy::BYTES];
+    float heads[SPRY_DECODE_GROUP][BLOCKS * 32];
+    float key[BLOCKS * 32], value[BLOCKS * 32];
 };
 
 /* Brings a head of the row to shared memory as attention wants it; what turn_head of pages.cuh does, with all loads at
@@ -104,7 +62,7 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
 
 /* The queries of the block, and, in the block that `owns` the row's page, its key and value: a warp for each. */
 template <int BLOCKS>
-SPRY_DEVICE void prepare_row(const decode_room<BLOCKS> &room, const spry_prepare_args &a, uint32_t row, uint32_t kv_head, bool owns)
+SPRY_DEVICE void prepare_row(decode_room<BLOCKS> &room, const spry_prepare_args &a, uint32_t row, uint32_t kv_head, bool owns)
 {
     uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
     int lane = (int)(threadIdx.x % WARP);
@@ -115,7 +73,7 @@ SPRY_DEVICE void prepare_row(const decode_room<BLOCKS> &room, const spry_prepare
         bool is_q = i < group, is_k = i == group;
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
-        float *head = room.head(i);
+        float *head = is_q ? room.heads[i] : is_k ? room.key : room.value;
         turn_row<BLOCKS>(head, from, is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0, is_q || is_k, a, row, lane);
         SPRY_UNROLL
         for (int k = 0; !is_q && k < BLOCKS; k++) {
@@ -125,19 +83,6 @@ SPRY_DEVICE void prepare_row(const decode_room<BLOCKS> &room, const spry_prepare
             *to = half_of_float(head[d]);
         }
     }
-}
-
-/* The queries of a warp, turned for a page that is used away from where it was computed. */
-template <int BLOCKS>
-SPRY_DEVICE void turn_queries(const decode_room<BLOCKS> &room, const spry_attend_args &a, uint32_t turn, int warp, int lane)
-{
-    warp_wait();
-    SPRY_UNROLL_BY(1)
-    for (uint32_t i = (uint32_t)lane; i < room.group * BLOCKS * 32; i += WARP) {
-        uint32_t head = i / (BLOCKS * 32), d = i % (BLOCKS * 32);
-        room.turned(warp, head)[d] = turned_value(a, room.head(head), turn, d);
-    }
-    warp_wait();
 }
 
 /* The pages of a warp, one behind the other: the keys of the next one are on their way as soon as those of this one were
@@ -187,22 +132,20 @@ template <int BLOCKS> struct decode_pages {
 template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     typedef head_shape<BLOCKS> shape;
-    SPRY_SHARED_LARGE(memory, decode_room<BLOCKS>::MOST);
+    SPRY_SHARED_LARGE(memory, sizeof(decode_room<BLOCKS>));
+    decode_room<BLOCKS> &room = *(decode_room<BLOCKS> *)memory;
     const spry_attend_args &a = d.attend;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
     uint32_t group = a.n_heads / a.kv.n_kv_heads, kv_head = blockIdx.y, part = blockIdx.x % shape::PARTS;
-    uint32_t number_of_row = a.few[blockIdx.z], turn = 0xffffffffu; /* of the queries that are held */
+    uint32_t number_of_row = a.few[blockIdx.z], turn = 0xffffffffu; /* of the staged queries */
     const spry_step_row row = a.rows[number_of_row];
     uint32_t rank = blockIdx.x / shape::PARTS, ranks = gridDim.x / shape::PARTS;
     warp_queries q = {number_of_row, 0, group, {}, {}, 0, 0, kv_head};
-    const decode_room<BLOCKS> room = {memory, group};
     find_queries(q, a, group, lane);
-    decode_pages<BLOCKS> p = {{room.page(warp)}, a.entries + row.first_entry, (uint32_t)warp * ranks + rank,
+    decode_pages<BLOCKS> p = {{room.pages[warp]}, a.entries + row.first_entry, (uint32_t)warp * ranks + rank,
                               row.n_entries - 1, ranks * shape::WARPS, part, {}, {}, lane};
     p.now = p.entry(p.number);
     p.next = p.entry(p.number + p.step);
-    held_queries<BLOCKS> queries;
-    const uint32_t own_query = (uint32_t)lane / 4 < group ? (uint32_t)lane / 4 : 0;
     uint32_t own = p.number == p.last; /* the row's own page, which is not written yet */
     SPRY_UNROLL_BY(1)
     for (uint32_t round = 0; round < 2; round++) {
@@ -222,14 +165,13 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         float scores[4][4];
         bool seen = page_seen(q, p.now);
         if (seen && p.now.turn != turn) {
+            stage_queries<BLOCKS, 1>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
+                                  p.now.turn, lane);
             turn = p.now.turn;
-            if (turn)
-                turn_queries(room, a, turn, warp, lane);
-            queries.hold((uint32_t)lane / 4 < group, turn ? room.turned(warp, own_query) : room.head(own_query), lane);
         }
         p.arrive();
         if (seen)
-            score_page<BLOCKS>(scores, queries, p.copy, lane);
+            score_page<BLOCKS>(scores, room.staged[warp], p.copy, lane);
         warp_wait();
         p.copy_keys(a, q, p.number + p.step, p.next);
         if (seen)
@@ -249,7 +191,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL_EARLY(spry_attend_decode_##blocks, spry_decode_args, head_shape<blocks>::WARPS *WARP, 3)               \
+    SPRY_KERNEL_EARLY(spry_attend_decode_##blocks, spry_decode_args, head_shape<blocks>::WARPS *WARP)                  \
     {                                                                                                                  \
         attend_decode<blocks>(a);                                                                                      \
     }

@@ -21,11 +21,6 @@ template <int BLOCKS> struct head_shape {
 /* Queries as a warp's lanes want them: [step of 16 values, lane]. */
 template <int BLOCKS> struct staged_queries {
     uint4 words[head_shape<BLOCKS>::STEPS][WARP];
-
-    SPRY_METHOD uint4 get(int step, int lane) const
-    {
-        return words[step][lane];
-    }
 };
 
 /* Of queries g and g + 8. */
@@ -89,21 +84,18 @@ SPRY_DEVICE float turned_value(const spry_attend_args &a, const float *query, ui
     return d == first ? query[first] * cosine - query[second] * sine : query[first] * sine + query[second] * cosine;
 }
 
-/* The queries of a warp, as rows have them; the values of TOGETHER of them are loaded at once. */
-template <int BLOCKS>
-SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a, uint32_t group,
-                            uint32_t turn, int lane)
+/* query(i): where the values of query i lie; TOGETHER: queries whose values are loaded at once. */
+template <int BLOCKS, int TOGETHER, class Q>
+SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q query, const spry_attend_args &a,
+                               uint32_t turn, int lane)
 {
-    enum { TOGETHER = 4 };
     warp_wait();
     SPRY_UNROLL_BY(1)
-    for (uint32_t first = 0; first < q.count; first += TOGETHER) {
+    for (uint32_t first = 0; first < count; first += TOGETHER) {
         float v[TOGETHER][BLOCKS];
         SPRY_UNROLL
         for (uint32_t n = 0; n < TOGETHER; n++) {
-            uint32_t i = first + n < q.count ? first + n : q.count - 1;
-            const float *values =
-                a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32);
+            const float *values = query(first + n < count ? first + n : count - 1);
             SPRY_UNROLL
             for (int k = 0; k < BLOCKS; k++)
                 v[n][k] = turn ? turned_value(a, values, turn, (uint32_t)(lane + k * WARP)) : values[lane + k * WARP];
@@ -113,11 +105,24 @@ SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, c
             uint32_t i = first + n, in = (uint32_t)lane % 16;
             uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
             SPRY_UNROLL
-            for (int k = 0; i < q.count && k < BLOCKS; k++)
+            for (int k = 0; i < count && k < BLOCKS; k++)
                 ((uint16_t *)&to.words[k * 2 + lane / 16][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[n][k]);
         }
     }
     warp_wait();
+}
+
+/* Those of a warp, as rows have them. */
+template <int BLOCKS>
+SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a, uint32_t group,
+                            uint32_t turn, int lane)
+{
+    stage_queries<BLOCKS, 4>(
+        to, q.count,
+        [&](uint32_t i) {
+            return a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32);
+        },
+        a, turn, lane);
 }
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
@@ -182,15 +187,15 @@ template <int BLOCKS, int KEPT> struct page_copy {
 };
 
 /* Scores of token 8 j + 2t + u are scores[j][query half * 2 + u]. */
-template <int BLOCKS, class Q, class P>
-SPRY_DEVICE void score_page(float scores[4][4], const Q &q, const P &page, int lane)
+template <int BLOCKS, class P>
+SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q, const P &page, int lane)
 {
     SPRY_UNROLL
     for (int j = 0; j < 4; j++)
         scores[j][0] = scores[j][1] = scores[j][2] = scores[j][3] = 0;
     SPRY_UNROLL
     for (int step = 0; step < head_shape<BLOCKS>::STEPS; step++) {
-        uint4 query = q.get(step, lane);
+        uint4 query = q.words[step][lane];
         SPRY_UNROLL
         for (int pair = 0; pair < 2; pair++) {
             uint32_t keys[4];
