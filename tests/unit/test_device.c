@@ -195,7 +195,7 @@ static void a_step_goes_behind_another(void **state)
     spry_far_device_hold(e->device, false);
     assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
     int32_t token = draw.token;
-    draw.token = 0; /* as a caller may, who has read it */
+    draw.token = 0; /* as a caller may set it that has read it */
     assert_int_equal(spry_device_wait(e->device, NULL), SPRY_OK);
     assert_int_equal(spry_device_submit(near->device, &right_step, NULL), SPRY_OK);
     assert_int_equal(spry_device_wait(near->device, NULL), SPRY_OK);
