@@ -16,7 +16,7 @@ static const char *kv_name(const spry_cuda_device *d)
 
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
-static void embed(spry_cuda_device *d)
+void spry_cuda_embed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     char name[SPRY_CUDA_KERNEL_NAME];
@@ -53,7 +53,7 @@ static void make_angles(spry_cuda_device *d)
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-static spry_kv_pages layer_pages(const spry_cuda_device *d, uint32_t layer)
+spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer)
 {
     const spry_kv_pool *pool = d->pool;
     return (spry_kv_pages){.pages = d->pages,
@@ -114,7 +114,7 @@ static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda
                                .cosine = s->cosine[c->sliding[layer]],
                                .sine = s->sine[c->sliding[layer]],
                                .rows = d->upload.memory + d->upload.rows,
-                               .kv = layer_pages(d, layer),
+                               .kv = spry_cuda_layer_pages(d, layer),
                                .n_rows = (uint32_t)d->n_rows,
                                .n_heads = c->n_heads,
                                .n_pairs = pairs_of(c, layer),
@@ -205,7 +205,7 @@ static spry_attend_args attend_args(const spry_cuda_device *d, uint32_t layer)
                              .turn_cosine = s->turn_cosine[kind],
                              .turn_sine = s->turn_sine[kind],
                              .sinks = d->model.layers[layer].sinks,
-                             .kv = layer_pages(d, layer),
+                             .kv = spry_cuda_layer_pages(d, layer),
                              .n_heads = c->n_heads,
                              .n_pairs = pairs_of(c, layer),
                              .interleaved = c->interleaved,
@@ -297,22 +297,23 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-static void attention(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
+    size_t n_qkv = l->k.type == SPRY_DTYPE_COUNT ? 1 : 3;
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
     const spry_cuda_product o = {sum.out, c->n_embd, &l->o};
-    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, SPRY_COUNT(qkv), d->n_rows,
-                              false);
-    spry_cuda_took_products(d, SPRY_OP_QKV, qkv, SPRY_COUNT(qkv), d->n_rows);
+    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
+    spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     normalise_heads(d, l, false);
     if (decodes(d)) {
         attend_decode(d, l, layer);
     } else {
-        prepare(d, l, layer);
+        if (n_qkv > 1)
+            prepare(d, l, layer);
         normalise_heads(d, l, true);
         spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
         attend(d, layer);
@@ -357,7 +358,7 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
     const spry_cuda_layer *l = &d->model.layers[layer];
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
     const part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, true);
-    attention(d, l, layer);
+    spry_cuda_attention_part(d, l, layer);
     if (experts)
         spry_cuda_experts(d, l);
     else
@@ -370,7 +371,7 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
 }
 
 /* Norm of the rows that are wanted, and output matrix where their logits are. */
-static void unembed(spry_cuda_device *d)
+void spry_cuda_unembed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -399,10 +400,10 @@ static void unembed(spry_cuda_device *d)
 void spry_cuda_run(spry_cuda_device *d)
 {
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
-    embed(d);
+    spry_cuda_embed(d);
     make_angles(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
         run_layer(d, layer);
-    unembed(d);
+    spry_cuda_unembed(d);
 }

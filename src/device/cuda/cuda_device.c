@@ -31,7 +31,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
         return status;
     if (step->inputs)
         spry_cuda_write(&d->context, d->scratch.x, step->inputs, d->n_rows * d->config->n_embd * sizeof(float));
-    spry_cuda_run_graph(d);
+    spry_cuda_run_graph(d, spry_cuda_run);
     status = spry_cuda_draw_queue(d, step->draws, step->n_draws, error);
     if (status) /* what was sent stays until it has arrived */
         spry_cuda_finish(&d->context);

@@ -35,10 +35,10 @@ static spry_cuda_graph *find_graph(spry_cuda_device *d, const spry_cuda_shape *s
     return oldest;
 }
 
-void spry_cuda_run_graph(spry_cuda_device *d)
+void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d))
 {
     if (d->watch || d->n_rows > GRAPH_ROWS) {
-        spry_cuda_run(d);
+        run(d);
         return;
     }
     spry_cuda_shape shape = shape_of(d);
@@ -47,13 +47,13 @@ void spry_cuda_run_graph(spry_cuda_device *d)
     g->used = ++d->graph_clock;
     if (known && !g->exec) {
         spry_cuda_capture_begin(&d->context);
-        spry_cuda_run(d);
+        run(d);
         g->exec = spry_cuda_capture_end(&d->context);
     }
     if (g->exec)
         spry_cuda_graph_launch(&d->context, g->exec);
     else
-        spry_cuda_run(d);
+        run(d);
 }
 
 void spry_cuda_graphs_deinit(spry_cuda_device *d)

@@ -9,7 +9,7 @@
 #include "model/arch.h"
 #include "model/rope.h"
 
-enum { ALIGNMENT = 256, STAGING_BYTES = 64 << 20 };
+enum { ALIGNMENT = 256 };
 
 /* ---- layout: the sizes of kernels/tiles.cuh ---------------------------------------------------------------------- */
 
@@ -64,14 +64,7 @@ static spry_tiles lay_out(spry_dtype placed, const spry_weight *w)
 
 /* ---- the walk ---------------------------------------------------------------------------------------------------- */
 
-typedef struct placer {
-    spry_cuda_context *context; /* NULL: counting */
-    const spry_config *config;
-    const spry_ops *ops;
-    spry_cuda_memory base, staging;
-    size_t used;
-    size_t as_floats; /* matrices placed as F32 that were of another type */
-} placer;
+typedef spry_cuda_placer placer;
 
 static spry_cuda_memory carve(placer *p, uint64_t bytes)
 {
@@ -106,7 +99,7 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
     char name[SPRY_CUDA_KERNEL_NAME];
     bool decode = m->type != w->type;
     size_t row_bytes = decode ? w->n_in * sizeof(float) : w->row_bytes;
-    size_t most = STAGING_BYTES / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
+    size_t most = SPRY_CUDA_STAGING / row_bytes / SPRY_TILE_ROWS * SPRY_TILE_ROWS;
     float *floats = decode ? malloc(most * row_bytes) : NULL;
     spry_tiles tiles = m->tiles;
     tiles.base += offset;
@@ -148,6 +141,16 @@ static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
             spry_cuda_write(p->context, m.bias + i * w->n_out * sizeof(float), w[i].bias, w->n_out * sizeof(float));
     }
     return m;
+}
+
+spry_cuda_matrix spry_cuda_place(spry_cuda_placer *p, const spry_weight *w)
+{
+    return place(p, w, 1);
+}
+
+spry_cuda_memory spry_cuda_place_vector(spry_cuda_placer *p, const float *values, size_t n)
+{
+    return place_vector(p, values, n);
 }
 
 /* The norm of queries, with that of keys in it where both stand behind rope: what is stored is then rotated
@@ -234,7 +237,7 @@ spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context,
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
     placer p = {.context = context, .config = config, .ops = ops};
     m->memory = p.base = spry_cuda_allocate(context, m->bytes);
-    p.staging = spry_cuda_allocate(context, STAGING_BYTES);
+    p.staging = spry_cuda_allocate(context, SPRY_CUDA_STAGING);
     if (p.staging)
         place_all(m, &p, weights, frequencies);
     spry_cuda_finish(context);

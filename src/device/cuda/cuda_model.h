@@ -55,4 +55,20 @@ spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *cont
                                  spry_error *error);
 void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 
+/* Placing one by one what lies one behind the other: first to count, then to copy. */
+enum { SPRY_CUDA_STAGING = 64 << 20 };
+
+typedef struct spry_cuda_placer {
+    spry_cuda_context *context; /* NULL: counting */
+    const spry_config *config;
+    const spry_ops *ops;
+    spry_cuda_memory base, staging; /* where all of it goes; SPRY_CUDA_STAGING bytes */
+    size_t used;
+    size_t as_floats; /* matrices placed as F32 that were of another type */
+} spry_cuda_placer;
+
+/* Rows as they lie in files; what they lie in is in use until the next spry_cuda_finish. */
+spry_cuda_matrix spry_cuda_place(spry_cuda_placer *placer, const spry_weight *weight);
+spry_cuda_memory spry_cuda_place_vector(spry_cuda_placer *placer, const float *values, size_t n);
+
 #endif

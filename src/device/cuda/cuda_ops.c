@@ -60,7 +60,7 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
         args.to[form].cores = d->cores[form] = cores_of(d, w->type, n_rows, n_tiles);
         cores = cores && d->cores[form];
     }
-    args.in_stride = args.n;
+    args.in_stride = args.in_stride ? args.in_stride : args.n;
     args.eps = d->config->norm_eps;
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, cores ? "spry_encode_cores" : "spry_encode"), n_rows, 1,
                      1, ROW_THREADS, &args);

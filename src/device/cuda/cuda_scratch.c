@@ -17,6 +17,11 @@ static spry_cuda_memory carve(spry_cuda_scratch *s, size_t rows, size_t width, s
     return at;
 }
 
+spry_cuda_memory spry_cuda_carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size)
+{
+    return carve(s, rows, width, size);
+}
+
 /* Slots that pairs of rows and experts take, whichever experts are chosen. */
 static size_t expert_slots(const spry_config *c, size_t rows)
 {
@@ -39,7 +44,7 @@ static void carve_experts(spry_cuda_scratch *s, const spry_config *c, size_t row
 }
 
 /* Of the widest input, and of all rows or slots. */
-static void carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
+void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
 {
     static const size_t unit_bytes[SPRY_ACT_FORMS] = {64, 128, 256, 384}; /* of a row and unit */
     size_t units = (width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT, whole = (rows + 127) / 128 * 128;
@@ -70,7 +75,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
         s->turn_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
         s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
-    carve_acts(s, ff_rows, larger(c->n_embd, larger(ff, n_q)));
+    spry_cuda_carve_acts(s, ff_rows, larger(c->n_embd, larger(ff, n_q)));
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * c->n_heads * chunks * (c->head_dim + 2);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);

@@ -130,7 +130,12 @@ typedef struct spry_cuda_device {
     bool alone;                     /* every row is the only one of its sequence */
 } spry_cuda_device;
 
-/* cuda_scratch.c: what a device of these limits takes. */
+/* cuda_scratch.c: a part of the working memory; where that has no address, it is only counted. And
+ * places for the inputs of products. */
+spry_cuda_memory spry_cuda_carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size);
+void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width);
+
+/* What a device of these limits takes. */
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits);
 spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error);
 void spry_cuda_scratch_deinit(spry_cuda_device *d);
@@ -153,8 +158,15 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
 /* cuda_block.c: all layers of the step, and the logits. */
 void spry_cuda_run(spry_cuda_device *d);
 
-/* cuda_graph.c: the same, as a graph where such a step came before. */
-void spry_cuda_run_graph(spry_cuda_device *d);
+/* Its parts, which Whisper models run, too: rows of the embedding, attention of a layer, norm and logits of rows that
+ * are wanted. A layer without k and v attends to pages that are filled already. */
+void spry_cuda_embed(spry_cuda_device *d);
+void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+void spry_cuda_unembed(spry_cuda_device *d);
+spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer);
+
+/* cuda_graph.c: `run`, as a graph where a step of this shape came before. */
+void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
 
 /* cuda_experts.c: y = feed-forward of the normalised rows of a layer that has experts. */
