@@ -64,19 +64,24 @@ static bool kernels_are_plain(const facts *f)
     return strcmp(f->speed->kernels, "ref") == 0;
 }
 
+static bool kernels_are_without_vnni(const facts *f)
+{
+    return strcmp(f->speed->kernels, "avx2") == 0 || strcmp(f->speed->kernels, "avx512bw") == 0;
+}
+
 static bool kernels_lack_vnni(const facts *f)
 {
-    return strcmp(f->speed->kernels, "avx2") == 0 && !spry_hardware_has(f->hardware, "avx512vnni");
+    return kernels_are_without_vnni(f) && !spry_hardware_has(f->hardware, "avx512vnni");
 }
 
 static bool kernels_leave_avx512(const facts *f)
 {
-    return strcmp(f->speed->kernels, "avx2") == 0 && spry_hardware_has(f->hardware, "avx512vnni");
+    return kernels_are_without_vnni(f) && spry_hardware_has(f->hardware, "avx512vnni");
 }
 
 static bool has_unused_tiles(const facts *f)
 {
-    return spry_hardware_has(f->hardware, "amxint8");
+    return strcmp(f->speed->kernels, "amx") != 0 && spry_hardware_has(f->hardware, "amxint8");
 }
 
 static bool threads_share_cores(const facts *f)
@@ -125,13 +130,13 @@ static const struct rule {
      "Close other programs or choose a smaller model; sudo swapoff -a && sudo swapon -a moves swapped data back to "
      "memory."},
     {true, kernels_are_plain, "There are no kernels for this processor: plain C is used, which is many times slower.",
-     "Use a processor with AVX2 or, on ARM, with the dot-product instructions."},
+     "Nothing to do if --cpu asks for it; otherwise use a processor with AVX2, or a 64-bit ARM one."},
     {true, kernels_leave_avx512, "The {kernels} kernels are used although the processor has AVX-512 VNNI.",
      "The system has disabled part of AVX-512: check the kernel's command line."},
     {false, kernels_lack_vnni, "The {kernels} kernels are used: this processor has no AVX-512 VNNI.",
      "Nothing to do; a processor with it has a faster prefill and about the same decode speed."},
-    {false, has_unused_tiles, "The processor has AMX, which spry does not use.",
-     "Nothing to do; the AVX-512 kernels are used."},
+    {false, has_unused_tiles, "The processor has AMX, which the {kernels} kernels do not use.",
+     "Nothing to do if --cpu asks for them; otherwise the system has not enabled AMX (Linux does since 5.16)."},
     {false, mask_limits_processors, "spry is limited to {usable} of the machine's {processors} processors.",
      "Start it without taskset, or give its container a larger cpuset, if the others are free."},
     {false, memory_is_limited, "spry is limited to {usable_memory} of the machine's {memory} of memory.",

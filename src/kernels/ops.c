@@ -24,6 +24,7 @@ static const struct {
     {&ref, 0},
 #if defined(__x86_64__)
     {&spry_ops_avx2, SPRY_CPU_AVX2},
+    {&spry_ops_avx512bw, SPRY_CPU_AVX2 | SPRY_CPU_AVX512},
     {&spry_ops_avxvnni, SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI},
     {&spry_ops_avx512, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI},
     {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16},

@@ -13,7 +13,7 @@
  *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads of low:
  *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
  *   Q5_K  the same, with 8 quads of high before the chunks: bit b is the fifth bit of block b
- *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of 8 times: a quad of high, the same of low, and of the 32 bytes of low behind
+ *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of 8 times: a quad of high, the same of low and of low + 32
  *   Q3_K  scale f16 | 16 x scale i8 | 8 quads of high | 16 quads of low, each as in the file
  *   Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte | 16 quads of low, as in the file
  *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file

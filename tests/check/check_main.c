@@ -17,7 +17,7 @@ static const check_op ops[] = {
 /* Tables of this architecture that a machine may lack. */
 static const char *const optional_tables[] = {
 #if defined(__x86_64__)
-    "avx2", "avxvnni", "avxvnni-512", "avx512", "avx512bf16", "amx", "amx-emulated",
+    "avx2", "avx512bw", "avxvnni", "avxvnni-512", "avx512", "avx512bf16", "amx", "amx-emulated",
 #elif defined(__aarch64__)
     "neon",
 #endif

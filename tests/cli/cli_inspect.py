@@ -68,7 +68,7 @@ class Inspect(cli_support.CliTest):
     def test_alignment_and_what_becomes_of_tensors(self):
         for path in (tiny("qwen3"), tiny("qwen3", "")):
             d = self.succeeds(inspect(path, "--json", "--tensors")).json
-            matrices, why = MATRICES["avx512" if d["layout"]["kernels"] in ("avx512", "avx512bf16", "amx") else "others"]
+            matrices, why = MATRICES["avx512" if d["layout"]["kernels"] in ("avx512bw", "avx512", "avx512bf16", "amx") else "others"]
             for t in d["tensors"]:
                 self.assertEqual(t["alignment"], min(t["offset"] & -t["offset"], 4096), t)
                 self.assertIs(t["contiguous"], True)

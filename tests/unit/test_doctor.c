@@ -133,6 +133,12 @@ static void a_part_of_a_server_has_others(void **state)
     assert_non_null(find(&s, "limited to 8.59 GB of the machine's 275 GB"));
     assert_non_null(find(&s, "2 NUMA nodes"));
     assert_non_null(find(&s, "Example GPU is present; spry computes on the processor unless"));
+    snprintf(s.speed.kernels, sizeof s.speed.kernels, "amx");
+    look(&s);
+    assert_int_equal(s.count, 4); /* AMX is used */
+    snprintf(s.speed.kernels, sizeof s.speed.kernels, "avx512bw");
+    look(&s);
+    assert_true(find(&s, "avx512bw kernels are used although the processor has AVX-512 VNNI")->warns);
 }
 
 /* Within a quarter of what was measured on an H200 (docs/GPU.md); nothing is said of a GPU that spry does not use. */

@@ -88,7 +88,7 @@ static void check_completeness(const spry_ops *ops)
 static void what_tables_ask_for_is_to_be_had(void **state)
 {
     (void)state;
-    const char *const names[] = {"ref", "avx2", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
+    const char *const names[] = {"ref", "avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
     size_t n_found = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
         const spry_ops *ops = NULL;

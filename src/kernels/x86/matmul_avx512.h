@@ -1,7 +1,8 @@
-/* Integer matrix products for AVX-512 with VNNI: groups of 16 outputs (packed.h), a tile of up to 8 rows. One dpbusd
+/* Integer matrix products for AVX-512: groups of 16 outputs (packed.h), a tile of up to 8 rows. With VNNI one dpbusd
  * multiplies four adjacent weights of 16 outputs by four activations; eight of them are a block of 32, exact in
- * integers. Then one conversion and one fused addition per block: the only rounding, in block order, the same for any
- * tile. */
+ * integers. Without it pairs are added in 16 bits, as many as cannot overflow, and then in 32: exact, too. Then one
+ * conversion and one fused addition per block: the only rounding, in block order, the same for any tile and with both.
+ */
 #include <immintrin.h>
 #include <string.h>
 
@@ -78,38 +79,87 @@ static inline __m512i load64(const unsigned char *p)
     return _mm512_loadu_si512(p);
 }
 
-/* dot of 4 * n activations from `values` on with n quads, added to `sum` */
-SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *values, int n)
+static inline __m512i four_values(const int8_t *values)
 {
-    for (int q = 0; q < n; q++) {
-        int32_t four;
-        memcpy(&four, values + 4 * q, 4);
-        sum = _mm512_dpbusd_epi32(sum, quad[q], _mm512_set1_epi32(four));
+    int32_t four;
+    memcpy(&four, values, 4);
+    return _mm512_set1_epi32(four);
+}
+
+/* dot_quads adds the dot of 4 * n activations from `values` on with n quads of levels up to `top`, a constant.
+ * start_dot is what a dot with the zero point 8 << shift starts with. */
+#if defined(__AVX512VNNI__)
+enum { LARGEST_TOP = 255 };
+
+SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *values, int n, int top)
+{
+    (void)top;
+    for (int q = 0; q < n; q++)
+        sum = _mm512_dpbusd_epi32(sum, quad[q], four_values(values + 4 * q));
+    return sum;
+}
+
+SPRY_INLINE __m512i start_dot(const spry_act_block *a, int shift)
+{
+    __m512i eight = _mm512_set1_epi32(a->minus_8_sum);
+    return shift < 0 ? _mm512_srai_epi32(eight, (unsigned)-shift) : _mm512_slli_epi32(eight, (unsigned)shift);
+}
+#else
+enum { LARGEST_TOP = 127 };
+
+/* Levels less 128, their zero point: magnitudes times activations with their signs. */
+SPRY_INLINE __m512i dot_signed(__m512i sum, __m512i quad, __m512i four)
+{
+    __m512i level = _mm512_xor_si512(quad, _mm512_set1_epi8(-128));
+    __m512i with_sign = _mm512_mask_sub_epi8(four, _mm512_movepi8_mask(level), _mm512_setzero_si512(), four);
+    __m512i pairs = _mm512_maddubs_epi16(_mm512_abs_epi8(level), with_sign);
+    return _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
+}
+
+SPRY_INLINE __m512i dot_quads(__m512i sum, const __m512i *quad, const int8_t *values, int n, int top)
+{
+    const int fit = top > LARGEST_TOP ? 1 : INT16_MAX / (2 * 127 * top); /* quads whose pairs fit in 16 bits */
+    for (int q = 0; q < n; q += fit) {
+        if (top > LARGEST_TOP) {
+            sum = dot_signed(sum, quad[q], four_values(values + 4 * q));
+            continue;
+        }
+        __m512i pairs = _mm512_maddubs_epi16(quad[q], four_values(values + 4 * q));
+        for (int i = q + 1; i < q + fit && i < n; i++)
+            pairs = _mm512_add_epi16(pairs, _mm512_maddubs_epi16(quad[i], four_values(values + 4 * i)));
+        sum = _mm512_add_epi32(sum, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1)));
     }
     return sum;
 }
+
+SPRY_INLINE __m512i start_dot(const spry_act_block *a, int shift)
+{
+    __m512i eight = _mm512_set1_epi32(a->minus_8_sum);
+    if (shift == 4) /* dot_signed has it */
+        return _mm512_setzero_si512();
+    return shift < 0 ? _mm512_srai_epi32(eight, (unsigned)-shift) : _mm512_slli_epi32(eight, (unsigned)shift);
+}
+#endif
 
 /* Blocks of 32 with a zero point: 8 << shift. */
 SPRY_INLINE void add_zero_point(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
                                 int n_rows, int shift)
 {
+    const int top = shift < 0 ? 3 : (16 << shift) - 1; /* twice the zero point, or two bits */
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
-        __m512i eight = _mm512_set1_epi32(a->minus_8_sum);
-        __m512i start =
-            shift < 0 ? _mm512_srai_epi32(eight, (unsigned)-shift) : _mm512_slli_epi32(eight, (unsigned)shift);
-        __m512 dot = _mm512_cvtepi32_ps(dot_quads(start, w->quad, a->values, 8));
+        __m512 dot = _mm512_cvtepi32_ps(dot_quads(start_dot(a, shift), w->quad, a->values, 8, top));
         sum[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(w->scale, _mm512_set1_ps(a->scale)), sum[r]);
     }
 }
 
 /* Blocks of 32 with a minimum. */
 SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const spry_act_block *const act[], size_t b,
-                              int n_rows)
+                              int n_rows, int top)
 {
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
-        __m512 dot = _mm512_cvtepi32_ps(dot_quads(_mm512_setzero_si512(), w->quad, a->values, 8));
+        __m512 dot = _mm512_cvtepi32_ps(dot_quads(_mm512_setzero_si512(), w->quad, a->values, 8, top));
         sum[r] = _mm512_fmadd_ps(dot, _mm512_mul_ps(w->scale, _mm512_set1_ps(a->scale)), sum[r]);
         sum[r] = _mm512_fmadd_ps(w->min, _mm512_set1_ps(a->scaled_sum), sum[r]);
     }
@@ -189,7 +239,7 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
         wblock w;
         load_small(&w, type, p);
         if (type == SPRY_Q4_1 || type == SPRY_Q5_1)
-            add_with_min(sum, &w, act, b, n_rows);
+            add_with_min(sum, &w, act, b, n_rows, type == SPRY_Q4_1 ? 15 : 31);
         else
             add_zero_point(sum, &w, act, b, n_rows, type == SPRY_Q4_0 ? 0 : type == SPRY_Q5_0 ? 1 : 4);
     }
@@ -223,7 +273,7 @@ SPRY_INLINE void k45_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const un
         for (int s = 0; s < 8; s++) {
             wblock w;
             load_k45(&w, type, p, s);
-            add_with_min(sum, &w, act, b + (size_t)s, n_rows);
+            add_with_min(sum, &w, act, b + (size_t)s, n_rows, type == SPRY_Q4_K ? 15 : 31);
         }
     }
 }
@@ -268,14 +318,14 @@ typedef struct wsixteens {
 } wsixteens;
 
 SPRY_INLINE void add_sixteens(__m512 sum[INT_TILE_ROWS], const wsixteens *w, const spry_act_block *const act[],
-                              size_t b, int n_rows)
+                              size_t b, int n_rows, int top)
 {
     for (int r = 0; r < n_rows; r++) {
         const spry_act_block *a = act[r] + b;
         int zero = w->zero < 0 ? 0 : w->zero;
         __m512i left = _mm512_set1_epi32(-zero * a->half_sum[0]), right = _mm512_set1_epi32(-zero * a->half_sum[1]);
-        __m512 one = _mm512_cvtepi32_ps(dot_quads(left, w->quad, a->values, 4));
-        __m512 two = _mm512_cvtepi32_ps(dot_quads(right, w->quad + 4, a->values + 16, 4));
+        __m512 one = _mm512_cvtepi32_ps(dot_quads(left, w->quad, a->values, 4, top));
+        __m512 two = _mm512_cvtepi32_ps(dot_quads(right, w->quad + 4, a->values + 16, 4, top));
         __m512 both = _mm512_fmadd_ps(two, w->scale[1], _mm512_mul_ps(one, w->scale[0]));
         if (w->zero < 0) {
             both = _mm512_fmadd_ps(w->min[0], _mm512_set1_ps((float)a->half_sum[0]), both);
@@ -344,7 +394,7 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
         for (int s = 0; s < 8; s++) {
             wsixteens w;
             load_sixteens(&w, type, p, s);
-            add_sixteens(sum, &w, act, b + (size_t)s, n_rows);
+            add_sixteens(sum, &w, act, b + (size_t)s, n_rows, type == SPRY_Q6_K ? 63 : type == SPRY_Q3_K ? 7 : 3);
         }
     }
 }

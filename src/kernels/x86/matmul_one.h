@@ -3,7 +3,7 @@
  * and fused additions are those of matmul_avx512.h in the same order: the same bits. Included by it.
  *
  * Levels of two bits stay where they are in a byte: their dots are 1, 4, 16 and 64 times as large and are shifted once.
- */
+ * Without VNNI the topmost do not. */
 
 /* Reads a byte of each line of `bytes` in ascending order, before parts of them are used in another order: the
  * hardware's prefetchers follow the order in which lines are first read. */
@@ -13,9 +13,9 @@ SPRY_INLINE void touch(const unsigned char *p, size_t bytes)
         (void)*(const volatile unsigned char *)(p + i);
 }
 
-SPRY_INLINE __m512i dot_quad(__m512i sum, __m512i quad, const spry_act_block *a, int q)
+SPRY_INLINE __m512i dot_quad(__m512i sum, __m512i quad, const spry_act_block *a, int q, int top)
 {
-    return dot_quads(sum, &quad, a->values + 4 * q, 1);
+    return dot_quads(sum, &quad, a->values + 4 * q, 1, top);
 }
 
 static inline __m512 scaled_by(__m512 scale, float by)
@@ -35,6 +35,7 @@ SPRY_INLINE __m512 one_k45(__m512 sum, spry_dtype type, const unsigned char *p, 
 {
     const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *low = minima + 8 * GROUP;
     const __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
+    const int top = type == SPRY_Q5_K ? 31 : 15;
     touch(p, 320 + (type == SPRY_Q5_K ? 512 : 0));
     __m512i high[8];
     for (int q = 0; type == SPRY_Q5_K && q < 8; q++, low += 64)
@@ -45,8 +46,9 @@ SPRY_INLINE __m512 one_k45(__m512 sum, spry_dtype type, const unsigned char *p, 
         SPRY_UNROLL(8)
         for (int q = 0; q < 8; q++) {
             __m512i both = load64(low + 64 * q), first = low_nibbles(both), second = high_nibbles(both);
-            dot[0] = dot_quad(dot[0], type == SPRY_Q5_K ? fifth_bits(first, high[q], s) : first, a + s, q);
-            dot[1] = dot_quad(dot[1], type == SPRY_Q5_K ? fifth_bits(second, high[q], s + 1) : second, a + s + 1, q);
+            dot[0] = dot_quad(dot[0], type == SPRY_Q5_K ? fifth_bits(first, high[q], s) : first, a + s, q, top);
+            dot[1] =
+                dot_quad(dot[1], type == SPRY_Q5_K ? fifth_bits(second, high[q], s + 1) : second, a + s + 1, q, top);
         }
         for (int k = 0; k < 2; k++) {
             const spry_act_block *block = a + s + k;
@@ -83,11 +85,17 @@ SPRY_INLINE void dots_q6(four_dots *dots, const unsigned char *high, const spry_
         __m512i two = load64(high + 192 * q), even = load64(high + 192 * q + 64), odd = load64(high + 192 * q + 128);
         __m512i *dot[4] = {&dots->block[0][q / 4], &dots->block[1][q / 4], &dots->block[2][q / 4],
                            &dots->block[3][q / 4]};
-        *dot[0] = dot_quad(*dot[0], or_chosen(low_nibbles(even), _mm512_slli_epi16(two, 4), upper), a, q);
-        *dot[1] = dot_quad(*dot[1], or_chosen(low_nibbles(odd), _mm512_slli_epi16(two, 2), upper), a + 1, q);
-        *dot[2] = dot_quad(*dot[2], or_chosen(high_nibbles(even), two, upper), a + 2, q);
-        *dot[3] = dot_quad(*dot[3], or_chosen(high_nibbles(odd), _mm512_srli_epi16(two, 2), upper), a + 3, q);
+        *dot[0] = dot_quad(*dot[0], or_chosen(low_nibbles(even), _mm512_slli_epi16(two, 4), upper), a, q, 63);
+        *dot[1] = dot_quad(*dot[1], or_chosen(low_nibbles(odd), _mm512_slli_epi16(two, 2), upper), a + 1, q, 63);
+        *dot[2] = dot_quad(*dot[2], or_chosen(high_nibbles(even), two, upper), a + 2, q, 63);
+        *dot[3] = dot_quad(*dot[3], or_chosen(high_nibbles(odd), _mm512_srli_epi16(two, 2), upper), a + 3, q, 63);
     }
+}
+
+/* Where block j of two bits has its levels in a byte while it is multiplied. */
+SPRY_INLINE int pair_shift(int j)
+{
+    return 3 << 2 * j <= LARGEST_TOP ? 2 * j : 0;
 }
 
 /* Four blocks of two bits each of 8 quads. */
@@ -97,13 +105,15 @@ SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spr
     for (int q = 0; q < 8; q++) {
         __m512i four = load64(low + 64 * q);
         for (int j = 0; j < 4; j++) {
-            __m512i quad = _mm512_and_si512(four, _mm512_set1_epi8((char)(3 << 2 * j)));
-            dots->block[j][q / 4] = dot_quad(dots->block[j][q / 4], quad, a + j, q);
+            const int shift = pair_shift(j), top = 3 << shift;
+            __m512i moved = shift == 2 * j ? four : shift_left(four, shift - 2 * j);
+            __m512i quad = _mm512_and_si512(moved, _mm512_set1_epi8((char)top));
+            dots->block[j][q / 4] = dot_quad(dots->block[j][q / 4], quad, a + j, q, top);
         }
     }
     for (int j = 1; j < 4; j++)
         for (int k = 0; k < 2; k++)
-            dots->block[j][k] = _mm512_sra_epi32(dots->block[j][k], _mm_cvtsi32_si128(2 * j));
+            dots->block[j][k] = _mm512_sra_epi32(dots->block[j][k], _mm_cvtsi32_si128(pair_shift(j)));
 }
 
 /* Adds four blocks from s on as add_sixteens does. */

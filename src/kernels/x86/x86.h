@@ -1,5 +1,6 @@
 /* The tables for x86-64. AVX2 requires FMA and F16C; AVX-VNNI adds one instruction to it, and gives the same bits;
- * AVX-512 requires F, BW, DQ, VL and VNNI: machines without VNNI are faster with AVX2. AVX512_BF16 adds attention over
+ * avx512bw requires AVX-512's F, BW, DQ and VL, avx512 VNNI, too, which adds scores of Q8_0 keys in integers; their
+ * integer products give the same bits. AVX512_BF16 adds attention over
  * F16 pages by products of bfloat16, and products of BF16 weights with activations that are rounded to it. AMX adds
  * integer products of many rows by tiles, which give the same bits, and all BF16 products by tiles, which do not. */
 #ifndef SPRY_KERNELS_X86_H
@@ -7,6 +8,7 @@
 
 #include "kernels/ops.h"
 
-extern const spry_ops spry_ops_avx2, spry_ops_avxvnni, spry_ops_avx512, spry_ops_avx512bf16, spry_ops_amx;
+extern const spry_ops spry_ops_avx2, spry_ops_avxvnni, spry_ops_avx512bw, spry_ops_avx512, spry_ops_avx512bf16,
+    spry_ops_amx;
 
 #endif
