@@ -84,7 +84,7 @@ static bool is_computed(const char *model, const char *folder)
     char what[256];
     must(spry_model_open(&opened, folder, &error), &error);
     uint32_t missing = spry_config_features(&opened->config) & ~spry_device_kind_cuda.features;
-    const uint32_t none = SPRY_FEATURE_LATENT | SPRY_FEATURE_STREAMS | SPRY_FEATURE_CONVOLUTIONS | SPRY_FEATURE_DELTA;
+    const uint32_t none = SPRY_FEATURE_STREAMS | SPRY_FEATURE_CONVOLUTIONS | SPRY_FEATURE_DELTA;
     assert_int_equal(missing & ~none, 0);
     spry_features_describe(what, sizeof what, missing);
     if (missing)
@@ -210,7 +210,7 @@ static void split_runner(model_runner *r, uint32_t layers, bool turned)
 static void splits_agree_with_transformers(void **state)
 {
     (void)state;
-    static const char *const models[] = {"qwen3", "gemma2", "qwen3-moe"};
+    static const char *const models[] = {"qwen3", "gemma2", "qwen3-moe", "deepseek-v3"};
     char folder[512], label[64];
     for (size_t m = 0; m < SPRY_COUNT(models); m++) {
         model_runner r;
@@ -293,6 +293,8 @@ static void chunks_and_batches_change_no_bit(void **state)
     check_invariance("gpt-oss-mxfp4", SPRY_F16, 40);
     check_invariance("hunyuan", SPRY_F16, 40);
     check_invariance("cohere", SPRY_F32, 40);
+    check_invariance("deepseek-v2", SPRY_F32, 34);
+    check_invariance("deepseek-v3", SPRY_F16, 40);
 }
 
 int main(int argc, char **argv)

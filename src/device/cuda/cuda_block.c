@@ -142,6 +142,8 @@ static size_t copy_bytes(size_t blocks, size_t kept)
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type)
 {
+    if (c->n_kv_rank)
+        return spry_cuda_latent_attention();
     size_t blocks = c->head_dim / 32, dims = 1;
     size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
     if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
@@ -186,10 +188,10 @@ static void *attend_kernel(spry_cuda_device *d, const char *format)
 static bool attend_encodes(const spry_cuda_device *d)
 {
     size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
-    return !d->n_runs && d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
+    return !d->n_runs && !d->config->n_kv_rank && d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
 }
 
-static spry_attend_args attend_args(const spry_cuda_device *d, uint32_t layer)
+spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
@@ -224,7 +226,7 @@ static void attend(spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_attention *way = &d->attention;
-    const spry_attend_args args = attend_args(d, layer);
+    const spry_attend_args args = spry_cuda_attend_args(d, layer);
     size_t group = c->n_heads / c->n_kv_heads;
     unsigned threads = (unsigned)way->warps * 32;
     size_t batches = (group + way->queries - 1) / way->queries * way->parts;
@@ -254,7 +256,7 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
 {
     enum { BLOCKS = 264, SHARE = 8 };
     const spry_cuda_attention *way = &d->attention;
-    const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = attend_args(d, layer)};
+    const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
     size_t share = SHARE, n_kv = d->config->n_kv_heads;
     while (share > way->parts && d->n_rows * n_kv * share > BLOCKS)
         share /= 2;
@@ -297,15 +299,14 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }
 
-void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+/* Attention of the normalised rows of a layer, in attn, or as the product behind it wants them. */
+static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     size_t n_qkv = l->k.type == SPRY_DTYPE_COUNT ? 1 : 3;
-    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
-    const spry_cuda_product o = {sum.out, c->n_embd, &l->o};
     spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     normalise_heads(d, l, false);
@@ -319,12 +320,24 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         attend(d, layer);
     }
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+}
+
+void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
+    const spry_cuda_product o = {sum.out, c->n_embd, &l->o};
+    if (c->n_kv_rank)
+        spry_cuda_latent(d, l, layer);
+    else
+        attend_rows(d, l, layer);
     if (attend_encodes(d)) {
         d->lanes = true;
         spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
         d->lanes = false;
     } else {
-        spry_cuda_encode_products(d, (spry_encode_args){.in = s->attn, .n = (uint32_t)n_q}, &o, 1, d->n_rows, sum.add);
+        const spry_encode_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
+        spry_cuda_encode_products(d, rows, &o, 1, d->n_rows, sum.add);
     }
     spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (!sum.done)
@@ -402,6 +415,8 @@ void spry_cuda_run(spry_cuda_device *d)
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
     spry_cuda_embed(d);
     make_angles(d);
+    if (d->config->n_kv_rank)
+        spry_cuda_latent_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
         run_layer(d, layer);

@@ -226,7 +226,8 @@ static const spry_device_ops ops = {.close = close_device,
 /* What kernels cannot do is refused before anything is allocated. */
 static spry_status check_model(const spry_device_setup *s, spry_error *error)
 {
-    if (s->config->head_dim % HEAD_DIM_STEP || s->config->head_dim > SPRY_ATTEND_HEAD_DIM_MAX)
+    if ((s->config->head_dim % HEAD_DIM_STEP && !s->config->n_kv_rank) ||
+        s->config->head_dim > SPRY_ATTEND_HEAD_DIM_MAX)
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "heads of %u values: GPU kernels need multiples of %d",
                          s->config->head_dim, HEAD_DIM_STEP);
     if (s->config->n_experts && s->config->arch->norms == SPRY_NORMS_PARALLEL) /* both would write y */
@@ -347,7 +348,7 @@ const spry_device_kind spry_device_kind_cuda = {
     .name = "cuda",
     .features = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
                 SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
-                SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED,
+                SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED | SPRY_FEATURE_LATENT,
     .chunk = 2048,
     .total = total,
     .available = available,

@@ -119,7 +119,7 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
     free(floats);
 }
 
-/* `n` matrices of one shape, those of experts, or one. Their types may differ: then all are placed as F32. */
+/* `n` matrices of one shape, those of experts or heads, or one. Their types may differ: then all are placed as F32. */
 static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
 {
     spry_cuda_matrix m = {.type = SPRY_DTYPE_COUNT};
@@ -187,6 +187,11 @@ static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
         .k = place(p, &l->k, 1),
         .v = place(p, &l->v, 1),
         .o = place(p, &l->o, 1),
+        .q_a_norm = place_vector(p, l->q_a_norm, c->n_q_rank),
+        .kv_a_norm = place_vector(p, l->kv_a_norm, c->n_kv_rank),
+        .q_a = place(p, &l->q_a, 1),
+        .k_b = place(p, l->k_b, c->n_heads),
+        .v_b = place(p, l->v_b, c->n_heads),
         .gate = place(p, experts ? l->expert_gate : &l->gate, n),
         .up = place(p, experts ? l->expert_up : &l->up, n),
         .down = place(p, experts ? l->expert_down : &l->down, n),

@@ -22,6 +22,8 @@ typedef struct spry_cuda_layer {
     spry_cuda_memory q_norm, k_norm; /* where both stand behind rope, q_norm is the product of both */
     spry_cuda_memory sinks, choice_bias;
     spry_cuda_matrix q, k, v, o;
+    spry_cuda_memory q_a_norm, kv_a_norm;
+    spry_cuda_matrix q_a, k_b, v_b;  /* latent attention; k_b and v_b of all heads */
     spry_cuda_matrix gate, up, down; /* of all experts, where there are some */
     spry_cuda_matrix router;
     spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;

@@ -53,6 +53,33 @@ void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width)
     s->act_scales = carve(s, whole, units * 2, 2 * sizeof(float));
 }
 
+static void carve_latent(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+{
+    size_t slots = spry_cuda_latent_slots(c, rows), latent_rows = slots ? rows : 0;
+    s->raw = carve(s, latent_rows, (size_t)c->n_heads * larger((size_t)c->nope_dim + c->rope_dim, c->value_dim),
+                   sizeof(float));
+    s->low = carve(s, latent_rows, c->n_q_rank, sizeof(float));
+    s->heads = carve(s, slots, larger(c->n_kv_rank, c->value_dim), sizeof(float));
+    s->head_source = carve(s, slots, 1, sizeof(int32_t));
+    s->head_numbers = carve(s, slots, 1, sizeof(int32_t));
+}
+
+/* Units of all rows, as carve_acts counts them. */
+static size_t units_of(size_t rows, size_t width)
+{
+    return (rows + 127) / 128 * 128 * ((width + SPRY_TILE_UNIT - 1) / SPRY_TILE_UNIT);
+}
+
+/* Inputs of the block's products, or those of heads where they take more. */
+static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, size_t rows, size_t ff_rows, size_t ff)
+{
+    size_t slots = spry_cuda_latent_slots(c, rows), wide = larger(c->nope_dim, c->n_kv_rank);
+    size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
+    size_t width = larger(c->n_embd, larger(ff, n_out));
+    bool heads = units_of(slots, wide) > units_of(ff_rows, width);
+    spry_cuda_carve_acts(s, heads ? slots : ff_rows, heads ? wide : width);
+}
+
 static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits)
 {
     size_t rows = limits->max_rows, n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
@@ -69,13 +96,14 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->gate = carve(s, ff_rows, ff, sizeof(float));
     s->up = carve(s, ff_rows, ff, sizeof(float));
     carve_experts(s, c, rows);
+    carve_latent(s, c, rows);
     for (size_t i = 0; i < 2; i++) {
         s->cosine[i] = carve(s, rows, pairs, sizeof(float));
         s->sine[i] = carve(s, rows, pairs, sizeof(float));
         s->turn_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
         s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
-    spry_cuda_carve_acts(s, ff_rows, larger(c->n_embd, larger(ff, n_q)));
+    carve_inputs(s, c, rows, ff_rows, ff);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * c->n_heads * chunks * (c->head_dim + 2);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);

@@ -30,6 +30,11 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory chosen, weight;  /* [rows, n_used] */
     spry_cuda_memory slot;            /* [rows, n_used] */
     spry_cuda_memory source, experts; /* [slots] */
+    spry_cuda_memory raw;             /* [rows, n_heads * a head's own size]: of latent attention */
+    spry_cuda_memory low;             /* [rows, n_q_rank] */
+    spry_cuda_memory heads;           /* [slots of heads, n_kv_rank or value_dim] */
+    spry_cuda_memory head_source;     /* [slots of heads] */
+    spry_cuda_memory head_numbers;    /* [slots of heads] */
     spry_cuda_memory partial;         /* [partial_floats]: of attention */
     size_t partial_floats;
     spry_cuda_memory cosine[2], sine[2];           /* [rows, pairs]: of full and of sliding layers */
@@ -155,6 +160,15 @@ void spry_cuda_upload_deinit(spry_cuda_device *d);
 spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
                                   spry_error *error);
 
+spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
+
+/* cuda_latent.c: the kernels of latent attention; what all layers of a step need; attention of the normalised rows of a
+ * layer, [rows, n_heads * value_dim] in `raw`; slots of so many rows. */
+spry_cuda_attention spry_cuda_latent_attention(void);
+void spry_cuda_latent_begin(spry_cuda_device *d);
+void spry_cuda_latent(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
+size_t spry_cuda_latent_slots(const spry_config *config, size_t rows);
+
 /* cuda_block.c: all layers of the step, and the logits. */
 void spry_cuda_run(spry_cuda_device *d);
 
@@ -196,7 +210,8 @@ typedef struct spry_cuda_groups {
 void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
                         bool add, spry_cuda_groups groups);
 
-/* Rows of n values for the products that follow: in the forms their types need. `args` says where from. */
+/* Rows of n values for the products that follow: in the forms their types need. `args` says where from; in_stride 0: n.
+ */
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows);
 
