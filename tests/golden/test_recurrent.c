@@ -37,6 +37,10 @@ static spry_engine *open_engine(const char *path, uint32_t chunk)
     o.device = TEST_DEVICE;
     if (spry_engine_open(&engine, path, &o, &error))
         fail_msg("%s", error.message);
+    spry_engine_info info = {0};
+    spry_engine_describe(engine, &info);
+    if (!strstr(path, "qwen3-next"))
+        assert_string_equal(info.device, TEST_DEVICE);
     return engine;
 }
 

@@ -344,6 +344,18 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         add_residual(d, &sum);
 }
 
+/* What a layer has instead of attention. */
+static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
+    const spry_cuda_product o = {sum.out, d->config->n_embd, &l->o};
+    const spry_encode_args given = spry_cuda_convolution(d, l, layer);
+    spry_cuda_encode_products(d, given, &o, 1, d->n_rows, sum.add);
+    spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
+    if (!sum.done)
+        add_residual(d, &sum);
+}
+
 /* `input`: rows as attention or this part takes them. */
 static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, spry_encode_args input, const part_sum *sum)
 {
@@ -371,7 +383,10 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
     const spry_cuda_layer *l = &d->model.layers[layer];
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
     const part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, true);
-    spry_cuda_attention_part(d, l, layer);
+    if (d->config->convolves[layer])
+        keep_state(d, l, layer);
+    else
+        spry_cuda_attention_part(d, l, layer);
     if (experts)
         spry_cuda_experts(d, l);
     else

@@ -21,7 +21,10 @@ typedef struct spry_cuda_layer {
     spry_cuda_memory attn_norm_bias, ffn_norm_bias, attn_post_norm_bias, ffn_post_norm_bias;
     spry_cuda_memory q_norm, k_norm; /* where both stand behind rope, q_norm is the product of both */
     spry_cuda_memory sinks, choice_bias;
-    spry_cuda_matrix q, k, v, o;
+    spry_cuda_memory conv, conv_bias; /* of a short convolution: [n_embd, n_conv], [n_embd] */
+    spry_cuda_matrix q, k, v;
+    spry_cuda_matrix o; /* out of attention, or of what a layer has instead */
+    spry_cuda_matrix conv_in;
     spry_cuda_memory q_a_norm, kv_a_norm;
     spry_cuda_matrix q_a, k_b, v_b;  /* latent attention; k_b and v_b of all heads */
     spry_cuda_matrix gate, up, down; /* of all experts, where there are some */

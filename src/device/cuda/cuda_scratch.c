@@ -1,5 +1,6 @@
 /* Working memory: the same walk counts and hands out addresses. */
 #include "device/cuda/cuda_state.h"
+#include "model/arch.h"
 
 enum { ALIGNMENT = 256 };
 
@@ -93,6 +94,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->attn = carve(s, rows, n_q, sizeof(float));
     s->k = carve(s, rows, n_kv, sizeof(float));
     s->v = carve(s, rows, n_kv, sizeof(float));
+    s->conv = carve(s, c->arch->convolutions ? rows : 0, 3 * (size_t)c->n_embd, sizeof(float));
     s->gate = carve(s, ff_rows, ff, sizeof(float));
     s->up = carve(s, ff_rows, ff, sizeof(float));
     carve_experts(s, c, rows);

@@ -22,6 +22,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory h;               /* [rows, n_embd]: normalised rows that are wanted */
     spry_cuda_memory q, attn;         /* [rows, n_heads * head_dim] */
     spry_cuda_memory k, v;            /* [rows, n_kv_heads * head_dim] */
+    spry_cuda_memory conv;            /* [rows, 3 * n_embd]: into short convolutions, whose results go to h */
     spry_cuda_memory gate, up;        /* [rows or slots, widest feed-forward] */
     spry_cuda_memory shared_out;      /* [rows, n_embd] */
     spry_cuda_memory expert_out;      /* [slots, n_embd] */
@@ -185,6 +186,9 @@ void spry_cuda_graphs_deinit(spry_cuda_device *d);
 
 /* cuda_experts.c: y = feed-forward of the normalised rows of a layer that has experts. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
+
+/* cuda_convolution.c: the short convolution of a layer; what its output matrix takes. */
+spry_encode_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
 
 /* cuda_draw.c: queues draws of the newest step; when they are done their results are taken over. `which` of the steps.
  */

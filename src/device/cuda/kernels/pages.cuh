@@ -100,6 +100,19 @@ SPRY_DEVICE void store_key_blocks(unsigned char *keys, uint32_t token, const flo
     }
 }
 
+/* Coordinates of the keys of rows, at most SPRY_PREPARE_ROWS, that lie head_dim + 1 floats apart; a block. */
+template <class KV>
+SPRY_DEVICE void store_keys(const spry_kv_pages &kv, uint32_t kv_head, const spry_step_row *rows, uint32_t n_rows,
+                            const float *heads, KV)
+{
+    uint32_t own = threadIdx.x % SPRY_PREPARE_ROWS, n = kv.head_dim;
+    if (own >= n_rows)
+        return;
+    unsigned char *keys = head_of_page(kv, rows[own].page, kv_head).keys;
+    for (uint32_t d = threadIdx.x / SPRY_PREPARE_ROWS; d < n; d += SPRY_PREPARE_THREADS / SPRY_PREPARE_ROWS)
+        store_coordinate(keys, rows[own].slot, d, heads[own * (n + 1) + d], KV());
+}
+
 SPRY_DEVICE void store_value(unsigned char *token, const float *head, uint32_t head_dim, int lane, kv_f16)
 {
     for (uint32_t d = (uint32_t)lane; d < head_dim; d += WARP)

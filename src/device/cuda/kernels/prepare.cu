@@ -46,13 +46,8 @@ template <class KV> SPRY_DEVICE void prepare_heads(const spry_prepare_args &a)
     for (uint32_t i = threadIdx.x / WARP; i < SPRY_PREPARE_ROWS && first + i < a.n_rows; i += PREPARE_WARPS)
         prepare_head<KV>(a, p, heads + i * (n + 1), first + i);
     block_wait();
-    uint32_t own = threadIdx.x % SPRY_PREPARE_ROWS;
-    if (!p.is_k || first + own >= a.n_rows)
-        return;
-    const spry_step_row &row = a.rows[first + own];
-    unsigned char *keys = head_of_page(a.kv, row.page, p.kv_head).keys;
-    for (uint32_t d = threadIdx.x / SPRY_PREPARE_ROWS; d < n; d += PREPARE_WARPS * WARP / SPRY_PREPARE_ROWS)
-        store_coordinate(keys, row.slot, d, heads[own * (n + 1) + d], KV());
+    if (p.is_k)
+        store_keys(a.kv, p.kv_head, a.rows + first, a.n_rows - first, heads, KV());
 }
 
 SPRY_KERNEL(spry_prepare_f16, spry_prepare_args, PREPARE_WARPS *WARP)

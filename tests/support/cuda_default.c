@@ -1,0 +1,37 @@
+/* For programs whose device is "cuda": the imitated driver and its kernels in place of the system's. Linked with
+ * --wrap=spry_cuda_open,--wrap=spry_cuda_context_init,--wrap=spry_device_total. */
+#include "device/cuda/cuda_context.h"
+#include "support/cuda_imitation.h"
+
+size_t __wrap_spry_device_total(const char *name);
+spry_status __wrap_spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error);
+spry_status __real_spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
+                                          const void *const *images, spry_error *error);
+spry_status __wrap_spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
+                                          const void *const *images, spry_error *error);
+
+/* Also where the program was built without kernels. */
+size_t __wrap_spry_device_total(const char *name)
+{
+    (void)name;
+    return (size_t)8 << 30;
+}
+
+spry_status __wrap_spry_cuda_open(spry_cuda *cuda, const char *library, spry_error *error)
+{
+    static bool ready;
+    (void)library;
+    (void)error;
+    if (!ready)
+        cuda_imitation_reset();
+    ready = true;
+    *cuda = cuda_imitation_driver();
+    return SPRY_OK;
+}
+
+spry_status __wrap_spry_cuda_context_init(spry_cuda_context *context, const spry_cuda *cuda, int index,
+                                          const void *const *images, spry_error *error)
+{
+    (void)images;
+    return __real_spry_cuda_context_init(context, cuda, index, cuda_imitation_images, error);
+}
