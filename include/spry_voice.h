@@ -23,7 +23,8 @@ typedef struct spry_speech_options {
     const char *cpu;  /* as in spry_engine_options */
     uint32_t threads; /* 0: every processor this process may use */
     uint32_t reserved32;
-    const char *device; /* as in spry_engine_options; the CPU stands in for one that computes no Whisper models */
+    const char *device; /* as in spry_engine_options; the CPU stands in for one that is not there, or computes no
+                           Whisper models */
     void (*log)(void *user, int level, const char *sentence); /* NULL: no log. Called by spry_speech_open */
     void *log_user;
 } spry_speech_options;

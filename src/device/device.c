@@ -128,9 +128,14 @@ spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name
     spry_status status = spry_device_find(&kind, name, error);
     if (status)
         return status;
-    if (kind->open_whisper)
+    bool there = !kind->total || kind->total(piece_of(name));
+    if (kind->open_whisper && there)
         return kind->open_whisper(out, piece_of(name), setup, error);
-    if (kind != &spry_device_kind_ranks)
+    if (!there)
+        spry_log_write(
+            log, SPRY_LOG_WARN,
+            "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead", name);
+    else if (kind != &spry_device_kind_ranks)
         spry_log_write(log, SPRY_LOG_WARN, "device '%s' does not compute Whisper models; the CPU computes instead",
                        kind->name);
     return spry_device_kind_cpu.open_whisper(out, "", setup, error);

@@ -45,8 +45,8 @@ struct spry_whisper_device {
     const spry_whisper_device_ops *ops;
 };
 
-/* Places the weights on a device named as for spry_device_open. Where that kind of device computes no Whisper models
- * the CPU does, and the log says so. */
+/* Places the weights on a device named as for spry_device_open. Where that device is not there, or computes no Whisper
+ * models, the CPU does, and the log says so. */
 spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name, const spry_whisper_setup *setup,
                                      const spry_log *log, spry_error *error);
 

@@ -249,10 +249,10 @@ class Files(cli_support.CliTest):
         self.fails(voice(*tone, "--whisper", cli_support.tiny("llama", "")), FAILURE, "model_type is llama, not whisper")
         self.fails(voice(*tone, "--whisper", cli_support.tiny("whisper", "")), FAILURE, "no tokenizer.json")
         self.fails(voice(*tone, "--stt", "whisper"), FAILURE, "--whisper")
-        cuda = voice(*tone, "--whisper", cli_support.tiny("whisper", ""), "--device", "cuda")
+        cuda = voice(*tone, "--whisper", cli_support.tiny("whisper", ""), "--device", "cuda:99")
         self.assertEqual(cuda.code, FAILURE)
         self.assertEqual([line.split(": ")[-1] for line in cuda.errors.splitlines()],
-                         ["device 'cuda' does not compute Whisper models; the CPU computes instead",
+                         ["no such hardware or driver here, or a program without its kernels; the CPU computes instead",
                           "no tokenizer.json, so its tokens cannot become text"])
         self.fails(voice(*tone, "--whisper", cli_support.tiny("whisper", ""), "--device", "tpu"), FAILURE, "'tpu'")
         self.fails(voice("--in", path("tone.wav"), "--out", "/nowhere/a.wav", *echo), FAILURE, "/nowhere/a.wav")

@@ -378,13 +378,17 @@ static void test_far_memory(void **state)
     spry_whisper_weights_close(&weights);
 }
 
-/* A device without Whisper: the CPU computes, and one sentence says so. One that does not exist is refused. */
+/* Without a GPU, or on a device without Whisper, the CPU computes, and one sentence says so. A name that means nothing
+ * is refused. */
 static void test_fallback(void **state)
 {
     (void)state;
-    log_lines lines = {0};
-    assert_int_equal(same_bits("cuda:0", FOLDER, SPRY_DTYPE_COUNT, &lines), 1);
-    assert_string_equal(lines.last, "device 'cuda' does not compute Whisper models; the CPU computes instead");
+    log_lines missing = {0}, lacking = {0};
+    assert_int_equal(same_bits("cuda:99", FOLDER, SPRY_DTYPE_COUNT, &missing), 1);
+    assert_string_equal(missing.last, "cuda:99: no such hardware or driver here, or a program without its kernels; the "
+                                      "CPU computes instead");
+    assert_int_equal(same_bits("cpu+far", FOLDER, SPRY_DTYPE_COUNT, &lacking), 1);
+    assert_string_equal(lacking.last, "device 'split' does not compute Whisper models; the CPU computes instead");
     static const char *const wrong[] = {"tpu", "cpu:1", "far:1"};
     for (size_t i = 0; i < SPRY_COUNT(wrong); i++) {
         const spry_whisper_options options = {.device = wrong[i], .kernels = "auto", .type = SPRY_DTYPE_COUNT};

@@ -8,6 +8,7 @@
 #include "base/number.h"
 #include "device/cuda/cuda_images.h"
 #include "device/cuda/cuda_state.h"
+#include "device/cuda/cuda_whisper.h"
 #include "model/arch.h"
 #include "platform/clock.h"
 
@@ -303,14 +304,30 @@ static bool read_index(int *index, const char *piece)
     return fine;
 }
 
+static spry_status open_driver(spry_cuda *driver, int *index, const char *piece, spry_error *error)
+{
+    if (!read_index(index, piece))
+        return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: behind the colon stands the number of a GPU", piece);
+    return spry_cuda_open(driver, SPRY_CUDA_LIBRARY, error);
+}
+
 static spry_status open_piece(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
 {
     spry_cuda driver;
     int index;
-    if (!read_index(&index, piece))
-        return spry_fail(error, SPRY_ERR_INPUT, "cuda:%.40s: behind the colon stands the number of a GPU", piece);
-    spry_status status = spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error);
+    *out = NULL;
+    spry_status status = open_driver(&driver, &index, piece, error);
     return status ? status : spry_cuda_device_open(out, &driver, spry_cuda_images, index, setup, error);
+}
+
+static spry_status open_whisper(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
+                                spry_error *error)
+{
+    spry_cuda driver;
+    int index;
+    *out = NULL;
+    spry_status status = open_driver(&driver, &index, piece, error);
+    return status ? status : spry_cuda_whisper_open(out, &driver, spry_cuda_images, index, setup, error);
 }
 
 /* Of a GPU's memory, all that it has or, where asked for, what is free. */
@@ -353,4 +370,5 @@ const spry_device_kind spry_device_kind_cuda = {
     .total = total,
     .available = available,
     .open = open_piece,
-    .estimate = estimate};
+    .estimate = estimate,
+    .open_whisper = open_whisper};
