@@ -147,8 +147,11 @@ typedef struct attend_job {
 static void attend_part(void *context, size_t worker, size_t n_workers)
 {
     const attend_job *job = context;
-    size_t item = 0;
-    for (size_t skip = 0; skip < job->n_rows; skip += ROWS_AT_ONCE) {
+    size_t n_items = (job->n_rows + ROWS_AT_ONCE - 1) / ROWS_AT_ONCE * KV_HEADS, item, end;
+    spry_threads_part(&item, &end, n_items, 1, worker, n_workers);
+    for (size_t n; item < end; item += n) {
+        size_t skip = item / KV_HEADS * ROWS_AT_ONCE, head = item % KV_HEADS;
+        n = end - item < KV_HEADS - head ? end - item : KV_HEADS - head;
         spry_attend a = job->attend;
         a.out += skip * a.row_stride;
         a.query += skip * a.row_stride;
@@ -156,9 +159,7 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
         a.n_rows = job->n_rows - skip < ROWS_AT_ONCE ? job->n_rows - skip : ROWS_AT_ONCE;
         a.key_offset = job->layer * LAYER_BYTES;
         a.value_offset = a.key_offset + SIDE_BYTES;
-        for (size_t head = 0; head < KV_HEADS; head++, item++)
-            if (item % n_workers == worker)
-                job->ops->attend(&a, head);
+        job->ops->attend(&a, head, head + n);
     }
 }
 

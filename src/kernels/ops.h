@@ -138,7 +138,8 @@ typedef struct spry_ops {
     void (*rope)(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,
                  bool interleaved);
 
-    void (*attend)(const spry_attend *a, size_t kv_head);
+    /* Of key/value heads [kv_begin, kv_end): heads of a page that lie side by side are best read together. */
+    void (*attend)(const spry_attend *a, size_t kv_begin, size_t kv_end);
     bool attend_bytes;  /* with Q8_0 keys, attend encodes queries as activations are */
     bool attend_halves; /* with F16 keys and values, attend rounds these, queries and weights to bfloat16 */
     /* out = what attend would have given for all pages at once, bit for bit. */

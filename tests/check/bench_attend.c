@@ -8,8 +8,7 @@ enum { PAGES = 64, HEAD_DIM = 128, GROUP = 4, KV_HEADS = 8 }; /* 2048 tokens */
 
 static void call_attend(const spry_ops *ops, const void *context)
 {
-    for (size_t head = 0; head < KV_HEADS; head++)
-        ops->attend(context, head);
+    ops->attend(context, 0, KV_HEADS);
 }
 
 static void fill_page(check *c, unsigned char *page, spry_dtype type, size_t head_bytes)

@@ -153,7 +153,7 @@ static void run_rows(check *c, const attend_case *k, float *out, const unsigned 
     last->count = last->start + last->count > end ? end - last->start : last->count;
     for (; part.entries->start + part.entries->count <= seen; part.n_entries--)
         part.entries++;
-    c->ops->attend(&part, kv_head);
+    c->ops->attend(&part, kv_head, kv_head + 1);
 }
 
 static void compare_splits(check *c, const attend_case *k, size_t kv_head)
@@ -188,7 +188,7 @@ static void compare_joined(check *c, const attend_case *k, size_t kv_head)
         part.out = guarded_f(&sums) + parts.n * n_sums;
         part.states = guarded_f(&states) + parts.n * parts.n_states;
         part.state_stride = 2 * n_heads;
-        c->ops->attend(&part, kv_head);
+        c->ops->attend(&part, kv_head, kv_head + 1);
     }
     spry_attend whole = k->a;
     whole.out = guarded_f(&again);
@@ -197,6 +197,21 @@ static void compare_joined(check *c, const attend_case *k, size_t kv_head)
     check_same(c, "joining chunks", again.data, k->out.data, again.size);
     guarded_destroy(c, &sums);
     guarded_destroy(c, &states);
+    guarded_destroy(c, &again);
+}
+
+/* All heads in one call. */
+static void compare_together(check *c, const attend_case *k, size_t kv_head)
+{
+    guarded again = guarded_create(k->out.size);
+    spry_attend all = k->a;
+    size_t width = k->a.group * k->a.head_dim;
+    all.out = guarded_f(&again);
+    c->ops->attend(&all, 0, k->n_kv_heads);
+    for (size_t row = 0; row < k->a.n_rows; row++) {
+        size_t at = row * k->a.row_stride + kv_head * width;
+        check_same(c, "computing all heads together", all.out + at, k->a.out + at, width * sizeof(float));
+    }
     guarded_destroy(c, &again);
 }
 
@@ -239,7 +254,7 @@ static void compare_single(check *c, const attend_case *k, size_t kv_head)
     a.sinks = NULL;
     a.latent = 0;
     a.out = guarded_f(&out);
-    c->ops->attend(&a, kv_head);
+    c->ops->attend(&a, kv_head, kv_head + 1);
     for (size_t row = 0; row < a.n_rows; row++) {
         size_t key = a.first_position + row - k->entries[0].start;
         for (size_t i = 0; i < a.group * a.head_dim; i++) {
@@ -256,10 +271,11 @@ static void check_shape(check *c, spry_dtype type, size_t head_dim, size_t group
     attend_case k;
     attend_case_build(c, &k, type, head_dim, group);
     size_t kv_head = check_between(c, 0, k.n_kv_heads - 1);
-    c->ops->attend(&k.a, kv_head);
+    c->ops->attend(&k.a, kv_head, kv_head + 1);
     compare(c, &k, kv_head);
     compare_splits(c, &k, kv_head);
     compare_joined(c, &k, kv_head);
+    compare_together(c, &k, kv_head);
     compare_stale(c, &k, kv_head);
     compare_later(c, &k, kv_head);
     compare_single(c, &k, kv_head);

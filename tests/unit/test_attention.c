@@ -194,7 +194,7 @@ static void destroy_sequence(paged_sequence *s)
 static void attend_all_heads(const paged_sequence *s, const spry_attend *a)
 {
     for (size_t head = 0; head < s->n_kv_heads; head++)
-        s->ops->attend(a, head);
+        s->ops->attend(a, head, head + 1);
 }
 
 static size_t out_bytes(const paged_sequence *s)

@@ -109,7 +109,7 @@ static void expect_attention(attend_scene *s)
                            .n_pairs = p->head_dim / 2,
                            .interleaved = p->interleaved};
     for (size_t h = 0; h < KV_HEADS; h++)
-        spry_ref_attend(&a, h);
+        spry_ref_attend(&a, h, h + 1);
 }
 
 static void place_rows_of(attend_scene *s)

@@ -116,7 +116,7 @@ static void expect_attention(const latent_scene *s, float *out)
                            .turns = s->turns,
                            .n_pairs = p->n_turned / 2,
                            .interleaved = p->interleaved};
-    spry_ref_attend(&a, 0);
+    spry_ref_attend(&a, 0, 1);
 }
 
 enum { MEMORIES = 10 };

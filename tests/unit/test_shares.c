@@ -36,10 +36,10 @@ static void hold_up(void)
         sched_yield();
 }
 
-static void slow_attend(const spry_attend *a, size_t kv_head)
+static void slow_attend(const spry_attend *a, size_t kv_begin, size_t kv_end)
 {
     hold_up();
-    plain->attend(a, kv_head);
+    plain->attend(a, kv_begin, kv_end);
 }
 
 static void slow_join(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)

@@ -112,7 +112,7 @@ static void run(const scene *s, const spry_ops *ops, float *out, const spry_kv_e
                      .turns = turns,
                      .n_pairs = PAIRS,
                      .interleaved = s->interleaved};
-    ops->attend(&a, 0);
+    ops->attend(&a, 0, 1);
 }
 
 /* Scores differ by rounding: a rotation on each side, of numbers of magnitude 1, summed over the head. Outputs are

@@ -1,7 +1,7 @@
 /* Attention over the pages, of q into attn. Work is divided into items: a few rows of a segment and one key/value head.
- * Where these are too few for the threads, as when one sequence with few heads is decoded, each chunk of pages is an
- * item, and chunks are joined afterwards: the kernels join them in the same order when they see all of them, so the
- * choice changes no bit. */
+ * Where one sequence is decoded, the items are of chunks of its pages, which are joined afterwards: the kernels join
+ * them in the same order when they see all of them, so the choice changes no bit. A worker takes adjacent heads of the
+ * same rows and chunk together: they lie side by side in a page, and memory is read faster in long pieces. */
 #include <math.h>
 
 #include "device/cpu/pass_state.h"
@@ -14,8 +14,9 @@ typedef struct attend_job {
     float *sums, *states;    /* of the parts */
 } attend_job;
 
-enum { ITEMS_A_WORKER = 4 }; /* with fewer, one sequence's chunks are divided */
-enum { ATTEND_ROWS = 32 };   /* rows of a segment that are one item of work */
+enum { ATTEND_ROWS = 32 }; /* rows of a segment that are one item of work */
+enum { MANY_ROWS = 8 };
+enum { BLOCKS_A_WORKER = 2 }; /* at least, where heads are taken together */
 
 static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
 {
@@ -57,6 +58,12 @@ static size_t items_of(const spry_pass *p, const spry_segment *g)
     return (g->n_rows + ATTEND_ROWS - 1) / ATTEND_ROWS * p->config->n_kv_heads;
 }
 
+/* How many of the items from i on, which are of `head` and those behind it, are of the same rows and chunk. */
+static size_t heads_until(size_t i, size_t end, size_t head, size_t n_heads)
+{
+    return end - i < n_heads - head ? end - i : n_heads - head;
+}
+
 /* Later rows have more keys, and their items are the small blocks at the end. */
 static void attend_items(void *context, size_t begin, size_t end)
 {
@@ -66,9 +73,11 @@ static void attend_items(void *context, size_t begin, size_t end)
     for (size_t s = 0; s < p->n_segments && item < end; first_row += p->segments[s++].n_rows) {
         const spry_segment *g = &p->segments[s];
         size_t after = item + items_of(p, g);
-        for (size_t i = begin > item ? begin : item; i < end && i < after; i++) {
+        for (size_t i = begin > item ? begin : item, n; i < end && i < after; i += n) {
             spry_attend a = attend_rows(p, job->layer, g, first_row, (i - item) / n_heads * ATTEND_ROWS);
-            p->ops->attend(&a, (i - item) % n_heads);
+            size_t head = (i - item) % n_heads;
+            n = heads_until(i, end, head, n_heads);
+            p->ops->attend(&a, head, head + n);
         }
         item = after;
     }
@@ -92,16 +101,17 @@ static void attend_chunks(void *context, size_t begin, size_t end)
 {
     const attend_job *job = context;
     size_t n_heads = job->pass->config->n_kv_heads;
-    for (size_t i = begin; i < end; i++) {
+    for (size_t i = begin, n; i < end; i += n) {
         spry_attend a = attend_chunked(job);
-        size_t number = i / n_heads, chunk = chunk_of(&a, 0) + number, first = 0;
+        size_t number = i / n_heads, chunk = chunk_of(&a, 0) + number, first = 0, head = i % n_heads;
         while (chunk_of(&a, first) < chunk)
             first++;
         a.n_entries = spry_attend_chunk_end(&a, first) - first;
         a.entries += first;
         a.out = job->sums + number * job->parts.n_sums;
         a.states = job->states + number * job->parts.n_states;
-        job->pass->ops->attend(&a, i % n_heads);
+        n = heads_until(i, end, head, n_heads);
+        job->pass->ops->attend(&a, head, head + n);
     }
 }
 
@@ -119,7 +129,7 @@ static bool divide(attend_job *job)
     const spry_pass *p = job->pass;
     const spry_segment *g = &p->segments[0];
     size_t n_heads = p->config->n_heads, workers = spry_threads_count(p->threads);
-    if (p->n_segments != 1 || g->n_rows > ATTEND_ROWS || p->config->n_kv_heads >= ITEMS_A_WORKER * workers)
+    if (p->n_segments != 1 || g->n_rows > ATTEND_ROWS)
         return false;
     spry_attend a = attend_chunked(job);
     job->parts.n = chunk_of(&a, a.n_entries - 1) - chunk_of(&a, 0) + 1;
@@ -133,6 +143,19 @@ static bool divide(attend_job *job)
     return true;
 }
 
+/* Heads that a worker takes together, of n_items items: as many as leave enough blocks for the workers. Those of many
+ * rows are computed one by one. */
+static size_t heads_together(const spry_pass *p, size_t n_items)
+{
+    size_t heads = p->config->n_kv_heads, blocks = BLOCKS_A_WORKER * spry_threads_count(p->threads);
+    for (size_t s = 0; s < p->n_segments; s++)
+        if (p->segments[s].n_rows > MANY_ROWS)
+            return 1;
+    while (heads > 1 && n_items < heads * blocks)
+        heads /= 2;
+    return heads;
+}
+
 void spry_pass_attend(spry_pass *p, uint32_t layer)
 {
     attend_job job = {.pass = p, .layer = layer};
@@ -141,10 +164,11 @@ void spry_pass_attend(spry_pass *p, uint32_t layer)
     for (size_t s = 0; s < p->n_segments; s++)
         n_items += items_of(p, &p->segments[s]);
     if (divide(&job)) {
-        spry_threads_share(p->threads, attend_chunks, &job, job.parts.n * n_heads, 1);
+        n_items = job.parts.n * n_heads;
+        spry_threads_share(p->threads, attend_chunks, &job, n_items, heads_together(p, n_items));
         spry_threads_share(p->threads, join_heads, &job, n_heads, 1);
     } else {
-        spry_threads_share(p->threads, attend_items, &job, n_items, 1);
+        spry_threads_share(p->threads, attend_items, &job, n_items, heads_together(p, n_items));
     }
     p->attention_ns += spry_clock_ns() - start;
     spry_pass_took_attention(p, layer);

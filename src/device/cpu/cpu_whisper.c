@@ -389,7 +389,7 @@ static void attend_part(void *context, size_t worker, size_t n_workers)
                          .n_entries = s->n_entries};
         for (size_t head = 0; head < s->n_heads; head++, item++)
             if (item % n_workers == worker)
-                w->ops->attend(&a, head);
+                w->ops->attend(&a, head, head + 1);
     }
 }
 

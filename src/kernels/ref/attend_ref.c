@@ -227,11 +227,12 @@ static void attend_batch(const spry_attend *a, size_t kv_head, size_t first_quer
         end_query(&queries[i], value_dim(a));
 }
 
-void spry_ref_attend(const spry_attend *a, size_t kv_head)
+void spry_ref_attend(const spry_attend *a, size_t kv_begin, size_t kv_end)
 {
     size_t n_queries = a->n_rows * a->group;
-    for (size_t i = 0; i < n_queries; i += BATCH)
-        attend_batch(a, kv_head, i, min_size(BATCH, n_queries - i));
+    for (size_t head = kv_begin; head < kv_end; head++)
+        for (size_t i = 0; i < n_queries; i += BATCH)
+            attend_batch(a, head, i, min_size(BATCH, n_queries - i));
 }
 
 void spry_ref_attend_join(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)

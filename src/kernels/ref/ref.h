@@ -26,7 +26,7 @@ SPRY_REF_ENCODED_TYPES(SPRY_REF_DECLARE)
 SPRY_DTYPES_KNOWN(SPRY_REF_DECLARE)
 #undef SPRY_REF_DECLARE
 
-void spry_ref_attend(const spry_attend *a, size_t kv_head);
+void spry_ref_attend(const spry_attend *a, size_t kv_begin, size_t kv_end);
 void spry_ref_attend_join(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);
 
 void spry_ref_rope(float *x, const float *cosine, const float *sine, size_t n_heads, size_t head_dim, size_t n_pairs,

@@ -28,7 +28,8 @@ enum {
 /* Running softmax of a tile's queries. */
 typedef struct attend_tile {
     const spry_attend *a;
-    size_t kv_head, n;                                        /* queries */
+    size_t first_head, n_heads, per_head;                     /* key/value heads, and the queries of each */
+    size_t n;                                                 /* queries, head after head */
     const float *own[ATTEND_QUERIES], *query[ATTEND_QUERIES]; /* [head_dim]: as given, and for the current page */
     uintptr_t ahead;                                          /* bytes from the current page to the next one */
     bool fresh;                                               /* queries are not encoded yet */
@@ -48,15 +49,20 @@ typedef struct attend_tile {
     };
 } attend_tile;
 
-static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t first_query, size_t n)
+/* Queries [first_query, first_query + n) of each of n_heads key/value heads. */
+static void start_tile(attend_tile *t, const spry_attend *a, size_t kv_head, size_t n_heads, size_t first_query,
+                       size_t n)
 {
     t->a = a;
-    t->kv_head = kv_head;
-    t->n = n;
+    t->first_head = kv_head;
+    t->n_heads = n_heads;
+    t->per_head = n;
+    t->n = n_heads * n;
     t->turn = NULL;
     t->fresh = true;
-    for (size_t i = 0; i < n; i++) {
-        size_t row = (first_query + i) / a->group, head = kv_head * a->group + (first_query + i) % a->group;
+    for (size_t i = 0; i < t->n; i++) {
+        size_t query = first_query + i % n, row = query / a->group;
+        size_t head = (kv_head + i / n) * a->group + query % a->group;
         size_t offset = row * a->row_stride + head * a->head_dim;
         bool sink = a->sinks && !a->states;
         t->own[i] = t->query[i] = a->query + offset;
@@ -211,7 +217,7 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             for (int v = 0; v < KEY_VECTORS; v++)
                 part[q][v] = v_set(0);
         for (size_t d = block; d < block + step; d++) {
-            if (first == 0)
+            if (first % t->per_head == 0)
                 prefetch_next(t, keys + d * SPRY_PAGE_TOKENS * coordinate_bytes(type),
                               SPRY_PAGE_TOKENS * coordinate_bytes(type));
             for (int v = 0; v < KEY_VECTORS; v++) {
@@ -254,7 +260,7 @@ SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t f
         const spry_act_block *query[SCORE_QUERIES];
         for (int q = 0; q < n; q++)
             query[q] = &t->encoded[(first + (size_t)q) * blocks + b];
-        if (first == 0) {
+        if (first % t->per_head == 0) {
             prefetch_next(t, block, SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS);
             prefetch_next(t, (const unsigned char *)scales, SPRY_PAGE_TOKENS * sizeof *scales);
         }
@@ -283,22 +289,21 @@ static inline void score_bytes(attend_tile *t, const unsigned char *keys, size_t
 }
 #endif
 
-SPRY_INLINE void score_page_bytes(attend_tile *t, const unsigned char *keys)
+/* Queries [i, end), which are those of one head. */
+SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
 {
-    size_t i = 0;
-    for (; i + 4 <= t->n; i += 4)
+    for (; i + 4 <= end; i += 4)
         score_bytes(t, keys, i, 4);
-    for (; i + 2 <= t->n; i += 2)
+    for (; i + 2 <= end; i += 2)
         score_bytes(t, keys, i, 2);
-    for (; i < t->n; i++)
+    for (; i < end; i++)
         score_bytes(t, keys, i, 1);
 }
 
-SPRY_INLINE void score_page(attend_tile *t, spry_dtype type, const unsigned char *keys)
+SPRY_INLINE void score_head(attend_tile *t, spry_dtype type, const unsigned char *keys, size_t i, size_t end)
 {
-    size_t i = 0, end = t->n;
     if (BYTE_SCORES && type == SPRY_Q8_0) {
-        score_page_bytes(t, keys);
+        score_head_bytes(t, keys, i, end);
         return;
     }
     for (; i + SCORE_QUERIES <= end; i += SCORE_QUERIES)
@@ -371,9 +376,9 @@ SPRY_INLINE void add_values(attend_tile *t, spry_dtype type, const unsigned char
             sum[q][v] = v_load(t->part[first + (size_t)q] + d + (size_t)v * LANES);
     for (int token = t->from[first]; token < t->to[first]; token++) {
         const unsigned char *bytes = values + (size_t)token * t->a->token_bytes;
-        if (first == 0 && type != SPRY_Q8_0)
+        if (first % t->per_head == 0 && type != SPRY_Q8_0)
             prefetch_next(t, bytes + d * coordinate_bytes(type), (size_t)n_vectors * LANES * coordinate_bytes(type));
-        else if (first == 0 && d == 0) /* with its scales */
+        else if (first % t->per_head == 0 && d == 0) /* with its scales */
             prefetch_next(t, bytes, t->a->token_bytes);
         for (int v = 0; v < n_vectors; v++) {
             vec value = load_values(&scale, type, bytes, d + (size_t)v * LANES, v == 0);
@@ -396,9 +401,8 @@ SPRY_INLINE void add_values_of(attend_tile *t, spry_dtype type, const unsigned c
 }
 
 /* `same`: all queries see the same slots. */
-SPRY_INLINE void add_page(attend_tile *t, spry_dtype type, const unsigned char *values, bool same)
+SPRY_INLINE void add_head(attend_tile *t, spry_dtype type, const unsigned char *values, size_t i, size_t end, bool same)
 {
-    size_t i = 0, end = t->n;
     for (; same && i + VALUE_QUERIES <= end; i += VALUE_QUERIES)
         add_values_of(t, type, values, i, VALUE_QUERIES);
     for (; VALUE_QUERIES > 2 && same && i + 2 <= end; i += 2)
@@ -417,7 +421,7 @@ SPRY_INLINE const unsigned char *enter_page(attend_tile *t, const spry_kv_entry 
     if (a->turns)
         turn_queries(t, &a->turns[entry->turn]);
     t->ahead = ((uintptr_t)next->page - entry->page) * a->page_bytes;
-    return a->pages + entry->page * a->page_bytes + t->kv_head * a->head_bytes;
+    return a->pages + entry->page * a->page_bytes + t->first_head * a->head_bytes;
 }
 
 SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entry *entry, const spry_kv_entry *next)
@@ -430,19 +434,22 @@ SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entr
     if (BYTE_SCORES && type == SPRY_Q8_0 && t->fresh)
         encode_queries(t);
     t->fresh = false;
-    score_page(t, type, page + a->key_offset);
+    for (size_t h = 0; h < t->n_heads; h++)
+        score_head(t, type, page + a->key_offset + h * a->head_bytes, h * t->per_head, (h + 1) * t->per_head);
     for (size_t i = 0; i < t->n; i++)
         if (t->from[i] < t->to[i])
             weigh_query(t, i, store_floats);
-    add_page(t, type, page + a->value_offset, same);
+    for (size_t h = 0; h < t->n_heads; h++)
+        add_head(t, type, page + a->value_offset + h * a->head_bytes, h * t->per_head, (h + 1) * t->per_head, same);
 }
 
 /* Touches each piece of memory that the system maps by itself in a page which is read later, so that its address is
  * known when its lines are prefetched. */
-SPRY_INLINE void find_page(const spry_attend *a, size_t kv_head, const spry_kv_entry *entry)
+SPRY_INLINE void find_page(const attend_tile *t, const spry_kv_entry *entry)
 {
-    const unsigned char *page = a->pages + entry->page * a->page_bytes + kv_head * a->head_bytes;
-    for (size_t i = 0; i < a->head_bytes; i += MAPPED_BYTES) {
+    const spry_attend *a = t->a;
+    const unsigned char *page = a->pages + entry->page * a->page_bytes + t->first_head * a->head_bytes;
+    for (size_t i = 0; i < t->n_heads * a->head_bytes; i += MAPPED_BYTES) {
         SPRY_PREFETCH_FAR((uintptr_t)page + a->key_offset + i);
         SPRY_PREFETCH_FAR((uintptr_t)page + a->value_offset + i);
     }
@@ -450,24 +457,28 @@ SPRY_INLINE void find_page(const spry_attend *a, size_t kv_head, const spry_kv_e
 
 typedef void attend_one(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next);
 
-SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, attend_one *attend)
+SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, size_t kv_end, attend_one *attend)
 {
     size_t n_queries = a->n_rows * a->group, most = ATTEND_FLOATS / a->head_dim;
     most = most < ATTEND_QUERIES ? most : ATTEND_QUERIES;
     attend_tile t;
-    for (size_t first = 0; first < n_queries; first += most) {
-        start_tile(&t, a, kv_head, first, n_queries - first < most ? n_queries - first : most);
-        for (size_t e = 0, end; e < a->n_entries; e = end) {
-            start_chunk(&t);
-            end = spry_attend_chunk_end(a, e);
-            for (size_t i = e; i < end; i++) {
-                if (i + PAGES_AHEAD < a->n_entries)
-                    find_page(a, kv_head, &a->entries[i + PAGES_AHEAD]);
-                attend(&t, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+    for (size_t n_heads; kv_head < kv_end; kv_head += n_heads) {
+        n_heads = n_queries <= most ? most / n_queries : 1;
+        n_heads = n_heads < kv_end - kv_head ? n_heads : kv_end - kv_head;
+        for (size_t first = 0; first < n_queries; first += most) {
+            start_tile(&t, a, kv_head, n_heads, first, n_queries - first < most ? n_queries - first : most);
+            for (size_t e = 0, end; e < a->n_entries; e = end) {
+                start_chunk(&t);
+                end = spry_attend_chunk_end(a, e);
+                for (size_t i = e; i < end; i++) {
+                    if (i + PAGES_AHEAD < a->n_entries)
+                        find_page(&t, &a->entries[i + PAGES_AHEAD]);
+                    attend(&t, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+                }
+                end_chunk(&t);
             }
-            end_chunk(&t);
+            end_tile(&t);
         }
-        end_tile(&t);
     }
 }
 
@@ -487,16 +498,16 @@ static bool attends_plainly(const spry_attend *a)
     return a->head_dim % LANES || a->latent;
 }
 
-static void OP(attend)(const spry_attend *a, size_t kv_head)
+static void OP(attend)(const spry_attend *a, size_t kv_begin, size_t kv_end)
 {
     if (attends_plainly(a))
-        spry_ref_attend(a, kv_head);
+        spry_ref_attend(a, kv_begin, kv_end);
     else if (a->type == SPRY_F32)
-        attend_tiles(a, kv_head, attend_F32);
+        attend_tiles(a, kv_begin, kv_end, attend_F32);
     else if (a->type == SPRY_F16)
-        attend_tiles(a, kv_head, attend_F16);
+        attend_tiles(a, kv_begin, kv_end, attend_F16);
     else
-        attend_tiles(a, kv_head, attend_Q8_0);
+        attend_tiles(a, kv_begin, kv_end, attend_Q8_0);
 }
 
 static void OP(attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head)

@@ -156,28 +156,30 @@ SPRY_INLINE void add_pairs_of(attend_tile *t, const uint32_t *pairs, const unsig
         add_pairs(t, pairs, values, first, n, d, 1);
 }
 
-/* Queries [begin, end) see some of the page. */
-static void attend_pairs(attend_tile *t, const unsigned char *page, size_t begin, size_t end)
+/* Queries [i, end) of a head see some of the page. */
+static void score_converted(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
 {
     _Alignas(CACHE_LINE) uint32_t pairs[PAGE_PAIRS * SPRY_ATTEND_HEAD_DIM_MAX];
-    const unsigned char *values = page + t->a->value_offset;
-    size_t i = begin;
-    pair_keys(pairs, t, page + t->a->key_offset);
+    pair_keys(pairs, t, keys);
     for (; i + HALF_QUERIES <= end; i += HALF_QUERIES)
         score_pairs(t, pairs, NULL, i, HALF_QUERIES);
     for (; i + 2 <= end; i += 2)
         score_pairs(t, pairs, NULL, i, 2);
     for (; i < end; i++)
         score_pairs(t, pairs, NULL, i, 1);
+}
+
+static void add_converted(attend_tile *t, const unsigned char *values, size_t i, size_t end)
+{
+    _Alignas(CACHE_LINE) uint32_t pairs[PAGE_PAIRS * SPRY_ATTEND_HEAD_DIM_MAX];
     int from = SPRY_PAGE_TOKENS, to = 0;
-    for (i = begin; i < end; i++) {
-        weigh_query(t, i, store_halves);
-        from = t->from[i] < from ? t->from[i] : from;
-        to = t->to[i] > to ? t->to[i] : to;
+    for (size_t q = i; q < end; q++) {
+        from = t->from[q] < from ? t->from[q] : from;
+        to = t->to[q] > to ? t->to[q] : to;
     }
     /* A weight of zero hides values that are numbers only. */
     bool finite = pair_values(pairs, t, values, from, to);
-    for (i = begin; finite && i + HALF_VALUES <= end; i += HALF_VALUES)
+    for (; finite && i + HALF_VALUES <= end; i += HALF_VALUES)
         add_pairs_of(t, pairs, NULL, i, HALF_VALUES);
     for (; i < end; i++) {
         if (!finite)
@@ -186,13 +188,29 @@ static void attend_pairs(attend_tile *t, const unsigned char *page, size_t begin
     }
 }
 
-/* The same for a few queries that see all of a page: pairs stay in registers. */
-SPRY_INLINE void attend_directly(attend_tile *t, const unsigned char *page, size_t first, int n)
+/* `whole`: the head's queries see all of the page. Pairs of a few queries stay in registers. */
+SPRY_INLINE void score_halves(attend_tile *t, const unsigned char *keys, size_t begin, size_t end, bool whole)
 {
-    score_pairs(t, NULL, page + t->a->key_offset, first, n);
-    for (int i = 0; i < n; i++)
-        weigh_query(t, first + (size_t)i, store_halves);
-    add_pairs_of(t, NULL, page + t->a->value_offset, first, n);
+    if (whole && end - begin == 4)
+        score_pairs(t, NULL, keys, begin, 4);
+    else if (whole && end - begin == 2)
+        score_pairs(t, NULL, keys, begin, 2);
+    else if (whole && end - begin == 1)
+        score_pairs(t, NULL, keys, begin, 1);
+    else
+        score_converted(t, keys, begin, end);
+}
+
+SPRY_INLINE void add_halves(attend_tile *t, const unsigned char *values, size_t begin, size_t end, bool whole)
+{
+    if (whole && end - begin == 4)
+        add_pairs_of(t, NULL, values, begin, 4);
+    else if (whole && end - begin == 2)
+        add_pairs_of(t, NULL, values, begin, 2);
+    else if (whole && end - begin == 1)
+        add_pairs_of(t, NULL, values, begin, 1);
+    else
+        add_converted(t, values, begin, end);
 }
 
 SPRY_INLINE void attend_halves(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next)
@@ -204,26 +222,26 @@ SPRY_INLINE void attend_halves(attend_tile *t, const spry_kv_entry *entry, const
     if (t->fresh)
         pair_queries(t);
     t->fresh = false;
-    size_t begin = 0, end = t->n; /* rows ascend, so those that see the page are adjacent */
+    size_t begin = 0, end = t->per_head; /* rows ascend, so those that see the page are adjacent, in every head */
     while (t->from[begin] == t->to[begin])
         begin++;
     while (t->from[end - 1] == t->to[end - 1])
         end--;
     bool whole = same && t->to[0] - t->from[0] == SPRY_PAGE_TOKENS;
-    if (whole && t->n == 4)
-        attend_directly(t, page, 0, 4);
-    else if (whole && t->n == 2)
-        attend_directly(t, page, 0, 2);
-    else if (whole && t->n == 1)
-        attend_directly(t, page, 0, 1);
-    else
-        attend_pairs(t, page, begin, end);
+    const unsigned char *keys = page + t->a->key_offset, *values = page + t->a->value_offset;
+    for (size_t h = 0; h < t->n_heads; h++)
+        score_halves(t, keys + h * t->a->head_bytes, h * t->per_head + begin, h * t->per_head + end, whole);
+    for (size_t h = 0; h < t->n_heads; h++)
+        for (size_t i = begin; i < end; i++)
+            weigh_query(t, h * t->per_head + i, store_halves);
+    for (size_t h = 0; h < t->n_heads; h++)
+        add_halves(t, values + h * t->a->head_bytes, h * t->per_head + begin, h * t->per_head + end, whole);
 }
 
-static void OP(attend_bf16)(const spry_attend *a, size_t kv_head)
+static void OP(attend_bf16)(const spry_attend *a, size_t kv_begin, size_t kv_end)
 {
     if (a->type != SPRY_F16 || attends_plainly(a))
-        OP(attend)(a, kv_head);
+        OP(attend)(a, kv_begin, kv_end);
     else
-        attend_tiles(a, kv_head, attend_halves);
+        attend_tiles(a, kv_begin, kv_end, attend_halves);
 }
