@@ -100,6 +100,14 @@ static void normalise_heads(spry_cuda_device *d, const spry_cuda_layer *l, bool 
     }
 }
 
+static void normalise_values(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_norm_args args = {.x = d->scratch.v, .n = c->head_dim, .n_groups = c->n_kv_heads, .eps = c->norm_eps};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, c->n_kv_heads, 1, ROW_THREADS,
+                     &args);
+}
+
 /* Head norms, rope, keys and values into their pages. */
 static spry_prepare_args prepare_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
@@ -128,9 +136,9 @@ static void prepare(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t laye
     const spry_prepare_args args = prepare_args(d, l, layer);
     char name[SPRY_CUDA_KERNEL_NAME];
     snprintf(name, sizeof name, "spry_prepare_%s", kv_name(d));
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
-                     (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS, c->n_heads + 2 * c->n_kv_heads, 1,
-                     SPRY_PREPARE_THREADS, &args);
+    spry_cuda_launch(
+        &d->context, spry_cuda_kernel(&d->context, name), (d->n_rows + SPRY_PREPARE_ROWS - 1) / SPRY_PREPARE_ROWS,
+        c->n_heads + (l->k.type == SPRY_DTYPE_COUNT ? 0 : 2 * c->n_kv_heads), 1, SPRY_PREPARE_THREADS, &args);
 }
 
 /* page_copy of attention_pages.cuh: the keys of a page, and so many blocks of its values. */
@@ -310,10 +318,12 @@ static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t 
     spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
     normalise_heads(d, l, false);
-    if (decodes(d)) {
+    if (c->arch->v_norm && n_qkv > 1)
+        normalise_values(d);
+    if (decodes(d) && n_qkv > 1) {
         attend_decode(d, l, layer);
     } else {
-        if (n_qkv > 1)
+        if (n_qkv > 1 || c->n_shared_kv)
             prepare(d, l, layer);
         normalise_heads(d, l, true);
         spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
@@ -340,7 +350,9 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         spry_cuda_encode_products(d, rows, &o, 1, d->n_rows, sum.add);
     }
     spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
-    if (!sum.done)
+    if (c->arch->streams)
+        spry_cuda_add_laurel(d, l);
+    else if (!sum.done)
         add_residual(d, &sum);
 }
 
@@ -357,22 +369,25 @@ static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t l
 }
 
 /* `input`: rows as attention or this part takes them. */
-static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, spry_encode_args input, const part_sum *sum)
+static void feed_forward(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer, spry_encode_args input,
+                         const part_sum *sum)
 {
     const spry_config *c = d->config;
     const spry_cuda_scratch *s = &d->scratch;
-    bool has_gate = l->gate.type != SPRY_DTYPE_COUNT;
+    bool has_gate = l->gate.type != SPRY_DTYPE_COUNT, sparse = spry_cuda_is_sparse(d, layer);
     size_t n = l->up.tiles.n_out, n_both = has_gate ? 2 : 1;
     const spry_cuda_product both[] = {{s->gate, n, has_gate ? &l->gate : &l->up}, {s->up, n, &l->up}};
     const spry_cuda_product down = {sum->out, c->n_embd, &l->down};
     const spry_encode_args activated = {
         .in = s->gate, .up = has_gate ? s->up : 0, .ungated = !has_gate, .n = (uint32_t)n, .gate = c->arch->gate};
-    if (has_gate && spry_cuda_gated_products(d, input, both, &l->down, d->n_rows)) {
+    if (has_gate && !sparse && spry_cuda_gated_products(d, input, both, &l->down, d->n_rows)) {
         spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
         spry_cuda_products(d, &down, 1, d->n_rows, sum->add, no_groups);
     } else {
         spry_cuda_encode_products(d, input, both, n_both, d->n_rows, false);
         spry_cuda_took_products(d, SPRY_OP_GATE_UP, both, n_both, d->n_rows);
+        if (sparse)
+            spry_cuda_sparsify(d, layer, n);
         spry_cuda_encode_products(d, activated, &down, 1, d->n_rows, sum->add);
     }
     spry_cuda_took_products(d, SPRY_OP_DOWN, &down, 1, d->n_rows);
@@ -383,6 +398,10 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
     const spry_cuda_layer *l = &d->model.layers[layer];
     bool experts = l->router.type != SPRY_DTYPE_COUNT, parallel = d->config->arch->norms == SPRY_NORMS_PARALLEL;
     const part_sum sum = sum_of(d, l->ffn_post_norm, l->ffn_post_norm_bias, true);
+    if (d->config->arch->streams) {
+        spry_cuda_streams_predict(d, &l->side);
+        spry_cuda_laurel(d, l);
+    }
     if (d->config->convolves[layer])
         keep_state(d, l, layer);
     else
@@ -390,12 +409,14 @@ static void run_layer(spry_cuda_device *d, uint32_t layer)
     if (experts)
         spry_cuda_experts(d, l);
     else
-        feed_forward(d, l,
+        feed_forward(d, l, layer,
                      parallel ? spry_cuda_input(d, l->attn_norm, l->attn_norm_bias)
                               : spry_cuda_input(d, l->ffn_norm, l->ffn_norm_bias),
                      &sum);
     if (experts || !sum.done)
         add_residual(d, &sum);
+    if (d->config->arch->streams)
+        spry_cuda_streams_correct(d, &l->side, layer);
 }
 
 /* Norm of the rows that are wanted, and output matrix where their logits are. */
@@ -432,8 +453,12 @@ void spry_cuda_run(spry_cuda_device *d)
     make_angles(d);
     if (d->config->n_kv_rank)
         spry_cuda_latent_begin(d);
+    if (d->config->arch->streams)
+        spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
     for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
         run_layer(d, layer);
+    if (d->config->arch->streams)
+        spry_cuda_streams_end(d);
     spry_cuda_unembed(d);
 }

@@ -165,6 +165,26 @@ static spry_cuda_memory place_q_norm(placer *p, const spry_layer *l, size_t n)
     return place_vector(p, both, n);
 }
 
+static spry_cuda_side place_side(placer *p, const spry_side *s)
+{
+    size_t n = p->config->n_embd, streams = p->config->n_streams;
+    if (!s)
+        return (spry_cuda_side){0};
+    return (spry_cuda_side){
+        .laurel_l = place(p, &s->laurel_l, 1),
+        .laurel_r = place(p, &s->laurel_r, 1),
+        .router = place(p, &s->router, 1),
+        .gate = place(p, &s->gate, 1),
+        .proj = place(p, &s->proj, 1),
+        .laurel_norm = place_vector(p, s->laurel_norm, n),
+        .router_norm = place_vector(p, s->router_norm, n),
+        .post_norm = place_vector(p, s->post_norm, n),
+        .correct_scale = place_vector(p, s->correct_scale, n),
+        .predict = place_vector(p, s->predict, streams * streams * streams),
+        .correct = place_vector(p, s->correct, streams * streams),
+    };
+}
+
 static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
 {
     const spry_config *c = p->config;
@@ -203,6 +223,7 @@ static spry_cuda_layer place_layer(placer *p, const spry_layer *l)
         .shared_up = place(p, &l->shared_up, 1),
         .shared_down = place(p, &l->shared_down, 1),
         .shared_router = place(p, &l->shared_router, 1),
+        .side = place_side(p, l->side),
     };
 }
 
@@ -213,6 +234,13 @@ static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, cons
     m->output = w->output.data == w->embedding.data ? m->embedding : place(p, &w->output, 1);
     m->output_norm = place_vector(p, w->output_norm, c->n_embd);
     m->output_norm_bias = place_vector(p, w->output_norm_bias, c->n_embd);
+    if (c->arch->streams) {
+        m->stream_in = place(p, w->stream_in, c->n_streams - 1);
+        m->stream_out = place(p, w->stream_out, c->n_streams - 1);
+        m->layer_embedding = place(p, &w->layer_embedding, 1);
+        m->layer_projection = place(p, &w->layer_projection, 1);
+        m->layer_norm = place_vector(p, w->layer_norm, c->n_layer_embd);
+    }
     for (size_t i = 0; i < 2; i++)
         m->frequencies[i] = place_vector(p, frequencies + i * (c->rope_dim / 2), c->rope_dim / 2);
     for (size_t i = 0; i < c->n_layers; i++) {
@@ -220,6 +248,13 @@ static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, cons
         if (m->layers)
             m->layers[i] = layer;
     }
+}
+
+spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number)
+{
+    spry_cuda_matrix one = *all;
+    one.tiles.base += number * all->tiles.matrix_bytes;
+    return one;
 }
 
 size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights)

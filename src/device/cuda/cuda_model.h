@@ -15,6 +15,12 @@ typedef struct spry_cuda_matrix {
     double read_bytes;     /* that going through one matrix reads */
 } spry_cuda_matrix;
 
+/* Gemma 3n: what a layer has beside attention and feed-forward (spry_side). */
+typedef struct spry_cuda_side {
+    spry_cuda_matrix laurel_l, laurel_r, router, gate, proj;
+    spry_cuda_memory laurel_norm, router_norm, post_norm, correct_scale, predict, correct;
+} spry_cuda_side;
+
 typedef struct spry_cuda_layer {
     /* 0: none */
     spry_cuda_memory attn_norm, ffn_norm, attn_post_norm, ffn_post_norm;
@@ -30,6 +36,7 @@ typedef struct spry_cuda_layer {
     spry_cuda_matrix gate, up, down; /* of all experts, where there are some */
     spry_cuda_matrix router;
     spry_cuda_matrix shared_gate, shared_up, shared_down, shared_router;
+    spry_cuda_side side;
 } spry_cuda_layer;
 
 typedef struct spry_cuda_model {
@@ -39,8 +46,14 @@ typedef struct spry_cuda_model {
     spry_cuda_memory output_norm, output_norm_bias;
     spry_cuda_memory frequencies[2]; /* of full and of sliding layers */
     float magnitude[2];
+    spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: of all streams but the first */
+    spry_cuda_matrix layer_embedding, layer_projection;
+    spry_cuda_memory layer_norm;
     spry_cuda_layer *layers; /* [n_layers] */
 } spry_cuda_model;
+
+/* One of several matrices. */
+spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number);
 
 /* How activations are given to products with a matrix. */
 spry_act_form spry_cuda_form(spry_dtype placed);

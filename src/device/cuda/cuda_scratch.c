@@ -65,6 +65,20 @@ static void carve_latent(spry_cuda_scratch *s, const spry_config *c, size_t rows
     s->head_numbers = carve(s, slots, 1, sizeof(int32_t));
 }
 
+/* Of Gemma 3n. */
+static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+{
+    size_t streams = c->arch->streams ? c->n_streams : 0, stream_rows = streams ? rows : 0;
+    size_t layer_inputs = (size_t)c->n_layers * c->n_layer_embd;
+    s->streams = carve(s, rows * streams, c->n_embd, sizeof(float));
+    s->predicted = carve(s, rows * streams, c->n_embd, sizeof(float));
+    s->laurel = carve(s, stream_rows, c->n_embd, sizeof(float));
+    s->laurel_low = carve(s, stream_rows, c->n_embd, sizeof(float));
+    s->modality = carve(s, stream_rows, streams, sizeof(float));
+    s->layer_in = carve(s, stream_rows, layer_inputs, sizeof(float));
+    s->layer_gate = carve(s, stream_rows, layer_inputs, sizeof(float));
+}
+
 /* Units of all rows, as carve_acts counts them. */
 static size_t units_of(size_t rows, size_t width)
 {
@@ -76,7 +90,7 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, size_t rows
 {
     size_t slots = spry_cuda_latent_slots(c, rows), wide = larger(c->nope_dim, c->n_kv_rank);
     size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
-    size_t width = larger(c->n_embd, larger(ff, n_out));
+    size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
     spry_cuda_carve_acts(s, heads ? slots : ff_rows, heads ? wide : width);
 }
@@ -99,6 +113,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     s->up = carve(s, ff_rows, ff, sizeof(float));
     carve_experts(s, c, rows);
     carve_latent(s, c, rows);
+    carve_streams(s, c, rows);
     for (size_t i = 0; i < 2; i++) {
         s->cosine[i] = carve(s, rows, pairs, sizeof(float));
         s->sine[i] = carve(s, rows, pairs, sizeof(float));

@@ -36,7 +36,14 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory heads;           /* [slots of heads, n_kv_rank or value_dim] */
     spry_cuda_memory head_source;     /* [slots of heads] */
     spry_cuda_memory head_numbers;    /* [slots of heads] */
-    spry_cuda_memory partial;         /* [partial_floats]: of attention */
+
+    /* of Gemma 3n */
+    spry_cuda_memory streams, predicted;   /* [n_streams, rows, n_embd] */
+    spry_cuda_memory laurel, laurel_low;   /* [rows, n_embd]: the low-rank path, and inside of it */
+    spry_cuda_memory modality;             /* [rows, n_streams] */
+    spry_cuda_memory layer_in, layer_gate; /* [rows, n_layers * n_layer_embd] */
+
+    spry_cuda_memory partial; /* [partial_floats]: of attention */
     size_t partial_floats;
     spry_cuda_memory cosine[2], sine[2];           /* [rows, pairs]: of full and of sliding layers */
     spry_cuda_memory turn_cosine[2], turn_sine[2]; /* [turns, pairs] */
@@ -169,6 +176,17 @@ spry_cuda_attention spry_cuda_latent_attention(void);
 void spry_cuda_latent_begin(spry_cuda_device *d);
 void spry_cuda_latent(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer);
 size_t spry_cuda_latent_slots(const spry_config *config, size_t rows);
+
+/* cuda_streams.c: Gemma 3n's parts, in their order. Attention's result, in y, is added to x by add_laurel. Gates of a
+ * sparse layer, [rows, n], are made sparse before they are used. */
+void spry_cuda_streams_begin(spry_cuda_device *d);
+void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side);
+void spry_cuda_laurel(spry_cuda_device *d, const spry_cuda_layer *l);
+void spry_cuda_add_laurel(spry_cuda_device *d, const spry_cuda_layer *l);
+bool spry_cuda_is_sparse(const spry_cuda_device *d, uint32_t layer);
+void spry_cuda_sparsify(spry_cuda_device *d, uint32_t layer, size_t n);
+void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer);
+void spry_cuda_streams_end(spry_cuda_device *d);
 
 /* cuda_block.c: all layers of the step, and the logits. */
 void spry_cuda_run(spry_cuda_device *d);

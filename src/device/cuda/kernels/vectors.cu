@@ -8,6 +8,7 @@ template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     uint32_t token = (uint32_t)a.rows[blockIdx.x].token;
+    token = token < a.weight.n_out ? token : 0; /* Gemma 3n's table of layers knows fewer */
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
         x[i] = tile_value(a.weight, token, i, (const T *)0) * a.scale;
 }

@@ -1,0 +1,208 @@
+/* Gemma 3n's own parts, as launches: several residual streams of which layers compute one, what tokens give to each
+ * layer, the low-rank path beside attention, sparse gates. */
+#include "device/cuda/streams_args.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+
+#include "device/cuda/cuda_state.h"
+#include "model/arch.h"
+
+enum { ROW_THREADS = 256 };
+
+static_assert((int)SPRY_STREAMS_MAX == (int)SPRY_MAX_STREAMS, "what a config may say");
+
+static const float half_root = 0.70710678118654752f;
+static const float layer_input_scale = 0.70703125f; /* the root in 16 bits, as the checkpoints' own code holds it */
+
+static size_t stream_step(const spry_cuda_device *d)
+{
+    return d->device.limits.max_rows * d->config->n_embd;
+}
+
+static spry_cuda_memory stream(const spry_cuda_device *d, spry_cuda_memory streams, size_t index)
+{
+    return streams + index * stream_step(d) * sizeof(float);
+}
+
+static void launch_rows(spry_cuda_device *d, const char *kernel, const void *args)
+{
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, kernel), d->n_rows, 1, 1, ROW_THREADS, args);
+}
+
+static void multiply(spry_cuda_device *d, spry_op op, spry_encode_args from, const spry_cuda_product *products,
+                     size_t n_products)
+{
+    spry_cuda_encode_products(d, from, products, n_products, d->n_rows, false);
+    spry_cuda_took_products(d, op, products, n_products, d->n_rows);
+}
+
+/* ---- before and behind the layers -------------------------------------------------------------------------------- */
+
+/* The second part of what tokens give to layers, from the table; then both together. */
+static void make_layer_inputs(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_matrix *table = &d->model.layer_embedding;
+    const spry_embed_args embed = {.weight = table->tiles,
+                                   .x = d->scratch.layer_gate,
+                                   .rows = d->upload.memory + d->upload.rows,
+                                   .n = c->n_layers * c->n_layer_embd,
+                                   .scale = sqrtf((float)c->n_layer_embd)};
+    const spry_layer_inputs_args args = {.in = d->scratch.layer_in,
+                                         .table = d->scratch.layer_gate,
+                                         .weight = d->model.layer_norm,
+                                         .n = c->n_layer_embd,
+                                         .n_layers = c->n_layers,
+                                         .scale = 1 / sqrtf((float)c->n_embd),
+                                         .last_scale = layer_input_scale,
+                                         .eps = c->norm_eps};
+    char name[SPRY_CUDA_KERNEL_NAME];
+    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(table->type));
+    launch_rows(d, name, &embed);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_layer_inputs"), d->n_rows, c->n_layers, 1,
+                     ROW_THREADS, &args);
+}
+
+static spry_streams_args streams_args(const spry_cuda_device *d)
+{
+    return (spry_streams_args){.x = d->scratch.x,
+                               .streams = d->scratch.streams,
+                               .others = d->scratch.predicted,
+                               .step = stream_step(d),
+                               .n = d->config->n_embd,
+                               .n_streams = d->config->n_streams};
+}
+
+void spry_cuda_streams_begin(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_streams_args args = streams_args(d);
+    spry_cuda_matrix in[SPRY_MAX_STREAMS];
+    spry_cuda_product products[SPRY_MAX_STREAMS];
+    products[0] =
+        (spry_cuda_product){d->scratch.layer_in, (size_t)c->n_layers * c->n_layer_embd, &d->model.layer_projection};
+    for (size_t i = 1; i < c->n_streams; i++) {
+        in[i] = spry_cuda_matrix_of(&d->model.stream_in, i - 1);
+        products[i] = (spry_cuda_product){stream(d, d->scratch.streams, i), c->n_embd, &in[i]};
+    }
+    multiply(d, SPRY_OP_EMBED, (spry_encode_args){.in = d->scratch.x, .n = c->n_embd}, products, c->n_streams);
+    make_layer_inputs(d);
+    launch_rows(d, "spry_streams_begin", &args);
+    spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
+}
+
+void spry_cuda_streams_end(spry_cuda_device *d)
+{
+    const spry_config *c = d->config;
+    const spry_streams_args args = streams_args(d);
+    for (size_t i = 1; i < c->n_streams; i++) {
+        const spry_cuda_matrix out = spry_cuda_matrix_of(&d->model.stream_out, i - 1);
+        const spry_cuda_product product = {stream(d, d->scratch.predicted, i), c->n_embd, &out};
+        multiply(d, SPRY_OP_OUT, (spry_encode_args){.in = stream(d, d->scratch.streams, i), .n = c->n_embd}, &product,
+                 1);
+    }
+    launch_rows(d, "spry_streams_end", &args);
+    spry_cuda_charge(d, SPRY_OP_OUT, SPRY_F32, 0, 0);
+}
+
+/* ---- around a layer ---------------------------------------------------------------------------------------------- */
+
+/* By what the streams are mixed, from the rows of one, and what mixes them. */
+static spry_streams_mix_args make_modalities(spry_cuda_device *d, const spry_cuda_side *side, spry_cuda_memory x,
+                                             spry_cuda_memory coefficients)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_product product = {d->scratch.modality, c->n_streams, &side->router};
+    spry_encode_args from = spry_cuda_input(d, side->router_norm, 0);
+    from.in = x;
+    multiply(d, SPRY_OP_ROUTE, from, &product, 1);
+    return (spry_streams_mix_args){.x = d->scratch.x,
+                                   .y = d->scratch.y,
+                                   .streams = d->scratch.streams,
+                                   .predicted = d->scratch.predicted,
+                                   .modality = d->scratch.modality,
+                                   .coefficients = coefficients,
+                                   .output_scale = side->correct_scale,
+                                   .step = stream_step(d),
+                                   .n = c->n_embd,
+                                   .n_streams = c->n_streams,
+                                   .active = c->active_stream,
+                                   .scale = 1 / (float)c->n_embd};
+}
+
+void spry_cuda_streams_predict(spry_cuda_device *d, const spry_cuda_side *side)
+{
+    const spry_streams_mix_args args =
+        make_modalities(d, side, stream(d, d->scratch.streams, d->config->active_stream), side->predict);
+    launch_rows(d, "spry_streams_predict", &args);
+    spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+}
+
+/* The layer's own input gates what the corrected stream gives to the others; gates have the rows of layer_in. */
+void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    uint32_t all = c->n_layers * c->n_layer_embd;
+    const spry_streams_mix_args mix = make_modalities(d, side, s->x, side->correct);
+    const spry_cuda_product gate = {s->layer_gate, all, &side->gate}, proj = {s->y, c->n_embd, &side->proj};
+    const spry_encode_args gated = {.in = s->layer_gate,
+                                    .up = s->layer_in + (size_t)layer * c->n_layer_embd * sizeof(float),
+                                    .n = c->n_layer_embd,
+                                    .in_stride = all,
+                                    .gate = c->arch->gate};
+    const spry_streams_add_args add = {.streams = s->streams,
+                                       .y = s->y,
+                                       .weight = side->post_norm,
+                                       .step = stream_step(d),
+                                       .n = c->n_embd,
+                                       .n_streams = c->n_streams,
+                                       .eps = c->norm_eps};
+    launch_rows(d, "spry_streams_correct", &mix);
+    multiply(d, SPRY_OP_GATE_UP, (spry_encode_args){.in = s->y, .n = c->n_embd}, &gate, 1);
+    multiply(d, SPRY_OP_DOWN, gated, &proj, 1);
+    launch_rows(d, "spry_streams_add", &add);
+    spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+}
+
+/* ---- inside a layer ---------------------------------------------------------------------------------------------- */
+
+void spry_cuda_laurel(spry_cuda_device *d, const spry_cuda_layer *l)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t rank = l->side.laurel_l.tiles.n_out;
+    const spry_cuda_product left = {s->laurel_low, rank, &l->side.laurel_l},
+                            right = {s->laurel, c->n_embd, &l->side.laurel_r};
+    multiply(d, SPRY_OP_OUT, spry_cuda_input(d, l->attn_norm, 0), &left, 1);
+    multiply(d, SPRY_OP_OUT, (spry_encode_args){.in = s->laurel_low, .n = (uint32_t)rank}, &right, 1);
+}
+
+void spry_cuda_add_laurel(spry_cuda_device *d, const spry_cuda_layer *l)
+{
+    const spry_laurel_args args = {.x = d->scratch.x,
+                                   .y = d->scratch.y,
+                                   .low = d->scratch.laurel,
+                                   .x_weight = l->attn_norm,
+                                   .y_weight = l->attn_post_norm,
+                                   .low_weight = l->side.laurel_norm,
+                                   .n = d->config->n_embd,
+                                   .scale = half_root,
+                                   .eps = d->config->norm_eps};
+    launch_rows(d, "spry_laurel", &args);
+    spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
+}
+
+bool spry_cuda_is_sparse(const spry_cuda_device *d, uint32_t layer)
+{
+    return d->config->sparsity && d->config->sparsity[layer] > -INFINITY;
+}
+
+void spry_cuda_sparsify(spry_cuda_device *d, uint32_t layer, size_t n)
+{
+    const spry_sparsify_args args = {d->scratch.gate, (uint32_t)n, d->config->sparsity[layer]};
+    launch_rows(d, "spry_sparsify", &args);
+    spry_cuda_charge(d, SPRY_OP_GATE, SPRY_F32, 0, 0);
+}
