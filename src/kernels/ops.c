@@ -30,7 +30,10 @@ static const struct {
     {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16},
     {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16 | SPRY_CPU_AMX},
 #elif defined(__aarch64__)
-    {&spry_ops_neon, SPRY_CPU_DOTPROD},
+    {&spry_ops_neon, 0},
+    {&spry_ops_dotprod, SPRY_CPU_DOTPROD},
+    {&spry_ops_i8mm, SPRY_CPU_DOTPROD | SPRY_CPU_I8MM},
+    {&spry_ops_bf16, SPRY_CPU_DOTPROD | SPRY_CPU_I8MM | SPRY_CPU_ARM_BF16},
 #endif
 };
 

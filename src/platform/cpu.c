@@ -63,18 +63,29 @@ uint32_t spry_cpu_features(void)
 
 uint32_t spry_cpu_features(void)
 {
-    return getauxval(AT_HWCAP) & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
+    enum { I8MM = 1 << 13, BF16 = 1 << 14 }; /* of AT_HWCAP2, which older headers do not name */
+    unsigned long first = getauxval(AT_HWCAP), second = getauxval(AT_HWCAP2);
+    uint32_t features = first & HWCAP_ASIMDDP ? SPRY_CPU_DOTPROD : 0;
+    features |= second & I8MM ? SPRY_CPU_I8MM : 0;
+    features |= second & BF16 ? SPRY_CPU_ARM_BF16 : 0;
+    return features;
 }
 
 #else
 
 uint32_t spry_cpu_features(void)
 {
+    uint32_t features = 0;
 #if defined(__ARM_FEATURE_DOTPROD)
-    return SPRY_CPU_DOTPROD;
-#else
-    return 0;
+    features |= SPRY_CPU_DOTPROD;
 #endif
+#if defined(__ARM_FEATURE_MATMUL_INT8)
+    features |= SPRY_CPU_I8MM;
+#endif
+#if defined(__ARM_FEATURE_BF16)
+    features |= SPRY_CPU_ARM_BF16;
+#endif
+    return features;
 }
 
 #endif

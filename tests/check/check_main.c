@@ -20,6 +20,9 @@ static const char *const optional_tables[] = {
     "avx2", "avx512bw", "avxvnni", "avxvnni-512", "avx512", "avx512bf16", "amx", "amx-emulated",
 #elif defined(__aarch64__)
     "neon",
+    "dotprod",
+    "i8mm",
+    "bf16",
 #endif
 };
 

@@ -188,7 +188,7 @@ static const char *float_kernels(void)
     const spry_ops *ops;
     spry_error error;
     assert_int_equal(spry_ops_get(&ops, "auto", &error), SPRY_OK);
-    return ops->matmul[SPRY_BF16].bf16 ? "avx512" : "auto";
+    return !ops->matmul[SPRY_BF16].bf16 ? "auto" : strcmp(ops->name, "bf16") == 0 ? "i8mm" : "avx512";
 }
 
 static void test_checkpoint(void **state)

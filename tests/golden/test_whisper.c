@@ -187,7 +187,8 @@ static void check_model(const char *path, const char *kernels, size_t threads)
 static void test_golden(void **state)
 {
     (void)state;
-    static const char *const tables[] = {"ref", "avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
+    static const char *const tables[] = {"ref", "avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16",
+                                         "amx", "neon", "dotprod",  "i8mm",    "bf16"};
     const spry_ops *ops;
     for (size_t i = 0; i < SPRY_COUNT(tables); i++)
         if (spry_ops_get(&ops, tables[i], NULL) == SPRY_OK)

@@ -218,7 +218,8 @@ static void rows_make_the_logits_and_the_mean(void **state)
 static void every_table_agrees(void **state)
 {
     (void)state;
-    static const char *const tables[] = {"avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
+    static const char *const tables[] = {"avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16",
+                                         "amx",  "neon",     "dotprod", "i8mm",   "bf16"};
     int32_t ids[COUNT];
     fixture_ids(ids, COUNT, 15);
     for (size_t m = 0; m < SPRY_COUNT(models); m++) {

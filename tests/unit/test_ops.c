@@ -1,5 +1,5 @@
-/* The choice of a table, that the reference table is complete, and that what every table asks of its callers is to be
- * had. */
+/* The choice of a table, that the reference table is complete, that what every table asks of its callers is to be had,
+ * and which tables give the same bits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -88,7 +88,8 @@ static void check_completeness(const spry_ops *ops)
 static void what_tables_ask_for_is_to_be_had(void **state)
 {
     (void)state;
-    const char *const names[] = {"ref", "avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16", "amx", "neon"};
+    const char *const names[] = {"ref", "avx2", "avx512bw", "avxvnni", "avx512", "avx512bf16",
+                                 "amx", "neon", "dotprod",  "i8mm",    "bf16"};
     size_t n_found = 0;
     for (size_t i = 0; i < SPRY_COUNT(names); i++) {
         const spry_ops *ops = NULL;
@@ -102,6 +103,64 @@ static void what_tables_ask_for_is_to_be_had(void **state)
     check_completeness(get("auto"));
 }
 
+enum { SAME_ROWS = 37, SAME_IN = 512, SAME_OUT = 24 };
+
+/* The product of weights and rows that depend on the type alone. */
+static void integer_product(float out[SAME_ROWS][SAME_OUT], const spry_ops *ops, spry_dtype type)
+{
+    static float in[SAME_ROWS][SAME_IN];
+    static spry_act_block act[SAME_ROWS][SAME_IN / SPRY_ACT_BLOCK];
+    static unsigned char file[SAME_OUT][4 * SAME_IN], groups[SPRY_PACK_MAX_ROWS * 4 * SAME_IN * 3];
+    uint32_t random = type + 1u;
+    for (size_t i = 0; i < sizeof file; i++) {
+        random = random * 1664525u + 1013904223u;
+        ((unsigned char *)file)[i] = (unsigned char)(random >> 24 & 0xbf); /* no half is infinite */
+    }
+    for (size_t i = 0; i < SAME_ROWS * SAME_IN; i++) {
+        random = random * 1664525u + 1013904223u;
+        in[i / SAME_IN][i % SAME_IN] = (float)(random >> 8) * 0x1p-23f - 1;
+    }
+    for (size_t row = 0; row < SAME_ROWS; row++)
+        ops->encode_act(act[row], in[row], SAME_IN);
+    size_t rows = ops->matmul[type].group,
+           bytes = SAME_IN / spry_dtype_block(type) * spry_packed_row_bytes(type) * rows;
+    assert_true((SAME_OUT + rows - 1) / rows * bytes <= sizeof groups);
+    for (size_t o = 0; o < SAME_OUT; o += rows)
+        spry_pack_group(type, groups + o / rows * bytes, file[o], sizeof file[0], SAME_IN,
+                        SAME_OUT - o < rows ? SAME_OUT - o : rows, rows);
+    const spry_matmul m = {.out = out[0],
+                           .out_stride = SAME_OUT,
+                           .weight = groups,
+                           .weight_stride = bytes,
+                           .act = act,
+                           .act_stride = sizeof act[0],
+                           .n_rows = SAME_ROWS,
+                           .n_in = SAME_IN};
+    ops->matmul[type].run(&m, 0, SAME_OUT);
+}
+
+/* Instructions that are exact in integers, between the same roundings. */
+static void tables_with_other_instructions_give_the_same_bits(void **state)
+{
+    (void)state;
+    const char *const pairs[][2] = {{"avx2", "avxvnni"}, {"avx512bw", "avx512"}, {"avx512", "avx512bf16"},
+                                    {"avx512", "amx"},   {"neon", "dotprod"},    {"dotprod", "i8mm"}};
+    static float one[SAME_ROWS][SAME_OUT], two[SAME_ROWS][SAME_OUT];
+    for (size_t i = 0; i < SPRY_COUNT(pairs); i++) {
+        const spry_ops *first, *second;
+        if (spry_ops_get(&first, pairs[i][0], NULL) || spry_ops_get(&second, pairs[i][1], NULL))
+            continue;
+        for (unsigned id = 0; id < SPRY_DTYPE_COUNT; id++) {
+            if (!spry_dtype_known(id) || !second->matmul[id].integer || !second->matmul[id].group)
+                continue;
+            integer_product(one, first, (spry_dtype)id);
+            integer_product(two, second, (spry_dtype)id);
+            if (memcmp(one, two, sizeof one) != 0)
+                fail_msg("%s: %s and %s differ", spry_dtype_name((spry_dtype)id), pairs[i][0], pairs[i][1]);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -109,6 +168,7 @@ int main(void)
         cmocka_unit_test(an_unknown_mask_lists_the_known_ones),
         cmocka_unit_test(ref_has_every_op_for_every_type),
         cmocka_unit_test(what_tables_ask_for_is_to_be_had),
+        cmocka_unit_test(tables_with_other_instructions_give_the_same_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

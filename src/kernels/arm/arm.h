@@ -1,10 +1,11 @@
-/* The table for 64-bit ARM with the dot-product instructions (ARMv8.2 and later). All 64-bit ARM machines have NEON,
- * but integer products without dot products are too slow to be useful. */
+/* The tables for 64-bit ARM. All such machines have NEON; dotprod (ARMv8.2 and later) multiplies bytes four at a time,
+ * i8mm (ARMv8.6) by tiles of two rows and two outputs, and all three give the same bits. bf16 adds products of BF16
+ * weights with activations that are rounded to it. Vectors are of 128 bits everywhere: see docs/SPEED.md for SVE. */
 #ifndef SPRY_KERNELS_ARM_H
 #define SPRY_KERNELS_ARM_H
 
 #include "kernels/ops.h"
 
-extern const spry_ops spry_ops_neon;
+extern const spry_ops spry_ops_neon, spry_ops_dotprod, spry_ops_i8mm, spry_ops_bf16;
 
 #endif

@@ -1,7 +1,8 @@
-/* Integer matrix products for NEON with dot products: groups of 8 outputs (packed.h), two vectors; a tile of up to 4
- * rows. One sdot multiplies four adjacent weights of 4 outputs by four of 16 loaded activations. Levels of 4, 5 and 6
- * bits fit in signed bytes; their zero points are the initial value of a dot. All exact; the only rounding is one
- * conversion and one fused addition per block, in block order, the same for any tile.
+/* Integer matrix products for NEON: groups of 8 outputs (packed.h), two vectors; a tile of up to 4 rows. With dot
+ * products one sdot multiplies four adjacent weights of 4 outputs by four of 16 loaded activations; without them they
+ * are added in 16 bits, as many as cannot overflow, and then in 32. Levels of 4, 5 and 6 bits fit in signed bytes;
+ * their zero points are the initial value of a dot. All exact; the only rounding is one conversion and one fused
+ * addition per block, in block order, the same for any tile and with both.
  *
  * A block of 32 is processed in two halves of 16: 16 weights of 8 outputs and the dots and sums of 4 rows fill 32
  * registers. */
@@ -97,22 +98,45 @@ static inline uint8x16_t fifth_bits(const unsigned char *mask)
     return vandq_u8(vtstq_u8(both, vld1q_u8(bits)), vdupq_n_u8(16));
 }
 
-static inline int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values)
+#if defined(__ARM_FEATURE_DOTPROD)
+SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values, spry_dtype type)
 {
+    (void)type;
     dot = vdotq_laneq_s32(dot, w[0][h], values, 0);
     dot = vdotq_laneq_s32(dot, w[1][h], values, 1);
     dot = vdotq_laneq_s32(dot, w[2][h], values, 2);
     return vdotq_laneq_s32(dot, w[3][h], values, 3);
 }
+#else
+/* Products of two quads of bytes fit in 16 bits, those of four if levels are below 64. */
+SPRY_INLINE int32x4_t dot_quads(int32x4_t dot, const quads w, int h, int8x16_t values, spry_dtype type)
+{
+    const int fit = type == SPRY_Q8_0 || type == SPRY_IQ4_NL || type == SPRY_IQ4_XS ? 2 : 4;
+    int32x4_t all = vreinterpretq_s32_s8(values), low = vdupq_n_s32(0), high = low;
+    int8x16_t four[4] = {vreinterpretq_s8_s32(vdupq_laneq_s32(all, 0)), vreinterpretq_s8_s32(vdupq_laneq_s32(all, 1)),
+                         vreinterpretq_s8_s32(vdupq_laneq_s32(all, 2)), vreinterpretq_s8_s32(vdupq_laneq_s32(all, 3))};
+    for (int q = 0; q < 4; q += fit) {
+        int16x8_t first = vmull_s8(vget_low_s8(w[q][h]), vget_low_s8(four[q]));
+        int16x8_t second = vmull_high_s8(w[q][h], four[q]);
+        for (int i = q + 1; i < q + fit; i++) {
+            first = vmlal_s8(first, vget_low_s8(w[i][h]), vget_low_s8(four[i]));
+            second = vmlal_high_s8(second, w[i][h], four[i]);
+        }
+        low = vpadalq_s16(low, first);
+        high = vpadalq_s16(high, second);
+    }
+    return vaddq_s32(dot, vpaddq_s32(low, high));
+}
+#endif
 
 /* Adds the products with the first or second half of a block of every row's activations. */
-SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], const quads w, const spry_act_block *const act[], size_t b,
-                          int second, int n_rows)
+SPRY_INLINE void add_dots(eight_int dot[INT_TILE_ROWS], spry_dtype type, const quads w,
+                          const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
     for (int r = 0; r < n_rows; r++) {
         int8x16_t values = vld1q_s8(act[r][b].values + 16 * second);
-        dot[r].half[0] = dot_quads(dot[r].half[0], w, 0, values);
-        dot[r].half[1] = dot_quads(dot[r].half[1], w, 1, values);
+        dot[r].half[0] = dot_quads(dot[r].half[0], w, 0, values, type);
+        dot[r].half[1] = dot_quads(dot[r].half[1], w, 1, values, type);
     }
 }
 
@@ -169,7 +193,7 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
         for (int second = 0; second < 2; second++) {
             quads w;
             load_small(w, type, p + masks, p + levels, second);
-            add_dots(dot, w, act, b, second, n_rows);
+            add_dots(dot, type, w, act, b, second, n_rows);
         }
         scale_dots(sum, dot, type == SPRY_MXFP4 ? exponents(p) : halves(p), act, b, n_rows);
         if (min)
@@ -205,7 +229,7 @@ SPRY_INLINE void k45_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const uns
             for (int second = 0; second < 2; second++) {
                 quads w;
                 load_k45(w, type, levels, s, second);
-                add_dots(dot, w, act, b + s, second, n_rows);
+                add_dots(dot, type, w, act, b + s, second, n_rows);
             }
             scale_dots(sum, dot, mul(scale, bytes_u8(scales + s * GROUP)), act, b + s, n_rows);
             add_minima(sum, mul(min, bytes_u8(minima + s * GROUP)), act, b + s, n_rows);
@@ -269,14 +293,25 @@ SPRY_INLINE void level_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
                     load_small(w, type, NULL, low + s * (4 * QUAD_BYTES), second);
                 else
                     load_pairs(w, low, s, second);
-                add_dots(dot, w, act, b + s, second, n_rows);
+                add_dots(dot, type, w, act, b + s, second, n_rows);
             }
             scale_dots(sum, dot, factors ? mul(scale, bytes_i8(scales + s * GROUP)) : scale, act, b + s, n_rows);
         }
     }
 }
 
-/* The dots of half a block of a type that scales every 16 values. Zero points are 32 in Q6_K and 4 in Q3_K. */
+/* Half of block s of eight of a type that scales every 16 values. */
+SPRY_INLINE void load_sixteen(quads w, spry_dtype type, const unsigned char *p, size_t s, int second)
+{
+    if (type == SPRY_Q6_K)
+        load_q6(w, p, s, second);
+    else if (type == SPRY_Q3_K)
+        load_q3(w, p, s, second);
+    else
+        load_pairs(w, p, s, second);
+}
+
+/* Its dots. Zero points are 32 in Q6_K and 4 in Q3_K. */
 SPRY_INLINE void dot_sixteen(eight dot[INT_TILE_ROWS], spry_dtype type, const unsigned char *p, size_t s,
                              const spry_act_block *const act[], size_t b, int second, int n_rows)
 {
@@ -285,25 +320,18 @@ SPRY_INLINE void dot_sixteen(eight dot[INT_TILE_ROWS], spry_dtype type, const un
     int zero = type == SPRY_Q6_K ? 32 : type == SPRY_Q3_K ? 4 : 0;
     for (int r = 0; r < n_rows; r++)
         whole[r] = all_int(-zero * act[r][b].half_sum[second]);
-    if (type == SPRY_Q6_K)
-        load_q6(w, p, s, second);
-    else if (type == SPRY_Q3_K)
-        load_q3(w, p, s, second);
-    else
-        load_pairs(w, p, s, second);
-    add_dots(whole, w, act, b, second, n_rows);
+    load_sixteen(w, type, p, s, second);
+    add_dots(whole, type, w, act, b, second, n_rows);
     for (int r = 0; r < n_rows; r++)
         dot[r] = to_floats(whole[r]);
 }
 
 /* Q2_K: a nibble of scale and one of minimum in a byte. */
-SPRY_INLINE void add_q2_minima(eight both[INT_TILE_ROWS], eight min, const unsigned char *bytes,
-                               const spry_act_block *const act[], size_t b, int second, int n_rows)
+SPRY_INLINE eight sixteen_min(eight min, const unsigned char *bytes)
 {
     uint8_t upper[GROUP];
     vst1_u8(upper, vshr_n_u8(vld1_u8(bytes), 4));
-    for (int r = 0; r < n_rows; r++)
-        both[r] = fma_one(mul(min, bytes_u8(upper)), act[r][b].half_sum[second], both[r]);
+    return mul(min, bytes_u8(upper));
 }
 
 SPRY_INLINE eight sixteen_scale(spry_dtype type, eight scale, const unsigned char *bytes)
@@ -328,7 +356,8 @@ SPRY_INLINE void sixteen_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const
             for (int r = 0; r < n_rows; r++)
                 two[r] = fma_all(two[r], second, mul(one[r], first));
             for (int k = 0; type == SPRY_Q2_K && k < 2; k++)
-                add_q2_minima(two, min, scales + k * GROUP, act, b + s, k, n_rows);
+                for (int r = 0; r < n_rows; r++)
+                    two[r] = fma_one(sixteen_min(min, scales + k * GROUP), act[r][b + s].half_sum[k], two[r]);
             for (int r = 0; r < n_rows; r++)
                 sum[r] = fma_one(two[r], act[r][b + s].scale, sum[r]);
         }

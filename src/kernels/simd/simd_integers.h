@@ -50,6 +50,23 @@ SPRY_INLINE void int_product(const spry_matmul *m, spry_dtype type, size_t out_b
     }
 }
 
+/* The outputs that tiles of `n_rows` rows and of outputs [out_begin, whole) leave. */
+SPRY_INLINE void int_rest(const spry_matmul *m, spry_dtype type, size_t n_rows, size_t out_begin, size_t whole,
+                          size_t out_end)
+{
+    spry_matmul rest = *m;
+    if (whole < out_end && n_rows) {
+        rest.n_rows = n_rows;
+        int_product(&rest, type, whole, out_end);
+    }
+    if (n_rows < m->n_rows) {
+        rest.n_rows = m->n_rows - n_rows;
+        rest.act = (const unsigned char *)m->act + n_rows * m->act_stride;
+        rest.out = m->out + n_rows * m->out_stride;
+        int_product(&rest, type, out_begin, out_end);
+    }
+}
+
 #define INTEGER_DEFINE(NAME, ...)                                                                                      \
     static void OP(matmul_##NAME)(const spry_matmul *m, size_t out_begin, size_t out_end)                              \
     {                                                                                                                  \

@@ -5,6 +5,7 @@
  *
  * Blocks of a group are expanded to signed bytes, a chunk at a time, in a panel that stays in the first-level cache for
  * all rows. Between chunks the sums of a row wait in its output. */
+#include "kernels/simd/simd_kinds.h"
 #include "kernels/x86/tiles.h"
 
 enum { PANEL_BLOCKS = 16, PANEL_GROUPS = 2, TILE = 16, TILED_ROW_BLOCK = 256 };
@@ -25,39 +26,6 @@ typedef struct panel {
 typedef struct row_factors {
     float scale[PANEL_BLOCKS][TILE], scaled_sum[PANEL_BLOCKS][TILE], half_sum[PANEL_BLOCKS][2][TILE];
 } row_factors;
-
-static inline bool has_sixteens(spry_dtype type)
-{
-    return type == SPRY_Q6_K || type == SPRY_Q3_K || type == SPRY_Q2_K;
-}
-
-static inline bool has_min(spry_dtype type)
-{
-    return type == SPRY_Q4_1 || type == SPRY_Q5_1 || type == SPRY_Q4_K || type == SPRY_Q5_K;
-}
-
-static inline bool is_large(spry_dtype type)
-{
-    return has_sixteens(type) || type == SPRY_Q4_K || type == SPRY_Q5_K || type == SPRY_IQ4_XS || type == SPRY_TQ1_0 ||
-           type == SPRY_TQ2_0;
-}
-
-static inline int zero_point(spry_dtype type)
-{
-    switch (type) {
-    case SPRY_Q4_0: return 8;
-    case SPRY_Q5_0: return 16;
-    case SPRY_Q8_0:
-    case SPRY_IQ4_NL:
-    case SPRY_IQ4_XS:
-    case SPRY_MXFP4: return 128;
-    case SPRY_TQ1_0:
-    case SPRY_TQ2_0: return 1;
-    case SPRY_Q6_K: return 32;
-    case SPRY_Q3_K: return 4;
-    default: return 0;
-    }
-}
 
 /* Block s of the eight in a block of 256; s is a constant. */
 SPRY_INLINE void expand_large(panel *out, size_t at, spry_dtype type, const unsigned char *p, int s)
@@ -237,17 +205,7 @@ SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, size_t out
         }
         tile_release();
     }
-    spry_matmul rest = *m;
-    if (whole < out_end && n_rows) {
-        rest.n_rows = n_rows;
-        int_product(&rest, type, whole, out_end);
-    }
-    if (n_rows < m->n_rows) {
-        rest.n_rows = m->n_rows - n_rows;
-        rest.act = (const unsigned char *)m->act + n_rows * m->act_stride;
-        rest.out = m->out + n_rows * m->out_stride;
-        int_product(&rest, type, out_begin, out_end);
-    }
+    int_rest(m, type, n_rows, out_begin, whole, out_end);
 }
 
 #define TILED_DEFINE(NAME, ...)                                                                                        \
