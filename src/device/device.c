@@ -120,6 +120,12 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 
+bool spry_whisper_device_takes_rows(const char *name)
+{
+    const spry_device_kind *kind;
+    return !spry_device_find(&kind, name, NULL) && kind->whisper_rows && kind->total(piece_of(name));
+}
+
 spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name, const spry_whisper_setup *setup,
                                      const spry_log *log, spry_error *error)
 {

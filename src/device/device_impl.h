@@ -54,6 +54,7 @@ struct spry_device_kind {
     /* Opens a Whisper model, as `open` does; NULL: the CPU computes it. */
     spry_status (*open_whisper)(spry_whisper_device **out, const char *piece, const spry_whisper_setup *setup,
                                 spry_error *error);
+    bool whisper_rows; /* it takes the rows of files, and unpacks what is packed for the host */
 };
 
 /* Refuses a piece of a kind of device that is one piece. */

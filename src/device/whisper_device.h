@@ -45,6 +45,10 @@ struct spry_whisper_device {
     const spry_whisper_device_ops *ops;
 };
 
+/* Whether such a device is there and takes matrices as they lie in files: then it is best given `ops` that pack none.
+ */
+bool spry_whisper_device_takes_rows(const char *name);
+
 /* Places the weights on a device named as for spry_device_open. Where that device is not there, or computes no Whisper
  * models, the CPU does, and the log says so. */
 spry_status spry_whisper_device_open(spry_whisper_device **out, const char *name, const spry_whisper_setup *setup,

@@ -7,11 +7,29 @@
 
 struct spry_whisper {
     spry_whisper_weights weights;
+    spry_ops ops; /* for a device that takes rows as they lie in files */
     spry_whisper_device *device;
     spry_threads *threads;
     spry_mel *mel;
     float *features; /* [1 + 2 * n_audio_ctx + 1, n_bands]: a frame of zeros at both ends of the sound */
 };
+
+/* The host's kernels, or those of them that need no packing where nothing but the rows is wanted: mapped files are then
+ * not copied. */
+static spry_status choose_ops(spry_whisper *w, const spry_ops **out, const spry_whisper_options *o, spry_error *error)
+{
+    const spry_ops *ref;
+    spry_status status = spry_ops_get(out, o->kernels, error);
+    if (status || !spry_whisper_device_takes_rows(o->device))
+        return status;
+    status = spry_ops_get(&ref, "ref", error);
+    if (status)
+        return status;
+    w->ops = **out;
+    memcpy(w->ops.matmul, ref->matmul, sizeof w->ops.matmul);
+    *out = &w->ops;
+    return SPRY_OK;
+}
 
 spry_status spry_whisper_open(spry_whisper **out, const char *path, const spry_whisper_options *options,
                               spry_error *error)
@@ -22,7 +40,7 @@ spry_status spry_whisper_open(spry_whisper **out, const char *path, const spry_w
         return spry_fail_memory(error, "a Whisper model", sizeof *w);
     spry_whisper_setup setup = {.weights = &w->weights};
     const spry_whisper_shape *shape = &w->weights.shape;
-    spry_status status = spry_ops_get(&setup.ops, options->kernels, error);
+    spry_status status = choose_ops(w, &setup.ops, options, error);
     if (status == SPRY_OK)
         status = spry_whisper_weights_open(&w->weights, path, setup.ops, options->type, error);
     if (status == SPRY_OK)

@@ -182,6 +182,13 @@ static int memory_info(size_t *free_bytes, size_t *bytes)
     return step();
 }
 
+static int device_memory(size_t *bytes, int number)
+{
+    (void)number;
+    *bytes = (size_t)8 << 30;
+    return step();
+}
+
 static void *allocate(size_t bytes)
 {
     unsigned char *memory = NULL;
@@ -493,6 +500,7 @@ spry_cuda cuda_imitation_driver(void)
         .context_retain = context_retain,
         .context_release = context_release,
         .context_set = context_set,
+        .device_memory = device_memory,
         .memory_info = memory_info,
         .memory_allocate = memory_allocate,
         .memory_free = memory_free,

@@ -372,4 +372,5 @@ const spry_device_kind spry_device_kind_cuda = {
     .available = available,
     .open = open_piece,
     .estimate = estimate,
-    .open_whisper = open_whisper};
+    .open_whisper = open_whisper,
+    .whisper_rows = true};
