@@ -320,7 +320,7 @@ static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t 
     normalise_heads(d, l, false);
     if (c->arch->v_norm && n_qkv > 1)
         normalise_values(d);
-    if (decodes(d) && n_qkv > 1) {
+    if (decodes(d) && (n_qkv > 1 || !c->n_shared_kv)) { /* it stores, and a shared page has the keys of another layer */
         attend_decode(d, l, layer);
     } else {
         if (n_qkv > 1 || c->n_shared_kv)

@@ -6,6 +6,11 @@ enum { ALIGNMENT = 256 };
 
 static const size_t partial_bytes_max = (size_t)128 << 20;
 
+size_t spry_cuda_partial_floats(const spry_config *c)
+{
+    return (size_t)c->n_heads * (c->head_dim + 2);
+}
+
 static size_t larger(size_t a, size_t b)
 {
     return a > b ? a : b;
@@ -122,7 +127,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     }
     carve_inputs(s, c, rows, ff_rows, ff);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
-    size_t partial = rows * c->n_heads * chunks * (c->head_dim + 2);
+    size_t partial = rows * chunks * spry_cuda_partial_floats(c);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);
     s->partial = carve(s, s->partial_floats, 1, sizeof(float));
     s->logits = carve(s, limits->max_logits, c->n_vocab, sizeof(float));

@@ -148,6 +148,9 @@ typedef struct spry_cuda_device {
 spry_cuda_memory spry_cuda_carve(spry_cuda_scratch *s, size_t rows, size_t width, size_t size);
 void spry_cuda_carve_acts(spry_cuda_scratch *s, size_t rows, size_t width);
 
+/* What a chunk of pages leaves of a row, in floats. */
+size_t spry_cuda_partial_floats(const spry_config *config);
+
 /* What a device of these limits takes. */
 size_t spry_cuda_scratch_bytes(const spry_config *config, const spry_step_limits *limits);
 spry_status spry_cuda_scratch_init(spry_cuda_device *d, spry_error *error);

@@ -114,10 +114,16 @@ static spry_status describe(spry_cuda_whisper *w, spry_error *error)
     return SPRY_OK;
 }
 
+/* What attention depends on. */
+static spry_config heads_of(const spry_config *c, uint32_t n_heads)
+{
+    return (spry_config){.n_heads = n_heads, .n_kv_heads = n_heads, .head_dim = c->n_embd / n_heads};
+}
+
 static spry_status open_view(spry_cuda_view *view, const spry_cuda_whisper *w, size_t n_layers, size_t n_tokens,
                              uint32_t n_heads, spry_error *error)
 {
-    spry_config heads = {.n_heads = n_heads, .n_kv_heads = n_heads, .head_dim = w->config.n_embd / n_heads};
+    const spry_config heads = heads_of(&w->config, n_heads);
     const spry_kv_shape shape = {n_layers, n_heads, heads.head_dim, w->weights->kv_type, false, 0};
     size_t pages = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
     view->attention = spry_cuda_attention_of(&heads, shape.type);
@@ -175,8 +181,8 @@ static void carve_all(spry_cuda_whisper *w)
         view->pages = spry_cuda_carve(s, view->pool.n_pages, view->pool.page_bytes, 1);
         chunks = larger(chunks, view->n_chunks);
     }
-    const spry_cuda_view *text = &w->views[SPRY_VIEW_TEXT];
-    s->partial_floats = SPRY_CUDA_FEW_PIECES * text->n_heads * chunks * (text->head_dim + 2);
+    const spry_config heads = heads_of(&w->config, shape->n_text_heads);
+    s->partial_floats = SPRY_CUDA_FEW_PIECES * chunks * spry_cuda_partial_floats(&heads);
     s->partial = spry_cuda_carve(s, s->partial_floats, 1, sizeof(float));
 }
 
