@@ -83,6 +83,16 @@ spry_status spry_device_check(const spry_device_kind *kind, const spry_config *c
                      kind->name, config->arch->name, names);
 }
 
+spry_status spry_device_check_adapters(const spry_device_kind *kind, const spry_step_limits *limits, spry_error *error)
+{
+    if (!limits->n_adapters || kind->adapters)
+        return SPRY_OK;
+    return spry_fail(error, SPRY_ERR_UNSUPPORTED,
+                     "device '%s' does not compute adapters: merge them into the model (spry convert --lora), or use "
+                     "one CPU",
+                     kind->name);
+}
+
 spry_status spry_device_check_named(const char *name, const spry_config *config, spry_error *error)
 {
     const spry_device_kind *kind;
@@ -112,11 +122,8 @@ spry_status spry_device_open(spry_device **out, const char *name, const spry_dev
     spry_status status = spry_device_find(&kind, name, error);
     if (!status)
         status = spry_device_check(kind, setup->config, error);
-    if (!status && setup->limits.n_adapters && !kind->adapters)
-        status = spry_fail(error, SPRY_ERR_UNSUPPORTED,
-                           "device '%s' does not compute adapters: merge them into the model (spry convert --lora), or "
-                           "use one CPU",
-                           kind->name);
+    if (!status)
+        status = spry_device_check_adapters(kind, &setup->limits, error);
     return status ? status : kind->open(out, piece_of(name), setup, error);
 }
 

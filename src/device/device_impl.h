@@ -57,6 +57,9 @@ struct spry_device_kind {
     bool whisper_rows; /* it takes the rows of files, and unpacks what is packed for the host */
 };
 
+/* Refuses adapters that such a device does not compute. */
+spry_status spry_device_check_adapters(const spry_device_kind *kind, const spry_step_limits *limits, spry_error *error);
+
 /* Refuses a piece of a kind of device that is one piece. */
 spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error);
 

@@ -50,9 +50,10 @@ void runner_open_on(model_runner *r, const char *device, const char *path, const
     open_all(r, device, 0, path, NULL, cpu, kv, threads);
 }
 
-void runner_open_split(model_runner *r, const char *device, uint32_t layers, const char *path, spry_dtype kv)
+void runner_open_split(model_runner *r, const char *device, uint32_t layers, const char *path, const char *lora,
+                       spry_dtype kv)
 {
-    open_all(r, device, layers, path, NULL, "auto", kv, 2);
+    open_all(r, device, layers, path, lora, "auto", kv, 2);
 }
 
 void runner_open_adapted(model_runner *r, const char *path, const char *lora, const char *cpu, size_t threads)

@@ -21,8 +21,9 @@ enum { RUNNER_ROWS = 512, RUNNER_TOKENS = 512 };
 #define TEST_DEVICE "cpu"
 #endif
 
-/* On a composed device, the last `layers` on its second part. */
-void runner_open_split(model_runner *r, const char *device, uint32_t layers, const char *path, spry_dtype kv);
+/* On a composed device, the last `layers` on its second part; with adapters, or NULL. */
+void runner_open_split(model_runner *r, const char *device, uint32_t layers, const char *path, const char *lora,
+                       spry_dtype kv);
 
 /* Fails the running test when the model cannot be opened. */
 void runner_open_on(model_runner *runner, const char *device, const char *path, const char *cpu, spry_dtype kv,

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include "device/device_impl.h"
 #include "engine/engine_state.h"
 #include "golden/golden_file.h"
 #include "golden/logit_bound.h"
@@ -16,12 +17,10 @@
 #include "model/gguf_export.h"
 #include "spry_serve.h"
 #include "support/device_rows.h"
-#include "support/made_adapter.h"
+#include "support/model_adapters.h"
 #include "support/model_folder.h"
 
 static scratch place;
-
-enum { LIST = 4 * SCRATCH_PATH }; /* paths of a few adapters */
 
 static int set_up(void **state)
 {
@@ -35,74 +34,6 @@ static int tear_down(void **state)
     (void)state;
     scratch_deinit(&place);
     return 0;
-}
-
-/* ---- made adapters ----------------------------------------------------------------------------------------------- */
-
-static void add_layer_pair(made_adapter *m, uint32_t layer, const char *hf, const char *gguf, size_t n_out, size_t n_in,
-                           size_t head)
-{
-    char long_name[128], short_name[64];
-    snprintf(long_name, sizeof long_name, "model.layers.%u.%s", layer, hf);
-    snprintf(short_name, sizeof short_name, "blk.%u.%s", layer, gguf);
-    made_add(m, long_name, short_name, n_out, n_in, 4, head);
-}
-
-/* Every matrix of a Llama. */
-static void make_llama(made_adapter *m, const spry_config *c, uint64_t seed)
-{
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
-    *m = (made_adapter){.seed = seed};
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        add_layer_pair(m, i, "self_attn.q_proj", "attn_q", n_q, c->n_embd, c->head_dim);
-        add_layer_pair(m, i, "self_attn.k_proj", "attn_k", n_kv, c->n_embd, c->head_dim);
-        add_layer_pair(m, i, "self_attn.v_proj", "attn_v", n_kv, c->n_embd, 0);
-        add_layer_pair(m, i, "self_attn.o_proj", "attn_output", c->n_embd, n_q, 0);
-        add_layer_pair(m, i, "mlp.gate_proj", "ffn_gate", c->n_ff, c->n_embd, 0);
-        add_layer_pair(m, i, "mlp.up_proj", "ffn_up", c->n_ff, c->n_embd, 0);
-        add_layer_pair(m, i, "mlp.down_proj", "ffn_down", c->n_embd, c->n_ff, 0);
-    }
-    if (!c->tied)
-        made_add(m, "lm_head", "output", c->n_vocab, c->n_embd, 3, 0);
-}
-
-/* Fused matrices. */
-static void make_phi3(made_adapter *m, const spry_config *c, uint64_t seed)
-{
-    size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
-    *m = (made_adapter){.seed = seed};
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        add_layer_pair(m, i, "self_attn.qkv_proj", "attn_qkv", n_q + 2 * n_kv, c->n_embd, 0);
-        add_layer_pair(m, i, "mlp.gate_up_proj", "ffn_up", 2 * c->n_ff, c->n_embd, 0);
-    }
-}
-
-/* Experts, each by itself, and the shared one. */
-static void make_moe(made_adapter *m, const spry_config *c, uint64_t seed)
-{
-    *m = (made_adapter){.seed = seed};
-    for (uint32_t i = 0; i < c->n_layers; i++) {
-        char name[64];
-        add_layer_pair(m, i, "mlp.shared_expert.down_proj", "ffn_down_shexp", c->n_embd, c->n_shared_ff, 0);
-        add_layer_pair(m, i, "mlp.gate", "ffn_gate_inp", c->n_experts, c->n_embd, 0);
-        for (uint32_t e = 0; e < c->n_experts; e += 2) {
-            snprintf(name, sizeof name, "mlp.experts.%u.up_proj", e);
-            add_layer_pair(m, i, name, "", c->n_expert_ff, c->n_embd, 0);
-            snprintf(name, sizeof name, "mlp.experts.%u.down_proj", e);
-            add_layer_pair(m, i, name, "", c->n_embd, c->n_expert_ff, 0);
-        }
-    }
-}
-
-static spry_config config_of(const char *path)
-{
-    spry_model *model;
-    spry_error error = {0};
-    if (spry_model_open_sizes(&model, path, NULL, 0, &error))
-        fail_msg("%s", error.message);
-    spry_config c = model->config; /* its lists are gone with the model */
-    spry_model_close(model);
-    return c;
 }
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
@@ -171,15 +102,15 @@ static void test_llama_like_merged(void **state)
     (void)state;
     made_adapter m;
     golden_file golden = {0};
-    char folder[SCRATCH_PATH], file[SCRATCH_PATH], lora[LIST];
-    const spry_config c = config_of(model_path(folder, "llama", ""));
+    char folder[SCRATCH_PATH], file[SCRATCH_PATH], lora[MADE_LIST];
+    const spry_config c = made_config(model_path(folder, "llama", ""));
     golden_open(&golden, folder);
     model_path(file, "llama", "model-f32.gguf");
-    make_llama(&m, &c, 1);
+    made_llama(&m, &c, 1);
     made_folder(&place, "one", &m, NULL);
     made_gguf(&place, "one.gguf", &m, "llama", 8);
     made_deinit(&m);
-    make_llama(&m, &c, 2);
+    made_llama(&m, &c, 2);
     made_folder(&place, "two", &m, NULL);
     made_gguf(&place, "two.gguf", &m, "llama", 8);
     made_deinit(&m);
@@ -205,7 +136,7 @@ static void compare_one(const char *model, void (*make)(made_adapter *, const sp
     made_adapter m;
     golden_file golden = {0};
     char folder[SCRATCH_PATH], lora[SCRATCH_PATH], merged[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, model, ""));
+    const spry_config c = made_config(model_path(folder, model, ""));
     golden_open(&golden, folder);
     make(&m, &c, 3);
     snprintf(lora, sizeof lora, "%s", made_folder(&place, "one", &m, NULL));
@@ -220,8 +151,8 @@ static void compare_one(const char *model, void (*make)(made_adapter *, const sp
 static void test_fused_and_experts(void **state)
 {
     (void)state;
-    compare_one("phi3", make_phi3);
-    compare_one("qwen2-moe", make_moe);
+    compare_one("phi3", made_phi3);
+    compare_one("qwen2-moe", made_moe);
 }
 
 /* alpha over the square root of the rank; alpha of some modules by their names. */
@@ -230,9 +161,9 @@ static void test_scales(void **state)
     (void)state;
     made_adapter m = {.seed = 5};
     char folder[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, "llama", ""));
-    add_layer_pair(&m, 0, "self_attn.q_proj", "attn_q", (size_t)c.n_heads * c.head_dim, c.n_embd, c.head_dim);
-    add_layer_pair(&m, 1, "mlp.up_proj", "ffn_up", c.n_ff, c.n_embd, 0);
+    const spry_config c = made_config(model_path(folder, "llama", ""));
+    made_add_layer(&m, 0, "self_attn.q_proj", "attn_q", (size_t)c.n_heads * c.head_dim, c.n_embd, c.head_dim);
+    made_add_layer(&m, 1, "mlp.up_proj", "ffn_up", c.n_ff, c.n_embd, 0);
     static const struct {
         const char *settings;
         float q, up;
@@ -266,95 +197,38 @@ static void test_scales(void **state)
 
 /* ---- invariance -------------------------------------------------------------------------------------------------- */
 
-enum { ROWS = 48, KINDS = 4 };
-
-static const spry_adapter_scales kinds[KINDS] = {{{0}}, {{1}}, {{0, 0.5f}}, {{-1, 2}}};
-
-static void make_two(const char *model, void (*make)(made_adapter *, const spry_config *, uint64_t), char *folder,
-                     char lora[LIST])
-{
-    made_adapter m;
-    const spry_config c = config_of(model_path(folder, model, ""));
-    make(&m, &c, 7);
-    made_folder(&place, "one", &m, NULL);
-    made_deinit(&m);
-    make(&m, &c, 8);
-    made_folder(&place, "two", &m, NULL);
-    made_deinit(&m);
-    snprintf(lora, LIST, "%s/one,%s/two", place.folder, place.folder);
-}
-
-static void same_bits(const float *a, const float *b, size_t n, const char *what)
-{
-    if (memcmp(a, b, n * sizeof *a))
-        fail_msg("%s changed bits", what);
-}
-
-/* Sequences with different adapters in each step, a few rows of each, against each alone. */
-static void check_company(model_runner *r, float *const alone[KINDS], const int32_t *ids)
-{
-    spry_error error = {0};
-    spry_kv_table tables[KINDS];
-    size_t n_vocab = r->model->config.n_vocab, done[KINDS] = {0}, left = KINDS * ROWS;
-    for (size_t i = 0; i < KINDS; i++)
-        assert_int_equal(spry_kv_table_init(&tables[i], ROWS, &error), SPRY_OK);
-    for (size_t step = 0; left; step++) {
-        spry_segment segments[KINDS];
-        size_t owner[KINDS], n = 0, row = 0;
-        for (size_t i = 0; i < KINDS; i++) {
-            size_t rows = 1 + (step * 5 + i * 3) % 9;
-            rows = rows < ROWS - done[i] ? rows : ROWS - done[i];
-            if (!rows)
-                continue;
-            assert_int_equal(spry_kv_table_extend(&tables[i], &r->pool, rows, &error), SPRY_OK);
-            owner[n] = i;
-            segments[n++] =
-                (spry_segment){&tables[i], ids + done[i], (uint32_t)done[i], (uint32_t)rows, SPRY_WANT_ALL, kinds[i]};
-        }
-        assert_int_equal(step_run(r->device, segments, n, &error), SPRY_OK);
-        for (size_t s = 0; s < n; s++) {
-            size_t i = owner[s], rows = segments[s].n_rows;
-            same_bits(alone[i] + done[i] * n_vocab, step_logits(r->device, row, rows), rows * n_vocab, "company");
-            row += rows;
-            done[i] += rows;
-            left -= rows;
-        }
-    }
-    for (size_t i = 0; i < KINDS; i++)
-        spry_kv_table_deinit(&tables[i], &r->pool);
-}
-
 static void check_bits(const char *folder, const char *lora, const char *cpu)
 {
     golden_file golden = {0};
     model_runner r;
-    float *alone[KINDS];
+    float *alone[ADAPTED_KINDS];
     golden_open(&golden, folder);
     const golden_case *c = &golden.cases[golden.n_cases - 1];
-    assert_true(c->n_ids >= ROWS);
+    assert_true(c->n_ids >= ADAPTED_ROWS);
     runner_open_adapted(&r, folder, NULL, cpu, 2);
-    float *plain = runner_logits(&r, c->ids, ROWS, ROWS);
+    float *plain = runner_logits(&r, c->ids, ADAPTED_ROWS, ADAPTED_ROWS);
     runner_close(&r);
     for (size_t threads = 1; threads <= 3; threads += 2) {
         runner_open_adapted(&r, folder, lora, cpu, threads);
-        for (size_t i = 0; i < KINDS; i++) {
-            r.adapters = kinds[i];
-            float *whole = runner_logits(&r, c->ids, ROWS, ROWS), *parts = runner_logits(&r, c->ids, ROWS, 7);
-            same_bits(whole, parts, ROWS * golden.n_vocab, "the chunk size");
+        for (size_t i = 0; i < ADAPTED_KINDS; i++) {
+            r.adapters = adapted_kinds[i];
+            float *whole = runner_logits(&r, c->ids, ADAPTED_ROWS, ADAPTED_ROWS),
+                  *parts = runner_logits(&r, c->ids, ADAPTED_ROWS, 7);
+            adapted_same(whole, parts, ADAPTED_ROWS * golden.n_vocab, "the chunk size");
             if (threads > 1)
-                same_bits(whole, alone[i], ROWS * golden.n_vocab, "the number of threads");
+                adapted_same(whole, alone[i], ADAPTED_ROWS * golden.n_vocab, "the number of threads");
             if (threads > 1)
                 free(alone[i]);
             alone[i] = whole;
             free(parts);
         }
-        same_bits(alone[0], plain, ROWS * golden.n_vocab, "an adapter that is not used");
-        check_company(&r, alone, c->ids);
+        adapted_same(alone[0], plain, ADAPTED_ROWS * golden.n_vocab, "an adapter that is not used");
+        adapted_company(&r, alone, c->ids);
         runner_close(&r);
     }
-    for (size_t i = 1; i < KINDS; i++)
+    for (size_t i = 1; i < ADAPTED_KINDS; i++)
         assert_memory_not_equal(alone[i], alone[i - 1], golden.n_vocab * sizeof(float));
-    for (size_t i = 0; i < KINDS; i++)
+    for (size_t i = 0; i < ADAPTED_KINDS; i++)
         free(alone[i]);
     free(plain);
     golden_close(&golden);
@@ -363,11 +237,11 @@ static void check_bits(const char *folder, const char *lora, const char *cpu)
 static void test_company_changes_nothing(void **state)
 {
     (void)state;
-    char folder[SCRATCH_PATH], lora[LIST];
-    make_two("llama", make_llama, folder, lora);
+    char folder[SCRATCH_PATH], lora[MADE_LIST];
+    made_two(&place, "llama", made_llama, folder, lora);
     check_bits(folder, lora, "ref");
     check_bits(folder, lora, "auto");
-    make_two("qwen2-moe", make_moe, folder, lora);
+    made_two(&place, "qwen2-moe", made_moe, folder, lora);
     check_bits(folder, lora, "auto");
     made_remove_folder(&place, "one");
     made_remove_folder(&place, "two");
@@ -402,11 +276,11 @@ static void fill(int32_t ids[PROMPT])
 static void test_estimates(void **state)
 {
     (void)state;
-    char folder[SCRATCH_PATH], lora[LIST];
+    char folder[SCRATCH_PATH], lora[MADE_LIST];
     spry_error error = {0};
     spry_engine_needs without, with, open;
     spry_engine_options o;
-    make_two("llama", make_llama, folder, lora);
+    made_two(&place, "llama", made_llama, folder, lora);
     spry_engine_options_default(&o);
     assert_int_equal(spry_engine_estimate(&without, folder, NULL, 0, &o, &error), SPRY_OK);
     o.lora = lora;
@@ -456,12 +330,12 @@ static void test_pages_belong_to_adapters(void **state)
     (void)state;
     static const char *const choices[] = {"", "one", "two", "one=0.5", "one,two=2", "0=0.25"};
     enum { N = SPRY_COUNT(choices) };
-    char folder[SCRATCH_PATH], lora[LIST], cache[SCRATCH_PATH];
+    char folder[SCRATCH_PATH], lora[MADE_LIST], cache[SCRATCH_PATH];
     float *cold[N];
     uint64_t hits;
-    make_two("llama", make_llama, folder, lora);
+    made_two(&place, "llama", made_llama, folder, lora);
     snprintf(cache, sizeof cache, "%s", scratch_path(&place, "pages"));
-    size_t bytes = config_of(folder).n_vocab * sizeof(float);
+    size_t bytes = made_config(folder).n_vocab * sizeof(float);
     for (size_t i = 0; i < N; i++) { /* each in an engine that has computed nothing */
         spry_engine *engine = open_engine(folder, lora, NULL);
         cold[i] = logits_of(engine, choices[i], &hits);
@@ -488,7 +362,7 @@ static void test_pages_belong_to_adapters(void **state)
     }
     for (size_t i = 0; i < N; i++)
         free(cold[i]);
-    char command[LIST];
+    char command[MADE_LIST];
     snprintf(command, sizeof command, "rm -r '%s'", cache);
     assert_int_equal(system(command), 0);
     made_remove_folder(&place, "one");
@@ -499,14 +373,14 @@ static void test_pages_belong_to_adapters(void **state)
 static void test_choices(void **state)
 {
     (void)state;
-    char folder[SCRATCH_PATH], both[LIST], lora[LIST + 8];
+    char folder[SCRATCH_PATH], both[MADE_LIST], lora[MADE_LIST + 8];
     spry_lora_info info;
     spry_error error = {0};
     uint64_t hits;
-    make_two("llama", make_llama, folder, both);
+    made_two(&place, "llama", made_llama, folder, both);
     snprintf(lora, sizeof lora, "%s=0.5", both);
     spry_engine *engine = open_engine(folder, lora, NULL);
-    size_t bytes = config_of(folder).n_vocab * sizeof(float);
+    size_t bytes = made_config(folder).n_vocab * sizeof(float);
     assert_true(spry_engine_lora(engine, 1, &info));
     assert_string_equal(info.name, "two");
     assert_int_equal(info.rank, 4);
@@ -553,12 +427,12 @@ static void test_jobs_with_their_own(void **state)
     (void)state;
     static const char *const choices[] = {"", "one", "two", "one,two=-1"};
     enum { N = SPRY_COUNT(choices) };
-    char folder[SCRATCH_PATH], lora[LIST];
+    char folder[SCRATCH_PATH], lora[MADE_LIST];
     said alone[N] = {0}, together[N] = {0};
     spry_error error = {0};
     int32_t ids[PROMPT];
     fill(ids);
-    make_two("llama", make_llama, folder, lora);
+    made_two(&place, "llama", made_llama, folder, lora);
     for (int pass = 0; pass < 2; pass++) {
         spry_engine *engine = open_engine(folder, lora, NULL);
         spry_job *jobs[N];
@@ -601,9 +475,9 @@ static void test_quantised_model(void **state)
     (void)state;
     made_adapter m;
     char folder[SCRATCH_PATH], lora[SCRATCH_PATH], merged[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, "llama", ""));
+    const spry_config c = made_config(model_path(folder, "llama", ""));
     uint64_t hits;
-    make_llama(&m, &c, 9);
+    made_llama(&m, &c, 9);
     snprintf(lora, sizeof lora, "%s", made_folder(&place, "one", &m, NULL));
     made_deinit(&m);
     snprintf(merged, sizeof merged, "%s", export_merged(folder, lora, "merged.gguf"));
@@ -644,8 +518,8 @@ static void test_settings_refused(void **state)
     (void)state;
     made_adapter m = {.seed = 11};
     char folder[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, "llama", ""));
-    add_layer_pair(&m, 0, "mlp.up_proj", "ffn_up", c.n_ff, c.n_embd, 0);
+    const spry_config c = made_config(model_path(folder, "llama", ""));
+    made_add_layer(&m, 0, "mlp.up_proj", "ffn_up", c.n_ff, c.n_embd, 0);
     static const struct {
         const char *settings, *sentence;
     } cases[] = {{"{\"peft_type\": \"LOHA\"}", "only LORA"},
@@ -665,7 +539,7 @@ static void test_settings_refused(void **state)
     expect_refused(folder, model_path((char[SCRATCH_PATH]){0}, "llama", "model-f32.gguf"), "not a LoRA adapter");
     expect_refused(folder, scratch_path(&place, "nowhere.gguf"), "nowhere.gguf");
     expect_refused(folder, "", "empty");
-    char twice[LIST];
+    char twice[MADE_LIST];
     snprintf(twice, sizeof twice, "%s/other.gguf,", place.folder);
     expect_refused(folder, twice, "models of 'qwen2'");
     made_folder(&place, "one", &m, NULL);
@@ -696,13 +570,13 @@ static void test_pairs_refused(void **state)
     (void)state;
     made_adapter m = {.seed = 13};
     char folder[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, "llama", ""));
+    const spry_config c = made_config(model_path(folder, "llama", ""));
     size_t n = c.n_embd, ff = c.n_ff;
-    add_layer_pair(&m, 0, "mlp.up_proj", "ffn_up", ff + 1, n, 0);
+    made_add_layer(&m, 0, "mlp.up_proj", "ffn_up", ff + 1, n, 0);
     refuse_pair(folder, &m, "made for another model");
-    add_layer_pair(&m, 0, "mlp.up_proj", "ffn_up", ff, n + 8, 0);
+    made_add_layer(&m, 0, "mlp.up_proj", "ffn_up", ff, n + 8, 0);
     refuse_pair(folder, &m, "made for another model");
-    add_layer_pair(&m, c.n_layers, "mlp.up_proj", "ffn_up", ff, n, 0);
+    made_add_layer(&m, c.n_layers, "mlp.up_proj", "ffn_up", ff, n, 0);
     refuse_pair(folder, &m, "belongs to no matrix");
     made_add(&m, "model.embed_tokens", "token_embd", c.n_vocab, n, 4, 0);
     refuse_pair(folder, &m, "belongs to no matrix");
@@ -728,19 +602,15 @@ static void test_pairs_refused(void **state)
     refuse_pair(folder, &m, "no tensors");
 }
 
-/* A device that does not compute adapters says so before it is opened. */
+/* Ranks do not compute adapters, and say so. */
 static void test_devices_refuse(void **state)
 {
     (void)state;
-    char folder[SCRATCH_PATH];
-    model_runner r;
-    spry_device *device;
     spry_error error = {0};
-    runner_open_adapted(&r, model_path(folder, "llama", ""), NULL, "ref", 1);
-    const spry_device_setup setup = {.config = &r.model->config, .limits = {1, 1, 1, 1, 4}};
-    assert_int_equal(spry_device_open(&device, "cuda:0", &setup, &error), SPRY_ERR_UNSUPPORTED);
+    const spry_step_limits limits = {.n_adapters = 1, .adapter_ranks = 4}, none = {0};
+    assert_int_equal(spry_device_check_adapters(&spry_device_kind_ranks, &limits, &error), SPRY_ERR_UNSUPPORTED);
     assert_non_null(strstr(error.message, "does not compute adapters"));
-    runner_close(&r);
+    assert_int_equal(spry_device_check_adapters(&spry_device_kind_ranks, &none, &error), SPRY_OK);
 }
 
 /* A tied model's output is its embedding, too: an adapter of it alone cannot become part of the file. */
@@ -749,7 +619,7 @@ static void test_tied_output(void **state)
     (void)state;
     made_adapter m = {.seed = 17};
     char folder[SCRATCH_PATH];
-    const spry_config c = config_of(model_path(folder, "gemma", ""));
+    const spry_config c = made_config(model_path(folder, "gemma", ""));
     spry_model *model;
     spry_error error = {0};
     spry_export options = {.merges = true};

@@ -17,6 +17,7 @@
 #include "device/cuda/cuda_model.h"
 #include "device/device_impl.h"
 #include "device/split/split_device.h"
+#include "golden/cuda_runner.h"
 #include "golden/golden_file.h"
 #include "golden/golden_models.h"
 #include "golden/logit_bound.h"
@@ -25,7 +26,6 @@
 #include "support/cuda_imitation.h"
 #include "support/device_rows.h"
 
-static bool real;
 static char **chosen_models; /* NULL: all, or the names of some, and NULL */
 
 static void must(spry_status status, const spry_error *error)
@@ -44,49 +44,6 @@ static bool is_chosen(const char *model)
     return chosen;
 }
 
-/* A runner whose device is the GPU; `name`: NULL, or what the model is converted to. */
-static void open_converted(model_runner *r, const char *path, const char *name, spry_dtype kv)
-{
-    const spry_recipe *recipe;
-    spry_error error = {0};
-    spry_cuda driver = cuda_imitation_driver();
-    *r = (model_runner){0};
-    cuda_imitation_reset();
-    must(spry_model_open(&r->model, path, &error), &error);
-    must(spry_ops_get(&r->ops, "ref", &error), &error);
-    must(spry_threads_create(&r->threads, 1, &error), &error);
-    if (name) {
-        must(spry_recipe_find(&recipe, name, &error), &error);
-        must(spry_model_quantize(r->model, recipe, r->ops, r->threads, true, &error), &error);
-    }
-    spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
-    must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
-    const spry_device_setup setup = {.config = &r->model->config,
-                                     .weights = &r->model->weights,
-                                     .pool = &r->pool,
-                                     .ops = r->ops,
-                                     .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context, 0, 0},
-                                     .mapped = true};
-    if (real)
-        must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
-    must(spry_cuda_device_open(&r->device, &driver, real ? spry_cuda_images : cuda_imitation_images, 0, &setup, &error),
-         &error);
-    r->pool.mover = spry_device_mover(r->device);
-}
-
-static void open_runner(model_runner *r, const char *path, spry_dtype kv)
-{
-    open_converted(r, path, NULL, kv);
-}
-
-static void close_runner(model_runner *r)
-{
-    runner_close(r);
-    if (!real)
-        assert_true(cuda_imitation_is_clean());
-}
-
 /* Whether GPU kernels compute everything that a model needs. */
 static bool is_computed(const char *model, const char *folder)
 {
@@ -102,23 +59,6 @@ static bool is_computed(const char *model, const char *folder)
         print_message("%-12s left out: no GPU kernels for %s\n", model, what);
     spry_model_close(opened);
     return !missing;
-}
-
-/* What an activation loses on the way into a product, next to what a float's rounding loses. */
-static double form_rounding(spry_dtype type)
-{
-    switch (spry_cuda_form(spry_cuda_placed(type))) {
-    case SPRY_ACT_TWO: return 0x1p-17 / 0x1p-24;
-    case SPRY_ACT_THREE: return 2; /* matrix instructions cut off what floats round */
-    default: return 0x1p-8 / 0x1p-24;
-    }
-}
-
-static double act_rounding(const model_runner *r)
-{
-    const spry_layer *l = &r->model->weights.layers[r->model->config.n_layers - 1];
-    double q = form_rounding(l->q.type), up = form_rounding(l->router.data ? l->expert_up[0].type : l->up.type);
-    return q > up ? q : up;
 }
 
 static size_t argmax(const float *x, size_t n)
@@ -141,7 +81,7 @@ static void compare_case(model_runner *r, const golden_case *c, const char *labe
     double worst = 0, allowed = 0;
     for (size_t row = 0; row < c->n_rows; row++) {
         size_t at = c->first_row + row;
-        allowed = logit_bound(r, hidden, at, weights) * act_rounding(r);
+        allowed = logit_bound(r, hidden, at, weights) * cuda_runner_rounding(r);
         for (size_t o = 0; o < n_vocab; o++) {
             double off = fabs((double)logits[at * n_vocab + o] - (double)c->logits[row * n_vocab + o]);
             worst = off > worst ? off : worst;
@@ -174,10 +114,10 @@ static void models_agree_with_transformers(void **state)
         if (!is_chosen(*model) || !golden_folder(folder, *model) || !is_computed(*model, folder))
             continue;
         golden_open(&golden, folder);
-        open_runner(&r, folder, SPRY_F32);
-        for (size_t k = 0; k < (real ? golden.n_cases : 1); k++)
+        cuda_runner_open(&r, folder, NULL, NULL, SPRY_F32);
+        for (size_t k = 0; k < (cuda_runner_real ? golden.n_cases : 1); k++)
             compare_case(&r, &golden.cases[k], *model);
-        close_runner(&r);
+        cuda_runner_close(&r);
         golden_close(&golden);
     }
 }
@@ -195,48 +135,14 @@ static void floats_agree_with_transformers(void **state)
         if (!is_chosen(models[m]) || !golden_folder(folder, models[m]))
             continue;
         golden_open(&golden, folder);
-        open_converted(&r, folder, "f32", SPRY_F32);
+        cuda_runner_open(&r, folder, NULL, "f32", SPRY_F32);
         compare_case(&r, &golden.cases[0], models[m]);
-        close_runner(&r);
+        cuda_runner_close(&r);
         golden_close(&golden);
     }
 }
 
 /* ---- a model split over CPU and GPU ------------------------------------------------------------------------------ */
-
-static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
-{
-    spry_cuda driver = cuda_imitation_driver();
-    (void)piece;
-    *out = NULL;
-    spry_status status = real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
-    return status
-               ? status
-               : spry_cuda_device_open(out, &driver, real ? spry_cuda_images : cuda_imitation_images, 0, setup, error);
-}
-
-/* The last `layers` of a runner's model on the GPU; `turned`: the first ones, and the last on the CPU. */
-static void split_runner(model_runner *r, uint32_t layers, bool turned)
-{
-    spry_error error = {0};
-    spry_device_kind gpu = spry_device_kind_cuda;
-    gpu.open = open_behind;
-    gpu.available = NULL;
-    const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};
-    const spry_split_side sides[] = {turned ? cuda : cpu, turned ? cpu : cuda};
-    const spry_device_setup setup = {.config = &r->model->config,
-                                     .weights = &r->model->weights,
-                                     .pool = &r->pool,
-                                     .ops = r->ops,
-                                     .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context, 0, 0},
-                                     .mapped = true,
-                                     .layers = layers};
-    spry_device_close(r->device);
-    must(spry_split_open(&r->device, sides, &setup, &error), &error);
-    assert_int_equal(spry_device_layers(r->device), layers);
-    r->pool.mover = spry_device_mover(r->device);
-}
 
 static void splits_agree_with_transformers(void **state)
 {
@@ -249,10 +155,10 @@ static void splits_agree_with_transformers(void **state)
         if (!is_chosen(models[m]) || !golden_folder(folder, models[m]))
             continue;
         golden_open(&golden, folder);
-        open_runner(&r, folder, SPRY_F32);
+        cuda_runner_open(&r, folder, NULL, NULL, SPRY_F32);
         uint32_t n = r.model->config.n_layers;
         for (uint32_t layers = 1; layers < n; layers++) {
-            split_runner(&r, layers, layers % 2 == 0);
+            cuda_runner_split(&r, layers, layers % 2 == 0);
             snprintf(label, sizeof label, "%s %u/%u", models[m], layers, n);
             compare_case(&r, &golden.cases[0], label);
         }
@@ -262,7 +168,7 @@ static void splits_agree_with_transformers(void **state)
         assert_memory_equal(parts, whole, count * n_vocab * sizeof *whole);
         free(whole);
         free(parts);
-        close_runner(&r);
+        cuda_runner_close(&r);
         golden_close(&golden);
     }
 }
@@ -294,7 +200,7 @@ static void check_invariance(const char *model, spry_dtype kv, size_t count)
     int32_t ids[RUNNER_TOKENS];
     if (!is_chosen(model) || !golden_folder(folder, model))
         return;
-    open_runner(&r, folder, kv);
+    cuda_runner_open(&r, folder, NULL, NULL, kv);
     size_t n_vocab = r.model->config.n_vocab, bytes = count * n_vocab * sizeof(float);
     for (size_t i = 0; i < count; i++)
         ids[i] = (int32_t)(i * 37 % n_vocab);
@@ -311,7 +217,7 @@ static void check_invariance(const char *model, spry_dtype kv, size_t count)
     assert_memory_equal(pair + n_vocab, whole + (count / 2 - 1) * n_vocab, n_vocab * sizeof(float));
     free(whole);
     free(pair);
-    close_runner(&r);
+    cuda_runner_close(&r);
 }
 
 static void chunks_and_batches_change_no_bit(void **state)
@@ -339,7 +245,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(splits_agree_with_transformers),
         cmocka_unit_test(chunks_and_batches_change_no_bit),
     };
-    real = argc > 1 && !strcmp(argv[1], "gpu");
+    cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
     chosen_models = argc > 2 ? argv + 2 : NULL;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,7 +17,7 @@
 #include "golden/golden_models.h"
 #include "golden/model_runner.h"
 #include "support/hostile.h"
-#include "support/scratch.h"
+#include "support/model_adapters.h"
 
 enum { COUNT = 45, CHUNK = 7 };
 
@@ -29,11 +29,11 @@ static void make_ids(int32_t *ids, size_t count, size_t n_vocab)
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-static void compare(const char *model, const char *folder, const char *device, uint32_t layers, const int32_t *ids,
-                    const float *logits, const float *hidden)
+static void compare(const char *model, const char *folder, const char *lora, const char *device, uint32_t layers,
+                    const int32_t *ids, const float *logits, const float *hidden)
 {
     model_runner r;
-    runner_open_split(&r, device, layers, folder, SPRY_F16);
+    runner_open_split(&r, device, layers, folder, lora, SPRY_F16);
     size_t n_vocab = r.model->config.n_vocab, n_embd = r.model->config.n_embd;
     assert_int_equal(spry_device_layers(r.device), layers);
     for (size_t chunk = CHUNK; logits && chunk <= COUNT; chunk += COUNT - CHUNK) {
@@ -60,7 +60,7 @@ static void every_border_gives_the_same_bits(void **state)
         spry_error error = {0};
         if (!golden_folder(folder, *model))
             continue;
-        runner_open_split(&whole, "cpu", 0, folder, SPRY_F16);
+        runner_open_split(&whole, "cpu", 0, folder, NULL, SPRY_F16);
         uint32_t n = whole.model->config.n_layers;
         make_ids(ids, COUNT, whole.model->config.n_vocab);
         if (spry_split_check(&whole.model->config, &error)) {
@@ -72,15 +72,39 @@ static void every_border_gives_the_same_bits(void **state)
         float *logits = encoder ? NULL : runner_logits(&whole, ids, COUNT, COUNT);
         float *hidden = runner_hidden(&whole, ids, COUNT);
         for (uint32_t layers = 0; layers <= n; layers++) {
-            compare(*model, folder, "cpu+far", layers, ids, logits, hidden);
+            compare(*model, folder, NULL, "cpu+far", layers, ids, logits, hidden);
             split++;
         }
-        compare(*model, folder, "far+cpu", n / 2, ids, logits, hidden);
+        compare(*model, folder, NULL, "far+cpu", n / 2, ids, logits, hidden);
         runner_close(&whole);
         free(logits);
         free(hidden);
     }
     assert_true(split > 0);
+}
+
+/* Rows go through the adapters of both parts. */
+static void adapters_are_split(void **state)
+{
+    (void)state;
+    scratch place;
+    model_runner whole;
+    int32_t ids[COUNT];
+    char folder[SCRATCH_PATH], both[MADE_LIST], lora[MADE_LIST + 8];
+    scratch_init(&place);
+    made_two(&place, "llama", made_llama, folder, both);
+    snprintf(lora, sizeof lora, "%s=-0.5", both);
+    runner_open_split(&whole, "cpu", 0, folder, lora, SPRY_F16);
+    make_ids(ids, COUNT, whole.model->config.n_vocab);
+    float *logits = runner_logits(&whole, ids, COUNT, COUNT), *hidden = runner_hidden(&whole, ids, COUNT);
+    for (uint32_t layers = 0; layers <= whole.model->config.n_layers; layers++)
+        compare("llama", folder, lora, "cpu+far", layers, ids, logits, hidden);
+    runner_close(&whole);
+    free(logits);
+    free(hidden);
+    made_remove_folder(&place, "one");
+    made_remove_folder(&place, "two");
+    scratch_deinit(&place);
 }
 
 /* ---- pages ------------------------------------------------------------------------------------------------------- */
@@ -93,7 +117,7 @@ static void pages_are_in_two_parts(void **state)
     model_runner r;
     if (!golden_folder(folder, "qwen3"))
         skip();
-    runner_open_split(&r, "cpu+far", 1, folder, SPRY_F16);
+    runner_open_split(&r, "cpu+far", 1, folder, NULL, SPRY_F16);
     const spry_kv_mover *m = &r.pool.mover;
     size_t bytes = r.pool.page_bytes, n = m->max_writes < r.pool.n_pages ? m->max_writes : r.pool.n_pages;
     unsigned char *room = malloc(bytes);
@@ -155,7 +179,7 @@ static uint32_t open_with(uint32_t layers)
     const spry_split_side sides[] = {{&spry_device_kind_cpu, "", "cpu"}, {&small, "", "small"}};
     warnings = 0;
     assert_true(golden_folder(folder, "qwen3"));
-    runner_open_split(&r, "cpu", 0, folder, SPRY_F16);
+    runner_open_split(&r, "cpu", 0, folder, NULL, SPRY_F16);
     spry_device_close(r.device);
     const spry_device_setup setup = {.config = &r.model->config,
                                      .weights = &r.model->weights,
@@ -302,9 +326,10 @@ static void pages_on_disk_belong_to_a_split(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_border_gives_the_same_bits), cmocka_unit_test(pages_are_in_two_parts),
-        cmocka_unit_test(short_memory_takes_fewer_layers),  cmocka_unit_test(engines_say_what_went_where),
-        cmocka_unit_test(wrong_settings_are_refused),       cmocka_unit_test(pages_on_disk_belong_to_a_split),
+        cmocka_unit_test(every_border_gives_the_same_bits), cmocka_unit_test(adapters_are_split),
+        cmocka_unit_test(pages_are_in_two_parts),           cmocka_unit_test(short_memory_takes_fewer_layers),
+        cmocka_unit_test(engines_say_what_went_where),      cmocka_unit_test(wrong_settings_are_refused),
+        cmocka_unit_test(pages_on_disk_belong_to_a_split),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,8 +100,8 @@ static void open_case(product_case *c, spry_dtype type)
     c->model.output_norm = norm;
     c->config = (spry_config){.n_embd = (uint32_t)c->n_in};
     c->device = (spry_cuda_device){.config = &c->config, .context = gpu};
-    spry_status status = spry_cuda_model_init(&c->device.model, &c->device.context, &c->config, &c->model, ref, 1,
-                                              (spry_log){0}, &error);
+    spry_status status = spry_cuda_model_init(&c->device.model, &c->device.context, &c->config, &c->model, ref,
+                                              &(spry_step_limits){.session = 1}, (spry_log){0}, &error);
     if (status)
         fail_msg("%s", error.message);
     size_t units = (c->n_in + 63) / 64;

@@ -343,6 +343,7 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
         attend_rows(d, l, layer);
     if (attend_encodes(d)) {
         d->lanes = true;
+        spry_cuda_adapt_from(d, &(spry_encode_args){.in = d->scratch.attn});
         spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
         d->lanes = false;
     } else {

@@ -185,7 +185,7 @@ static bool measure_pages(spry_device *device, size_t *bytes, const uint32_t *pa
 static bool estimate(spry_device_memory *memory, const spry_device_setup *s, const spry_device_use *use)
 {
     (void)use; /* all of it is taken at once */
-    memory->weights = spry_cuda_model_bytes(s->config, s->weights);
+    memory->weights = spry_cuda_model_bytes(s->config, s->weights, &s->limits);
     memory->scratch = spry_cuda_scratch_bytes(s->config, &s->limits);
     return spry_checked_mul(&memory->kv, s->pool->page_bytes, s->pool->n_pages);
 }
@@ -257,7 +257,7 @@ static spry_status open_parts(spry_cuda_device *d, const spry_device_setup *s, s
     spry_cuda_context *c = &d->context;
     spry_status status = check_memory(d, s, error);
     if (!status)
-        status = spry_cuda_model_init(&d->model, c, s->config, s->weights, s->ops, s->limits.session, s->log, error);
+        status = spry_cuda_model_init(&d->model, c, s->config, s->weights, s->ops, &s->limits, s->log, error);
     if (status)
         return status;
     status = spry_cuda_pages_init(d, s->restores, error);
@@ -367,6 +367,7 @@ const spry_device_kind spry_device_kind_cuda = {
                 SPRY_FEATURE_SCALES | SPRY_FEATURE_UNGATED | SPRY_FEATURE_SINKS | SPRY_FEATURE_CLAMPED |
                 SPRY_FEATURE_ROUTING | SPRY_FEATURE_SHARED | SPRY_FEATURE_LATENT | SPRY_FEATURE_CONVOLUTIONS |
                 SPRY_FEATURE_STREAMS,
+    .adapters = true,
     .chunk = 2048,
     .total = total,
     .available = available,

@@ -9,6 +9,7 @@ enum { GRAPH_ROWS = 64 }; /* longer steps take longer than launching them */
 static spry_cuda_shape shape_of(const spry_cuda_device *d)
 {
     return (spry_cuda_shape){.alone = d->alone,
+                             .adapted = d->adapted,
                              .n_rows = d->n_rows,
                              .n_few = d->n_few,
                              .n_pieces = d->n_pieces,

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "device/cuda/adapt_args.h"
 #include "model/arch.h"
 #include "model/rope.h"
 
@@ -119,6 +120,31 @@ static void place_matrix(placer *p, const spry_cuda_matrix *m, const spry_weight
     free(floats);
 }
 
+/* What adapters add to `n` matrices, those of experts or heads, or one. */
+static spry_cuda_memory place_pairs(placer *p, const spry_weight *w, size_t n)
+{
+    bool any = false;
+    for (size_t i = 0; i < n; i++)
+        any = any || w[i].adapters;
+    spry_cuda_memory list = any ? carve(p, n * p->n_adapters * sizeof(spry_adapt_pair)) : 0;
+    for (size_t i = 0; any && i < n; i++) {
+        spry_adapt_pair pairs[SPRY_ADAPTERS_MAX] = {0};
+        for (size_t k = 0; w[i].adapters && k < p->n_adapters; k++) {
+            const spry_adapter_pair *pair = &w[i].adapters[k];
+            if (pair->rank)
+                pairs[k] = (spry_adapt_pair){.a = place_vector(p, pair->a, pair->rank * w->n_in),
+                                             .b = place_vector(p, pair->b, pair->rank * w->n_out),
+                                             .rank = pair->rank,
+                                             .scale = pair->scale};
+        }
+        if (!p->context)
+            continue;
+        spry_cuda_write(p->context, list + i * p->n_adapters * sizeof *pairs, pairs, p->n_adapters * sizeof *pairs);
+        spry_cuda_finish(p->context);
+    }
+    return list;
+}
+
 /* `n` matrices of one shape, those of experts or heads, or one. Their types may differ: then all are placed as F32. */
 static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
 {
@@ -132,6 +158,8 @@ static spry_cuda_matrix place(placer *p, const spry_weight *w, size_t n)
     m.tiles.base = carve(p, m.tiles.matrix_bytes * n);
     m.read_bytes = (double)m.tiles.matrix_bytes;
     m.bias = w->bias ? carve(p, n * w->n_out * sizeof(float)) : 0;
+    m.pairs = place_pairs(p, w, n);
+    m.pairs_bytes = p->n_adapters * sizeof(spry_adapt_pair);
     for (size_t i = 0; i < n; i++) {
         p->as_floats += m.type != w[i].type;
         if (!p->context)
@@ -231,7 +259,11 @@ static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, cons
 {
     const spry_config *c = p->config;
     m->embedding = place(p, &w->embedding, 1);
-    m->output = w->output.data == w->embedding.data ? m->embedding : place(p, &w->output, 1);
+    m->output = m->embedding;
+    if (w->output.data == w->embedding.data)
+        m->output.pairs = place_pairs(p, &w->output, 1);
+    else
+        m->output = place(p, &w->output, 1);
     m->output_norm = place_vector(p, w->output_norm, c->n_embd);
     m->output_norm_bias = place_vector(p, w->output_norm_bias, c->n_embd);
     if (c->arch->streams) {
@@ -254,31 +286,32 @@ spry_cuda_matrix spry_cuda_matrix_of(const spry_cuda_matrix *all, size_t number)
 {
     spry_cuda_matrix one = *all;
     one.tiles.base += number * all->tiles.matrix_bytes;
+    one.pairs += all->pairs ? number * all->pairs_bytes : 0;
     return one;
 }
 
-size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights)
+size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits)
 {
     static const float none[2 * SPRY_MAX_HEAD_DIM];
     spry_cuda_model counted = {0};
-    placer counting = {.config = config};
+    placer counting = {.config = config, .n_adapters = limits->n_adapters};
     place_all(&counted, &counting, weights, none);
     return counting.used;
 }
 
 spry_status spry_cuda_model_init(spry_cuda_model *m, spry_cuda_context *context, const spry_config *config,
-                                 const spry_weights *weights, const spry_ops *ops, uint32_t session, spry_log log,
-                                 spry_error *error)
+                                 const spry_weights *weights, const spry_ops *ops, const spry_step_limits *limits,
+                                 spry_log log, spry_error *error)
 {
     float frequencies[2 * SPRY_MAX_HEAD_DIM];
-    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(config, weights)};
-    m->magnitude[0] = spry_rope_frequencies(frequencies, &config->rope, config->rope_dim, session);
-    m->magnitude[1] =
-        spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding, config->rope_dim, session);
+    *m = (spry_cuda_model){.bytes = spry_cuda_model_bytes(config, weights, limits)};
+    m->magnitude[0] = spry_rope_frequencies(frequencies, &config->rope, config->rope_dim, limits->session);
+    m->magnitude[1] = spry_rope_frequencies(frequencies + config->rope_dim / 2, &config->rope_sliding, config->rope_dim,
+                                            limits->session);
     m->layers = calloc(config->n_layers, sizeof *m->layers);
     if (!m->layers)
         return spry_fail_memory(error, "the layers of a model", config->n_layers * sizeof *m->layers);
-    placer p = {.context = context, .config = config, .ops = ops};
+    placer p = {.context = context, .config = config, .ops = ops, .n_adapters = limits->n_adapters};
     m->memory = p.base = spry_cuda_allocate(context, m->bytes);
     p.staging = spry_cuda_allocate(context, SPRY_CUDA_STAGING);
     if (p.staging)

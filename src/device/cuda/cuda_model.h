@@ -5,14 +5,17 @@
 
 #include "base/log.h"
 #include "device/cuda/cuda_context.h"
+#include "device/device.h"
 #include "model/weights.h"
 
 /* A matrix, or those of all experts. Not there: type is SPRY_DTYPE_COUNT. */
 typedef struct spry_cuda_matrix {
     spry_tiles tiles;
-    spry_dtype type;       /* as placed */
-    spry_cuda_memory bias; /* 0: none; of experts one behind the other */
-    double read_bytes;     /* that going through one matrix reads */
+    spry_dtype type;        /* as placed */
+    spry_cuda_memory bias;  /* 0: none; of experts one behind the other */
+    double read_bytes;      /* that going through one matrix reads */
+    spry_cuda_memory pairs; /* of adapters, [experts or one, adapters] spry_adapt_pair; 0: none changes it */
+    size_t pairs_bytes;     /* of one matrix */
 } spry_cuda_matrix;
 
 /* Gemma 3n: what a layer has beside attention and feed-forward (spry_side). */
@@ -64,13 +67,12 @@ spry_dtype spry_cuda_placed(spry_dtype type);
 /* The name in kernels: "q4_0". */
 const char *spry_cuda_type_name(spry_dtype placed);
 
-/* Bytes all of it takes. */
-size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights);
+/* Bytes all of it takes, with its adapters. */
+size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits);
 
-/* `session` chooses long rope's list. */
 spry_status spry_cuda_model_init(spry_cuda_model *model, spry_cuda_context *context, const spry_config *config,
-                                 const spry_weights *weights, const spry_ops *ops, uint32_t session, spry_log log,
-                                 spry_error *error);
+                                 const spry_weights *weights, const spry_ops *ops, const spry_step_limits *limits,
+                                 spry_log log, spry_error *error);
 void spry_cuda_model_deinit(spry_cuda_model *model, spry_cuda_context *context);
 
 /* Placing one by one what lies one behind the other: first to count, then to copy. */
@@ -80,6 +82,7 @@ typedef struct spry_cuda_placer {
     spry_cuda_context *context; /* NULL: counting */
     const spry_config *config;
     const spry_ops *ops;
+    size_t n_adapters;              /* that matrices may have */
     spry_cuda_memory base, staging; /* where all of it goes; SPRY_CUDA_STAGING bytes */
     size_t used;
     size_t as_floats; /* matrices placed as F32 that were of another type */

@@ -49,6 +49,8 @@ static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_ro
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
                       size_t n_rows)
 {
+    if (spry_cuda_adapts(d, products, n_products))
+        spry_cuda_adapt_from(d, &args);
     bool cores = !args.plain && !args.source && args.n % 8 == 0; /* for all of them, and nothing else is wanted */
     size_t n_tiles = 0;
     for (size_t i = 0; i < n_products; i++)
@@ -199,6 +201,7 @@ void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, 
         args.add = add;
         launch_products(d, &args, type);
     }
+    spry_cuda_adapt(d, products, n_products, n_rows, groups);
 }
 
 spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory norm, spry_cuda_memory bias)
@@ -213,11 +216,11 @@ spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory nor
 }
 
 /* Whether products normalise their rows themselves. */
-static bool normalises(const spry_encode_args *from, const spry_cuda_product *products, size_t n_products,
-                       size_t n_rows)
+static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, const spry_cuda_product *products,
+                       size_t n_products, size_t n_rows)
 {
-    bool can =
-        n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source && !from->plain;
+    bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source &&
+               !from->plain && !spry_cuda_adapts(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
         can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
     return can;
@@ -243,7 +246,7 @@ static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encod
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,
                                size_t n_products, size_t n_rows, bool add)
 {
-    if (!normalises(&from, products, n_products, n_rows)) {
+    if (!normalises(d, &from, products, n_products, n_rows)) {
         spry_cuda_encode(d, from, products, n_products, n_rows);
         spry_cuda_products(d, products, n_products, n_rows, add, (spry_cuda_groups){0});
         return;
@@ -260,8 +263,8 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
                               const spry_cuda_matrix *down, size_t n_rows)
 {
     const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
-    if (!normalises(&from, both, 2, n_rows) || both[0].w->type != both[1].w->type || gate->n_out != up->n_out ||
-        gate->n_out % SPRY_TILE_UNIT)
+    if (!normalises(d, &from, both, 2, n_rows) || both[0].w->type != both[1].w->type || gate->n_out != up->n_out ||
+        gate->n_out % SPRY_TILE_UNIT || spry_cuda_adapts(d, &(spry_cuda_product){.w = down}, 1))
         return false;
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);

@@ -91,13 +91,17 @@ static size_t units_of(size_t rows, size_t width)
 }
 
 /* Inputs of the block's products, or those of heads where they take more. */
-static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, size_t rows, size_t ff_rows, size_t ff)
+static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits, size_t ff_rows,
+                         size_t ff)
 {
-    size_t slots = spry_cuda_latent_slots(c, rows), wide = larger(c->nope_dim, c->n_kv_rank);
+    size_t slots = spry_cuda_latent_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
     size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
     size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
     spry_cuda_carve_acts(s, heads ? slots : ff_rows, heads ? wide : width);
+    size_t adapted = limits->adapter_ranks ? ff_rows : 0;
+    s->plain = carve(s, adapted, width, sizeof(float));
+    s->narrow = carve(s, adapted, (size_t)SPRY_ADAPT_PARTS * limits->adapter_ranks, sizeof(float));
 }
 
 static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_step_limits *limits)
@@ -125,7 +129,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
         s->turn_cosine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
         s->turn_sine[i] = carve(s, SPRY_KV_TURNS_MAX, pairs, sizeof(float));
     }
-    carve_inputs(s, c, rows, ff_rows, ff);
+    carve_inputs(s, c, limits, ff_rows, ff);
     size_t chunks = limits->session / SPRY_PAGE_TOKENS + 2;
     size_t partial = rows * chunks * spry_cuda_partial_floats(c);
     s->partial_floats = partial * sizeof(float) < partial_bytes_max ? partial : partial_bytes_max / sizeof(float);

@@ -2,6 +2,7 @@
 #ifndef SPRY_DEVICE_CUDA_CUDA_STATE_H
 #define SPRY_DEVICE_CUDA_CUDA_STATE_H
 
+#include "device/cuda/adapt_args.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_model.h"
 #include "device/device_impl.h"
@@ -52,6 +53,9 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
     size_t n_slots;
+    spry_cuda_memory
+        plain; /* with adapters: [rows or slots, widest input], rows that are made while they are encoded */
+    spry_cuda_memory narrow; /* [SPRY_ADAPT_PARTS, rows or slots, adapter_ranks] */
 } spry_cuda_scratch;
 
 /* What a step sends ahead: fixed places, then the entries of all tables. Offsets in bytes. */
@@ -59,8 +63,8 @@ typedef struct spry_cuda_upload {
     unsigned char *both; /* pinned: for two steps */
     unsigned char *host; /* of the one that is laid out */
     spry_cuda_memory memory;
-    size_t bytes;                                                   /* of a step */
-    size_t rows, few, pieces, runs, source, deltas, drawn, entries; /* offsets */
+    size_t bytes;                                                           /* of a step */
+    size_t rows, few, pieces, runs, source, deltas, drawn, scales, entries; /* offsets */
 } spry_cuda_upload;
 
 /* The same for the draws of a step, and their results. */
@@ -87,7 +91,7 @@ typedef struct spry_cuda_attention {
 
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
-    uint64_t alone, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
+    uint64_t alone, adapted, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
 } spry_cuda_shape;
 
 typedef struct spry_cuda_graph {
@@ -138,9 +142,11 @@ typedef struct spry_cuda_device {
 
     /* the step that is laid out */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
-    bool lanes;                     /* rows are encoded in the order of lanes, however many they are */
-    uint32_t cores[SPRY_ACT_FORMS]; /* how the rows lie that were encoded last: spry_acts.cores */
-    bool alone;                     /* every row is the only one of its sequence */
+    bool lanes;                              /* rows are encoded in the order of lanes, however many they are */
+    uint32_t cores[SPRY_ACT_FORMS];          /* how the rows lie that were encoded last: spry_acts.cores */
+    bool alone;                              /* every row is the only one of its sequence */
+    bool adapted;                            /* some rows go through adapters */
+    spry_cuda_memory adapt_in, adapt_source; /* the rows that were encoded last, as floats, and their numbers */
 } spry_cuda_device;
 
 /* cuda_scratch.c: a part of the working memory; where that has no address, it is only counted. And
@@ -234,6 +240,23 @@ typedef struct spry_cuda_groups {
 
 void spry_cuda_products(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
                         bool add, spry_cuda_groups groups);
+
+/* ---- cuda_adapters.c --------------------------------------------------------------------------------------------- */
+
+/* What the rows of a segment go through, into the upload. */
+void spry_cuda_adapt_rows(spry_cuda_device *d, const spry_segment *segment, size_t first_row);
+
+/* Whether adapters of the step's rows change one of these products. */
+bool spry_cuda_adapts(const spry_cuda_device *d, const spry_cuda_product *products, size_t n_products);
+
+/* Rows are encoded for such products: they are kept as floats. */
+void spry_cuda_adapt_from(spry_cuda_device *d, spry_encode_args *args);
+
+/* Adds to products what the adapters of their rows give. */
+void spry_cuda_adapt(spry_cuda_device *d, const spry_cuda_product *products, size_t n_products, size_t n_rows,
+                     spry_cuda_groups groups);
+
+/* ---- cuda_ops.c again -------------------------------------------------------------------------------------------- */
 
 /* Rows of n values for the products that follow: in the forms their types need. `args` says where from; in_stride 0: n.
  */

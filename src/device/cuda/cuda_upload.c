@@ -30,6 +30,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
     u->drawn = section(&used, rows, sizeof(uint32_t));
+    u->scales = section(&used, rows, d->device.limits.n_adapters * sizeof(float));
     u->entries = section(&used, n_entries, sizeof(spry_step_entry));
     spry_status status = SPRY_OK;
     if (used > u->bytes && !(status = spry_cuda_grow(&d->context, &host, &u->memory, 2 * used,
@@ -180,12 +181,14 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
     d->n_segments = step->n_segments;
     d->alone = true;
+    d->adapted = false;
     n_entries = 0;
     for (size_t s = 0; s < step->n_segments; s++) {
         const spry_segment *g = &step->segments[s];
         uint32_t first_new;
         d->alone = !find_first(&first_new, step, g) && g->n_rows == 1 && d->alone;
         add_rows(d, g, d->n_rows, n_entries, first_new);
+        spry_cuda_adapt_rows(d, g, d->n_rows);
         if (takes_few(d, g, d->n_few, d->n_chunks))
             add_few(d, g, d->n_rows);
         else

@@ -398,8 +398,11 @@ static spry_status open_named(spry_device **out, const char *name, const spry_de
     char room[NAME];
     *out = NULL;
     spry_status status = read_sides(sides, room, name, error);
-    for (size_t i = 0; !status && i < 2; i++)
+    for (size_t i = 0; !status && i < 2; i++) {
         status = spry_device_check(sides[i].kind, setup->config, error);
+        if (!status)
+            status = spry_device_check_adapters(sides[i].kind, &setup->limits, error);
+    }
     return status ? status : spry_split_open(out, sides, setup, error);
 }
 
@@ -444,6 +447,7 @@ static void identify(char *out, size_t size, const spry_device_setup *setup)
 
 const spry_device_kind spry_device_kind_split = {.name = "split",
                                                  .features = SPRY_FEATURES_END - 1,
+                                                 .adapters = true,
                                                  .total = total,
                                                  .identify = identify,
                                                  .open = open_named,

@@ -1,0 +1,121 @@
+/* Opening and closing a model on a GPU. */
+#include "golden/cuda_runner.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "device/cuda/cuda_device.h"
+#include "device/cuda/cuda_images.h"
+#include "device/cuda/cuda_model.h"
+#include "device/device_impl.h"
+#include "device/split/split_device.h"
+#include "model/quantize.h"
+#include "support/cuda_imitation.h"
+
+bool cuda_runner_real;
+
+static void must(spry_status status, const spry_error *error)
+{
+    if (status)
+        fail_msg("%s", error->message);
+}
+
+void cuda_runner_open(model_runner *r, const char *path, const char *lora, const char *type, spry_dtype kv)
+{
+    const spry_recipe *recipe;
+    spry_error error = {0};
+    spry_cuda driver = cuda_imitation_driver();
+    *r = (model_runner){0};
+    cuda_imitation_reset();
+    must(spry_model_open(&r->model, path, &error), &error);
+    must(spry_ops_get(&r->ops, "ref", &error), &error);
+    must(spry_threads_create(&r->threads, 1, &error), &error);
+    if (type) {
+        must(spry_recipe_find(&recipe, type, &error), &error);
+        must(spry_model_quantize(r->model, recipe, r->ops, r->threads, true, &error), &error);
+    }
+    if (lora)
+        must(spry_model_add_adapters(r->model, lora, &error), &error);
+    r->adapters = spry_adapters_default(&r->model->adapters);
+    spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
+    must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
+    const spry_device_setup setup = {.config = &r->model->config,
+                                     .weights = &r->model->weights,
+                                     .pool = &r->pool,
+                                     .ops = r->ops,
+                                     .threads = r->threads,
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
+                                                r->model->adapters.count, r->model->adapters.ranks},
+                                     .mapped = true};
+    if (cuda_runner_real)
+        must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
+    must(spry_cuda_device_open(&r->device, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
+                               &setup, &error),
+         &error);
+    r->pool.mover = spry_device_mover(r->device);
+}
+
+void cuda_runner_close(model_runner *r)
+{
+    runner_close(r);
+    if (!cuda_runner_real)
+        assert_true(cuda_imitation_is_clean());
+}
+
+/* ---- a model split over CPU and GPU ------------------------------------------------------------------------------ */
+
+static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    spry_cuda driver = cuda_imitation_driver();
+    (void)piece;
+    *out = NULL;
+    spry_status status = cuda_runner_real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
+    return status ? status
+                  : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
+                                          setup, error);
+}
+
+void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
+{
+    spry_error error = {0};
+    spry_device_kind gpu = spry_device_kind_cuda;
+    gpu.open = open_behind;
+    gpu.available = NULL;
+    const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};
+    const spry_split_side sides[] = {turned ? cuda : cpu, turned ? cpu : cuda};
+    const spry_device_setup setup = {.config = &r->model->config,
+                                     .weights = &r->model->weights,
+                                     .pool = &r->pool,
+                                     .ops = r->ops,
+                                     .threads = r->threads,
+                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
+                                                r->model->adapters.count, r->model->adapters.ranks},
+                                     .mapped = true,
+                                     .layers = layers};
+    spry_device_close(r->device);
+    must(spry_split_open(&r->device, sides, &setup, &error), &error);
+    assert_int_equal(spry_device_layers(r->device), layers);
+    r->pool.mover = spry_device_mover(r->device);
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------------------------ */
+
+static double form_rounding(spry_dtype type)
+{
+    switch (spry_cuda_form(spry_cuda_placed(type))) {
+    case SPRY_ACT_TWO: return 0x1p-17 / 0x1p-24;
+    case SPRY_ACT_THREE: return 2; /* matrix instructions cut off what floats round */
+    default: return 0x1p-8 / 0x1p-24;
+    }
+}
+
+double cuda_runner_rounding(const model_runner *r)
+{
+    const spry_layer *l = &r->model->weights.layers[r->model->config.n_layers - 1];
+    double q = form_rounding(l->q.type), up = form_rounding(l->router.data ? l->expert_up[0].type : l->up.type);
+    return q > up ? q : up;
+}

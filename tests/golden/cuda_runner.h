@@ -1,0 +1,22 @@
+/* A model_runner whose device is a GPU: an imitated one (support/cuda_imitation.h), or the first real one. */
+#ifndef TESTS_CUDA_RUNNER_H
+#define TESTS_CUDA_RUNNER_H
+
+#include "golden/model_runner.h"
+
+extern bool cuda_runner_real;
+
+/* `lora`: NULL, or adapters, which its rows go through by their own scales. `type`: NULL, or what the model is
+ * converted to. Fails the running test when the model cannot be opened. */
+void cuda_runner_open(model_runner *runner, const char *path, const char *lora, const char *type, spry_dtype kv);
+
+/* Fails the running test when the imitated GPU still holds something. */
+void cuda_runner_close(model_runner *runner);
+
+/* The last `layers` of a runner's model on the GPU; `turned`: the first ones, and the last on the CPU. */
+void cuda_runner_split(model_runner *runner, uint32_t layers, bool turned);
+
+/* What an activation loses on the way into a product, next to what a float's rounding loses. */
+double cuda_runner_rounding(const model_runner *runner);
+
+#endif
