@@ -1,6 +1,8 @@
 /* Layers that keep a state instead of attending, on GPUs, against plain C over the same pages. */
 #include "support/cuda_scene.h"
 
+#include <math.h>
+
 #include "device/cuda/state_args.h"
 #include "kernels/kv_layout.h"
 
@@ -12,20 +14,25 @@ static const spry_step_entry entries[ENTRIES] = {{7, 0, 32, 0},  {2, 32, 1, 0}, 
 static const spry_attend_run segments[] = {{0, 34}, {34, 3}}; /* rows */
 static const uint32_t first_entries[] = {0, 4, ENTRIES}, first_positions[] = {32, 38};
 
+/* A row of a step that adds to a sequence from `first_new` on. */
+static spry_step_row row_at(size_t sequence, uint32_t first_new, uint32_t position)
+{
+    uint32_t last = first_entries[sequence];
+    while (entries[last].start + entries[last].count <= position)
+        last++;
+    return (spry_step_row){.position = position,
+                           .page = entries[last].page,
+                           .slot = position - entries[last].start,
+                           .first_entry = first_entries[sequence],
+                           .n_entries = last + 1 - first_entries[sequence],
+                           .first_new = first_new};
+}
+
 static void make_rows(spry_step_row rows[ROWS])
 {
     for (size_t s = 0; s < SPRY_COUNT(segments); s++)
-        for (uint32_t i = 0; i < segments[s].n_rows; i++) {
-            uint32_t position = first_positions[s] + i, last = first_entries[s];
-            while (entries[last].start + entries[last].count <= position)
-                last++;
-            rows[segments[s].first_row + i] = (spry_step_row){.position = position,
-                                                              .page = entries[last].page,
-                                                              .slot = position - entries[last].start,
-                                                              .first_entry = first_entries[s],
-                                                              .n_entries = last + 1 - first_entries[s],
-                                                              .first_new = first_positions[s]};
-        }
+        for (uint32_t i = 0; i < segments[s].n_rows; i++)
+            rows[segments[s].first_row + i] = row_at(s, first_positions[s], first_positions[s] + i);
 }
 
 /* ---- short convolutions ------------------------------------------------------------------------------------------ */
@@ -191,10 +198,240 @@ static void convolutions_have_the_bits_of_the_plain_ones(void **state)
     check_convolution(SPRY_F16, 80, 1, false);
 }
 
+/* ---- gated delta nets -------------------------------------------------------------------------------------------- */
+
+enum { SEQUENCES = 2, FIRST_TOKENS = 66, TOKENS = FIRST_TOKENS + 41 }; /* of the first sequence; of both */
+
+typedef struct delta_shape {
+    uint32_t n_heads, n_keys, key_dim, value_dim;
+} delta_shape;
+
+/* Inputs are above 0, so that sums of the convolution lose nothing to cancellation. */
+typedef struct delta_scene {
+    const delta_shape *shape;
+    size_t n_mixed, width, page_floats;
+    float *mixed, *ba;                /* [TOKENS, n_mixed], [TOKENS, 2 * n_heads] */
+    float *weight, *dt, *fading;      /* [n_mixed, REACH], [n_heads] */
+    double *expected, *allowed;       /* [TOKENS, width] */
+    spry_cuda_memory fixed[4], pages; /* entries, weight, dt, fading */
+} delta_scene;
+
+static float *above_zero(size_t n)
+{
+    float *x = taken(n, sizeof *x);
+    fill(x, n, 1);
+    for (size_t i = 0; i < n; i++)
+        x[i] = fabsf(x[i]) + 0.01f;
+    return x;
+}
+
+static void open_delta(delta_scene *s, const delta_shape *p)
+{
+    *s = (delta_scene){.shape = p, .width = (size_t)p->n_heads * p->value_dim};
+    s->n_mixed = 2 * (size_t)p->n_keys * p->key_dim + s->width;
+    s->page_floats = 5 + s->width * p->key_dim + SPRY_PAGE_TOKENS * (2 * p->n_heads + s->n_mixed); /* 5 of another */
+    s->mixed = above_zero(TOKENS * s->n_mixed);
+    s->ba = above_zero(TOKENS * 2 * p->n_heads);
+    s->weight = above_zero(s->n_mixed * REACH);
+    s->dt = above_zero(p->n_heads);
+    s->fading = above_zero(p->n_heads);
+    s->expected = taken(TOKENS * s->width, sizeof(double));
+    s->allowed = taken(TOKENS * s->width, sizeof(double));
+    for (size_t i = 0; i < TOKENS * 2 * p->n_heads; i++)
+        s->ba[i] -= 1.5f; /* states forget faster than they learn */
+    for (size_t i = 0; i < p->n_heads; i++)
+        s->fading[i] = -2 - s->fading[i];
+    s->fixed[0] = on_gpu(entries, sizeof entries);
+    s->fixed[1] = on_gpu(s->weight, s->n_mixed * REACH * sizeof(float));
+    s->fixed[2] = on_gpu(s->dt, p->n_heads * sizeof(float));
+    s->fixed[3] = on_gpu(s->fading, p->n_heads * sizeof(float));
+}
+
+static void close_delta(delta_scene *s)
+{
+    free(s->mixed);
+    free(s->ba);
+    free(s->weight);
+    free(s->dt);
+    free(s->fading);
+    free(s->expected);
+    free(s->allowed);
+    for (size_t i = 0; i < SPRY_COUNT(s->fixed); i++)
+        spry_cuda_free(&gpu, &s->fixed[i]);
+}
+
+/* Coordinate i of the convolution at a token of a sequence that begins with token `first`. */
+static double mixed_at(const delta_scene *s, size_t first, size_t token, size_t i)
+{
+    double sum = 0;
+    for (size_t tap = 0; tap < REACH; tap++)
+        if (token + tap + 1 >= first + REACH)
+            sum += (double)s->weight[i * REACH + tap] * (double)s->mixed[(token + tap + 1 - REACH) * s->n_mixed + i];
+    return sum / (1 + exp(-sum));
+}
+
+static void unit_at(const delta_scene *s, double *out, size_t first, size_t token, size_t from, double scale)
+{
+    double sum = 0;
+    for (size_t i = 0; i < s->shape->key_dim; i++) {
+        out[i] = mixed_at(s, first, token, from + i);
+        sum += out[i] * out[i];
+    }
+    for (size_t i = 0; i < s->shape->key_dim; i++)
+        out[i] *= scale / sqrt(sum + 1e-6);
+}
+
+/* One column over the tokens of a sequence, and beside it what its values would be were all terms of one sign: a token
+ * rounds each of its sums by at most so many units of these, and what it leaves fades within a few tokens. */
+static void expect_column(const delta_scene *s, size_t first, size_t end, size_t head, size_t column)
+{
+    const delta_shape *p = s->shape;
+    size_t each = p->n_heads / p->n_keys, keys = (size_t)p->n_keys * p->key_dim, group = head / each;
+    double x[SPRY_MAX_DELTA_DIM] = {0}, size[SPRY_MAX_DELTA_DIM] = {0}, k[SPRY_MAX_DELTA_DIM], q[SPRY_MAX_DELTA_DIM];
+    for (size_t token = first; token < end; token++) {
+        const float *ba = s->ba + token * 2 * p->n_heads + group * 2 * each;
+        double fade = exp((double)s->fading[head] * log1p(exp((double)ba[each + head % each] + (double)s->dt[head])));
+        double beta = 1 / (1 + exp(-(double)ba[head % each])), sum = 0, sizes = 0, answer = 0, answer_size = 0;
+        double v = mixed_at(s, first, token, 2 * keys + head * p->value_dim + column);
+        unit_at(s, q, first, token, group * p->key_dim, 1 / sqrt((double)p->key_dim));
+        unit_at(s, k, first, token, keys + group * p->key_dim, 1);
+        for (size_t i = 0; i < p->key_dim; i++) {
+            sum += (x[i] *= fade) * k[i];
+            sizes += (size[i] *= fade) * k[i];
+        }
+        for (size_t i = 0; i < p->key_dim; i++) {
+            answer += (x[i] += k[i] * (v - sum) * beta) * q[i];
+            answer_size += (size[i] += k[i] * (v + sizes) * beta) * q[i];
+        }
+        s->expected[token * s->width + head * p->value_dim + column] = answer;
+        s->allowed[token * s->width + head * p->value_dim + column] = answer_size * 4 * (p->key_dim + 16.0) * 0x1p-24;
+    }
+}
+
+/* Rows of a step: tokens of one sequence. */
+typedef struct delta_piece {
+    uint32_t sequence, first, n_rows;
+} delta_piece;
+
+/* Gives the rows of the pieces, into their tokens' places of `out`. */
+static void run_delta(const delta_scene *s, float *out, const delta_piece *pieces, size_t n_pieces)
+{
+    const delta_shape *p = s->shape;
+    spry_step_row rows[TOKENS];
+    spry_attend_run runs[SEQUENCES];
+    uint32_t n_rows = 0, keys = 32;
+    float *mixed = taken(TOKENS * s->n_mixed, sizeof(float)), *ba = taken(TOKENS * 2 * p->n_heads, sizeof(float));
+    for (size_t i = 0; i < n_pieces; n_rows += pieces[i++].n_rows) {
+        size_t token = pieces[i].sequence * FIRST_TOKENS + pieces[i].first;
+        runs[i] = (spry_attend_run){n_rows, pieces[i].n_rows};
+        for (uint32_t r = 0; r < pieces[i].n_rows; r++)
+            rows[n_rows + r] = row_at(pieces[i].sequence, pieces[i].first, pieces[i].first + r);
+        memcpy(mixed + n_rows * s->n_mixed, s->mixed + token * s->n_mixed,
+               pieces[i].n_rows * s->n_mixed * sizeof(float));
+        memcpy(ba + n_rows * 2 * p->n_heads, s->ba + token * 2 * p->n_heads,
+               pieces[i].n_rows * 2 * p->n_heads * sizeof(float));
+    }
+    spry_cuda_memory memory[] = {
+        on_gpu(NULL, n_rows * s->width * sizeof(float)), on_gpu(mixed, n_rows * s->n_mixed * sizeof(float)),
+        on_gpu(ba, n_rows * 2 * p->n_heads * sizeof(float)), on_gpu(rows, sizeof rows), on_gpu(runs, sizeof runs)};
+    const spry_delta_args args = {.out = memory[0],
+                                  .mixed = memory[1],
+                                  .ba = memory[2],
+                                  .rows = memory[3],
+                                  .segments = memory[4],
+                                  .entries = s->fixed[0],
+                                  .weight = s->fixed[1],
+                                  .dt = s->fixed[2],
+                                  .fading = s->fixed[3],
+                                  .pages = s->pages + 5 * sizeof(float),
+                                  .page_bytes = s->page_floats * sizeof(float),
+                                  .n_heads = p->n_heads,
+                                  .n_keys = p->n_keys,
+                                  .key_dim = p->key_dim,
+                                  .value_dim = p->value_dim,
+                                  .n_mixed = (uint32_t)s->n_mixed,
+                                  .reach = REACH};
+    char name[SPRY_CUDA_KERNEL_NAME];
+    while (keys < p->key_dim)
+        keys *= 2;
+    snprintf(name, sizeof name, "spry_delta_%u", keys);
+    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_delta_store"), n_rows, 1, 1, SPRY_DELTA_STORE_THREADS, &args);
+    spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, name), (p->value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS,
+                     p->n_heads, n_pieces, SPRY_DELTA_THREADS, &args);
+    float *got = taken(n_rows * s->width, sizeof(float));
+    from_gpu(got, memory[0], n_rows * s->width * sizeof(float));
+    for (size_t i = 0; i < n_pieces; i++)
+        memcpy(out + (pieces[i].sequence * FIRST_TOKENS + pieces[i].first) * s->width,
+               got + runs[i].first_row * s->width, pieces[i].n_rows * s->width * sizeof(float));
+    for (size_t i = 0; i < SPRY_COUNT(memory); i++)
+        spry_cuda_free(&gpu, &memory[i]);
+    free(mixed);
+    free(ba);
+    free(got);
+}
+
+/* Both sequences from their beginning, in steps of `chunk` tokens of one sequence after the other; 0: all at once. The
+ * pages as they are then. */
+static float *run_chunks(delta_scene *s, float *pages, uint32_t chunk)
+{
+    static const uint32_t counts[SEQUENCES] = {FIRST_TOKENS, TOKENS - FIRST_TOKENS};
+    size_t bytes = PAGES * s->page_floats * sizeof(float);
+    float *out = taken(TOKENS * s->width, sizeof(float));
+    memset(pages, 0xff, bytes);
+    s->pages = on_gpu(pages, bytes);
+    if (!chunk)
+        run_delta(s, out, (delta_piece[]){{0, 0, counts[0]}, {1, 0, counts[1]}}, SEQUENCES);
+    for (uint32_t sequence = 0; chunk && sequence < SEQUENCES; sequence++)
+        for (uint32_t at = 0; at < counts[sequence]; at += chunk)
+            run_delta(s, out,
+                      &(delta_piece){sequence, at, counts[sequence] - at < chunk ? counts[sequence] - at : chunk}, 1);
+    from_gpu(pages, s->pages, bytes);
+    spry_cuda_free(&gpu, &s->pages);
+    return out;
+}
+
+static void check_delta(const delta_shape *shape)
+{
+    static const uint32_t chunks[] = {1, 7, 33};
+    delta_scene s;
+    open_delta(&s, shape);
+    size_t floats = PAGES * s.page_floats;
+    float *pages = taken(floats, sizeof *pages), *others = taken(floats, sizeof *others);
+    for (size_t head = 0; head < shape->n_heads; head++)
+        for (size_t column = 0; column < shape->value_dim; column++) {
+            expect_column(&s, 0, FIRST_TOKENS, head, column);
+            expect_column(&s, FIRST_TOKENS, TOKENS, head, column);
+        }
+    float *whole = run_chunks(&s, pages, 0);
+    for (size_t i = 0; i < TOKENS * s.width; i++)
+        if (!(fabs((double)whole[i] - s.expected[i]) <= s.allowed[i]))
+            fail_msg("keys of %u: token %zu, value %zu is %g, expected %g +- %g", shape->key_dim, i / s.width,
+                     i % s.width, (double)whole[i], s.expected[i], s.allowed[i]);
+    for (size_t c = 0; c < SPRY_COUNT(chunks); c++) {
+        float *parts = run_chunks(&s, others, chunks[c]);
+        assert_memory_equal(parts, whole, TOKENS * s.width * sizeof(float));
+        assert_memory_equal(others, pages, floats * sizeof(float));
+        free(parts);
+    }
+    free(whole);
+    free(pages);
+    free(others);
+    close_delta(&s);
+}
+
+static void delta_nets_go_on_from_any_token(void **state)
+{
+    (void)state;
+    static const delta_shape shapes[] = {{4, 2, 16, 16}, {2, 2, 40, 33}, {3, 1, 128, 20}, {1, 1, 256, 8}};
+    for (size_t i = 0; i < SPRY_COUNT(shapes); i++)
+        check_delta(&shapes[i]);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(convolutions_have_the_bits_of_the_plain_ones),
+        cmocka_unit_test(delta_nets_go_on_from_any_token),
     };
     return run_on_gpu(argc, argv, tests, SPRY_COUNT(tests));
 }

@@ -196,7 +196,8 @@ static void *attend_kernel(spry_cuda_device *d, const char *format)
 static bool attend_encodes(const spry_cuda_device *d)
 {
     size_t n_q = (size_t)d->config->n_heads * d->config->head_dim;
-    return !d->n_runs && !d->config->n_kv_rank && d->config->head_dim % 32 == 0 && n_q % SPRY_TILE_UNIT == 0;
+    return !d->n_runs && !d->config->n_kv_rank && !d->config->arch->gated_attention && d->config->head_dim % 32 == 0 &&
+           n_q % SPRY_TILE_UNIT == 0;
 }
 
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer)
@@ -314,9 +315,13 @@ static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t 
     const spry_cuda_scratch *s = &d->scratch;
     size_t n_q = (size_t)c->n_heads * c->head_dim, n_kv = (size_t)c->n_kv_heads * c->head_dim;
     size_t n_qkv = l->k.type == SPRY_DTYPE_COUNT ? 1 : 3;
-    const spry_cuda_product qkv[] = {{s->q, n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
+    bool gated = c->arch->gated_attention;
+    const spry_cuda_product qkv[] = {
+        {gated ? s->raw : s->q, gated ? 2 * n_q : n_q, &l->q}, {s->k, n_kv, &l->k}, {s->v, n_kv, &l->v}};
     spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), qkv, n_qkv, d->n_rows, false);
     spry_cuda_took_products(d, SPRY_OP_QKV, qkv, n_qkv, d->n_rows);
+    if (gated)
+        spry_cuda_head_gates(d, "spry_take_queries", s->q);
     normalise_heads(d, l, false);
     if (c->arch->v_norm && n_qkv > 1)
         normalise_values(d);
@@ -329,6 +334,8 @@ static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t 
         spry_cuda_charge(d, SPRY_OP_ROPE, SPRY_F32, 0, 0);
         attend(d, layer);
     }
+    if (gated)
+        spry_cuda_head_gates(d, "spry_close_heads", s->attn);
     spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
 }
 
@@ -362,7 +369,8 @@ static void keep_state(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t l
 {
     const part_sum sum = sum_of(d, l->attn_post_norm, l->attn_post_norm_bias, false);
     const spry_cuda_product o = {sum.out, d->config->n_embd, &l->o};
-    const spry_encode_args given = spry_cuda_convolution(d, l, layer);
+    const spry_encode_args given =
+        d->config->arch->delta ? spry_cuda_delta(d, l, layer) : spry_cuda_convolution(d, l, layer);
     spry_cuda_encode_products(d, given, &o, 1, d->n_rows, sum.add);
     spry_cuda_took_products(d, SPRY_OP_OUT, &o, 1, d->n_rows);
     if (!sum.done)

@@ -10,6 +10,7 @@ static spry_cuda_shape shape_of(const spry_cuda_device *d)
 {
     return (spry_cuda_shape){.alone = d->alone,
                              .adapted = d->adapted,
+                             .n_segments = d->config->n_delta_layers ? d->n_segments : 0,
                              .n_rows = d->n_rows,
                              .n_few = d->n_few,
                              .n_pieces = d->n_pieces,

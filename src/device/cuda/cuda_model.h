@@ -34,6 +34,8 @@ typedef struct spry_cuda_layer {
     spry_cuda_matrix q, k, v;
     spry_cuda_matrix o; /* out of attention, or of what a layer has instead */
     spry_cuda_matrix conv_in;
+    spry_cuda_memory delta_conv, delta_dt, delta_fading, delta_norm; /* of a gated delta net, as in spry_layer */
+    spry_cuda_matrix delta_qkv, delta_gate, delta_ba;
     spry_cuda_memory q_a_norm, kv_a_norm;
     spry_cuda_matrix q_a, k_b, v_b;  /* latent attention; k_b and v_b of all heads */
     spry_cuda_matrix gate, up, down; /* of all experts, where there are some */

@@ -84,6 +84,17 @@ static void carve_streams(spry_cuda_scratch *s, const spry_config *c, size_t row
     s->layer_gate = carve(s, stream_rows, layer_inputs, sizeof(float));
 }
 
+static void carve_delta(spry_cuda_scratch *s, const spry_config *c, size_t rows)
+{
+    size_t delta_rows = c->arch->delta ? rows : 0, width = (size_t)c->n_delta_heads * c->delta_value_dim;
+    s->delta_mixed = carve(s, delta_rows, spry_config_delta_mixed(c), sizeof(float));
+    s->delta_gate = carve(s, delta_rows, width, sizeof(float));
+    s->delta_ba = carve(s, delta_rows, 2 * (size_t)c->n_delta_heads, sizeof(float));
+    s->delta_result = carve(s, delta_rows, width, sizeof(float));
+    if (c->arch->gated_attention)
+        s->raw = carve(s, rows, 2 * (size_t)c->n_heads * c->head_dim, sizeof(float));
+}
+
 /* Units of all rows, as carve_acts counts them. */
 static size_t units_of(size_t rows, size_t width)
 {
@@ -97,6 +108,7 @@ static void carve_inputs(spry_cuda_scratch *s, const spry_config *c, const spry_
     size_t slots = spry_cuda_latent_slots(c, limits->max_rows), wide = larger(c->nope_dim, c->n_kv_rank);
     size_t n_out = slots ? larger((size_t)c->n_heads * c->value_dim, c->n_q_rank) : (size_t)c->n_heads * c->head_dim;
     size_t width = larger(larger(c->n_embd, c->n_layer_embd), larger(ff, n_out));
+    width = larger(width, (size_t)c->n_delta_heads * c->delta_value_dim);
     bool heads = units_of(slots, wide) > units_of(ff_rows, width);
     spry_cuda_carve_acts(s, heads ? slots : ff_rows, heads ? wide : width);
     size_t adapted = limits->adapter_ranks ? ff_rows : 0;
@@ -123,6 +135,7 @@ static void carve_all(spry_cuda_scratch *s, const spry_config *c, const spry_ste
     carve_experts(s, c, rows);
     carve_latent(s, c, rows);
     carve_streams(s, c, rows);
+    carve_delta(s, c, rows);
     for (size_t i = 0; i < 2; i++) {
         s->cosine[i] = carve(s, rows, pairs, sizeof(float));
         s->sine[i] = carve(s, rows, pairs, sizeof(float));

@@ -19,10 +19,11 @@ enum {
 typedef struct spry_cuda_scratch {
     spry_cuda_memory memory;
     size_t bytes;
-    spry_cuda_memory x, y;            /* [rows, n_embd] */
-    spry_cuda_memory h;               /* [rows, n_embd]: normalised rows that are wanted */
-    spry_cuda_memory q, attn;         /* [rows, n_heads * head_dim] */
-    spry_cuda_memory k, v;            /* [rows, n_kv_heads * head_dim] */
+    spry_cuda_memory x, y;    /* [rows, n_embd] */
+    spry_cuda_memory h;       /* [rows, n_embd]: normalised rows that are wanted */
+    spry_cuda_memory q, attn; /* [rows, n_heads * head_dim] */
+    spry_cuda_memory k, v;    /* [rows, n_kv_heads * head_dim] */
+    spry_cuda_memory delta_mixed, delta_gate, delta_ba, delta_result; /* of delta nets, as in cpu/pass_state.h */
     spry_cuda_memory conv;            /* [rows, 3 * n_embd]: into short convolutions, whose results go to h */
     spry_cuda_memory gate, up;        /* [rows or slots, widest feed-forward] */
     spry_cuda_memory shared_out;      /* [rows, n_embd] */
@@ -32,11 +33,11 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory chosen, weight;  /* [rows, n_used] */
     spry_cuda_memory slot;            /* [rows, n_used] */
     spry_cuda_memory source, experts; /* [slots] */
-    spry_cuda_memory raw;             /* [rows, n_heads * a head's own size]: of latent attention */
-    spry_cuda_memory low;             /* [rows, n_q_rank] */
-    spry_cuda_memory heads;           /* [slots of heads, n_kv_rank or value_dim] */
-    spry_cuda_memory head_source;     /* [slots of heads] */
-    spry_cuda_memory head_numbers;    /* [slots of heads] */
+    spry_cuda_memory raw;          /* [rows, n_heads * a head's own size]: of latent attention; or heads with gates */
+    spry_cuda_memory low;          /* [rows, n_q_rank] */
+    spry_cuda_memory heads;        /* [slots of heads, n_kv_rank or value_dim] */
+    spry_cuda_memory head_source;  /* [slots of heads] */
+    spry_cuda_memory head_numbers; /* [slots of heads] */
 
     /* of Gemma 3n */
     spry_cuda_memory streams, predicted;   /* [n_streams, rows, n_embd] */
@@ -63,8 +64,8 @@ typedef struct spry_cuda_upload {
     unsigned char *both; /* pinned: for two steps */
     unsigned char *host; /* of the one that is laid out */
     spry_cuda_memory memory;
-    size_t bytes;                                                           /* of a step */
-    size_t rows, few, pieces, runs, source, deltas, drawn, scales, entries; /* offsets */
+    size_t bytes;                                                                     /* of a step */
+    size_t rows, few, pieces, runs, segments, source, deltas, drawn, scales, entries; /* offsets */
 } spry_cuda_upload;
 
 /* The same for the draws of a step, and their results. */
@@ -91,7 +92,7 @@ typedef struct spry_cuda_attention {
 
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
-    uint64_t alone, adapted, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
+    uint64_t alone, adapted, n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
 } spry_cuda_shape;
 
 typedef struct spry_cuda_graph {
@@ -216,6 +217,10 @@ void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);
 
 /* cuda_convolution.c: the short convolution of a layer; what its output matrix takes. */
 spry_encode_args spry_cuda_convolution(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
+
+/* cuda_delta.c: the same of a gated delta net; of attention, kernels for the gates of heads in `raw`. */
+spry_encode_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *layer, uint32_t index);
+void spry_cuda_head_gates(spry_cuda_device *d, const char *kernel, spry_cuda_memory x);
 
 /* cuda_draw.c: queues draws of the newest step; when they are done their results are taken over. `which` of the steps.
  */

@@ -27,6 +27,7 @@ static spry_status make_room(spry_cuda_device *d, size_t n_entries, spry_error *
     u->few = section(&used, rows, sizeof(uint32_t));
     u->pieces = section(&used, rows, sizeof(spry_attend_piece));
     u->runs = section(&used, rows, sizeof(spry_attend_run));
+    u->segments = section(&used, d->config->n_delta_layers ? rows : 0, sizeof(spry_attend_run));
     u->source = section(&used, rows, sizeof(int32_t));
     u->deltas = section(&used, SPRY_KV_TURNS_MAX, sizeof(int32_t));
     u->drawn = section(&used, rows, sizeof(uint32_t));
@@ -134,6 +135,14 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
     }
 }
 
+/* Rows of one sequence, which delta nets take one after another. */
+static void add_segment(spry_cuda_device *d, spry_attend_run rows)
+{
+    if (d->config->n_delta_layers)
+        ((spry_attend_run *)(void *)(d->upload.host + d->upload.segments))[d->n_segments] = rows;
+    d->n_segments++;
+}
+
 /* Numbers of the rows that are wanted: those with logits first, then those with hidden states. */
 static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool hidden)
 {
@@ -179,7 +188,7 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         return status;
     spry_cuda_upload *u = &d->upload;
     d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
-    d->n_segments = step->n_segments;
+    d->n_segments = 0;
     d->alone = true;
     d->adapted = false;
     n_entries = 0;
@@ -189,6 +198,8 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         d->alone = !find_first(&first_new, step, g) && g->n_rows == 1 && d->alone;
         add_rows(d, g, d->n_rows, n_entries, first_new);
         spry_cuda_adapt_rows(d, g, d->n_rows);
+        if (g->n_rows)
+            add_segment(d, (spry_attend_run){(uint32_t)d->n_rows, g->n_rows});
         if (takes_few(d, g, d->n_few, d->n_chunks))
             add_few(d, g, d->n_rows);
         else

@@ -1,0 +1,79 @@
+/* Gated delta nets as launches, and the gates of attention that stands among them. */
+#include <stdio.h>
+
+#include "device/cuda/cuda_state.h"
+#include "device/cuda/state_args.h"
+#include "model/arch.h"
+
+enum { NORM_THREADS = 256, KEYS_LEAST = 32 };
+
+static spry_delta_args delta_args(const spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    size_t before = c->kv_slot[layer] * spry_config_delta_floats(c) * sizeof(float);
+    return (spry_delta_args){.out = s->delta_result,
+                             .mixed = s->delta_mixed,
+                             .ba = s->delta_ba,
+                             .weight = l->delta_conv,
+                             .dt = l->delta_dt,
+                             .fading = l->delta_fading,
+                             .rows = d->upload.memory + d->upload.rows,
+                             .entries = d->upload.memory + d->upload.entries,
+                             .segments = d->upload.memory + d->upload.segments,
+                             .pages = d->pages + spry_kv_extra_offset(d->pool) + before,
+                             .page_bytes = d->pool->page_bytes,
+                             .n_heads = c->n_delta_heads,
+                             .n_keys = c->n_delta_keys,
+                             .key_dim = c->delta_key_dim,
+                             .value_dim = c->delta_value_dim,
+                             .n_mixed = (uint32_t)spry_config_delta_mixed(c),
+                             .reach = c->n_conv};
+}
+
+/* States over the rows, then the norm of each head's results. */
+static void recur(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_delta_args args = delta_args(d, l, layer);
+    const spry_norm_args norm = {.x = d->scratch.delta_result,
+                                 .weight = l->delta_norm,
+                                 .n = c->delta_value_dim,
+                                 .n_groups = c->n_delta_heads,
+                                 .eps = c->norm_eps};
+    char name[SPRY_CUDA_KERNEL_NAME];
+    uint32_t keys = KEYS_LEAST;
+    while (keys < c->delta_key_dim)
+        keys *= 2;
+    snprintf(name, sizeof name, "spry_delta_%u", keys);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_delta_store"), d->n_rows, 1, 1,
+                     SPRY_DELTA_STORE_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name),
+                     (c->delta_value_dim + SPRY_DELTA_COLUMNS - 1) / SPRY_DELTA_COLUMNS, c->n_delta_heads,
+                     d->n_segments, SPRY_DELTA_THREADS, &args);
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, norm.n_groups, 1, NORM_THREADS,
+                     &norm);
+}
+
+spry_encode_args spry_cuda_delta(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_scratch *s = &d->scratch;
+    uint32_t width = c->n_delta_heads * c->delta_value_dim;
+    const spry_cuda_product in[] = {{s->delta_mixed, spry_config_delta_mixed(c), &l->delta_qkv},
+                                    {s->delta_gate, width, &l->delta_gate},
+                                    {s->delta_ba, 2 * (size_t)c->n_delta_heads, &l->delta_ba}};
+    spry_cuda_encode_products(d, spry_cuda_input(d, l->attn_norm, l->attn_norm_bias), in, SPRY_COUNT(in), d->n_rows,
+                              false);
+    spry_cuda_took_products(d, SPRY_OP_QKV, in, SPRY_COUNT(in), d->n_rows);
+    recur(d, l, layer);
+    spry_cuda_charge(d, SPRY_OP_ATTEND, SPRY_F32, 0, 0);
+    return (spry_encode_args){.in = s->delta_gate, .up = s->delta_result, .n = width, .gate = SPRY_GATE_SILU};
+}
+
+void spry_cuda_head_gates(spry_cuda_device *d, const char *kernel, spry_cuda_memory x)
+{
+    const spry_head_gates_args args = {.x = x, .raw = d->scratch.raw, .n = d->config->head_dim};
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, kernel), d->n_rows, d->config->n_heads, 1,
+                     SPRY_DELTA_THREADS, &args);
+}

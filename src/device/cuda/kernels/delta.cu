@@ -1,0 +1,262 @@
+/* Gated delta nets, and heads of attention that have a gate.
+ *
+ * A column of a head's state depends on other columns nowhere: four lanes of a warp hold one in registers, and blocks take
+ * the columns of a head in groups. A block goes through the tokens of its sequence one after another, from the beginning
+ * of the page where the step's first row continues; queries, keys and values of some tokens are made at a time. */
+#include "device/cuda/kernels/machine.cuh"
+#include "device/cuda/state_args.h"
+
+enum {
+    DELTA_WARPS = SPRY_DELTA_THREADS / WARP,
+    DELTA_LANES = WARP * DELTA_WARPS / SPRY_DELTA_COLUMNS, /* of a column */
+    DELTA_TOKENS = 16,                                     /* made at a time */
+    DELTA_PAGE_TOKENS = 32,
+};
+static_assert(DELTA_LANES == 4, "lanes add up what they have in two exchanges");
+#define DELTA_EPS 1e-6f /* of the lengths of q and k */
+
+/* What a page keeps of the layer. */
+struct delta_page {
+    float *state; /* [n_heads, key_dim, value_dim]: before the first token */
+    float *gates; /* [DELTA_PAGE_TOKENS, 2, n_heads]: exp(g), beta */
+    float *mixed; /* [DELTA_PAGE_TOKENS, mixed]: inputs of the convolution, q | k | v of all heads */
+};
+
+SPRY_DEVICE delta_page page_of(const spry_delta_args &a, uint32_t page)
+{
+    float *at = (float *)(a.pages + page * a.page_bytes);
+    delta_page p = {at, at + (uint64_t)a.n_heads * a.key_dim * a.value_dim, (float *)0};
+    p.mixed = p.gates + DELTA_PAGE_TOKENS * 2 * a.n_heads;
+    return p;
+}
+
+/* ---- into pages -------------------------------------------------------------------------------------------------- */
+
+SPRY_KERNEL(spry_delta_store, spry_delta_args, SPRY_DELTA_STORE_THREADS)
+{
+    const spry_step_row &row = a.rows[blockIdx.x];
+    delta_page page = page_of(a, row.page);
+    const float *mixed = a.mixed + (uint64_t)blockIdx.x * a.n_mixed, *ba = a.ba + (uint64_t)blockIdx.x * 2 * a.n_heads;
+    float *to = page.mixed + (uint64_t)row.slot * a.n_mixed, *gates = page.gates + row.slot * 2 * a.n_heads;
+    uint32_t each = a.n_heads / a.n_keys;
+    for (uint32_t i = threadIdx.x; i < a.n_mixed; i += blockDim.x)
+        to[i] = mixed[i];
+    for (uint32_t h = threadIdx.x; h < a.n_heads; h += blockDim.x) { /* b and a stand key head by key head */
+        const float *group = ba + h / each * 2 * each;
+        float time = group[each + h % each] + a.dt[h];
+        time = time > 20 ? time : log1pf(expf(time));
+        gates[h] = expf(a.fading[h] * time);
+        gates[a.n_heads + h] = 1 / (1 + expf(-group[h % each]));
+    }
+}
+
+/* ---- tokens ------------------------------------------------------------------------------------------------------ */
+
+/* What some tokens give to a head and to a block's columns of it. Keys beyond the head's own are zeros. */
+template <int KEYS> struct delta_tokens {
+    float4 q[DELTA_TOKENS][KEYS / 4], k[DELTA_TOKENS][KEYS / 4];
+    float v[DELTA_TOKENS][SPRY_DELTA_COLUMNS], fade[DELTA_TOKENS], beta[DELTA_TOKENS];
+};
+
+/* A coordinate of the convolution's output at a position, which is in this entry; before the first token there is
+ * nothing. */
+SPRY_DEVICE float mixed_value(const spry_delta_args &a, const spry_step_entry *entry, uint32_t position, uint32_t i)
+{
+    uint32_t at = position + 1 > a.reach ? position + 1 - a.reach : 0;
+    const float *weight = a.weight + (uint64_t)i * a.reach + (at + a.reach - 1 - position);
+    float sum = 0;
+    while (entry->start > at)
+        entry--;
+    for (; at <= position; at++) {
+        if (at >= entry->start + entry->count)
+            entry++;
+        sum += *weight++ * page_of(a, entry->page).mixed[(uint64_t)(at - entry->start) * a.n_mixed + i];
+    }
+    return sum / (1 + expf(-sum));
+}
+
+/* A head of queries or keys, from coordinate `first` on, to length 1, times `scale`. A warp. */
+template <int KEYS>
+SPRY_DEVICE void make_unit(float *out, const spry_delta_args &a, const spry_step_entry *entry, uint32_t position,
+                           uint32_t first, float scale, uint32_t lane)
+{
+    float sum = 0;
+    for (uint32_t i = lane; i < KEYS; i += WARP) {
+        float value = i < a.key_dim ? mixed_value(a, entry, position, first + i) : 0;
+        out[i] = value;
+        sum = fmaf(value, value, sum);
+    }
+    scale /= sqrtf(warp_sum(sum) + DELTA_EPS);
+    for (uint32_t i = lane; i < KEYS; i += WARP)
+        out[i] *= scale;
+}
+
+/* Tokens from position `begin` on, n of them; `entry` is theirs, or one before. Queries of rows only: those from
+ * `first_row` on. */
+template <int KEYS>
+SPRY_DEVICE void make_tokens(delta_tokens<KEYS> &s, const spry_delta_args &a, const spry_step_entry *entry, uint32_t begin,
+                             uint32_t n, uint32_t first_row)
+{
+    uint32_t head = blockIdx.y, key_head = head / (a.n_heads / a.n_keys), lane = threadIdx.x % WARP;
+    uint32_t keys = a.n_keys * a.key_dim, column = blockIdx.x * SPRY_DELTA_COLUMNS;
+    for (uint32_t t = threadIdx.x / WARP; t < n; t += DELTA_WARPS) {
+        uint32_t position = begin + t;
+        while (position >= entry->start + entry->count)
+            entry++;
+        if (position >= first_row)
+            make_unit<KEYS>((float *)s.q[t], a, entry, position, key_head * a.key_dim, 1 / sqrtf((float)a.key_dim), lane);
+        make_unit<KEYS>((float *)s.k[t], a, entry, position, keys + key_head * a.key_dim, 1, lane);
+        for (uint32_t j = lane; j < SPRY_DELTA_COLUMNS; j += WARP)
+            s.v[t][j] = column + j < a.value_dim
+                            ? mixed_value(a, entry, position, 2 * keys + head * a.value_dim + column + j)
+                            : 0;
+        if (lane == 0) {
+            const float *gates = page_of(a, entry->page).gates + (position - entry->start) * 2 * a.n_heads;
+            s.fade[t] = gates[head];
+            s.beta[t] = gates[a.n_heads + head];
+        }
+    }
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+/* A lane's part of a column: keys 16 r + 4 part .. + 3. */
+template <int KEYS> struct delta_column {
+    float x[KEYS / DELTA_LANES];
+    uint32_t column, part;
+
+    SPRY_METHOD uint32_t key(int i) const
+    {
+        return (uint32_t)(i / 4) * 16 + part * 4 + (uint32_t)(i % 4);
+    }
+
+    SPRY_METHOD float *place(const spry_delta_args &a, uint32_t page, int i) const
+    {
+        return page_of(a, page).state + ((uint64_t)blockIdx.y * a.key_dim + key(i)) * a.value_dim + column;
+    }
+
+    SPRY_METHOD bool has(const spry_delta_args &a, int i) const
+    {
+        return column < a.value_dim && key(i) < a.key_dim;
+    }
+
+    SPRY_METHOD void clear()
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < KEYS / DELTA_LANES; i++)
+            x[i] = 0;
+    }
+
+    SPRY_METHOD void load(const spry_delta_args &a, uint32_t page)
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < KEYS / DELTA_LANES; i++)
+            x[i] = has(a, i) ? *place(a, page, i) : 0;
+    }
+
+    SPRY_METHOD void store(const spry_delta_args &a, uint32_t page) const
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < KEYS / DELTA_LANES; i++)
+            if (has(a, i))
+                *place(a, page, i) = x[i];
+    }
+
+    /* The column times a vector; every lane of the column gets it. */
+    SPRY_METHOD float times(const float4 *vector) const
+    {
+        float sums[4] = {0, 0, 0, 0};
+        SPRY_UNROLL
+        for (int r = 0; r < KEYS / 16; r++) {
+            float4 v = vector[r * 4 + part];
+            sums[0] = fmaf(x[r * 4], v.x, sums[0]);
+            sums[1] = fmaf(x[r * 4 + 1], v.y, sums[1]);
+            sums[2] = fmaf(x[r * 4 + 2], v.z, sums[2]);
+            sums[3] = fmaf(x[r * 4 + 3], v.w, sums[3]);
+        }
+        float sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+        sum += warp_across(sum, 1);
+        return sum + warp_across(sum, 2);
+    }
+
+    /* The column fades; what it gives for a key is replaced by the value, as far as beta says. */
+    SPRY_METHOD void learn(const float4 *k, float v, float fade, float beta)
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < KEYS / DELTA_LANES; i++)
+            x[i] *= fade;
+        float change = (v - times(k)) * beta;
+        SPRY_UNROLL
+        for (int r = 0; r < KEYS / 16; r++) {
+            float4 key = k[r * 4 + part];
+            x[r * 4] = fmaf(key.x, change, x[r * 4]);
+            x[r * 4 + 1] = fmaf(key.y, change, x[r * 4 + 1]);
+            x[r * 4 + 2] = fmaf(key.z, change, x[r * 4 + 2]);
+            x[r * 4 + 3] = fmaf(key.w, change, x[r * 4 + 3]);
+        }
+    }
+};
+
+/* The rows of a segment, for one head and some of its columns. */
+template <int KEYS> SPRY_DEVICE void run_head(const spry_delta_args &a)
+{
+    SPRY_SHARED delta_tokens<KEYS> s;
+    const spry_attend_run rows = a.segments[blockIdx.z];
+    const spry_step_row row = a.rows[rows.first_row];
+    const spry_step_entry *entry = a.entries + row.first_entry + row.n_entries - 1;
+    uint32_t local = threadIdx.x / DELTA_LANES, first = row.position, end = first + rows.n_rows;
+    delta_column<KEYS> c;
+    c.column = blockIdx.x * SPRY_DELTA_COLUMNS + local;
+    c.part = threadIdx.x % DELTA_LANES;
+    c.clear();
+    if (first && first == entry->start) /* the state behind the page before */
+        entry--;
+    if (first)
+        c.load(a, entry->page);
+    for (uint32_t begin = entry->start; begin < end; begin += DELTA_TOKENS) {
+        uint32_t n = end - begin < DELTA_TOKENS ? end - begin : (uint32_t)DELTA_TOKENS;
+        block_wait();
+        make_tokens(s, a, entry, begin, n, first);
+        block_wait();
+        for (uint32_t t = 0; t < n; t++) {
+            uint32_t position = begin + t;
+            if (position >= entry->start + entry->count)
+                entry++;
+            if (position >= first && position == entry->start)
+                c.store(a, entry->page);
+            c.learn(s.k[t], s.v[t][local], s.fade[t], s.beta[t]);
+            if (position < first)
+                continue;
+            float answer = c.times(s.q[t]);
+            if (c.part == 0 && c.column < a.value_dim)
+                a.out[((uint64_t)(rows.first_row + position - first) * a.n_heads + blockIdx.y) * a.value_dim + c.column] =
+                    answer;
+        }
+    }
+}
+
+#define DELTA(keys)                                                                                                    \
+    SPRY_KERNEL(spry_delta_##keys, spry_delta_args, SPRY_DELTA_THREADS)                                                \
+    {                                                                                                                  \
+        run_head<keys>(a);                                                                                             \
+    }
+DELTA(32)
+DELTA(64)
+DELTA(128)
+DELTA(256)
+
+/* ---- gated attention --------------------------------------------------------------------------------------------- */
+
+SPRY_KERNEL(spry_take_queries, spry_head_gates_args, SPRY_DELTA_THREADS)
+{
+    uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        a.x[head * a.n + i] = a.raw[head * 2 * a.n + i];
+}
+
+SPRY_KERNEL(spry_close_heads, spry_head_gates_args, SPRY_DELTA_THREADS)
+{
+    uint64_t head = (uint64_t)blockIdx.x * gridDim.y + blockIdx.y;
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
+        a.x[head * a.n + i] /= 1 + expf(-a.raw[head * 2 * a.n + a.n + i]);
+}
