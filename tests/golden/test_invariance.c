@@ -2,7 +2,7 @@
  * is computed at once or in chunks, by one thread or three, alone or beside others, found in memory or read back from
  * disk.
  *
- * test_invariance [TABLE] runs less of it, for a machine that is slow because it is emulated. */
+ * test_invariance [TABLE [MODEL]] runs less of it, for a machine that is slow because it is emulated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@
 enum { FIRST = 100, SECOND = 70, SHARED = 50, THIRD = 40 };
 
 static const char *const kv_types[] = {"f32", "f16", "q8_0"};
-static const char *only_cpu; /* NULL: all */
+static const char *only_cpu, *only_model; /* NULL: all */
+static size_t n_checked;
 
 typedef struct setting {
     const char *model, *cpu, *kv;
@@ -185,8 +186,11 @@ static void check_models(const char *cpu, const char *folder)
     for (size_t i = 0; golden_models[i]; i++)
         for (size_t k = 0; k < SPRY_COUNT(kv_types); k++) {
             const setting s = {model, cpu, kv_types[k], NULL}, kept = {model, cpu, kv_types[k], folder};
+            if (only_model && strcmp(only_model, golden_models[i]) != 0)
+                continue;
             if (!golden_folder(model, golden_models[i]) || !cold(&s, p))
                 continue;
+            n_checked++;
             chunks_threads_and_cache(&s, p);
             company(&s, p);
             disk(&kept, p);
@@ -204,12 +208,14 @@ static void test_nothing_changes_bits(void **state)
     for (char *name; (name = strsep(&rest, ", "));)
         if (*name)
             check_models(name, folder);
+    assert_true(n_checked > 0);
     assert_int_equal(nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
 }
 
 int main(int argc, char **argv)
 {
     only_cpu = argc > 1 ? argv[1] : NULL;
+    only_model = argc > 2 ? argv[2] : NULL;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nothing_changes_bits),
     };
