@@ -24,6 +24,24 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
+/* The heads' matrices of latent attention, which quantising leaves as they are, as floats. */
+static void unpack_heads(model_runner *r)
+{
+    const spry_config *c = &r->model->config;
+    for (size_t i = 0; c->n_kv_rank && i < (size_t)c->n_layers * c->n_heads; i++) {
+        spry_weight *w = &r->model->weights.layers[i / c->n_heads].v_b[i % c->n_heads];
+        float *floats = spry_arena_alloc(&r->model->arena, w->n_out * w->n_in, sizeof *floats);
+        assert_non_null(floats);
+        for (size_t row = 0; row < w->n_out; row++)
+            r->ops->decode[w->type](floats + row * w->n_in, w->data + row * w->row_bytes, w->n_in);
+        *w = (spry_weight){.data = (const unsigned char *)floats,
+                           .type = SPRY_F32,
+                           .n_out = w->n_out,
+                           .n_in = w->n_in,
+                           .row_bytes = w->n_in * sizeof *floats};
+    }
+}
+
 void cuda_runner_open(model_runner *r, const char *path, const char *lora, const char *type, spry_dtype kv)
 {
     const spry_recipe *recipe;
@@ -37,6 +55,7 @@ void cuda_runner_open(model_runner *r, const char *path, const char *lora, const
     if (type) {
         must(spry_recipe_find(&recipe, type, &error), &error);
         must(spry_model_quantize(r->model, recipe, r->ops, r->threads, true, &error), &error);
+        unpack_heads(r);
     }
     if (lora)
         must(spry_model_add_adapters(r->model, lora, &error), &error);
