@@ -111,7 +111,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 5 };
+enum { SPRY_KERNEL_REVISION = 6 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */
@@ -140,7 +140,7 @@ typedef struct spry_ops {
 
     /* Of key/value heads [kv_begin, kv_end): heads of a page that lie side by side are best read together. */
     void (*attend)(const spry_attend *a, size_t kv_begin, size_t kv_end);
-    bool attend_bytes;  /* with Q8_0 keys, attend encodes queries as activations are */
+    bool attend_bytes;  /* with Q8_0 pages, attend encodes queries as activations are, and weights in 14 bits a page */
     bool attend_halves; /* with F16 keys and values, attend rounds these, queries and weights to bfloat16 */
     /* out = what attend would have given for all pages at once, bit for bit. */
     void (*attend_join)(const spry_attend *a, const spry_attend_parts *parts, size_t kv_head);

@@ -44,8 +44,8 @@ typedef struct attend_tile {
     _Alignas(CACHE_LINE) float score[ATTEND_QUERIES][SPRY_PAGE_TOKENS]; /* then exp(score - max) */
     _Alignas(CACHE_LINE) float turned[ATTEND_FLOATS], parts[ATTEND_FLOATS];
     union {                                                     /* queries for the current page, encoded */
-        spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* where scores are integer */
-        uint32_t pairs[ATTEND_FLOATS / 2];                      /* or by pairs of coordinates */
+        spry_act_block encoded[ATTEND_FLOATS / SPRY_ACT_BLOCK]; /* by x86/attend_bytes.h */
+        uint32_t pairs[ATTEND_FLOATS / 2];                      /* by x86/attend_bf16.h */
     };
 } attend_tile;
 
@@ -236,76 +236,9 @@ SPRY_INLINE void score_queries(attend_tile *t, spry_dtype type, const unsigned c
             v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
 }
 
-#ifdef SCORE_BYTES
-enum { BYTE_SCORES = 1 };
-
-static void encode_queries(attend_tile *t)
-{
-    size_t head_dim = t->a->head_dim;
-    for (size_t i = 0; i < t->n; i++)
-        OP(encode_act)(t->encoded + i * (head_dim / SPRY_ACT_BLOCK), t->query[i], head_dim);
-}
-
-/* The same as score_queries, of Q8_0 keys and encoded queries. */
-SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
-{
-    vec sum[SCORE_QUERIES][KEY_VECTORS], part[SCORE_QUERIES][KEY_VECTORS], scale = v_set(t->a->scale);
-    size_t blocks = t->a->head_dim / SPRY_ACT_BLOCK;
-    const uint16_t *scales = (const uint16_t *)(const void *)(keys + t->a->head_dim * SPRY_PAGE_TOKENS);
-    for (int q = 0; q < n; q++)
-        for (int v = 0; v < KEY_VECTORS; v++)
-            sum[q][v] = v_set(0);
-    for (size_t b = 0; b < blocks; b++, scales += SPRY_PAGE_TOKENS) {
-        const unsigned char *block = keys + b * SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS;
-        const spry_act_block *query[SCORE_QUERIES];
-        for (int q = 0; q < n; q++)
-            query[q] = &t->encoded[(first + (size_t)q) * blocks + b];
-        if (first % t->per_head == 0) {
-            prefetch_next(t, block, SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS);
-            prefetch_next(t, (const unsigned char *)scales, SPRY_PAGE_TOKENS * sizeof *scales);
-        }
-        dot_block(part, block, query, n);
-        for (int v = 0; v < KEY_VECTORS; v++) {
-            vec key_scale = v_load_f16(scales + v * LANES);
-            for (int q = 0; q < n; q++)
-                sum[q][v] = v_fma(part[q][v], v_mul(key_scale, v_set(query[q]->scale)), sum[q][v]);
-        }
-    }
-    for (int q = 0; q < n; q++)
-        for (int v = 0; v < KEY_VECTORS; v++)
-            v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
-}
-#else
-enum { BYTE_SCORES = 0 };
-
-static inline void encode_queries(attend_tile *t)
-{
-    (void)t;
-}
-
-static inline void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
-{
-    (void)t, (void)keys, (void)first, (void)n;
-}
-#endif
-
 /* Queries [i, end), which are those of one head. */
-SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
-{
-    for (; i + 4 <= end; i += 4)
-        score_bytes(t, keys, i, 4);
-    for (; i + 2 <= end; i += 2)
-        score_bytes(t, keys, i, 2);
-    for (; i < end; i++)
-        score_bytes(t, keys, i, 1);
-}
-
 SPRY_INLINE void score_head(attend_tile *t, spry_dtype type, const unsigned char *keys, size_t i, size_t end)
 {
-    if (BYTE_SCORES && type == SPRY_Q8_0) {
-        score_head_bytes(t, keys, i, end);
-        return;
-    }
     for (; i + SCORE_QUERIES <= end; i += SCORE_QUERIES)
         score_queries(t, type, keys, i, SCORE_QUERIES);
     for (; SCORE_QUERIES > 4 && i + 4 <= end; i += 4)
@@ -431,9 +364,6 @@ SPRY_INLINE void attend_page(attend_tile *t, spry_dtype type, const spry_kv_entr
     const unsigned char *page = enter_page(t, entry, next, &same);
     if (!page)
         return;
-    if (BYTE_SCORES && type == SPRY_Q8_0 && t->fresh)
-        encode_queries(t);
-    t->fresh = false;
     for (size_t h = 0; h < t->n_heads; h++)
         score_head(t, type, page + a->key_offset + h * a->head_bytes, h * t->per_head, (h + 1) * t->per_head);
     for (size_t i = 0; i < t->n; i++)

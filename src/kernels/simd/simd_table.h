@@ -4,8 +4,8 @@
 #define SIMD_FLOAT(NAME, ...)   .matmul[SPRY_##NAME] = {.group = FLOAT_GROUP, .run = OP(matmul_##NAME)},
 #define SIMD_OPS(isa)                                                                                                  \
     .rms_norm = isa##_rms_norm, .layer_norm = isa##_layer_norm, .attend = isa##_attend,                                \
-    .attend_join = isa##_attend_join, .attend_bytes = BYTE_SCORES, .add = isa##_add, .add_scaled = isa##_add_scaled,   \
-    .scale = isa##_scale, .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,     \
+    .attend_join = isa##_attend_join, .add = isa##_add, .add_scaled = isa##_add_scaled, .scale = isa##_scale,          \
+    .weigh = isa##_weigh, .softcap = isa##_softcap, .gate[SPRY_GATE_SILU] = isa##_gate_silu,                           \
     .gate[SPRY_GATE_GELU_TANH] = isa##_gate_gelu_tanh, .gate[SPRY_GATE_GELU] = isa##_gate_gelu,                        \
     .gate[SPRY_GATE_CLAMPED] = isa##_gate_clamped,                                                                     \
     SPRY_DTYPES_FLOAT(SIMD_FLOAT) SPRY_DTYPES_BLOCK(SIMD_INTEGER).encode_act = isa##_encode_act,                       \

@@ -1,5 +1,5 @@
 /* Attention over F16 pages by products of bfloat16 pairs (AVX512_BF16): queries, keys, weights and values are rounded
- * to bfloat16, sums are floats. A page is converted once for all queries of a tile. Include after simd_attend.h.
+ * to bfloat16, sums are floats. A page is converted once for all queries of a tile. Include after attend_bytes.h.
  *
  * Invariance: a page that a query sees is added whole, in pairs of tokens; slots outside of the page's entry count as
  * zeros, and those that a query does not see have a weight of zero. */
@@ -241,7 +241,7 @@ SPRY_INLINE void attend_halves(attend_tile *t, const spry_kv_entry *entry, const
 static void OP(attend_bf16)(const spry_attend *a, size_t kv_begin, size_t kv_end)
 {
     if (a->type != SPRY_F16 || attends_plainly(a))
-        OP(attend)(a, kv_begin, kv_end);
+        OP(attend_bytes)(a, kv_begin, kv_end);
     else
         attend_tiles(a, kv_begin, kv_end, attend_halves);
 }

@@ -1,15 +1,19 @@
-/* Scores of Q8_0 keys by integer products, for AVX-512 with VNNI: queries are encoded as activations are (act.h), so a
- * block of 32 coordinates is exact in integers, and one fused addition per block rounds. Include before
- * simd_attend.h. */
+/* Attention over Q8_0 pages by integer products, for AVX-512 with VNNI. Scores: queries are encoded as activations are
+ * (act.h), so a block of 32 coordinates is exact in integers, and one fused addition per block rounds. Sums of values:
+ * a page's weights times the scales of a block of values become integers of 14 bits under a common power of two, and
+ * sums over the page's tokens are exact. Include after simd_attend.h. */
 #include <immintrin.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "kernels/act.h"
 #include "kernels/ops.h"
 
-#define SCORE_BYTES
+enum { BYTE_VALUES = 4, WEIGHT_BITS = 14, HEAD_BLOCKS_MAX = SPRY_ATTEND_HEAD_DIM_MAX / SCALE_BLOCK };
 
 static void OP(encode_act)(spry_act_block *out, const float *in, size_t n);
+
+/* ---- scores ------------------------------------------------------------------------------------------------------ */
 
 /* Four coordinates of 32 tokens, plus 128, become four vectors in which the coordinates of a token are adjacent:
  * tokens 0.. and 16.., 4.. and 20.., 8.. and 24.., 12.. and 28.. */
@@ -37,14 +41,18 @@ SPRY_INLINE void order_sums(vec out[2], const __m256i sum[4])
     out[1] = _mm512_cvtepi32_ps(_mm512_shuffle_i32x4(early, late, 0xdd));
 }
 
-/* Products of a block of coordinates of all tokens of a page with n queries, without scales. */
-SPRY_INLINE void dot_block(vec out[][2], const unsigned char *keys, const spry_act_block *const query[], int n)
+/* Products of a block of coordinates of all tokens of a page with n queries, without scales. Requests for the next page
+ * (`ahead`) are spread: many at once hold up the loads behind them. */
+SPRY_INLINE void dot_block(vec out[][2], const attend_tile *t, const unsigned char *keys,
+                           const spry_act_block *const query[], int n, bool ahead)
 {
     __m256i sum[SCORE_QUERIES][4], quad[4];
     for (int q = 0; q < n; q++)
         for (int i = 0; i < 4; i++) /* removes what adding 128 to each key adds */
             sum[q][i] = _mm256_set1_epi32(16 * query[q]->minus_8_sum);
     for (int d = 0; d < SPRY_ACT_BLOCK; d += 4) {
+        if (ahead)
+            prefetch_next(t, keys + d * SPRY_PAGE_TOKENS, 4 * SPRY_PAGE_TOKENS);
         interleave_keys(quad, keys + d * SPRY_PAGE_TOKENS);
         for (int q = 0; q < n; q++) {
             int32_t four;
@@ -55,4 +63,196 @@ SPRY_INLINE void dot_block(vec out[][2], const unsigned char *keys, const spry_a
     }
     for (int q = 0; q < n; q++)
         order_sums(out[q], sum[q]);
+}
+
+static void encode_queries(attend_tile *t)
+{
+    size_t head_dim = t->a->head_dim;
+    for (size_t i = 0; i < t->n; i++)
+        OP(encode_act)(t->encoded + i * (head_dim / SPRY_ACT_BLOCK), t->query[i], head_dim);
+}
+
+/* The same as score_queries, of Q8_0 keys and encoded queries. */
+SPRY_INLINE void score_bytes(attend_tile *t, const unsigned char *keys, size_t first, int n)
+{
+    vec sum[SCORE_QUERIES][KEY_VECTORS], part[SCORE_QUERIES][KEY_VECTORS], scale = v_set(t->a->scale);
+    size_t blocks = t->a->head_dim / SPRY_ACT_BLOCK;
+    const uint16_t *scales = (const uint16_t *)(const void *)(keys + t->a->head_dim * SPRY_PAGE_TOKENS);
+    for (int q = 0; q < n; q++)
+        for (int v = 0; v < KEY_VECTORS; v++)
+            sum[q][v] = v_set(0);
+    for (size_t b = 0; b < blocks; b++, scales += SPRY_PAGE_TOKENS) {
+        const unsigned char *block = keys + b * SPRY_ACT_BLOCK * SPRY_PAGE_TOKENS;
+        const spry_act_block *query[SCORE_QUERIES];
+        for (int q = 0; q < n; q++)
+            query[q] = &t->encoded[(first + (size_t)q) * blocks + b];
+        bool ahead = first % t->per_head == 0;
+        if (ahead)
+            prefetch_next(t, (const unsigned char *)scales, SPRY_PAGE_TOKENS * sizeof *scales);
+        dot_block(part, t, block, query, n, ahead);
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            vec key_scale = v_load_f16(scales + v * LANES);
+            for (int q = 0; q < n; q++)
+                sum[q][v] = v_fma(part[q][v], v_mul(key_scale, v_set(query[q]->scale)), sum[q][v]);
+        }
+    }
+    for (int q = 0; q < n; q++)
+        for (int v = 0; v < KEY_VECTORS; v++)
+            v_store(t->score[first + (size_t)q] + v * LANES, v_mul(sum[q][v], scale));
+}
+
+/* Queries [i, end), which are those of one head. */
+SPRY_INLINE void score_head_bytes(attend_tile *t, const unsigned char *keys, size_t i, size_t end)
+{
+    for (; i + 4 <= end; i += 4)
+        score_bytes(t, keys, i, 4);
+    for (; i + 2 <= end; i += 2)
+        score_bytes(t, keys, i, 2);
+    for (; i < end; i++)
+        score_bytes(t, keys, i, 1);
+}
+
+/* ---- sums of values ---------------------------------------------------------------------------------------------- */
+
+/* Scales of a page's values: [blocks, tokens]. */
+static void gather_scales(float out[][SPRY_PAGE_TOKENS], const attend_tile *t, const unsigned char *values)
+{
+    size_t blocks = t->a->head_dim / SCALE_BLOCK, stride = t->a->token_bytes;
+    for (size_t b = 0; b < blocks; b++, values += sizeof(spry_block_q8_0)) {
+        uint64_t fours[SPRY_PAGE_TOKENS / 4];
+        const unsigned char *at = values;
+        SPRY_UNROLL(8)
+        for (size_t i = 0; i < SPRY_PAGE_TOKENS / 4; i++, at += 4 * stride) {
+            uint16_t half[4];
+            for (size_t k = 0; k < 4; k++)
+                memcpy(&half[k], at + k * stride, sizeof half[k]);
+            fours[i] = (uint64_t)half[0] | (uint64_t)half[1] << 16 | (uint64_t)half[2] << 32 | (uint64_t)half[3] << 48;
+        }
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            const uint64_t *f = fours + 4 * v;
+            __m256i halves = _mm256_set_epi64x((long long)f[3], (long long)f[2], (long long)f[1], (long long)f[0]);
+            v_store(out[b] + v * LANES, _mm512_cvtph_ps(halves));
+        }
+    }
+}
+
+/* Integer weights of a query for the values of one block, and what to multiply sums by. A scale of 11 bits and a weight
+ * of 1 are exact. Slots that the query does not see get 0, whatever is in them. */
+SPRY_INLINE float encode_weights(int16_t out[SPRY_PAGE_TOKENS], const attend_tile *t, size_t i, const float *scales)
+{
+    vec w[KEY_VECTORS], top = v_set(0x1p-100f); /* what is below contributes nothing */
+    for (int v = 0; v < KEY_VECTORS; v++) {
+        w[v] = v_mul(v_load(t->score[i] + v * LANES), v_load(scales + v * LANES));
+        if (t->to[i] - t->from[i] != SPRY_PAGE_TOKENS)
+            w[v] = v_select_range(w[v], v_set(0), v * LANES, t->from[i], t->to[i]);
+        top = v_max(top, _mm512_abs_ps(w[v]));
+    }
+    vec power = v_sub(v_set(WEIGHT_BITS - 1), _mm512_getexp_ps(v_set(v_largest(top))));
+    for (int v = 0; v < KEY_VECTORS; v++) {
+        __m512i whole = _mm512_cvtps_epi32(v_scale2(w[v], power));
+        _mm256_storeu_si256((__m256i *)(void *)out + v, _mm512_cvtsepi32_epi16(whole));
+    }
+    return _mm512_cvtss_f32(v_scale2(v_set(1), v_sub(v_set(0), power)));
+}
+
+/* Sums of a block in the order of coordinates; `low` has those of 0.. and 16.., `high` those of 8.. and 24... */
+SPRY_INLINE void add_sums(float *out, __m512i low, __m512i high, float factor)
+{
+    __m512i first = _mm512_inserti64x4(low, _mm512_castsi512_si256(high), 1);
+    __m512i second = _mm512_shuffle_i64x2(low, high, 0xee);
+    v_store(out, v_fma(_mm512_cvtepi32_ps(first), v_set(factor), v_load(out)));
+    v_store(out + LANES, v_fma(_mm512_cvtepi32_ps(second), v_set(factor), v_load(out + LANES)));
+}
+
+typedef struct byte_weights {
+    int16_t weights[BYTE_VALUES][HEAD_BLOCKS_MAX][SPRY_PAGE_TOKENS];
+    float factor[BYTE_VALUES][HEAD_BLOCKS_MAX];
+} byte_weights;
+
+/* Adds blocks [block, block + n_blocks) of a page's values to the sums of n queries. */
+SPRY_INLINE void add_bytes(attend_tile *t, const unsigned char *values, const byte_weights *w, size_t first, int n,
+                           size_t block, int n_blocks)
+{
+    __m512i sum[BYTE_VALUES][BYTE_VALUES][2];
+    size_t stride = t->a->token_bytes;
+    const unsigned char *at = values + block * sizeof(spry_block_q8_0) + offsetof(spry_block_q8_0, quants);
+    for (int q = 0; q < n; q++)
+        for (int b = 0; b < n_blocks; b++)
+            sum[q][b][0] = sum[q][b][1] = _mm512_setzero_si512();
+    bool ahead = block == 0 && first % t->per_head == 0;
+    for (size_t token = 0; token < SPRY_PAGE_TOKENS; token += 2, at += 2 * stride) {
+        if (ahead)
+            prefetch_next(t, values + token * stride, 2 * stride);
+        for (int b = 0; b < n_blocks; b++) {
+            const unsigned char *bytes = at + (size_t)b * sizeof(spry_block_q8_0);
+            __m256i x = _mm256_loadu_si256((const __m256i *)(const void *)bytes);
+            __m256i y = _mm256_loadu_si256((const __m256i *)(const void *)(bytes + stride));
+            __m512i low = _mm512_cvtepi8_epi16(_mm256_unpacklo_epi8(x, y));
+            __m512i high = _mm512_cvtepi8_epi16(_mm256_unpackhi_epi8(x, y));
+            for (int q = 0; q < n; q++) {
+                int32_t two;
+                memcpy(&two, &w->weights[q][block + (size_t)b][token], sizeof two);
+                sum[q][b][0] = _mm512_dpwssd_epi32(sum[q][b][0], low, _mm512_set1_epi32(two));
+                sum[q][b][1] = _mm512_dpwssd_epi32(sum[q][b][1], high, _mm512_set1_epi32(two));
+            }
+        }
+    }
+    for (int q = 0; q < n; q++)
+        for (int b = 0; b < n_blocks; b++)
+            add_sums(t->part[first + (size_t)q] + (block + (size_t)b) * SCALE_BLOCK, sum[q][b][0], sum[q][b][1],
+                     w->factor[q][block + (size_t)b]);
+}
+
+SPRY_INLINE void add_bytes_of(attend_tile *t, const unsigned char *values, float scales[][SPRY_PAGE_TOKENS],
+                              size_t first, int n)
+{
+    byte_weights w;
+    size_t b = 0, blocks = t->a->head_dim / SCALE_BLOCK;
+    const int most = n > 2 ? 2 : BYTE_VALUES; /* sums stay in registers */
+    for (int q = 0; q < n; q++)
+        for (b = 0; b < blocks; b++)
+            w.factor[q][b] = encode_weights(w.weights[q][b], t, first + (size_t)q, scales[b]);
+    for (b = 0; b + (size_t)most <= blocks; b += (size_t)most)
+        add_bytes(t, values, &w, first, n, b, most);
+    for (; b < blocks; b++)
+        add_bytes(t, values, &w, first, n, b, 1);
+}
+
+static void add_head_bytes(attend_tile *t, const unsigned char *values, size_t i, size_t end)
+{
+    _Alignas(CACHE_LINE) float scales[HEAD_BLOCKS_MAX][SPRY_PAGE_TOKENS];
+    gather_scales(scales, t, values);
+    for (; i + BYTE_VALUES <= end; i += BYTE_VALUES)
+        add_bytes_of(t, values, scales, i, BYTE_VALUES);
+    for (; i + 2 <= end; i += 2)
+        add_bytes_of(t, values, scales, i, 2);
+    for (; i < end; i++)
+        add_bytes_of(t, values, scales, i, 1);
+}
+
+SPRY_INLINE void attend_quants(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next)
+{
+    bool same;
+    const unsigned char *page = enter_page(t, entry, next, &same);
+    if (!page)
+        return;
+    if (t->fresh)
+        encode_queries(t);
+    t->fresh = false;
+    const unsigned char *keys = page + t->a->key_offset, *values = page + t->a->value_offset;
+    for (size_t h = 0; h < t->n_heads; h++)
+        score_head_bytes(t, keys + h * t->a->head_bytes, h * t->per_head, (h + 1) * t->per_head);
+    for (size_t i = 0; i < t->n; i++)
+        if (t->from[i] < t->to[i])
+            weigh_query(t, i, store_floats);
+    for (size_t h = 0; h < t->n_heads; h++)
+        add_head_bytes(t, values + h * t->a->head_bytes, h * t->per_head, (h + 1) * t->per_head);
+}
+
+static void OP(attend_bytes)(const spry_attend *a, size_t kv_begin, size_t kv_end)
+{
+    if (a->type != SPRY_Q8_0 || attends_plainly(a))
+        OP(attend)(a, kv_begin, kv_end);
+    else
+        attend_tiles(a, kv_begin, kv_end, attend_quants);
 }

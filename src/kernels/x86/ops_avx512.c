@@ -5,9 +5,9 @@
 
 #define OP(name) avx512_##name
 
-#include "kernels/x86/attend_bytes.h"
-
 #include "kernels/simd/simd_attend.h"
+
+#include "kernels/x86/attend_bytes.h"
 
 #include "kernels/x86/attend_bf16.h"
 
@@ -27,8 +27,9 @@
 
 #include "kernels/simd/simd_table.h"
 
-const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS};
-#define BF16_ATTEND .attend = avx512_attend_bf16, .attend_halves = true,
+#define BYTES_ATTEND .attend = avx512_attend_bytes, .attend_bytes = true,
+const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BYTES_ATTEND};
+#define BF16_ATTEND .attend = avx512_attend_bf16, .attend_bytes = true, .attend_halves = true,
 const spry_ops spry_ops_avx512bf16 = {
     .name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BF16_ATTEND BF16_OPS};
 #ifndef AMX_NAME /* another one where tiles are emulated */
