@@ -87,7 +87,7 @@ static void compare_model(const char *model, make_fn *make, bool splits)
     cpu.adapters = (spry_adapter_scales){{0}};
     float *plain = runner_logits(&cpu, c->ids, c->n_ids, c->n_ids);
     runner_close(&cpu);
-    cuda_runner_open(&gpu, folder, lora, NULL, SPRY_F32);
+    cuda_runner_open(&gpu, folder, lora, "f32", SPRY_F32);
     assert_true(compare(&gpu, expected, plain, c->ids, c->n_ids) > 1);
     expect_cpu(&gpu, expected, c->ids, c->n_ids, model);
     for (uint32_t layers = 1; splits && layers < gpu.model->config.n_layers; layers++) {

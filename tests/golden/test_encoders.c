@@ -15,68 +15,13 @@
 
 #include "base/compiler.h"
 #include "golden/golden_models.h"
+#include "golden/golden_texts.h"
 #include "golden/logit_bound.h"
 #include "golden/model_runner.h"
 #include "model/gguf_export.h"
 #include "spry.h"
 #include "support/device_rows.h"
 #include "support/model_folder.h"
-
-enum { MAX_IDS = 512, MAX_TEXTS = 8 };
-
-/* The latter two were computed by a plain program in double precision. */
-static const char *const encoders[] = {"bert", "xlm-roberta", "nomic-bert"};
-
-typedef struct text_case {
-    const char *prompt;
-    int32_t ids[MAX_IDS];
-    size_t n_ids;
-    const float *rows; /* [n_ids, width] */
-} text_case;
-
-typedef struct golden_texts {
-    json_t *json;
-    float *values;
-    size_t width, n;
-    text_case cases[MAX_TEXTS];
-} golden_texts;
-
-static void texts_open(golden_texts *g, const char *folder)
-{
-    char path[600];
-    snprintf(path, sizeof path, "%s/golden.json", folder);
-    *g = (golden_texts){.json = json_load_file(path, JSON_ALLOW_NUL, NULL)};
-    assert_non_null(g->json);
-    g->width = (size_t)json_integer_value(json_object_get(g->json, "hidden_size"));
-    const json_t *cases = json_object_get(g->json, "cases");
-    g->n = json_array_size(cases);
-    assert_in_range(g->n, 1, MAX_TEXTS);
-    size_t rows = 0;
-    for (size_t i = 0; i < g->n; i++) {
-        text_case *c = &g->cases[i];
-        const json_t *item = json_array_get(cases, i), *ids = json_object_get(item, "ids");
-        c->prompt = json_string_value(json_object_get(item, "prompt"));
-        c->n_ids = json_array_size(ids);
-        assert_in_range(c->n_ids, 1, MAX_IDS);
-        for (size_t k = 0; k < c->n_ids; k++)
-            c->ids[k] = (int32_t)json_integer_value(json_array_get(ids, k));
-        rows += c->n_ids;
-    }
-    snprintf(path, sizeof path, "%s/golden.f32", folder);
-    FILE *file = fopen(path, "rb");
-    g->values = malloc(rows * g->width * sizeof *g->values);
-    assert_true(file && g->values);
-    assert_int_equal(fread(g->values, g->width * sizeof *g->values, rows, file), rows);
-    fclose(file);
-    for (size_t i = 0, at = 0; i < g->n; at += g->cases[i++].n_ids)
-        g->cases[i].rows = g->values + at * g->width;
-}
-
-static void texts_close(golden_texts *g)
-{
-    free(g->values);
-    json_decref(g->json);
-}
 
 /* The bound is that of a logit (logit_bound.h), of the largest number of the row. */
 static void compare(const char *folder, const char *path, const char *label, const char *cpu)
@@ -116,10 +61,10 @@ static void compare(const char *folder, const char *path, const char *label, con
 static void each_table(void (*fn)(const char *folder, const char *cpu))
 {
     char folder[512], names[128];
-    for (size_t i = 0; i < SPRY_COUNT(encoders); i++) {
+    for (size_t i = 0; i < TEXT_ENCODERS; i++) {
         char *rest = names;
         snprintf(names, sizeof names, "%s", spry_ops_names());
-        assert_true(golden_folder(folder, encoders[i]));
+        assert_true(golden_folder(folder, text_encoders[i]));
         for (char *name; (name = strsep(&rest, ", "));)
             if (*name)
                 fn(folder, name);
@@ -195,10 +140,10 @@ static void check_ids(const char *path, const golden_texts *g)
 static void test_ids(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < SPRY_COUNT(encoders); i++) {
+    for (size_t i = 0; i < TEXT_ENCODERS; i++) {
         char folder[512], path[] = "/tmp/spry-encoder-XXXXXX";
         golden_texts g;
-        assert_true(golden_folder(folder, encoders[i]));
+        assert_true(golden_folder(folder, text_encoders[i]));
         texts_open(&g, folder);
         check_ids(folder, &g);
         convert(path, folder);
@@ -315,14 +260,7 @@ static void test_gemma_sees_both_sides(void **state)
     int32_t ids[LONG];
     model_runner first, second;
     scratch_init(&s);
-    model_folder_fill(&s, "gemma3", NULL);
-    json_t *config = model_config("gemma3");
-    json_object_set_new(config, "use_bidirectional_attention", json_true());
-    json_object_set_new(config, "num_hidden_layers", json_integer(1));
-    json_object_set_new(config, "layer_types", json_pack("[s]", "sliding_attention"));
-    json_object_set_new(config, "sliding_window", json_integer(WINDOW));
-    model_folder_json(&s, "config.json", config);
-    json_decref(config);
+    model_folder_gemma_encoder(&s, WINDOW);
     for (size_t i = 0; i < LONG; i++)
         ids[i] = (int32_t)(10 + i * 7 % 200);
     runner_open(&first, s.folder, "ref", SPRY_F32, 1);

@@ -122,4 +122,17 @@ static inline size_t tensor_file_write(scratch *s, const char *file, const tenso
     return taken;
 }
 
+/* Gemma 3 with one layer, whose rows see both sides through a window of so many. */
+static inline void model_folder_gemma_encoder(scratch *s, json_int_t window)
+{
+    json_t *config = model_config("gemma3");
+    json_object_set_new(config, "use_bidirectional_attention", json_true());
+    json_object_set_new(config, "num_hidden_layers", json_integer(1));
+    json_object_set_new(config, "layer_types", json_pack("[s]", "sliding_attention"));
+    json_object_set_new(config, "sliding_window", json_integer(window));
+    model_folder_fill(s, "gemma3", NULL);
+    model_folder_json(s, "config.json", config);
+    json_decref(config);
+}
+
 #endif

@@ -17,13 +17,18 @@ typedef struct attend_shape {
     uint32_t window;
     float softcap;
     bool interleaved;
+    uint32_t ahead; /* later positions that a row sees */
 } attend_shape;
 
 static const attend_shape attend_shapes[] = {
-    {SPRY_F16, 128, 2, 0, 0, false}, {SPRY_F16, 64, 4, 100, 0, true},  {SPRY_F32, 16, 3, 0, 5, false},
-    {SPRY_F32, 32, 1, 1, 0, false},  {SPRY_Q8_0, 96, 2, 0, 0, false},  {SPRY_Q8_0, 256, 4, 40, 3, true},
-    {SPRY_F16, 512, 2, 0, 0, false}, {SPRY_F16, 80, 9, 333, 0, false}, {SPRY_F16, 256, 1, 50, 2, false},
-    {SPRY_F16, 96, 20, 0, 0, true},  {SPRY_F16, 32, 5, 0, 0, false},
+    {SPRY_F16, 128, 2, 0, 0, false, 0},   {SPRY_F16, 64, 4, 100, 0, true, 0},
+    {SPRY_F32, 16, 3, 0, 5, false, 0},    {SPRY_F32, 32, 1, 1, 0, false, 0},
+    {SPRY_Q8_0, 96, 2, 0, 0, false, 0},   {SPRY_Q8_0, 256, 4, 40, 3, true, 0},
+    {SPRY_F16, 512, 2, 0, 0, false, 0},   {SPRY_F16, 80, 9, 333, 0, false, 0},
+    {SPRY_F16, 256, 1, 50, 2, false, 0},  {SPRY_F16, 96, 20, 0, 0, true, 0},
+    {SPRY_F16, 32, 5, 0, 0, false, 0},    {SPRY_F16, 64, 1, 0, 0, false, 1 << 30},
+    {SPRY_F16, 128, 4, 20, 0, false, 19}, {SPRY_F32, 16, 2, 0, 0, false, 1 << 30},
+    {SPRY_Q8_0, 32, 1, 9, 0, false, 8},
 };
 
 typedef struct attend_scene {
@@ -93,6 +98,7 @@ static void expect_attention(attend_scene *s)
                            .n_rows = ATTEND_ROWS,
                            .first_position = (uint32_t)(s->n_tokens - ATTEND_ROWS),
                            .window = p->window,
+                           .ahead = p->ahead,
                            .head_dim = p->head_dim,
                            .group = p->group,
                            .scale = attend_scale(p),
@@ -118,7 +124,7 @@ static void place_rows_of(attend_scene *s)
         uint32_t position = (uint32_t)(s->n_tokens - ATTEND_ROWS + i), last = 0;
         while (s->entries[last].start + s->entries[last].count <= position)
             last++;
-        s->rows[i] = (spry_step_row){.position = position, .n_entries = last + 1};
+        s->rows[i] = (spry_step_row){.position = position, .n_entries = s->shape->ahead ? ENTRIES : last + 1};
     }
 }
 
@@ -177,6 +183,7 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
                               .n_pairs = (uint32_t)p->head_dim / 2,
                               .interleaved = p->interleaved,
                               .window = p->window,
+                              .ahead = p->ahead,
                               .n_chunks = (uint32_t)chunks,
                               .chunk_pages = (uint32_t)way->chunk_pages,
                               .scale = attend_scale(p),

@@ -6,6 +6,7 @@
 #include "model/arch.h"
 
 enum { ROW_THREADS = 256, MERGE_THREADS = 128, SOFTCAP_BLOCKS = 1024 };
+enum { ALL_AHEAD = 1 << 30 }; /* more positions than any text has */
 
 static const spry_cuda_groups no_groups = {0};
 
@@ -16,19 +17,40 @@ static const char *kv_name(const spry_cuda_device *d)
 
 /* ---- before the layers ------------------------------------------------------------------------------------------- */
 
+/* A row of a table for each row. */
+static void embed_table(spry_cuda_device *d, const spry_cuda_matrix *table, spry_embed_args args)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    if (table->type == SPRY_DTYPE_COUNT)
+        return;
+    args.weight = table->tiles;
+    args.x = d->scratch.x;
+    args.rows = d->upload.memory + d->upload.rows;
+    args.n = d->config->n_embd;
+    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(table->type));
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, 1, 1, ROW_THREADS, &args);
+}
+
 void spry_cuda_embed(spry_cuda_device *d)
 {
     const spry_config *c = d->config;
-    char name[SPRY_CUDA_KERNEL_NAME];
-    if (d->model.embedding.type == SPRY_DTYPE_COUNT) /* rows came with the step */
+    const spry_cuda_model *m = &d->model;
+    float scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale;
+    if (m->embedding.type == SPRY_DTYPE_COUNT) /* rows came with the step */
         return;
-    const spry_embed_args args = {.weight = d->model.embedding.tiles,
-                                  .x = d->scratch.x,
-                                  .rows = d->upload.memory + d->upload.rows,
-                                  .n = c->n_embd,
-                                  .scale = c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale};
-    snprintf(name, sizeof name, "spry_embed_%s", spry_cuda_type_name(d->model.embedding.type));
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, name), d->n_rows, 1, 1, ROW_THREADS, &args);
+    embed_table(d, &m->embedding, (spry_embed_args){.by = SPRY_EMBED_TOKEN, .scale = scale});
+    embed_table(d, &m->token_types, (spry_embed_args){.by = SPRY_EMBED_SAME, .scale = 1, .add = true});
+    embed_table(d, &m->positions,
+                (spry_embed_args){.by = SPRY_EMBED_POSITION, .offset = c->position_offset, .scale = 1, .add = true});
+    const spry_norm_args norm = {.x = d->scratch.x,
+                                 .weight = m->embedding_norm,
+                                 .bias = m->embedding_norm_bias,
+                                 .n = c->n_embd,
+                                 .n_groups = 1,
+                                 .eps = c->norm_eps,
+                                 .centre = c->arch->layer_norm};
+    if (m->embedding_norm)
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_norm"), d->n_rows, 1, 1, ROW_THREADS, &norm);
 }
 
 static void make_angles(spry_cuda_device *d)
@@ -221,6 +243,9 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .n_pairs = pairs_of(c, layer),
                              .interleaved = c->interleaved,
                              .window = kind ? c->window : 0,
+                             .ahead = !c->bidirectional ? 0
+                                      : kind            ? c->window - 1
+                                                        : ALL_AHEAD,
                              .n_chunks = (uint32_t)d->n_chunks,
                              .chunk_pages = (uint32_t)d->attention.chunk_pages,
                              .scale = 1 / sqrtf(c->query_scalar),
@@ -303,7 +328,8 @@ static void add_residual(spry_cuda_device *d, const part_sum *sum)
                                      .n = d->config->n_embd,
                                      .eps = d->config->norm_eps,
                                      .scale = d->config->residual_scale,
-                                     .centre = d->config->arch->layer_norm};
+                                     .centre = d->config->arch->layer_norm,
+                                     .of_sum = d->config->arch->norms == SPRY_NORMS_SUM};
     spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_residual"), d->n_rows, 1, 1, ROW_THREADS, &args);
     spry_cuda_charge(d, SPRY_OP_ADD, SPRY_F32, 0, 0);
 }

@@ -277,6 +277,10 @@ static void place_all(spry_cuda_model *m, placer *p, const spry_weights *w, cons
         m->output = place(p, &w->output, 1);
     m->output_norm = place_vector(p, w->output_norm, c->n_embd);
     m->output_norm_bias = place_vector(p, w->output_norm_bias, c->n_embd);
+    m->positions = place(p, &w->positions, 1);
+    m->token_types = place(p, &w->token_types, 1);
+    m->embedding_norm = place_vector(p, w->embedding_norm, c->n_embd);
+    m->embedding_norm_bias = place_vector(p, w->embedding_norm_bias, c->n_embd);
     if (c->arch->streams) {
         m->stream_in = place(p, w->stream_in, c->n_streams - 1);
         m->stream_out = place(p, w->stream_out, c->n_streams - 1);

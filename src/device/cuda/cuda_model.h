@@ -49,6 +49,8 @@ typedef struct spry_cuda_model {
     size_t bytes;
     spry_cuda_matrix embedding, output;
     spry_cuda_memory output_norm, output_norm_bias;
+    spry_cuda_matrix positions, token_types; /* of encoders, or not there */
+    spry_cuda_memory embedding_norm, embedding_norm_bias;
     spry_cuda_memory frequencies[2]; /* of full and of sliding layers */
     float magnitude[2];
     spry_cuda_matrix stream_in, stream_out; /* Gemma 3n: of all streams but the first */

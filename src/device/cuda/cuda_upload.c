@@ -125,13 +125,15 @@ static void add_rows(spry_cuda_device *d, const spry_segment *g, size_t first_ro
     for (size_t i = 0; i < g->n_rows; i++) {
         uint32_t position = g->first_position + (uint32_t)i;
         const spry_kv_entry *entry = spry_kv_table_find(g->table, position);
-        rows[first_row + i] = (spry_step_row){.token = g->tokens ? g->tokens[i] : 0,
-                                              .position = position,
-                                              .page = entry->page,
-                                              .slot = position - entry->start,
-                                              .first_entry = (uint32_t)first_entry,
-                                              .n_entries = (uint32_t)(entry - g->table->entries) + 1,
-                                              .first_new = first_new};
+        rows[first_row + i] =
+            (spry_step_row){.token = g->tokens ? g->tokens[i] : 0,
+                            .position = position,
+                            .page = entry->page,
+                            .slot = position - entry->start,
+                            .first_entry = (uint32_t)first_entry,
+                            .n_entries = d->config->bidirectional ? (uint32_t)g->table->n_entries
+                                                                  : (uint32_t)(entry - g->table->entries) + 1,
+                            .first_new = first_new};
     }
 }
 

@@ -69,17 +69,18 @@ typedef struct spry_encode_args {
     uint32_t centre; /* a layer norm: the mean is subtracted first */
 } spry_encode_args;
 
-/* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before. A
- * block for a group. */
+/* x is normalised in place: `n_groups` of n values a row, each with weights `step` behind those of the one before, all
+ * with one bias. A block for a group. */
 typedef struct spry_norm_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) weight; /* NULL: ones */
+    SPRY_AT(const float) bias;   /* NULL, or [n] */
     uint32_t n, n_groups, step;
     float eps;
     uint32_t centre;
 } spry_norm_args;
 
-/* x += y * scale, y normalised first where there is a weight: a block for a row. */
+/* x += y * scale; where there is a weight y is normalised first, or the sum afterwards. A block for a row. */
 typedef struct spry_residual_args {
     SPRY_AT(float) x;
     SPRY_AT(const float) y;
@@ -88,6 +89,7 @@ typedef struct spry_residual_args {
     uint32_t n;
     float eps, scale;
     uint32_t centre;
+    uint32_t of_sum; /* the norm is the sum's */
 } spry_residual_args;
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -129,13 +131,18 @@ typedef struct spry_step_entry {
     uint32_t page, start, count, turn;
 } spry_step_entry;
 
-/* A row of the embedding for each row: a block for a row. */
+/* A row of a table for each row, by its token, its position or neither, times `scale`: a block for a row. */
+typedef enum spry_embed_by { SPRY_EMBED_TOKEN, SPRY_EMBED_POSITION, SPRY_EMBED_SAME } spry_embed_by;
+
 typedef struct spry_embed_args {
     spry_tiles weight;
     SPRY_AT(float) x;
     SPRY_AT(const spry_step_row) rows;
     uint32_t n;
     float scale;
+    uint32_t by;     /* spry_embed_by, */
+    uint32_t offset; /* and what is added to that */
+    uint32_t add;    /* onto what is there */
 } spry_embed_args;
 
 /* cos and sin of positions, and of turns: one kind of rope. A block for a row or turn; rows first. */
@@ -209,6 +216,7 @@ typedef struct spry_attend_args {
     spry_acts to[SPRY_ACT_FORMS]; /* few rows: written besides, where there are values; heads are whole blocks then */
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
+    uint32_t ahead;                 /* later positions that a row sees; their sum is below 2^32 */
     uint32_t n_chunks, chunk_pages; /* for few rows: chunks of the longest table, pages of a chunk */
     float scale, softcap;
 } spry_attend_args;

@@ -65,8 +65,9 @@ SPRY_DEVICE void find_queries(attend_queries<QUERIES> &q, const spry_attend_args
         bool there = number < run.n_rows * group;
         q.row[i] = run.first_row + (there ? number / group : 0);
         q.head[i] = kv_head * group + number % group;
-        q.end[i] = there ? a.rows[q.row[i]].position + 1 : 0;
-        q.begin[i] = a.window && q.end[i] > a.window ? q.end[i] - a.window : 0;
+        uint32_t own = a.rows[q.row[i]].position + 1;
+        q.end[i] = there ? own + a.ahead : 0;
+        q.begin[i] = there && a.window && own > a.window ? own - a.window : 0;
     }
 }
 

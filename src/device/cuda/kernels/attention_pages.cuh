@@ -54,8 +54,9 @@ SPRY_DEVICE uint32_t query_head(const warp_queries &q, uint32_t group, uint32_t 
 
 SPRY_DEVICE void see(uint32_t *begin, uint32_t *end, const spry_attend_args &a, uint32_t row)
 {
-    *end = a.rows[row].position + 1;
-    *begin = a.window && *end > a.window ? *end - a.window : 0;
+    uint32_t own = a.rows[row].position + 1;
+    *end = own + a.ahead;
+    *begin = a.window && own > a.window ? own - a.window : 0;
 }
 
 /* Rows of a run stand one behind the other, so its first query sees the lowest position and its last the highest. */

@@ -7,10 +7,14 @@
 template <class T> SPRY_DEVICE void embed_row(const spry_embed_args &a)
 {
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
-    uint32_t token = (uint32_t)a.rows[blockIdx.x].token;
-    token = token < a.weight.n_out ? token : 0; /* Gemma 3n's table of layers knows fewer */
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        x[i] = tile_value(a.weight, token, i, (const T *)0) * a.scale;
+    const spry_step_row &row = a.rows[blockIdx.x];
+    uint32_t number = a.by == SPRY_EMBED_TOKEN ? (uint32_t)row.token : a.by == SPRY_EMBED_POSITION ? row.position : 0;
+    number += a.offset;
+    number = number < a.weight.n_out ? number : 0; /* Gemma 3n's table of layers knows fewer tokens */
+    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
+        float value = tile_value(a.weight, number, i, (const T *)0) * a.scale;
+        x[i] = a.add ? x[i] + value : value;
+    }
 }
 
 #define EMBED(name)                                                                                                    \
@@ -130,12 +134,17 @@ SPRY_KERNEL(spry_residual, spry_residual_args, ROW_THREADS)
     float *x = a.x + (uint64_t)blockIdx.x * a.n;
     const float *y = a.y + (uint64_t)blockIdx.x * a.n;
     row_norm norm = {0, 1};
-    if (a.weight)
+    bool first = a.weight && !a.of_sum, last = a.weight && a.of_sum;
+    if (first)
         norm = norm_of(y, a.n, a.eps, a.centre);
-    for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x) {
-        float value = a.weight ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
+    for (uint32_t i = threadIdx.x; i < a.n; i += ROW_THREADS) {
+        float value = first ? normalised(y[i], norm, a.weight, a.bias, i) : y[i];
         x[i] += a.scale == 1 ? value : value * a.scale;
     }
+    if (last) /* each thread reads what it wrote */
+        norm = norm_of(x, a.n, a.eps, a.centre);
+    for (uint32_t i = threadIdx.x; last && i < a.n; i += ROW_THREADS)
+        x[i] = normalised(x[i], norm, a.weight, a.bias, i);
 }
 
 SPRY_KERNEL(spry_norm, spry_norm_args, ROW_THREADS)
@@ -144,7 +153,7 @@ SPRY_KERNEL(spry_norm, spry_norm_args, ROW_THREADS)
     row_norm norm = norm_of(x, a.n, a.eps, a.centre);
     const float *weight = a.weight ? a.weight + (uint64_t)blockIdx.y * a.step : (const float *)0;
     for (uint32_t i = threadIdx.x; i < a.n; i += blockDim.x)
-        x[i] = normalised(x[i], norm, weight, (const float *)0, i);
+        x[i] = normalised(x[i], norm, weight, a.bias, i);
 }
 
 SPRY_KERNEL(spry_softcap, spry_softcap_args, ROW_THREADS)
