@@ -73,6 +73,7 @@ static void place_all(spry_cuda_whisper *w, spry_cuda_placer *p)
     m->output_norm = spry_cuda_place_vector(p, from->text_norm.weight, n);
     m->output_norm_bias = spry_cuda_place_vector(p, from->text_norm.bias, n);
     m->embedding = m->output = place(p, &from->tokens);
+    m->positions = m->token_types = (spry_cuda_matrix){.type = SPRY_DTYPE_COUNT}; /* positions are added here */
     for (size_t i = 0; i < s->n_audio_layers; i++)
         m->layers[i] = place_layer(p, &from->audio[i], n);
     for (size_t i = 0; i < s->n_text_layers; i++) {
