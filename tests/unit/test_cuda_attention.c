@@ -148,7 +148,7 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
     const spry_cuda_memory placed[ATTEND_MEMORIES] = {
         on_gpu(NULL, bytes),
         on_gpu(s->query, bytes),
-        on_gpu(NULL, ATTEND_ROWS * n_heads * chunks * (p->head_dim + 2) * sizeof(float)),
+        on_gpu(NULL, ATTEND_ROWS * n_heads * chunks * (p->head_dim + SPRY_PARTIAL_HEAD) * sizeof(float)),
         on_gpu(s->rows, sizeof s->rows),
         on_gpu(s->entries, sizeof s->entries),
         on_gpu(few, sizeof few),

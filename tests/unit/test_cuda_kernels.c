@@ -6,6 +6,7 @@
 #include "kernels/blocks.h"
 #include "kernels/half.h"
 #include "kernels/ref/ref.h"
+#include "model/arch.h"
 #include "support/act_values.h"
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
@@ -92,13 +93,14 @@ static void open_case(product_case *c, spry_dtype type)
 {
     bool large = spry_dtype_block(type) == SPRY_BLOCK_LARGE;
     static const float norm[2048];
+    static const spry_arch arch = {0};
     spry_error error = {0};
     *c = (product_case){.type = type, .n_in = large ? 1536 : 1184};
     make_weights(c);
     make_rows(c);
     expect(c);
     c->model.output_norm = norm;
-    c->config = (spry_config){.n_embd = (uint32_t)c->n_in};
+    c->config = (spry_config){.arch = &arch, .n_embd = (uint32_t)c->n_in};
     c->device = (spry_cuda_device){.config = &c->config, .context = gpu};
     spry_status status = spry_cuda_model_init(&c->device.model, &c->device.context, &c->config, &c->model, ref,
                                               &(spry_step_limits){.session = 1}, (spry_log){0}, &error);

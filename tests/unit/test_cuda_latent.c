@@ -141,7 +141,7 @@ static spry_latent_attend_args place_attention(spry_cuda_memory m[MEMORIES], con
     const spry_cuda_memory placed[MEMORIES] = {
         on_gpu(NULL, ROWS * p->n_heads * p->n_values * sizeof(float)),
         on_gpu(s->query, ROWS * s->width * sizeof(float)),
-        on_gpu(NULL, ROWS * p->n_heads * ENTRIES * (p->n_values + 2) * sizeof(float)),
+        on_gpu(NULL, ROWS * p->n_heads * ENTRIES * (p->n_values + SPRY_PARTIAL_HEAD) * sizeof(float)),
         on_gpu(s->rows, sizeof s->rows),
         on_gpu(s->entries, sizeof s->entries),
         on_gpu(few, sizeof few),

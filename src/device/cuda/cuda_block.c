@@ -169,6 +169,13 @@ static size_t copy_bytes(size_t blocks, size_t kept)
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
+/* decode_room of attention_decode.cu: queries, once more for each warp, and its weights; the row's key and value. */
+static size_t decode_bytes(size_t blocks, size_t warps)
+{
+    size_t queries = SPRY_DECODE_GROUP * (blocks * 32 + 8) * sizeof(float);
+    return (1 + warps) * queries + warps * SPRY_DECODE_GROUP * 20 * sizeof(uint32_t) + 2 * blocks * 32 * sizeof(float);
+}
+
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type)
 {
@@ -189,7 +196,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks),
-            .decode_bytes = queries + warps * copy_bytes(blocks, part) + (SPRY_DECODE_GROUP + 2) * blocks * 128};
+            .decode_bytes = decode_bytes(blocks, warps)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){

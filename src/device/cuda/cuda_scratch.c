@@ -8,7 +8,8 @@ static const size_t partial_bytes_max = (size_t)128 << 20;
 
 size_t spry_cuda_partial_floats(const spry_config *c)
 {
-    return (size_t)c->n_heads * (c->head_dim + 2);
+    size_t pairs = (c->n_heads / c->n_kv_heads + 1) / 2; /* queries of a key head lie in pairs: attention_decode.cu */
+    return c->n_kv_heads * pairs * 2 * (c->head_dim + SPRY_PARTIAL_HEAD);
 }
 
 static size_t larger(size_t a, size_t b)

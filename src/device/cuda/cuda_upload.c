@@ -66,7 +66,7 @@ static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t f
     size_t chunks = table_chunks(d, g->table);
     chunks = chunks > n_chunks ? chunks : n_chunks;
     return g->n_rows <= (d->attention.pieces ? SPRY_CUDA_FEW_PIECES : SPRY_CUDA_FEW_ROWS) &&
-           (few + g->n_rows) * d->config->n_heads * chunks * (d->config->head_dim + 2) <= d->scratch.partial_floats;
+           (few + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
 }
 
 /* Rows that a block of attention takes at a time: as many queries as its warps work on together. */
@@ -160,7 +160,7 @@ static void add_wanted(spry_cuda_device *d, const spry_device_step *step, bool h
 /* A power of two, where memory allows, so that steps of a growing sequence have few shapes. */
 static void round_chunks(spry_cuda_device *d)
 {
-    size_t rounded = 1, each = d->n_few * d->config->n_heads * (d->config->head_dim + 2);
+    size_t rounded = 1, each = d->n_few * spry_cuda_partial_floats(d->config);
     while (rounded < d->n_chunks)
         rounded *= 2;
     if (rounded * each <= d->scratch.partial_floats)

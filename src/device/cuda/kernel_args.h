@@ -187,7 +187,7 @@ typedef struct spry_prepare_args {
 } spry_prepare_args;
 
 /* Pages whose sums are added up before they are added to the rest; attention_f16.cu adds each page alone. */
-enum { SPRY_ATTEND_CHUNK = 8 };
+enum { SPRY_ATTEND_CHUNK = 8, SPRY_PARTIAL_HEAD = 4 };
 
 /* A run of consecutive rows of one sequence. */
 typedef struct spry_attend_run {
@@ -203,7 +203,7 @@ typedef struct spry_attend_piece {
 typedef struct spry_attend_args {
     SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
     SPRY_AT(const float) q;
-    SPRY_AT(float) partial; /* few rows: [few, n_heads, chunks, head_dim + 2] */
+    SPRY_AT(float) partial; /* few rows: [few, n_heads, chunks, SPRY_PARTIAL_HEAD + head_dim] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
     SPRY_AT(const uint32_t) few;             /* numbers of rows that are attended one by one */

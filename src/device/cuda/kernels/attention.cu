@@ -216,7 +216,7 @@ SPRY_DEVICE void write_chunk(const spry_attend_args &a, const attend_state<QUERI
     SPRY_UNROLL
     for (int d = 0; d < DIMS; d++)
         if ((uint32_t)(lane * DIMS + d) < a.kv.head_dim)
-            to[2 + lane * DIMS + d] = folded.out[0][d];
+            to[SPRY_PARTIAL_HEAD + lane * DIMS + d] = folded.out[0][d];
 }
 
 /* A grid of (few rows, key heads * batches of queries, chunks); a warp for a page. */
@@ -250,8 +250,14 @@ SPRY_KERNEL(spry_attend_merge, spry_attend_args, MERGE_THREADS)
 {
     uint32_t row = a.few[blockIdx.x], head = blockIdx.y;
     uint32_t chunks = (a.rows[row].n_entries + a.chunk_pages - 1) / a.chunk_pages;
-    for (uint32_t first = 0; first < a.kv.head_dim; first += blockDim.x)
-        merge_value(a, blockIdx.x, row, head, chunks, first + threadIdx.x);
+    const uint32_t n = a.kv.head_dim;
+    for (uint32_t d = threadIdx.x; d < (n + blockDim.x - 1) / blockDim.x * blockDim.x; d += blockDim.x) {
+        const chunk_list list = {chunk_partial(a, blockIdx.x, head, 0), n + SPRY_PARTIAL_HEAD, 0, 1,
+                                 SPRY_PARTIAL_HEAD + (d < n ? d : n - 1)};
+        float value = merged(a, list, head, chunks);
+        if (d < n)
+            write_value(a, row, head, d, value);
+    }
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */

@@ -1,17 +1,34 @@
 /* Attention of rows that are the only new ones of their sequences, over pages of F16, in one kernel: head norms, rope, the
- * row's own keys and values into their page, attention and the folding of pages. The blocks of a cluster share the pages
- * of a row and key head; what they leave of each page the same blocks fold in order, as spry_attend_merge does.
+ * row's own keys and values into their page, attention and the folding of pages.
  *
- * Pages without this row are loaded before the kernels that made its queries are done. The block that has the row's own
- * page stores into it before it reads it. */
+ * A warp multiplies the 32 keys of a page by up to 8 queries, then its values by their weights. Keys and values go from
+ * memory to the registers that multiply them: lane = 4 g + t loads tokens 4g .. 4g + 3 of the coordinates that its t takes
+ * in a product, and coordinates of values that its g takes. Sums have the order of attention_pages.cuh, where the operands change
+ * places: a step of 16 coordinates, or tokens, has the same 16 there.
+ *
+ * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in order, as
+ * spry_attend_merge does. Pages without this row are loaded before the kernels that made its queries are done. The block
+ * that has the row's own page stores into it before it reads it. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
-template <int BLOCKS> struct decode_room {
-    typedef page_copy<BLOCKS, head_shape<BLOCKS>::PART> copy;
-    staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
-    unsigned char pages[head_shape<BLOCKS>::WARPS][copy::BYTES];
-    float heads[SPRY_DECODE_GROUP][BLOCKS * 32];
+/* BLOCKS: 32 coordinates of a head. KEYS: blocks of keys that are loaded together; PART: blocks of values of a block of
+ * threads; WORDS: of 4 bytes that a lane loads at once of a token's values, LOADS times. */
+template <int BLOCKS> struct decode_shape {
+    enum { PART = head_shape<BLOCKS>::PART, PARTS = head_shape<BLOCKS>::PARTS, WARPS = head_shape<BLOCKS>::WARPS };
+    enum { KEYS = PART, STEPS = KEYS * 2, WORDS = PART % 2 ? 2 : 4, LOADS = PART * 2 / WORDS, TILES = PART * 2 };
+    enum { STRIDE = BLOCKS * 32 + 8, WEIGHTS_STRIDE = 20 }; /* so that lanes find what they read in different banks */
+};
+
+/* Of a row and key head. */
+template <int BLOCKS> struct decode_heads {
+    float queries[SPRY_DECODE_GROUP][decode_shape<BLOCKS>::STRIDE];
     float key[BLOCKS * 32], value[BLOCKS * 32];
+};
+
+/* Of a warp: queries as pages that are used elsewhere want them, and pairs of weights, [query, token]. */
+template <int BLOCKS> struct decode_warp {
+    float turned[SPRY_DECODE_GROUP][decode_shape<BLOCKS>::STRIDE];
+    uint32_t weights[SPRY_DECODE_GROUP][decode_shape<BLOCKS>::WEIGHTS_STRIDE];
 };
 
 /* Brings a head of the row to shared memory as attention wants it; what turn_head of pages.cuh does, with all loads at
@@ -60,23 +77,26 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
     warp_wait();
 }
 
-/* The queries of the block, and, in the block that `owns` the row's page, its key and value: a warp for each. */
+/* The queries of a row and key head, and, where it is wanted, its key and value: those from `first` on, every `step`th. */
 template <int BLOCKS>
-SPRY_DEVICE void prepare_row(decode_room<BLOCKS> &room, const spry_prepare_args &a, uint32_t row, uint32_t kv_head, bool owns)
+SPRY_DEVICE void prepare_row(decode_heads<BLOCKS> &heads, const spry_prepare_args &a, uint32_t row, uint32_t kv_head,
+                             bool stores, uint32_t first, uint32_t step)
 {
     uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
     int lane = (int)(threadIdx.x % WARP);
     const spry_step_row &at = a.rows[row];
     page_head page = head_of_page(a.kv, at.page, kv_head);
     SPRY_UNROLL_BY(1)
-    for (uint32_t i = threadIdx.x / WARP; i < group + (owns ? 2 : 0); i += head_shape<BLOCKS>::WARPS) {
+    for (uint32_t i = first; i < group + (stores ? 2 : 0); i += step) {
         bool is_q = i < group, is_k = i == group;
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
-        float *head = is_q ? room.heads[i] : is_k ? room.key : room.value;
+        float *head = is_q ? heads.queries[i] : is_k ? heads.key : heads.value;
         turn_row<BLOCKS>(head, from, is_q ? a.q_norm : is_k ? a.k_norm : (const float *)0, is_q || is_k, a, row, lane);
+        if (is_q)
+            continue;
         SPRY_UNROLL
-        for (int k = 0; !is_q && k < BLOCKS; k++) {
+        for (int k = 0; k < BLOCKS; k++) {
             uint32_t d = (uint32_t)(lane + k * WARP);
             uint16_t *to = is_k ? (uint16_t *)page.keys + d * PAGE_TOKENS + at.slot
                                 : (uint16_t *)(page.values + (uint64_t)at.slot * a.kv.token_bytes) + d;
@@ -85,113 +105,359 @@ SPRY_DEVICE void prepare_row(decode_room<BLOCKS> &room, const spry_prepare_args 
     }
 }
 
-/* The pages of a warp, one behind the other: the keys of the next one are on their way as soon as those of this one were
- * used, so are its values. */
-template <int BLOCKS> struct decode_pages {
-    typedef head_shape<BLOCKS> shape;
-    typename decode_room<BLOCKS>::copy copy;
-    const spry_step_entry *entries;
-    uint32_t number, last, step, part;
-    spry_step_entry now, next;
-    int lane;
+/* What a row sees of a page. */
+struct decode_page {
+    page_head at;
+    uint32_t begin, end, turn;
 
-    SPRY_METHOD spry_step_entry entry(uint32_t i) const
+    SPRY_METHOD bool seen() const
     {
-        return entries[i <= last ? i : last];
-    }
-
-    SPRY_METHOD void copy_keys(const spry_attend_args &a, const warp_queries &q, uint32_t of, const spry_step_entry &e) const
-    {
-        if (of <= last && page_seen(q, e))
-            copy.template copy_keys<WARP, 4>(find_page(q, a, e, part * shape::PART * 64), (uint32_t)lane);
-        copy_commit();
-    }
-
-    SPRY_METHOD void copy_values(const spry_attend_args &a, const warp_queries &q, uint32_t of, const spry_step_entry &e) const
-    {
-        if (of <= last && page_seen(q, e))
-            copy.template copy_values<WARP, 4>(find_page(q, a, e, part * shape::PART * 64), a.kv.token_bytes, (uint32_t)lane);
-        copy_commit();
-    }
-
-    SPRY_METHOD void copy_both(const spry_attend_args &a, const warp_queries &q) const
-    {
-        copy_keys(a, q, number, now);
-        copy_values(a, q, number, now);
-    }
-
-    /* What has arrived is there for all lanes; what was used by all may be written over. */
-    SPRY_METHOD void arrive() const
-    {
-        copy_wait_but<1>();
-        warp_wait();
+        return begin < end;
     }
 };
+
+/* Every `step`th page of a row from `first` on. Lanes hold the entries of 32 of them. */
+struct decode_pages {
+    const spry_step_entry *entries;
+    uint32_t first, step, last, kv_head, lowest, highest; /* lowest, highest: positions that the row sees */
+    spry_step_entry held;
+
+    SPRY_METHOD uint32_t number(uint32_t i) const
+    {
+        return first + i * step;
+    }
+
+    /* Page i of them; they are asked for in order. */
+    SPRY_METHOD decode_page page(const spry_attend_args &a, uint32_t i, int lane)
+    {
+        uint32_t own = number(i + (uint32_t)lane), from = i % WARP;
+        if (from == 0)
+            held = entries[own < last ? own : last];
+        const spry_step_entry e = {warp_from(held.page, (int)from), warp_from(held.start, (int)from),
+                                   warp_from(held.count, (int)from), warp_from(held.turn, (int)from)};
+        uint32_t begin = lowest > e.start ? lowest - e.start : 0, end = highest > e.start ? highest - e.start : 0;
+        decode_page p = {head_of_page(a.kv, e.page, kv_head), begin, end < e.count ? end : e.count, e.turn};
+        if (number(i) > last)
+            p.end = 0;
+        return p;
+    }
+};
+
+/* A lane's part of keys: of each 16 coordinates those of its t, four tokens each. */
+template <int BLOCKS> struct decode_keys {
+    typedef decode_shape<BLOCKS> shape;
+    uint2 rows[shape::STEPS][4];
+
+    SPRY_METHOD void load(const decode_page &page, int first_block, int lane)
+    {
+        const unsigned char *from = page.at.keys + (first_block * 32 + lane % 4 * 2) * PAGE_TOKENS * 2 + lane / 4 * 8;
+        SPRY_UNROLL
+        for (int i = 0; i < shape::STEPS * 4; i++)
+            rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
+    }
+};
+
+/* A lane's part of values: of each 16 tokens those of its t. Of tokens that the row does not see, whose values may be anything,
+ * another one's: their weights are zeros. */
+template <int BLOCKS> struct decode_values {
+    typedef decode_shape<BLOCKS> shape;
+    uint32_t words[2][4][shape::LOADS][shape::WORDS];
+
+    SPRY_METHOD void load(const decode_page &page, uint32_t token_bytes, uint32_t part, int lane)
+    {
+        const unsigned char *from = page.at.values + part * shape::PART * 64 + lane / 4 * shape::WORDS * 4;
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < 8; i++) {
+            uint32_t token = i / 4 * 16 + (uint32_t)lane % 4 * 2 + i % 2 + i % 4 / 2 * 8;
+            token = token < page.begin ? page.begin : token < page.end ? token : page.end - 1;
+            SPRY_UNROLL
+            for (int n = 0; n < shape::LOADS; n++)
+                load_words(words[i / 4][i % 4][n], from + token * token_bytes + n * shape::WORDS * 32);
+        }
+    }
+
+    SPRY_METHOD static void load_words(uint32_t (&to)[4], const unsigned char *from)
+    {
+        uint4 four = *(const uint4 *)from;
+        to[0] = four.x, to[1] = four.y, to[2] = four.z, to[3] = four.w;
+    }
+
+    SPRY_METHOD static void load_words(uint32_t (&to)[2], const unsigned char *from)
+    {
+        uint2 two = *(const uint2 *)from;
+        to[0] = two.x, to[1] = two.y;
+    }
+};
+
+/* Four numbers of the lane as a matrix's rows g and g + 8: the lower halves and the upper ones. */
+SPRY_DEVICE uint4 both_halves(uint32_t k0, uint32_t k1, uint32_t k8, uint32_t k9)
+{
+    uint4 rows = {lower_halves(k0, k1), upper_halves(k0, k1), lower_halves(k8, k9), upper_halves(k8, k9)};
+    return rows;
+}
+
+/* A lane's part of queries: coordinates 2t, 2t + 1, 2t + 8 and 2t + 9 of each 16, of query g. */
+template <int BLOCKS> struct decode_queries {
+    uint2 steps[BLOCKS * 2];
+
+    SPRY_METHOD void take(const float (*heads)[decode_shape<BLOCKS>::STRIDE], uint32_t group, int lane)
+    {
+        const float *from = heads[lane / 4] + lane % 4 * 2;
+        SPRY_UNROLL
+        for (int s = 0; s < BLOCKS * 2; s++) {
+            const float *at = from + s * 16;
+            uint2 none = {0, 0}, pairs = {half_pair(at[0], at[1]), half_pair(at[8], at[9])};
+            steps[s] = (uint32_t)(lane / 4) < group ? pairs : none;
+        }
+    }
+};
+
+/* The queries as pages with a turn want them. */
+template <int BLOCKS>
+SPRY_DEVICE void turn_queries(decode_warp<BLOCKS> &room, const decode_heads<BLOCKS> &heads, const spry_attend_args &a,
+                              uint32_t group, uint32_t turn, int lane)
+{
+    warp_wait();
+    SPRY_UNROLL_BY(1)
+    for (uint32_t i = (uint32_t)lane; i < group * BLOCKS * 32; i += WARP)
+        room.turned[i / (BLOCKS * 32)][i % (BLOCKS * 32)] =
+            turned_value(a, heads.queries[i / (BLOCKS * 32)], turn, i % (BLOCKS * 32));
+    warp_wait();
+}
+
+/* What a page gives: of queries 2t and 2t + 1 the largest score and the sum of weights, and sums of values. scores[m]: tokens
+ * 4g + 2m and the next, out[tile]: two coordinates; each of both queries. */
+template <int BLOCKS> struct decode_sums {
+    typedef decode_shape<BLOCKS> shape;
+    float max[2], sum[4], scores[2][4], out[shape::TILES][4];
+
+    SPRY_METHOD void clear()
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < 8; i++)
+            scores[i / 4][i % 4] = 0;
+    }
+
+    SPRY_METHOD void score(const decode_keys<BLOCKS> &keys, const uint2 *queries)
+    {
+        SPRY_UNROLL
+        for (int s = 0; s < shape::STEPS; s++) {
+            const uint2 *k = keys.rows[s];
+            multiply_f16(scores[0], both_halves(k[0].x, k[1].x, k[2].x, k[3].x), queries[s].x, queries[s].y);
+            multiply_f16(scores[1], both_halves(k[0].y, k[1].y, k[2].y, k[3].y), queries[s].x, queries[s].y);
+        }
+    }
+
+    /* As weigh_page of attention_pages.cuh. */
+    SPRY_METHOD void weigh(const spry_attend_args &a, const decode_page &page, int lane)
+    {
+        scores_of<2>(scores, a);
+        max[0] = max[1] = -INFINITY;
+        SPRY_UNROLL
+        for (int i = 0; i < 8; i++) {
+            uint32_t token = (uint32_t)(lane / 4 * 4 + i / 2);
+            float *score = &scores[i / 4][i % 4];
+            *score = token - page.begin < page.end - page.begin ? *score : -INFINITY;
+            max[i % 2] = fmaxf(max[i % 2], *score);
+        }
+        SPRY_UNROLL
+        for (int mask = 4; mask < WARP; mask *= 2) {
+            max[0] = fmaxf(max[0], warp_across(max[0], mask));
+            max[1] = fmaxf(max[1], warp_across(max[1], mask));
+        }
+        SPRY_UNROLL
+        for (int i = 0; i < 8; i++)
+            scores[i / 4][i % 4] = quick_exp(scores[i / 4][i % 4] - max[i % 2]);
+    }
+
+    /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a query. */
+    SPRY_METHOD void gather(const decode_values<BLOCKS> &values, uint32_t (*weights)[shape::WEIGHTS_STRIDE], int lane)
+    {
+        const uint4 ones = {HALF_ONES, HALF_ONES, HALF_ONES, HALF_ONES};
+        uint32_t pairs[4], g = (uint32_t)lane / 4, t = (uint32_t)lane % 4;
+        SPRY_UNROLL
+        for (int u = 0; u < 2; u++) {
+            weights[t * 2 + u][g * 2] = half_pair(scores[0][u], scores[0][u + 2]);
+            weights[t * 2 + u][g * 2 + 1] = half_pair(scores[1][u], scores[1][u + 2]);
+        }
+        warp_wait();
+        SPRY_UNROLL
+        for (int i = 0; i < 4; i++) {
+            pairs[i] = weights[g][i * 4 + t];
+            sum[i] = 0;
+        }
+        warp_wait();
+        SPRY_UNROLL
+        for (int i = 0; i < shape::TILES * 4; i++)
+            out[i / 4][i % 4] = 0;
+        SPRY_UNROLL
+        for (int half = 0; half < 2; half++) {
+            multiply_f16(sum, ones, pairs[half * 2], pairs[half * 2 + 1]);
+            SPRY_UNROLL
+            for (int tile = 0; tile < shape::TILES; tile++) {
+                int n = tile / shape::WORDS, w = tile % shape::WORDS;
+                const uint4 rows = both_halves(values.words[half][0][n][w], values.words[half][1][n][w],
+                                               values.words[half][2][n][w], values.words[half][3][n][w]);
+                multiply_f16(out[tile], rows, pairs[half * 2], pairs[half * 2 + 1]);
+            }
+        }
+    }
+
+    /* Where the page leaves them, see pair_partial. */
+    SPRY_METHOD void write(float *to, bool seen, uint32_t part, int lane) const
+    {
+        if (part == 0 && lane < 4) {
+            const float4 figures = {seen ? max[0] : -INFINITY, seen ? max[1] : -INFINITY, sum[0], sum[1]};
+            *(float4 *)to = figures;
+        }
+        if (!seen)
+            return;
+        to += SPRY_PARTIAL_HEAD + (part * shape::PART * 32 + (uint32_t)lane / 4 * shape::WORDS * 2) * 2;
+        SPRY_UNROLL
+        for (int tile = 0; tile < shape::TILES; tile++) {
+            const float4 both = {out[tile][0], out[tile][1], out[tile][2], out[tile][3]};
+            *(float4 *)(to + (tile / shape::WORDS * shape::WORDS * 16 + tile % shape::WORDS * 2) * 2) = both;
+        }
+    }
+};
+
+/* A warp's way through its pages. */
+template <int BLOCKS> struct decode_walk {
+    typedef decode_shape<BLOCKS> shape;
+    decode_pages pages;
+    uint32_t i, part, group, turn; /* turn: of the queries that were taken */
+    decode_page now;
+    decode_keys<BLOCKS> keys;
+    decode_values<BLOCKS> values;
+    decode_queries<BLOCKS> queries;
+    int lane;
+
+    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &row, uint32_t number_of_row)
+    {
+        pages.entries = a.entries + row.first_entry;
+        pages.last = row.n_entries - 1;
+        see(&pages.lowest, &pages.highest, a, number_of_row);
+        group = a.n_heads / a.kv.n_kv_heads;
+        turn = 0xffffffffu;
+        i = 0;
+        now = pages.page(a, 0, lane);
+    }
+
+    SPRY_METHOD void load(const spry_attend_args &a)
+    {
+        if (now.seen()) {
+            keys.load(now, 0, lane);
+            values.load(now, a.kv.token_bytes, part, lane);
+        }
+    }
+
+    SPRY_METHOD void score(decode_sums<BLOCKS> &sums, decode_warp<BLOCKS> &room, const decode_heads<BLOCKS> &heads,
+                           const spry_attend_args &a)
+    {
+        if (turn != now.turn) {
+            if (now.turn)
+                turn_queries<BLOCKS>(room, heads, a, group, now.turn, lane);
+            queries.take(now.turn ? room.turned : heads.queries, group, lane);
+            turn = now.turn;
+        }
+        sums.clear();
+        sums.score(keys, queries.steps);
+        SPRY_UNROLL
+        for (int block = shape::KEYS; block < BLOCKS; block += shape::KEYS) {
+            keys.load(now, block, lane);
+            sums.score(keys, queries.steps + block * 2);
+        }
+    }
+
+    /* What the page gives; false where the row does not see it. The next one is on its way then. */
+    SPRY_METHOD bool take(decode_sums<BLOCKS> &sums, decode_warp<BLOCKS> &room, const decode_heads<BLOCKS> &heads,
+                          const spry_attend_args &a)
+    {
+        const decode_page page = now;
+        if (page.seen())
+            score(sums, room, heads, a);
+        now = pages.page(a, ++i, lane);
+        if (now.seen())
+            keys.load(now, 0, lane);
+        if (page.seen()) {
+            sums.weigh(a, page, lane);
+            sums.gather(values, room.weights, lane);
+        }
+        if (now.seen())
+            values.load(now, a.kv.token_bytes, part, lane);
+        return page.seen();
+    }
+};
+
+template <int BLOCKS> struct decode_room {
+    decode_heads<BLOCKS> heads;
+    decode_warp<BLOCKS> warps[decode_shape<BLOCKS>::WARPS];
+};
+
+/* What a page leaves of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of each
+ * coordinate both sums of values. */
+SPRY_DEVICE float *pair_partial(const spry_attend_args &a, uint32_t few, uint32_t kv_head, uint32_t pair, uint32_t page)
+{
+    uint32_t pairs = (a.n_heads / a.kv.n_kv_heads + 1) / 2;
+    uint64_t list = ((uint64_t)few * a.kv.n_kv_heads + kv_head) * pairs + pair;
+    return a.partial + (list * a.n_chunks + page) * (SPRY_PARTIAL_HEAD + 2 * a.kv.head_dim);
+}
 
 /* A grid of (blocks of a cluster, key heads, rows). Long heads are split over PARTS blocks. */
 template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
-    typedef head_shape<BLOCKS> shape;
+    typedef decode_shape<BLOCKS> shape;
     SPRY_SHARED_LARGE(memory, sizeof(decode_room<BLOCKS>));
     decode_room<BLOCKS> &room = *(decode_room<BLOCKS> *)memory;
     const spry_attend_args &a = d.attend;
+    const uint32_t n = BLOCKS * 32;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
-    uint32_t group = a.n_heads / a.kv.n_kv_heads, kv_head = blockIdx.y, part = blockIdx.x % shape::PARTS;
-    uint32_t number_of_row = a.few[blockIdx.z], turn = 0xffffffffu; /* of the staged queries */
+    uint32_t kv_head = blockIdx.y, number_of_row = a.few[blockIdx.z];
     const spry_step_row row = a.rows[number_of_row];
     uint32_t rank = blockIdx.x / shape::PARTS, ranks = gridDim.x / shape::PARTS;
-    warp_queries q = {number_of_row, 0, group, {}, {}, 0, 0, kv_head};
-    find_queries(q, a, group, lane);
-    decode_pages<BLOCKS> p = {{room.pages[warp]}, a.entries + row.first_entry, (uint32_t)warp * ranks + rank,
-                              row.n_entries - 1, ranks * shape::WARPS, part, {}, {}, lane};
-    p.now = p.entry(p.number);
-    p.next = p.entry(p.number + p.step);
-    uint32_t own = p.number == p.last; /* the row's own page, which is not written yet */
+    decode_walk<BLOCKS> walk;
+    walk.lane = lane;
+    walk.part = blockIdx.x % shape::PARTS;
+    walk.pages.first = (uint32_t)warp * ranks + rank;
+    walk.pages.step = ranks * shape::WARPS;
+    walk.pages.kv_head = kv_head;
+    walk.start(a, row, number_of_row);
+    uint32_t last = row.n_entries - 1, own = walk.pages.first == last; /* own: the row's page, not written yet */
     SPRY_UNROLL_BY(1)
     for (uint32_t round = 0; round < 2; round++) {
         if (round == own)
-            p.copy_both(a, q);
+            walk.load(a);
         if (round)
             break;
         if (d.prepare.q_norm && warp < 2)
             ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
         grid_wait();
-        prepare_row<BLOCKS>(room, d.prepare, number_of_row, kv_head, p.last % ranks == rank);
+        prepare_row<BLOCKS>(room.heads, d.prepare, number_of_row, kv_head, last % ranks == rank, (uint32_t)warp, shape::WARPS);
         block_wait();
     }
     SPRY_UNROLL_BY(1)
-    for (; p.number <= p.last; p.number += p.step, p.now = p.next, p.next = p.entry(p.number + p.step)) {
-        page_sums<shape::PART> s;
-        float scores[4][4];
-        bool seen = page_seen(q, p.now);
-        if (seen && p.now.turn != turn) {
-            stage_queries<BLOCKS, 1>(room.staged[warp], group, [&](uint32_t i) { return (const float *)room.heads[i]; }, a,
-                                  p.now.turn, lane);
-            turn = p.now.turn;
-        }
-        p.arrive();
-        if (seen)
-            score_page<BLOCKS>(scores, room.staged[warp], p.copy, lane);
-        warp_wait();
-        p.copy_keys(a, q, p.number + p.step, p.next);
-        if (seen)
-            weigh_page<1>(s, scores, q, a, p.now, lane);
-        p.arrive();
-        if (seen)
-            gather_page<1>(s, scores, p.copy, 0, lane);
-        warp_wait();
-        p.copy_values(a, q, p.number + p.step, p.next);
-        write_partial<1, shape::PART>(a, s, seen, q, blockIdx.z, p.number, part, lane);
+    while (walk.pages.number(walk.i) <= last) {
+        decode_sums<BLOCKS> sums;
+        uint32_t number = walk.pages.number(walk.i), pair = (uint32_t)lane % 4;
+        bool seen = walk.take(sums, room.warps[warp], room.heads, a);
+        if (pair * 2 < walk.group)
+            sums.write(pair_partial(a, blockIdx.z, kv_head, pair, number), seen, walk.part, lane);
     }
-    cluster_wait();
-    const uint32_t n = BLOCKS * 32;
+    if (gridDim.x > 1)
+        cluster_wait();
+    else
+        block_wait();
     SPRY_UNROLL_BY(1)
-    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < group * n; i += gridDim.x * blockDim.x)
-        merge_value(a, blockIdx.z, number_of_row, kv_head * group + i / n, row.n_entries, i % n);
+    for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.group * n; i += gridDim.x * blockDim.x) {
+        uint32_t query = i / n, head = kv_head * walk.group + query, u = query % 2;
+        const chunk_list list = {pair_partial(a, blockIdx.z, kv_head, query / 2, 0), SPRY_PARTIAL_HEAD + 2 * n, u, 2 + u,
+                                 SPRY_PARTIAL_HEAD + i % n * 2 + u};
+        write_value(a, number_of_row, head, i % n, merged(a, list, head, row.n_entries));
+    }
 }
 
 #define ATTEND(blocks)                                                                                                 \
-    SPRY_KERNEL_EARLY(spry_attend_decode_##blocks, spry_decode_args, head_shape<blocks>::WARPS *WARP)                  \
+    SPRY_KERNEL_EARLY(spry_attend_decode_##blocks, spry_decode_args, decode_shape<blocks>::WARPS *WARP, 2)             \
     {                                                                                                                  \
         attend_decode<blocks>(a);                                                                                      \
     }

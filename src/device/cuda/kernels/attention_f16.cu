@@ -48,10 +48,11 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
         copy_wait();
         warp_wait();
         score_page<BLOCKS>(scores, room.staged[warp], page, lane);
-        weigh_page<2>(s, scores, q, a, entry, lane);
-        gather_page<2>(s, scores, page, 0, lane);
+        weigh_page(s, scores, q, a, entry, lane);
+        sum_weights(s, scores);
+        gather_page(s, scores, page, 0, lane);
     }
-    write_partial<2, shape::PART>(a, s, seen, q, piece.few, number, part, lane);
+    write_partial(a, s, seen, q, piece.few, number, part, lane);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
@@ -174,11 +175,12 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, con
                 stage_rows<BLOCKS>(staged, q, a, group, entry.turn, lane);
             turn = entry.turn;
             score_page<BLOCKS>(scores, staged, page, lane);
-            weigh_page<2>(sums, scores, q, a, entry, lane);
+            weigh_page(sums, scores, q, a, entry, lane);
+            sum_weights(sums, scores);
             fold.weigh(total, sums);
             SPRY_UNROLL
             for (int block = 0; block < PART; block += SOME) {
-                gather_page<2>(sums, scores, page, part * PART + block, lane);
+                gather_page(sums, scores, page, part * PART + block, lane);
                 fold.fold(total, sums, block);
             }
         }

@@ -12,7 +12,8 @@
 #include "device/cuda/kernels/merge.cuh"
 #include "device/cuda/kernels/pages.cuh"
 
-enum { QUERIES = 16 };
+/* HALF_ONES: two halves, each 1. */
+enum : uint32_t { QUERIES = 16, HALF_ONES = 0x3c003c00 };
 
 template <int BLOCKS> struct head_shape {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
@@ -207,22 +208,28 @@ SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q,
     }
 }
 
-/* From scores to weights, with their maximum and sum. HALVES: 1 where there are at most 8 queries. */
-template <int HALVES, int PART>
+/* Products of queries and keys become scores, N times four of them. */
+template <int N> SPRY_DEVICE void scores_of(float (*products)[4], const spry_attend_args &a)
+{
+    SPRY_UNROLL
+    for (int i = 0; i < N * 4; i++)
+        products[i / 4][i % 4] *= a.scale;
+    if (a.softcap != 0) {
+        SPRY_UNROLL
+        for (int i = 0; i < N * 4; i++)
+            products[i / 4][i % 4] = a.softcap * tanhf(products[i / 4][i % 4] / a.softcap);
+    }
+}
+
+/* From scores to weights, with their maximum. */
+template <int PART>
 SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_queries &q, const spry_attend_args &a,
                             const spry_step_entry &entry, int lane)
 {
+    scores_of<4>(scores, a);
     SPRY_UNROLL
-    for (int i = 0; i < 16; i++)
-        scores[i / 4][i % 4] *= a.scale;
-    if (a.softcap != 0) {
-        SPRY_UNROLL
-        for (int i = 0; i < 16; i++)
-            scores[i / 4][i % 4] = a.softcap * tanhf(scores[i / 4][i % 4] / a.softcap);
-    }
-    SPRY_UNROLL
-    for (int half = 0; half < HALVES; half++) {
-        float max = -INFINITY, sum = 0;
+    for (int half = 0; half < 2; half++) {
+        float max = -INFINITY;
         uint32_t begin = q.begin[half] > entry.start ? q.begin[half] - entry.start : 0;
         uint32_t end = q.end[half] > entry.start ? q.end[half] - entry.start : 0;
         end = end < entry.count ? end : entry.count;
@@ -241,27 +248,31 @@ SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_q
         for (int u = 0; u < 8; u++) {
             float *score = &scores[u / 2][half * 2 + u % 2];
             *score = quick_exp(*score - base);
-            sum += *score;
         }
-        sum += warp_across(sum, 1);
-        s.sum[half] = sum + warp_across(sum, 2);
     }
 }
 
 /* Weights of 16 tokens, of both queries, as a lane's part of a matrix. */
-template <int HALVES> SPRY_DEVICE uint4 take_weights(const float w[4][4], int half)
+SPRY_DEVICE uint4 take_weights(const float w[4][4], int half)
 {
     const float *low = w[half * 2], *high = w[half * 2 + 1];
-    uint4 halves = {half_pair(low[0], low[1]), 0, half_pair(high[0], high[1]), 0};
-    if (HALVES > 1) {
-        halves.y = half_pair(low[2], low[3]);
-        halves.w = half_pair(high[2], high[3]);
-    }
+    uint4 halves = {half_pair(low[0], low[1]), half_pair(low[2], low[3]), half_pair(high[0], high[1]),
+                    half_pair(high[2], high[3])};
     return halves;
 }
 
+/* Sums of the weights as they are multiplied: of halves, by the same instruction, in the same order. */
+template <int PART> SPRY_DEVICE void sum_weights(page_sums<PART> &s, const float weights[4][4])
+{
+    float sums[4] = {0, 0, 0, 0};
+    multiply_f16(sums, take_weights(weights, 0), HALF_ONES, HALF_ONES);
+    multiply_f16(sums, take_weights(weights, 1), HALF_ONES, HALF_ONES);
+    s.sum[0] = sums[0];
+    s.sum[1] = sums[2];
+}
+
 /* Sums of values, of the blocks from first_block of the copy on. */
-template <int HALVES, int PART, class P>
+template <int PART, class P>
 SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], const P &page, int first_block, int lane)
 {
     SPRY_UNROLL
@@ -269,7 +280,7 @@ SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], cons
         s.out[i][0] = s.out[i][1] = s.out[i][2] = s.out[i][3] = 0;
     SPRY_UNROLL
     for (int half = 0; half < 2; half++) {
-        uint4 weight = take_weights<HALVES>(weights, half);
+        uint4 weight = take_weights(weights, half);
         SPRY_UNROLL
         for (int pair = 0; pair < PART * 2; pair++) {
             uint32_t values[4];
@@ -304,13 +315,13 @@ SPRY_DEVICE void write_values(float *to, const page_sums<PART> &s, int half, flo
 }
 
 /* What page `number` gives for the rows from number `few` on; a page that is not seen says so. */
-template <int HALVES, int PART>
+template <int PART>
 SPRY_DEVICE void write_partial(const spry_attend_args &a, const page_sums<PART> &s, bool seen, const warp_queries &q,
                                uint32_t few, uint32_t number, uint32_t part, int lane)
 {
     uint32_t group = a.n_heads / a.kv.n_kv_heads;
     SPRY_UNROLL
-    for (int half = 0; half < HALVES; half++) {
+    for (int half = 0; half < 2; half++) {
         uint32_t i = (uint32_t)(lane / 4 + half * 8);
         if (i >= q.count)
             continue;
@@ -320,6 +331,6 @@ SPRY_DEVICE void write_partial(const spry_attend_args &a, const page_sums<PART> 
             to[1] = seen ? s.sum[half] : 0;
         }
         if (seen)
-            write_values(to + 2 + part * PART * 32, s, half, 1, lane);
+            write_values(to + SPRY_PARTIAL_HEAD + part * PART * 32, s, half, 1, lane);
     }
 }

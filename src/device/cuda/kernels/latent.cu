@@ -308,7 +308,7 @@ template <class KV> SPRY_DEVICE void attend_latent_few(const spry_latent_attend_
         if (threadIdx.x < 2)
             to[threadIdx.x] = threadIdx.x ? room.sum[i] : room.max[i];
         if (room.max[i] != -INFINITY)
-            write_latent(to + 2, l, i, a.kv.head_dim, 1);
+            write_latent(to + SPRY_PARTIAL_HEAD, l, i, a.kv.head_dim, 1);
     }
 }
 

@@ -28,7 +28,7 @@ SPRY_DEVICE float last_factor(const spry_attend_args &a, uint32_t head, float ma
 /* What a chunk leaves of a head of row number `few`: maximum, sum, values. */
 SPRY_DEVICE float *chunk_partial(const spry_attend_args &a, uint32_t few, uint32_t head, uint32_t chunk)
 {
-    return a.partial + (((uint64_t)few * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + 2);
+    return a.partial + (((uint64_t)few * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + SPRY_PARTIAL_HEAD);
 }
 
 /* What fold_factors gives for 32 chunks one behind the other, a lane each: `max` is that of all before and becomes that of
@@ -48,26 +48,30 @@ SPRY_DEVICE void fold_lanes(float *max, float *keep, float *take, float part_max
     *max = warp_from(upto, WARP - 1);
 }
 
-/* Value d of a head, all chunks folded; several are loaded before the first is used. The lanes of a warp have one head. */
-SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t few, uint32_t head, uint32_t chunks, uint32_t d)
+/* Where chunks of a head leave what is folded: from `first` on, `stride` floats apart, and there maximum, sum and a value. */
+struct chunk_list {
+    const float *first;
+    uint32_t stride, max, sum, value;
+};
+
+/* The value, all chunks folded; several are loaded before the first is used. The lanes of a warp have one head. */
+SPRY_DEVICE float merged(const spry_attend_args &a, const chunk_list &list, uint32_t head, uint32_t chunks)
 {
     enum { AHEAD = 16 };
     int lane = (int)(threadIdx.x % WARP);
-    const float *partials = chunk_partial(a, few, head, 0);
-    uint32_t stride = a.kv.head_dim + 2;
     float max = -INFINITY, sum = 0, out = 0;
     SPRY_UNROLL_BY(1)
     for (uint32_t first = 0; first < chunks; first += WARP) {
         uint32_t own = first + (uint32_t)lane < chunks ? first + (uint32_t)lane : first;
-        const float *its = partials + own * stride;
-        float part_max = first + (uint32_t)lane < chunks ? its[0] : -INFINITY, part_sum = its[1], keep, take;
+        const float *its = list.first + own * list.stride;
+        float part_max = first + (uint32_t)lane < chunks ? its[list.max] : -INFINITY, part_sum = its[list.sum], keep, take;
         fold_lanes(&max, &keep, &take, part_max, lane);
         SPRY_UNROLL_BY(1)
         for (uint32_t next = first; next < first + WARP && next < chunks; next += AHEAD) {
             float outs[AHEAD];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++)
-                outs[i] = partials[(next + i < chunks ? next + i : first) * stride + 2 + d];
+                outs[i] = list.first[(next + i < chunks ? next + i : first) * list.stride + list.value];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++) {
                 int from = (int)(next - first + i);
@@ -82,15 +86,11 @@ SPRY_DEVICE float merged(const spry_attend_args &a, uint32_t few, uint32_t head,
     return out * last_factor(a, head, max, sum);
 }
 
-/* Folds value d of a head and writes it, if there is one, as a number and in the forms that are wanted. All lanes of a warp
- * have the same head; where forms are wanted, 32 values of one block. */
-SPRY_DEVICE void merge_value(const spry_attend_args &a, uint32_t few, uint32_t row, uint32_t head, uint32_t chunks,
-                             uint32_t d)
+/* Writes a value as a number and in the forms that are wanted. All lanes of a warp have the same head; where forms are wanted,
+ * 32 values of one block. */
+SPRY_DEVICE void write_value(const spry_attend_args &a, uint32_t row, uint32_t head, uint32_t d, float value)
 {
-    uint32_t n = a.kv.head_dim, at = head * n + d;
-    float value = merged(a, few, head, chunks, d < n ? d : n - 1);
-    if (d >= n)
-        return;
-    a.out[(uint64_t)row * a.n_heads * n + at] = value;
+    uint32_t at = head * a.kv.head_dim + d;
+    a.out[(uint64_t)row * a.n_heads * a.kv.head_dim + at] = value;
     write_forms(a.to, row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value);
 }
