@@ -587,9 +587,9 @@ typedef struct spry_jobs_figures {
     uint32_t running, waiting, max_running; /* now */
     uint32_t batch_limit;                   /* answers that are computed together now */
     uint64_t finished, cancelled, failed, refused, preempted;
-    uint64_t steps, rows, decode_rows; /* since the engine was opened */
-    char evidence[160];                /* why batch_limit: one sentence with its figures */
-    uint64_t reserved[8];
+    uint64_t steps, rows, decode_rows;  /* since the engine was opened */
+    char evidence[160];                 /* why batch_limit: one sentence with its figures */
+    uint64_t ahead, waits, reserved[6]; /* steps begun ahead; times a thread waited for the device */
 } spry_jobs_figures;
 
 SPRY_API void spry_engine_jobs_figures(spry_engine *engine, spry_jobs_figures *figures);

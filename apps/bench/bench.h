@@ -11,6 +11,7 @@
 #include "cli/common_options.h"
 #include "cli/terminal.h"
 #include "platform/energy.h"
+#include "platform/gpu.h"
 #include "platform/hardware.h"
 #include "spry_tools.h"
 
@@ -100,6 +101,8 @@ typedef struct spry_bench_energy {
 
 typedef struct spry_bench_point {
     bool decode;
+    double waits;    /* times the host waited for the device, per token */
+    double gpu_busy; /* percent, as NVML says at the end; NAN: not known */
     uint32_t tokens; /* of the prefill; or the depth of a decode */
     uint32_t batch;  /* sequences decoded together; 1 for a prefill */
     spry_bench_stat tps;
@@ -121,6 +124,14 @@ typedef struct spry_bench_ttft {
     spry_bench_request cold, warm; /* without and with a cached prompt; the repeats of median length */
     char why_not[160];             /* empty: measured */
 } spry_bench_ttft;
+
+/* One answer through a session, its tokens drawn by the device: not measured where that is the CPU. */
+typedef struct spry_bench_answer {
+    size_t tokens; /* 0: not measured */
+    double ms;     /* from the first to the last */
+    double waits;  /* times the host waited for the device, per token */
+    double ahead;  /* share of the steps that began before the tokens of the step before were read */
+} spry_bench_answer;
 
 /* Until the first call of a tool is complete, with nothing cached; the repeat of median length. */
 typedef struct spry_bench_call {
@@ -152,12 +163,15 @@ typedef struct spry_bench_memory {
 
 typedef struct spry_bench_machine {
     char cpu[SPRY_PROCESSOR_NAME_MAX];
+    char gpu[SPRY_GPU_NAME]; /* the one that computes; "": the processor does. Then kernels and speeds are the GPU's */
+    int gpu_index;
     char id[SPRY_MACHINE_ID];
     size_t memory_bytes;
     uint32_t threads;
     char kernels[SPRY_KERNELS_NAME];
-    double read_gb_s;    /* all threads reading memory */
-    double multiply_g_s; /* all threads multiplying in cache, with the kernel of the model's main type */
+    double read_gb_s;    /* all threads reading memory; or the GPU reading its own */
+    double multiply_g_s; /* all threads multiplying in cache, with the kernel of the model's main type; of a GPU what
+                          * its matrix instructions could do with 16-bit floats */
 } spry_bench_machine;
 
 typedef struct spry_bench_report {
@@ -178,6 +192,7 @@ typedef struct spry_bench_report {
     char when[SPRY_TIME_TEXT]; /* "2026-11-15T12:00:00Z" */
     spry_bench_ttft ttft;
     spry_bench_call call;
+    spry_bench_answer answer;
     spry_bench_memory memory;
     spry_energy_facts energy;
     spry_bench_policy policy;
@@ -224,6 +239,10 @@ spry_status spry_bench_first_token(double *ms, spry_bench_settings *settings, co
 
 /* Everything except the speeds, for an engine with these options. */
 spry_status spry_bench_machine_name(spry_bench_machine *machine, const spry_engine_options *options, spry_error *error);
+
+/* The processor computes after all. */
+spry_status spry_bench_machine_without_gpu(spry_bench_machine *machine, const spry_engine_options *options,
+                                           spry_error *error);
 
 /* Measures both speeds with the threads of the report's machine. Uses memory: call after the peak was recorded. */
 spry_status spry_bench_machine_measure(spry_bench_machine *machine, const char *cpu, spry_dtype type,

@@ -65,6 +65,13 @@ static json_t *ops_json(const spry_bench_report *r, const spry_bench_point *p)
     return list_or_nothing(list, whole);
 }
 
+/* Of a device that is not the host. */
+static json_t *device_use_json(const spry_bench_point *p)
+{
+    return json_pack("{s:f, s:o}", "waits_per_token", p->waits, "gpu_busy_percent",
+                     isnan(p->gpu_busy) ? json_null() : json_real(p->gpu_busy));
+}
+
 static json_t *point_json(const spry_bench_report *r, const spry_bench_point *p)
 {
     json_t *where = p->decode ? json_pack("{s:I, s:I}", "depth", (json_int_t)p->tokens, "batch", (json_int_t)p->batch)
@@ -80,7 +87,8 @@ static json_t *point_json(const spry_bench_report *r, const spry_bench_point *p)
                               : json_pack("{s:f}", "ms", spry_bench_ratio(p->tokens * 1e3, p->tps.median));
     json_t *uses = json_pack("{s:o, s:o}", "energy", spry_energy_json(&p->energy.used, p->energy.ms, p->energy.tokens),
                              "ops", ops_json(r, p));
-    return merged(merged(merged(where, speeds), times), uses);
+    json_t *all = merged(merged(merged(where, speeds), times), uses);
+    return strcmp(r->device, "cpu") ? merged(all, device_use_json(p)) : all;
 }
 
 /* The points that were run, or those that were not. */
@@ -107,9 +115,19 @@ static json_t *time_json(const spry_bench_stat *stat)
 static json_t *machine_json(const spry_bench_report *r)
 {
     const spry_bench_machine *m = &r->machine;
-    return json_pack("{s:s, s:I, s:s, s:f, s:f, s:s, s:I, s:s}", "cpu", m->cpu, "threads", (json_int_t)m->threads,
-                     "kernels", m->kernels, "read_gb_s", m->read_gb_s, "multiply_g_s", m->multiply_g_s, "multiply_type",
-                     spry_dtype_name(r->main_type), "memory_bytes", (json_int_t)m->memory_bytes, "id", m->id);
+    const char *type = m->gpu[0] ? "F16" : spry_dtype_name(r->main_type);
+    json_t *out =
+        json_pack("{s:s, s:I, s:s, s:f, s:f, s:s, s:I, s:s}", "cpu", m->cpu, "threads", (json_int_t)m->threads,
+                  "kernels", m->kernels, "read_gb_s", m->read_gb_s, "multiply_g_s", m->multiply_g_s, "multiply_type",
+                  type, "memory_bytes", (json_int_t)m->memory_bytes, "id", m->id);
+    return m->gpu[0] ? merged(out, json_pack("{s:s}", "gpu", m->gpu)) : out;
+}
+
+static json_t *answer_json(const spry_bench_answer *a)
+{
+    return json_pack("{s:I, s:f, s:f, s:f}", "tokens", (json_int_t)a->tokens, "tps",
+                     spry_bench_ratio((double)(a->tokens - 1) * 1e3, a->ms), "waits_per_token", a->waits, "ahead_share",
+                     a->ahead);
 }
 
 static json_t *settings_json(const spry_bench_report *r)
@@ -174,6 +192,7 @@ json_t *spry_bench_report_json(const spry_bench_report *r)
         {"why_no_ttft", json_string(r->ttft.why_not), !r->ttft.why_not[0]},
         {"first_call", call_json(&r->call), false},
         {"why_no_first_call", json_string(r->call.why_not), !r->call.why_not[0]},
+        {"answer", answer_json(&r->answer), !r->answer.tokens},
         {"memory", memory_json(&r->memory), false},
         {"why_no_memory", json_string(r->memory.why_not), !r->memory.why_not[0]},
         {"energy", spry_energy_facts_json(&r->energy), false},

@@ -7,6 +7,7 @@
 #include "bench/bench_runner.h"
 #include "cli/energy_figures.h"
 #include "platform/clock.h"
+#include "platform/gpu_use.h"
 
 enum { WATCHED = 2 };
 
@@ -159,11 +160,19 @@ static void note_speed(const spry_bench_runner *r, spry_bench_point *point, doub
     point->multiply_g_s = work.products / seconds / 1e9;
 }
 
+static uint64_t waits_of(const spry_bench_runner *r)
+{
+    spry_jobs_figures figures;
+    spry_engine_jobs_figures(r->engine, &figures);
+    return figures.waits;
+}
+
 static spry_status repeat(spry_bench_runner *r, spry_bench_point *point)
 {
     double tps[SPRY_BENCH_REPEAT_MAX], seconds, all = 0;
     spry_joules before;
     spry_status status = once(r, point, &seconds);
+    uint64_t waits = waits_of(r);
     r->n_steps = 0;
     spry_energy_read(r->energy, &before);
     for (uint32_t i = 0; !status && i < r->settings->repeat; i++) {
@@ -173,6 +182,8 @@ static spry_status repeat(spry_bench_runner *r, spry_bench_point *point)
     }
     if (status)
         return status;
+    point->gpu_busy = spry_gpu_busy_percent();
+    point->waits = (double)(waits_of(r) - waits) / (point_tokens(r, point) * r->settings->repeat);
     note_energy(r, point, &before, all);
     note_speed(r, point, tps);
     if (point->decode)

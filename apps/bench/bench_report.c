@@ -1,4 +1,5 @@
 /* The report as text in 100 columns. */
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -28,8 +29,13 @@ static void print_head(const spry_bench_report *r)
     spry_out_format("%s, %s parameters, %s of weights, mostly %s\n", r->architecture,
                     spry_amount_count(parameters, r->parameters), spry_amount_bytes(bytes, r->weight_bytes),
                     spry_dtype_name(r->main_type));
-    spry_out_quote("%s, %u %s, %s kernels\n", m->cpu, m->threads, m->threads == 1 ? "thread" : "threads", m->kernels);
-    spry_out_format("reads %.1f GB/s from memory, makes %.0f G products/s in cache\n", m->read_gb_s, m->multiply_g_s);
+    if (m->gpu[0])
+        spry_out_quote("%s, beside %s\n", m->gpu, m->cpu);
+    else
+        spry_out_quote("%s, %u %s, %s kernels\n", m->cpu, m->threads, m->threads == 1 ? "thread" : "threads",
+                       m->kernels);
+    spry_out_format("reads %.1f GB/s from memory, makes %.0f G products/s %s\n", m->read_gb_s, m->multiply_g_s,
+                    m->gpu[0] ? "of F16, at most" : "in cache");
 }
 
 /* ---- points --------------------------------------------------------------------------------------------------------
@@ -136,6 +142,32 @@ static void print_residency(const spry_bench_point *p, const char *what)
     for (size_t k = 0; k < SPRY_COUNT(classes); k++)
         spry_out_format("%s%s %.0f %%", k ? ", " : "", classes[k].name, 100 * shares[k]);
     spry_out_format("\n");
+}
+
+/* How a device that is not the host is used. */
+static void print_device_use(const spry_bench_point *p, const char *what)
+{
+    if (!p)
+        return;
+    spry_out_format("%-8s %6u  the host waits %.3g times a token", what, p->tokens, p->waits);
+    if (!isnan(p->gpu_busy))
+        spry_out_format(", the GPU is busy %.0f %% of the time (NVML)", p->gpu_busy);
+    spry_out_format("\n");
+}
+
+static void print_device(const spry_bench_report *r)
+{
+    const spry_bench_answer *a = &r->answer;
+    if (!strcmp(r->device, "cpu") || !r->n_points)
+        return;
+    spry_out_format("\n%sDevice %s%s\n", bold(), r->device, plain());
+    print_device_use(typical(r, false), "prefill");
+    print_device_use(typical(r, true), "decode");
+    if (a->tokens)
+        spry_out_format(
+            "%-8s %6zu  %.1f tok/s with draws, the host waits %.3g times a token, %.0f %% of the steps begin "
+            "ahead\n",
+            "answer", a->tokens, spry_bench_ratio((double)(a->tokens - 1) * 1e3, a->ms), a->waits, 100 * a->ahead);
 }
 
 /* ---- single figures ------------------------------------------------------------------------------------------------
@@ -259,6 +291,7 @@ void spry_bench_print_table(const spry_bench_report *r)
         spry_out_format("\n%sResidency%s\n", bold(), plain());
     print_residency(typical(r, false), "prefill");
     print_residency(typical(r, true), "decode");
+    print_device(r);
     if (r->policy.count)
         spry_bench_policy_print(&r->policy);
     spry_out_format("\n");

@@ -3,6 +3,7 @@
  * model differs from the one it would be compared with. */
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 #include "bench/bench_gate.h"
@@ -100,7 +101,7 @@ static spry_status identify(spry_bench_runner *r)
 }
 
 /* The properties of the open engine. */
-static void describe(spry_bench_runner *r)
+static spry_status describe(spry_bench_runner *r)
 {
     spry_bench_report *report = r->report;
     spry_engine_info info;
@@ -115,6 +116,11 @@ static void describe(spry_bench_runner *r)
     report->repeat = r->settings->repeat;
     report->context = r->context;
     spry_time_text(report->when, (int64_t)time(NULL));
+    spry_status status = SPRY_OK;
+    if (report->machine.gpu[0] && strcmp(report->device, "cuda") != 0) /* the log says why */
+        status = spry_bench_machine_without_gpu(&report->machine, &r->settings->engine.options, r->error);
+    snprintf(report->identity.kernels, sizeof report->identity.kernels, "%s", report->machine.kernels);
+    return status;
 }
 
 /* Reads once: the memory of a GPU's library counts as the program's, for every model. */
@@ -198,12 +204,15 @@ static spry_status measure_all(spry_bench_runner *r, const spry_bench_needs *nee
         status = measure_load(r);
     if (status)
         return status;
-    describe(r);
-    status = measure_points(r, needs);
+    status = describe(r);
+    if (!status)
+        status = measure_points(r, needs);
     if (!status)
         status = spry_bench_measure_ttft(r);
     if (!status)
         status = spry_bench_measure_call(r);
+    if (!status)
+        status = spry_bench_measure_answer(r);
     if (!status)
         spry_energy_describe(r->energy, &r->report->energy);
     return status;

@@ -47,6 +47,9 @@ spry_status spry_bench_measure_ttft(spry_bench_runner *runner);
 /* A request that is answered with a call of a tool. No sequence may hold pages. */
 spry_status spry_bench_measure_call(spry_bench_runner *runner);
 
+/* An answer whose tokens the device draws; nothing on the CPU. No sequence may hold pages. */
+spry_status spry_bench_measure_answer(spry_bench_runner *runner);
+
 /* Steps of every size of the policy's list. */
 spry_status spry_bench_measure_policy(spry_bench_runner *runner);
 

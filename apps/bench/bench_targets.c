@@ -262,17 +262,18 @@ spry_status spry_bench_targets_read(json_t **out, const char *path, spry_error *
 
 /* The targets for a machine, and their key. */
 static spry_status choose(const json_t **out, const char **key, const json_t *file, const char *path, const char *id,
-                          const char *cpu, spry_error *error)
+                          const char *cpu, const char *gpu, spry_error *error)
 {
     const char *machine;
     json_t *targets;
     size_t best_rank = 0;
     json_object_foreach(json_object_get(file, "machines"), machine, targets)
     {
-        size_t rank = strcmp(machine, id) == 0                     ? SIZE_MAX
-                      : strcmp(machine, "*") == 0                  ? 1
-                      : machine[0] && strstr(cpu, machine) != NULL ? 1 + strlen(machine)
-                                                                   : 0;
+        bool is_named = machine[0] && (strstr(cpu, machine) || (gpu && strstr(gpu, machine)));
+        size_t rank = strcmp(machine, id) == 0    ? SIZE_MAX
+                      : strcmp(machine, "*") == 0 ? 1
+                      : is_named                  ? 1 + strlen(machine)
+                                                  : 0;
         if (rank <= best_rank)
             continue;
         best_rank = rank;
@@ -292,7 +293,7 @@ spry_status spry_bench_targets_lists(spry_bench_list *prefill, spry_bench_list *
 {
     const json_t *targets = NULL;
     const char *machine;
-    spry_status status = choose(&targets, &machine, file, path, here->id, here->cpu, error);
+    spry_status status = choose(&targets, &machine, file, path, here->id, here->cpu, here->gpu, error);
     if (!status && !add_points(prefill, depth, batch, targets))
         status = spry_fail(error, SPRY_ERR_INPUT,
                            "%s: with the baseline's there are more than %d lengths of prefills, depths or batches to "
@@ -366,7 +367,8 @@ spry_status spry_bench_targets_check(spry_bench_targets *out, const json_t *file
     bool of_drafts = format && strcmp(format, SPRY_BENCH_DRAFT_FORMAT) == 0;
     out->count = out->n_missed = out->n_others = 0;
     spry_status status = choose(&targets, &out->machine, file, path, json_string_value(json_object_get(about, "id")),
-                                json_string_value(json_object_get(about, "cpu")), error);
+                                json_string_value(json_object_get(about, "cpu")),
+                                json_string_value(json_object_get(about, "gpu")), error);
     if (status)
         return status;
     spry_bench_figures_init(&figures, report);

@@ -37,21 +37,31 @@ static const field prefill_fields[] = {
     {"ms", NUMBER, 0, NULL},
     {"energy", OBJECT, 0, energy_fields},
     {"ops", LIST, 0, op_fields},
+    {"waits_per_token", NUMBER, 0, NULL},
+    {"gpu_busy_percent", NUMBER, 0, NULL},
     {0},
 };
 
 static const field decode_fields[] = {
-    {"depth", NUMBER, REQUIRED, NULL}, {"batch", NUMBER, REQUIRED, NULL},
-    {"tps", NUMBER, REQUIRED, NULL},   {"spread", NUMBER, 0, NULL},
-    {"read_gb_s", NUMBER, 0, NULL},    {"read_share", NUMBER, 0, NULL},
-    {"multiply_g_s", NUMBER, 0, NULL}, {"multiply_share", NUMBER, 0, NULL},
-    {"p50_ms", NUMBER, 0, NULL},       {"p95_ms", NUMBER, 0, NULL},
-    {"p99_ms", NUMBER, 0, NULL},       {"energy", OBJECT, 0, energy_fields},
-    {"ops", LIST, 0, op_fields},       {0},
+    {"depth", NUMBER, REQUIRED, NULL},     {"batch", NUMBER, REQUIRED, NULL},
+    {"tps", NUMBER, REQUIRED, NULL},       {"spread", NUMBER, 0, NULL},
+    {"read_gb_s", NUMBER, 0, NULL},        {"read_share", NUMBER, 0, NULL},
+    {"multiply_g_s", NUMBER, 0, NULL},     {"multiply_share", NUMBER, 0, NULL},
+    {"p50_ms", NUMBER, 0, NULL},           {"p95_ms", NUMBER, 0, NULL},
+    {"p99_ms", NUMBER, 0, NULL},           {"energy", OBJECT, 0, energy_fields},
+    {"ops", LIST, 0, op_fields},           {"waits_per_token", NUMBER, 0, NULL},
+    {"gpu_busy_percent", NUMBER, 0, NULL}, {0},
 };
+
+static const field answer_fields[] = {{"tokens", NUMBER, 0, NULL},
+                                      {"tps", NUMBER, 0, NULL},
+                                      {"waits_per_token", NUMBER, 0, NULL},
+                                      {"ahead_share", NUMBER, 0, NULL},
+                                      {0}};
 
 static const field bench_machine_fields[] = {
     {"cpu", TEXT, REQUIRED, NULL},
+    {"gpu", TEXT, 0, NULL},
     {"threads", NUMBER, REQUIRED, NULL},
     {"kernels", TEXT, REQUIRED, NULL},
     {"read_gb_s", NUMBER, REQUIRED, NULL},
@@ -130,6 +140,7 @@ static const field bench_fields[] = {
     {"ttft", OBJECT, 0, ttft_fields},
     {"why_no_ttft", TEXT, 0, NULL},
     {"first_call", OBJECT, 0, call_fields},
+    {"answer", OBJECT, 0, answer_fields},
     {"why_no_first_call", TEXT, 0, NULL},
     {"memory", OBJECT, 0, memory_fields},
     {"energy", OBJECT, 0, meter_fields},

@@ -54,7 +54,7 @@ typedef struct figure {
     double values[SPRY_REPORT_INPUTS]; /* per bench */
 } figure;
 
-enum { FIGURES = 16 };
+enum { FIGURES = 20 };
 
 typedef struct figures {
     figure items[FIGURES];
@@ -107,6 +107,8 @@ static void add_points(figures *f, const spry_report *report)
     figure *together = begin_figure(f, SPRY_DOC_SPEED, 1), *late = begin_figure(f, SPRY_DOC_MS, -1);
     figure *joules = begin_figure(f, SPRY_DOC_JOULES, -1);
     figure *first = begin_figure(f, SPRY_DOC_SHARE, 1), *later = begin_figure(f, SPRY_DOC_SHARE, 1);
+    figure *busy = begin_figure(f, SPRY_DOC_SHARE, 1);
+    snprintf(busy->title, sizeof busy->title, "GPU busy while decoding (NVML)");
     snprintf(first->title, sizeof first->title, "Prefill, time in kernels");
     snprintf(later->title, sizeof later->title, "Decode, time in kernels");
     snprintf(prefill->title, sizeof prefill->title, "Prefill of %.0f tokens, tokens/s", tokens);
@@ -123,6 +125,7 @@ static void add_points(figures *f, const spry_report *report)
         joules->values[i] = spry_report_number(one, "energy.joules_per_100_tokens");
         first->values[i] = residency(spry_report_prefill(input->json, tokens));
         later->values[i] = residency(one);
+        busy->values[i] = spry_report_number(one, "gpu_busy_percent") / 100;
     }
 }
 
@@ -133,6 +136,9 @@ static void collect(figures *f, const spry_report *report)
     add_plain(f, report, "First token, prompt known before", "ttft.warm_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "First token of a new process", "first_token_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "First call of a tool", "first_call.ms", SPRY_DOC_MS, -1);
+    add_plain(f, report, "Answer with draws on the device, tokens/s", "answer.tps", SPRY_DOC_SPEED, 1);
+    add_plain(f, report, "Waits for the device, a token", "answer.waits_per_token", SPRY_DOC_SPEED, -1);
+    add_plain(f, report, "Steps begun ahead", "answer.ahead_share", SPRY_DOC_SHARE, 1);
     add_plain(f, report, "Loading", "load_ms", SPRY_DOC_MS, -1);
     add_plain(f, report, "Memory, one sequence", "peak_rss_bytes", SPRY_DOC_BYTES, -1);
     add_plain(f, report, "Memory, most of it", "peak_rss_batch_bytes", SPRY_DOC_BYTES, -1);
@@ -151,6 +157,11 @@ static bool is_known(const figure *f, size_t n_benches)
 static void write_words(spry_doc *doc, const spry_report *report, const char *title, const char *path)
 {
     const spry_report_input *input;
+    bool known = false;
+    for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));)
+        known = known || spry_report_at(input->json, path);
+    if (!known)
+        return;
     spry_doc_cell(doc, "%s", title);
     for (size_t at = 0; (input = spry_report_next(report, SPRY_REPORT_BENCH, &at));) {
         const json_t *value = spry_report_at(input->json, path);
@@ -166,6 +177,7 @@ static void write_figures(spry_doc *doc, const spry_report *report, const figure
 {
     static const char *const words[][2] = {{"Model", "model"},
                                            {"Processor", "machine.cpu"},
+                                           {"GPU", "machine.gpu"},
                                            {"Threads", "machine.threads"},
                                            {"Kernels", "machine.kernels"},
                                            {"Keys and values", "settings.kv_type"}};
@@ -250,6 +262,16 @@ static double rows_a_step(const spry_report_trace *t)
     return t->steps ? t->rows / (double)t->steps : NAN;
 }
 
+static double waits_a_token(const spry_report_trace *t)
+{
+    return t->device_steps && t->generated_tokens > 0 ? t->waits / t->generated_tokens : NAN;
+}
+
+static double begun_ahead(const spry_report_trace *t)
+{
+    return t->device_steps ? t->ahead / (double)t->device_steps : NAN;
+}
+
 static void write_traces(spry_doc *doc, const spry_report *report)
 {
     static const struct {
@@ -262,7 +284,9 @@ static void write_traces(spry_doc *doc, const spry_report *report)
                  {"Between steps, median", median_between, SPRY_DOC_MS, -1},
                  {"Between steps, 95 % within", late_between, SPRY_DOC_MS, -1},
                  {"Generated tokens", generated, SPRY_DOC_COUNT, 0},
-                 {"Rows a step", rows_a_step, SPRY_DOC_SPEED, 0}};
+                 {"Rows a step", rows_a_step, SPRY_DOC_SPEED, 0},
+                 {"Waits for the device, a token", waits_a_token, SPRY_DOC_SPEED, -1},
+                 {"Steps begun ahead", begun_ahead, SPRY_DOC_SHARE, 1}};
     spry_doc_column columns[1 + SPRY_REPORT_INPUTS] = {{"Trace", true, false}};
     const spry_report_trace *traces[SPRY_REPORT_INPUTS];
     const spry_report_input *input;
@@ -275,6 +299,11 @@ static void write_traces(spry_doc *doc, const spry_report *report)
         return;
     spry_doc_table(doc, columns, 1 + n);
     for (size_t i = 0; i < SPRY_COUNT(lines); i++) {
+        bool known = false;
+        for (size_t j = 0; j < n; j++)
+            known = known || isfinite(lines[i].value(traces[j]));
+        if (!known)
+            continue;
         spry_doc_cell(doc, "%s", lines[i].title);
         for (size_t j = 0; j < n; j++)
             spry_doc_compared(doc, lines[i].unit, lines[i].value(traces[j]), j ? lines[i].value(traces[0]) : NAN,

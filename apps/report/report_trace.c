@@ -154,9 +154,12 @@ static spry_status take_answer(reader *r, const event *e, spry_error *error)
 
 static void take_step(spry_report_trace *trace, const event *e)
 {
-    const double rows = arg(e, "rows");
+    const double rows = arg(e, "rows"), waits = arg(e, "waits"), ahead = arg(e, "ahead");
     trace->steps++;
     trace->rows += isnan(rows) ? 0 : rows;
+    trace->device_steps += isnan(waits) ? 0 : 1;
+    trace->waits += isnan(waits) ? 0 : waits;
+    trace->ahead += isnan(ahead) ? 0 : ahead;
 }
 
 static spry_status wrong_line(const reader *r, const char *why, spry_error *error)

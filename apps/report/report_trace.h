@@ -42,6 +42,8 @@ typedef struct spry_report_trace {
     spry_spread turns[SPRY_TURN_ENDS];  /* ms since the end of speech */
     double generated_tokens;            /* of all requests */
     double rows;                        /* of all steps */
+    uint64_t device_steps;              /* steps of a device that is not the host, and of these: */
+    double waits, ahead;                /* times the host waited; steps that were begun ahead */
     spry_report_request shown[SPRY_REPORT_SHOWN];
     size_t n_shown;
     spry_report_op ops[SPRY_REPORT_OPS]; /* longest first; the last one collects the rest when there are too many */

@@ -72,6 +72,14 @@ size_t spry_device_total(const char *name)
     return spry_device_find(&kind, name, NULL) || !kind->total ? 0 : kind->total(piece_of(name));
 }
 
+void spry_device_explain(const char *name, spry_error *why)
+{
+    const spry_device_kind *kind;
+    spry_fail(why, SPRY_ERR_DEVICE, "no such hardware or driver here");
+    if (!spry_device_find(&kind, name, NULL) && kind->explain)
+        kind->explain(piece_of(name), why);
+}
+
 spry_status spry_device_check(const spry_device_kind *kind, const spry_config *config, spry_error *error)
 {
     uint32_t lacking = spry_config_features(config) & ~kind->features;
@@ -379,6 +387,11 @@ bool spry_device_placed_weights(const spry_device *device)
 uint64_t spry_device_attention_ns(const spry_device *device)
 {
     return device->attention_ns;
+}
+
+uint64_t spry_device_waits(spry_device *device)
+{
+    return device->ops->waits ? device->ops->waits(device) : 0;
 }
 
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane)

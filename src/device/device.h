@@ -74,8 +74,9 @@ spry_status spry_device_check_named(const char *name, const spry_config *config,
 /* Prompt tokens that pay in one step where nothing else was asked for; 0: as many as on the CPU. */
 uint32_t spry_device_chunk(const spry_device_kind *kind);
 
-/* Bytes of memory the named device has in all; 0: not known. */
+/* Bytes of memory the named device has in all; 0: not known, for the reason that `explain` gives. */
 size_t spry_device_total(const char *name);
+void spry_device_explain(const char *name, spry_error *why);
 
 const char *spry_device_kind_name(const spry_device_kind *kind);
 
@@ -200,6 +201,10 @@ bool spry_device_placed_weights(const spry_device *device);
 
 /* How long attention took in the last step; 0 where it is not measured separately. */
 uint64_t spry_device_attention_ns(const spry_device *device);
+
+/* How often a thread waited for the hardware since the device was opened: for a step, its draws, rows that were asked
+ * for, or pages. 0 where the host computes itself. */
+uint64_t spry_device_waits(spry_device *device);
 
 /* Steps become spans in a lane of the trace; NULL: no longer. */
 void spry_device_set_trace(spry_device *device, spry_trace *trace, uint32_t lane);

@@ -18,6 +18,7 @@ typedef struct spry_device_ops {
     spry_status (*logits)(spry_device *device, const float **logits, size_t first, size_t count, spry_error *error);
     spry_status (*hidden)(spry_device *device, const float **hidden, size_t first, size_t count, spry_error *error);
     spry_kv_mover (*mover)(spry_device *device);
+    uint64_t (*waits)(spry_device *device); /* NULL: it never does */
     void (*set_trace)(spry_device *device, spry_trace *trace, uint32_t lane);
     void (*set_watch)(spry_device *device, spry_op_watch *watch);
     void (*set_threads)(spry_device *device, spry_threads *threads);
@@ -45,6 +46,7 @@ struct spry_device_kind {
     uint32_t chunk;                         /* prompt tokens that pay in one step; 0: as many as on the CPU */
     size_t (*total)(const char *piece);     /* bytes of memory, 0: not known; NULL: never known */
     size_t (*available)(const char *piece); /* those that are free now; the same */
+    void (*explain)(const char *piece, spry_error *why); /* why `total` is 0; NULL: there is no more to say */
     /* Names what decides the bits of a page besides model and layout: kernels and their
      * revision. NULL: the kind's name and SPRY_KERNEL_REVISION. */
     void (*identify)(char *out, size_t size, const spry_device_setup *setup);
@@ -62,6 +64,10 @@ spry_status spry_device_check_adapters(const spry_device_kind *kind, const spry_
 
 /* Refuses a piece of a kind of device that is one piece. */
 spry_status spry_device_only(const spry_device_kind *kind, const char *piece, spry_error *error);
+
+/* What attention of a layer reads, of keys and values, and multiplies in a step. */
+void spry_device_attention_work(double *bytes, double *products, const spry_segment *segments, size_t n_segments,
+                                const spry_config *config, const spry_kv_pool *pool, uint32_t layer);
 
 /* The kinds there are. */
 extern const spry_device_kind spry_device_kind_cpu, spry_device_kind_cuda, spry_device_kind_far, spry_device_kind_ranks,

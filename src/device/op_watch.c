@@ -24,7 +24,12 @@ void spry_op_watch_flush(spry_op_watch *watch)
 void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
                        double products)
 {
-    uint64_t now = spry_clock_ns();
+    spry_op_watch_until(watch, spry_clock_ns(), op, type, kernels, bytes, products);
+}
+
+void spry_op_watch_until(spry_op_watch *watch, uint64_t now, spry_op op, spry_dtype type, const char *kernels,
+                         double bytes, double products)
+{
     spry_op_figures *figures = &watch->ops[op][type];
     figures->ns += now - watch->last_ns;
     figures->calls++;

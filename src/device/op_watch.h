@@ -33,4 +33,8 @@ void spry_op_watch_flush(spry_op_watch *watch);
 void spry_op_watch_add(spry_op_watch *watch, spry_op op, spry_dtype type, const char *kernels, double bytes,
                        double products);
 
+/* The same for an op that ended at `end_ns`, not before the last one. */
+void spry_op_watch_until(spry_op_watch *watch, uint64_t end_ns, spry_op op, spry_dtype type, const char *kernels,
+                         double bytes, double products);
+
 #endif

@@ -116,10 +116,10 @@ static spry_status choose_device(spry_engine *e, const spry_engine_options *o, s
         spry_log_write(&e->log, SPRY_LOG_WARN, "%s; the CPU computes instead", lacking.message);
     else if (e->device_bytes)
         return SPRY_OK;
-    else
-        spry_log_write(
-            &e->log, SPRY_LOG_WARN,
-            "%s: no such hardware or driver here, or a program without its kernels; the CPU computes instead", name);
+    else {
+        spry_device_explain(name, &lacking);
+        spry_log_write(&e->log, SPRY_LOG_WARN, "%s: %s; the CPU computes instead", name, lacking.message);
+    }
     e->device_missing = true;
     e->device_bytes = spry_device_total("cpu");
     snprintf(e->device_name, sizeof e->device_name, "cpu");

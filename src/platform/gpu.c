@@ -166,6 +166,20 @@ void spry_gpus_close(spry_gpus *gpus)
     spry_cuda_close(&gpus->cuda);
 }
 
+double spry_gpu_peak(const spry_gpu *gpu)
+{
+    static const struct {
+        uint32_t major, minor;
+        double each; /* operations of a multiprocessor in a cycle */
+    } list[] = {{8, 0, 2048}, {8, 6, 1024}, {8, 9, 1024}, {9, 0, 4096}, {10, 0, 8192}};
+    double each = 0;
+    for (size_t i = 0; i < SPRY_COUNT(list); i++)
+        if (gpu->compute_major > list[i].major ||
+            (gpu->compute_major == list[i].major && gpu->compute_minor >= list[i].minor))
+            each = list[i].each;
+    return each * gpu->multiprocessors * gpu->clock_ghz * 1e9;
+}
+
 /* ---- measuring --------------------------------------------------------------------------------------------------- */
 
 /* Resources for measuring one device. */

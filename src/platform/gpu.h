@@ -33,6 +33,10 @@ void spry_gpus_close(spry_gpus *gpus);
 /* The part of spry_gpus_open after the driver is loaded. */
 void spry_gpus_find(spry_gpus *gpus, const char *root);
 
+/* Operations on 16-bit floats a second that its matrix instructions could do, by its multiprocessors and their clock;
+ * 0: none that spry uses, or the clock is not known. A product is two operations. */
+double spry_gpu_peak(const spry_gpu *gpu);
+
 /* Sets read_gb_s or why for each GPU; takes a second at most. Uses half of a GPU's free memory, up to 4 GiB. */
 void spry_gpus_measure(spry_gpus *gpus);
 

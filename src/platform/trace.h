@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-enum { SPRY_TRACE_ARGS = 3 };
+enum { SPRY_TRACE_ARGS = 5 };
 
 typedef struct spry_trace_arg {
     const char *name; /* NULL: none */

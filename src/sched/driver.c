@@ -434,10 +434,10 @@ void spry_driver_destroy(spry_driver *d)
            d->n_running)
         spry_driver_end_job(d, job ? job : d->running[0]);
     spry_driver_leave(d);
-    if (d->steps_ahead)
+    if (d->figures.ahead)
         spry_log_write(&d->engine->log, SPRY_LOG_DEBUG,
                        "%s: %llu of %llu steps began before the tokens of the step before were read",
-                       d->engine->model->name, (unsigned long long)d->steps_ahead,
+                       d->engine->model->name, (unsigned long long)d->figures.ahead,
                        (unsigned long long)d->figures.steps);
     free_all(d);
 }

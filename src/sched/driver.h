@@ -66,7 +66,6 @@ typedef struct spry_driver {
     spry_ahead ahead[2];    /* the step behind it, and the one that was before it became this one */
     size_t newest_ahead;    /* of these */
     uint32_t *in_order;     /* [most] 0, 1, 2, ... */
-    uint64_t steps_ahead;   /* of all steps: those that such a step became */
     uint64_t watched_ns;    /* when the machine's memory was last looked at */
 
     pthread_mutex_t lock;

@@ -290,7 +290,8 @@ static void account(spry_driver *d, size_t tokens, uint64_t ns)
     d->figures.steps++;
     d->figures.rows += step->n_rows;
     d->figures.decode_rows += step->decode_rows;
-    d->steps_ahead += step->ahead;
+    d->figures.ahead += step->ahead;
+    d->figures.waits = spry_device_waits(d->engine->device);
     if (!step->n_others && !spry_device_placed_weights(d->engine->device))
         spry_batch_choice_measure(&d->choice, step->n_decoding, (uint32_t)tokens, ns);
     pthread_mutex_unlock(&d->lock);

@@ -12,7 +12,7 @@ static const char image[] = "kernels";
 const void *const cuda_imitation_images[] = {image, NULL};
 
 /* Sizes stand before what was allocated. */
-enum { HEADER = 256, PROCESSORS = 5 };
+enum { HEADER = 256, PROCESSORS = 5, CLOCK_KHZ = 1000000 };
 
 /* Launches between the beginning and the end of a capture. */
 typedef struct node {
@@ -25,6 +25,11 @@ typedef struct node {
 
 static node *captured, **captured_end;
 
+typedef struct event {
+    bool done;
+    double ms; /* on the GPU's clock */
+} event;
+
 /* What waits in the stream: a copy, a launch, a graph's launches, or an event. */
 typedef struct work {
     void *to;
@@ -32,7 +37,7 @@ typedef struct work {
     size_t bytes;
     node *launch;      /* its own */
     const node *graph; /* lent */
-    int *event;        /* becomes 1 */
+    event *event;
     struct work *next;
 } work;
 
@@ -51,17 +56,19 @@ static void do_work(const work *w)
 {
     if (w->bytes)
         memcpy(w->to, w->from, w->bytes);
-    for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next)
+    for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next) {
         cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
+        imitation.ms += IMITATED_LAUNCH_MS;
+    }
     if (w->event)
-        *w->event = 1;
+        *w->event = (event){true, imitation.ms};
     free_nodes(w->launch);
 }
 
 /* Does what waits, in order, up to an event; NULL: all of it. */
-static void catch_up(const int *event)
+static void catch_up(const event *until)
 {
-    while (waiting && !(event && *event)) {
+    while (waiting && !(until && until->done)) {
         work *first = waiting;
         waiting = first->next;
         if (!waiting)
@@ -122,6 +129,12 @@ static int error_string(int result, const char **text)
     return 0;
 }
 
+static int driver_version(int *version)
+{
+    *version = 13000;
+    return step();
+}
+
 static int device_count(int *count)
 {
     *count = imitation.devices;
@@ -131,7 +144,8 @@ static int device_count(int *count)
 static int device(int *number, int index)
 {
     *number = index;
-    return step();
+    int result = step();
+    return result ? result : index < imitation.devices ? 0 : 101; /* no such device */
 }
 
 static int device_name(char *name, int size, int number)
@@ -145,6 +159,7 @@ static int device_attribute(int *value, int attribute, int number)
     (void)number;
     *value = attribute == SPRY_CUDA_COMPUTE_MAJOR     ? imitation.compute_major
              : attribute == SPRY_CUDA_MULTIPROCESSORS ? PROCESSORS
+             : attribute == SPRY_CUDA_CLOCK           ? CLOCK_KHZ
                                                       : 0;
     return step();
 }
@@ -218,16 +233,27 @@ static int memory_allocate(spry_cuda_memory *memory, size_t bytes)
     return 0;
 }
 
-static int memory_free(spry_cuda_memory memory)
+size_t cuda_imitation_bytes(spry_cuda_memory memory)
 {
     size_t bytes;
+    memcpy(&bytes, (unsigned char *)(uintptr_t)memory - HEADER, sizeof bytes);
+    return bytes;
+}
+
+static int memory_free(spry_cuda_memory memory)
+{
     catch_up(NULL);
-    void *there = (void *)(uintptr_t)memory;
-    memcpy(&bytes, (unsigned char *)there - HEADER, sizeof bytes);
-    imitation.free_bytes += bytes;
+    imitation.free_bytes += cuda_imitation_bytes(memory);
     imitation.allocations--;
-    release(there);
+    release((void *)(uintptr_t)memory);
     return 0;
+}
+
+static int device_memory(size_t *bytes, int number)
+{
+    (void)number;
+    *bytes = (size_t)8 << 30;
+    return step();
 }
 
 static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
@@ -328,42 +354,51 @@ static int stream_copy(spry_cuda_memory to, spry_cuda_memory from, size_t bytes,
     return stream_write(to, (const void *)(uintptr_t)from, bytes, stream);
 }
 
-static int event_create(void **event, unsigned flags)
+static int event_create(void **out, unsigned flags)
 {
     (void)flags;
     int result = step();
     if (result)
         return result;
-    *event = calloc(1, sizeof(int));
+    *out = calloc(1, sizeof(event));
     imitation.events++;
-    return *event ? 0 : SPRY_CUDA_OUT_OF_MEMORY;
+    return *out ? 0 : SPRY_CUDA_OUT_OF_MEMORY;
 }
 
-static int event_destroy(void *event)
+static int event_destroy(void *old)
 {
     catch_up(NULL);
-    free(event);
+    free(old);
     imitation.events--;
     return 0;
 }
 
-static int event_record(void *event, void *stream)
+static int event_record(void *at, void *stream)
 {
     (void)stream;
     int result = step();
     if (result)
         return result;
-    *(int *)event = 0;
-    put_work(&(work){.event = event});
+    ((event *)at)->done = false;
+    put_work(&(work){.event = at});
     return 0;
 }
 
-static int event_query(void *event)
+static int event_query(void *at)
 {
     int result = step();
+    imitation.waits++;
     if (!imitation.hangs)
-        catch_up(event);
+        catch_up(at);
     return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
+}
+
+static int event_elapsed(float *ms, void *from, void *to)
+{
+    const event *a = from, *b = to;
+    *ms = (float)(b->ms - a->ms);
+    int result = step();
+    return result ? result : a->done && b->done ? 0 : SPRY_CUDA_NOT_READY;
 }
 
 static int module_load(void **module, const void *data)
@@ -383,10 +418,22 @@ static int module_unload(void *module)
     return 0;
 }
 
+/* The kernel that measures reading is PTX, and nothing here. */
+static int launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned x, unsigned y, unsigned z,
+                  unsigned shared, void *stream, void **parameters, void **extra)
+{
+    (void)grid_x, (void)grid_y, (void)grid_z, (void)x, (void)y, (void)z, (void)shared;
+    (void)stream, (void)parameters, (void)extra;
+    imitation.ms += IMITATED_LAUNCH_MS;
+    int result = step();
+    return result ? result : function != image;
+}
+
 static int module_function(void **function, void *module, const char *name)
 {
     (void)module;
-    *function = (void *)(uintptr_t)cuda_host_find(name);
+    bool reads = !strcmp(name, "spry_read");
+    *function = (void *)(uintptr_t)(reads ? image : cuda_host_find(name));
     int result = step();
     return result ? result : *function ? 0 : 500; /* not found */
 }
@@ -493,6 +540,7 @@ spry_cuda cuda_imitation_driver(void)
     return (spry_cuda){
         .init = init,
         .error_string = error_string,
+        .driver_version = driver_version,
         .device_count = device_count,
         .device = device,
         .device_name = device_name,
@@ -502,6 +550,7 @@ spry_cuda cuda_imitation_driver(void)
         .context_set = context_set,
         .device_memory = device_memory,
         .memory_info = memory_info,
+        .device_memory = device_memory,
         .memory_allocate = memory_allocate,
         .memory_free = memory_free,
         .memory_fill = memory_fill,
@@ -520,10 +569,13 @@ spry_cuda cuda_imitation_driver(void)
         .event_destroy = event_destroy,
         .event_record = event_record,
         .event_query = event_query,
+        .event_wait = event_query,
+        .event_elapsed = event_elapsed,
         .module_load = module_load,
         .module_unload = module_unload,
         .module_function = module_function,
         .function_attribute = function_attribute,
+        .launch = launch,
         .launch_as = launch_as,
         .capture_begin = capture_begin,
         .capture_end = capture_end,

@@ -8,6 +8,8 @@
 
 #include "platform/cuda_driver.h"
 
+#define IMITATED_LAUNCH_MS 0.0625 /* a power of two: sums are exact */
+
 typedef struct cuda_imitation {
     int devices, compute_major;
     size_t free_bytes; /* of the GPU's memory */
@@ -21,7 +23,8 @@ typedef struct cuda_imitation {
     int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;
     size_t launches;
-    size_t waits; /* times the host waited for the stream */
+    size_t waits; /* times the host waited for the stream, or asked whether an event is done */
+    double ms;    /* the GPU's clock: each launch takes IMITATED_LAUNCH_MS */
 } cuda_imitation;
 
 extern cuda_imitation imitation;
@@ -33,6 +36,9 @@ void cuda_imitation_reset(void);
 bool cuda_imitation_is_clean(void);
 
 spry_cuda cuda_imitation_driver(void);
+
+/* The size of what was allocated. */
+size_t cuda_imitation_bytes(spry_cuda_memory memory);
 
 /* Images of no kernels: the imitation finds all of them by name. */
 extern const void *const cuda_imitation_images[];

@@ -98,7 +98,7 @@ static uint64_t answer_alone_on(const char *device, heard *first, heard *second)
     c->job.status = spry_session_generate(session, &c->job.result, &c->job.request, &error);
     if (c->job.status)
         fail_msg("%s", error.message);
-    uint64_t ahead = engine->driver->steps_ahead;
+    uint64_t ahead = engine->driver->figures.ahead;
     ask(&second->client, 1, 0, 10);
     size_t n = c->job.request.n_prompt;
     memcpy(second->client.prompt, c->prompt, n * sizeof *c->prompt);

@@ -269,6 +269,48 @@ static void steps_go_behind_each_other(void **state)
     }
 }
 
+/* Times of ops are those of the events between them, on the GPU's clock; a watched step is waited for once, and gives
+ * what an unwatched one gives. */
+static void ops_are_timed_by_events(void **state)
+{
+    (void)state;
+    spry_error error = {0};
+    spry_device *device;
+    spry_op_watch *watch = calloc(1, sizeof *watch);
+    int32_t plain[CHAIN][PAIR], watched[CHAIN][PAIR];
+    assert_non_null(watch);
+    cuda_imitation_reset();
+    assert_int_equal(open_gpu(&device, 0, &error), SPRY_OK);
+    assert_int_equal(run_chain(device, plain, false, &error), SPRY_OK);
+    uint64_t before = spry_device_waits(device);
+    assert_true(before >= CHAIN);
+    spry_device_set_watch(device, watch);
+    size_t launches = imitation.launches;
+    assert_int_equal(run_step(device, &error), SPRY_OK);
+    launches = imitation.launches - launches;
+    assert_int_equal(spry_device_waits(device), before + 1);
+    uint64_t gpu_ns = spry_device_sampling_ns(device);
+    assert_int_not_equal(gpu_ns, 0);
+    for (size_t op = 0; op < SPRY_OP_COUNT; op++)
+        for (size_t type = 0; type < SPRY_DTYPE_COUNT; type++)
+            gpu_ns += op == SPRY_OP_LAYOUT ? 0 : watch->ops[op][type].ns;
+    assert_int_equal(gpu_ns, (uint64_t)((double)launches * IMITATED_LAUNCH_MS * 1e6));
+    const spry_op_figures *attend = &watch->ops[SPRY_OP_ATTEND][SPRY_F16];
+    uint32_t layers = model->config.n_layers;
+    assert_int_equal(attend->calls, layers);
+    assert_int_equal(attend->bytes, 3 * pool.page_bytes / SPRY_PAGE_TOKENS);
+    assert_int_equal(attend->products, (1 + 2 + 3) * 2 * model->config.n_heads * model->config.head_dim * layers);
+    assert_int_equal(run_chain(device, watched, true, &error), SPRY_OK); /* one behind the other */
+    assert_memory_equal(watched, plain, sizeof plain);
+    assert_int_equal(attend->calls, (1 + CHAIN) * layers);
+    spry_device_set_watch(device, NULL);
+    assert_int_equal(run_step(device, &error), SPRY_OK);
+    assert_int_equal(attend->calls, (1 + CHAIN) * layers);
+    spry_device_close(device);
+    assert_true(cuda_imitation_is_clean());
+    free(watch);
+}
+
 /* Memory that a step wants besides fails this step alone. */
 static void a_step_without_memory_fails_alone(void **state)
 {
@@ -376,14 +418,22 @@ static void without_a_gpu_the_cpu_computes(void **state)
     spry_engine_close(engine);
 }
 
-int main(void)
+/* With an argument, only tests of that name. */
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_not_there_is_refused),         cmocka_unit_test(names_of_gpus_are_checked),
-        cmocka_unit_test(every_call_may_fail_while_opening),    cmocka_unit_test(memory_may_run_out_in_mid_load),
-        cmocka_unit_test(every_call_may_fail_in_a_step),        cmocka_unit_test(work_that_never_ends_is_given_up),
-        cmocka_unit_test(without_a_gpu_the_cpu_computes),       cmocka_unit_test(a_step_without_memory_fails_alone),
-        cmocka_unit_test(many_pages_are_written_with_one_wait), cmocka_unit_test(steps_go_behind_each_other),
+        cmocka_unit_test(what_is_not_there_is_refused),
+        cmocka_unit_test(names_of_gpus_are_checked),
+        cmocka_unit_test(every_call_may_fail_while_opening),
+        cmocka_unit_test(memory_may_run_out_in_mid_load),
+        cmocka_unit_test(every_call_may_fail_in_a_step),
+        cmocka_unit_test(work_that_never_ends_is_given_up),
+        cmocka_unit_test(without_a_gpu_the_cpu_computes),
+        cmocka_unit_test(a_step_without_memory_fails_alone),
+        cmocka_unit_test(many_pages_are_written_with_one_wait),
+        cmocka_unit_test(steps_go_behind_each_other),
+        cmocka_unit_test(ops_are_timed_by_events),
     };
+    cmocka_set_test_filter(argc > 1 ? argv[1] : NULL);
     return cmocka_run_group_tests(tests, open_model, close_model);
 }

@@ -75,7 +75,7 @@ static void print_counts(spry_buffer *out, const spry_model_status *models, size
 
 /* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
-enum { N_GAUGES = 17 };
+enum { N_GAUGES = 19 };
 
 static const struct {
     const char *name, *help, *type;
@@ -95,6 +95,8 @@ static const struct {
     {"steps_total", "Steps since the model was loaded, of all its jobs", "counter"},
     {"step_rows_total", "Rows of those steps", "counter"},
     {"step_decode_rows_total", "Rows of those steps that decode answers", "counter"},
+    {"steps_ahead_total", "Steps begun on the device before the tokens of the step before were read", "counter"},
+    {"device_waits_total", "Times the host waited for the device; 0 on the CPU", "counter"},
     {"preempted_total", "Answers returned to the queue because KV memory was short or interactive ones came",
      "counter"},
     {"refused_total", "Answers refused because the queue was full", "counter"},
@@ -120,6 +122,8 @@ static void read_gauges(double values[N_GAUGES], const spry_model_status *model)
                                   (double)pool->work.steps,
                                   (double)pool->work.rows,
                                   (double)pool->work.decode_rows,
+                                  (double)pool->work.ahead,
+                                  (double)pool->work.waits,
                                   (double)pool->work.preempted,
                                   (double)pool->work.refused};
     memcpy(values, all, sizeof all);

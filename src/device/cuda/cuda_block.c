@@ -369,7 +369,7 @@ static void attend_rows(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t 
     }
     if (gated)
         spry_cuda_head_gates(d, "spry_close_heads", s->attn);
-    spry_cuda_charge(d, SPRY_OP_ATTEND, d->pool->shape.type, 0, 0);
+    spry_cuda_charge_attention(d, layer);
 }
 
 void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)

@@ -282,6 +282,7 @@ static void finish(spry_cuda_context *c, int (*query)(void *), void *of, const c
         return;
     uint64_t begin = spry_clock_ns();
     int result;
+    c->waits++;
     while ((result = query(of)) == SPRY_CUDA_NOT_READY)
         if (spry_clock_ns() - begin > (uint64_t)c->timeout_ms * 1000000) {
             went_well(c, FAULT_TIMEOUT, call);
@@ -295,10 +296,34 @@ void spry_cuda_finish(spry_cuda_context *c)
     finish(c, c->cuda->stream_query, c->stream, "cuStreamQuery");
 }
 
-void spry_cuda_mark(spry_cuda_context *c)
+void *spry_cuda_event_create(spry_cuda_context *c)
+{
+    void *event = NULL;
+    return !c->fault && went_well(c, c->cuda->event_create(&event, 0), "cuEventCreate") ? event : NULL;
+}
+
+void spry_cuda_event_destroy(spry_cuda_context *c, void *event)
+{
+    c->cuda->event_destroy(event);
+}
+
+void spry_cuda_event_record(spry_cuda_context *c, void *event)
 {
     if (!c->fault)
-        went_well(c, c->cuda->event_record(c->mark, c->stream), "cuEventRecord");
+        went_well(c, c->cuda->event_record(event, c->stream), "cuEventRecord");
+}
+
+double spry_cuda_event_elapsed(spry_cuda_context *c, void *from, void *to)
+{
+    float ms = 0;
+    if (!c->fault)
+        went_well(c, c->cuda->event_elapsed(&ms, from, to), "cuEventElapsedTime");
+    return (double)ms;
+}
+
+void spry_cuda_mark(spry_cuda_context *c)
+{
+    spry_cuda_event_record(c, c->mark);
 }
 
 void spry_cuda_finish_marked(spry_cuda_context *c)

@@ -30,6 +30,7 @@ typedef struct spry_cuda_context {
     bool cores;          /* it has matrix instructions of four warps */
     size_t processors;   /* multiprocessors */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
+    uint64_t waits;      /* times the host waited for it */
     int fault;           /* the first result that was not 0 */
     const char *fault_call;
     size_t fault_bytes; /* that could not be allocated */
@@ -86,6 +87,12 @@ void spry_cuda_finish(spry_cuda_context *context);
 /* Marks what was launched and copied so far; the other returns when that is done. */
 void spry_cuda_mark(spry_cuda_context *context);
 void spry_cuda_finish_marked(spry_cuda_context *context);
+
+/* Events that are timed; elapsed: milliseconds between two that are done. */
+void *spry_cuda_event_create(spry_cuda_context *context);
+void spry_cuda_event_destroy(spry_cuda_context *context, void *event);
+void spry_cuda_event_record(spry_cuda_context *context, void *event);
+double spry_cuda_event_elapsed(spry_cuda_context *context, void *from, void *to);
 
 /* SPRY_OK unless something failed; what, in words. */
 spry_status spry_cuda_fault(const spry_cuda_context *context, const char *doing, spry_error *error);

@@ -26,7 +26,8 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
 {
     uint64_t begin_ns = d->watch || d->trace ? spry_clock_ns() : 0;
     if (d->watch)
-        d->watch->last_ns = begin_ns;
+        spry_cuda_watch_begin(d, begin_ns);
+    d->marks.segments = step->segments;
     spry_status status = spry_cuda_upload_step(d, step, drawn, error);
     if (status)
         return status;
@@ -42,6 +43,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
     d->steps[d->newest].n_logits = d->n_logits;
     d->steps[d->newest].n_segments = d->n_segments;
     d->steps[d->newest].begin_ns = begin_ns;
+    d->steps[d->newest].behind = drawn != NULL;
     return status ? status : spry_cuda_fault(&d->context, "starting a step", error);
 }
 
@@ -78,7 +80,10 @@ static void trace_step(spry_cuda_device *d, size_t which)
                                   .end_ns = spry_clock_ns(),
                                   .args = {{"rows", (int64_t)d->steps[which].n_rows},
                                            {"logits", (int64_t)d->steps[which].n_logits},
-                                           {"sequences", (int64_t)d->steps[which].n_segments}}};
+                                           {"sequences", (int64_t)d->steps[which].n_segments},
+                                           {"ahead", d->steps[which].behind},
+                                           {"waits", (int64_t)(d->context.waits - d->traced_waits)}}};
+    d->traced_waits = d->context.waits;
     spry_trace_add(d->trace, &span);
 }
 
@@ -89,6 +94,8 @@ static spry_status wait_step(spry_device *device, spry_error *error)
     spry_cuda_enter(&d->context);
     if (d->two)
         spry_cuda_finish_marked(&d->context);
+    else if (d->watch && d->marks.under_way)
+        spry_cuda_watch_end(d);
     else
         spry_cuda_finish(&d->context);
     d->two = false;
@@ -148,15 +155,22 @@ static spry_status hidden(spry_device *device, const float **out, size_t first, 
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
+static uint64_t waits(spry_device *device)
+{
+    return cuda_of(device)->context.waits;
+}
+
 static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
 {
     cuda_of(device)->trace = trace;
+    cuda_of(device)->traced_waits = cuda_of(device)->context.waits;
     cuda_of(device)->lane = lane;
 }
 
 static void set_watch(spry_device *device, spry_op_watch *watch)
 {
     cuda_of(device)->watch = watch;
+    cuda_of(device)->marks.under_way = false;
 }
 
 static void set_threads(spry_device *device, spry_threads *threads)
@@ -199,6 +213,7 @@ static void close_device(spry_device *device)
     if (d->context.context)
         d->context.cuda->context_set(d->context.context);
     spry_cuda_graphs_deinit(d);
+    spry_cuda_watch_deinit(d);
     spry_cuda_draw_deinit(d);
     spry_cuda_upload_deinit(d);
     spry_cuda_scratch_deinit(d);
@@ -218,6 +233,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = spry_cuda_pages_mover,
+                                    .waits = waits,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
                                     .set_threads = set_threads,
@@ -361,6 +377,20 @@ static size_t available(const char *piece)
     return count_memory(piece, true);
 }
 
+/* Opening a GPU says what is missing. */
+static void explain(const char *piece, spry_error *why)
+{
+    spry_cuda driver;
+    spry_cuda_context *c = calloc(1, sizeof *c);
+    int index;
+    if (c && read_index(&index, piece) && !spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, why)) {
+        if (!spry_cuda_context_init(c, &driver, index, spry_cuda_images, why))
+            spry_cuda_context_deinit(c);
+        spry_cuda_close(&driver);
+    }
+    free(c);
+}
+
 const spry_device_kind spry_device_kind_cuda = {
     .name = "cuda",
     .features = SPRY_FEATURE_LAYER_NORM | SPRY_FEATURE_NORM_PLACES | SPRY_FEATURE_QK_NORM | SPRY_FEATURE_UNROTATED |
@@ -371,6 +401,7 @@ const spry_device_kind spry_device_kind_cuda = {
     .chunk = 2048,
     .total = total,
     .available = available,
+    .explain = explain,
     .open = open_piece,
     .estimate = estimate,
     .open_whisper = open_whisper,

@@ -274,18 +274,12 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
     return true;
 }
 
-void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products)
-{
-    if (!d->watch)
-        return;
-    spry_cuda_finish(&d->context);
-    spry_op_watch_add(d->watch, op, type, "cuda", bytes, products);
-}
-
 void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_product *products, size_t n_products,
                              size_t n_rows)
 {
     double bytes = 0, count = 0;
+    if (!d->watch)
+        return;
     for (size_t i = 0; i < n_products; i++) {
         const spry_tiles *t = &products[i].w->tiles;
         bytes += products[i].w->read_bytes;

@@ -110,6 +110,24 @@ typedef struct spry_cuda_writes {
     uint32_t pages[SPRY_CUDA_WRITES];
 } spry_cuda_writes;
 
+enum { SPRY_CUDA_MARKS = 1024 }; /* ops between two waits of a watched step */
+
+typedef struct spry_cuda_marked {
+    spry_op op;
+    spry_dtype type;
+    double bytes, products;
+} spry_cuda_marked;
+
+/* The ops of a watched step, each with an event behind it. */
+typedef struct spry_cuda_marks {
+    void *events[SPRY_CUDA_MARKS + 2]; /* before the first, behind each, and behind the draws */
+    size_t n_events;                   /* that were created */
+    spry_cuda_marked ops[SPRY_CUDA_MARKS];
+    size_t n;
+    bool under_way;
+    const spry_segment *segments; /* of the step; borrowed while it is launched */
+} spry_cuda_marks;
+
 typedef struct spry_cuda_device {
     spry_device device;
     spry_cuda driver;
@@ -128,8 +146,10 @@ typedef struct spry_cuda_device {
     float *host_rows; /* pinned: rows of logits or hidden states that were asked for */
     size_t host_rows_bytes;
     spry_op_watch *watch; /* NULL: none */
+    spry_cuda_marks marks;
     spry_trace *trace;
     uint32_t lane;
+    uint64_t traced_waits; /* until the last step in the trace */
 
     /* the steps under way: two where one is behind the other */
     struct {
@@ -137,6 +157,7 @@ typedef struct spry_cuda_device {
         size_t n_draws, n_queued; /* queued: those that are not at fault themselves */
         size_t n_rows, n_logits, n_segments;
         uint64_t begin_ns;
+        bool behind; /* it was started behind another */
     } steps[2];
     size_t newest; /* of steps, and of draws */
     bool two;      /* the other one is under way, too */
@@ -283,8 +304,15 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args args, const 
 /* Where a row of n values goes in the form that products with a matrix need. */
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);
 
-/* The time since the last op was this op's: waits for the GPU, and only where there is a watch. */
+/* cuda_watch.c, where there is a watch: what was launched since the last op was this op's. */
 void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);
+void spry_cuda_charge_attention(spry_cuda_device *d, uint32_t layer);
+
+/* Around a watched step; its end waits for the GPU. */
+void spry_cuda_watch_begin(spry_cuda_device *d, uint64_t begin_ns);
+void spry_cuda_watch_end(spry_cuda_device *d);
+void spry_cuda_watch_deinit(spry_cuda_device *d);
+
 void spry_cuda_took_products(spry_cuda_device *d, spry_op op, const spry_cuda_product *products, size_t n_products,
                              size_t n_rows);
 

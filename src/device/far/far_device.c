@@ -342,6 +342,11 @@ static spry_kv_mover mover(spry_device *device)
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
+static uint64_t waits(spry_device *device)
+{
+    return spry_far_queue_waits(&((far_device *)device)->queue);
+}
+
 typedef struct setting_call {
     spry_far_call call;
     spry_trace *trace;
@@ -431,6 +436,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = mover,
+                                    .waits = waits,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
                                     .set_threads = set_threads,

@@ -72,9 +72,18 @@ void spry_far_queue_start(spry_far_queue *queue, spry_far_call *call)
 void spry_far_queue_finish(spry_far_queue *queue, const spry_far_call *call)
 {
     pthread_mutex_lock(&queue->lock);
+    queue->waits++;
     while (!call->done)
         pthread_cond_wait(&queue->changed, &queue->lock);
     pthread_mutex_unlock(&queue->lock);
+}
+
+uint64_t spry_far_queue_waits(spry_far_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    uint64_t waits = queue->waits;
+    pthread_mutex_unlock(&queue->lock);
+    return waits;
 }
 
 void spry_far_queue_call(spry_far_queue *queue, spry_far_call *call)

@@ -20,6 +20,7 @@ typedef struct spry_far_queue {
     pthread_cond_t changed;
     spry_far_call *first, **last;
     bool held, stopping;
+    uint64_t waits; /* for calls, by any thread; under the lock */
 } spry_far_queue;
 
 /* Closes the device's memory and starts the thread. */
@@ -32,6 +33,9 @@ void spry_far_queue_close(spry_far_queue *queue);
 /* A call must stay where it is until it is finished. */
 void spry_far_queue_start(spry_far_queue *queue, spry_far_call *call);
 void spry_far_queue_finish(spry_far_queue *queue, const spry_far_call *call);
+
+/* How often a thread waited for a call. */
+uint64_t spry_far_queue_waits(spry_far_queue *queue);
 
 /* Both: the call can lie on its caller's stack. */
 void spry_far_queue_call(spry_far_queue *queue, spry_far_call *call);

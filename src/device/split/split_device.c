@@ -182,6 +182,12 @@ static spry_kv_mover mover(spry_device *device)
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
 
+static uint64_t waits(spry_device *device)
+{
+    const split_device *d = split_of(device);
+    return spry_device_waits(d->inside[0]) + spry_device_waits(d->inside[1]);
+}
+
 static void set_trace(spry_device *device, spry_trace *trace, uint32_t lane)
 {
     for (size_t i = 0; i < 2; i++)
@@ -250,6 +256,7 @@ static const spry_device_ops ops = {.close = close_device,
                                     .logits = logits,
                                     .hidden = hidden,
                                     .mover = mover,
+                                    .waits = waits,
                                     .set_trace = set_trace,
                                     .set_watch = set_watch,
                                     .set_threads = set_threads,

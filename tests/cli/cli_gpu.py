@@ -1,0 +1,128 @@
+"""--device cuda with a GPU that is imitated (tests/support/imitated_gpu.c): what is said where there is none, and figures.
+
+The environment variable SPRY names the program with the imitated GPU."""
+
+import json
+import os
+import shutil
+import tempfile
+
+import cli_support
+from cli_support import FAILURE, HOME, OK, spry, tiny
+
+MODEL = tiny("qwen3", "")  # without a tokenizer
+ASK = ("run", tiny("qwen3"), "-p", "hello", "-n", "4", "--temperature", "0", "--ignore-end", "--context", "64", "--device", "cuda")
+INSTEAD = "; the CPU computes instead"
+
+
+class Gpu(cli_support.CliTest):
+    def setUp(self):
+        self.folder = tempfile.mkdtemp(dir=HOME)
+        os.environ["IMITATED_GPU_FOLDER"] = self.folder
+        self.addCleanup(shutil.rmtree, self.folder)
+
+    def happen(self, name):
+        with open(os.path.join(self.folder, name), "w", encoding="ascii"):
+            pass
+
+    def held(self):
+        """Bytes of the GPU's memory that processes hold."""
+        with open(os.path.join(self.folder, "memory"), "rb") as file:
+            return int.from_bytes(file.read(8), "little")
+
+
+class Faults(Gpu):
+    def instead(self, *words, **changes):
+        result = spry(*ASK, **changes)
+        self.assertEqual(result.code, OK, result.errors)
+        self.one_sentence(result, INSTEAD, *words)
+        return result.out
+
+    def test_the_cpu_computes_where_there_is_no_gpu(self):
+        cpu = spry(*ASK[:-1], "cpu").out
+        self.assertEqual(self.instead("cuda: no NVIDIA driver: libno-such-driver.so.1", IMITATED_GPU="none"), cpu)
+        self.assertEqual(self.instead("cuda: libc.so.6 has no cuInit: the NVIDIA driver is too old", IMITATED_GPU="old"), cpu)
+        result = spry(*ASK[:-1], "cuda:1")
+        self.assertEqual(result.out, cpu)
+        self.one_sentence(result, "cuda:1: there is no GPU 1: the driver has 1", INSTEAD)
+
+    def test_a_model_larger_than_memory(self):
+        result = spry(*ASK, IMITATED_GPU_BYTES="1500000")
+        self.fails(result, FAILURE, "for weights,", "but there are 0.00 GB of memory")
+        result = spry(*ASK, "--gpu-layers", "auto", "--verbose", IMITATED_GPU_BYTES="1500000")
+        self.assertEqual(result.code, OK, result.errors)
+
+    def test_work_that_never_ends(self):
+        self.happen("hangs")
+        self.fails(spry(*ASK, IMITATED_GPU_WAIT_MS="50"), FAILURE, "Imitated GPU 0", "no end after")
+        self.assertEqual(self.held(), 0)
+
+    def test_a_gpu_that_is_lost(self):
+        self.happen("lost")
+        self.fails(spry(*ASK), FAILURE, "Imitated GPU 0", "(error 719)")
+        self.assertEqual(self.held(), 0)
+
+
+class Figures(Gpu):
+    def page(self, measured):
+        return self.succeeds(spry("report", measured, "--markdown", "-o", "-")).text
+
+    def test_bench(self):
+        saved = os.path.join(HOME, "gpu.json")
+        measured = ("--prefill", "8", "--decode-depth", "0", "--batch", "1,2", "--tokens", "6", "--repeat", "1", "--save", saved)
+        result = self.succeeds(spry("bench", MODEL, "--device", "cuda", *measured))
+        self.assertRegex(result.text, r"\nImitated GPU 0, beside ")
+        self.assertRegex(result.text, r"\ndecode +0 +the host waits 1 times a token, the GPU is busy 40 % of the time \(NVML\)\n")
+        self.assertRegex(result.text, r"\nanswer +6 +\S+ tok/s with draws, the host waits \S+ times a token, \d+ % of the steps begin ahead\n")
+        with open(saved, encoding="utf-8") as file:
+            report = json.load(file)
+        machine = report["machine"]
+        self.assertEqual((machine["gpu"], machine["kernels"], machine["multiply_type"]), ("Imitated GPU 0", "cuda", "F16"))
+        self.assertEqual(machine["multiply_g_s"], 4096 * 5 * 1 / 2)  # a cycle's operations, multiprocessors, GHz
+        self.assertGreater(machine["read_gb_s"], 0)
+        for point in report["prefill"] + report["decode"]:
+            self.assertEqual(point["gpu_busy_percent"], 40)
+            self.assertAlmostEqual(point["read_share"], point["read_gb_s"] / machine["read_gb_s"], 5)
+            self.assertAlmostEqual(point["multiply_share"], point["multiply_g_s"] / machine["multiply_g_s"], 5)
+            self.assertAlmostEqual(sum(op["share"] for op in point["ops"]), 1, 3)
+            ops = {op["op"]: op for op in point["ops"]}
+            self.assertEqual({op["device"] for op in point["ops"]}, {"cuda"})
+            for name in ("qkv", "attend", "out", "gate_up", "down", "logits"):
+                self.assertGreater(ops[name]["gb_s"], 0, name)
+                self.assertGreater(ops[name]["multiply_g_s"], 0, name)
+                self.assertEqual(ops[name]["ms"] % 0.0625, 0)  # launches on the GPU's own clock
+        self.assertEqual([p["waits_per_token"] for p in report["decode"]], [0.5 if p["batch"] == 2 else 1 for p in report["decode"]])
+        self.assertEqual(report["prefill"][0]["waits_per_token"], 1 / 8)
+        answer = report["answer"]
+        self.assertEqual(answer["tokens"], 6)
+        self.assertGreater(answer["ahead_share"], 0)
+        self.assertLessEqual(answer["waits_per_token"], 1.5)
+        self.judge(saved)
+        page = self.page(saved)
+        for title in ("GPU busy while decoding (NVML)", "Waits for the device, a token", "Steps begun ahead", "Imitated GPU 0"):
+            self.assertIn(title, page)
+
+    def judge(self, saved):
+        """Floors of residency are a gate for the GPU as well, which targets may name."""
+        path = os.path.join(HOME, "targets.json")
+        for floor, code in ((1e-6, OK), (1, FAILURE)):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"format": "spry-targets-1", "machines": {"Imitated GPU": {"residency": {"0": floor}}, "*": {"memory_bytes": 1}}}, file)
+            self.assertEqual(spry("bench", "--targets", path, "--measured", saved).code, code)
+
+    def test_trace(self):
+        path = os.path.join(HOME, "gpu-trace.json")
+        self.succeeds(spry(*ASK, "--draft", "none", "--trace", path))
+        with open(path, encoding="utf-8") as file:
+            steps = [event["args"] for event in json.load(file) if event.get("cat") == "step"]
+        self.assertTrue(any(step["ahead"] for step in steps))
+        self.assertGreater(sum(step["waits"] for step in steps), 0)
+        self.assertIn("Steps begun ahead", self.page(path))
+        self.succeeds(spry(*ASK, "--draft", "none", "--trace", path, "--trace-ops"))
+        with open(path, encoding="utf-8") as file:
+            ops = [event for event in json.load(file) if event.get("cat") == "op"]
+        self.assertEqual({op["args"]["kernel"] for op in ops if op["name"] == "down"}, {"cuda"})
+
+
+if __name__ == "__main__":
+    cli_support.main()
