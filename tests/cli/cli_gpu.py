@@ -121,7 +121,7 @@ class Figures(Gpu):
         self.succeeds(spry(*ASK, "--draft", "none", "--trace", path, "--trace-ops"))
         with open(path, encoding="utf-8") as file:
             ops = [event for event in json.load(file) if event.get("cat") == "op"]
-        self.assertEqual({op["args"]["kernel"] for op in ops if op["name"] == "down"}, {"cuda"})
+        self.assertEqual({op["args"]["kernel"] for op in ops if op["name"] == "down"}, {"cuda F32"})
 
 
 if __name__ == "__main__":
