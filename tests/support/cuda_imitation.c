@@ -249,13 +249,6 @@ static int memory_free(spry_cuda_memory memory)
     return 0;
 }
 
-static int device_memory(size_t *bytes, int number)
-{
-    (void)number;
-    *bytes = (size_t)8 << 30;
-    return step();
-}
-
 static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
 {
     unsigned *at = (unsigned *)(uintptr_t)memory;
@@ -550,7 +543,6 @@ spry_cuda cuda_imitation_driver(void)
         .context_set = context_set,
         .device_memory = device_memory,
         .memory_info = memory_info,
-        .device_memory = device_memory,
         .memory_allocate = memory_allocate,
         .memory_free = memory_free,
         .memory_fill = memory_fill,

@@ -12,8 +12,7 @@
 #include "device/cuda/kernels/merge.cuh"
 #include "device/cuda/kernels/pages.cuh"
 
-/* HALF_ONES: two halves, each 1. */
-enum : uint32_t { QUERIES = 16, HALF_ONES = 0x3c003c00 };
+enum { QUERIES = 16, HALF_ONES = 0x3c003c00 }; /* HALF_ONES: two halves, each 1 */
 
 template <int BLOCKS> struct head_shape {
     enum { PART = BLOCKS < 4 ? BLOCKS : 4, PARTS = BLOCKS / PART, WARPS = BLOCKS <= 4 ? 4 : 2, STEPS = BLOCKS * 2 };
