@@ -63,6 +63,16 @@ class Faults(Gpu):
         self.assertEqual(self.held(), 0)
 
 
+class Drafts(Gpu):
+    def test_drafts_change_nothing(self):
+        """Drafts are verified on the device; repeated words are what lookup drafts from."""
+        ask = ("run", tiny("qwen3"), "-p", "hello hello hello", "-n", "12", "--temperature", "0", "--ignore-end", "--context", "64",
+               "--device", "cuda")
+        plain = self.succeeds(spry(*ask, "--draft", "none"))
+        drafted = self.succeeds(spry(*ask, "--draft", "lookup", "--draft-most", "3"))
+        self.assertEqual(drafted.out, plain.out)
+
+
 class Figures(Gpu):
     def page(self, measured):
         return self.succeeds(spry("report", measured, "--markdown", "-o", "-")).text
