@@ -62,14 +62,7 @@ void cuda_runner_open(model_runner *r, const char *path, const char *lora, const
     r->adapters = spry_adapters_default(&r->model->adapters);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
     must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
-    const spry_device_setup setup = {.config = &r->model->config,
-                                     .weights = &r->model->weights,
-                                     .pool = &r->pool,
-                                     .ops = r->ops,
-                                     .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
-                                                r->model->adapters.count, r->model->adapters.ranks},
-                                     .mapped = true};
+    const spry_device_setup setup = runner_setup(r);
     if (cuda_runner_real)
         must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
     must(spry_cuda_device_open(&r->device, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
@@ -106,15 +99,8 @@ void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
     gpu.available = NULL;
     const spry_split_side cpu = {&spry_device_kind_cpu, "", "cpu"}, cuda = {&gpu, "", "cuda"};
     const spry_split_side sides[] = {turned ? cuda : cpu, turned ? cpu : cuda};
-    const spry_device_setup setup = {.config = &r->model->config,
-                                     .weights = &r->model->weights,
-                                     .pool = &r->pool,
-                                     .ops = r->ops,
-                                     .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
-                                                r->model->adapters.count, r->model->adapters.ranks},
-                                     .mapped = true,
-                                     .layers = layers};
+    spry_device_setup setup = runner_setup(r);
+    setup.layers = layers;
     spry_device_close(r->device);
     must(spry_split_open(&r->device, sides, &setup, &error), &error);
     assert_int_equal(spry_device_layers(r->device), layers);

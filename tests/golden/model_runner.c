@@ -16,6 +16,18 @@ static void must(spry_status status, const spry_error *error)
         fail_msg("%s", error->message);
 }
 
+spry_device_setup runner_setup(model_runner *r)
+{
+    return (spry_device_setup){.config = &r->model->config,
+                               .weights = &r->model->weights,
+                               .pool = &r->pool,
+                               .ops = r->ops,
+                               .threads = r->threads,
+                               .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
+                                          r->model->adapters.count, r->model->adapters.ranks},
+                               .mapped = true};
+}
+
 static void open_all(model_runner *r, const char *device, uint32_t layers, const char *path, const char *lora,
                      const char *cpu, spry_dtype kv, size_t threads)
 {
@@ -30,16 +42,9 @@ static void open_all(model_runner *r, const char *device, uint32_t layers, const
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
     size_t pages = 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS;
     must(spry_kv_pool_init(&r->pool, &shape, pages, &error), &error);
-    const spry_device_setup setup = {.config = &r->model->config,
-                                     .weights = &r->model->weights,
-                                     .pool = &r->pool,
-                                     .ops = r->ops,
-                                     .threads = r->threads,
-                                     .limits = {RUNNER_ROWS, RUNNER_ROWS, r->model->config.n_context,
-                                                r->model->adapters.count, r->model->adapters.ranks},
-                                     .mapped = true,
-                                     .name = device,
-                                     .layers = layers};
+    spry_device_setup setup = runner_setup(r);
+    setup.name = device;
+    setup.layers = layers;
     must(spry_device_open(&r->device, device, &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
 }

@@ -34,6 +34,8 @@ static inline void runner_open(model_runner *runner, const char *path, const cha
 {
     runner_open_on(runner, TEST_DEVICE, path, cpu, kv, threads);
 }
+/* What devices are opened with, once model, pool, kernels and threads are there. */
+spry_device_setup runner_setup(model_runner *runner);
 void runner_close(model_runner *runner);
 
 /* Normalised hidden states of every id, [count, n_embd], computed in one step; the caller frees. */

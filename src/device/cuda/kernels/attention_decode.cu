@@ -77,17 +77,17 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
     warp_wait();
 }
 
-/* The queries of a row and key head, and, where it is wanted, its key and value: those from `first` on, every `step`th. */
+/* The queries of a row and key head, and, in the block that `stores` them, its key and value: a warp for each. */
 template <int BLOCKS>
 SPRY_DEVICE void prepare_row(decode_heads<BLOCKS> &heads, const spry_prepare_args &a, uint32_t row, uint32_t kv_head,
-                             bool stores, uint32_t first, uint32_t step)
+                             bool stores)
 {
     uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
     int lane = (int)(threadIdx.x % WARP);
     const spry_step_row &at = a.rows[row];
     page_head page = head_of_page(a.kv, at.page, kv_head);
     SPRY_UNROLL_BY(1)
-    for (uint32_t i = first; i < group + (stores ? 2 : 0); i += step) {
+    for (uint32_t i = threadIdx.x / WARP; i < group + (stores ? 2 : 0); i += decode_shape<BLOCKS>::WARPS) {
         bool is_q = i < group, is_k = i == group;
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;
@@ -267,7 +267,7 @@ template <int BLOCKS> struct decode_sums {
         }
         SPRY_UNROLL
         for (int i = 0; i < 8; i++)
-            scores[i / 4][i % 4] = quick_exp(scores[i / 4][i % 4] - max[i % 2]);
+            scores[i / 4][i % 4] = quick_exp(scores[i / 4][i % 4] - (max[i % 2] == -INFINITY ? 0 : max[i % 2]));
     }
 
     /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a query. */
@@ -307,7 +307,7 @@ template <int BLOCKS> struct decode_sums {
     SPRY_METHOD void write(float *to, bool seen, uint32_t part, int lane) const
     {
         if (part == 0 && lane < 4) {
-            const float4 figures = {seen ? max[0] : -INFINITY, seen ? max[1] : -INFINITY, sum[0], sum[1]};
+            const float4 figures = {seen ? max[0] : -INFINITY, seen ? max[1] : -INFINITY, seen ? sum[0] : 0, seen ? sum[1] : 0};
             *(float4 *)to = figures;
         }
         if (!seen)
@@ -432,7 +432,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         if (d.prepare.q_norm && warp < 2)
             ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
         grid_wait();
-        prepare_row<BLOCKS>(room.heads, d.prepare, number_of_row, kv_head, last % ranks == rank, (uint32_t)warp, shape::WARPS);
+        prepare_row<BLOCKS>(room.heads, d.prepare, number_of_row, kv_head, last % ranks == rank);
         block_wait();
     }
     SPRY_UNROLL_BY(1)

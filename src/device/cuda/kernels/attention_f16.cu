@@ -37,8 +37,8 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
     if (!old) /* something of this step is in it */
         grid_wait();
     if (seen) {
-        page.template copy_keys<WARP, 16>(from, (uint32_t)lane);
-        page.template copy_values<WARP, 16>(from, a.kv.token_bytes, (uint32_t)lane);
+        page.template copy_keys<WARP>(from, (uint32_t)lane);
+        page.template copy_values<WARP>(from, a.kv.token_bytes, (uint32_t)lane);
     }
     if (old)
         grid_wait();
@@ -139,8 +139,8 @@ SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, cons
     const page_copy<BLOCKS, BLOCKS> page = {room};
     if (at.number < at.count) {
         seen_page from = find_page(all, a, at.now, 0);
-        page.template copy_keys<THREADS, 16>(from, threadIdx.x);
-        page.template copy_values<THREADS, 16>(from, a.kv.token_bytes, threadIdx.x);
+        page.template copy_keys<THREADS>(from, threadIdx.x);
+        page.template copy_values<THREADS>(from, a.kv.token_bytes, threadIdx.x);
     }
     copy_commit();
 }

@@ -85,18 +85,20 @@ SPRY_DEVICE float turned_value(const spry_attend_args &a, const float *query, ui
     return d == first ? query[first] * cosine - query[second] * sine : query[first] * sine + query[second] * cosine;
 }
 
-/* query(i): where the values of query i lie; TOGETHER: queries whose values are loaded at once. */
-template <int BLOCKS, int TOGETHER, class Q>
-SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q query, const spry_attend_args &a,
-                               uint32_t turn, int lane)
+/* Those of a warp, as rows have them. */
+template <int BLOCKS>
+SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a, uint32_t group,
+                            uint32_t turn, int lane)
 {
+    enum { TOGETHER = 4 }; /* queries whose values are loaded at once */
     warp_wait();
     SPRY_UNROLL_BY(1)
-    for (uint32_t first = 0; first < count; first += TOGETHER) {
+    for (uint32_t first = 0; first < q.count; first += TOGETHER) {
         float v[TOGETHER][BLOCKS];
         SPRY_UNROLL
         for (uint32_t n = 0; n < TOGETHER; n++) {
-            const float *values = query(first + n < count ? first + n : count - 1);
+            uint32_t i = first + n < q.count ? first + n : q.count - 1;
+            const float *values = a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32);
             SPRY_UNROLL
             for (int k = 0; k < BLOCKS; k++)
                 v[n][k] = turn ? turned_value(a, values, turn, (uint32_t)(lane + k * WARP)) : values[lane + k * WARP];
@@ -106,24 +108,11 @@ SPRY_DEVICE void stage_queries(staged_queries<BLOCKS> &to, uint32_t count, Q que
             uint32_t i = first + n, in = (uint32_t)lane % 16;
             uint32_t at = (i / 8 + in / 8 * 2) * 2 + in % 2; /* half of the lane's 16 bytes */
             SPRY_UNROLL
-            for (int k = 0; i < count && k < BLOCKS; k++)
+            for (int k = 0; i < q.count && k < BLOCKS; k++)
                 ((uint16_t *)&to.words[k * 2 + lane / 16][i % 8 * 4 + in % 8 / 2])[at] = half_of_float(v[n][k]);
         }
     }
     warp_wait();
-}
-
-/* Those of a warp, as rows have them. */
-template <int BLOCKS>
-SPRY_DEVICE void stage_rows(staged_queries<BLOCKS> &to, const warp_queries &q, const spry_attend_args &a, uint32_t group,
-                            uint32_t turn, int lane)
-{
-    stage_queries<BLOCKS, 4>(
-        to, q.count,
-        [&](uint32_t i) {
-            return a.q + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * (BLOCKS * 32);
-        },
-        a, turn, lane);
 }
 
 /* ---- one page ---------------------------------------------------------------------------------------------------- */
@@ -151,22 +140,22 @@ template <int BLOCKS, int KEPT> struct page_copy {
         return room + KEYS + token * VALUE_STRIDE + (piece ^ token % 8) * PIECE;
     }
 
-    /* By `THREADS` threads, AT_ONCE pieces in a line of code each. Rows of so many keys are the same places further on. */
-    template <int THREADS, int AT_ONCE> SPRY_METHOD void copy_keys(const seen_page &page, uint32_t thread) const
+    /* By `THREADS` threads. Rows of so many keys are the same places further on. */
+    template <int THREADS> SPRY_METHOD void copy_keys(const seen_page &page, uint32_t thread) const
     {
         unsigned char *to = key_piece(thread / 4, thread % 4);
         const unsigned char *from = page.keys + thread * PIECE;
-        SPRY_UNROLL_BY(AT_ONCE)
+        SPRY_UNROLL_BY(16)
         for (int i = 0; i < KEYS; i += THREADS * PIECE)
             copy_ahead(to + i, from + i);
     }
 
     /* Values of tokens that no query sees may be anything: in their place those of a token that is seen; their weights are
      * zeros. */
-    template <int THREADS, int AT_ONCE>
+    template <int THREADS>
     SPRY_METHOD void copy_values(const seen_page &page, uint32_t token_bytes, uint32_t thread) const
     {
-        SPRY_UNROLL_BY(AT_ONCE)
+        SPRY_UNROLL_BY(16)
         for (uint32_t i = thread; i < PAGE_TOKENS * PIECES; i += THREADS) {
             uint32_t token = i / PIECES < page.begin ? page.begin : i / PIECES;
             token = token < page.end ? token : page.end - 1;
