@@ -27,6 +27,9 @@ typedef struct spry_matmul_kernel {
     bool integer;   /* activations are spry_act_blocks */
     bool bf16;      /* activations are floats, which the kernel rounds to BF16; subnormal numbers count as zeros */
     uint32_t group; /* rows packed together (packed.h); 0: weights in file layout */
+    /* A type with a faster kernel, whose groups have as many rows and bytes: matrices all of whose values it has
+     * exactly are packed as such, and its kernel multiplies them (narrow.h). F32, which is 0: none. */
+    spry_dtype narrow;
     /* Computes outputs [out_begin, out_end); both are multiples of the group, except at the end of the matrix. */
     void (*run)(const spry_matmul *m, size_t out_begin, size_t out_end);
 } spry_matmul_kernel;
@@ -111,7 +114,7 @@ typedef enum spry_gate {
 
 /* Bump it by hand with every change that alters a bit of what any kernel gives: pages on disk that were computed by
  * another revision are not used. */
-enum { SPRY_KERNEL_REVISION = 6 };
+enum { SPRY_KERNEL_REVISION = 7 };
 
 typedef struct spry_ops {
     const char *name; /* "ref" */

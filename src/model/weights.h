@@ -25,9 +25,17 @@ typedef struct spry_weight {
      * they lie. */
     const unsigned char *packed;
     size_t group_bytes;
+    spry_dtype group_type;       /* of these groups, where group_bytes is not 0: `type`, or one with the same values */
+    size_t n_before, n_behind;   /* rows of the same matrix around these, which other ranks have */
     struct spry_late_pack *late; /* NULL; or its groups come when steps multiply by it (device/cpu/late_packing.h) */
     spry_adapter_pair *adapters; /* [adapters of the model], or NULL: none changes it */
 } spry_weight;
+
+/* The type whose kernel multiplies it. */
+static inline spry_dtype spry_weight_kernel_type(const spry_weight *w)
+{
+    return w->group_bytes ? w->group_type : w->type;
+}
 
 /* Bytes that going through it once reads; `group` is the kernel's (kernels/ops.h). */
 static inline double spry_weight_read_bytes(const spry_weight *w, uint32_t group)

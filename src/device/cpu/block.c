@@ -36,7 +36,7 @@ static void encode_rows(void *context, size_t begin, size_t end)
 static void multiply_part(const product_job *job, const spry_product *product, size_t begin, size_t end)
 {
     const spry_weight *w = product->w;
-    const spry_matmul_kernel *kernel = &job->pass->ops->matmul[w->type];
+    const spry_matmul_kernel *kernel = &job->pass->ops->matmul[spry_weight_kernel_type(w)];
     spry_matmul m = {.out = product->out,
                      .out_stride = product->stride,
                      .weight = kernel->group ? spry_weight_groups(w) : w->data,

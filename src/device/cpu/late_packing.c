@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/narrow.h"
 #include "kernels/packed.h"
 #include "platform/memory.h"
 
@@ -39,6 +40,15 @@ static size_t take_room(spry_late_store *s)
     return i;
 }
 
+void spry_weight_pack_group(void *out, const spry_weight *w, size_t first, size_t group)
+{
+    size_t left = w->n_out - first;
+    spry_pack_group(w->group_type, out, w->data + first * w->row_bytes, w->row_bytes, w->n_in,
+                    left < group ? left : group, group);
+    if (w->group_type != w->type)
+        spry_narrow(out, group * w->n_in);
+}
+
 /* Packs groups [first, end). Packing requests the group after the one at hand, which has no effect on pages that are
  * not mapped yet: those of groups before `touch` are mapped by reading a byte. */
 static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, size_t first, size_t end, size_t touch)
@@ -48,7 +58,7 @@ static void pack_groups(unsigned char *out, const spry_weight *w, size_t group, 
         size_t left = w->n_out - g * group;
         if (g + 1 < touch)
             (void)*(const volatile unsigned char *)(rows + (left < 2 * group ? left : 2 * group) * w->row_bytes - 1);
-        spry_pack_group(w->type, out, rows, w->row_bytes, w->n_in, left < group ? left : group, group);
+        spry_weight_pack_group(out, w, g * group, group);
     }
 }
 

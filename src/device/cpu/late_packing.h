@@ -37,6 +37,9 @@ static inline const unsigned char *spry_weight_groups(const spry_weight *w)
     return w->late ? w->late->packed : w->packed;
 }
 
+/* Packs one group of a placed matrix, from row `first` on. */
+void spry_weight_pack_group(void *out, const spry_weight *w, size_t first, size_t group);
+
 /* Rooms for `n_rooms` workers, each for one group of at most `group_bytes`. A store of zeros needs no deinit. */
 spry_status spry_late_store_init(spry_late_store *store, size_t n_rooms, size_t group_bytes, spry_error *error);
 void spry_late_store_deinit(spry_late_store *store);

@@ -20,7 +20,7 @@ static void multiply_heads(void *context, size_t begin, size_t end)
     const heads_job *job = context;
     for (size_t head = begin; head < end; head++) {
         const spry_weight *w = &job->heads[head];
-        const spry_matmul_kernel *kernel = &job->pass->ops->matmul[w->type];
+        const spry_matmul_kernel *kernel = &job->pass->ops->matmul[spry_weight_kernel_type(w)];
         const spry_matmul m = {.out = job->out + head * job->out_step,
                                .out_stride = job->out_stride,
                                .weight = kernel->group ? w->packed : w->data,

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/checked.h"
+#include "kernels/narrow.h"
 #include "kernels/packed.h"
 #include "model/arch.h"
 #include "platform/memory.h"
@@ -34,7 +35,7 @@ typedef struct late_packing {
 typedef struct pack_job {
     const spry_weight *w;
     unsigned char *out;
-    size_t group, group_bytes, n_groups;
+    size_t group, n_groups;
     bool drop; /* release the pages of rows as soon as they are packed */
 } pack_job;
 
@@ -49,8 +50,7 @@ static void pack_part(void *context, size_t worker, size_t n_workers)
     kept = begin;
     for (size_t g = begin; g < end; g++) {
         size_t first = g * job->group, left = w->n_out - first, n_rows = left < job->group ? left : job->group;
-        spry_pack_group(w->type, job->out + g * job->group_bytes, w->data + first * w->row_bytes, w->row_bytes, w->n_in,
-                        n_rows, job->group);
+        spry_weight_pack_group(job->out + g * w->group_bytes, w, first, job->group);
         size_t done = (first + n_rows - kept * job->group) * w->row_bytes;
         if (job->drop && (done >= DROP_BYTES || g + 1 == end)) {
             spry_memory_drop(w->data + kept * job->group * w->row_bytes, done);
@@ -102,35 +102,62 @@ static void copy_rows(packer *p, spry_weight *w)
         w->data = data;
 }
 
-static pack_job make_job(const spry_weight *w, size_t group)
+static size_t group_bytes(const spry_weight *w, size_t group)
 {
-    pack_job job = {.w = w, .group = group, .n_groups = (w->n_out + group - 1) / group};
-    job.group_bytes = spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
-    return job;
+    return spry_packed_row_bytes(w->type) * group * (w->n_in / spry_dtype_block(w->type));
 }
 
 bool spry_weight_packed_bytes(size_t *bytes, const spry_weight *w, const spry_ops *ops)
 {
     size_t group = w->data ? ops->matmul[w->type].group : 0;
-    const pack_job job = group ? make_job(w, group) : (pack_job){0};
-    return spry_checked_mul(bytes, job.group_bytes, job.n_groups);
+    *bytes = 0;
+    return !group || spry_checked_mul(bytes, group_bytes(w, group), (w->n_out + group - 1) / group);
+}
+
+typedef struct narrow_job {
+    const spry_weight *w;
+    atomic_bool lost; /* a value that the narrow type has not */
+} narrow_job;
+
+static void narrow_part(void *context, size_t worker, size_t n_workers)
+{
+    narrow_job *job = context;
+    const spry_weight *w = job->w;
+    const unsigned char *rows = w->data - w->n_before * w->row_bytes;
+    size_t begin, end;
+    spry_threads_part(&begin, &end, w->n_before + w->n_out + w->n_behind, 1, worker, n_workers);
+    for (size_t row = begin; row < end && !atomic_load_explicit(&job->lost, memory_order_relaxed); row++)
+        if (!spry_narrow_exact(rows + row * w->row_bytes, w->n_in))
+            atomic_store_explicit(&job->lost, true, memory_order_relaxed);
+}
+
+/* The layout of its groups. Their type is that of the whole matrix, so that any number of ranks gives the same bits. */
+static void choose_groups(spry_weight *w, const spry_ops *ops, spry_threads *threads)
+{
+    spry_dtype narrow = ops->matmul[w->type].narrow;
+    narrow_job job = {.w = w};
+    if (w->group_bytes) /* an expert that is packed again */
+        return;
+    if (narrow)
+        spry_threads_run(threads, narrow_part, &job);
+    w->group_type = narrow && !job.lost ? narrow : w->type;
+    w->group_bytes = group_bytes(w, ops->matmul[w->type].group);
 }
 
 void spry_weight_pack(spry_weight *w, unsigned char *out, const spry_ops *ops, spry_threads *threads, bool drop)
 {
-    pack_job job = make_job(w, ops->matmul[w->type].group);
-    job.out = out;
-    job.drop = drop;
+    choose_groups(w, ops, threads);
+    size_t group = ops->matmul[w->type].group;
+    pack_job job = {.w = w, .out = out, .group = group, .n_groups = (w->n_out + group - 1) / group, .drop = drop};
     spry_threads_run(threads, pack_part, &job);
     w->packed = out;
-    w->group_bytes = job.group_bytes;
 }
 
 /* Reserves the groups of a matrix, to be packed by steps. */
 static void pack_later(packer *p, spry_weight *w, unsigned char *memory)
 {
     late_packing *late = p->late;
-    w->group_bytes = make_job(w, p->ops->matmul[w->type].group).group_bytes;
+    choose_groups(w, p->ops, p->threads);
     w->late = spry_arena_alloc(late->arena, 1, sizeof *w->late);
     late->short_of_memory = late->short_of_memory || !w->late;
     late->largest = w->group_bytes > late->largest ? w->group_bytes : late->largest;

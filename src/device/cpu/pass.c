@@ -235,17 +235,19 @@ static void lay_out(spry_pass *p, const spry_segment *segments, size_t n_segment
     p->n_rows = row;
 }
 
-/* A token's row of the embedding in file layout. */
-static const void *embedding_row(spry_pass *p, size_t token)
+/* A token's row of the embedding. */
+static void decode_embedding(spry_pass *p, float *x, size_t token)
 {
     const spry_weight *w = &p->weights->embedding;
     const unsigned char *groups = spry_weight_groups(w);
-    if (!groups)
-        return w->data + token * w->row_bytes;
-    size_t group = p->ops->matmul[w->type].group;
+    if (!groups) {
+        p->ops->decode[w->type](x, w->data + token * w->row_bytes, w->n_in);
+        return;
+    }
+    size_t group = p->ops->matmul[w->group_type].group;
     void *row = p->y; /* free until the first block; a row of floats holds one of any type */
-    spry_unpack_row(w->type, row, groups + token / group * w->group_bytes, token % group, w->n_in, group);
-    return row;
+    spry_unpack_row(w->group_type, row, groups + token / group * w->group_bytes, token % group, w->n_in, group);
+    p->ops->decode[w->group_type](x, row, w->n_in);
 }
 
 /* Adds a row of a table; y is free until the first block. */
@@ -261,7 +263,7 @@ static void embed_row(spry_pass *p, size_t row)
 {
     const spry_config *c = p->config;
     float *x = p->x + row * c->n_embd;
-    p->ops->decode[p->weights->embedding.type](x, embedding_row(p, (size_t)p->tokens[row]), c->n_embd);
+    decode_embedding(p, x, (size_t)p->tokens[row]);
     if (c->arch->scaled_embedding || c->embedding_scale != 1)
         p->ops->scale(x, c->arch->scaled_embedding ? sqrtf((float)c->n_embd) : c->embedding_scale, c->n_embd);
     add_row(p, x, &p->weights->token_types, 0);

@@ -15,10 +15,10 @@ void spry_pass_took_products(spry_pass *p, spry_op op, const spry_product *produ
         return;
     for (size_t i = 0; i < n_products; i++) {
         const spry_weight *w = products[i].w;
-        bytes += spry_weight_read_bytes(w, p->ops->matmul[w->type].group);
+        bytes += spry_weight_read_bytes(w, p->ops->matmul[spry_weight_kernel_type(w)].group);
         multiplied += (double)w->n_out * (double)w->n_in * (double)n_rows;
     }
-    spry_op_watch_add(p->watch, op, products[0].w->type, p->ops->name, bytes, multiplied);
+    spry_op_watch_add(p->watch, op, spry_weight_kernel_type(products[0].w), p->ops->name, bytes, multiplied);
 }
 
 void spry_pass_took_attention(spry_pass *p, uint32_t layer)
