@@ -46,18 +46,19 @@ SPRY_INLINE void put_quads(part *p, source s, size_t n_quads)
         put(p, behind(s, 4 * q), 4);
 }
 
-/* Eight quads each of three sources, in turns. */
-SPRY_INLINE void put_three(part *p, const source s[3])
+/* Eight quads each of n sources, in turns. */
+SPRY_INLINE void put_turns(part *p, const source *s, size_t n)
 {
-    for (size_t k = 0; k < 3; k++)
+    size_t quad = 4 * p->rows, step = n * quad;
+    for (size_t k = 0; k < n; k++)
         for (size_t q = 0; q < 8; q += 4) {
-            unsigned char *out = p->out + (3 * q + k) * 4 * p->rows + 4 * p->row;
+            unsigned char *out = p->out + q * step + k * quad + 4 * p->row;
             if (p->n == 4)
-                spry_turn_quads(out, 12 * p->rows, s[k].at + 4 * q, s[k].stride);
+                spry_turn_quads(out, step, s[k].at + 4 * q, s[k].stride);
             for (size_t i = 0; p->n < 4 && i < 4 * p->n; i++)
-                memcpy(out + i % 4 * 12 * p->rows + i / 4 * 4, s[k].at + i / 4 * s[k].stride + 4 * (q + i % 4), 4);
+                memcpy(out + i % 4 * step + i / 4 * 4, s[k].at + i / 4 * s[k].stride + 4 * (q + i % 4), 4);
         }
-    p->out += 24 * 4 * p->rows;
+    p->out += 8 * step;
 }
 
 /* Fifth bits: 8 masks of 4 bits a row; two rows share a byte. */
@@ -127,12 +128,8 @@ SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
     put(p, s, 2);
     put(p, behind(s, 2), 2);
     put_made(p, scales, 16, 16);
-    s = behind(s, 16);
-    if (type == SPRY_Q5_K) {
-        put_quads(p, s, 8);
-        s = behind(s, 32);
-    }
-    put_quads(p, s, 32);
+    source levels[5] = {behind(s, 16), behind(s, 48), behind(s, 80), behind(s, 112), behind(s, 144)};
+    put_turns(p, levels, type == SPRY_Q5_K ? 5 : 4);
 }
 
 SPRY_INLINE void put_q6_k(part *p, source s)
@@ -140,23 +137,43 @@ SPRY_INLINE void put_q6_k(part *p, source s)
     put(p, behind(s, 208), 2);
     put_made(p, s.at + 192, s.stride, 16);
     for (size_t half = 0; half < 2; half++)
-        put_three(p, (source[3]){behind(s, 128 + 32 * half), behind(s, 64 * half), behind(s, 64 * half + 32)});
+        put_turns(p, (source[3]){behind(s, 128 + 32 * half), behind(s, 64 * half), behind(s, 64 * half + 32)}, 3);
+}
+
+/* Level i of block s of Q3_K in the file: two bits, and a third one elsewhere. */
+SPRY_INLINE unsigned level_q3(const uint8_t *block, size_t s, size_t i)
+{
+    unsigned high = block[i], low = block[32 + s / 4 * 32 + i];
+    return (low >> s % 4 * 2 & 3u) | (high >> s & 1u) << 2;
+}
+
+/* Eight levels of three bits in three bytes. */
+SPRY_INLINE void levels_to_bits(uint8_t out[3][32], const uint8_t *block)
+{
+    for (size_t i = 0; i < 32; i++) {
+        unsigned six = level_q3(block, 6, i), seven = level_q3(block, 7, i);
+        out[0][i] = (uint8_t)(level_q3(block, 0, i) | level_q3(block, 1, i) << 3 | six >> 1 << 6);
+        out[1][i] = (uint8_t)(level_q3(block, 2, i) | level_q3(block, 3, i) << 3 | seven >> 1 << 6);
+        out[2][i] = (uint8_t)(level_q3(block, 4, i) | level_q3(block, 5, i) << 3 | (six & 1u) << 6 | seven << 7);
+    }
 }
 
 /* Part k of Q3_K: a nibble in byte k % 8, the upper pair of bits in byte 8 + k % 4. */
 SPRY_INLINE void put_q3_k(part *p, source s)
 {
     int8_t made[4][16];
+    uint8_t levels[4][3][32];
     for (size_t row = 0; row < p->n; row++) {
-        const uint8_t *scales = s.at + row * s.stride + 96;
+        const uint8_t *block = s.at + row * s.stride, *scales = block + 96;
         for (size_t k = 0; k < 16; k++)
             made[row][k] =
                 (int8_t)(((scales[k % 8] >> k / 8 * 4 & 15) | (scales[8 + k % 4] >> k / 4 * 2 & 3) << 4) - 32);
+        levels_to_bits(levels[row], block);
     }
     put(p, behind(s, 108), 2);
     put_made(p, made, 16, 16);
-    put_quads(p, s, 8);
-    put_quads(p, behind(s, 32), 16);
+    source turns[3] = {{levels[0][0], 96}, {levels[0][1], 96}, {levels[0][2], 96}};
+    put_turns(p, turns, 3);
 }
 
 SPRY_INLINE void put_q2_k(part *p, source s)
@@ -338,6 +355,13 @@ static void take_quads(packed_part *p, uint8_t *bytes, size_t n_quads)
         take(p, bytes + 4 * q, 4);
 }
 
+/* Eight quads each of n parts of 32 bytes, in turns. */
+static void take_turns(packed_part *p, uint8_t *bytes, size_t n)
+{
+    for (size_t i = 0; i < 8 * n; i++)
+        take(p, bytes + i % n * 32 + i / n * 4, 4);
+}
+
 static void take_masks(packed_part *p, uint8_t high[4])
 {
     memset(high, 0, 4);
@@ -392,10 +416,7 @@ static void take_q45_k(packed_part *p, spry_dtype type, unsigned char *block)
     for (size_t i = 0; i < 8; i++)
         take(p, &minima[i], 1);
     pack_scales(block + 4, scales, minima);
-    unsigned char *high = block + 16, *low = type == SPRY_Q5_K ? high + 32 : high;
-    if (type == SPRY_Q5_K)
-        take_quads(p, high, 8);
-    take_quads(p, low, 32);
+    take_turns(p, block + 16, type == SPRY_Q5_K ? 5 : 4);
 }
 
 static void take_q6_k(packed_part *p, unsigned char *block)
@@ -412,9 +433,23 @@ static void take_q6_k(packed_part *p, unsigned char *block)
     }
 }
 
+static void bits_to_levels(unsigned char *block, const uint8_t in[3][32])
+{
+    memset(block, 0, 96);
+    for (size_t i = 0; i < 32; i++)
+        for (size_t s = 0; s < 8; s++) {
+            unsigned level = (unsigned)in[s / 2 % 3][i] >> s % 2 * 3 & 7u;
+            if (s > 5)
+                level = ((unsigned)in[s - 6][i] >> 5 & 6u) | ((unsigned)in[2][i] >> s & 1u);
+            block[i] = (uint8_t)(block[i] | level >> 2 << s);
+            block[32 + s / 4 * 32 + i] = (uint8_t)(block[32 + s / 4 * 32 + i] | (level & 3u) << s % 4 * 2);
+        }
+}
+
 static void take_q3_k(packed_part *p, unsigned char *block)
 {
-    unsigned char *low = block + 32, *scales = block + 96;
+    unsigned char *scales = block + 96;
+    uint8_t levels[3][32];
     memset(scales, 0, 12);
     take(p, block + 108, 2);
     for (size_t k = 0; k < 16; k++) {
@@ -424,8 +459,8 @@ static void take_q3_k(packed_part *p, unsigned char *block)
         scales[k % 8] = (uint8_t)(scales[k % 8] | (bits & 15) << k / 8 * 4);
         scales[8 + k % 4] = (uint8_t)(scales[8 + k % 4] | bits >> 4 << k / 4 * 2);
     }
-    take_quads(p, block, 8);
-    take_quads(p, low, 16);
+    take_turns(p, levels[0], 3);
+    bits_to_levels(block, levels);
 }
 
 static void take_q2_k(packed_part *p, unsigned char *block)

@@ -113,9 +113,12 @@ static void read_k45(reader *r, spry_dtype type, float *out)
         scales[b] = *next(r, 1);
     for (size_t b = 0; b < 8; b++)
         minima[b] = *next(r, 1);
-    if (type == SPRY_Q5_K)
-        next_quads(r, high, 8);
-    next_quads(r, low, 32);
+    for (size_t q = 0; q < 32; q += 4) {
+        if (type == SPRY_Q5_K)
+            next_quads(r, high + q, 1);
+        for (size_t chunk = 0; chunk < 4; chunk++)
+            next_quads(r, low + 32 * chunk + q, 1);
+    }
     for (size_t b = 0; b < 8; b++)
         for (size_t i = 0; i < 32; i++) {
             unsigned byte = low[b / 2 * 32 + i], level = (b % 2 ? byte >> 4 : byte & 15) + 16 * (high[i] >> b & 1);
@@ -203,19 +206,27 @@ static void read_q2_k(reader *r, float *out)
         out[i] = scale * (float)(scales[i / 16] & 15) * (float)pair_of(low, i) - min * (float)(scales[i / 16] >> 4);
 }
 
+/* Three bytes hold eight levels of three bits: 0 to 5 whole, in pairs; of 6 and 7 the two upper bits are above the
+ * first and second pair, the lowest ones above the third. */
+static unsigned three_bits_of(unsigned three[3][32], size_t block, size_t i)
+{
+    if (block < 6)
+        return three[block / 2][i] >> block % 2 * 3 & 7;
+    return (three[block - 6][i] >> 6 & 3) * 2 + (three[2][i] >> block & 1);
+}
+
 static void read_q3_k(reader *r, float *out)
 {
     float scale = next_half(r);
     int scales[16];
-    unsigned high[32], low[64];
+    unsigned three[3][32];
     for (size_t p = 0; p < 16; p++)
         scales[p] = (int8_t)*next(r, 1);
-    next_quads(r, high, 8);
-    next_quads(r, low, 16);
-    for (size_t i = 0; i < 256; i++) {
-        int level = (int)(pair_of(low, i) + 4 * (high[i % 32] >> i / 32 & 1)) - 4;
-        out[i] = scale * (float)scales[i / 16] * (float)level;
-    }
+    for (size_t q = 0; q < 32; q += 4)
+        for (size_t k = 0; k < 3; k++)
+            next_quads(r, three[k] + q, 1);
+    for (size_t i = 0; i < 256; i++)
+        out[i] = scale * (float)scales[i / 16] * (float)((int)three_bits_of(three, i / 32, i % 32) - 4);
 }
 
 static void read_ternary(reader *r, float *out)

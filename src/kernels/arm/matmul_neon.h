@@ -204,13 +204,15 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
 /* Half of block s of the eight in Q4_K and Q5_K. */
 SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, size_t s, int second)
 {
-    const unsigned char *low = (type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high) + s / 2 * (8 * QUAD_BYTES);
+    const int turn = type == SPRY_Q5_K ? 5 : 4; /* quads: fifth bits, and one of each chunk */
+    const unsigned char *low = high + ((size_t)turn - 4 + s / 2) * QUAD_BYTES;
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = load_quad(low, q + 4 * second, h);
+            uint8x16_t both = load_quad(low, turn * (q + 4 * second), h);
             uint8x16_t level = s % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
             if (type == SPRY_Q5_K) {
-                uint8x16_t set = vtstq_u8(load_quad(high, q + 4 * second, h), vdupq_n_u8((uint8_t)(1u << s)));
+                uint8x16_t bits = load_quad(high, turn * (q + 4 * second), h);
+                uint8x16_t set = vtstq_u8(bits, vdupq_n_u8((uint8_t)(1u << s)));
                 level = vorrq_u8(level, vandq_u8(set, vdupq_n_u8(16)));
             }
             w[q][h] = vreinterpretq_s8_u8(level);
@@ -264,14 +266,18 @@ SPRY_INLINE void load_pairs(quads w, const unsigned char *low, size_t s, int sec
         }
 }
 
-/* Half of block s of eight of Q3_K: bit s of `high` is the third. */
-SPRY_INLINE void load_q3(quads w, const unsigned char *high, size_t s, int second)
+/* Half of block s of eight of Q3_K. */
+SPRY_INLINE void load_q3(quads w, const unsigned char *p, size_t s, int second)
 {
-    load_pairs(w, high + 8 * QUAD_BYTES, s, second);
+    int8x16_t shift = vdupq_n_s8((int8_t)(s > 5 ? -(int)s : -3 * (int)(s % 2)));
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t set = vtstq_u8(load_quad(high, q + 4 * second, h), vdupq_n_u8((uint8_t)(1u << s)));
-            w[q][h] = vorrq_s8(w[q][h], vreinterpretq_s8_u8(vandq_u8(set, vdupq_n_u8(4))));
+            const unsigned char *three = p + 3 * (q + 4 * second) * QUAD_BYTES;
+            uint8x16_t level = vshlq_u8(load_quad(three, s > 5 ? 2 : (int)(s / 2), h), shift);
+            level = vandq_u8(level, vdupq_n_u8(s > 5 ? 1 : 7));
+            if (s > 5)
+                level = vorrq_u8(level, vandq_u8(vshrq_n_u8(load_quad(three, (int)s - 6, h), 5), vdupq_n_u8(6)));
+            w[q][h] = vreinterpretq_s8_u8(level);
         }
 }
 

@@ -11,7 +11,7 @@
 #include "kernels/packed.h"
 
 enum { GROUP = 16, INT_TILE_ROWS = 8, INT_ROW_BLOCK = 64 };
-enum { FETCH_AHEAD_ONE = 2048, FETCH_AHEAD = 8192 }; /* bytes, with one row and with more: measured */
+enum { FETCH_AHEAD = 8192 }; /* bytes: measured */
 
 /* 32 weights of 16 outputs: q * scale + min, q unsigned. Zero points are minima that depend only on the activations'
  * sums. */
@@ -72,6 +72,12 @@ static inline __m512i or_chosen(__m512i x, __m512i y, __m512i mask)
 static inline __m512i shift_left(__m512i x, int n)
 {
     return n < 0 ? _mm512_srl_epi16(x, _mm_cvtsi32_si128(-n)) : _mm512_sll_epi16(x, _mm_cvtsi32_si128(n));
+}
+
+/* Fifth bits of block s, from bit s to bit 4. */
+SPRY_INLINE __m512i fifth_bits(__m512i quad, __m512i high, int s)
+{
+    return or_chosen(quad, shift_left(high, 4 - s), _mm512_set1_epi8(16));
 }
 
 static inline __m512i load64(const unsigned char *p)
@@ -166,14 +172,11 @@ SPRY_INLINE void add_with_min(__m512 sum[INT_TILE_ROWS], const wblock *w, const 
 }
 
 /* Prefetches weights ahead of a block: while multiplying many rows, the hardware does not prefetch that far. With one
- * row it does, and only small blocks with a 16-bit scale are faster with requests; others are slower (measured). */
+ * row it does, and requests disturb it (measured). */
 SPRY_INLINE void fetch_ahead(spry_dtype type, const unsigned char *p, int n_rows)
 {
-    bool small = type == SPRY_Q4_0 || type == SPRY_Q4_1 || type == SPRY_Q5_0 || type == SPRY_Q5_1 ||
-                 type == SPRY_Q8_0 || type == SPRY_IQ4_NL;
-    uintptr_t ahead = (uintptr_t)p + (n_rows > 1 ? FETCH_AHEAD : FETCH_AHEAD_ONE);
-    for (size_t i = 0; (n_rows > 1 || small) && i < spry_packed_row_bytes(type) * GROUP; i += 64)
-        _mm_prefetch((const char *)(ahead + i), _MM_HINT_T1);
+    for (size_t i = 0; n_rows > 1 && i < spry_packed_row_bytes(type) * GROUP; i += 64)
+        _mm_prefetch((const char *)((uintptr_t)p + FETCH_AHEAD + i), _MM_HINT_T1);
 }
 
 /* Low nibbles are the first 16 values of a block, high ones the others. */
@@ -200,6 +203,13 @@ SPRY_INLINE void load_pairs(__m512i quad[8], const unsigned char *low, int s)
         __m512i four = load64(low + s / 4 * 512 + 64 * q);
         quad[q] = _mm512_and_si512(shift_left(four, -(s % 4 * 2)), _mm512_set1_epi8(3));
     }
+}
+
+/* Blocks 6 and 7 of a turn of Q3_K, in the upper three bits of a byte. */
+SPRY_INLINE __m512i split_q3(__m512i upper, __m512i lowest, int s)
+{
+    __m512i moved = _mm512_srl_epi16(lowest, _mm_cvtsi32_si128(s - 5));
+    return or_chosen(_mm512_and_si512(upper, _mm512_set1_epi8((char)0xc0)), moved, _mm512_set1_epi8(0x20));
 }
 
 SPRY_INLINE void load_small(wblock *w, spry_dtype type, const unsigned char *p)
@@ -249,14 +259,15 @@ SPRY_INLINE void small_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
 SPRY_INLINE void load_k45(wblock *w, spry_dtype type, const unsigned char *p, int s)
 {
     const unsigned char *scales = p + 64, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
-    const unsigned char *low = type == SPRY_Q5_K ? high + 8 * 64 : high;
+    const int quads = type == SPRY_Q5_K ? 5 : 4; /* fifth bits, and one of each chunk */
+    const unsigned char *low = high + 64 * (quads - 4 + s / 2);
     w->scale = _mm512_mul_ps(halves(p), bytes_u8(scales + s * GROUP));
     w->min = _mm512_mul_ps(_mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32)), bytes_u8(minima + s * GROUP));
     for (int q = 0; q < 8; q++) {
-        __m512i both = load64(low + s / 2 * 512 + 64 * (size_t)q);
+        __m512i both = load64(low + 64 * quads * q);
         w->quad[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
         if (type == SPRY_Q5_K)
-            w->quad[q] = or_chosen(w->quad[q], shift_left(load64(high + 64 * q), 4 - s), _mm512_set1_epi8(16));
+            w->quad[q] = fifth_bits(w->quad[q], load64(high + 64 * quads * q), s);
     }
 }
 
@@ -347,12 +358,14 @@ SPRY_INLINE void load_q6(__m512i quad[8], const unsigned char *p, int s)
     }
 }
 
-/* Block s of eight of Q3_K: bit s of `high` is the third. */
-SPRY_INLINE void load_q3(__m512i quad[8], const unsigned char *high, int s)
+/* Block s of eight of Q3_K. */
+SPRY_INLINE void load_q3(__m512i quad[8], const unsigned char *p, int s)
 {
-    load_pairs(quad, high + 512, s);
-    for (int q = 0; q < 8; q++)
-        quad[q] = or_chosen(quad[q], shift_left(load64(high + 64 * q), 2 - s), _mm512_set1_epi8(4));
+    for (int q = 0; q < 8; q++, p += 192) {
+        quad[q] = _mm512_and_si512(shift_left(load64(p + 64 * (s / 2 % 3)), -(s % 2 * 3)), _mm512_set1_epi8(7));
+        if (s > 5)
+            quad[q] = _mm512_srli_epi16(split_q3(load64(p + 64 * (s - 6)), load64(p + 128), s), 5);
+    }
 }
 
 SPRY_INLINE void load_sixteens(wsixteens *w, spry_dtype type, const unsigned char *p, int s)
@@ -386,8 +399,8 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
-        if (n_rows == 1 && type != SPRY_Q3_K) {
-            sum[0] = one_sixteens(sum[0], type, p, act[0] + b);
+        if (n_rows == 1) {
+            sum[0] = type == SPRY_Q3_K ? one_q3(sum[0], p, act[0] + b) : one_sixteens(sum[0], type, p, act[0] + b);
             continue;
         }
         SPRY_UNROLL(8)
