@@ -3,13 +3,18 @@
  * values, each one chain of such instructions, are added in ascending order: the same for every output of every row, in
  * any tile. Include after matmul_floats.h.
  *
- * Activations are encoded by each call, a block of rows and values at a time: rows of pairs that no address in the
- * cache is shared by. */
+ * Activations are encoded by each call, a span of values of some rows at a time, which stays in the second-level cache:
+ * rows of pairs that no address in the cache is shared by. Weights are streamed from there, too: a tile of 24 sums
+ * loads two vectors of them for 24 instructions. */
 
-enum { DOT_BLOCK = 128, DOT_ROWS = 192, DOT_TILE_ROWS = 6, DOT_FEW_ROWS = 4, DOT_FEW_BLOCKS = 32 };
+enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 96, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
+enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4 };
 
-/* Pairs of values of up to DOT_ROWS rows and one block, or DOT_FEW_ROWS rows and DOT_FEW_BLOCKS blocks. */
-enum { DOT_PAIRS = DOT_BLOCK / 2, DOT_STRIDE = DOT_PAIRS + 16, DOT_FEW_STRIDE = DOT_FEW_BLOCKS * DOT_PAIRS + 16 };
+/* From row to row of a span, in pairs. */
+enum { DOT_STRIDE = DOT_SPAN / 2 + 16, DOT_FEW_STRIDE = DOT_FEW_SPAN / 2 + 16 };
+
+/* Sums of the rows and groups of a tile. */
+typedef __m512 dot_sums[DOT_TILE_ROWS][DOT_TILE_GROUPS];
 
 /* Rounds n floats to BF16, and zeros behind them up to whole pairs of vectors. */
 static inline void encode_pairs(uint32_t *out, const float *in, size_t n)
@@ -30,8 +35,7 @@ static inline __m512i load_single(const unsigned char *p)
     return _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)(const void *)p));
 }
 
-SPRY_INLINE void dot_step(float_sums sum, const __m512i w[], const uint32_t *act, size_t stride, int n_groups,
-                          int n_rows)
+SPRY_INLINE void dot_step(dot_sums sum, const __m512i w[], const uint32_t *act, size_t stride, int n_groups, int n_rows)
 {
     for (int r = 0; r < n_rows; r++) {
         __m512bh a = (__m512bh)_mm512_set1_epi32((int)act[(size_t)r * stride]);
@@ -40,12 +44,15 @@ SPRY_INLINE void dot_step(float_sums sum, const __m512i w[], const uint32_t *act
     }
 }
 
-/* A block of n values. */
-SPRY_INLINE void dot_values(float_sums sum, const unsigned char *weight, size_t weight_stride, const uint32_t *act,
-                            size_t stride, size_t n, int n_groups, int n_rows)
+/* Adds the sums of a block of n values. */
+SPRY_INLINE void add_block(dot_sums total, const unsigned char *weight, size_t weight_stride, const uint32_t *act,
+                           size_t stride, size_t n, int n_groups, int n_rows)
 {
-    __m512i w[FLOAT_TILE_GROUPS];
-    clear_sums(sum, n_groups, n_rows);
+    __m512i w[DOT_TILE_GROUPS];
+    dot_sums sum;
+    for (int r = 0; r < n_rows; r++)
+        for (int g = 0; g < n_groups; g++)
+            sum[r][g] = _mm512_setzero_ps();
     for (size_t pair = 0; pair < n / 2; pair++) {
         for (int g = 0; g < n_groups; g++)
             w[g] = _mm512_loadu_si512(weight + (size_t)g * weight_stride + pair * 64);
@@ -56,76 +63,82 @@ SPRY_INLINE void dot_values(float_sums sum, const unsigned char *weight, size_t 
             w[g] = load_single(weight + (size_t)g * weight_stride + n / 2 * 64);
         dot_step(sum, w, act + n / 2, stride, n_groups, n_rows);
     }
+    for (int r = 0; r < n_rows; r++)
+        for (int g = 0; g < n_groups; g++)
+            total[r][g] = _mm512_add_ps(total[r][g], sum[r][g]);
 }
 
-/* ---- few rows: weights are streamed ------------------------------------------------------------------------------ */
-
-/* `n` values from `first` on of one group. */
-SPRY_INLINE void few_tile(const spry_matmul *m, const uint32_t *act, size_t group, size_t row, int n_rows, size_t first,
-                          size_t n, size_t n_out)
+/* A span: n values from `first` on, of rows from `row` on, whose pairs are at `act`. `n_out` outputs exist; several
+ * groups are whole. */
+SPRY_INLINE void dot_tile(const spry_matmul *m, const uint32_t *act, size_t stride, size_t group, size_t row,
+                          int n_groups, int n_rows, size_t first, size_t n, size_t n_out)
 {
-    float_sums sum, total;
     const unsigned char *weight = group_at(m, group) + first * value_bytes(KIND_BF16);
-    clear_sums(total, 1, n_rows);
-    for (int r = 0; first && r < n_rows; r++)
-        total[r][0] = v_load_part(m->out + (row + (size_t)r) * m->out_stride + group * GROUP, n_out);
+    float *out = m->out + row * m->out_stride + group * GROUP;
+    size_t width = n_out < GROUP ? n_out : GROUP;
+    dot_sums total;
+    for (int r = 0; r < n_rows; r++)
+        for (int g = 0; g < n_groups; g++)
+            total[r][g] = first ? v_load_part(out + (size_t)r * m->out_stride + g * GROUP, width) : _mm512_setzero_ps();
     for (size_t i = 0; i < n; i += DOT_BLOCK) {
         const unsigned char *p = weight + i * value_bytes(KIND_BF16);
         if (i + DOT_BLOCK <= n)
-            dot_values(sum, p, 0, act + i / 2, DOT_FEW_STRIDE, DOT_BLOCK, 1, n_rows);
+            add_block(total, p, m->weight_stride, act + i / 2, stride, DOT_BLOCK, n_groups, n_rows);
         else
-            dot_values(sum, p, 0, act + i / 2, DOT_FEW_STRIDE, n - i, 1, n_rows);
-        for (int r = 0; r < n_rows; r++)
-            total[r][0] = _mm512_add_ps(total[r][0], sum[r][0]);
+            add_block(total, p, m->weight_stride, act + i / 2, stride, n - i, n_groups, n_rows);
     }
-    put_sums(m, total, group, row, 1, n_rows, true, n_out);
+    for (int r = 0; r < n_rows; r++)
+        for (int g = 0; g < n_groups; g++)
+            v_store_part(out + (size_t)r * m->out_stride + g * GROUP, total[r][g], width);
 }
+
+/* ---- few rows ---------------------------------------------------------------------------------------------------- */
 
 SPRY_INLINE void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
     uint32_t act[DOT_FEW_ROWS][DOT_FEW_STRIDE];
     for (size_t first = 0, n; first < m->n_in; first += n) {
-        n = m->n_in - first < DOT_FEW_BLOCKS * DOT_BLOCK ? m->n_in - first : DOT_FEW_BLOCKS * DOT_BLOCK;
+        n = m->n_in - first < DOT_FEW_SPAN ? m->n_in - first : DOT_FEW_SPAN;
         for (size_t row = 0; row < m->n_rows; row++)
             encode_pairs(act[row], floats_at(m, row) + first, n);
         for (size_t output = out_begin; output < out_end; output += GROUP) {
-            size_t n_out = out_end - output < GROUP ? out_end - output : GROUP, row = 0;
-            for (; row + 4 <= m->n_rows; row += 4)
-                few_tile(m, act[row], output / GROUP, row, 4, first, n, n_out);
-            for (; row + 2 <= m->n_rows; row += 2)
-                few_tile(m, act[row], output / GROUP, row, 2, first, n, n_out);
-            for (; row < m->n_rows; row++)
-                few_tile(m, act[row], output / GROUP, row, 1, first, n, n_out);
+            size_t n_out = out_end - output, group = output / GROUP;
+            switch (m->n_rows) {
+            case 1: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 1, first, n, n_out); break;
+            case 2: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 2, first, n, n_out); break;
+            case 3: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 3, first, n, n_out); break;
+            case 4: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 4, first, n, n_out); break;
+            default: break;
+            }
         }
     }
 }
 
-/* ---- many rows: the weights of a block stay in the first-level cache --------------------------------------------- */
+/* ---- many rows --------------------------------------------------------------------------------------------------- */
 
 typedef struct dot_rows {
     uint32_t pair[DOT_ROWS][DOT_STRIDE];
 } dot_rows;
 
-/* Rows [begin, end) of m, n values from `first` on. */
+/* Rows [begin, end) of m, a span of n values from `first` on. The weights of the next groups are requested meanwhile.
+ */
 SPRY_INLINE void dot_groups(const spry_matmul *m, const dot_rows *act, size_t group, int n_groups, size_t begin,
                             size_t end, size_t first, size_t n, size_t n_out)
 {
-    const unsigned char *weight = group_at(m, group) + first * value_bytes(KIND_BF16);
+    const unsigned char *next = group_at(m, group + (size_t)n_groups) + first * value_bytes(KIND_BF16);
     size_t row = begin, n_tiles = (end - begin) / DOT_TILE_ROWS;
-    float_sums sum;
     for (; row + DOT_TILE_ROWS <= end; row += DOT_TILE_ROWS) {
-        request_part(weight + (size_t)n_groups * m->weight_stride, m->weight_stride, n_groups,
-                     DOT_BLOCK * value_bytes(KIND_BF16), (row - begin) / DOT_TILE_ROWS, n_tiles);
-        dot_values(sum, weight, m->weight_stride, act->pair[row - begin], DOT_STRIDE, n, n_groups, DOT_TILE_ROWS);
-        put_sums(m, sum, group, row, n_groups, DOT_TILE_ROWS, first == 0, n_out);
+        request_part(next, m->weight_stride, n_groups, n * value_bytes(KIND_BF16), (row - begin) / DOT_TILE_ROWS,
+                     n_tiles);
+        dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, DOT_TILE_ROWS, first, n, n_out);
     }
-    for (; row + 2 <= end; row += 2) {
-        dot_values(sum, weight, m->weight_stride, act->pair[row - begin], DOT_STRIDE, n, n_groups, 2);
-        put_sums(m, sum, group, row, n_groups, 2, first == 0, n_out);
-    }
-    for (; row < end; row++) {
-        dot_values(sum, weight, m->weight_stride, act->pair[row - begin], DOT_STRIDE, n, n_groups, 1);
-        put_sums(m, sum, group, row, n_groups, 1, first == 0, n_out);
+    for (; row + 4 <= end; row += 4)
+        dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 4, first, n, n_out);
+    switch (end - row) {
+    case 1: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 1, first, n, n_out); break;
+    case 2: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 2, first, n, n_out); break;
+    case 3: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 3, first, n, n_out); break;
+    default: break;
     }
 }
 
@@ -134,17 +147,14 @@ SPRY_INLINE void dot_many(const spry_matmul *m, size_t begin, size_t end, size_t
 {
     dot_rows act;
     for (size_t first = 0, n; first < m->n_in; first += n) {
-        n = m->n_in - first < DOT_BLOCK ? m->n_in - first : DOT_BLOCK;
+        n = m->n_in - first < DOT_SPAN ? m->n_in - first : DOT_SPAN;
         for (size_t row = begin; row < end; row++)
             encode_pairs(act.pair[row - begin], floats_at(m, row) + first, n);
         size_t output = out_begin;
-        for (; output + 4 * GROUP <= out_end; output += 4 * GROUP)
-            dot_groups(m, &act, output / GROUP, 4, begin, end, first, n, 4 * GROUP);
         for (; output + 2 * GROUP <= out_end; output += 2 * GROUP)
             dot_groups(m, &act, output / GROUP, 2, begin, end, first, n, 2 * GROUP);
         for (; output < out_end; output += GROUP)
-            dot_groups(m, &act, output / GROUP, 1, begin, end, first, n,
-                       out_end - output < GROUP ? out_end - output : GROUP);
+            dot_groups(m, &act, output / GROUP, 1, begin, end, first, n, out_end - output);
     }
 }
 
