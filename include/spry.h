@@ -103,6 +103,7 @@ typedef struct spry_engine_options {
     uint32_t span_pages;    /* undeclared text of so many cached pages is reused anywhere; 0: never. docs/SPANS.md */
     size_t expert_bytes;    /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
     const char *gpu_layers; /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
+    const char *device_profile; /* NULL, or a file where a GPU keeps which way of decoding it measured: docs/GPU.md */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -124,8 +125,7 @@ typedef struct spry_engine_info {
     const char *architecture;                 /* "Qwen3" */
     size_t vocabulary, embedding, parameters; /* embedding: floats in one */
     size_t context;                           /* tokens a session can hold */
-    size_t weight_bytes;                      /* mapped */
-    size_t copied_bytes;                      /* of weights that had to be copied out of the mapping */
+    size_t weight_bytes, copied_bytes;        /* mapped; and of these, what had to be copied out of the mapping */
     size_t kv_bytes_per_token;                /* layers x key/value heads x head size x 2 x type */
     size_t kv_bytes;                          /* limit: the whole pool */
     size_t scratch_bytes;                     /* working memory of a step */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/sampling_options.h"
+#include "cli/settings_profile.h"
 #include "cli/terminal.h"
 #include "platform/clock.h"
 
@@ -184,6 +185,7 @@ spry_option_table spry_reuse_flags_table(spry_engine_flags *flags)
 spry_engine_options spry_engine_flags_options(const spry_engine_flags *flags)
 {
     spry_engine_options options = flags->options;
+    options.device_profile = spry_device_profile();
     options.span_pages = strcmp(flags->reuse, "spans=auto") == 0 ? flags->reuse_pages : 0;
     return options;
 }

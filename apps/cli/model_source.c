@@ -9,6 +9,7 @@
 
 #include "base/utf8.h"
 #include "cli/bundled.h"
+#include "cli/settings_profile.h"
 #include "platform/file.h"
 #include "platform/model_names.h"
 #include "pull/hub.h"
@@ -225,9 +226,11 @@ void spry_model_source_deinit(spry_model_source *source)
 spry_status spry_model_source_engine(spry_engine **out, const spry_model_source *source,
                                      const spry_engine_options *options, spry_error *error)
 {
+    spry_engine_options own = *options;
+    own.device_profile = spry_device_profile();
     if (source->data)
-        return spry_engine_open_memory(out, source->data, source->size, source->name, options, error);
-    return spry_engine_open(out, source->path, options, error);
+        return spry_engine_open_memory(out, source->data, source->size, source->name, &own, error);
+    return spry_engine_open(out, source->path, &own, error);
 }
 
 spry_model_file spry_model_source_file(const spry_model_source *source)

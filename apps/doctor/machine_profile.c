@@ -6,6 +6,7 @@
 #include "cli/energy_figures.h"
 #include "cli/settings_profile.h"
 #include "doctor/gpu_prediction.h"
+#include "doctor/gpu_ways.h"
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
@@ -194,6 +195,12 @@ static json_t *asked_json(const spry_asked_model *asked, size_t memory)
     return with_prediction(out, &asked->predicted, asked->fits);
 }
 
+static json_t *ways_json(void)
+{
+    json_t *ways = spry_gpu_ways_load();
+    return ways ? ways : json_null();
+}
+
 /* The section of the profile with settings, or null. */
 static json_t *settings_json(void)
 {
@@ -226,7 +233,7 @@ static json_t *document_json(const spry_machine_profile *p, bool models)
     json_t *out =
         OBJECT({"format", json_string(SPRY_PROFILE_FORMAT)}, {"spry", json_string(spry_version())},
                {"when", json_string(p->when)}, {"id", json_string(p->id)}, {"cpu", cpu_json(p)},
-               {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)},
+               {"memory", memory_json(&p->hardware)}, {"gpu", gpus_json(&p->gpus)}, {"gpu_ways", ways_json()},
                {"why_no_gpu", p->gpus.count ? json_null() : json_string(p->gpus.why)},
                {"energy", spry_energy_facts_json(&p->energy)}, {"speeds", spry_machine_speed_to_json(&p->speed)},
                {"now", now_json(p)}, {"findings", findings_json(p)}, {"models", models_json(p, models)},

@@ -298,9 +298,11 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
     enum { BLOCKS = 264, SHARE = 8 };
     const spry_cuda_attention *way = &d->attention;
     const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
-    size_t share = SHARE, n_kv = d->config->n_kv_heads;
-    while (share > way->parts && d->n_rows * n_kv * share > BLOCKS)
+    size_t chosen = spry_cuda_chosen(d, SPRY_CHOICE_SHARE), share = chosen ? chosen : SHARE;
+    size_t n_kv = d->config->n_kv_heads;
+    while (!chosen && share > way->parts && d->n_rows * n_kv * share > BLOCKS)
         share /= 2;
+    share = share > way->parts ? share : way->parts;
     spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows,
                              (unsigned)way->warps * 32, way->decode_bytes, &args);
 }

@@ -225,7 +225,13 @@ static void close_device(spry_device *device)
     spry_cuda_close(&driver);
 }
 
+static spry_status tune(spry_device *device, const char *profile, const spry_log *log, spry_error *error)
+{
+    return spry_cuda_tune(cuda_of(device), profile, log, NULL, NULL, error);
+}
+
 static const spry_device_ops ops = {.close = close_device,
+                                    .tune = tune,
                                     .submit = submit,
                                     .submit_behind = submit_behind,
                                     .wait = wait_step,

@@ -39,7 +39,7 @@ static spry_cuda_graph *find_graph(spry_cuda_device *d, const spry_cuda_shape *s
 
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d))
 {
-    if (d->watch || d->n_rows > GRAPH_ROWS) {
+    if (d->watch || d->n_rows > GRAPH_ROWS || spry_cuda_chosen(d, SPRY_CHOICE_LAUNCHES)) {
         run(d);
         return;
     }

@@ -42,7 +42,9 @@ static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_ro
     enum { FEW = 32 };
     size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
     bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE;
-    bool enough = n_rows >= CORES_MANY || (n_rows > FEW && n_tiles / CORES_TILES * row_blocks >= CORES_BLOCKS_FEW);
+    unsigned chosen = spry_cuda_chosen(d, SPRY_CHOICE_CORES);
+    bool filled = chosen ? chosen == 2 : n_tiles / CORES_TILES * row_blocks >= CORES_BLOCKS_FEW;
+    bool enough = n_rows >= CORES_MANY || (n_rows > FEW && filled);
     return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
@@ -255,7 +257,8 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
         spry_dtype type = products[i].w->type;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
         args.add = add;
-        launch_rows(d, &args, from, type, "norm", args.n_tiles <= 2 * d->context.processors ? 2 : 4);
+        unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_NORM_TILES);
+        launch_rows(d, &args, from, type, "norm", tiles ? tiles : args.n_tiles <= 2 * d->context.processors ? 2 : 4);
     }
 }
 
@@ -270,7 +273,11 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
     d->cores[spry_cuda_form(down->type)] = 0;
-    launch_rows(d, &args, from, both[0].w->type, "gate", args.n_tiles <= 4 * d->context.processors ? 4 : 8);
+    unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_GATE_TILES);
+    launch_rows(d, &args, from, both[0].w->type, "gate",
+                tiles                                       ? tiles
+                : args.n_tiles <= 4 * d->context.processors ? 4
+                                                            : 8);
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "device/cuda/adapt_args.h"
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_model.h"
+#include "device/cuda/cuda_ways.h"
 #include "device/device_impl.h"
 
 enum {
@@ -142,6 +143,7 @@ typedef struct spry_cuda_device {
     spry_cuda_draws draws[2];
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
+    spry_cuda_measured measured[SPRY_CUDA_WAYS]; /* how decode steps are launched */
     spry_cuda_writes writes;
     float *host_rows; /* pinned: rows of logits or hidden states that were asked for */
     size_t host_rows_bytes;
@@ -232,6 +234,18 @@ spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer);
 /* cuda_graph.c: `run`, as a graph where a step of this shape came before. */
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
+
+/* What was chosen for steps of as many rows as the one that is laid out; 0: by rule. */
+static inline unsigned spry_cuda_chosen(const spry_cuda_device *d, spry_cuda_choice choice)
+{
+    size_t index = spry_cuda_way_index(d->n_rows);
+    return index < SPRY_CUDA_WAYS ? d->measured[index].way.of[choice] : 0;
+}
+
+/* cuda_tune.c: fills `measured` from the profile, measures what that lacks and stores it. `timer`: NULL, or what
+ * measures in place of the clock. */
+spry_status spry_cuda_tune(spry_cuda_device *d, const char *profile, const spry_log *log, spry_cuda_timer timer,
+                           void *context, spry_error *error);
 
 /* cuda_experts.c: y = feed-forward of the normalised rows of a layer that has experts. */
 void spry_cuda_experts(spry_cuda_device *d, const spry_cuda_layer *layer);

@@ -1,0 +1,84 @@
+/* The table of what can be chosen, and the choice. */
+#include "device/cuda/cuda_ways.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/compiler.h"
+
+const size_t spry_cuda_way_rows[SPRY_CUDA_WAYS] = {1, 8, 64};
+
+static const double clearly = 0.98; /* of the time so far */
+
+/* Values besides 0, up to the first 0; steps of which rows they concern. */
+static const struct choice {
+    const char *name;
+    size_t first_rows, last_rows;
+    uint8_t values[5];
+} choices[SPRY_CHOICES] = {
+    [SPRY_CHOICE_LAUNCHES] = {"launches", 1, 64, {1}},       [SPRY_CHOICE_CORES] = {"cores", 33, 64, {1, 2}},
+    [SPRY_CHOICE_SHARE] = {"share", 1, 64, {8, 4, 2, 1}},    [SPRY_CHOICE_NORM_TILES] = {"norm_tiles", 1, 8, {2, 4}},
+    [SPRY_CHOICE_GATE_TILES] = {"gate_tiles", 1, 8, {4, 8}},
+};
+
+size_t spry_cuda_way_index(size_t rows)
+{
+    size_t index = 0;
+    while (index < SPRY_CUDA_WAYS && rows > spry_cuda_way_rows[index])
+        index++;
+    return index;
+}
+
+const char *spry_cuda_choice_name(spry_cuda_choice choice)
+{
+    return choices[choice].name;
+}
+
+bool spry_cuda_way_set(spry_cuda_way *way, const char *name, uint64_t value)
+{
+    for (size_t c = 0; c < SPRY_CHOICES; c++)
+        for (const uint8_t *known = choices[c].values; *known; known++)
+            if (*known == value && strcmp(choices[c].name, name) == 0) {
+                way->of[c] = *known;
+                return true;
+            }
+    return false;
+}
+
+void spry_cuda_choose(spry_cuda_measured *best, size_t rows, spry_cuda_timer timer, void *context)
+{
+    *best = (spry_cuda_measured){0};
+    best->us = best->rule_us = timer(context, rows, &best->way);
+    double us = best->us;
+    for (size_t c = 0; c < SPRY_CHOICES; c++) {
+        if (rows < choices[c].first_rows || rows > choices[c].last_rows)
+            continue;
+        for (const uint8_t *value = choices[c].values; us > 0 && *value; value++) {
+            spry_cuda_way way = best->way;
+            way.of[c] = *value;
+            us = timer(context, rows, &way);
+            if (us > 0 && us < clearly * best->us) {
+                best->way = way;
+                best->us = us;
+            }
+        }
+    }
+}
+
+void spry_cuda_ways_describe(char *text, size_t size, const spry_cuda_measured measured[SPRY_CUDA_WAYS])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (size_t i = 0; i < SPRY_CUDA_WAYS && used < size; i++) {
+        const spry_cuda_measured *m = &measured[i];
+        if (!(m->us > 0))
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%zu row%s %.1f us", used ? "; " : "",
+                                 spry_cuda_way_rows[i], i ? "s" : "", m->us);
+        for (size_t c = 0; c < SPRY_CHOICES && used < size; c++)
+            if (m->way.of[c])
+                used += (size_t)snprintf(text + used, size - used, ", %s %u", choices[c].name, m->way.of[c]);
+        if (m->us < m->rule_us && used < size)
+            used += (size_t)snprintf(text + used, size - used, " (by rule %.1f us)", m->rule_us);
+    }
+}

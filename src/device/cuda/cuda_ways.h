@@ -1,0 +1,63 @@
+/* Ways to launch decode steps. None changes a bit of what a step gives, so the fastest is taken: measured for each size
+ * of step on this GPU with this model (cuda_tune.c), and kept in a file (cuda_ways_file.c). */
+#ifndef SPRY_DEVICE_CUDA_CUDA_WAYS_H
+#define SPRY_DEVICE_CUDA_CUDA_WAYS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+/* What there is to choose. The value 0 stands for the rule in the code, which holds where nothing was measured. */
+typedef enum spry_cuda_choice {
+    SPRY_CHOICE_LAUNCHES, /* 1: kernel by kernel; by rule: as a graph */
+    SPRY_CHOICE_CORES,    /* of more than 32 rows, products 1: by splits of inputs, 2: by instructions of four warps */
+    SPRY_CHOICE_SHARE,    /* blocks that share the pages of a row and key head */
+    SPRY_CHOICE_NORM_TILES, /* tiles of a block at a time, where products normalise their rows, */
+    SPRY_CHOICE_GATE_TILES, /* and where they are a gate and what it is multiplied by */
+    SPRY_CHOICES
+} spry_cuda_choice;
+
+typedef struct spry_cuda_way {
+    uint8_t of[SPRY_CHOICES];
+} spry_cuda_way;
+
+/* Steps of up to so many rows, which are measured with exactly so many. */
+enum { SPRY_CUDA_WAYS = 3 };
+extern const size_t spry_cuda_way_rows[SPRY_CUDA_WAYS];
+
+/* Which of them concerns a step; SPRY_CUDA_WAYS: none, it is no decode step. */
+size_t spry_cuda_way_index(size_t rows);
+
+typedef struct spry_cuda_measured {
+    spry_cuda_way way;
+    double us, rule_us; /* of a step; rule_us: where every choice is by rule. 0: not measured */
+} spry_cuda_measured;
+
+/* Microseconds of a step of so many rows; 0: there is no time to measure more. */
+typedef double (*spry_cuda_timer)(void *context, size_t rows, const spry_cuda_way *way);
+
+/* The fastest way: choice after choice each value is tried, with the best of the choices before. What is not clearly
+ * faster is not taken. */
+void spry_cuda_choose(spry_cuda_measured *best, size_t rows, spry_cuda_timer timer, void *context);
+
+/* "1 row 740.0 us, share 4 (by rule 760.0 us); 8 rows 970.0 us": of those that were measured. */
+void spry_cuda_ways_describe(char *text, size_t size, const spry_cuda_measured measured[SPRY_CUDA_WAYS]);
+
+/* ---- the file ---------------------------------------------------------------------------------------------------- */
+
+/* What the file has for this key. Where there is no file, or not this key, nothing was measured; a file that is not
+ * understood is refused, and nothing was measured either. */
+spry_status spry_cuda_ways_read(spry_cuda_measured measured[SPRY_CUDA_WAYS], const char *path, const char *key,
+                                spry_error *error);
+
+/* Replaces what the file has for this key, whole or not at all; a file that is not understood is replaced, too. */
+spry_status spry_cuda_ways_write(const char *path, const char *key, const spry_cuda_measured measured[SPRY_CUDA_WAYS],
+                                 spry_error *error);
+
+/* By name and back: false for unknown names, and for values that there is no kernel for. */
+const char *spry_cuda_choice_name(spry_cuda_choice choice);
+bool spry_cuda_way_set(spry_cuda_way *way, const char *name, uint64_t value);
+
+#endif

@@ -1,0 +1,386 @@
+/* Ways to launch decode steps on a GPU: that none changes a bit, which one is taken given what each takes, and that the
+ * choice is stored, found again, and ignored where it is not this GPU's, this model's or not understood. Times are
+ * given, so nothing depends on the machine. The GPU is imitated; `test_cuda_ways gpu` uses the first real one, and
+ * measures. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/cuda/cuda_state.h"
+#include "golden/cuda_runner.h"
+#include "support/cuda_imitation.h"
+#include "support/device_rows.h"
+#include "support/scratch.h"
+
+static scratch files;
+
+static spry_cuda_device *gpu_of(const model_runner *r)
+{
+    return (spry_cuda_device *)r->device;
+}
+
+static void must(spry_status status, const spry_error *error)
+{
+    if (status)
+        fail_msg("%s", error->message);
+}
+
+/* ---- bits -------------------------------------------------------------------------------------------------------- */
+
+enum { SEQUENCES = 40, LONG_TOKENS = 140 };
+
+/* Sequences of so many tokens, whose pages are filled with numbers. */
+static void fill_tables(spry_kv_table *tables, model_runner *r, size_t n, size_t tokens)
+{
+    spry_error error = {0};
+    for (size_t i = 0; i < n; i++) {
+        must(spry_kv_table_init(&tables[i], tokens, &error), &error);
+        must(spry_kv_table_extend(&tables[i], &r->pool, tokens, &error), &error);
+        for (size_t e = 0; e < tables[i].n_entries; e++) {
+            const spry_kv_mover *m = &r->pool.mover;
+            uint16_t *values = m->write_begin(m->self, tables[i].entries[e].page);
+            assert_non_null(values);
+            for (size_t k = 0; k < r->pool.page_bytes / 2; k++) /* of F16: between 1/8 and 2, or less than 0 */
+                values[k] =
+                    (uint16_t)(0x3000 + (k * 2654435761u + e * 977 + i * 131) % 0x1000 + (k % 3 ? 0u : 0x8000u));
+            assert_true(m->write_end(m->self, tables[i].entries[e].page, true));
+            assert_true(m->write_finish(m->self));
+        }
+    }
+}
+
+/* Logits of the last token of every sequence; the caller frees. Three steps: launched, made a graph, and as one. */
+static float *decode(model_runner *r, spry_kv_table *tables, size_t n, size_t steps)
+{
+    spry_error error = {0};
+    spry_segment segments[SEQUENCES];
+    int32_t ids[SEQUENCES];
+    const float *logits = NULL;
+    size_t bytes = n * r->model->config.n_vocab * sizeof *logits;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = (int32_t)(7 + 11 * i);
+        segments[i] = (spry_segment){&tables[i], &ids[i], (uint32_t)tables[i].n_tokens - 1, 1, SPRY_WANT_LAST, {{0}}};
+    }
+    spry_cuda_graphs_deinit(gpu_of(r));
+    for (size_t i = 0; i < steps; i++)
+        must(step_run(r->device, segments, n, &error), &error);
+    must(spry_device_logits(r->device, &logits, 0, n, &error), &error);
+    float *copy = malloc(bytes);
+    assert_non_null(copy);
+    memcpy(copy, logits, bytes);
+    return copy;
+}
+
+/* Every value of the choices from first to last against those by rule. */
+static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_choice first, spry_cuda_choice last)
+{
+    model_runner r;
+    spry_kv_table tables[SEQUENCES];
+    cuda_runner_open(&r, TEST_DATA "/models/llama-256", NULL, type, SPRY_F16);
+    fill_tables(tables, &r, n, tokens);
+    spry_cuda_way *way = &gpu_of(&r)->measured[spry_cuda_way_index(n)].way;
+    size_t bytes = n * r.model->config.n_vocab * sizeof(float), tried = 0;
+    float *by_rule = decode(&r, tables, n, 1);
+    assert_false(by_rule[0] != by_rule[0]);
+    for (size_t c = first; c <= last; c++)
+        for (unsigned value = 1; value <= 8; value++) {
+            *way = (spry_cuda_way){0};
+            if (!spry_cuda_way_set(way, spry_cuda_choice_name((spry_cuda_choice)c), value))
+                continue;
+            float *logits = decode(&r, tables, n, c == SPRY_CHOICE_LAUNCHES ? 3 : 1);
+            if (memcmp(logits, by_rule, bytes))
+                fail_msg("%s, %zu rows: %s %u changes bits", type, n, spry_cuda_choice_name((spry_cuda_choice)c),
+                         value);
+            free(logits);
+            tried++;
+        }
+    assert_true(tried >= 2);
+    free(by_rule);
+    for (size_t i = 0; i < n; i++)
+        spry_kv_table_deinit(&tables[i], &r.pool);
+    cuda_runner_close(&r);
+}
+
+static void no_way_changes_a_bit(void **state)
+{
+    (void)state;
+    compare_ways("q4_0", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICES - 1);
+    compare_ways("bf16", 3, LONG_TOKENS, SPRY_CHOICE_SHARE, SPRY_CHOICES - 1);
+    compare_ways("bf16", SEQUENCES, 1, SPRY_CHOICE_CORES, SPRY_CHOICE_CORES);
+}
+
+/* ---- the choice -------------------------------------------------------------------------------------------------- */
+
+typedef struct given {
+    size_t asked, most; /* times; after most the time is over; 0: never */
+    double launches, share_4, gate_8, rows_64;
+} given;
+
+static double time_given(void *context, size_t rows, const spry_cuda_way *way)
+{
+    given *g = context;
+    if (g->asked++ == g->most && g->most)
+        return 0;
+    return 100 * (way->of[SPRY_CHOICE_LAUNCHES] ? g->launches : 1) *
+           (way->of[SPRY_CHOICE_SHARE] == 4 ? g->share_4 : 1) * (way->of[SPRY_CHOICE_GATE_TILES] == 8 ? g->gate_8 : 1) *
+           (rows == 64 ? g->rows_64 : 1);
+}
+
+static void the_fastest_way_is_taken(void **state)
+{
+    (void)state;
+    spry_cuda_measured best;
+    const spry_cuda_way by_rule = {{0}};
+    given g = {.launches = 0.99, .share_4 = 0.8, .gate_8 = 0.5, .rows_64 = 3};
+    spry_cuda_choose(&best, 1, time_given, &g);
+    assert_int_equal(best.way.of[SPRY_CHOICE_LAUNCHES], 0); /* not clearly faster */
+    assert_int_equal(best.way.of[SPRY_CHOICE_SHARE], 4);
+    assert_int_equal(best.way.of[SPRY_CHOICE_NORM_TILES], 0);
+    assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 8);
+    assert_float_equal(best.us, 40, 1e-9);
+    assert_float_equal(best.rule_us, 100, 1e-9);
+    assert_int_equal(g.asked, 1 + 1 + 4 + 2 + 2);
+    g.asked = 0;
+    g.launches = 0.5;
+    spry_cuda_choose(&best, 64, time_given, &g);
+    assert_int_equal(best.way.of[SPRY_CHOICE_LAUNCHES], 1);
+    assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 0); /* no kernel of so many rows */
+    assert_float_equal(best.us, 120, 1e-9);
+    assert_int_equal(g.asked, 1 + 1 + 2 + 4);
+    g = (given){.most = 1, .launches = 0.5, .share_4 = 1, .gate_8 = 1, .rows_64 = 1};
+    spry_cuda_choose(&best, 1, time_given, &g);
+    assert_memory_equal(&best.way, &by_rule, sizeof by_rule);
+    assert_float_equal(best.us, 100, 1e-9);
+    assert_int_equal(g.asked, 2);
+}
+
+/* ---- the profile ------------------------------------------------------------------------------------------------- */
+
+typedef struct said {
+    size_t warnings, lines;
+    char last[1024];
+} said;
+
+static void remember(void *user, int level, const char *sentence)
+{
+    said *s = user;
+    s->lines++;
+    s->warnings += level >= SPRY_LOG_WARN;
+    if (s->lines == 1 || level >= SPRY_LOG_WARN)
+        snprintf(s->last, sizeof s->last, "%s", sentence);
+}
+
+/* Opens a model and lets it choose; the figures say how often it measured. */
+static said tune(const char *model, spry_dtype kv, const char *profile, given *g, bool chosen)
+{
+    model_runner r;
+    spry_error error = {0};
+    said heard = {0};
+    const spry_log log = {remember, &heard};
+    cuda_runner_open(&r, model, NULL, NULL, kv);
+    must(spry_cuda_tune(gpu_of(&r), profile, &log, time_given, g, &error), &error);
+    for (size_t i = 0; i < SPRY_CUDA_WAYS; i++) {
+        const spry_cuda_measured *m = &gpu_of(&r)->measured[i];
+        assert_int_equal(m->way.of[SPRY_CHOICE_SHARE], chosen ? 4 : 0);
+        assert_true(m->us > 0);
+    }
+    cuda_runner_close(&r);
+    return heard;
+}
+
+#define QWEN3 TEST_DATA "/models/qwen3"
+
+static const given faster = {.launches = 1, .share_4 = 0.5, .gate_8 = 1, .rows_64 = 1},
+                   slower = {.launches = 1, .share_4 = 2, .gate_8 = 1, .rows_64 = 1};
+
+static void the_choice_is_stored_and_found(void **state)
+{
+    (void)state;
+    given g = faster;
+    char profile[SCRATCH_PATH];
+    snprintf(profile, sizeof profile, "%s", scratch_path(&files, "gpu.json"));
+    said heard = tune(QWEN3, SPRY_F16, profile, &g, true);
+    assert_int_equal(heard.warnings, 0);
+    assert_int_equal(heard.lines, 1);
+    assert_non_null(strstr(heard.last, "1 row 50.0 us, share 4 (by rule 100.0 us); 8 rows 50.0 us"));
+    assert_int_not_equal(g.asked, 0);
+    given again = slower; /* it would choose otherwise, if it measured */
+    heard = tune(QWEN3, SPRY_F16, profile, &again, true);
+    assert_int_equal(again.asked, 0);
+    assert_int_equal(heard.warnings, 0);
+    assert_non_null(strstr(heard.last, "as measured before"));
+    again = slower; /* other pages are another shape, and another model */
+    tune(QWEN3, SPRY_F32, profile, &again, false);
+    assert_int_not_equal(again.asked, 0);
+    again = slower;
+    tune(TEST_DATA "/models/qwen2", SPRY_F16, profile, &again, false);
+    assert_int_not_equal(again.asked, 0);
+    again = slower; /* what was stored first is still there */
+    tune(QWEN3, SPRY_F16, profile, &again, true);
+    assert_int_equal(again.asked, 0);
+}
+
+/* A text with every occurrence of the stored choice changed. */
+static void change(const char *path, const char *from, const char *to)
+{
+    char text[1 << 14];
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    size_t size = fread(text, 1, sizeof text - 1, file);
+    text[size] = '\0';
+    char *at = strstr(text, from);
+    assert_non_null(at);
+    assert_int_equal(strlen(from), strlen(to));
+    for (; at; at = strstr(at + 1, from))
+        memcpy(at, to, strlen(to));
+    rewind(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    fclose(file);
+}
+
+static void what_is_not_understood_is_measured_anew(void **state)
+{
+    (void)state;
+    static const char *const broken[] = {
+        "",
+        "no JSON",
+        "[]",
+        "{\"format\": \"spry-gpu-2\", \"models\": {}}",
+        "{\"format\": \"spry-gpu-1\", \"models\": 3}",
+    };
+    static const char *const changed[][2] = {{"\"share\": 4", "\"share\": 5"}, {"\"share\": 4", "\"shape\": 4"},
+                                             {"\"rows\": 8", "\"rows\": 7"},   {"\"us\": 50", "\"us\": -5"},
+                                             {"\"us\": 50", "\"us\": \"5"},    {"[\n", "{\n"}};
+    char profile[SCRATCH_PATH];
+    given g = faster, other;
+    for (size_t i = 0; i < SPRY_COUNT(broken) + SPRY_COUNT(changed); i++) {
+        size_t k = i - SPRY_COUNT(broken);
+        if (i < SPRY_COUNT(broken)) {
+            snprintf(profile, sizeof profile, "%s", scratch_write(&files, "broken.json", broken[i], strlen(broken[i])));
+        } else {
+            scratch_clear(&files);
+            snprintf(profile, sizeof profile, "%s", scratch_path(&files, "changed.json"));
+            tune(QWEN3, SPRY_F16, profile, &g, true);
+            change(profile, changed[k][0], changed[k][1]);
+        }
+        other = slower;
+        said heard = tune(QWEN3, SPRY_F16, profile, &other, false);
+        assert_int_not_equal(other.asked, 0);
+        assert_int_equal(heard.warnings, 1);
+        assert_non_null(strstr(heard.last, "decode steps are measured anew"));
+        given third = faster; /* and the file is sound again */
+        heard = tune(QWEN3, SPRY_F16, profile, &third, false);
+        assert_int_equal(third.asked, 0);
+        assert_int_equal(heard.warnings, 0);
+    }
+}
+
+static void a_profile_that_cannot_be_written_is_said(void **state)
+{
+    (void)state;
+    char profile[SCRATCH_PATH];
+    given g = faster;
+    scratch_write(&files, "file", "x", 1);
+    snprintf(profile, sizeof profile, "%s", scratch_path(&files, "file/gpu.json"));
+    said heard = tune(QWEN3, SPRY_F16, profile, &g, true); /* used all the same */
+    assert_int_equal(heard.warnings, 1);
+    assert_non_null(strstr(heard.last, "will be measured again"));
+    assert_non_null(strstr(heard.last, "file"));
+}
+
+/* ---- on the device ----------------------------------------------------------------------------------------------- */
+
+/* Steps of the device itself are measured, whatever they take: the choice changes nothing that is computed, and leaves
+ * no wait or graph behind. */
+static void steps_are_measured(void **state)
+{
+    (void)state;
+    model_runner r;
+    spry_error error = {0};
+    said heard = {0};
+    const spry_log log = {remember, &heard};
+    spry_kv_table table;
+    char profile[SCRATCH_PATH];
+    snprintf(profile, sizeof profile, "%s", scratch_path(&files, "measured.json"));
+    cuda_runner_open(&r, QWEN3, NULL, NULL, SPRY_F16);
+    r.device->limits.max_rows = r.device->limits.max_logits = cuda_runner_real ? 64 : 2; /* 64 fibres take long */
+    must(spry_device_tune(r.device, NULL, &log, &error), &error);
+    assert_int_equal(heard.lines, 1);
+    assert_non_null(strstr(heard.last, "by rule"));
+    uint64_t waits = spry_device_waits(r.device);
+    must(spry_device_tune(r.device, profile, &log, &error), &error);
+    assert_int_equal(heard.warnings, 0);
+    assert_true(gpu_of(&r)->measured[0].us > 0);
+    assert_int_equal(gpu_of(&r)->measured[1].us > 0, cuda_runner_real);
+    assert_int_equal(spry_device_waits(r.device), waits);
+    fill_tables(&table, &r, 1, 40);
+    float *tuned = decode(&r, &table, 1, 1);
+    memset(gpu_of(&r)->measured, 0, sizeof gpu_of(&r)->measured);
+    float *by_rule = decode(&r, &table, 1, 1);
+    assert_memory_equal(tuned, by_rule, r.model->config.n_vocab * sizeof *tuned);
+    free(tuned);
+    free(by_rule);
+    spry_kv_table_deinit(&table, &r.pool);
+    if (cuda_runner_real)
+        print_message("%s\n", heard.last);
+    cuda_runner_close(&r);
+}
+
+/* A GPU that fails meanwhile is a sentence, and nothing is stored. */
+static void a_gpu_may_fail_meanwhile(void **state)
+{
+    (void)state;
+    char profile[SCRATCH_PATH];
+    if (cuda_runner_real)
+        skip();
+    scratch_clear(&files);
+    for (int fail_at = 1; fail_at <= 40; fail_at += 13) {
+        model_runner r;
+        spry_error error = {0};
+        const spry_log log = {0};
+        snprintf(profile, sizeof profile, "%s", scratch_path(&files, "failed.json"));
+        cuda_runner_open(&r, QWEN3, NULL, NULL, SPRY_F16);
+        r.device->limits.max_logits = 1;
+        imitation.fail_at = imitation.calls + 1 + fail_at;
+        imitation.fail_with = 700;
+        assert_int_equal(spry_device_tune(r.device, profile, &log, &error), SPRY_ERR_DEVICE);
+        assert_non_null(strstr(error.message, "the driver is tired"));
+        assert_int_equal(scratch_count(&files), 0);
+        cuda_runner_close(&r);
+    }
+}
+
+static int begin(void **state)
+{
+    (void)state;
+    scratch_init(&files);
+    return 0;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    scratch_deinit(&files);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_way_changes_a_bit),
+        cmocka_unit_test(the_fastest_way_is_taken),
+        cmocka_unit_test(the_choice_is_stored_and_found),
+        cmocka_unit_test(what_is_not_understood_is_measured_anew),
+        cmocka_unit_test(a_profile_that_cannot_be_written_is_said),
+        cmocka_unit_test(steps_are_measured),
+        cmocka_unit_test(a_gpu_may_fail_meanwhile),
+    };
+    cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
+    return cmocka_run_group_tests(tests, begin, end);
+}
