@@ -5,6 +5,7 @@ The environment variable SPRY names the program with the imitated GPU."""
 import json
 import os
 import shutil
+import struct
 import tempfile
 
 import cli_support
@@ -12,6 +13,7 @@ from cli_support import FAILURE, HOME, OK, spry, tiny
 
 MODEL = tiny("qwen3", "")  # without a tokenizer
 ASK = ("run", tiny("qwen3"), "-p", "hello", "-n", "4", "--temperature", "0", "--ignore-end", "--context", "64", "--device", "cuda")
+os.environ["SPRY_PROFILE"] = "none"  # measuring ways to decode takes seconds here
 INSTEAD = "; the CPU computes instead"
 
 
@@ -63,11 +65,45 @@ class Faults(Gpu):
         self.assertEqual(self.held(), 0)
 
 
+class Types(Gpu):
+    """Blocks of Q4_0 and IQ4_NL have one size, so a converted model with another number in its directory is one of that type."""
+
+    def retyped(self, number):
+        path = os.path.join(self.folder, "model.gguf")
+        self.succeeds(spry("convert", tiny("qwen3"), path, "--type", "q4_0"))
+        with open(path, "rb") as file:
+            data = bytearray(file.read())
+        names = [t["name"] for t in spry("inspect", path, "--json", "--tensors").json["tensors"] if t["type"] == "Q4_0"]
+        self.assertGreater(len(names), 7)
+        for name in names:
+            at = data.index(struct.pack("<Q", len(name)) + name.encode()) + 8 + len(name)
+            at += 4 + 8 * struct.unpack_from("<I", data, at)[0]
+            self.assertEqual(struct.unpack_from("<I", data, at), (2,))
+            struct.pack_into("<I", data, at, number)
+        with open(path, "wb") as file:
+            file.write(data)
+        return path, len(names)
+
+    def test_without_kernels(self):
+        path, count = self.retyped(20)
+        ask = ("run", path, *ASK[2:-1])
+        gpu = spry(*ask, "cuda", "--verbose")
+        self.assertEqual(gpu.code, OK, gpu.errors)
+        self.assertIn("%d matrices are of types without GPU kernels and lie there as F32" % count, gpu.errors)
+        self.assertEqual(gpu.out, self.succeeds(spry(*ask, "cpu", "--cpu", "ref")).out)
+
+    def test_unknown(self):
+        path, _ = self.retyped(31)
+        self.fails(spry("run", path, *ASK[2:]), FAILURE, "model.gguf", "type id 31 is unknown")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "memory")))
+
+
 class Ways(Gpu):
     """What decode steps take is measured once and kept in the user's data folder."""
 
-    def ask(self, *words, **changes):
-        result = self.succeeds(spry(*ASK, "--verbose", *words, XDG_DATA_HOME=self.folder, **changes))
+    def ask(self, *words):
+        result = spry(*ASK, "--verbose", *words, XDG_DATA_HOME=self.folder, SPRY_PROFILE=None)
+        self.assertEqual(result.code, OK, result.errors)
         return result.out, [line for line in result.errors.splitlines() if "decode steps" in line]
 
     def test_profile(self):
@@ -90,7 +126,7 @@ class Ways(Gpu):
         self.assertEqual(len(said), 2, said)
         self.assertIn("gpu.json: ", said[0])
         self.assertIn("decode steps are measured anew", said[0])
-        page = self.succeeds(spry("doctor", "--json", XDG_DATA_HOME=self.folder)).json
+        page = self.succeeds(spry("doctor", "--json", XDG_DATA_HOME=self.folder, SPRY_PROFILE=None)).json
         self.assertEqual(list(page["gpu_ways"]), [key])
 
 

@@ -42,11 +42,21 @@ static void unpack_heads(model_runner *r)
     }
 }
 
+static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
+{
+    spry_cuda driver = cuda_imitation_driver();
+    (void)piece;
+    *out = NULL;
+    spry_status status = cuda_runner_real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
+    return status ? status
+                  : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
+                                          setup, error);
+}
+
 void cuda_runner_open(model_runner *r, const char *path, const char *lora, const char *type, spry_dtype kv)
 {
     const spry_recipe *recipe;
     spry_error error = {0};
-    spry_cuda driver = cuda_imitation_driver();
     *r = (model_runner){0};
     cuda_imitation_reset();
     must(spry_model_open(&r->model, path, &error), &error);
@@ -62,12 +72,15 @@ void cuda_runner_open(model_runner *r, const char *path, const char *lora, const
     r->adapters = spry_adapters_default(&r->model->adapters);
     spry_kv_shape shape = spry_model_kv_shape(r->model, kv);
     must(spry_kv_pool_init(&r->pool, &shape, 4 * RUNNER_TOKENS / SPRY_PAGE_TOKENS, &error), &error);
+    cuda_runner_reopen(r);
+}
+
+void cuda_runner_reopen(model_runner *r)
+{
+    spry_error error = {0};
     const spry_device_setup setup = runner_setup(r);
-    if (cuda_runner_real)
-        must(spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error), &error);
-    must(spry_cuda_device_open(&r->device, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
-                               &setup, &error),
-         &error);
+    spry_device_close(r->device);
+    must(open_behind(&r->device, "", &setup, &error), &error);
     r->pool.mover = spry_device_mover(r->device);
 }
 
@@ -79,17 +92,6 @@ void cuda_runner_close(model_runner *r)
 }
 
 /* ---- a model split over CPU and GPU ------------------------------------------------------------------------------ */
-
-static spry_status open_behind(spry_device **out, const char *piece, const spry_device_setup *setup, spry_error *error)
-{
-    spry_cuda driver = cuda_imitation_driver();
-    (void)piece;
-    *out = NULL;
-    spry_status status = cuda_runner_real ? spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, error) : SPRY_OK;
-    return status ? status
-                  : spry_cuda_device_open(out, &driver, cuda_runner_real ? spry_cuda_images : cuda_imitation_images, 0,
-                                          setup, error);
-}
 
 void cuda_runner_split(model_runner *r, uint32_t layers, bool turned)
 {

@@ -13,6 +13,9 @@ void cuda_runner_open(model_runner *runner, const char *path, const char *lora, 
 /* Fails the running test when the imitated GPU still holds something. */
 void cuda_runner_close(model_runner *runner);
 
+/* Places the runner's weights anew, which have changed. */
+void cuda_runner_reopen(model_runner *runner);
+
 /* The last `layers` of a runner's model on the GPU; `turned`: the first ones, and the last on the CPU. */
 void cuda_runner_split(model_runner *runner, uint32_t layers, bool turned);
 

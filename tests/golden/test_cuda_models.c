@@ -140,6 +140,101 @@ static void floats_agree_with_transformers(void **state)
     }
 }
 
+/* ---- types without kernels --------------------------------------------------------------------------------------- */
+
+/* Blocks of random bytes; their scales, F16 numbers at these places, are small. */
+static const struct odd_type {
+    spry_dtype type;
+    size_t scales[2];
+} odd_types[] = {{SPRY_Q2_K, {80, 82}},  {SPRY_Q3_K, {108, 108}}, {SPRY_IQ4_NL, {0, 0}},  {SPRY_IQ4_XS, {0, 0}},
+                 {SPRY_TQ1_0, {52, 52}}, {SPRY_TQ2_0, {64, 64}},  {SPRY_IQ2_XXS, {0, 0}}, {SPRY_IQ2_XS, {0, 0}},
+                 {SPRY_IQ2_S, {0, 0}},   {SPRY_IQ3_XXS, {0, 0}},  {SPRY_IQ3_S, {0, 0}}};
+
+static void make_odd(model_runner *r, spry_weight *w, const struct odd_type *odd, uint64_t *random)
+{
+    static const unsigned char small[] = {0x00, 0x14};
+    size_t bytes = spry_dtype_bytes(odd->type), blocks = w->n_out * w->n_in / spry_dtype_block(odd->type);
+    unsigned char *data = spry_arena_alloc(&r->model->arena, blocks, bytes);
+    assert_non_null(data);
+    for (size_t i = 0; i < blocks * bytes; i++)
+        data[i] = (unsigned char)((*random = *random * 6364136223846793005u + 1442695040888963407u) >> 56);
+    for (size_t i = 0; i < blocks; i++)
+        for (size_t k = 0; k < SPRY_COUNT(odd->scales); k++)
+            memcpy(data + i * bytes + odd->scales[k], small, sizeof small);
+    w->data = data;
+    w->type = odd->type;
+    w->row_bytes = w->n_in / spry_dtype_block(odd->type) * bytes;
+}
+
+static void make_floats(model_runner *r, spry_weight *w)
+{
+    float *floats = spry_arena_alloc(&r->model->arena, w->n_out * w->n_in, sizeof *floats);
+    assert_non_null(floats);
+    for (size_t row = 0; row < w->n_out; row++)
+        r->ops->decode[w->type](floats + row * w->n_in, w->data + row * w->row_bytes, w->n_in);
+    w->data = (const unsigned char *)floats;
+    w->type = SPRY_F32;
+    w->row_bytes = w->n_in * sizeof *floats;
+}
+
+/* Every matrix of a layer, in the order of its list. */
+static void each_matrix(model_runner *r, bool odd)
+{
+    uint64_t random = 7;
+    for (size_t layer = 0, k = 0; layer < r->model->config.n_layers; layer++) {
+        spry_layer *l = &r->model->weights.layers[layer];
+        spry_weight *matrices[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+        for (size_t i = 0; i < SPRY_COUNT(matrices); i++, k++)
+            if (odd)
+                make_odd(r, matrices[i], &odd_types[k % SPRY_COUNT(odd_types)], &random);
+            else
+                make_floats(r, matrices[i]);
+    }
+}
+
+/* Types that the GPU has no kernels for give what their values give as F32, bit for bit, and what the CPU gives but for
+ * rounding. */
+static void types_without_kernels_are_floats(void **state)
+{
+    (void)state;
+    enum { COUNT = 5 };
+    static const int32_t ids[COUNT] = {1, 77, 300, 42, 500};
+    char folder[512];
+    model_runner r;
+    spry_error error = {0};
+    if (!is_chosen("llama-256") || !golden_folder(folder, "llama-256"))
+        return;
+    for (size_t i = 0; i < SPRY_COUNT(odd_types); i++)
+        assert_int_equal(spry_cuda_placed(odd_types[i].type), SPRY_F32);
+    cuda_runner_open(&r, folder, NULL, "f32", SPRY_F32);
+    size_t n_vocab = r.model->config.n_vocab, bytes = COUNT * n_vocab * sizeof(float);
+    float *before = runner_logits(&r, ids, COUNT, COUNT);
+    each_matrix(&r, true);
+    cuda_runner_reopen(&r);
+    float *odd = runner_logits(&r, ids, COUNT, COUNT);
+    assert_memory_not_equal(odd, before, bytes);
+    each_matrix(&r, false);
+    cuda_runner_reopen(&r);
+    float *floats = runner_logits(&r, ids, COUNT, COUNT), *hidden = runner_hidden(&r, ids, COUNT);
+    assert_memory_equal(odd, floats, bytes);
+    const spry_device_setup setup = runner_setup(&r);
+    spry_device_close(r.device);
+    must(spry_device_open(&r.device, "cpu", &setup, &error), &error);
+    r.pool.mover = spry_device_mover(r.device);
+    float *cpu = runner_logits(&r, ids, COUNT, COUNT), *weights = malloc(r.model->config.n_embd * sizeof *weights);
+    assert_non_null(weights);
+    for (size_t row = 0; row < COUNT; row++) {
+        double allowed = logit_bound(&r, hidden, row, weights) * cuda_runner_rounding(&r);
+        for (size_t o = row * n_vocab; o < (row + 1) * n_vocab; o++)
+            if (!(fabs((double)cpu[o] - (double)odd[o]) <= allowed))
+                fail_msg("row %zu: %g on the CPU, %g on the GPU, allowed %g", row, (double)cpu[o], (double)odd[o],
+                         allowed);
+        assert_int_equal(argmax(cpu + row * n_vocab, n_vocab), argmax(odd + row * n_vocab, n_vocab));
+    }
+    free(before), free(odd), free(floats), free(hidden), free(cpu), free(weights);
+    cuda_runner_close(&r);
+}
+
 /* ---- a model split over CPU and GPU ------------------------------------------------------------------------------ */
 
 static void splits_agree_with_transformers(void **state)
@@ -238,9 +333,8 @@ static void chunks_and_batches_change_no_bit(void **state)
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(models_agree_with_transformers),
-        cmocka_unit_test(floats_agree_with_transformers),
-        cmocka_unit_test(splits_agree_with_transformers),
+        cmocka_unit_test(models_agree_with_transformers),   cmocka_unit_test(floats_agree_with_transformers),
+        cmocka_unit_test(types_without_kernels_are_floats), cmocka_unit_test(splits_agree_with_transformers),
         cmocka_unit_test(chunks_and_batches_change_no_bit),
     };
     cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
