@@ -330,12 +330,47 @@ static void chunks_and_batches_change_no_bit(void **state)
     check_invariance("qwen3-next", SPRY_F16, 70);
 }
 
+/* Behind more pages than a chunk has: runs whose chunks are spread over blocks, few rows, and rows that are alone. */
+static void deep_rows_have_the_bits_of_a_whole_prompt(void **state)
+{
+    (void)state;
+    static const uint32_t steps[] = {200, 64, 20, 1, 1, 1};
+    enum { COUNT = 287 };
+    char folder[512];
+    model_runner r;
+    int32_t ids[COUNT];
+    spry_kv_table table;
+    spry_error error = {0};
+    uint32_t done = 0;
+    if (!is_chosen("qwen3") || !golden_folder(folder, "qwen3"))
+        return;
+    cuda_runner_open(&r, folder, NULL, NULL, SPRY_F16);
+    size_t n_vocab = r.model->config.n_vocab;
+    for (size_t i = 0; i < COUNT; i++)
+        ids[i] = (int32_t)(i * 37 % n_vocab);
+    float *whole = runner_logits(&r, ids, COUNT, COUNT);
+    must(spry_kv_table_init(&table, RUNNER_TOKENS, &error), &error);
+    for (size_t i = 0; i < SPRY_COUNT(steps); done += steps[i++]) {
+        const spry_segment rows = {&table, ids + done, done, steps[i], SPRY_WANT_ALL, {{0}}};
+        const float *logits;
+        must(spry_kv_table_extend(&table, &r.pool, steps[i], &error), &error);
+        must(step_run(r.device, &rows, 1, &error), &error);
+        must(spry_device_logits(r.device, &logits, 0, steps[i], &error), &error);
+        if (memcmp(logits, whole + done * n_vocab, steps[i] * n_vocab * sizeof *whole))
+            fail_msg("a step of %u rows at %u changes bits", steps[i], done);
+    }
+    spry_kv_table_deinit(&table, &r.pool);
+    free(whole);
+    cuda_runner_close(&r);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_agree_with_transformers),   cmocka_unit_test(floats_agree_with_transformers),
         cmocka_unit_test(types_without_kernels_are_floats), cmocka_unit_test(splits_agree_with_transformers),
         cmocka_unit_test(chunks_and_batches_change_no_bit),
+        cmocka_unit_test(deep_rows_have_the_bits_of_a_whole_prompt),
     };
     cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
     chosen_models = argc > 2 ? argv + 2 : NULL;

@@ -190,27 +190,46 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
                               .softcap = p->softcap};
 }
 
-/* `many`: runs of `each` rows; otherwise one by one, in pieces of `each`. */
-static void attend_on_gpu(attend_scene *s, float *out, bool many, uint32_t each)
+static spry_cuda_attention way_of(const attend_shape *p)
+{
+    const spry_config config = {
+        .n_heads = (uint32_t)(KV_HEADS * p->group), .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
+    return spry_cuda_attention_of(&config, p->type);
+}
+
+/* How rows are attended: one by one, in pieces of `each`; in runs of `each`; or in such runs with their chunks spread
+ * over blocks. */
+typedef enum attend_as { FEW, RUNS, SPREAD } attend_as;
+
+static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t each)
 {
     const attend_shape *p = s->shape;
     uint32_t n_heads = (uint32_t)(KV_HEADS * p->group);
-    const spry_config config = {.n_heads = n_heads, .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
-    const spry_cuda_attention way = spry_cuda_attention_of(&config, p->type);
+    const spry_cuda_attention way = way_of(p);
     size_t chunks = (ENTRIES + way.chunk_pages - 1) / way.chunk_pages, n = (ATTEND_ROWS + each - 1) / each;
     spry_cuda_memory memory[ATTEND_MEMORIES];
-    const spry_attend_args args = place_attention(memory, s, &way, chunks, each);
+    spry_attend_args args = place_attention(memory, s, &way, chunks, each);
+    gpu.cuda->memory_fill(memory[0], 0xffffffff, ATTEND_ROWS * s->width); /* nothing depends on what was there */
     char name[SPRY_CUDA_KERNEL_NAME];
-    snprintf(name, sizeof name, many ? way.many : way.few, way.number);
+    snprintf(name, sizeof name, as == FEW ? way.few : way.many, way.number);
     void *kernel = spry_cuda_kernel(&gpu, name);
     unsigned threads = (unsigned)way.warps * 32;
-    if (many) {
-        spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS, 1, threads, way.many_bytes, &args);
+    if (as == SPREAD) {
+        args.n_chunks = (ENTRIES + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+        args.chunk_pages = SPRY_ATTEND_CHUNK;
+    }
+    if (as != FEW) {
+        size_t queries = way.warps / way.parts * way.queries;
+        size_t batches = way.merge_runs ? (each * p->group + queries - 1) / queries : 1;
+        spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS * batches, as == SPREAD ? args.n_chunks : 1, threads,
+                                way.many_bytes, &args);
+        if (as == SPREAD)
+            spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge_runs), n, n_heads, each, 128, &args);
     } else {
         spry_cuda_launch_shared(&gpu, kernel, way.pieces ? n : ATTEND_ROWS,
                                 KV_HEADS * ((p->group + way.queries - 1) / way.queries) * way.parts,
                                 (chunks * way.chunk_pages + way.warps - 1) / way.warps, threads, way.few_bytes, &args);
-        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_attend_merge"), ATTEND_ROWS, n_heads, 1, 128, &args);
+        spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, way.merge), ATTEND_ROWS, n_heads, 1, 128, &args);
     }
     from_gpu(out, memory[0], ATTEND_ROWS * s->width * sizeof(float));
     for (size_t i = 0; i < SPRY_COUNT(memory); i++)
@@ -227,9 +246,9 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
         place_rows_of(&s);
         size_t n = ATTEND_ROWS * s.width;
         float *few = taken(n, sizeof(float)), *many = taken(n, sizeof(float)), *others = taken(n, sizeof(float));
-        attend_on_gpu(&s, few, false, 1);
-        attend_on_gpu(&s, many, true, 16);
-        attend_on_gpu(&s, others, true, 7);
+        attend_on_gpu(&s, few, FEW, 1);
+        attend_on_gpu(&s, many, RUNS, 16);
+        attend_on_gpu(&s, others, RUNS, 7);
         /* Values are at most 1, scores at most sqrt(head_dim). */
         double allowed =
             ((double)s.shape->head_dim * sqrt((double)s.shape->head_dim) + 2.0 * (double)s.n_tokens) * 0x1p-24;
@@ -239,7 +258,11 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
                          (double)s.expected[i]);
         assert_memory_equal(few, many, n * sizeof(float));
         if (s.shape->group < 16) {
-            attend_on_gpu(&s, many, false, (uint32_t)(16 / s.shape->group));
+            attend_on_gpu(&s, many, FEW, (uint32_t)(16 / s.shape->group));
+            assert_memory_equal(few, many, n * sizeof(float));
+        }
+        if (way_of(s.shape).merge_runs) { /* runs are as long as a block takes */
+            attend_on_gpu(&s, many, SPREAD, 32);
             assert_memory_equal(few, many, n * sizeof(float));
         }
         assert_memory_equal(few, others, n * sizeof(float));

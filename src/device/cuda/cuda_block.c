@@ -188,6 +188,8 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .few = "spry_attend_pages_few_%zu",
             .many = "spry_attend_pages_many_%zu",
             .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GROUP ? "spry_attend_decode_%zu" : NULL,
+            .merge = "spry_attend_merge_pages",
+            .merge_runs = "spry_attend_merge_runs",
             .number = blocks,
             .pieces = true,
             .chunk_pages = 1,
@@ -195,7 +197,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .queries = 16,
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
-            .many_bytes = queries + 2 * copy_bytes(blocks, blocks),
+            .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
             .decode_bytes = decode_bytes(blocks, warps)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
@@ -206,6 +208,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
         .many = type == SPRY_F16   ? "spry_attend_many_f16_%zu"
                 : type == SPRY_F32 ? "spry_attend_many_f32_%zu"
                                    : "spry_attend_many_q8_0_%zu",
+        .merge = "spry_attend_merge",
         .number = dims,
         .chunk_pages = SPRY_ATTEND_CHUNK,
         .warps = SPRY_ATTEND_CHUNK,
@@ -263,6 +266,25 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
     return args;
 }
 
+/* Blocks for runs, or for their chunks; what those leave lies behind what is left of few rows. */
+static void attend_runs(spry_cuda_device *d, spry_attend_args args)
+{
+    const spry_config *c = d->config;
+    const spry_cuda_attention *way = &d->attention;
+    if (d->n_spread) {
+        args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(c) * sizeof(float);
+        args.n_chunks = (uint32_t)d->n_spread;
+        args.chunk_pages = SPRY_ATTEND_CHUNK;
+    }
+    size_t queries = way->warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
+    size_t batches = way->merge_runs ? (group + queries - 1) / queries : 1;
+    spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads * batches,
+                            d->n_spread ? d->n_spread : 1, (unsigned)way->warps * 32, way->many_bytes, &args);
+    if (d->n_spread)
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge_runs), d->n_runs, c->n_heads,
+                         spry_cuda_run_rows(d), MERGE_THREADS, &args);
+}
+
 static void attend(spry_cuda_device *d, uint32_t layer)
 {
     const spry_config *c = d->config;
@@ -276,12 +298,11 @@ static void attend(spry_cuda_device *d, uint32_t layer)
         spry_cuda_launch_shared(&d->context, attend_kernel(d, way->few), way->pieces ? d->n_pieces : d->n_few,
                                 c->n_kv_heads * batches, (pages + way->warps - 1) / way->warps, threads, way->few_bytes,
                                 &args);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
-                         MERGE_THREADS, &args);
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge), d->n_few, c->n_heads, 1, MERGE_THREADS,
+                         &args);
     }
     if (d->n_runs)
-        spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads, 1, threads,
-                                way->many_bytes, &args);
+        attend_runs(d, args);
 }
 
 /* Whether one kernel does everything for the step's rows, each the only new one of its sequence. */

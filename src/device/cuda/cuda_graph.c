@@ -16,6 +16,7 @@ static spry_cuda_shape shape_of(const spry_cuda_device *d)
                              .n_pieces = d->n_pieces,
                              .n_runs = d->n_runs,
                              .n_chunks = d->n_chunks,
+                             .n_spread = d->n_spread,
                              .n_logits = d->n_logits,
                              .n_wanted = d->n_wanted,
                              .n_turns = d->pool->turns.end,

@@ -18,6 +18,7 @@ spry_cuda_attention spry_cuda_latent_attention(void)
 {
     return (spry_cuda_attention){.few = "spry_latent_few_%s",
                                  .many = "spry_latent_many_%s",
+                                 .merge = "spry_attend_merge",
                                  .pieces = true,
                                  .chunk_pages = 1,
                                  .warps = 1,
@@ -136,7 +137,7 @@ static void attend(spry_cuda_device *d, const spry_attend_args *attend)
     if (d->n_few) {
         spry_cuda_launch_shared(&d->context, typed_kernel(d, d->attention.few), d->n_pieces, batches, d->n_chunks,
                                 SPRY_LATENT_THREADS, bytes, &args);
-        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, "spry_attend_merge"), d->n_few, c->n_heads, 1,
+        spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, d->attention.merge), d->n_few, c->n_heads, 1,
                          MERGE_THREADS, &args.attend);
     }
     if (d->n_runs)

@@ -10,7 +10,9 @@
 
 enum {
     SPRY_CUDA_FEW_ROWS = 16,    /* rows of a segment, at most, whose pages are spread over blocks */
-    SPRY_CUDA_FEW_PIECES = 64,  /* the same where a warp takes several rows */
+    SPRY_CUDA_FEW_PIECES = 64,  /* the same where a warp takes several rows, */
+    SPRY_CUDA_FEW_STEP = 32,    /* and of a whole step where chunks of runs can be spread, too */
+    SPRY_CUDA_RUN_BLOCKS = 264, /* from so many on chunks of runs are not spread over blocks */
     SPRY_CUDA_EXPERT_ALIGN = 8, /* slots of an expert are multiples of this, or of the next */
     SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
     SPRY_CUDA_DRAWS = 16, /* tokens drawn in one launch */
@@ -83,6 +85,8 @@ typedef struct spry_cuda_draws {
 typedef struct spry_cuda_attention {
     const char *few, *many;                     /* names of kernels, with a place for `number` */
     const char *decode;                         /* NULL: none, which takes rows that are alone in their sequences */
+    const char *merge;                          /* folds what is left of few rows */
+    const char *merge_runs;                     /* NULL, or folds chunks of runs that were spread over blocks */
     bool pieces;                                /* few rows: a warp takes several of a segment */
     size_t number;                              /* values of a head by 32, or values that a lane holds */
     size_t chunk_pages;                         /* of few rows */
@@ -93,7 +97,8 @@ typedef struct spry_cuda_attention {
 
 /* What the launches of a step depend on; compared as bytes. */
 typedef struct spry_cuda_shape {
-    uint64_t alone, adapted, n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted, n_turns, upload;
+    uint64_t alone, adapted, n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_spread, n_logits, n_wanted,
+        n_turns, upload;
 } spry_cuda_shape;
 
 typedef struct spry_cuda_graph {
@@ -166,6 +171,7 @@ typedef struct spry_cuda_device {
 
     /* the step that is laid out */
     size_t n_segments, n_rows, n_few, n_pieces, n_runs, n_chunks, n_logits, n_wanted;
+    size_t n_spread;                         /* chunks of runs that are spread over blocks; 0: none are */
     bool lanes;                              /* rows are encoded in the order of lanes, however many they are */
     uint32_t cores[SPRY_ACT_FORMS];          /* how the rows lie that were encoded last: spry_acts.cores */
     bool alone;                              /* every row is the only one of its sequence */
@@ -200,6 +206,9 @@ spry_status spry_cuda_upload_init(spry_cuda_device *d, spry_error *error);
 void spry_cuda_upload_deinit(spry_cuda_device *d);
 spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
                                   spry_error *error);
+
+/* Rows that a block of attention takes at a time. */
+size_t spry_cuda_run_rows(const spry_cuda_device *d);
 
 spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer);
 

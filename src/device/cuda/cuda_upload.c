@@ -60,17 +60,19 @@ static size_t table_chunks(const spry_cuda_device *d, const spry_kv_table *table
     return (table->n_entries + d->attention.chunk_pages - 1) / d->attention.chunk_pages;
 }
 
-/* Whether a segment's rows are attended one by one, over many blocks each, given `few` rows that already are. */
-static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t few, size_t n_chunks)
+/* Whether a segment's rows, of `all` rows in the step, are attended one by one, over many blocks each. */
+static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t all)
 {
-    size_t chunks = table_chunks(d, g->table);
-    chunks = chunks > n_chunks ? chunks : n_chunks;
-    return g->n_rows <= (d->attention.pieces ? SPRY_CUDA_FEW_PIECES : SPRY_CUDA_FEW_ROWS) &&
-           (few + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
+    size_t chunks = table_chunks(d, g->table), most = SPRY_CUDA_FEW_ROWS;
+    chunks = chunks > d->n_chunks ? chunks : d->n_chunks;
+    if (d->attention.pieces && (all <= SPRY_CUDA_FEW_STEP || !d->attention.merge_runs))
+        most = SPRY_CUDA_FEW_PIECES;
+    return g->n_rows <= most &&
+           (d->n_few + g->n_rows) * chunks * spry_cuda_partial_floats(d->config) <= d->scratch.partial_floats;
 }
 
-/* Rows that a block of attention takes at a time: as many queries as its warps work on together. */
-static size_t run_rows(const spry_cuda_device *d)
+/* As many queries as its warps work on together. */
+size_t spry_cuda_run_rows(const spry_cuda_device *d)
 {
     const spry_cuda_attention *way = &d->attention;
     size_t queries = way->warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
@@ -80,10 +82,11 @@ static size_t run_rows(const spry_cuda_device *d)
 static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = run_rows(d);
+    size_t each = spry_cuda_run_rows(d), chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
     for (size_t row = 0; row < g->n_rows; row += each)
         runs[d->n_runs++] =
             (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};
+    d->n_spread = chunks > d->n_spread ? chunks : d->n_spread;
 }
 
 static void add_few(spry_cuda_device *d, const spry_segment *g, size_t first_row)
@@ -167,6 +170,15 @@ static void round_chunks(spry_cuda_device *d)
         d->n_chunks = rounded;
 }
 
+/* Chunks of runs are spread over blocks where runs alone would leave much of the GPU idle and memory allows. */
+static void spread_runs(spry_cuda_device *d)
+{
+    size_t floats = (d->n_few * d->n_chunks + d->n_rows * d->n_spread) * spry_cuda_partial_floats(d->config);
+    if (!d->attention.merge_runs || d->n_spread < 2 || d->n_runs * d->config->n_kv_heads >= SPRY_CUDA_RUN_BLOCKS ||
+        floats > d->scratch.partial_floats)
+        d->n_spread = 0;
+}
+
 /* Tokens that the GPU drew in the step before, into the rows that were sent. */
 static void feed_tokens(spry_cuda_device *d)
 {
@@ -182,15 +194,17 @@ static void feed_tokens(spry_cuda_device *d)
 spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *step, const uint32_t *drawn,
                                   spry_error *error)
 {
-    size_t n_entries = 0;
-    for (size_t s = 0; s < step->n_segments; s++)
+    size_t n_entries = 0, n_rows = 0;
+    for (size_t s = 0; s < step->n_segments; s++) {
         n_entries += step->segments[s].table->n_entries;
+        n_rows += step->segments[s].n_rows;
+    }
     spry_status status = make_room(d, n_entries, error);
     if (status)
         return status;
     spry_cuda_upload *u = &d->upload;
     d->n_rows = d->n_few = d->n_pieces = d->n_runs = d->n_chunks = d->n_wanted = 0;
-    d->n_segments = 0;
+    d->n_segments = d->n_spread = 0;
     d->alone = true;
     d->adapted = false;
     n_entries = 0;
@@ -202,7 +216,7 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
         spry_cuda_adapt_rows(d, g, d->n_rows);
         if (g->n_rows)
             add_segment(d, (spry_attend_run){(uint32_t)d->n_rows, g->n_rows});
-        if (takes_few(d, g, d->n_few, d->n_chunks))
+        if (takes_few(d, g, n_rows))
             add_few(d, g, d->n_rows);
         else
             add_runs(d, g, d->n_rows);
@@ -213,6 +227,7 @@ spry_status spry_cuda_upload_step(spry_cuda_device *d, const spry_device_step *s
     }
     if (d->n_few)
         round_chunks(d);
+    spread_runs(d);
     add_wanted(d, step, false);
     d->n_logits = d->n_wanted;
     add_wanted(d, step, true);

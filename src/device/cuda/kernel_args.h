@@ -186,7 +186,8 @@ typedef struct spry_prepare_args {
     float eps;
 } spry_prepare_args;
 
-/* Pages whose sums are added up before they are added to the rest; attention_f16.cu adds each page alone. */
+/* Pages whose sums are added up before they are added to the rest, but for latent attention, which adds each page
+ * alone. */
 enum { SPRY_ATTEND_CHUNK = 8, SPRY_PARTIAL_HEAD = 4 };
 
 /* A run of consecutive rows of one sequence. */
@@ -203,7 +204,7 @@ typedef struct spry_attend_piece {
 typedef struct spry_attend_args {
     SPRY_AT(float) out; /* [rows, n_heads * head_dim] */
     SPRY_AT(const float) q;
-    SPRY_AT(float) partial; /* few rows: [few, n_heads, chunks, SPRY_PARTIAL_HEAD + head_dim] */
+    SPRY_AT(float) partial; /* [few rows, or rows, n_heads, chunks, SPRY_PARTIAL_HEAD + head_dim] */
     SPRY_AT(const spry_step_row) rows;
     SPRY_AT(const spry_step_entry) entries;
     SPRY_AT(const uint32_t) few;             /* numbers of rows that are attended one by one */
@@ -217,7 +218,7 @@ typedef struct spry_attend_args {
     uint32_t n_heads, n_pairs, interleaved;
     uint32_t window;                /* 0: none */
     uint32_t ahead;                 /* later positions that a row sees; their sum is below 2^32 */
-    uint32_t n_chunks, chunk_pages; /* for few rows: chunks of the longest table, pages of a chunk */
+    uint32_t n_chunks, chunk_pages; /* that leave something in `partial`: of the longest table, and their pages */
     float scale, softcap;
 } spry_attend_args;
 

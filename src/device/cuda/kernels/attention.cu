@@ -8,7 +8,7 @@
 #include "device/cuda/kernels/merge.cuh"
 #include "device/cuda/kernels/pages.cuh"
 
-enum { ATTEND_WARPS = SPRY_ATTEND_CHUNK, MERGE_THREADS = 128 };
+enum { ATTEND_WARPS = SPRY_ATTEND_CHUNK };
 
 template <int DIMS> struct attend_shape {
     enum { QUERIES = DIMS <= 4 ? 4 : 16 / DIMS };
@@ -248,16 +248,7 @@ template <class KV, int DIMS> SPRY_DEVICE void attend_few(const spry_attend_args
 /* A block for (row, head). */
 SPRY_KERNEL(spry_attend_merge, spry_attend_args, MERGE_THREADS)
 {
-    uint32_t row = a.few[blockIdx.x], head = blockIdx.y;
-    uint32_t chunks = (a.rows[row].n_entries + a.chunk_pages - 1) / a.chunk_pages;
-    const uint32_t n = a.kv.head_dim;
-    for (uint32_t d = threadIdx.x; d < (n + blockDim.x - 1) / blockDim.x * blockDim.x; d += blockDim.x) {
-        const chunk_list list = {chunk_partial(a, blockIdx.x, head, 0), n + SPRY_PARTIAL_HEAD, 0, 1,
-                                 SPRY_PARTIAL_HEAD + (d < n ? d : n - 1)};
-        float value = merged(a, list, head, chunks);
-        if (d < n)
-            write_value(a, row, head, d, value);
-    }
+    merge_head<1>(a, a.few[blockIdx.x], blockIdx.x, blockIdx.y);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */

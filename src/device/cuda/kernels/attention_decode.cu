@@ -7,7 +7,7 @@
  * places: a step of 16 coordinates, or tokens, has the same 16 there.
  *
  * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in order, as
- * spry_attend_merge does. Pages without this row are loaded before the kernels that made its queries are done. The block
+ * spry_attend_merge_pages does. Pages without this row are loaded before the kernels that made its queries are done. The block
  * that has the row's own page stores into it before it reads it. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
@@ -452,7 +452,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         uint32_t query = i / n, head = kv_head * walk.group + query, u = query % 2;
         const chunk_list list = {pair_partial(a, blockIdx.z, kv_head, query / 2, 0), SPRY_PARTIAL_HEAD + 2 * n, u, 2 + u,
                                  SPRY_PARTIAL_HEAD + i % n * 2 + u};
-        write_value(a, number_of_row, head, i % n, merged(a, list, head, row.n_entries));
+        write_value(a, number_of_row, head, i % n, merged<SPRY_ATTEND_CHUNK>(a, list, head, row.n_entries));
     }
 }
 

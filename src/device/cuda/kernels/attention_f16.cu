@@ -1,6 +1,6 @@
 /* Attention over pages of F16 with matrix instructions (attention_pages.cuh): rows whose pages are spread over warps, and
- * runs of rows. For few rows a warp takes a page, and spry_attend_merge folds; for many rows a warp goes through all pages
- * for its 16 queries. */
+ * runs of rows. For few rows a warp takes a page, and spry_attend_merge_pages folds. For runs a warp goes through pages for its
+ * 16 queries: through all of them where runs are many; otherwise a block takes a chunk, and spry_attend_merge_runs folds. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
 /* ---- few rows ---------------------------------------------------------------------------------------------------- */
@@ -90,10 +90,16 @@ struct page_fold {
     }
 };
 
-/* Shared memory of a block: queries, the page in use and the next one. */
+/* What chunks gave so far of a lane's two queries. Sums of values lie where the result goes. */
+struct chunk_totals {
+    float max[2], sum[2];
+};
+
+/* Shared memory of a block: queries, the page in use and the next one; totals of each thread. */
 template <int BLOCKS> struct many_room {
     staged_queries<BLOCKS> staged[head_shape<BLOCKS>::WARPS];
     unsigned char pages[2][page_copy<BLOCKS, BLOCKS>::BYTES];
+    chunk_totals totals[head_shape<BLOCKS>::WARPS * WARP];
 };
 
 template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
@@ -110,7 +116,7 @@ template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
 /* Goes through the entries that some query of the block sees; the entry behind is on its way. */
 struct seen_entries {
     const spry_step_entry *entries;
-    uint32_t number, count;
+    uint32_t number, end;
     spry_step_entry now, ahead;
 
     SPRY_METHOD void step(const warp_queries &all)
@@ -118,17 +124,17 @@ struct seen_entries {
         do {
             now = ahead;
             number++;
-            ahead = entries[number + 1 < count ? number + 1 : count - 1];
-        } while (number < count && !page_seen(all, now));
+            ahead = entries[number + 1 < end ? number + 1 : end - 1];
+        } while (number < end && !page_seen(all, now));
     }
 
     /* Before the first one. */
-    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last)
+    SPRY_METHOD void start(const spry_attend_args &a, const spry_step_row &last, uint32_t first, uint32_t behind)
     {
         entries = a.entries + last.first_entry;
-        number = 0xffffffffu;
-        count = last.n_entries;
-        ahead = entries[0];
+        number = first - 1;
+        end = behind;
+        ahead = entries[first];
     }
 };
 
@@ -137,7 +143,7 @@ SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, cons
 {
     enum { THREADS = head_shape<BLOCKS>::WARPS * WARP };
     const page_copy<BLOCKS, BLOCKS> page = {room};
-    if (at.number < at.count) {
+    if (at.number < at.end) {
         seen_page from = find_page(all, a, at.now, 0);
         page.template copy_keys<THREADS>(from, threadIdx.x);
         page.template copy_values<THREADS>(from, a.kv.token_bytes, threadIdx.x);
@@ -145,23 +151,62 @@ SPRY_DEVICE void copy_entry(unsigned char *room, const spry_attend_args &a, cons
     copy_commit();
 }
 
-/* The sums of all pages that the block's queries see, for those of a warp. A warp without queries helps to copy. */
-template <int BLOCKS, int PART>
-SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, const warp_queries &q,
-                            const warp_queries &all, const spry_attend_args &a, const spry_step_row &last, int part,
-                            int lane)
+/* Folds a chunk of a warp's queries; behind the `last` one is the result. */
+template <int PART>
+SPRY_DEVICE void end_chunk(chunk_totals &total, const page_sums<PART> &chunk, const warp_queries &q, const spry_attend_args &a,
+                           uint32_t part, bool last, int lane)
 {
-    enum { SOME = PART == 4 ? 2 : PART };
+    uint32_t group = a.n_heads / a.kv.n_kv_heads;
+    SPRY_UNROLL
+    for (int half = 0; half < 2; half++) {
+        uint32_t i = (uint32_t)(lane / 4 + half * 8), head = query_head(q, group, i);
+        float *to = a.out + ((uint64_t)query_row(q, group, i) * a.n_heads + head) * a.kv.head_dim + part * PART * 32;
+        float2 *pairs = (float2 *)(to + lane % 4 * 2);
+        float keep = 1, take = 0;
+        bool old = total.max[half] != -INFINITY, seen = fold_factors(&total.max[half], &keep, &take, chunk.max[half]);
+        if (i >= q.count || !(seen || last))
+            continue;
+        if (seen)
+            total.sum[half] = fmaf(total.sum[half], keep, chunk.sum[half] * take);
+        float factor = last ? last_factor(a, head, total.max[half], total.sum[half]) : 1;
+        SPRY_UNROLL
+        for (int k = 0; k < PART * 4; k++) {
+            float2 v = {0, 0};
+            if (old)
+                v = pairs[k * 4];
+            if (seen) {
+                v.x = fmaf(v.x, keep, chunk.out[k][half * 2] * take);
+                v.y = fmaf(v.y, keep, chunk.out[k][half * 2 + 1] * take);
+            }
+            v.x *= factor;
+            v.y *= factor;
+            pairs[k * 4] = v;
+        }
+    }
+}
+
+/* The pages from `first` on that the block's queries see, for those of a warp: of all chunks, or, where they are spread over
+ * blocks, of one. A warp without queries helps to copy. */
+template <int BLOCKS>
+SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, const warp_queries &all,
+                               const spry_attend_args &a, const spry_step_row &last, uint32_t first, uint32_t part, int lane)
+{
+    enum { PART = head_shape<BLOCKS>::PART, SOME = PART == 4 ? 2 : PART };
     staged_queries<BLOCKS> &staged = room.staged[threadIdx.x / WARP];
     uint32_t turn = 0xffffffffu, group = a.n_heads / a.kv.n_kv_heads, which = 0;
+    page_sums<PART> chunk;
+    chunk_totals &total = room.totals[threadIdx.x], none = {{-INFINITY, -INFINITY}, {0, 0}};
+    bool spread = gridDim.z > 1;
     seen_entries at;
-    at.start(a, last);
+    total = none;
+    at.start(a, last, first, spread && last.n_entries - first > SPRY_ATTEND_CHUNK ? first + SPRY_ATTEND_CHUNK : last.n_entries);
     at.step(all);
-    clear_sums(total);
+    clear_sums(chunk);
     copy_entry<BLOCKS>(room.pages[0], a, all, at);
-    while (at.number < at.count) {
+    while (at.number < at.end) {
         const spry_step_entry entry = at.now;
         const page_copy<BLOCKS, BLOCKS> page = {room.pages[which]};
+        uint32_t behind = (at.number / SPRY_ATTEND_CHUNK + 1) * SPRY_ATTEND_CHUNK;
         which = 1 - which;
         at.step(all);
         copy_entry<BLOCKS>(room.pages[which], a, all, at);
@@ -177,44 +222,58 @@ SPRY_DEVICE void attend_all(page_sums<PART> &total, many_room<BLOCKS> &room, con
             score_page<BLOCKS>(scores, staged, page, lane);
             weigh_page(sums, scores, q, a, entry, lane);
             sum_weights(sums, scores);
-            fold.weigh(total, sums);
+            fold.weigh(chunk, sums);
             SPRY_UNROLL
             for (int block = 0; block < PART; block += SOME) {
-                gather_page(sums, scores, page, part * PART + block, lane);
-                fold.fold(total, sums, block);
+                gather_page(sums, scores, page, (int)part * PART + block, lane);
+                fold.fold(chunk, sums, block);
             }
+        }
+        if (q.count && !spread && (at.number >= behind || at.number >= at.end)) {
+            end_chunk(total, chunk, q, a, part, at.number >= at.end, lane);
+            clear_sums(chunk);
         }
         block_wait();
     }
+    if (q.count && spread)
+        write_partial(a, chunk, turn != 0xffffffffu, q, q.first_row, blockIdx.z, part, lane);
 }
 
-/* A grid of (runs, key heads), the last runs first, because they see most. */
+/* A grid of (runs, key heads * batches of queries, chunks or 1), the last runs first, because they see most. */
 template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a)
 {
     typedef head_shape<BLOCKS> shape;
     SPRY_SHARED_LARGE(memory, sizeof(many_room<BLOCKS>));
     const uint32_t each = shape::WARPS / shape::PARTS * QUERIES;
-    int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP, part = warp % shape::PARTS;
+    uint32_t warp = threadIdx.x / WARP;
+    int lane = (int)threadIdx.x % WARP;
     spry_attend_run run = a.runs[gridDim.x - 1 - blockIdx.x];
     const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
-    uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group;
-    for (uint32_t base = 0; base < n; base += each) {
-        uint32_t first = base + (uint32_t)(warp / shape::PARTS) * QUERIES;
-        warp_queries q = {run.first_row, first, first < n ? at_most(n - first) : 0, {}, {}, 0, 0, blockIdx.y};
-        warp_queries all = {run.first_row, base, n - base < each ? n - base : each, {}, {}, 0, 0, blockIdx.y};
-        page_sums<shape::PART> total;
-        if (q.count)
-            find_queries(q, a, group, lane);
-        find_queries(all, a, group, lane);
-        attend_all<BLOCKS, shape::PART>(total, *(many_room<BLOCKS> *)memory, q, all, a, last, part, lane);
-        for (int half = 0; half < 2; half++) {
-            uint32_t i = (uint32_t)(lane / 4 + half * 8);
-            if (i < q.count)
-                write_values(a.out + ((uint64_t)query_row(q, group, i) * a.n_heads + query_head(q, group, i)) * a.kv.head_dim +
-                                 part * shape::PART * 32,
-                             total, half, last_factor(a, query_head(q, group, i), total.max[half], total.sum[half]), lane);
-        }
-    }
+    uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_ATTEND_CHUNK;
+    uint32_t kv_head = blockIdx.y % a.kv.n_kv_heads, base = blockIdx.y / a.kv.n_kv_heads * each;
+    uint32_t first = base + warp / shape::PARTS * QUERIES;
+    if (page >= last.n_entries || base >= n)
+        return;
+    warp_queries q = {run.first_row, first, first < n ? at_most(n - first) : 0, {}, {}, 0, 0, kv_head};
+    warp_queries all = {run.first_row, base, n - base < each ? n - base : each, {}, {}, 0, 0, kv_head};
+    if (q.count)
+        find_queries(q, a, group, lane);
+    find_queries(all, a, group, lane);
+    attend_chunks<BLOCKS>(*(many_room<BLOCKS> *)memory, q, all, a, last, page, warp % shape::PARTS, lane);
+}
+
+/* A block for (row, head): what its pages left. */
+SPRY_KERNEL(spry_attend_merge_pages, spry_attend_args, MERGE_THREADS)
+{
+    merge_head<SPRY_ATTEND_CHUNK>(a, a.few[blockIdx.x], blockIdx.x, blockIdx.y);
+}
+
+/* A block for (run, head, row of the run): what its chunks left. */
+SPRY_KERNEL(spry_attend_merge_runs, spry_attend_args, MERGE_THREADS)
+{
+    const spry_attend_run run = a.runs[blockIdx.x];
+    if (blockIdx.z < run.n_rows)
+        merge_head<1>(a, run.first_row + blockIdx.z, run.first_row + blockIdx.z, blockIdx.y);
 }
 
 #define ATTEND(blocks)                                                                                                 \

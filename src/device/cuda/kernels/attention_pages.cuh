@@ -1,6 +1,6 @@
 /* Attention over pages of F16 with matrix instructions. As in attention.cu every page gives a maximum, a sum and a
- * weighted sum of values of its own; here they are folded in order into the result, with no chunks between. For few rows
- * a warp takes a page, and spry_attend_merge folds; for many rows a warp goes through all pages for its 16 queries.
+ * weighted sum of values of its own; those of SPRY_ATTEND_CHUNK pages are folded in order into a chunk's, chunks in order into
+ * the result.
  *
  * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. Pages pass through shared memory,
  * from where matrix instructions get their operands turned. Lane = 4 g + t holds scores of queries g and g + 8 with tokens

@@ -1,8 +1,10 @@
-/* Rows that are attended one by one: each chunk of pages leaves a maximum, a sum and a weighted sum of values, which are
- * folded here in order. */
+/* Rows whose pages are spread over blocks: each page, or chunk of pages, leaves a maximum, a sum and a weighted sum of values,
+ * which are folded here in order. */
 #pragma once
 
 #include "device/cuda/kernels/acts.cuh"
+
+enum { MERGE_THREADS = 128 };
 
 /* What both sides are multiplied by when `part` is folded into a state; false when `part` is empty. */
 SPRY_DEVICE bool fold_factors(float *max, float *keep, float *take, float part_max)
@@ -25,61 +27,90 @@ SPRY_DEVICE float last_factor(const spry_attend_args &a, uint32_t head, float ma
     return keep / fmaf(sum, keep, expf(sink - larger));
 }
 
-/* What a chunk leaves of a head of row number `few`: maximum, sum, values. */
+/* What a chunk, or page, leaves of a head of row number `few`: maximum, sum, values. */
 SPRY_DEVICE float *chunk_partial(const spry_attend_args &a, uint32_t few, uint32_t head, uint32_t chunk)
 {
     return a.partial + (((uint64_t)few * a.n_heads + head) * a.n_chunks + chunk) * (a.kv.head_dim + SPRY_PARTIAL_HEAD);
 }
 
-/* What fold_factors gives for 32 chunks one behind the other, a lane each: `max` is that of all before and becomes that of
- * all; take < 0: the chunk is empty. */
-SPRY_DEVICE void fold_lanes(float *max, float *keep, float *take, float part_max, int lane)
+/* What fold_factors gives for what 32 lanes hold, one behind the other: keep, take within chunks of EACH, then those of the
+ * lane's whole chunk; take < 0: it is empty. */
+struct lane_factors {
+    float keep, take, chunk_keep, chunk_take;
+};
+
+/* The largest of the lane's and those before it, `first` and further lanes away but less than `end`. */
+SPRY_DEVICE float largest_before(float value, int first, int end, int lane)
 {
-    float upto = fmaxf(*max, part_max);
     SPRY_UNROLL
-    for (int distance = 1; distance < WARP; distance *= 2) {
-        float lower = warp_from(upto, lane >= distance ? lane - distance : lane);
-        upto = fmaxf(upto, lower);
+    for (int distance = first; distance < end; distance *= 2) {
+        float lower = warp_from(value, lane % end >= distance ? lane - distance : lane);
+        value = fmaxf(value, lower);
     }
-    float before = warp_from(upto, lane ? lane - 1 : 0);
-    before = lane ? before : *max;
-    *keep = expf(before - upto);
-    *take = part_max == -INFINITY ? -1.0f : expf(part_max - upto);
-    *max = warp_from(upto, WARP - 1);
+    return value;
 }
 
-/* Where chunks of a head leave what is folded: from `first` on, `stride` floats apart, and there maximum, sum and a value. */
+/* `max` is that of all before and becomes that of all. */
+template <int EACH> SPRY_DEVICE lane_factors fold_lanes(float *max, float part_max, int lane)
+{
+    lane_factors f;
+    float upto = largest_before(part_max, 1, EACH, lane), before = warp_from(upto, lane ? lane - 1 : 0);
+    f.keep = expf((lane % EACH ? before : -INFINITY) - upto);
+    f.take = part_max == -INFINITY ? -1.0f : expf(part_max - upto);
+    float chunk_max = warp_from(upto, lane | (EACH - 1));
+    upto = largest_before(fmaxf(*max, chunk_max), EACH, WARP, lane);
+    before = warp_from(upto, lane >= EACH ? lane - EACH : 0);
+    f.chunk_keep = expf((lane >= EACH ? before : *max) - upto);
+    f.chunk_take = chunk_max == -INFINITY ? -1.0f : expf(chunk_max - upto);
+    *max = warp_from(upto, WARP - 1);
+    return f;
+}
+
+/* Where pages or chunks of a head leave what is folded: from `first` on, `stride` floats apart, and there maximum, sum and a
+ * value. */
 struct chunk_list {
     const float *first;
     uint32_t stride, max, sum, value;
 };
 
-/* The value, all chunks folded; several are loaded before the first is used. The lanes of a warp have one head. */
-SPRY_DEVICE float merged(const spry_attend_args &a, const chunk_list &list, uint32_t head, uint32_t chunks)
+/* The value, all n partials folded, EACH into one before that is folded with the rest; several are loaded before the first is
+ * used. The lanes of a warp have one head. */
+template <int EACH> SPRY_DEVICE float merged(const spry_attend_args &a, const chunk_list &list, uint32_t head, uint32_t n)
 {
     enum { AHEAD = 16 };
     int lane = (int)(threadIdx.x % WARP);
     float max = -INFINITY, sum = 0, out = 0;
     SPRY_UNROLL_BY(1)
-    for (uint32_t first = 0; first < chunks; first += WARP) {
-        uint32_t own = first + (uint32_t)lane < chunks ? first + (uint32_t)lane : first;
+    for (uint32_t first = 0; first < n; first += WARP) {
+        uint32_t own = first + (uint32_t)lane < n ? first + (uint32_t)lane : first;
         const float *its = list.first + own * list.stride;
-        float part_max = first + (uint32_t)lane < chunks ? its[list.max] : -INFINITY, part_sum = its[list.sum], keep, take;
-        fold_lanes(&max, &keep, &take, part_max, lane);
+        float part_max = first + (uint32_t)lane < n ? its[list.max] : -INFINITY, part_sum = its[list.sum];
+        const lane_factors f = fold_lanes<EACH>(&max, part_max, lane);
         SPRY_UNROLL_BY(1)
-        for (uint32_t next = first; next < first + WARP && next < chunks; next += AHEAD) {
+        for (uint32_t next = first; next < first + WARP && next < n; next += AHEAD) {
             float outs[AHEAD];
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++)
-                outs[i] = list.first[(next + i < chunks ? next + i : first) * list.stride + list.value];
+                outs[i] = list.first[(next + i < n ? next + i : first) * list.stride + list.value];
             SPRY_UNROLL
-            for (uint32_t i = 0; i < AHEAD; i++) {
-                int from = (int)(next - first + i);
-                float k = warp_from(keep, from), t = warp_from(take, from), s = warp_from(part_sum, from);
+            for (uint32_t chunk = 0; chunk < AHEAD; chunk += EACH) {
+                float chunk_sum = 0, chunk_out = 0;
+                int from = (int)(next - first + chunk);
+                SPRY_UNROLL
+                for (uint32_t i = 0; i < EACH; i++) {
+                    float k = EACH > 1 ? warp_from(f.keep, from + (int)i) : 0;
+                    float t = EACH > 1 ? warp_from(f.take, from + (int)i) : 1;
+                    float s = warp_from(part_sum, from + (int)i);
+                    if (t < 0)
+                        continue;
+                    chunk_sum = fmaf(chunk_sum, k, s * t);
+                    chunk_out = fmaf(chunk_out, k, outs[chunk + i] * t);
+                }
+                float k = warp_from(f.chunk_keep, from), t = warp_from(f.chunk_take, from);
                 if (t < 0)
                     continue;
-                sum = fmaf(sum, k, s * t);
-                out = fmaf(out, k, outs[i] * t);
+                sum = fmaf(sum, k, chunk_sum * t);
+                out = fmaf(out, k, chunk_out * t);
             }
         }
     }
@@ -93,4 +124,17 @@ SPRY_DEVICE void write_value(const spry_attend_args &a, uint32_t row, uint32_t h
     uint32_t at = head * a.kv.head_dim + d;
     a.out[(uint64_t)row * a.n_heads * a.kv.head_dim + at] = value;
     write_forms(a.to, row, at / ACT_BLOCK, (int)(at % ACT_BLOCK), value);
+}
+
+/* A head of a row, which left what is folded as number `few`; by the threads of a block. */
+template <int EACH> SPRY_DEVICE void merge_head(const spry_attend_args &a, uint32_t row, uint32_t few, uint32_t head)
+{
+    const uint32_t n = a.kv.head_dim, parts = (a.rows[row].n_entries + a.chunk_pages - 1) / a.chunk_pages;
+    for (uint32_t d = threadIdx.x; d < (n + blockDim.x - 1) / blockDim.x * blockDim.x; d += blockDim.x) {
+        const chunk_list list = {chunk_partial(a, few, head, 0), n + SPRY_PARTIAL_HEAD, 0, 1,
+                                   SPRY_PARTIAL_HEAD + (d < n ? d : n - 1)};
+        float value = merged<EACH>(a, list, head, parts);
+        if (d < n)
+            write_value(a, row, head, d, value);
+    }
 }
