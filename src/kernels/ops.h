@@ -21,12 +21,19 @@ typedef struct spry_matmul {
     const void *act;      /* [n_rows, n_in]: floats, or spry_act_blocks for integer kernels */
     size_t act_stride;    /* bytes from row to row */
     size_t n_rows, n_in;
+    const uint16_t *halves; /* NULL; or act as `halve` of the kernel gives it, for all calls that share it */
+    size_t halves_stride;   /* in values */
 } spry_matmul;
+
+enum { SPRY_HALVES_BLOCK = 32 };
 
 typedef struct spry_matmul_kernel {
     bool integer;   /* activations are spry_act_blocks */
     bool bf16;      /* activations are floats, which the kernel rounds to BF16; subnormal numbers count as zeros */
     uint32_t group; /* rows packed together (packed.h); 0: weights in file layout */
+    /* NULL; or rounds n activations to BF16, with zeros behind them up to a multiple of SPRY_HALVES_BLOCK, as `run`
+     * does where it gets no halves. */
+    void (*halve)(uint16_t *out, const float *in, size_t n);
     /* A type with a faster kernel, whose groups have as many rows and bytes: matrices all of whose values it has
      * exactly are packed as such, and its kernel multiplies them (narrow.h). F32, which is 0: none. */
     spry_dtype narrow;

@@ -47,8 +47,14 @@ static void bench_rows(check *c, spry_dtype type, size_t n_rows, size_t n_out)
     spry_act_encode((spry_act_block *)(void *)act.data, guarded_f(&floats), n_rows * N_IN);
 
     matmul_work work = {.ops = c->ops, .type = type, .n_out = n_out};
-    work.plain =
-        (spry_matmul){guarded_f(&out), n_out, file.data, row_bytes, floats.data, N_IN * sizeof(float), n_rows, N_IN};
+    work.plain = (spry_matmul){.out = guarded_f(&out),
+                               .out_stride = n_out,
+                               .weight = file.data,
+                               .weight_stride = row_bytes,
+                               .act = floats.data,
+                               .act_stride = N_IN * sizeof(float),
+                               .n_rows = n_rows,
+                               .n_in = N_IN};
     work.m = work.plain;
     if (group) {
         work.m.weight = packed.data;

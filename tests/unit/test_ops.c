@@ -7,8 +7,12 @@
 
 #include <cmocka.h>
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/compiler.h"
+#include "kernels/half.h"
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
@@ -161,9 +165,86 @@ static void tables_with_other_instructions_give_the_same_bits(void **state)
     }
 }
 
+/* ---- products that round activations to BF16 --------------------------------------------------------------------- */
+
+enum {
+    LONG_IN = 4201,
+    LONG_OUT = 40,
+    LONG_ROWS = 103
+}; /* more than kernels encode at a time; the last group is short */
+
+typedef struct long_product {
+    float in[LONG_ROWS][LONG_IN];
+    uint16_t weights[LONG_OUT][LONG_IN];
+    unsigned char groups[(LONG_OUT + SPRY_PACK_MAX_ROWS) * LONG_IN * 2];
+    uint16_t halves[LONG_ROWS][LONG_IN + SPRY_HALVES_BLOCK];
+    float out[LONG_ROWS][LONG_OUT], alone[LONG_ROWS][LONG_OUT];
+} long_product;
+
+static void run_long(float *out, const long_product *p, const spry_matmul_kernel *kernel, size_t row, size_t n,
+                     bool halves)
+{
+    const spry_matmul m = {.out = out,
+                           .out_stride = LONG_OUT,
+                           .weight = p->groups,
+                           .weight_stride = (size_t)kernel->group * LONG_IN * 2,
+                           .act = p->in[row],
+                           .act_stride = sizeof p->in[0],
+                           .n_rows = n,
+                           .n_in = LONG_IN,
+                           .halves = halves ? p->halves[row] : NULL,
+                           .halves_stride = SPRY_COUNT(p->halves[0])};
+    kernel->run(&m, 0, LONG_OUT);
+}
+
+static void check_long(long_product *p, const spry_matmul_kernel *kernel)
+{
+    static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 11, 12, 16, 96, 97, LONG_ROWS};
+    for (size_t o = 0; o < LONG_OUT; o += kernel->group)
+        spry_pack_group(SPRY_BF16, p->groups + o * LONG_IN * 2, p->weights[o], sizeof p->weights[0], LONG_IN,
+                        LONG_OUT - o < kernel->group ? LONG_OUT - o : kernel->group, kernel->group);
+    for (size_t row = 0; row < LONG_ROWS; row++) {
+        run_long(p->alone[row], p, kernel, row, 1, false);
+        if (kernel->halve)
+            kernel->halve(p->halves[row], p->in[row], LONG_IN);
+    }
+    for (size_t i = 0; i < SPRY_COUNT(rows); i++)
+        for (int halves = 0; halves <= (kernel->halve != NULL); halves++) {
+            memset(p->out, 0xff, sizeof p->out);
+            run_long(p->out[0], p, kernel, 0, rows[i], halves);
+            assert_memory_equal(p->out, p->alone, rows[i] * sizeof p->out[0]);
+        }
+}
+
+/* Bits depend neither on the number of rows nor on who rounds activations, some of which are subnormal. */
+static void long_products_have_one_order(void **state)
+{
+    (void)state;
+    long_product *p = calloc(1, sizeof *p);
+    uint32_t random = 3;
+    char names[256];
+    assert_non_null(p);
+    for (size_t i = 0; i < LONG_ROWS * LONG_IN; i++) {
+        random = random * 1664525u + 1013904223u;
+        p->in[i / LONG_IN][i % LONG_IN] = (float)(int32_t)random * 0x1p-31f * (i % 7 ? 1 : 0x1p-127f);
+    }
+    for (size_t i = 0; i < LONG_OUT * LONG_IN; i++) {
+        random = random * 1664525u + 1013904223u;
+        p->weights[i / LONG_IN][i % LONG_IN] = spry_bf16_encode((float)(int32_t)random * 0x1p-31f);
+    }
+    snprintf(names, sizeof names, "%s", spry_ops_names());
+    for (char *rest = names, *cpu; (cpu = strtok_r(rest, ", ", &rest));) {
+        const spry_matmul_kernel *kernel = &get(cpu)->matmul[SPRY_BF16];
+        if (kernel->bf16)
+            check_long(p, kernel);
+    }
+    free(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(long_products_have_one_order),
         cmocka_unit_test(masks_name_tables),
         cmocka_unit_test(an_unknown_mask_lists_the_known_ones),
         cmocka_unit_test(ref_has_every_op_for_every_type),

@@ -9,6 +9,7 @@
 enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
 enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 8 }; /* of weights; units of outputs */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
+enum { HALVED_ROWS = 16 }; /* with fewer, kernels round activations themselves */
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {
@@ -23,7 +24,21 @@ typedef struct product_job {
     const spry_product *products;
     size_t n_products, n_rows;
     const float *in;
+    void (*halve)(uint16_t *out, const float *in, size_t n); /* NULL: activations are not rounded beforehand */
 } product_job;
+
+static size_t halves_stride(size_t n_in)
+{
+    return (n_in + SPRY_HALVES_BLOCK - 1) / SPRY_HALVES_BLOCK * SPRY_HALVES_BLOCK;
+}
+
+static void halve_rows(void *context, size_t begin, size_t end)
+{
+    const product_job *job = context;
+    size_t n_in = job->products[0].w->n_in;
+    for (size_t row = begin; row < end; row++)
+        job->halve(job->pass->halves + row * halves_stride(n_in), job->in + row * n_in, n_in);
+}
 
 static void encode_rows(void *context, size_t begin, size_t end)
 {
@@ -44,7 +59,9 @@ static void multiply_part(const product_job *job, const spry_product *product, s
                      .act = job->in,
                      .act_stride = w->n_in * sizeof(float),
                      .n_rows = job->n_rows,
-                     .n_in = w->n_in};
+                     .n_in = w->n_in,
+                     .halves = job->halve ? job->pass->halves : NULL,
+                     .halves_stride = halves_stride(w->n_in)};
     if (kernel->integer) {
         m.act = job->pass->act;
         m.act_stride = w->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block);
@@ -92,15 +109,19 @@ static size_t smallest_block(const spry_pass *p, const spry_weight *w, size_t un
 void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, size_t n_products, const float *in,
                         size_t n_rows)
 {
-    product_job job = {p, products, n_products, n_rows, in};
+    product_job job = {p, products, n_products, n_rows, in, NULL};
     bool integer = false;
     size_t units = 0;
     for (size_t i = 0; i < n_products; i++) {
-        integer = integer || p->ops->matmul[products[i].w->type].integer;
+        const spry_matmul_kernel *kernel = &p->ops->matmul[spry_weight_kernel_type(products[i].w)];
+        integer = integer || kernel->integer;
+        job.halve = kernel->halve && n_rows >= HALVED_ROWS ? kernel->halve : job.halve;
         units += output_units(products[i].w);
     }
     if (integer)
         run_rows(p, encode_rows, &job, n_rows, products[0].w->n_in);
+    if (job.halve)
+        run_rows(p, halve_rows, &job, n_rows, products[0].w->n_in);
     spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units, n_rows));
     for (size_t i = 0; i < n_products; i++)
         p->packed = spry_late_multiplied(products[i].w) || p->packed;

@@ -170,7 +170,7 @@ static bool estimate(spry_device_memory *memory, const spry_device_setup *s, con
         return spry_pass_bytes(&memory->scratch, s->config, &s->limits);
     memory->kv = touched_pages(s->pool, use->tokens, use->cached_pages);
     return spry_pass_touched_bytes(&memory->scratch, s->config, &s->limits, use->rows, use->logits,
-                                   spry_weights_need_integers(s->weights, s->config, s->ops));
+                                   spry_weights_rounded_acts(s->weights, s->config, s->ops));
 }
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */

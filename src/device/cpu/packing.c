@@ -18,8 +18,8 @@ typedef struct packer {
     size_t used, dropped;              /* packed bytes; bytes of matrices that need not stay in memory */
     const unsigned char *first, *last; /* their range in the file */
     bool mapped, overflow;
-    bool all;                  /* weights that are not packed are copied */
-    bool integers;             /* some kernel uses integers */
+    bool all; /* weights that are not packed are copied */
+    spry_rounded_acts acts;
     bool apart;                /* experts are packed when they are used */
     struct late_packing *late; /* NULL: all matrices are packed at once */
 } packer;
@@ -167,13 +167,21 @@ static void pack_later(packer *p, spry_weight *w, unsigned char *memory)
     late->store->n_left++;
 }
 
+/* Whether F16 weights are packed as BF16 is not known yet: they count as if not. */
+static void count_acts(packer *p, const spry_weight *w)
+{
+    const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
+    p->acts.integers = p->acts.integers || (w->data && kernel->integer);
+    p->acts.halves = p->acts.halves || (w->data && kernel->halve);
+}
+
 /* `now`: it is not multiplied by spry_pass_products alone. */
 static void pack_when(packer *p, spry_weight *w, bool now)
 {
     const spry_matmul_kernel *kernel = &p->ops->matmul[w->type];
     size_t bytes;
     copy_floats(p, &w->bias, w->n_out);
-    p->integers = p->integers || (w->data && kernel->integer);
+    count_acts(p, w);
     if (!w->data || !kernel->group) {
         copy_rows(p, w);
         return;
@@ -203,7 +211,7 @@ static void pack(packer *p, spry_weight *w)
 /* An expert that is packed when it is used: its rows need not stay in memory, and are needed again. */
 static void leave(packer *p, const spry_weight *w)
 {
-    p->integers = p->integers || p->ops->matmul[w->type].integer;
+    count_acts(p, w);
     p->dropped += w->n_out * w->row_bytes;
 }
 
@@ -312,11 +320,11 @@ bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const
     return !p.overflow;
 }
 
-bool spry_weights_need_integers(const spry_weights *weights, const spry_config *config, const spry_ops *ops)
+spry_rounded_acts spry_weights_rounded_acts(const spry_weights *weights, const spry_config *config, const spry_ops *ops)
 {
     packer p = {.weights = (spry_weights *)weights, .config = config, .ops = ops};
     pack_all(&p);
-    return p.integers;
+    return p.acts;
 }
 
 bool spry_weights_resident_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,

@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "device/cpu/late_packing.h"
+#include "device/cpu/pass.h"
 #include "device/device.h"
 
 typedef struct spry_placed_weights {
@@ -40,7 +41,8 @@ void spry_weight_pack(spry_weight *weight, unsigned char *out, const spry_ops *o
 bool spry_weights_packed_bytes(size_t *bytes, const spry_weights *weights, const spry_config *config,
                                const spry_ops *ops);
 
-/* Whether a matrix has a kernel with integer activations. */
-bool spry_weights_need_integers(const spry_weights *weights, const spry_config *config, const spry_ops *ops);
+/* Which kernels there are whose activations are rounded once for all of a product. */
+spry_rounded_acts spry_weights_rounded_acts(const spry_weights *weights, const spry_config *config,
+                                            const spry_ops *ops);
 
 #endif

@@ -18,7 +18,7 @@ typedef struct carver {
     size_t used;
     bool overflow;
     size_t live, live_logits; /* rows that steps touch; 0: not counted */
-    bool integers;            /* and whether they use integer kernels */
+    spry_rounded_acts acts;   /* and what their products take */
     spry_memory_tally tally;  /* of those rows */
 } carver;
 
@@ -119,10 +119,9 @@ static void carve_all(spry_pass *p, carver *c)
     p->gate = carve(c, rows, p->gate_width, sizeof(float));
     p->up = carve(c, rows, ff, sizeof(float));
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
-    p->act = carve_for(c, c->integers, rows,
-                       larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta)))) /
-                           SPRY_ACT_BLOCK,
-                       sizeof *p->act);
+    size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
+    p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
+    p->halves = carve_for(c, c->acts.halves, rows, widest + SPRY_HALVES_BLOCK - 1, sizeof *p->halves);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->choice = carve(c, 1, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);
@@ -153,10 +152,10 @@ bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_l
 }
 
 bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
-                             size_t logits, bool integers)
+                             size_t logits, spry_rounded_acts acts)
 {
     spry_pass sizes = {.config = config, .limits = *limits};
-    carver counting = {.live = rows, .live_logits = logits, .integers = integers};
+    carver counting = {.live = rows, .live_logits = logits, .acts = acts};
     if (!spry_pass_bytes(bytes, config, limits))
         return false;
     spry_memory_tally_init(&counting.tally, *bytes);

@@ -16,10 +16,14 @@ void spry_pass_destroy(spry_pass *pass);
 /* Bytes of working memory for these limits; false when that overflows. */
 bool spry_pass_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits);
 
-/* The part of it that becomes resident when no step has more rows, or more rows of logits, than these. `integers`:
- * matrices have integer kernels. */
+/* Activations that are rounded once for all of a product: as spry_act_blocks, as BF16. */
+typedef struct spry_rounded_acts {
+    bool integers, halves;
+} spry_rounded_acts;
+
+/* The part of it that becomes resident when no step has more rows, or more rows of logits, than these. */
 bool spry_pass_touched_bytes(size_t *bytes, const spry_config *config, const spry_step_limits *limits, size_t rows,
-                             size_t logits, bool integers);
+                             size_t logits, spry_rounded_acts acts);
 
 /* Runs a step that has been checked. */
 void spry_pass_step(spry_pass *pass, const spry_segment *segments, size_t n_segments);

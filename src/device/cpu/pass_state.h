@@ -69,6 +69,7 @@ struct spry_pass {
     float *gate, *up;                           /* [max_rows, widest feed-forward] */
     size_t gate_width;                          /* floats of gate a row */
     spry_act_block *act;                        /* [max_rows, widest input]: the rows at hand for integer kernels */
+    uint16_t *halves;                           /* the same for kernels that round to BF16 */
     float *router;                              /* [max_rows, n_experts] */
     float *choice;                              /* [n_experts]: what the row at hand chooses by */
     uint32_t *chosen;                           /* [max_rows, n_experts_used], ascending */

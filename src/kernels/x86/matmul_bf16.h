@@ -3,9 +3,9 @@
  * values, each one chain of such instructions, are added in ascending order: the same for every output of every row, in
  * any tile. Include after matmul_floats.h.
  *
- * Activations are encoded by each call, a span of values of some rows at a time, which stays in the second-level cache:
- * rows of pairs that no address in the cache is shared by. Weights are streamed from there, too: a tile of 24 sums
- * loads two vectors of them for 24 instructions. */
+ * Activations are encoded, or copied where they come encoded, a span of values of some rows at a time, which stays in
+ * the second-level cache: rows of pairs that no address in the cache is shared by. Weights are streamed from there,
+ * too: a tile of 24 sums loads two vectors of them for 24 instructions. */
 
 enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 96, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
 enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4 };
@@ -26,6 +26,20 @@ static inline void encode_pairs(uint32_t *out, const float *in, size_t n)
         size_t low = n - i < 16 ? n - i : 16, high = n - i - low;
         __m512 first = low == 16 ? v_load(in + i) : v_load_part(in + i, low);
         _mm512_storeu_si512(out + i / 2, (__m512i)_mm512_cvtne2ps_pbh(v_load_part(in + i + low, high), first));
+    }
+}
+
+static void bf16_halve(uint16_t *out, const float *in, size_t n)
+{
+    encode_pairs((uint32_t *)(void *)out, in, n);
+}
+
+/* Copies what encode_pairs gave for n floats. A row further on is requested: no prefetcher expects it. */
+static inline void copy_pairs(uint32_t *out, const uint16_t *in, size_t n, size_t stride)
+{
+    for (size_t i = 0; i < n; i += SPRY_HALVES_BLOCK) {
+        SPRY_PREFETCH((uintptr_t)in + 2 * (4 * stride + i));
+        _mm512_storeu_si512(out + i / 2, _mm512_loadu_si512(in + i));
     }
 }
 
@@ -149,7 +163,10 @@ SPRY_INLINE void dot_many(const spry_matmul *m, size_t begin, size_t end, size_t
     for (size_t first = 0, n; first < m->n_in; first += n) {
         n = m->n_in - first < DOT_SPAN ? m->n_in - first : DOT_SPAN;
         for (size_t row = begin; row < end; row++)
-            encode_pairs(act.pair[row - begin], floats_at(m, row) + first, n);
+            if (m->halves)
+                copy_pairs(act.pair[row - begin], m->halves + row * m->halves_stride + first, n, m->halves_stride);
+            else
+                encode_pairs(act.pair[row - begin], floats_at(m, row) + first, n);
         size_t output = out_begin;
         for (; output + 2 * GROUP <= out_end; output += 2 * GROUP)
             dot_groups(m, &act, output / GROUP, 2, begin, end, first, n, 2 * GROUP);
@@ -169,4 +186,4 @@ static void bf16_matmul(const spry_matmul *m, size_t out_begin, size_t out_end)
 }
 
 /* An entry of a table. */
-#define BF16_OPS .matmul[SPRY_BF16] = {.bf16 = true, .group = GROUP, .run = bf16_matmul},
+#define BF16_OPS .matmul[SPRY_BF16] = {.bf16 = true, .group = GROUP, .run = bf16_matmul, .halve = bf16_halve},
