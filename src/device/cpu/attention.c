@@ -12,20 +12,23 @@ typedef struct attend_job {
     uint32_t layer;
     spry_attend_parts parts; /* n is 0: items are not divided into chunks */
     float *sums, *states;    /* of the parts */
+    size_t rows;             /* of a segment that are one item of work */
 } attend_job;
 
-enum { ATTEND_ROWS = 32 }; /* rows of a segment that are one item of work */
+enum { ATTEND_ROWS = 32, ITEMS_A_WORKER = 4 }; /* most rows of an item; half as many where there are fewer items */
 enum { MANY_ROWS = 8 };
 enum { BLOCKS_A_WORKER = 2 }; /* at least, where heads are taken together */
 
-static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_segment *g, size_t first_row, size_t skip)
+static spry_attend attend_rows(const attend_job *job, const spry_segment *g, size_t first_row, size_t skip)
 {
+    const spry_pass *p = job->pass;
     const spry_config *c = p->config;
+    uint32_t layer = job->layer;
     size_t stride = (size_t)c->n_heads * c->head_dim, left = g->n_rows - skip;
     return (spry_attend){.out = p->attn + (first_row + skip) * stride,
                          .query = p->q + (first_row + skip) * stride,
                          .row_stride = stride,
-                         .n_rows = left < ATTEND_ROWS ? left : ATTEND_ROWS,
+                         .n_rows = left < job->rows ? left : job->rows,
                          .first_position = g->first_position + (uint32_t)skip,
                          .window = c->sliding[layer] ? c->window : 0,
                          .ahead = !c->bidirectional   ? 0
@@ -53,9 +56,17 @@ static spry_attend attend_rows(const spry_pass *p, uint32_t layer, const spry_se
                          .interleaved = c->interleaved};
 }
 
-static size_t items_of(const spry_pass *p, const spry_segment *g)
+static size_t items_of(const attend_job *job, const spry_segment *g)
 {
-    return (g->n_rows + ATTEND_ROWS - 1) / ATTEND_ROWS * p->config->n_kv_heads;
+    return (g->n_rows + job->rows - 1) / job->rows * job->pass->config->n_kv_heads;
+}
+
+static size_t count_items(const attend_job *job)
+{
+    size_t n = 0;
+    for (size_t s = 0; s < job->pass->n_segments; s++)
+        n += items_of(job, &job->pass->segments[s]);
+    return n;
 }
 
 /* How many of the items from i on, which are of `head` and those behind it, are of the same rows and chunk. */
@@ -72,9 +83,9 @@ static void attend_items(void *context, size_t begin, size_t end)
     size_t first_row = 0, item = 0, n_heads = p->config->n_kv_heads;
     for (size_t s = 0; s < p->n_segments && item < end; first_row += p->segments[s++].n_rows) {
         const spry_segment *g = &p->segments[s];
-        size_t after = item + items_of(p, g);
+        size_t after = item + items_of(job, g);
         for (size_t i = begin > item ? begin : item, n; i < end && i < after; i += n) {
-            spry_attend a = attend_rows(p, job->layer, g, first_row, (i - item) / n_heads * ATTEND_ROWS);
+            spry_attend a = attend_rows(job, g, first_row, (i - item) / n_heads * job->rows);
             size_t head = (i - item) % n_heads;
             n = heads_until(i, end, head, n_heads);
             p->ops->attend(&a, head, head + n);
@@ -86,7 +97,7 @@ static void attend_items(void *context, size_t begin, size_t end)
 /* The one segment of a step that is divided into chunks. */
 static spry_attend attend_chunked(const attend_job *job)
 {
-    spry_attend a = attend_rows(job->pass, job->layer, &job->pass->segments[0], 0, 0);
+    spry_attend a = attend_rows(job, &job->pass->segments[0], 0, 0);
     a.state_stride = 2 * (size_t)job->pass->config->n_heads;
     return a;
 }
@@ -158,16 +169,17 @@ static size_t heads_together(const spry_pass *p, size_t n_items)
 
 void spry_pass_attend(spry_pass *p, uint32_t layer)
 {
-    attend_job job = {.pass = p, .layer = layer};
+    attend_job job = {.pass = p, .layer = layer, .rows = ATTEND_ROWS};
     uint64_t start = spry_clock_ns();
-    size_t n_items = 0, n_heads = p->config->n_kv_heads;
-    for (size_t s = 0; s < p->n_segments; s++)
-        n_items += items_of(p, &p->segments[s]);
+    size_t n_items, n_heads = p->config->n_kv_heads;
     if (divide(&job)) {
         n_items = job.parts.n * n_heads;
         spry_threads_share(p->threads, attend_chunks, &job, n_items, heads_together(p, n_items));
         spry_threads_share(p->threads, join_heads, &job, n_heads, 1);
     } else {
+        if (count_items(&job) < ITEMS_A_WORKER * spry_threads_count(p->threads))
+            job.rows = ATTEND_ROWS / 2;
+        n_items = count_items(&job);
         spry_threads_share(p->threads, attend_items, &job, n_items, heads_together(p, n_items));
     }
     p->attention_ns += spry_clock_ns() - start;

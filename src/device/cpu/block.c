@@ -10,11 +10,13 @@ enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other
 enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 8 }; /* of weights; units of outputs */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
 enum { HALVED_ROWS = 16 }; /* with fewer, kernels round activations themselves */
+enum { ROW_BLOCKS = 4 }; /* of each worker, where work is split by rows */
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {
+    size_t block = n_rows / (ROW_BLOCKS * spry_threads_count(p->threads));
     if (n_rows > 1 && n_rows * width >= WORTH_WAKING)
-        spry_threads_share(p->threads, rows, job, n_rows, 1);
+        spry_threads_share(p->threads, rows, job, n_rows, block ? block : 1);
     else
         rows(job, 0, n_rows);
 }
@@ -40,12 +42,22 @@ static void halve_rows(void *context, size_t begin, size_t end)
         job->halve(job->pass->halves + row * halves_stride(n_in), job->in + row * n_in, n_in);
 }
 
+static void encode_row(const spry_pass *p, const float *in, size_t row, size_t n_in)
+{
+    p->ops->encode_act(p->act + row * (n_in / SPRY_ACT_BLOCK), in + row * n_in, n_in);
+}
+
 static void encode_rows(void *context, size_t begin, size_t end)
 {
     const product_job *job = context;
-    size_t n_in = job->products[0].w->n_in;
     for (size_t row = begin; row < end; row++)
-        job->pass->ops->encode_act(job->pass->act + row * (n_in / SPRY_ACT_BLOCK), job->in + row * n_in, n_in);
+        encode_row(job->pass, job->in, row, job->products[0].w->n_in);
+}
+
+/* Whether rows of n values that are computed now are best encoded at once, because w is what they are multiplied by. */
+static bool encodes_for(const spry_pass *p, const spry_weight *w, size_t n)
+{
+    return w && w->data && w->n_in == n && p->ops->matmul[spry_weight_kernel_type(w)].integer;
 }
 
 static void multiply_part(const product_job *job, const spry_product *product, size_t begin, size_t end)
@@ -118,10 +130,11 @@ void spry_pass_products(spry_pass *p, spry_op op, const spry_product *products, 
         job.halve = kernel->halve && n_rows >= HALVED_ROWS ? kernel->halve : job.halve;
         units += output_units(products[i].w);
     }
-    if (integer)
+    if (integer && p->encoded != in)
         run_rows(p, encode_rows, &job, n_rows, products[0].w->n_in);
     if (job.halve)
         run_rows(p, halve_rows, &job, n_rows, products[0].w->n_in);
+    p->encoded = NULL;
     spry_threads_share(p->threads, product_units, &job, units, smallest_block(p, products[0].w, units, n_rows));
     for (size_t i = 0; i < n_products; i++)
         p->packed = spry_late_multiplied(products[i].w) || p->packed;
@@ -153,6 +166,7 @@ typedef struct norm_job {
     float *out;
     const float *in, *weight, *bias;
     size_t n;
+    bool adds, encodes; /* x += y before, and encodes the result */
 } norm_job;
 
 static void normalise(const spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n)
@@ -163,17 +177,36 @@ static void normalise(const spry_pass *p, float *out, const float *in, const flo
         p->ops->rms_norm(out, in, weight, n, p->config->norm_eps);
 }
 
+static void add_rows(const spry_pass *p, size_t begin, size_t end)
+{
+    size_t n = p->config->n_embd;
+    if (p->config->residual_scale == 1)
+        p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
+    else
+        p->ops->add_scaled(p->x + begin * n, p->y + begin * n, p->config->residual_scale, (end - begin) * n);
+}
+
+static void residual_rows(void *context, size_t begin, size_t end)
+{
+    add_rows(context, begin, end);
+}
+
 static void norm_rows(void *context, size_t begin, size_t end)
 {
     const norm_job *job = context;
-    for (size_t row = begin; row < end; row++)
+    for (size_t row = begin; row < end; row++) {
+        if (job->adds)
+            add_rows(job->pass, row, row + 1);
         normalise(job->pass, job->out + row * job->n, job->in + row * job->n, job->weight, job->bias, job->n);
+        if (job->encodes)
+            encode_row(job->pass, job->out, row, job->n);
+    }
 }
 
 void spry_pass_norm(spry_pass *p, float *out, const float *in, const float *weight, const float *bias, size_t n_rows,
                     size_t n)
 {
-    norm_job job = {p, out, in, weight, bias, n};
+    norm_job job = {p, out, in, weight, bias, n, false, false};
     run_rows(p, norm_rows, &job, n_rows, n);
     spry_pass_charge(p, SPRY_OP_NORM);
 }
@@ -330,6 +363,7 @@ typedef struct gate_job {
     const spry_pass *pass;
     bool gated;
     size_t n;
+    bool encodes;       /* the result */
     const float *whole; /* gates of all ranks, n_whole a row, where they are made sparse */
     size_t n_whole;
 } gate_job;
@@ -343,6 +377,8 @@ static void gate_rows(void *context, size_t begin, size_t end)
         if (p->sparsity > -INFINITY)
             spry_pass_sparsify(gate, job->n, job->whole + row * job->n_whole, job->n_whole, p->sparsity);
         p->ops->gate[p->config->arch->gate](gate, gate, job->gated ? p->up + row * job->n : p->ones, job->n);
+        if (job->encodes)
+            encode_row(p, p->gate, row, job->n);
     }
 }
 
@@ -350,45 +386,46 @@ void spry_pass_gated(spry_pass *p, float *out, const spry_weight *gate, const sp
                      const float *in, size_t n_rows)
 {
     bool gated = gate->data;
-    gate_job job = {p, gated, up->n_out, NULL, down->n_in};
+    gate_job job = {p, gated, up->n_out, !p->team && encodes_for(p, down, up->n_out), NULL, down->n_in};
     const spry_product both[] = {{p->gate, up->n_out, gated ? gate : up}, {p->up, up->n_out, up}};
     spry_pass_products(p, SPRY_OP_GATE_UP, both, gated ? 2 : 1, in, n_rows);
     if (p->sparsity > -INFINITY)
         job.whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
     run_rows(p, gate_rows, &job, n_rows, up->n_out);
+    p->encoded = job.encodes ? p->gate : NULL;
     spry_pass_charge(p, SPRY_OP_GATE);
     const float *whole = spry_pass_join_outputs(p, p->joined, p->gate, down->n_in, n_rows);
     spry_pass_linear_whole(p, SPRY_OP_DOWN, out, p->config->n_embd, down, whole, n_rows);
 }
 
-static void residual_rows(void *context, size_t begin, size_t end)
-{
-    const spry_pass *p = context;
-    size_t n = p->config->n_embd;
-    if (p->config->residual_scale == 1)
-        p->ops->add(p->x + begin * n, p->y + begin * n, (end - begin) * n);
-    else
-        p->ops->add_scaled(p->x + begin * n, p->y + begin * n, p->config->residual_scale, (end - begin) * n);
-}
-
-/* x += y; y is normalised first, or the sum afterwards, where the architecture says so */
-static void add_residual(spry_pass *p, const float *norm, const float *bias)
+/* x += y; y is normalised first, or the sum afterwards, where the architecture says so. `later`: the next input adds.
+ */
+static void add_residual(spry_pass *p, const float *norm, const float *bias, bool later)
 {
     bool sum = p->config->arch->norms == SPRY_NORMS_SUM;
     if (norm && !sum)
         spry_pass_norm(p, p->y, p->y, norm, bias, p->n_rows, p->config->n_embd);
-    run_rows(p, residual_rows, p, p->n_rows, p->config->n_embd);
-    spry_pass_charge(p, SPRY_OP_ADD);
+    p->adds = later && !sum;
+    if (!p->adds) {
+        run_rows(p, residual_rows, p, p->n_rows, p->config->n_embd);
+        spry_pass_charge(p, SPRY_OP_ADD);
+    }
     if (norm && sum)
         spry_pass_norm(p, p->x, p->x, norm, bias, p->n_rows, p->config->n_embd);
 }
 
-/* The input of a part: normalised, where there is a norm. */
-static void take_input(spry_pass *p, const float *norm, const float *bias)
+/* The input of a part: normalised, where there is a norm; `w` is what it is multiplied by first, or NULL. */
+static void take_input(spry_pass *p, const float *norm, const float *bias, const spry_weight *w)
 {
+    size_t n = p->config->n_embd;
+    norm_job job = {p, p->h, p->x, norm, bias, n, p->adds, encodes_for(p, w, n)};
     p->in = norm ? p->h : p->x;
-    if (norm)
-        spry_pass_norm(p, p->h, p->x, norm, bias, p->n_rows, p->config->n_embd);
+    p->adds = false;
+    if (!norm)
+        return;
+    run_rows(p, norm_rows, &job, p->n_rows, n);
+    p->encoded = job.encodes ? p->h : NULL;
+    spry_pass_charge(p, SPRY_OP_NORM);
 }
 
 void spry_pass_block(spry_pass *p, uint32_t index)
@@ -397,7 +434,7 @@ void spry_pass_block(spry_pass *p, uint32_t index)
     p->sparsity = p->config->sparsity ? p->config->sparsity[index] : -INFINITY;
     if (l->side)
         spry_pass_streams_predict(p, l->side);
-    take_input(p, l->attn_norm, l->attn_norm_bias);
+    take_input(p, l->attn_norm, l->attn_norm_bias, l->side || p->config->convolves[index] ? NULL : &l->q);
     if (l->side)
         spry_pass_laurel(p, l->side);
     if (p->config->convolves[index] && p->config->arch->delta)
@@ -408,16 +445,18 @@ void spry_pass_block(spry_pass *p, uint32_t index)
         spry_pass_latent(p, l, index);
     else
         attention(p, l, index);
-    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias);
+    bool parallel = p->config->arch->norms == SPRY_NORMS_PARALLEL;
+    add_residual(p, l->attn_post_norm, l->attn_post_norm_bias, !l->side && !parallel && l->ffn_norm);
     if (l->side)
         spry_pass_add_laurel(p);
-    if (p->config->arch->norms != SPRY_NORMS_PARALLEL)
-        take_input(p, l->ffn_norm, l->ffn_norm_bias);
+    if (!parallel)
+        take_input(p, l->ffn_norm, l->ffn_norm_bias, l->router.data ? NULL : &l->up);
     if (l->router.data)
         spry_pass_experts(p, l);
     else
         spry_pass_gated(p, p->y, &l->gate, &l->up, &l->down, p->in, p->n_rows);
-    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias);
+    bool more = index + 1 < p->config->n_layers;
+    add_residual(p, l->ffn_post_norm, l->ffn_post_norm_bias, !l->side && more && l[1].attn_norm);
     if (l->side)
         spry_pass_streams_correct(p, l->side, index);
 }

@@ -50,14 +50,16 @@ struct spry_pass {
     uint32_t *gathered;                 /* [max_rows]: of the rows that are wanted */
     float *narrow;                      /* [SPRY_PASS_ADAPTED, max_rows, adapter_ranks]: rows times a */
 
-    float *x;         /* [max_rows, n_embd]: the residual stream */
-    float *h;         /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
-    float *y;         /* [max_rows, n_embd]: output of a part */
-    const float *in;  /* input of the part at hand: h, or x where it is not normalised */
-    float *ones;      /* [widest feed-forward or head]: 1 */
-    float *q, *attn;  /* [max_rows, n_heads * head_dim] */
-    float *k, *v;     /* [max_rows, n_kv_heads * head_dim] */
-    float *raw, *low; /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
+    float *x;             /* [max_rows, n_embd]: the residual stream */
+    float *h;             /* [max_rows, n_embd]: normalised input of a part; at the end of the rows wanted */
+    float *y;             /* [max_rows, n_embd]: output of a part */
+    const float *in;      /* input of the part at hand: h, or x where it is not normalised */
+    bool adds;            /* y is still to be added to x, when the next input is taken */
+    const float *encoded; /* rows that act holds the encoding of, until the next product; or NULL */
+    float *ones;          /* [widest feed-forward or head]: 1 */
+    float *q, *attn;      /* [max_rows, n_heads * head_dim] */
+    float *k, *v;         /* [max_rows, n_kv_heads * head_dim] */
+    float *raw, *low;     /* latent attention: [max_rows, n_heads * a head's own size], [max_rows, n_q_rank] */
     float *delta_mixed, *delta_gate, *delta_ba; /* delta nets: what rows give, */
     float *delta_result;                        /* and what states give: [max_rows, n_delta_heads * delta_value_dim] */
     float *conv;                                /* short convolutions: [max_rows, 3 * n_embd] */

@@ -82,7 +82,7 @@ static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
         spry_act_block *block = &out[b];
         vec largest = v_set(0), check = v_set(0);
         float rounded[SPRY_ACT_BLOCK];
-        int sums[2] = {0, 0};
+        vec halves[2] = {v_set(0), v_set(0)};
         for (int v = 0; v < VECTORS; v++) {
             vec x = v_load(in + v * LANES);
             largest = v_max(largest, v_max(x, v_sub(v_set(0), x)));
@@ -92,14 +92,16 @@ static void OP(encode_act)(spry_act_block *out, const float *in, size_t n)
         bool finite = v_sum(check) == 0;
         top = top < SPRY_ACT_SMALLEST ? 0 : top;
         vec inverse = v_set(finite && top > 0 ? 127 / top : 0);
-        for (int v = 0; v < VECTORS; v++)
-            v_store(rounded + v * LANES, v_round(v_mul(v_load(in + v * LANES), inverse)));
+        for (int v = 0; v < VECTORS; v++) {
+            vec whole = v_round(v_mul(v_load(in + v * LANES), inverse));
+            v_store(rounded + v * LANES, whole);
+            halves[v / (VECTORS / 2)] = v_add(halves[v / (VECTORS / 2)], whole);
+        }
         for (int i = 0; i < SPRY_ACT_BLOCK; i++)
             block->values[i] = (int8_t)(finite ? (int)rounded[i] : 0);
-        for (int i = 0; i < SPRY_ACT_BLOCK / 2; i++) {
-            sums[0] += block->values[i];
-            sums[1] += block->values[i + SPRY_ACT_BLOCK / 2];
-        }
+        int sums[2]; /* small whole numbers: exact in floats */
+        for (int k = 0; k < 2; k++)
+            sums[k] = finite ? (int)v_sum(halves[k]) : 0;
         block->scale = finite ? top / 127 : NAN;
         block->scaled_sum = block->scale * (float)(sums[0] + sums[1]);
         block->minus_8_sum = -8 * (sums[0] + sums[1]);
