@@ -129,7 +129,10 @@ SPRY_INLINE void put_q45_k(part *p, spry_dtype type, source s)
     put(p, behind(s, 2), 2);
     put_made(p, scales, 16, 16);
     source levels[5] = {behind(s, 16), behind(s, 48), behind(s, 80), behind(s, 112), behind(s, 144)};
-    put_turns(p, levels, type == SPRY_Q5_K ? 5 : 4);
+    if (p->rows == SPRY_PACK_MAX_ROWS)
+        put_turns(p, levels, type == SPRY_Q5_K ? 5 : 4);
+    else
+        put_quads(p, levels[0], 8 * (type == SPRY_Q5_K ? 5 : 4));
 }
 
 SPRY_INLINE void put_q6_k(part *p, source s)
@@ -176,11 +179,25 @@ SPRY_INLINE void put_q3_k(part *p, source s)
     put_turns(p, turns, 3);
 }
 
+/* Swaps the middle bytes of quads: scales of two blocks, in halves that are adjacent or not. */
+SPRY_INLINE void swap_middle(uint8_t out[16], const uint8_t in[16])
+{
+    static const uint8_t from[4] = {0, 2, 1, 3};
+    for (size_t i = 0; i < 16; i++)
+        out[i] = in[i / 4 * 4 + from[i % 4]];
+}
+
 SPRY_INLINE void put_q2_k(part *p, source s)
 {
+    uint8_t scales[4][16];
+    for (size_t row = 0; row < p->n; row++)
+        swap_middle(scales[row], s.at + row * s.stride);
     put(p, behind(s, 80), 2);
     put(p, behind(s, 82), 2);
-    put_made(p, s.at, s.stride, 16);
+    if (p->rows == SPRY_PACK_MAX_ROWS)
+        put_quads(p, (source){scales[0], 16}, 4);
+    else
+        put_made(p, s.at, s.stride, 16);
     put_quads(p, behind(s, 16), 16);
 }
 
@@ -416,7 +433,10 @@ static void take_q45_k(packed_part *p, spry_dtype type, unsigned char *block)
     for (size_t i = 0; i < 8; i++)
         take(p, &minima[i], 1);
     pack_scales(block + 4, scales, minima);
-    take_turns(p, block + 16, type == SPRY_Q5_K ? 5 : 4);
+    if (p->rows == SPRY_PACK_MAX_ROWS)
+        take_turns(p, block + 16, type == SPRY_Q5_K ? 5 : 4);
+    else
+        take_quads(p, block + 16, 8 * (type == SPRY_Q5_K ? 5 : 4));
 }
 
 static void take_q6_k(packed_part *p, unsigned char *block)
@@ -465,10 +485,16 @@ static void take_q3_k(packed_part *p, unsigned char *block)
 
 static void take_q2_k(packed_part *p, unsigned char *block)
 {
+    uint8_t scales[16];
     take(p, block + 80, 2);
     take(p, block + 82, 2);
-    for (size_t k = 0; k < 16; k++)
-        take(p, block + k, 1);
+    if (p->rows == SPRY_PACK_MAX_ROWS) {
+        take_quads(p, scales, 4);
+        swap_middle(block, scales);
+    } else {
+        for (size_t k = 0; k < 16; k++)
+            take(p, block + k, 1);
+    }
     take_quads(p, block + 16, 16);
 }
 

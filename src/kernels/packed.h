@@ -10,13 +10,14 @@
  *   Q5_0  scale f16 | 8 masks of R * 4 bits: fifth bits of values 4q.. | low
  *   Q5_1  scale f16 | min f16 | 8 masks | low
  *   Q8_0  scale f16 | 8 quads of values + 128
- *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 8 times: a quad of each of the 4 chunks of low, whose
- *         low nibbles are block 2c of 32 values, high nibbles block 2c + 1
- *   Q5_K  the same, with a quad of high before the 4 quads of low: bit b is the fifth bit of block b
+ *   Q4_K  scale f16 | min scale f16 | 8 x scale u8 | 8 x min u8 | 4 chunks of 8 quads of low, whose low nibbles are
+ *         block 2c of 32 values, high nibbles block 2c + 1; for 16 rows 8 times: a quad of each chunk
+ *   Q5_K  the same, with 8 quads of high before the chunks, or one before each 4: bit b is the fifth bit of block b
  *   Q6_K  scale f16 | 16 x scale i8 | 2 halves of 8 times: a quad of high, the same of low and of low + 32
  *   Q3_K  scale f16 | 16 x scale i8 | 8 times three quads, each with the levels of two blocks, 2c and 2c + 1, in bits
  *         0-2 and 3-5; bits 6-7 of the first two are the upper bits of blocks 6 and 7, those of the third the lowest
- *   Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte | 16 quads of low, as in the file
+ *   Q2_K  scale f16 | min scale f16 | 16 x scale and min, nibbles of a byte, for 16 rows as 4 quads: bytes 0 and 2 of
+ *         quad c are the halves of block 2c, bytes 1 and 3 those of block 2c + 1 | 16 quads of low, as in the file
  *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file
  *   IQ4_NL  as Q4_0    MXFP4  exponent u8 | low as Q4_0
  *   IQ4_XS  scale f16 | 8 x scale i8 | 8 blocks of 4 quads of low as Q4_0

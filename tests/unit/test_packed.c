@@ -113,11 +113,12 @@ static void read_k45(reader *r, spry_dtype type, float *out)
         scales[b] = *next(r, 1);
     for (size_t b = 0; b < 8; b++)
         minima[b] = *next(r, 1);
-    for (size_t q = 0; q < 32; q += 4) {
+    size_t n = r->rows == SPRY_PACK_MAX_ROWS ? 1 : 8; /* quads that follow each other */
+    for (size_t q = 0; q < 32; q += 4 * n) {
         if (type == SPRY_Q5_K)
-            next_quads(r, high + q, 1);
+            next_quads(r, high + q, n);
         for (size_t chunk = 0; chunk < 4; chunk++)
-            next_quads(r, low + 32 * chunk + q, 1);
+            next_quads(r, low + 32 * chunk + q, n);
     }
     for (size_t b = 0; b < 8; b++)
         for (size_t i = 0; i < 32; i++) {
@@ -199,11 +200,16 @@ static void read_q2_k(reader *r, float *out)
 {
     float scale = next_half(r), min = next_half(r);
     unsigned scales[16], low[64];
-    for (size_t p = 0; p < 16; p++)
+    bool quads = r->rows == SPRY_PACK_MAX_ROWS;
+    if (quads)
+        next_quads(r, scales, 4);
+    for (size_t p = 0; !quads && p < 16; p++)
         scales[p] = *next(r, 1);
     next_quads(r, low, 16);
-    for (size_t i = 0; i < 256; i++)
-        out[i] = scale * (float)(scales[i / 16] & 15) * (float)pair_of(low, i) - min * (float)(scales[i / 16] >> 4);
+    for (size_t i = 0; i < 256; i++) { /* two blocks share a quad: their first halves, then their second ones */
+        unsigned factors = scales[quads ? i / 64 * 4 + i / 16 % 2 * 2 + i / 32 % 2 : i / 16];
+        out[i] = scale * (float)(factors & 15) * (float)pair_of(low, i) - min * (float)(factors >> 4);
+    }
 }
 
 /* Three bytes hold eight levels of three bits: 0 to 5 whole, in pairs; of 6 and 7 the two upper bits are above the

@@ -204,15 +204,13 @@ SPRY_INLINE void small_blocks(eight sum[INT_TILE_ROWS], spry_dtype type, const u
 /* Half of block s of the eight in Q4_K and Q5_K. */
 SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, size_t s, int second)
 {
-    const int turn = type == SPRY_Q5_K ? 5 : 4; /* quads: fifth bits, and one of each chunk */
-    const unsigned char *low = high + ((size_t)turn - 4 + s / 2) * QUAD_BYTES;
+    const unsigned char *low = (type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high) + s / 2 * (8 * QUAD_BYTES);
     for (int q = 0; q < 4; q++)
         for (int h = 0; h < 2; h++) {
-            uint8x16_t both = load_quad(low, turn * (q + 4 * second), h);
+            uint8x16_t both = load_quad(low, q + 4 * second, h);
             uint8x16_t level = s % 2 ? vshrq_n_u8(both, 4) : vandq_u8(both, vdupq_n_u8(15));
             if (type == SPRY_Q5_K) {
-                uint8x16_t bits = load_quad(high, turn * (q + 4 * second), h);
-                uint8x16_t set = vtstq_u8(bits, vdupq_n_u8((uint8_t)(1u << s)));
+                uint8x16_t set = vtstq_u8(load_quad(high, q + 4 * second, h), vdupq_n_u8((uint8_t)(1u << s)));
                 level = vorrq_u8(level, vandq_u8(set, vdupq_n_u8(16)));
             }
             w[q][h] = vreinterpretq_s8_u8(level);

@@ -208,15 +208,15 @@ SPRY_INLINE void small_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const 
 }
 
 /* Half of block s of the eight in Q4_K and Q5_K. */
-SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, int s, int second)
+SPRY_INLINE void load_k45(quads w, spry_dtype type, const unsigned char *high, const unsigned char *low, int s,
+                          int second)
 {
-    const int turn = type == SPRY_Q5_K ? 5 : 4; /* quads: fifth bits, and one of each chunk */
-    const unsigned char *low = high + (turn - 4 + s / 2) * QUAD_BYTES;
+    low += s / 2 * (8 * QUAD_BYTES);
     for (int q = 0; q < 4; q++) {
-        __m256i both = load_quad(low, turn * (q + 4 * second));
+        __m256i both = load_quad(low, q + 4 * second);
         w[q] = s % 2 ? high_nibbles(both) : low_nibbles(both);
         if (type == SPRY_Q5_K) {
-            __m256i bits = shift_left(load_quad(high, turn * (q + 4 * second)), 4 - s);
+            __m256i bits = shift_left(load_quad(high, q + 4 * second), 4 - s);
             w[q] = _mm256_or_si256(w[q], _mm256_and_si256(bits, _mm256_set1_epi8(16)));
         }
     }
@@ -228,14 +228,15 @@ SPRY_INLINE void k45_blocks(__m256 sum[INT_TILE_ROWS], spry_dtype type, const un
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(p, spry_packed_row_bytes(type) * GROUP, n_rows);
         __m256 scale = halves(p), min = _mm256_sub_ps(_mm256_setzero_ps(), halves(p + 2 * GROUP));
-        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *levels = minima + 8 * GROUP;
+        const unsigned char *scales = p + 4 * GROUP, *minima = scales + 8 * GROUP, *high = minima + 8 * GROUP;
+        const unsigned char *low = type == SPRY_Q5_K ? high + 8 * QUAD_BYTES : high;
         SPRY_UNROLL(8)
         for (int s = 0; s < 8; s++) {
             __m256i dot[INT_TILE_ROWS];
             start_dots(dot, n_rows);
             for (int second = 0; second < 2; second++) {
                 quads w;
-                load_k45(w, type, levels, s, second);
+                load_k45(w, type, high, low, s, second);
                 for (int r = 0; r < n_rows; r++)
                     dot[r] = add_dot(dot[r], w, act[r][b + (size_t)s].values + 16 * second, type == SPRY_Q4_K ? 8 : 4);
             }

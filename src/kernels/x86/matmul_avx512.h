@@ -308,8 +308,8 @@ SPRY_INLINE void level_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, const 
 {
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
-        if (n_rows == 1 && type != SPRY_IQ4_XS) {
-            sum[0] = one_ternary(sum[0], p, act[0] + b);
+        if (n_rows == 1) {
+            sum[0] = type == SPRY_IQ4_XS ? one_iq4_xs(sum[0], p, act[0] + b) : one_ternary(sum[0], p, act[0] + b);
             continue;
         }
         SPRY_UNROLL(8)
@@ -373,16 +373,15 @@ SPRY_INLINE void load_sixteens(wsixteens *w, spry_dtype type, const unsigned cha
     const unsigned char *scales = p + (type == SPRY_Q2_K ? 64 : 32), *levels = scales + 16 * GROUP;
     __m512 scale = halves(p);
     for (int k = 0; k < 2; k++) {
-        const unsigned char *bytes = scales + (2 * s + k) * GROUP;
-        __m128i both = _mm_loadu_si128((const __m128i *)(const void *)bytes);
-        __m128i lower = _mm_and_si128(both, _mm_set1_epi8(15)), nibbles = _mm_srli_epi16(both, 4);
         if (type == SPRY_Q2_K) {
-            nibbles = _mm_and_si128(nibbles, _mm_set1_epi8(15));
+            __m512i factors = _mm512_srl_epi32(load64(scales + s / 2 * 64), _mm_cvtsi32_si128(s % 2 * 8 + k * 16));
+            __m512i lower = _mm512_and_si512(factors, _mm512_set1_epi32(15));
+            __m512i upper = _mm512_and_si512(_mm512_srli_epi32(factors, 4), _mm512_set1_epi32(15));
             __m512 min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
-            w->min[k] = _mm512_mul_ps(min, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(nibbles)));
-            w->scale[k] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(lower)));
+            w->scale[k] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(lower));
+            w->min[k] = _mm512_mul_ps(min, _mm512_cvtepi32_ps(upper));
         } else {
-            w->scale[k] = _mm512_mul_ps(scale, bytes_i8(bytes));
+            w->scale[k] = _mm512_mul_ps(scale, bytes_i8(scales + (2 * s + k) * GROUP));
         }
     }
     w->zero = type == SPRY_Q6_K ? 32 : type == SPRY_Q3_K ? 4 : -1;
@@ -400,7 +399,9 @@ SPRY_INLINE void sixteen_blocks(__m512 sum[INT_TILE_ROWS], spry_dtype type, cons
     for (size_t b = 0; b < n_in / 32; b += 8, p += spry_packed_row_bytes(type) * GROUP) {
         fetch_ahead(type, p, n_rows);
         if (n_rows == 1) {
-            sum[0] = type == SPRY_Q3_K ? one_q3(sum[0], p, act[0] + b) : one_sixteens(sum[0], type, p, act[0] + b);
+            sum[0] = type == SPRY_Q6_K   ? one_q6(sum[0], p, act[0] + b)
+                     : type == SPRY_Q3_K ? one_q3(sum[0], p, act[0] + b)
+                                         : one_q2(sum[0], p, act[0] + b);
             continue;
         }
         SPRY_UNROLL(8)

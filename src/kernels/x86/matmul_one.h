@@ -2,8 +2,8 @@
  * for all blocks of 32 that have bits in it, so that memory sets the speed. Dots are exact in integers, and conversions
  * and fused additions are those of matmul_avx512.h in the same order: the same bits. Included by it.
  *
- * Levels of two bits stay where they are in a byte: their dots are 1, 4, 16 and 64 times as large and are shifted once.
- * Without VNNI the topmost do not. */
+ * Levels of two and three bits stay where they are in a byte: dots are up to 64 times as large, which is exact, and
+ * what follows is divided by that. Without VNNI the topmost are moved. */
 
 /* Reads a byte of each line of `bytes` in ascending order, before parts of them are used in another order: the
  * hardware's prefetchers follow the order in which lines are first read. */
@@ -70,18 +70,28 @@ SPRY_INLINE __m512 one_k45(__m512 sum, spry_dtype type, const unsigned char *p, 
     return sum;
 }
 
-/* ---- Q6_K and Q2_K: two dots a block ------------------------------------------------------------------------------
+/* ---- Q6_K: two dots a block, zero point 32 ------------------------------------------------------------------------
  */
 
 typedef struct four_dots {
     __m512i block[4][2];
 } four_dots;
 
-SPRY_INLINE void clear_dots(four_dots *dots)
+/* -zero * half_sum[k] */
+SPRY_INLINE __m512i start_half(const spry_act_block *a, int k, int zero)
+{
+    int32_t both;
+    memcpy(&both, a->half_sum, 4);
+    if (zero == 0)
+        return _mm512_setzero_si512();
+    return _mm512_madd_epi16(_mm512_set1_epi32(both), _mm512_set1_epi32(k ? -zero * 65536 : -zero & 0xffff));
+}
+
+SPRY_INLINE void start_dots(four_dots *dots, const spry_act_block *a, int zero)
 {
     for (int j = 0; j < 4; j++)
         for (int k = 0; k < 2; k++)
-            dots->block[j][k] = _mm512_setzero_si512();
+            dots->block[j][k] = start_half(a + j, k, zero);
 }
 
 /* A half of 128: a quad of high and two of low side by side. Blocks 0 and 1 are in the low nibbles, 2 and 3 in the high
@@ -102,13 +112,37 @@ SPRY_INLINE void dots_q6(four_dots *dots, const unsigned char *high, const spry_
     }
 }
 
+SPRY_INLINE __m512 one_q6(__m512 sum, const unsigned char *p, const spry_act_block *a)
+{
+    const unsigned char *scales = p + 32, *levels = scales + 16 * GROUP;
+    const __m512 scale = halves(p);
+    touch(p, 32 + 16 * GROUP);
+    SPRY_UNROLL(2)
+    for (int half = 0; half < 2; half++, levels += 24 * 64, a += 4) {
+        four_dots dots;
+        start_dots(&dots, a, 32);
+        dots_q6(&dots, levels, a);
+        for (int j = 0; j < 4; j++, scales += 2 * GROUP) {
+            __m512 one = _mm512_cvtepi32_ps(dots.block[j][0]), two = _mm512_cvtepi32_ps(dots.block[j][1]);
+            __m512 first = _mm512_mul_ps(scale, bytes_i8(scales));
+            __m512 second = _mm512_mul_ps(scale, bytes_i8(scales + GROUP));
+            __m512 both = _mm512_fmadd_ps(two, second, _mm512_mul_ps(one, first));
+            sum = _mm512_fmadd_ps(both, _mm512_set1_ps(a[j].scale), sum);
+        }
+    }
+    return sum;
+}
+
+/* ---- Q2_K: two dots and two minima a block ------------------------------------------------------------------------
+ */
+
 /* Where block j of two bits has its levels in a byte while it is multiplied. */
 SPRY_INLINE int pair_shift(int j)
 {
     return 3 << 2 * j <= LARGEST_TOP ? 2 * j : 0;
 }
 
-/* Four blocks of two bits each of 8 quads. */
+/* Four blocks of two bits each of 8 quads; dots stay in their places. */
 SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spry_act_block *a)
 {
     SPRY_UNROLL(8)
@@ -121,55 +155,44 @@ SPRY_INLINE void dots_pairs(four_dots *dots, const unsigned char *low, const spr
             dots->block[j][q / 4] = dot_quad(dots->block[j][q / 4], quad, a + j, q, top);
         }
     }
-    for (int j = 1; j < 4; j++)
-        for (int k = 0; k < 2; k++)
-            dots->block[j][k] = _mm512_sra_epi32(dots->block[j][k], _mm_cvtsi32_si128(pair_shift(j)));
 }
 
-/* Adds four blocks from s on as add_sixteens does. */
-SPRY_INLINE __m512 add_four(__m512 sum, spry_dtype type, const four_dots *dots, const unsigned char *p, int s,
-                            const spry_act_block *a)
+/* Adds block j, whose factors are in the lower bytes of words, as add_sixteens does. Nibbles become floats by a table,
+ * whose index is the lowest four bits. A minimum times half_sum, 16 times as large in its place, is exact in a float:
+ * these products are made in integers, and the roundings stay the same. */
+SPRY_INLINE __m512 add_q2(__m512 sum, const __m512i dot[2], __m512i factors, __m512 scale, __m512 min,
+                          const spry_act_block *a)
 {
-    const unsigned char *scales = p + (type == SPRY_Q2_K ? 64 : 32);
-    const __m512 scale = halves(p), min = _mm512_sub_ps(_mm512_setzero_ps(), halves(p + 32));
-    const int zero = type == SPRY_Q6_K ? 32 : 0;
-    for (int j = 0; j < 4; j++) {
-        __m512 dot[2], factor[2], below[2];
-        for (int k = 0; k < 2; k++) {
-            const unsigned char *bytes = scales + (2 * (s + j) + k) * GROUP;
-            __m512i start = _mm512_set1_epi32(-zero * a[j].half_sum[k]);
-            dot[k] = _mm512_cvtepi32_ps(_mm512_add_epi32(start, dots->block[j][k]));
-            if (type == SPRY_Q2_K) {
-                __m128i both = _mm_loadu_si128((const __m128i *)(const void *)bytes), four = _mm_set1_epi8(15);
-                __m512i lower = _mm512_cvtepu8_epi32(_mm_and_si128(both, four));
-                __m512i upper = _mm512_cvtepu8_epi32(_mm_and_si128(_mm_srli_epi16(both, 4), four));
-                factor[k] = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(lower));
-                below[k] = _mm512_mul_ps(min, _mm512_cvtepi32_ps(upper));
-            } else {
-                factor[k] = _mm512_mul_ps(scale, bytes_i8(bytes));
-            }
-        }
-        __m512 both = _mm512_fmadd_ps(dot[1], factor[1], _mm512_mul_ps(dot[0], factor[0]));
-        for (int k = 0; type == SPRY_Q2_K && k < 2; k++)
-            both = _mm512_fmadd_ps(below[k], _mm512_set1_ps((float)a[j].half_sum[k]), both);
-        sum = _mm512_fmadd_ps(both, _mm512_set1_ps(a[j].scale), sum);
+    const __m512 nibbles = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    int32_t half_sums;
+    memcpy(&half_sums, a->half_sum, 4);
+    __m512 first = _mm512_mul_ps(scale, _mm512_permutexvar_ps(factors, nibbles));
+    __m512 second = _mm512_mul_ps(scale, _mm512_permutexvar_ps(_mm512_srli_epi32(factors, 16), nibbles));
+    __m512 one = _mm512_cvtepi32_ps(dot[0]), two = _mm512_cvtepi32_ps(dot[1]);
+    __m512 both = _mm512_fmadd_ps(two, second, _mm512_mul_ps(one, first));
+    for (int k = 0; k < 2; k++) {
+        __m512i below = _mm512_and_si512(factors, _mm512_set1_epi32(0xf0 << 16 * k));
+        __m512i product = _mm512_madd_epi16(below, _mm512_set1_epi32(half_sums));
+        both = _mm512_fmadd_ps(min, _mm512_cvtepi32_ps(product), both);
     }
-    return sum;
+    return _mm512_fmadd_ps(both, _mm512_set1_ps(a->scale), sum);
 }
 
-SPRY_INLINE __m512 one_sixteens(__m512 sum, spry_dtype type, const unsigned char *p, const spry_act_block *a)
+SPRY_INLINE __m512 one_q2(__m512 sum, const unsigned char *p, const spry_act_block *a)
 {
-    const unsigned char *levels = p + (type == SPRY_Q2_K ? 64 : 32) + 16 * GROUP;
-    touch(p, (size_t)(levels - p));
+    const unsigned char *scales = p + 64, *levels = scales + 16 * GROUP;
+    const __m512 scale = halves(p), min = scaled_by(halves(p + 32), -1.0f / 16);
+    touch(p, 64 + 16 * GROUP);
     SPRY_UNROLL(2)
-    for (int s = 0; s < 8; s += 4) {
+    for (int half = 0; half < 2; half++, levels += 512, a += 4) {
         four_dots dots;
-        clear_dots(&dots);
-        if (type == SPRY_Q6_K)
-            dots_q6(&dots, levels + s / 4 * (24 * 64), a + s);
-        else
-            dots_pairs(&dots, levels + s / 4 * 512, a + s);
-        sum = add_four(sum, type, &dots, p, s, a + s);
+        start_dots(&dots, a, 0);
+        dots_pairs(&dots, levels, a);
+        for (int j = 0; j < 4; j++) {
+            __m512i factors = load64(scales + 64 * (2 * half + j / 2));
+            sum = add_q2(sum, dots.block[j], j % 2 ? _mm512_srli_epi32(factors, 8) : factors,
+                         scaled_by(scale, 1.0f / (float)(1 << pair_shift(j))), min, a + j);
+        }
     }
     return sum;
 }
@@ -198,14 +221,6 @@ SPRY_INLINE void dots_q3(__m512i dot[8], const unsigned char *p, const spry_act_
             dot[s] = dot_quad(dot[s], quad, a + s, q, top);
         }
     }
-}
-
-/* What the dot of half k of block s starts with: -zero * half_sum, in its place. */
-SPRY_INLINE __m512i start_half(const spry_act_block *a, int k, int zero)
-{
-    int32_t both;
-    memcpy(&both, a->half_sum, 4);
-    return _mm512_madd_epi16(_mm512_set1_epi32(both), _mm512_set1_epi32(k ? -zero * 65536 : -zero & 0xffff));
 }
 
 /* A dot of at most 8128 times a scale of 6 bits and its place of 5 bits is exact in a float. So products are made in
@@ -245,14 +260,40 @@ SPRY_INLINE __m512 one_ternary(__m512 sum, const unsigned char *p, const spry_ac
     SPRY_UNROLL(2)
     for (int s = 0; s < 8; s += 4) {
         four_dots dots;
-        clear_dots(&dots);
+        start_dots(&dots, a + s, 0);
         dots_pairs(&dots, p + 32 + s / 4 * 512, a + s);
         for (int j = 0; j < 4; j++) {
             const spry_act_block *block = a + s + j;
             __m512i start = _mm512_srai_epi32(_mm512_set1_epi32(block->minus_8_sum), 3);
-            __m512i dot = _mm512_add_epi32(start, _mm512_add_epi32(dots.block[j][0], dots.block[j][1]));
+            __m512i both = _mm512_add_epi32(dots.block[j][0], dots.block[j][1]);
+            __m512i dot = _mm512_add_epi32(start, _mm512_sra_epi32(both, _mm_cvtsi32_si128(pair_shift(j))));
             sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scaled_by(scale, block->scale), sum);
         }
+    }
+    return sum;
+}
+
+/* ---- IQ4_XS ------------------------------------------------------------------------------------------------------ */
+
+SPRY_INLINE __m512 one_iq4_xs(__m512 sum, const unsigned char *p, const spry_act_block *a)
+{
+    const __m512 scale = halves(p);
+    const __m512i table = level_table(SPRY_IQ4_XS);
+    const unsigned char *scales = p + 32, *levels = scales + 8 * GROUP;
+    touch(p, 32 + 8 * GROUP);
+    SPRY_UNROLL(8)
+    for (int s = 0; s < 8; s++, levels += 256) {
+        __m512i dot = start_dot(a + s, 4);
+        __m512i high = _mm512_setzero_si512();
+        SPRY_UNROLL(4)
+        for (int q = 0; q < 4; q++) {
+            __m512i both = load_once(levels + 64 * q);
+            dot = dot_quad(dot, _mm512_shuffle_epi8(table, low_nibbles(both)), a + s, q, 255);
+            high = dot_quad(high, _mm512_shuffle_epi8(table, high_nibbles(both)), a + s, q + 4, 255);
+        }
+        __m512 whole = _mm512_cvtepi32_ps(_mm512_add_epi32(dot, high));
+        __m512 factor = _mm512_mul_ps(scale, bytes_i8(scales + s * GROUP));
+        sum = _mm512_fmadd_ps(whole, scaled_by(factor, a[s].scale), sum);
     }
     return sum;
 }
