@@ -1,7 +1,7 @@
 /* A run: the caller stores the job and opens a new epoch; workers that see it enter, take blocks until none is left,
  * and leave. The caller does the same, then closes the epoch and waits for those inside. `state` holds all of it in one
  * word, so a worker that comes late cannot enter a run that is closed, and the job does not change under one inside.
- * Every wait first spins for a few microseconds, because the steps of a forward pass follow each other that closely,
+ * Every wait first spins for tens of microseconds, because the steps of a forward pass follow each other that closely,
  * then sleeps.
  *
  * No wake-up is lost: a waiter first announces itself (`sleepers`, `caller_sleeps`), then checks its condition, both
@@ -27,7 +27,8 @@
 enum {
     CACHE_LINE = 64,
     WORKERS_MAX = 1024,
-    SPIN_NS = 20000,
+    SPIN_NS = 12500, /* for each worker: of many, the last one comes later */
+    SPIN_NS_MAX = 200000,
     PAUSES_PER_POLL = 16, /* between two reads of the clock */
     SHARES = 4,           /* a block is this part of what is left for each worker: the last ones are short */
 };
@@ -42,7 +43,8 @@ typedef struct worker {
 
 struct spry_threads {
     size_t count;
-    bool spins;      /* false with more workers than processors: the awaited thread may need the waiter's processor */
+    bool spins; /* false with more workers than processors: the awaited thread may need the waiter's processor */
+    uint64_t spin_ns;
     worker *workers; /* entry 0, the caller's thread, is unused */
 
     spry_threads_block_fn fn; /* the job; NULL: the workers exit */
@@ -84,7 +86,7 @@ SPRY_INLINE bool spin_until(const spry_threads *threads, bool (*condition)(const
                 return true;
             SPRY_PAUSE();
         }
-    } while (spry_clock_ns() - start < SPIN_NS);
+    } while (spry_clock_ns() - start < threads->spin_ns);
     return false;
 }
 
@@ -255,7 +257,8 @@ spry_status spry_threads_create(spry_threads **out, size_t count, spry_error *er
         free(workers);
         return spry_fail_memory(error, "the thread pool", sizeof *threads + count * sizeof *workers);
     }
-    *threads = (spry_threads){.count = count, .spins = count <= usable, .workers = workers};
+    uint64_t spin_ns = count * SPIN_NS < SPIN_NS_MAX ? count * SPIN_NS : SPIN_NS_MAX;
+    *threads = (spry_threads){.count = count, .spins = count <= usable, .spin_ns = spin_ns, .workers = workers};
     pthread_mutex_init(&threads->mutex, NULL);
     pthread_cond_init(&threads->wake, NULL);
     pthread_cond_init(&threads->done, NULL);

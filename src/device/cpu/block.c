@@ -7,10 +7,10 @@
 #include "kernels/kv_layout.h"
 
 enum { WORTH_WAKING = 8192 }; /* values to process; below this, waking the other threads costs more */
-enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 8 }; /* of weights; units of outputs */
+enum { BLOCK_BYTES = 64 * 1024, TILE_UNITS = 4 }; /* of weights; units of outputs */
 enum { KEY_ROWS = SPRY_PAGE_TOKENS };
 enum { HALVED_ROWS = 16 }; /* with fewer, kernels round activations themselves */
-enum { ROW_BLOCKS = 4 }; /* of each worker, where work is split by rows */
+enum { ROW_BLOCKS = 4 };   /* of each worker, where work is split by rows */
 
 static void run_rows(spry_pass *p, spry_threads_block_fn rows, void *job, size_t n_rows, size_t width)
 {

@@ -10,27 +10,36 @@
 
 enum { PANEL_BLOCKS = 16, PANEL_GROUPS = 2, TILE = 16, TILED_ROW_BLOCK = 256 };
 
-/* Registers; their numbers become part of instructions. */
-#define DOTS_TILE    0
-#define SECOND_TILE  1
-#define ROWS_TILE    2
-#define OUTPUTS_TILE 3
+/* Rows of a panel for a block: its quads; or those of each half with four of zeros between them, so that rows of 32
+ * values are multiplied by the first half with zeros behind it, and by the second with zeros before it. */
+enum { PANEL_ROWS = 12 };
 
 /* Up to PANEL_BLOCKS blocks of one group. Factors of values 16.. of a block are used by types with sixteens only. */
 typedef struct panel {
-    __m512i quad[PANEL_BLOCKS][8];
+    __m512i quad[PANEL_BLOCKS * PANEL_ROWS];
     __m512 scale[PANEL_BLOCKS][2], min[PANEL_BLOCKS][2];
 } panel;
 
-/* What a tile of rows adds: per block, 16 values adjacent. */
-typedef struct row_factors {
-    float scale[PANEL_BLOCKS][TILE], scaled_sum[PANEL_BLOCKS][TILE], half_sum[PANEL_BLOCKS][2][TILE];
-} row_factors;
+/* A tile of rows of activations. Every address in it is one of four and a small multiple of the stride. */
+typedef struct tile_rows {
+    const unsigned char *quarter[4]; /* rows 0, 4, 8 and 12 */
+    size_t stride, three;            /* bytes from row to row, and three times as many */
+} tile_rows;
+
+/* Sums of halves of blocks as floats, of 16 rows adjacent: for Q2_K. */
+typedef struct row_halves {
+    float sum[PANEL_BLOCKS][2][TILE];
+} row_halves;
+
+SPRY_INLINE size_t panel_row(spry_dtype type, size_t block)
+{
+    return block * (has_sixteens(type) ? PANEL_ROWS : 8);
+}
 
 /* Block s of the eight in a block of 256; s is a constant. */
 SPRY_INLINE void expand_large(panel *out, size_t at, spry_dtype type, const unsigned char *p, int s)
 {
-    __m512i *quad = out->quad[at], zero = _mm512_set1_epi8((char)zero_point(type));
+    __m512i *quad = out->quad + panel_row(type, at), zero = _mm512_set1_epi8((char)zero_point(type));
     if (has_sixteens(type)) {
         wsixteens w;
         load_sixteens(&w, type, p, s);
@@ -39,8 +48,11 @@ SPRY_INLINE void expand_large(panel *out, size_t at, spry_dtype type, const unsi
             if (type == SPRY_Q2_K)
                 out->min[at][k] = w.min[k];
         }
-        for (int q = 0; q < 8; q++)
+        for (int q = 0; q < 4; q++) {
             quad[q] = _mm512_sub_epi8(w.quad[q], zero);
+            quad[q + 4] = _mm512_setzero_si512();
+            quad[q + 8] = _mm512_sub_epi8(w.quad[q + 4], zero);
+        }
         return;
     }
     wblock w;
@@ -76,21 +88,27 @@ SPRY_INLINE void expand(panel *out, spry_dtype type, const unsigned char *p, siz
         if (has_min(type))
             out->min[b][0] = w.min;
         for (int q = 0; q < 8; q++)
-            out->quad[b][q] = _mm512_sub_epi8(w.quad[q], _mm512_set1_epi8((char)zero_point(type)));
+            out->quad[panel_row(type, b) + (size_t)q] =
+                _mm512_sub_epi8(w.quad[q], _mm512_set1_epi8((char)zero_point(type)));
     }
 }
 
-static void gather_factors(row_factors *out, const unsigned char *act, size_t stride, size_t n)
+static void gather_halves(row_halves *out, const unsigned char *act, size_t stride, size_t n)
 {
     for (size_t r = 0; r < TILE; r++) {
         const spry_act_block *a = (const spry_act_block *)(const void *)(act + r * stride);
-        for (size_t b = 0; b < n; b++) {
-            out->scale[b][r] = a[b].scale;
-            out->scaled_sum[b][r] = a[b].scaled_sum;
-            out->half_sum[b][0][r] = a[b].half_sum[0];
-            out->half_sum[b][1][r] = a[b].half_sum[1];
-        }
+        for (size_t b = 0; b < n; b++)
+            for (int k = 0; k < 2; k++)
+                out->sum[b][k][r] = a[b].half_sum[k];
     }
+}
+
+/* Block b of row r, a constant. */
+SPRY_INLINE const spry_act_block *row_block(const tile_rows *rows, int r, size_t b)
+{
+    const unsigned char *p = rows->quarter[r / 4] + b * sizeof(spry_act_block);
+    p += r % 4 == 3 ? rows->three : (size_t)(r % 4) * rows->stride;
+    return (const spry_act_block *)(const void *)p;
 }
 
 /* Integer products of 16 rows and 16 outputs: one block, or its two halves. */
@@ -98,77 +116,128 @@ typedef struct tile_dots {
     __m512i row[2][TILE];
 } tile_dots;
 
-SPRY_INLINE void multiply_tile(tile_dots *out, spry_dtype type, const spry_act_block *act, size_t stride,
-                               const __m512i quad[8])
+/* Registers are part of instructions: sums are in 0 to 3, rows in 4 and 5, outputs in 6 and 7. */
+#define START_BLOCK(sums, rows, outputs)                                                                               \
+    do {                                                                                                               \
+        tile_zero(sums);                                                                                               \
+        tile_load(rows, values, stride);                                                                               \
+        tile_load(outputs, quad, sizeof *quad);                                                                        \
+        tile_multiply(sums, rows, outputs);                                                                            \
+    } while (0)
+#define START_HALVES(left, right, rows)                                                                                \
+    do {                                                                                                               \
+        tile_zero(left);                                                                                               \
+        tile_zero(right);                                                                                              \
+        tile_load(rows, values, stride);                                                                               \
+        tile_load(6, quad, sizeof *quad);                                                                              \
+        tile_multiply(left, rows, 6);                                                                                  \
+        tile_load(7, quad + 4, sizeof *quad);                                                                          \
+        tile_multiply(right, rows, 7);                                                                                 \
+    } while (0)
+
+enum { SLOTS = 2 }; /* blocks that are on their way at the same time; four are slower (measured) */
+
+SPRY_INLINE void start_block(int slot, spry_dtype type, const int8_t *values, size_t stride, const __m512i *quad)
 {
-    tile_zero(DOTS_TILE);
-    tile_load(ROWS_TILE, act->values, stride);
-    tile_load(OUTPUTS_TILE, quad, sizeof *quad);
-    tile_multiply(DOTS_TILE, ROWS_TILE, OUTPUTS_TILE);
-    tile_store(DOTS_TILE, out->row[0], sizeof *quad);
-    if (has_sixteens(type)) {
-        tile_zero(SECOND_TILE);
-        tile_load(ROWS_TILE, act->values + 16, stride);
-        tile_load(OUTPUTS_TILE, quad + 4, sizeof *quad);
-        tile_multiply(SECOND_TILE, ROWS_TILE, OUTPUTS_TILE);
-        tile_store(SECOND_TILE, out->row[1], sizeof *quad);
+    switch (has_sixteens(type) ? SLOTS + slot : slot) {
+    case 0: START_BLOCK(0, 4, 6); break;
+    case 1: START_BLOCK(1, 5, 7); break;
+    case 2: START_HALVES(0, 1, 4); break;
+    default: START_HALVES(2, 3, 5); break;
+    }
+}
+
+#define STORE_HALVES(left, right)                                                                                      \
+    do {                                                                                                               \
+        tile_store(left, out->row[0], sizeof(__m512i));                                                                \
+        tile_store(right, out->row[1], sizeof(__m512i));                                                               \
+    } while (0)
+
+SPRY_INLINE void store_block(tile_dots *out, int slot, spry_dtype type)
+{
+    switch (has_sixteens(type) ? SLOTS + slot : slot) {
+    case 0: tile_store(0, out->row[0], sizeof(__m512i)); break;
+    case 1: tile_store(1, out->row[0], sizeof(__m512i)); break;
+    case 2: STORE_HALVES(0, 1); break;
+    default: STORE_HALVES(2, 3); break;
     }
 }
 
 /* The roundings of add_zero_point, add_with_min and add_sixteens. */
 SPRY_INLINE void add_tile(__m512 sum[TILE], spry_dtype type, const tile_dots *dots, const panel *w,
-                          const row_factors *f, size_t b)
+                          const tile_rows *rows, const row_halves *halves, size_t b)
 {
     SPRY_UNROLL(16)
     for (int r = 0; r < TILE; r++) {
-        __m512 one = _mm512_cvtepi32_ps(dots->row[0][r]), scale = _mm512_set1_ps(f->scale[b][r]);
+        const spry_act_block *act = row_block(rows, r, b);
+        __m512 one = _mm512_cvtepi32_ps(dots->row[0][r]), scale = _mm512_set1_ps(act->scale);
         if (has_sixteens(type)) {
             __m512 two = _mm512_cvtepi32_ps(dots->row[1][r]);
             __m512 both = _mm512_fmadd_ps(two, w->scale[b][1], _mm512_mul_ps(one, w->scale[b][0]));
             for (int k = 0; type == SPRY_Q2_K && k < 2; k++)
-                both = _mm512_fmadd_ps(w->min[b][k], _mm512_set1_ps(f->half_sum[b][k][r]), both);
+                both = _mm512_fmadd_ps(w->min[b][k], _mm512_set1_ps(halves->sum[b][k][r]), both);
             sum[r] = _mm512_fmadd_ps(both, scale, sum[r]);
             continue;
         }
         sum[r] = _mm512_fmadd_ps(one, _mm512_mul_ps(w->scale[b][0], scale), sum[r]);
         if (has_min(type))
-            sum[r] = _mm512_fmadd_ps(w->min[b][0], _mm512_set1_ps(f->scaled_sum[b][r]), sum[r]);
+            sum[r] = _mm512_fmadd_ps(w->min[b][0], _mm512_set1_ps(act->scaled_sum), sum[r]);
     }
 }
 
-/* Adds n blocks for 16 rows and one group. The product of a block is started before the sums of the one before. */
-SPRY_INLINE void add_panel(float *out, size_t out_stride, spry_dtype type, const panel *w, const row_factors *f,
-                           const spry_act_block *act, size_t act_stride, size_t n, bool first)
+/* Adds n blocks for 16 rows and one group. A block is started SLOTS blocks before its products are stored, and these
+ * are stored one block before they are converted. */
+SPRY_INLINE void add_panel(float *out, size_t out_stride, spry_dtype type, const panel *w, const tile_rows *rows,
+                           const row_halves *halves, size_t n, bool first)
 {
     __m512 sum[TILE];
-    tile_dots dots[2];
+    tile_dots dots[SLOTS];
     SPRY_UNROLL(16)
     for (int r = 0; r < TILE; r++)
         sum[r] = first ? _mm512_setzero_ps() : _mm512_loadu_ps(out + (size_t)r * out_stride);
     SPRY_BARRIER(); /* compilers do not know what loads of tiles read */
-    multiply_tile(&dots[0], type, act, act_stride, w->quad[0]);
-    for (size_t b = 0; b < n; b++) {
-        if (b + 1 < n)
-            multiply_tile(&dots[(b + 1) % 2], type, act + b + 1, act_stride, w->quad[b + 1]);
-        add_tile(sum, type, &dots[b % 2], w, f, b);
+    SPRY_UNROLL(2)
+    for (int t = 0; t < SLOTS; t++)
+        if ((size_t)t < n)
+            start_block(t, type, row_block(rows, 0, (size_t)t)->values, rows->stride,
+                        w->quad + panel_row(type, (size_t)t));
+    for (size_t b = 0; b < n; b += SLOTS) {
+        SPRY_UNROLL(2)
+        for (int t = 0; t < SLOTS; t++) {
+            size_t at = b + (size_t)t, next = at + SLOTS;
+            if (at >= n)
+                break;
+            store_block(&dots[t], t, type);
+            if (next < n)
+                start_block(t, type, row_block(rows, 0, next)->values, rows->stride, w->quad + panel_row(type, next));
+            if (at)
+                add_tile(sum, type, &dots[(t + 1) % SLOTS], w, rows, halves, at - 1);
+        }
     }
+    add_tile(sum, type, &dots[(n + 1) % SLOTS], w, rows, halves, n - 1);
     SPRY_UNROLL(16)
     for (int r = 0; r < TILE; r++)
         _mm512_storeu_ps(out + (size_t)r * out_stride, sum[r]);
 }
 
-static void configure_tiles(bool sixteens)
+/* Registers of sums, rows and outputs. A constant, so that it is in memory: compilers do not know that all of it is
+ * read. */
+static const tile_shapes block_shapes = {.palette = 1,
+                                         .row_bytes = {64, 64, 64, 64, SPRY_ACT_BLOCK, SPRY_ACT_BLOCK, 64, 64},
+                                         .rows = {TILE, TILE, TILE, TILE, TILE, TILE, 8, 8}};
+
+/* Requests a share of the n blocks of a group that are expanded after blocks [b, b + n): of it, or of the group behind
+ * those at hand. */
+SPRY_INLINE void fetch_share(const spry_matmul *m, spry_dtype type, size_t group, size_t n_groups, size_t b, size_t n,
+                             size_t share, size_t shares)
 {
-    tile_shapes shapes = {.palette = 1};
-    for (int t = DOTS_TILE; t <= SECOND_TILE; t++) {
-        shapes.rows[t] = TILE;
-        shapes.row_bytes[t] = TILE * sizeof(int32_t);
-    }
-    shapes.rows[ROWS_TILE] = TILE;
-    shapes.row_bytes[ROWS_TILE] = sixteens ? 16 : 32;
-    shapes.rows[OUTPUTS_TILE] = sixteens ? 4 : 8;
-    shapes.row_bytes[OUTPUTS_TILE] = sizeof(__m512i);
-    tile_configure(&shapes);
+    size_t block_bytes = spry_packed_row_bytes(type) * GROUP, unit = is_large(type) ? 8 : 1, after = b + n;
+    size_t lines = n / unit * block_bytes / 64 + 1, each = (lines + shares - 1) / shares;
+    uintptr_t next = (uintptr_t)m->weight + group * m->weight_stride + after / unit * block_bytes;
+    if (after == m->n_in / 32)
+        next = (uintptr_t)m->weight + (group + n_groups) * m->weight_stride;
+    for (size_t line = share * each; line < (share + 1) * each && line < lines; line++)
+        _mm_prefetch((const char *)(next + 64 * line), _MM_HINT_T1);
 }
 
 /* Rows [row, end), a multiple of 16, and n_groups whole groups. */
@@ -176,17 +245,22 @@ SPRY_INLINE void tiled_rows(const spry_matmul *m, spry_dtype type, size_t group,
                             size_t end)
 {
     panel w[PANEL_GROUPS];
-    row_factors factors;
+    row_halves halves;
+    size_t stride = m->act_stride;
     for (size_t b = 0, n; b < m->n_in / 32; b += n) {
         n = m->n_in / 32 - b < PANEL_BLOCKS ? m->n_in / 32 - b : PANEL_BLOCKS;
         for (size_t g = 0; g < n_groups; g++)
             expand(&w[g], type, (const unsigned char *)m->weight + (group + g) * m->weight_stride, b, n);
         for (size_t r = row; r < end; r += TILE) {
-            const unsigned char *act = (const unsigned char *)m->act + r * m->act_stride + b * sizeof(spry_act_block);
-            gather_factors(&factors, act, m->act_stride, n);
-            for (size_t g = 0; g < n_groups; g++)
-                add_panel(m->out + r * m->out_stride + (group + g) * GROUP, m->out_stride, type, &w[g], &factors,
-                          (const spry_act_block *)(const void *)act, m->act_stride, n, b == 0);
+            const unsigned char *act = (const unsigned char *)m->act + r * stride + b * sizeof(spry_act_block);
+            tile_rows rows = {{act, act + 4 * stride, act + 8 * stride, act + 12 * stride}, stride, 3 * stride};
+            if (type == SPRY_Q2_K)
+                gather_halves(&halves, act, stride, n);
+            for (size_t g = 0; g < n_groups; g++) {
+                fetch_share(m, type, group + g, n_groups, b, n, (r - row) / TILE, (end - row) / TILE);
+                add_panel(m->out + r * m->out_stride + (group + g) * GROUP, m->out_stride, type, &w[g], &rows, &halves,
+                          n, b == 0);
+            }
         }
     }
 }
@@ -195,7 +269,7 @@ SPRY_INLINE void tiled_product(const spry_matmul *m, spry_dtype type, size_t out
 {
     size_t n_rows = m->n_rows / TILE * TILE, whole = out_begin + (out_end - out_begin) / GROUP * GROUP;
     if (n_rows && whole > out_begin) {
-        configure_tiles(has_sixteens(type));
+        tile_configure(&block_shapes);
         for (size_t row = 0; row < n_rows; row += TILED_ROW_BLOCK) {
             size_t end = n_rows - row < TILED_ROW_BLOCK ? n_rows : row + TILED_ROW_BLOCK;
             for (size_t group = out_begin / GROUP, n; group < whole / GROUP; group += n) {

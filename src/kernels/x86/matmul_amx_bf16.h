@@ -166,14 +166,15 @@ static void multiply_matrix(const spry_matmul *m, size_t begin, size_t end, size
     }
 }
 
+static const tile_shapes whole_shapes = {
+    .palette = 1,
+    .row_bytes = {64, 64, 64, 64, 64, 64, 64, 64},
+    .rows = {TILE, TILE, TILE, TILE, TILE, TILE, TILE, TILE},
+};
+
 static void amx_matmul_bf16(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
-    tile_shapes shapes = {.palette = 1};
-    for (int t = 0; t < 8; t++) {
-        shapes.rows[t] = TILE;
-        shapes.row_bytes[t] = 64;
-    }
-    tile_configure(&shapes);
+    tile_configure(&whole_shapes);
     for (size_t row = 0; row < m->n_rows; row += MATRIX_ROWS)
         multiply_matrix(m, row, m->n_rows - row < MATRIX_ROWS ? m->n_rows : row + MATRIX_ROWS, out_begin, out_end);
     tile_release();
