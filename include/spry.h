@@ -104,6 +104,7 @@ typedef struct spry_engine_options {
     size_t expert_bytes;    /* limit for experts in memory, others stay in mapped files; 0: all, or what fits */
     const char *gpu_layers; /* of the model's last layers so many are on the device, others on the CPU: "12", "auto" */
     const char *device_profile; /* NULL, or a file where a GPU keeps which way of decoding it measured: docs/GPU.md */
+    size_t cache_host_bytes;    /* limit for a GPU's cached pages in host memory; 0: none; SIZE_MAX: by the memory */
 } spry_engine_options;
 
 SPRY_API void spry_engine_options_default_sized(spry_engine_options *options, size_t size);
@@ -147,7 +148,8 @@ typedef struct spry_kv_figures {
     uint64_t disk_bytes, disk_files; /* now, in the cache folder */
     uint64_t disk_stored_pages, disk_loaded_pages, disk_bad_pages, disk_skipped_pages, disk_removed_pages;
     size_t held_pages; /* now: taking memory, free ones included that were not returned to the system */
-    uint64_t reserved[15];
+    uint64_t host_bytes, host_pages, host_saved_pages, host_loaded_pages; /* in host memory, of a GPU; two now */
+    uint64_t reserved[11];
 } spry_kv_figures;
 
 SPRY_API void spry_engine_kv_figures(spry_engine *engine, spry_kv_figures *figures);
@@ -305,8 +307,7 @@ SPRY_API spry_status spry_session_set_salt(spry_session *session, const void *sa
  * `keep` are dropped, by whole pages, and the conversation continues. */
 SPRY_API spry_status spry_session_set_slide(spry_session *session, bool slide, size_t keep);
 
-/* Pins the pages that the session holds now, so that they are never evicted, or unpins them; *tokens is how many tokens
- * they hold. */
+/* Pins the pages that the session holds now, so that they are never evicted, or unpins them; *tokens: of how many. */
 SPRY_API spry_status spry_session_pin(spry_session *session, size_t *tokens, bool pin);
 
 /* Makes the session hold exactly `ids`, computing only what it does not hold yet, and gives the logits after the last
@@ -320,8 +321,7 @@ SPRY_API spry_status spry_session_eval_spans(spry_session *session, const float 
                                              size_t count, const spry_span *spans, size_t n_spans, size_t repair,
                                              spry_error *error);
 
-/* As spry_session_eval, with the logits after every id, passed to `row` one at a time in order; false from `row` stops.
- * Nothing cached is reused. */
+/* As spry_session_eval, with logits after every id, to `row` one by one; false ends it. Nothing cached is reused. */
 SPRY_API spry_status spry_session_eval_rows(spry_session *session, const int32_t *ids, size_t count,
                                             bool (*row)(void *user, size_t index, const float *logits), void *user,
                                             spry_error *error);

@@ -112,6 +112,12 @@ static const spry_option engine_options[] = {
      .kind = SPRY_OPTION_SIZE,
      .offset = ENGINE_FIELD(cache_bytes),
      .help = "Limit for shared cached pages; pages in use are never evicted; 0: no limit"},
+    {.name = "cache-host-bytes",
+     .kind = SPRY_OPTION_SIZE,
+     .offset = ENGINE_FIELD(cache_host_bytes),
+     .unset = "an eighth of the memory",
+     .help = "Limit for pinned host memory that a GPU's cached pages go to when they are evicted, and come back from; "
+             "0: none"},
     {.name = "cache-ttl",
      .kind = SPRY_OPTION_U32,
      .offset = ENGINE_FIELD(cache_ttl),

@@ -18,12 +18,14 @@ static spry_settings_profile loaded;
 /* ---- what it may say --------------------------------------------------------------------------------------------- */
 
 static const spry_option known_settings[] = {
-    {.name = "threads"},    {.name = "chunk"},      {.name = "kv-type"},          {.name = "quantize"},
-    {.name = "draft"},      {.name = "draft-most"}, {.name = "policy"},           {.name = "parallel"},
-    {.name = "max-stall"},  {.name = "context"},    {.name = "device"},           {.name = "cpu"},
-    {.name = "kv-bytes"},   {.name = "kv-idle"},    {.name = "kv-idle-share"},    {.name = "cache-bytes"},
-    {.name = "cache-ttl"},  {.name = "cache-dir"},  {.name = "cache-disk-bytes"}, {.name = "pool-bytes"},
-    {.name = "keep-alive"},
+    {.name = "threads"},          {.name = "chunk"},      {.name = "kv-type"},
+    {.name = "quantize"},         {.name = "draft"},      {.name = "draft-most"},
+    {.name = "policy"},           {.name = "parallel"},   {.name = "max-stall"},
+    {.name = "context"},          {.name = "device"},     {.name = "cpu"},
+    {.name = "kv-bytes"},         {.name = "kv-idle"},    {.name = "kv-idle-share"},
+    {.name = "cache-bytes"},      {.name = "cache-ttl"},  {.name = "cache-dir"},
+    {.name = "cache-disk-bytes"}, {.name = "pool-bytes"}, {.name = "keep-alive"},
+    {.name = "cache-host-bytes"},
 };
 static const char *const known_commands[] = {"run", "chats", "voice", "serve", "batch", "logits", "eval", "bench"};
 

@@ -235,7 +235,7 @@ static const char *finish_words(spry_finish finish)
 /* KV cache usage and savings so far. */
 static void print_kv(spry_engine *engine)
 {
-    char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
+    char all[SPRY_AMOUNT_MAX], kept[SPRY_AMOUNT_MAX], host[SPRY_AMOUNT_MAX], disk[SPRY_AMOUNT_MAX];
     spry_kv_figures f;
     spry_engine_kv_figures(engine, &f);
     fprintf(stderr, "cache    %s of %s in use or kept; %" PRIu64 " of %" PRIu64 " prompt tokens reused",
@@ -243,6 +243,8 @@ static void print_kv(spry_engine *engine)
             spry_amount_bytes(all, f.pages * f.page_bytes), f.hit_tokens, f.hit_tokens + f.miss_tokens);
     if (f.evicted_pages + f.expired_pages)
         fprintf(stderr, "; %" PRIu64 " pages evicted", f.evicted_pages + f.expired_pages);
+    if (f.host_saved_pages)
+        fprintf(stderr, "; %s in host memory", spry_amount_bytes(host, f.host_pages * f.page_bytes));
     if (f.disk_files || f.disk_stored_pages)
         fprintf(stderr, "; %s on disk", spry_amount_bytes(disk, f.disk_bytes));
     fputs("\n", stderr);

@@ -30,7 +30,7 @@ typedef struct spry_option {
     double min, max;            /* inclusive range of numbers; both 0: any value of the field's type */
     const char *const *choices; /* of a CHOICE; ends with NULL */
     const char *metavar;        /* placeholder for the value in help; NULL: chosen by kind */
-    const char *unset;          /* what help shows for a default that is NaN, or UINT32_MAX; NULL: the number */
+    const char *unset;          /* what help shows for a default that is NaN, or the largest number; NULL: the number */
     const char *help;           /* a sentence without its full stop */
     const char *group;          /* heading in help of this option and those after it; NULL: that of the one before */
     bool flag_only; /* set by its flag only, never by a variable or a profile: it says what to do, not how */

@@ -41,6 +41,8 @@ void spry_options_print(char *out, size_t size, const spry_option_table *table, 
         break;
     case SPRY_OPTION_SIZE:
         memcpy(&bytes, field, sizeof bytes);
+        if (option->unset && bytes == SIZE_MAX)
+            break;
         spry_number_print_bytes(number, bytes);
         break;
     case SPRY_OPTION_FLOAT:

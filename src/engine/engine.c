@@ -21,7 +21,8 @@ void spry_engine_options_default_sized(spry_engine_options *options, size_t size
                                      .device = "cpu",
                                      .cpu = "auto",
                                      .kv_idle = 60,
-                                     .kv_idle_share = 25};
+                                     .kv_idle_share = 25,
+                                     .cache_host_bytes = SIZE_MAX};
     spry_sized_default(options, size, &own, sizeof own);
 }
 
@@ -83,8 +84,10 @@ static spry_status make_cache(spry_engine *e, const spry_engine_options *o, spry
     }
     const spry_kv_cache_options cache = {.max_bytes = o->cache_bytes ? o->cache_bytes : SIZE_MAX,
                                          .ttl_ns = o->cache_ttl * (uint64_t)1000000000,
+                                         .host_bytes = spry_engine_host_bytes(e, o->cache_host_bytes),
                                          .disk = e->disk,
-                                         .contents = e->span_pages > 0};
+                                         .contents = e->span_pages > 0,
+                                         .log = e->log};
     return status ? status : spry_kv_cache_init(&e->cache, &e->pool, &cache, error);
 }
 
@@ -396,6 +399,10 @@ void spry_engine_kv_figures(spry_engine *e, spry_kv_figures *figures)
                                  .disk_bad_pages = disk.load_failures,
                                  .disk_skipped_pages = disk.skipped,
                                  .disk_removed_pages = disk.removed,
-                                 .held_pages = e->pool.n_held};
+                                 .held_pages = e->pool.n_held,
+                                 .host_bytes = cache.host_held * e->pool.page_bytes,
+                                 .host_pages = cache.host_pages,
+                                 .host_saved_pages = cache.host_saved,
+                                 .host_loaded_pages = cache.host_loaded};
     spry_driver_leave(e->driver);
 }

@@ -258,6 +258,12 @@ static size_t default_pages(const spry_engine *e, size_t page_bytes)
     return share > one ? share : one;
 }
 
+size_t spry_engine_host_bytes(const spry_engine *e, size_t asked)
+{
+    size_t pages = spry_memory_total() / MEMORY_SHARE / e->pool.page_bytes;
+    return asked < SIZE_MAX ? asked : (pages < MOST_KEPT_PAGES ? pages : MOST_KEPT_PAGES) * e->pool.page_bytes;
+}
+
 /* As many as requested, or as fit the machine; 0 for a shape that the pool would refuse. */
 static size_t choose_pages(const spry_engine *e, size_t *page_bytes, const spry_kv_shape *shape, size_t kv_bytes)
 {

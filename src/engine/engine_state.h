@@ -102,6 +102,9 @@ spry_status spry_engine_set_sizes(spry_engine *engine, spry_kv_shape *shape, con
 spry_status spry_engine_count_pages(const spry_engine *engine, size_t *pages, const spry_kv_shape *shape,
                                     size_t kv_bytes, spry_error *error);
 
+/* Bytes of host memory for pages that a device evicts: as many as asked for or, SIZE_MAX, a share of the machine's. */
+size_t spry_engine_host_bytes(const spry_engine *engine, size_t asked);
+
 enum { SPRY_CHUNK_DEFAULT = 128 }; /* of the options; a device may know better */
 
 /* What the device is opened with. */

@@ -1,13 +1,9 @@
-/* Two chained hash tables (by key, by parent) and an LRU list, all threaded through one node per pool page. */
-#include "kv/kv_cache.h"
-
+/* Finding pages, making them known, letting them go. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "kv/kv_content.h"
+#include "kv/kv_cache_state.h"
 #include "platform/clock.h"
-
-#define NO_PAGE UINT32_MAX
 
 enum {
     SCAN_MAX = 1024,  /* pages after one parent that a search for the longest prefix examines */
@@ -16,38 +12,29 @@ enum {
     SMOOTHING = 8,    /* weight of earlier measurements */
     FORGETTING = 256, /* decay of a slow restore */
     RESTORED = 64,    /* pages restored at a time */
-};
-
-struct spry_kv_node {
-    spry_kv_key key, parent;
-    int32_t tokens[SPRY_PAGE_TOKENS];
-    uint32_t count; /* tokens; 0: the page is not in the index */
-    uint32_t pins;
-    uint32_t next_by_key, next_by_parent, next_by_content;
-    uint32_t position; /* of its first token, when it was computed */
-    spry_kv_key root;  /* of its chain */
-    uint64_t content;
-    bool by_content; /* it is found by its tokens */
-    uint32_t newer, older;
-    uint64_t used_ns;
+    AHEAD = 64,       /* pages evicted to host memory before they are needed, and */
+    AHEAD_SHARE = 32, /* at most one in so many of all */
 };
 
 spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const spry_kv_cache_options *options,
                                spry_error *error)
 {
-    *cache = (spry_kv_cache){.pool = pool, .options = *options, .n_buckets = 16, .newest = NO_PAGE, .oldest = NO_PAGE};
-    while (cache->n_buckets < pool->n_pages)
+    *cache =
+        (spry_kv_cache){.pool = pool, .options = *options, .n_buckets = 16, .list = {SPRY_KV_NO_NODE, SPRY_KV_NO_NODE}};
+    bool host = spry_kv_host_init(cache);
+    size_t n_nodes = pool->n_pages + cache->host.n_slots;
+    while (cache->n_buckets < n_nodes)
         cache->n_buckets *= 2;
-    cache->nodes = calloc(pool->n_pages, sizeof *cache->nodes);
+    cache->nodes = calloc(n_nodes, sizeof *cache->nodes);
     cache->by_key = malloc(cache->n_buckets * sizeof *cache->by_key);
     cache->by_parent = malloc(cache->n_buckets * sizeof *cache->by_parent);
     if (options->contents)
         cache->by_content = malloc(cache->n_buckets * sizeof *cache->by_content);
-    if (!cache->nodes || !cache->by_key || !cache->by_parent || (options->contents && !cache->by_content)) {
+    if (!host || !cache->nodes || !cache->by_key || !cache->by_parent || (options->contents && !cache->by_content)) {
         spry_kv_cache_deinit(cache);
-        return spry_fail_memory(error, "the index of KV pages", pool->n_pages * sizeof *cache->nodes);
+        return spry_fail_memory(error, "the index of KV pages", n_nodes * sizeof *cache->nodes);
     }
-    memset(cache->by_key, 0xff, cache->n_buckets * sizeof *cache->by_key); /* NO_PAGE */
+    memset(cache->by_key, 0xff, cache->n_buckets * sizeof *cache->by_key); /* SPRY_KV_NO_NODE */
     memset(cache->by_parent, 0xff, cache->n_buckets * sizeof *cache->by_parent);
     if (options->contents)
         memset(cache->by_content, 0xff, cache->n_buckets * sizeof *cache->by_content);
@@ -55,109 +42,25 @@ spry_status spry_kv_cache_init(spry_kv_cache *cache, spry_kv_pool *pool, const s
     return SPRY_OK;
 }
 
-/* ---- the list and the chains ------------------------------------------------------------------------------------- */
-
-static void unlist(spry_kv_cache *c, uint32_t page)
+static void let_go(spry_kv_cache *c, uint32_t node)
 {
-    const spry_kv_node *n = &c->nodes[page];
-    *(n->newer == NO_PAGE ? &c->newest : &c->nodes[n->newer].older) = n->older;
-    *(n->older == NO_PAGE ? &c->oldest : &c->nodes[n->older].newer) = n->newer;
+    spry_kv_node_remove(c, node);
+    if (spry_kv_in_host(c, node))
+        spry_kv_host_give(c, node);
+    else
+        spry_kv_page_unref(c->pool, node);
 }
 
-static void list_newest(spry_kv_cache *c, uint32_t page, uint64_t now_ns)
-{
-    spry_kv_node *n = &c->nodes[page];
-    n->used_ns = now_ns;
-    n->newer = NO_PAGE;
-    n->older = c->newest;
-    *(c->newest == NO_PAGE ? &c->oldest : &c->nodes[c->newest].newer) = page;
-    c->newest = page;
-}
-
-static void touch(spry_kv_cache *c, uint32_t page, uint64_t now_ns)
-{
-    unlist(c, page);
-    list_newest(c, page, now_ns);
-}
-
-static uint32_t *bucket(const spry_kv_cache *c, uint32_t *table, spry_kv_key key)
-{
-    return &table[key.low & (c->n_buckets - 1)];
-}
-
-static uint32_t *content_bucket(const spry_kv_cache *c, uint64_t content)
-{
-    return &c->by_content[content >> 32 & (c->n_buckets - 1)];
-}
-
-static void unchain(spry_kv_cache *c, uint32_t page)
-{
-    const spry_kv_node *n = &c->nodes[page];
-    uint32_t *at = bucket(c, c->by_key, n->key);
-    while (*at != page)
-        at = &c->nodes[*at].next_by_key;
-    *at = n->next_by_key;
-    at = bucket(c, c->by_parent, n->parent);
-    while (*at != page)
-        at = &c->nodes[*at].next_by_parent;
-    *at = n->next_by_parent;
-    if (!n->by_content)
-        return;
-    at = content_bucket(c, n->content);
-    while (*at != page)
-        at = &c->nodes[*at].next_by_content;
-    *at = n->next_by_content;
-}
-
-static void let_go(spry_kv_cache *c, uint32_t page)
-{
-    unchain(c, page);
-    unlist(c, page);
-    c->nodes[page].count = 0;
-    c->figures.pages--;
-    spry_kv_page_unref(c->pool, page);
-}
-
-static void insert(spry_kv_cache *c, uint32_t page, spry_kv_key key, spry_kv_key parent, const int32_t *tokens,
-                   size_t count, uint64_t now_ns)
-{
-    spry_kv_node *n = &c->nodes[page];
-    *n = (spry_kv_node){.key = key, .parent = parent, .count = (uint32_t)count};
-    memcpy(n->tokens, tokens, count * sizeof *tokens);
-    uint32_t *first = bucket(c, c->by_key, key);
-    n->next_by_key = *first;
-    *first = page;
-    first = bucket(c, c->by_parent, parent);
-    n->next_by_parent = *first;
-    *first = page;
-    list_newest(c, page, now_ns);
-    spry_kv_page_ref(c->pool, page);
-    c->figures.pages++;
-    c->figures.inserted++;
-}
-
-/* Makes a full page known by its tokens. */
-static void index_content(spry_kv_cache *c, uint32_t page, spry_kv_key root, uint32_t position)
-{
-    spry_kv_node *n = &c->nodes[page];
-    if (!c->by_content || n->count != SPRY_PAGE_TOKENS)
-        return;
-    n->content = spry_kv_content(n->tokens);
-    n->root = root;
-    n->position = position;
-    n->by_content = true;
-    uint32_t *first = content_bucket(c, n->content);
-    n->next_by_content = *first;
-    *first = page;
-}
-
-/* Collects pages that reached the disk; false when there were none. */
+/* Collects what reached the disk; false when there was nothing. */
 static bool collect(spry_kv_cache *c, bool wait)
 {
     uint32_t tickets[COLLECT];
     size_t n = c->options.disk ? spry_kv_disk_collect(c->options.disk, tickets, COLLECT, wait) : 0;
     for (size_t i = 0; i < n; i++)
-        spry_kv_page_unref(c->pool, tickets[i]);
+        if (spry_kv_in_host(c, tickets[i]))
+            spry_kv_host_give(c, tickets[i]);
+        else
+            spry_kv_page_unref(c->pool, tickets[i]);
     return n > 0;
 }
 
@@ -165,8 +68,9 @@ void spry_kv_cache_deinit(spry_kv_cache *c)
 {
     while (collect(c, true)) {
     }
-    while (c->nodes && c->oldest != NO_PAGE)
-        let_go(c, c->oldest);
+    while (c->nodes && c->list.oldest != SPRY_KV_NO_NODE)
+        let_go(c, c->list.oldest);
+    spry_kv_host_deinit(c);
     free(c->nodes);
     free(c->by_key);
     free(c->by_parent);
@@ -182,23 +86,38 @@ static bool idle(const spry_kv_cache *c, uint32_t page)
     return c->pool->references[page] == 1 && !c->nodes[page].pins;
 }
 
+/* Lets go of an idle page for others; it goes to host memory where there is room. */
+static void evict_page(spry_kv_cache *c, uint32_t page)
+{
+    if (!spry_kv_host_save(c, page))
+        let_go(c, page);
+    c->figures.evicted++;
+}
+
+/* Evicts the oldest pages until `n_pages` are free; false when it cannot. */
+static bool evict_oldest(spry_kv_cache *c, size_t n_pages)
+{
+    for (uint32_t page = c->list.oldest, newer; page != SPRY_KV_NO_NODE && c->pool->n_free < n_pages; page = newer) {
+        newer = c->nodes[page].newer;
+        if (idle(c, page))
+            evict_page(c, page);
+    }
+    return c->pool->n_free >= n_pages;
+}
+
+/* Free pages beyond those that are needed now, while there is a tier for evicted ones. */
+static size_t pages_ahead(const spry_kv_cache *c)
+{
+    size_t share = c->pool->n_pages / AHEAD_SHARE;
+    return !c->host.n_slots ? 0 : share < AHEAD ? share : AHEAD;
+}
+
 bool spry_kv_cache_make_room(spry_kv_cache *c, size_t n_pages)
 {
-    uint32_t page = c->oldest;
-    while (c->pool->n_free < n_pages) {
-        if (page == NO_PAGE) {
-            if (!collect(c, true)) /* pages waiting for the disk may be idle afterwards */
-                return false;
-            page = c->oldest;
-            continue;
-        }
-        uint32_t newer = c->nodes[page].newer;
-        if (idle(c, page)) {
-            let_go(c, page);
-            c->figures.evicted++;
-        }
-        page = newer;
-    }
+    while (!evict_oldest(c, n_pages))
+        if (!collect(c, true)) /* pages waiting for the disk may be idle afterwards */
+            return false;
+    evict_oldest(c, n_pages + pages_ahead(c));
     return true;
 }
 
@@ -206,8 +125,8 @@ bool spry_kv_cache_make_room_for(spry_kv_cache *c, const spry_kv_table *table, s
 {
     if (spry_kv_cache_make_room(c, spry_kv_table_pages_needed(table, c->pool, count)))
         return true;
-    uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : NO_PAGE;
-    if (last == NO_PAGE || !c->nodes[last].count || c->nodes[last].pins || c->pool->references[last] != 2)
+    uint32_t last = table->n_entries ? table->entries[table->n_entries - 1].page : SPRY_KV_NO_NODE;
+    if (last == SPRY_KV_NO_NODE || !c->nodes[last].count || c->nodes[last].pins || c->pool->references[last] != 2)
         return false;
     let_go(c, last);
     c->figures.evicted++;
@@ -219,16 +138,19 @@ static void evict(spry_kv_cache *c, size_t most, uint64_t now_ns)
 {
     while (collect(c, false)) {
     }
-    for (uint32_t page = c->oldest; page != NO_PAGE;) {
+    spry_kv_host_expire(c, now_ns);
+    for (uint32_t page = c->list.oldest; page != SPRY_KV_NO_NODE;) {
         const spry_kv_node *n = &c->nodes[page];
         bool old = c->options.ttl_ns && now_ns > n->used_ns && now_ns - n->used_ns > c->options.ttl_ns;
         bool over = c->figures.pages > most;
         if (!old && !over)
             break;
         uint32_t newer = n->newer;
-        if (idle(c, page)) {
+        if (idle(c, page) && old) {
             let_go(c, page);
-            *(old ? &c->figures.expired : &c->figures.evicted) += 1;
+            c->figures.expired++;
+        } else if (idle(c, page)) {
+            evict_page(c, page);
         }
         page = newer;
     }
@@ -242,25 +164,22 @@ void spry_kv_cache_tidy(spry_kv_cache *c, uint64_t now_ns)
 void spry_kv_cache_shrink(spry_kv_cache *c, size_t n_pages, uint64_t now_ns)
 {
     size_t most = c->options.max_bytes / c->pool->page_bytes;
-    evict(c, n_pages < most ? n_pages : most, now_ns);
+    size_t slots = c->host.n_slots * n_pages / c->pool->n_pages;
+    evict(c, n_pages < most && c->pool->mover.release ? n_pages : most, now_ns);
+    spry_kv_host_shrink(c, slots < c->host.n_slots ? slots : c->host.n_slots);
     spry_kv_pool_release(c->pool);
 }
 
 /* ---- finding ----------------------------------------------------------------------------------------------------- */
 
-static bool holds(const spry_kv_node *n, spry_kv_key parent, const int32_t *tokens, size_t count)
+/* A node's page in the pool, used now; SPRY_KV_NO_NODE where it could not be copied back to it. */
+static uint32_t use(spry_kv_cache *c, uint32_t node, uint64_t now_ns)
 {
-    return n->count == count && spry_kv_key_equal(n->parent, parent) &&
-           !memcmp(n->tokens, tokens, count * sizeof *tokens);
-}
-
-static uint32_t lookup(const spry_kv_cache *c, spry_kv_key key, spry_kv_key parent, const int32_t *tokens, size_t count)
-{
-    uint32_t page = *bucket(c, c->by_key, key);
-    while (page != NO_PAGE &&
-           !(spry_kv_key_equal(c->nodes[page].key, key) && holds(&c->nodes[page], parent, tokens, count)))
-        page = c->nodes[page].next_by_key;
-    return page;
+    if (node != SPRY_KV_NO_NODE && spry_kv_in_host(c, node))
+        node = spry_kv_host_load(c, node, now_ns);
+    if (node != SPRY_KV_NO_NODE)
+        spry_kv_node_touch(c, node, now_ns);
+    return node;
 }
 
 /* Whether restoring a page pays. */
@@ -316,10 +235,11 @@ static void restore(spry_kv_cache *c, batch *b, uint64_t now_ns)
     for (size_t i = 0; i < b->n; i++) {
         const spry_kv_disk_page *w = &b->wanted[i];
         if (b->right[i] && fine) {
-            insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
+            spry_kv_node_insert(c, b->pages[i], w->key, w->parent, w->tokens, SPRY_PAGE_TOKENS, now_ns);
             restored++;
+        } else {
+            spry_kv_page_unref(c->pool, b->pages[i]);
         }
-        spry_kv_page_unref(c->pool, b->pages[i]);
     }
     b->n = 0;
     if (!restored)
@@ -339,10 +259,10 @@ void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *
         return;
     for (; count >= SPRY_PAGE_TOKENS; tokens += SPRY_PAGE_TOKENS, count -= SPRY_PAGE_TOKENS) {
         spry_kv_disk_page wanted = {spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens};
-        uint32_t page = lookup(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
+        uint32_t page = spry_kv_node_find(c, wanted.key, parent, tokens, SPRY_PAGE_TOKENS);
         parent = wanted.key;
-        if (page != NO_PAGE)
-            touch(c, page, now_ns); /* making room evicts others */
+        if (page != SPRY_KV_NO_NODE)
+            spry_kv_node_touch(c, page, now_ns); /* making room evicts others */
         else if (spry_kv_disk_has(c->options.disk, wanted.key) && restores(c) && !add_wanted(c, &b, &wanted))
             break;
         if (b.n == most)
@@ -355,17 +275,16 @@ void spry_kv_cache_restore(spry_kv_cache *c, spry_kv_key parent, const int32_t *
 bool spry_kv_cache_find(spry_kv_cache *c, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                         uint64_t now_ns)
 {
-    *page = lookup(c, spry_kv_key_page(parent, tokens, count), parent, tokens, count);
-    if (*page != NO_PAGE)
-        touch(c, *page, now_ns);
-    return *page != NO_PAGE;
+    *page = use(c, spry_kv_node_find(c, spry_kv_key_page(parent, tokens, count), parent, tokens, count), now_ns);
+    return *page != SPRY_KV_NO_NODE;
 }
 
 size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key parent, const int32_t *tokens, size_t count,
                              uint64_t now_ns)
 {
     size_t best = 0, left = SCAN_MAX;
-    for (uint32_t at = *bucket(c, c->by_parent, parent); at != NO_PAGE && left--; at = c->nodes[at].next_by_parent) {
+    for (uint32_t at = *spry_kv_bucket(c, c->by_parent, parent); at != SPRY_KV_NO_NODE && left--;
+         at = c->nodes[at].next_by_parent) {
         const spry_kv_node *n = &c->nodes[at];
         size_t same = 0;
         if (!spry_kv_key_equal(n->parent, parent))
@@ -378,21 +297,21 @@ size_t spry_kv_cache_longest(spry_kv_cache *c, uint32_t *page, spry_kv_key paren
         }
     }
     if (best)
-        touch(c, *page, now_ns);
-    return best;
+        *page = use(c, *page, now_ns);
+    return best && *page != SPRY_KV_NO_NODE ? best : 0;
 }
 
 /* The page that continues a chain with these tokens. */
 static uint32_t next_in_chain(const spry_kv_cache *c, uint32_t page, const int32_t *tokens)
 {
     spry_kv_key parent = c->nodes[page].key;
-    return lookup(c, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens, SPRY_PAGE_TOKENS);
+    return spry_kv_node_find(c, spry_kv_key_page(parent, tokens, SPRY_PAGE_TOKENS), parent, tokens, SPRY_PAGE_TOKENS);
 }
 
 static size_t chain_length(const spry_kv_cache *c, uint32_t page, const int32_t *tokens, size_t count)
 {
     size_t length = 0;
-    while (page != NO_PAGE && ++length < count / SPRY_PAGE_TOKENS)
+    while (page != SPRY_KV_NO_NODE && ++length < count / SPRY_PAGE_TOKENS)
         page = next_in_chain(c, page, tokens + length * SPRY_PAGE_TOKENS);
     return length;
 }
@@ -401,8 +320,9 @@ size_t spry_kv_cache_run(spry_kv_cache *c, uint32_t *pages, spry_kv_key root, ui
                          size_t count, uint64_t now_ns)
 {
     size_t best = 0, left = RUN_SCAN_MAX;
-    uint32_t start = NO_PAGE;
-    for (uint32_t at = *content_bucket(c, content); at != NO_PAGE && left; at = c->nodes[at].next_by_content) {
+    uint32_t start = SPRY_KV_NO_NODE;
+    for (uint32_t at = *spry_kv_content_bucket(c, content); at != SPRY_KV_NO_NODE && left;
+         at = c->nodes[at].next_by_content) {
         const spry_kv_node *n = &c->nodes[at];
         if (n->content != content || !spry_kv_key_equal(n->root, root) ||
             memcmp(n->tokens, tokens, sizeof n->tokens) != 0)
@@ -415,8 +335,9 @@ size_t spry_kv_cache_run(spry_kv_cache *c, uint32_t *pages, spry_kv_key root, ui
         }
     }
     for (size_t i = 0; i < best; i++) {
-        pages[i] = i ? next_in_chain(c, pages[i - 1], tokens + i * SPRY_PAGE_TOKENS) : start;
-        touch(c, pages[i], now_ns);
+        pages[i] = use(c, i ? next_in_chain(c, pages[i - 1], tokens + i * SPRY_PAGE_TOKENS) : start, now_ns);
+        if (pages[i] == SPRY_KV_NO_NODE)
+            return i;
         spry_kv_page_ref(c->pool, pages[i]);
     }
     return best;
@@ -442,10 +363,10 @@ static void send_to_disk(spry_kv_cache *c, uint32_t page)
 static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *tokens, size_t count)
 {
     size_t left = SCAN_MAX;
-    for (uint32_t at = *bucket(c, c->by_parent, parent); at != NO_PAGE && left--;) {
+    for (uint32_t at = *spry_kv_bucket(c, c->by_parent, parent); at != SPRY_KV_NO_NODE && left--;) {
         const spry_kv_node *n = &c->nodes[at];
         uint32_t next = n->next_by_parent;
-        if (n->count < count && idle(c, at) && spry_kv_key_equal(n->parent, parent) &&
+        if (n->count < count && (spry_kv_in_host(c, at) || idle(c, at)) && spry_kv_key_equal(n->parent, parent) &&
             !memcmp(n->tokens, tokens, n->count * sizeof *tokens))
             let_go(c, at);
         at = next;
@@ -455,12 +376,17 @@ static void drop_shorter(spry_kv_cache *c, spry_kv_key parent, const int32_t *to
 static void publish_entry(spry_kv_cache *c, spry_kv_entry *entry, spry_kv_mark *mark, spry_kv_key parent,
                           spry_kv_key root, const int32_t *tokens, uint64_t now_ns)
 {
-    uint32_t known = lookup(c, mark->key, parent, tokens, entry->count);
-    if (known == NO_PAGE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
+    uint32_t known = spry_kv_node_find(c, mark->key, parent, tokens, entry->count);
+    if (known != SPRY_KV_NO_NODE && spry_kv_in_host(c, known)) { /* it was computed again, for lack of room */
+        let_go(c, known);
+        known = SPRY_KV_NO_NODE;
+    }
+    if (known == SPRY_KV_NO_NODE && c->nodes[entry->page].count) /* a prefix of a cached page with more tokens */
         return;
-    if (known == NO_PAGE) {
-        insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
-        index_content(c, entry->page, root, entry->start);
+    if (known == SPRY_KV_NO_NODE) {
+        spry_kv_node_insert(c, entry->page, mark->key, parent, tokens, entry->count, now_ns);
+        spry_kv_page_ref(c->pool, entry->page);
+        spry_kv_node_index_content(c, entry->page, root, entry->start);
         drop_shorter(c, parent, tokens, entry->count);
         send_to_disk(c, entry->page);
     } else if (known != entry->page) {
@@ -502,7 +428,7 @@ void spry_kv_cache_release(spry_kv_cache *c, spry_kv_table *table, spry_kv_key r
     publish(c, table, root, tokens, table->n_tokens, true, now_ns);
     for (size_t i = table->n_entries; i-- > 0;) /* pages that others depend on count as used last */
         if (c->nodes[table->entries[i].page].count)
-            touch(c, table->entries[i].page, now_ns);
+            spry_kv_node_touch(c, table->entries[i].page, now_ns);
     spry_kv_table_truncate(table, c->pool, 0);
 }
 
@@ -531,7 +457,7 @@ void spry_kv_cache_describe(const spry_kv_cache *c, spry_kv_cache_figures *figur
 {
     *figures = c->figures;
     figures->unused_pages = figures->pinned_pages = 0;
-    for (uint32_t page = c->oldest; page != NO_PAGE; page = c->nodes[page].newer) {
+    for (uint32_t page = c->list.oldest; page != SPRY_KV_NO_NODE; page = c->nodes[page].newer) {
         figures->unused_pages += c->pool->references[page] == 1;
         figures->pinned_pages += c->nodes[page].pins > 0;
     }

@@ -3,8 +3,10 @@
  * text.
  *
  * The index holds one reference to each of its pages. Pages without other references stay cached until they are evicted
- * for memory, the byte limit or their age, least recently used first. With a disk tier, full pages are written there
- * and restored when that is cheaper than computing them. One thread owns a cache, its pool and its tables. */
+ * for memory, the byte limit or their age, least recently used first. With a tier of host memory, pages that are
+ * evicted for memory or the byte limit are copied there and stay in the index; when one is found, it is copied back to
+ * the pool. With a disk tier, full pages are written there and restored when that is cheaper than computing them. One
+ * thread owns a cache, its pool and its tables. */
 #ifndef SPRY_KV_KV_CACHE_H
 #define SPRY_KV_KV_CACHE_H
 
@@ -14,8 +16,10 @@
 typedef struct spry_kv_cache_options {
     size_t max_bytes;   /* limit for cached pages; pages in use are never evicted */
     uint64_t ttl_ns;    /* pages not used for this long are evicted; 0: never */
+    size_t host_bytes;  /* limit for the tier of host memory, where the device has one; 0: none */
     spry_kv_disk *disk; /* NULL: none; borrowed */
     bool contents;      /* pages are also found by their tokens alone: spry_kv_cache_run */
+    spry_log log;
 } spry_kv_cache_options;
 
 typedef struct spry_kv_cache_figures {
@@ -27,18 +31,38 @@ typedef struct spry_kv_cache_figures {
     uint64_t inserted, evicted, expired;      /* pages */
     uint64_t pages, unused_pages, page_bytes; /* now: in the index; not in use; size of one */
     uint64_t pinned_pages;                    /* never evicted */
+    uint64_t host_pages, host_held;           /* now, in host memory: in the index; those that have memory there */
+    uint64_t host_saved, host_loaded;         /* pages copied to it, and back */
 } spry_kv_cache_figures;
 
 typedef struct spry_kv_node spry_kv_node;
 
+/* Nodes in the order of their last use. */
+typedef struct spry_kv_list {
+    uint32_t newest, oldest;
+} spry_kv_list;
+
+/* The tier of host memory: slots of one page each, whose memory is allocated when it is first needed. */
+typedef struct spry_kv_host {
+    size_t n_slots;   /* 0: there is no tier */
+    void **bytes;     /* [n_slots]; NULL: no memory yet */
+    uint64_t *copies; /* [n_slots]: the number of the copy that fills it */
+    uint32_t *free;   /* the last n_free are free; those with memory at the end */
+    size_t n_free;
+    spry_kv_list list;
+    bool full; /* there was no more memory */
+    bool told; /* the log says so */
+} spry_kv_host;
+
 typedef struct spry_kv_cache {
     spry_kv_pool *pool;
     spry_kv_cache_options options;
-    spry_kv_node *nodes;           /* [n_pages of the pool] */
-    uint32_t *by_key, *by_parent;  /* [n_buckets]: first page of a chain */
-    uint32_t *by_content;          /* NULL without `contents` */
-    size_t n_buckets;              /* a power of two */
-    uint32_t newest, oldest;       /* LRU list */
+    spry_kv_node *nodes;          /* [n_pages of the pool], and behind them those of host memory */
+    uint32_t *by_key, *by_parent; /* [n_buckets]: first node of a chain */
+    uint32_t *by_content;         /* NULL without `contents` */
+    size_t n_buckets;             /* a power of two */
+    spry_kv_list list;            /* of pages */
+    spry_kv_host host;
     double compute_ns, restore_ns; /* per token, measured */
     spry_kv_cache_figures figures;
 } spry_kv_cache;
@@ -83,7 +107,8 @@ void spry_kv_cache_publish(spry_kv_cache *cache, spry_kv_table *table, spry_kv_k
 void spry_kv_cache_release(spry_kv_cache *cache, spry_kv_table *table, spry_kv_key root, const int32_t *tokens,
                            uint64_t now_ns);
 
-/* Evicts pages until the pool has `n_pages` free ones; false when it cannot. */
+/* Evicts pages until the pool has `n_pages` free ones; false when it cannot. With a tier of host memory it evicts a few
+ * more, so that the pages that are taken next were copied before. */
 bool spry_kv_cache_make_room(spry_kv_cache *cache, size_t n_pages);
 
 /* Does so for `count` more tokens of a table. Where no page is left for a copy of its last page, which nothing but the
@@ -93,8 +118,8 @@ bool spry_kv_cache_make_room_for(spry_kv_cache *cache, const spry_kv_table *tabl
 /* Evicts pages that are expired or over the byte limit, and collects those that reached the disk. */
 void spry_kv_cache_tidy(spry_kv_cache *cache, uint64_t now_ns);
 
-/* Does so down to `n_pages` cached pages, pages in use or pinned apart, and returns the memory of free pages to the
- * system. */
+/* Does so down to `n_pages` cached pages, pages in use or pinned apart, where the device can return the memory of free
+ * pages to the system, and returns it; of host memory the same share stays. */
 void spry_kv_cache_shrink(spry_kv_cache *cache, size_t n_pages, uint64_t now_ns);
 
 /* Pinned pages stay until they are unpinned as often. Returns the number of the table's tokens in cached pages. */

@@ -2,6 +2,7 @@
 #include "kv/kv_pool.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/checked.h"
 
@@ -76,6 +77,13 @@ void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page)
 {
     if (--pool->references[page] == 0)
         pool->free[pool->n_free++] = page;
+}
+
+void spry_kv_page_unref_copied(spry_kv_pool *pool, uint32_t page)
+{
+    pool->references[page] = 0;
+    memmove(pool->free + 1, pool->free, pool->n_free++ * sizeof *pool->free);
+    pool->free[0] = page;
 }
 
 /* By runs of free pages, because a page need not consist of whole pages of the system. */

@@ -44,6 +44,19 @@ typedef struct spry_kv_mover {
     /* Returns the memory of free pages to the system; they need it again when they are next written. NULL: the device
      * keeps the memory of all pages while it is open. */
     void (*release)(void *self, uint32_t first, size_t count);
+
+    /* The tier of host memory below the pages. All NULL: the pages are in host memory themselves, or the device cannot.
+     * Copies are made one after the other, and the caller waits for none of them. */
+    void *(*host_allocate)(void *self, size_t bytes); /* NULL: there is no more */
+    void (*host_free)(void *self, void *memory);      /* after copies that use it */
+    /* Starts to copy a page to such memory, behind all steps submitted so far. The page may be written at once: what is
+     * done to it later comes after the copy. Returns the number of the copy, greater than 0; 0: the hardware failed. */
+    uint64_t (*save)(void *self, void *to, uint32_t page);
+    /* Starts to copy it into a page. Steps submitted later see it, and the memory may be saved to at once. False: the
+     * hardware failed. */
+    bool (*load)(void *self, uint32_t page, const void *from);
+    /* Whether a copy is done, so that the host can read what was saved. */
+    bool (*saved)(void *self, uint64_t copy);
 } spry_kv_mover;
 
 /* Inside a page: layer after layer, each keys then values, each n_kv_heads heads as in kernels/kv_layout.h. */
@@ -72,6 +85,9 @@ void spry_kv_pool_deinit(spry_kv_pool *pool);
 bool spry_kv_page_take(spry_kv_pool *pool, uint32_t *page);
 void spry_kv_page_ref(spry_kv_pool *pool, uint32_t page);
 void spry_kv_page_unref(spry_kv_pool *pool, uint32_t page);
+
+/* The same, for a page that is free then and still being copied: other free pages are taken before it. */
+void spry_kv_page_unref_copied(spry_kv_pool *pool, uint32_t page);
 
 /* Returns the memory of all free pages to the system, where the device can. Pages are taken in order afterwards. */
 void spry_kv_pool_release(spry_kv_pool *pool);

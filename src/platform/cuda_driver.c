@@ -31,6 +31,7 @@ static const struct symbol {
     {"cuStreamDestroy_v2", offsetof(spry_cuda, stream_destroy)},
     {"cuStreamSynchronize", offsetof(spry_cuda, stream_wait)},
     {"cuStreamQuery", offsetof(spry_cuda, stream_query)},
+    {"cuStreamWaitEvent", offsetof(spry_cuda, stream_wait_event)},
     {"cuMemcpyHtoDAsync_v2", offsetof(spry_cuda, stream_write)},
     {"cuMemcpyDtoHAsync_v2", offsetof(spry_cuda, stream_read)},
     {"cuMemcpyDtoDAsync_v2", offsetof(spry_cuda, stream_copy)},

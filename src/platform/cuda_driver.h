@@ -81,7 +81,8 @@ typedef struct spry_cuda {
     int (*stream_create)(void **stream, unsigned flags);
     int (*stream_destroy)(void *stream);
     int (*stream_wait)(void *stream);
-    int (*stream_query)(void *stream); /* SPRY_CUDA_NOT_READY: there is work to do */
+    int (*stream_query)(void *stream);                                   /* SPRY_CUDA_NOT_READY: there is work to do */
+    int (*stream_wait_event)(void *stream, void *event, unsigned flags); /* what comes later in the stream waits */
     int (*stream_write)(spry_cuda_memory to, const void *from, size_t bytes, void *stream);
     int (*stream_read)(void *to, spry_cuda_memory from, size_t bytes, void *stream);
     int (*stream_copy)(spry_cuda_memory to, spry_cuda_memory from, size_t bytes, void *stream);

@@ -1,5 +1,6 @@
 #include "support/cuda_imitation.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,22 +27,31 @@ typedef struct node {
 static node *captured, **captured_end;
 
 typedef struct event {
-    bool done;
-    double ms; /* on the GPU's clock */
+    unsigned recorded, done; /* how often */
+    double ms;               /* on the GPU's clock */
+    struct lane *stream;     /* that it was last recorded in */
 } event;
 
-/* What waits in the stream: a copy, a launch, a graph's launches, or an event. */
+/* What waits in a stream: a copy, a launch, a graph's launches, an event, or an event of another stream. */
 typedef struct work {
     void *to;
     const void *from;
     size_t bytes;
     node *launch;      /* its own */
     const node *graph; /* lent */
-    event *event;
+    event *event, *awaited;
+    unsigned times; /* that the awaited one was recorded by then */
     struct work *next;
 } work;
 
-static work *waiting, **waiting_end = &waiting;
+typedef struct lane {
+    work *first, **end;
+    bool other; /* not the first of its device */
+    struct lane *next;
+} lane;
+
+static lane *streams;
+static pthread_mutex_t streams_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static void free_nodes(node *first)
 {
@@ -52,54 +62,77 @@ static void free_nodes(node *first)
     }
 }
 
+static void catch_up_to(lane *s, const event *until, unsigned times);
+
 static void do_work(const work *w)
 {
+    if (w->awaited)
+        catch_up_to(w->awaited->stream, w->awaited, w->times);
     if (w->bytes)
         memcpy(w->to, w->from, w->bytes);
     for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next) {
         cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
         imitation.ms += IMITATED_LAUNCH_MS;
     }
-    if (w->event)
-        *w->event = (event){true, imitation.ms};
+    if (w->event) {
+        w->event->done++;
+        w->event->ms = imitation.ms;
+    }
     free_nodes(w->launch);
 }
 
-/* Does what waits, in order, up to an event; NULL: all of it. */
-static void catch_up(const event *until)
+/* Does what waits in a stream, in order, until an event was done so many times; NULL: all of it. */
+static void catch_up_to(lane *s, const event *until, unsigned times)
 {
-    while (waiting && !(until && until->done)) {
-        work *first = waiting;
-        waiting = first->next;
-        if (!waiting)
-            waiting_end = &waiting;
+    while (s && s->first && !(until && until->done >= times)) {
+        work *first = s->first;
+        s->first = first->next;
+        if (!s->first)
+            s->end = &s->first;
         do_work(first);
         free(first);
     }
 }
 
-static void put_work(const work *w)
+static void catch_up_all(void)
 {
+    for (lane *s = streams; s; s = s->next)
+        catch_up_to(s, NULL, 0);
+}
+
+static void put_work(void *in, const work *w)
+{
+    lane *s = in;
     if (!imitation.late) {
         do_work(w);
         return;
     }
     work *last = malloc(sizeof *last);
     *last = *w;
-    *waiting_end = last;
-    waiting_end = &last->next;
+    *s->end = last;
+    s->end = &last->next;
+    if (imitation.early && s->other)
+        catch_up_to(s, NULL, 0);
+}
+
+static bool work_waits(void)
+{
+    bool any = false;
+    for (const lane *s = streams; s; s = s->next)
+        any = any || s->first;
+    return any;
 }
 
 void cuda_imitation_reset(void)
 {
-    catch_up(NULL);
+    catch_up_all();
     imitation = (cuda_imitation){.devices = 1, .compute_major = 9, .free_bytes = (size_t)8 << 30};
     captured_end = NULL;
 }
 
 bool cuda_imitation_is_clean(void)
 {
-    return !imitation.events && !waiting && !imitation.contexts && !imitation.modules && !imitation.streams &&
+    return !imitation.events && !work_waits() && !imitation.contexts && !imitation.modules && !imitation.streams &&
            !imitation.graphs && !imitation.allocations && !imitation.host_allocations;
 }
 
@@ -242,7 +275,7 @@ size_t cuda_imitation_bytes(spry_cuda_memory memory)
 
 static int memory_free(spry_cuda_memory memory)
 {
-    catch_up(NULL);
+    catch_up_all();
     imitation.free_bytes += cuda_imitation_bytes(memory);
     imitation.allocations--;
     release((void *)(uintptr_t)memory);
@@ -259,14 +292,14 @@ static int memory_fill(spry_cuda_memory memory, unsigned word, size_t words)
 
 static int memory_write(spry_cuda_memory to, const void *from, size_t bytes)
 {
-    catch_up(NULL);
+    catch_up_all();
     memcpy((void *)(uintptr_t)to, from, bytes);
     return step();
 }
 
 static int memory_read(void *to, spry_cuda_memory from, size_t bytes)
 {
-    catch_up(NULL);
+    catch_up_all();
     memcpy(to, (const void *)(uintptr_t)from, bytes);
     return step();
 }
@@ -277,6 +310,10 @@ static int host_allocate(void **memory, size_t bytes, unsigned flags)
     int result = step_of(true);
     if (result)
         return result;
+    if (bytes == imitation.scarce && !imitation.scarce_left--) {
+        imitation.scarce_left = 0;
+        return SPRY_CUDA_OUT_OF_MEMORY;
+    }
     *memory = allocate(bytes);
     imitation.host_allocations++;
     return *memory ? 0 : SPRY_CUDA_OUT_OF_MEMORY;
@@ -284,7 +321,7 @@ static int host_allocate(void **memory, size_t bytes, unsigned flags)
 
 static int host_free(void *memory)
 {
-    catch_up(NULL);
+    catch_up_all();
     imitation.host_allocations--;
     release(memory);
     return 0;
@@ -292,53 +329,72 @@ static int host_free(void *memory)
 
 /* ---- streams and kernels ----------------------------------------------------------------------------------------- */
 
-static int stream_create(void **stream, unsigned flags)
+static int stream_create(void **out, unsigned flags)
 {
     (void)flags;
     int result = step();
     if (result)
         return result;
-    imitation.streams++;
-    *stream = &imitation.streams;
+    lane *s = calloc(1, sizeof *s);
+    s->end = &s->first;
+    s->other = imitation.streams++ > 0;
+    pthread_mutex_lock(&streams_lock);
+    s->next = streams;
+    streams = s;
+    pthread_mutex_unlock(&streams_lock);
+    *out = s;
     return 0;
 }
 
-static int stream_destroy(void *stream)
+static int stream_destroy(void *old)
 {
-    (void)stream;
+    lane **at = &streams;
+    catch_up_to(old, NULL, 0);
     imitation.streams--;
+    pthread_mutex_lock(&streams_lock);
+    while (*at != old)
+        at = &(*at)->next;
+    *at = (*at)->next;
+    pthread_mutex_unlock(&streams_lock);
+    free(old);
     return 0;
 }
 
 static int stream_wait(void *stream)
 {
-    (void)stream;
     imitation.waits++;
-    catch_up(NULL);
+    catch_up_to(stream, NULL, 0);
     return step();
+}
+
+static int stream_wait_event(void *stream, void *at, unsigned flags)
+{
+    event *awaited = at;
+    (void)flags;
+    int result = step();
+    if (!result)
+        put_work(stream, &(work){.awaited = awaited, .times = awaited->recorded});
+    return result;
 }
 
 static int stream_query(void *stream)
 {
-    (void)stream;
     imitation.waits++;
     int result = step();
     if (!imitation.hangs)
-        catch_up(NULL);
+        catch_up_to(stream, NULL, 0);
     return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
 }
 
 static int stream_write(spry_cuda_memory to, const void *from, size_t bytes, void *stream)
 {
-    (void)stream;
-    put_work(&(work){.to = (void *)(uintptr_t)to, .from = from, .bytes = bytes});
+    put_work(stream, &(work){.to = (void *)(uintptr_t)to, .from = from, .bytes = bytes});
     return step();
 }
 
 static int stream_read(void *to, spry_cuda_memory from, size_t bytes, void *stream)
 {
-    (void)stream;
-    put_work(&(work){.to = to, .from = (const void *)(uintptr_t)from, .bytes = bytes});
+    put_work(stream, &(work){.to = to, .from = (const void *)(uintptr_t)from, .bytes = bytes});
     return step();
 }
 
@@ -360,7 +416,7 @@ static int event_create(void **out, unsigned flags)
 
 static int event_destroy(void *old)
 {
-    catch_up(NULL);
+    catch_up_all();
     free(old);
     imitation.events--;
     return 0;
@@ -368,22 +424,24 @@ static int event_destroy(void *old)
 
 static int event_record(void *at, void *stream)
 {
-    (void)stream;
+    event *recorded = at;
     int result = step();
     if (result)
         return result;
-    ((event *)at)->done = false;
-    put_work(&(work){.event = at});
+    recorded->recorded++;
+    recorded->stream = stream;
+    put_work(stream, &(work){.event = at});
     return 0;
 }
 
 static int event_query(void *at)
 {
+    const event *asked = at;
     int result = step();
     imitation.waits++;
-    if (!imitation.hangs)
-        catch_up(at);
-    return result ? result : imitation.hangs ? SPRY_CUDA_NOT_READY : 0;
+    if (!imitation.hangs && asked->stream && !asked->stream->other) /* others go on when they are waited for */
+        catch_up_to(asked->stream, asked, asked->recorded);
+    return result ? result : imitation.hangs || asked->done < asked->recorded ? SPRY_CUDA_NOT_READY : 0;
 }
 
 static int event_elapsed(float *ms, void *from, void *to)
@@ -391,7 +449,7 @@ static int event_elapsed(float *ms, void *from, void *to)
     const event *a = from, *b = to;
     *ms = (float)(b->ms - a->ms);
     int result = step();
-    return result ? result : a->done && b->done ? 0 : SPRY_CUDA_NOT_READY;
+    return result ? result : a->done == a->recorded && b->done == b->recorded ? 0 : SPRY_CUDA_NOT_READY;
 }
 
 static int module_load(void **module, const void *data)
@@ -467,7 +525,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
         *captured_end = n;
         captured_end = &n->next;
     } else {
-        put_work(&(work){.launch = n});
+        put_work(c->stream, &(work){.launch = n});
     }
     return 0;
 }
@@ -505,16 +563,15 @@ static int graph_prepare(void **exec, void *graph, unsigned long long flags)
 
 static int graph_launch(void *exec, void *stream)
 {
-    (void)stream;
     int result = step();
     if (!result)
-        put_work(&(work){.graph = exec});
+        put_work(stream, &(work){.graph = exec});
     return result;
 }
 
 static int graph_exec_destroy(void *exec)
 {
-    catch_up(NULL);
+    catch_up_all();
     imitation.graphs--;
     free_nodes(exec);
     return 0;
@@ -554,6 +611,7 @@ spry_cuda cuda_imitation_driver(void)
         .stream_destroy = stream_destroy,
         .stream_wait = stream_wait,
         .stream_query = stream_query,
+        .stream_wait_event = stream_wait_event,
         .stream_write = stream_write,
         .stream_read = stream_read,
         .stream_copy = stream_copy,

@@ -13,12 +13,15 @@
 typedef struct cuda_imitation {
     int devices, compute_major;
     size_t free_bytes; /* of the GPU's memory */
-    bool hangs;        /* work never ends */
-    bool late;         /* what goes into a stream is done when its end is waited for, and not before */
-    int calls;         /* so far */
-    int fail_at;       /* number of the call that fails, counted from 1; 0: none */
-    int fail_with;     /* its result */
-    bool fail_memory;  /* only if it is one for memory */
+    size_t scarce;     /* size of host memory that can be allocated only so many times more: */
+    size_t scarce_left;
+    bool hangs;       /* work never ends */
+    bool late;        /* what goes into a stream is done when its end is waited for, and not before */
+    bool early;       /* with `late`: but in other streams than the first it is done as soon as they need not wait */
+    int calls;        /* so far */
+    int fail_at;      /* number of the call that fails, counted from 1; 0: none */
+    int fail_with;    /* its result */
+    bool fail_memory; /* only if it is one for memory */
     /* What is held. */
     int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;

@@ -75,7 +75,7 @@ static void print_counts(spry_buffer *out, const spry_model_status *models, size
 
 /* ---- gauges ------------------------------------------------------------------------------------------------------ */
 
-enum { N_GAUGES = 19 };
+enum { N_GAUGES = 22 };
 
 static const struct {
     const char *name, *help, *type;
@@ -89,6 +89,9 @@ static const struct {
     {"kv_used_bytes", "Pages in use or cached", "gauge"},
     {"kv_held_bytes", "KV memory taken from the system now, free pages included", "gauge"},
     {"kv_idle_bytes", "Cached pages not in use", "gauge"},
+    {"kv_host_bytes", "Host memory taken for cached pages of a GPU", "gauge"},
+    {"kv_host_saved_total", "Cached pages copied to host memory when they were evicted", "counter"},
+    {"kv_host_loaded_total", "Cached pages copied back from host memory", "counter"},
     {"kv_disk_bytes", "Cached pages on disk", "gauge"},
     {"model_pinned", "1 if the model is pinned in memory", "gauge"},
     {"batch_limit", "Most answers decoded in one step at present", "gauge"},
@@ -116,6 +119,9 @@ static void read_gauges(double values[N_GAUGES], const spry_model_status *model)
                                   (double)((kv->pages - kv->free_pages) * kv->page_bytes),
                                   (double)(kv->held_pages * kv->page_bytes),
                                   (double)(kv->idle_pages * kv->page_bytes),
+                                  (double)kv->host_bytes,
+                                  (double)kv->host_saved_pages,
+                                  (double)kv->host_loaded_pages,
                                   (double)kv->disk_bytes,
                                   pool->pinned,
                                   pool->work.batch_limit,

@@ -9,7 +9,7 @@
 enum { DEFAULT_TIMEOUT_MS = 120000, COMPUTE_MIN = 8, COMPUTE_OVERLAPS = 9, FAULT_TIMEOUT = -1, FAULT_MISSING = -2 };
 
 /* Whether nothing failed so far, this result included. */
-static bool went_well(spry_cuda_context *c, int result, const char *call)
+bool spry_cuda_went_well(spry_cuda_context *c, int result, const char *call)
 {
     if (result != 0 && c->fault == 0) {
         c->fault = result;
@@ -25,7 +25,7 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
     if (!images[0])
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this program was built without kernels for GPUs (no nvcc)");
     for (size_t i = 0; images[i] && i < SPRY_CUDA_MODULES_MAX; i++)
-        if (went_well(c, c->cuda->module_load(&c->modules[i], images[i]), "cuModuleLoadData"))
+        if (spry_cuda_went_well(c, c->cuda->module_load(&c->modules[i], images[i]), "cuModuleLoadData"))
             c->n_modules++;
     return spry_cuda_fault(c, "loading kernels", error);
 }
@@ -33,16 +33,19 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 static spry_status find_device(spry_cuda_context *c, int index, spry_error *error)
 {
     int count = 0, major = 0, minor = 0, processors = 0;
-    if (!went_well(c, c->cuda->init(0), "cuInit") || !went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
+    if (!spry_cuda_went_well(c, c->cuda->init(0), "cuInit") ||
+        !spry_cuda_went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
         return spry_cuda_fault(c, "looking for a GPU", error);
     if (index < 0 || index >= count)
         return spry_fail(error, SPRY_ERR_INPUT, "there is no GPU %d: the driver has %d", index, count);
-    if (!went_well(c, c->cuda->device(&c->device, index), "cuDeviceGet") ||
-        !went_well(c, c->cuda->device_name(c->name, sizeof c->name, c->device), "cuDeviceGetName") ||
-        !went_well(c, c->cuda->device_attribute(&major, SPRY_CUDA_COMPUTE_MAJOR, c->device), "cuDeviceGetAttribute") ||
-        !went_well(c, c->cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, c->device), "cuDeviceGetAttribute") ||
-        !went_well(c, c->cuda->device_attribute(&processors, SPRY_CUDA_MULTIPROCESSORS, c->device),
-                   "cuDeviceGetAttribute"))
+    if (!spry_cuda_went_well(c, c->cuda->device(&c->device, index), "cuDeviceGet") ||
+        !spry_cuda_went_well(c, c->cuda->device_name(c->name, sizeof c->name, c->device), "cuDeviceGetName") ||
+        !spry_cuda_went_well(c, c->cuda->device_attribute(&major, SPRY_CUDA_COMPUTE_MAJOR, c->device),
+                             "cuDeviceGetAttribute") ||
+        !spry_cuda_went_well(c, c->cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, c->device),
+                             "cuDeviceGetAttribute") ||
+        !spry_cuda_went_well(c, c->cuda->device_attribute(&processors, SPRY_CUDA_MULTIPROCESSORS, c->device),
+                             "cuDeviceGetAttribute"))
         return spry_cuda_fault(c, "asking for a GPU", error);
     c->name[sizeof c->name - 1] = '\0';
     c->processors = processors > 0 ? (size_t)processors : 1;
@@ -61,10 +64,10 @@ spry_status spry_cuda_context_init(spry_cuda_context *c, const spry_cuda *cuda, 
     spry_status status = find_device(c, index, error);
     if (status)
         return status;
-    if (went_well(c, cuda->context_retain(&c->context, c->device), "cuDevicePrimaryCtxRetain") &&
-        went_well(c, cuda->context_set(c->context), "cuCtxSetCurrent") &&
-        went_well(c, cuda->stream_create(&c->stream, SPRY_CUDA_STREAM_APART), "cuStreamCreate"))
-        went_well(c, cuda->event_create(&c->mark, SPRY_CUDA_EVENT_UNTIMED), "cuEventCreate");
+    if (spry_cuda_went_well(c, cuda->context_retain(&c->context, c->device), "cuDevicePrimaryCtxRetain") &&
+        spry_cuda_went_well(c, cuda->context_set(c->context), "cuCtxSetCurrent") &&
+        spry_cuda_went_well(c, cuda->stream_create(&c->stream, SPRY_CUDA_STREAM_APART), "cuStreamCreate"))
+        spry_cuda_went_well(c, cuda->event_create(&c->mark, SPRY_CUDA_EVENT_UNTIMED), "cuEventCreate");
     status = spry_cuda_fault(c, "opening a GPU", error);
     if (!status)
         status = load_images(c, images, error);
@@ -93,7 +96,7 @@ void spry_cuda_context_deinit(spry_cuda_context *c)
 void spry_cuda_enter(spry_cuda_context *c)
 {
     if (!c->fault)
-        went_well(c, c->cuda->context_set(c->context), "cuCtxSetCurrent");
+        spry_cuda_went_well(c, c->cuda->context_set(c->context), "cuCtxSetCurrent");
 }
 
 /* ---- kernels ----------------------------------------------------------------------------------------------------- */
@@ -107,7 +110,7 @@ static void *find_function(spry_cuda_context *c, const char *name)
         if (!result)
             return function;
     }
-    went_well(c, result, "cuModuleGetFunction");
+    spry_cuda_went_well(c, result, "cuModuleGetFunction");
     return NULL;
 }
 
@@ -146,10 +149,10 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
                                             .attributes = attributes,
                                             .n_attributes = cluster ? 2 : c->overlaps};
     if (!c->fault && shared_bytes)
-        went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
-                  "cuFuncSetAttribute");
+        spry_cuda_went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
+                            "cuFuncSetAttribute");
     if (!c->fault && grid[0] && grid[1] && grid[2])
-        went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
+        spry_cuda_went_well(c, c->cuda->launch_as(&config, kernel, parameters, NULL), "cuLaunchKernelEx");
 }
 
 void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
@@ -173,15 +176,15 @@ void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x,
 void spry_cuda_capture_begin(spry_cuda_context *c)
 {
     if (!c->fault)
-        went_well(c, c->cuda->capture_begin(c->stream, SPRY_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture");
+        spry_cuda_went_well(c, c->cuda->capture_begin(c->stream, SPRY_CUDA_CAPTURE_RELAXED), "cuStreamBeginCapture");
 }
 
 void *spry_cuda_capture_end(spry_cuda_context *c)
 {
     void *graph = NULL, *exec = NULL;
     int result = c->cuda->capture_end(c->stream, &graph); /* also after a fault: a stream that captures does no work */
-    if (went_well(c, result, "cuStreamEndCapture"))
-        went_well(c, c->cuda->graph_prepare(&exec, graph, 0), "cuGraphInstantiate");
+    if (spry_cuda_went_well(c, result, "cuStreamEndCapture"))
+        spry_cuda_went_well(c, c->cuda->graph_prepare(&exec, graph, 0), "cuGraphInstantiate");
     if (graph)
         c->cuda->graph_destroy(graph);
     return c->fault ? NULL : exec;
@@ -190,7 +193,7 @@ void *spry_cuda_capture_end(spry_cuda_context *c)
 void spry_cuda_graph_launch(spry_cuda_context *c, void *graph)
 {
     if (!c->fault)
-        went_well(c, c->cuda->graph_launch(graph, c->stream), "cuGraphLaunch");
+        spry_cuda_went_well(c, c->cuda->graph_launch(graph, c->stream), "cuGraphLaunch");
 }
 
 void spry_cuda_graph_destroy(spry_cuda_context *c, void *graph)
@@ -204,7 +207,7 @@ void spry_cuda_graph_destroy(spry_cuda_context *c, void *graph)
 spry_cuda_memory spry_cuda_allocate(spry_cuda_context *c, size_t bytes)
 {
     spry_cuda_memory memory = 0;
-    if (!c->fault && !went_well(c, c->cuda->memory_allocate(&memory, bytes ? bytes : 1), "cuMemAlloc")) {
+    if (!c->fault && !spry_cuda_went_well(c, c->cuda->memory_allocate(&memory, bytes ? bytes : 1), "cuMemAlloc")) {
         c->fault_bytes = bytes;
         memory = 0;
     }
@@ -221,7 +224,7 @@ void spry_cuda_free(spry_cuda_context *c, spry_cuda_memory *memory)
 void *spry_cuda_allocate_host(spry_cuda_context *c, size_t bytes)
 {
     void *memory = NULL;
-    if (!c->fault && !went_well(c, c->cuda->host_allocate(&memory, bytes ? bytes : 1, 0), "cuMemHostAlloc")) {
+    if (!c->fault && !spry_cuda_went_well(c, c->cuda->host_allocate(&memory, bytes ? bytes : 1, 0), "cuMemHostAlloc")) {
         c->fault_bytes = bytes;
         memory = NULL;
     }
@@ -259,19 +262,19 @@ spry_status spry_cuda_grow(spry_cuda_context *c, void **host, spry_cuda_memory *
 void spry_cuda_write(spry_cuda_context *c, spry_cuda_memory to, const void *from, size_t bytes)
 {
     if (!c->fault && bytes)
-        went_well(c, c->cuda->stream_write(to, from, bytes, c->stream), "cuMemcpyHtoDAsync");
+        spry_cuda_went_well(c, c->cuda->stream_write(to, from, bytes, c->stream), "cuMemcpyHtoDAsync");
 }
 
 void spry_cuda_read(spry_cuda_context *c, void *to, spry_cuda_memory from, size_t bytes)
 {
     if (!c->fault && bytes)
-        went_well(c, c->cuda->stream_read(to, from, bytes, c->stream), "cuMemcpyDtoHAsync");
+        spry_cuda_went_well(c, c->cuda->stream_read(to, from, bytes, c->stream), "cuMemcpyDtoHAsync");
 }
 
 void spry_cuda_copy(spry_cuda_context *c, spry_cuda_memory to, spry_cuda_memory from, size_t bytes)
 {
     if (!c->fault && bytes)
-        went_well(c, c->cuda->stream_copy(to, from, bytes, c->stream), "cuMemcpyDtoDAsync");
+        spry_cuda_went_well(c, c->cuda->stream_copy(to, from, bytes, c->stream), "cuMemcpyDtoDAsync");
 }
 
 /* ---- the end ----------------------------------------------------------------------------------------------------- */
@@ -285,21 +288,26 @@ static void finish(spry_cuda_context *c, int (*query)(void *), void *of, const c
     c->waits++;
     while ((result = query(of)) == SPRY_CUDA_NOT_READY)
         if (spry_clock_ns() - begin > (uint64_t)c->timeout_ms * 1000000) {
-            went_well(c, FAULT_TIMEOUT, call);
+            spry_cuda_went_well(c, FAULT_TIMEOUT, call);
             return;
         }
-    went_well(c, result, call);
+    spry_cuda_went_well(c, result, call);
 }
 
 void spry_cuda_finish(spry_cuda_context *c)
 {
-    finish(c, c->cuda->stream_query, c->stream, "cuStreamQuery");
+    spry_cuda_finish_stream(c, c->stream);
+}
+
+void spry_cuda_finish_stream(spry_cuda_context *c, void *stream)
+{
+    finish(c, c->cuda->stream_query, stream, "cuStreamQuery");
 }
 
 void *spry_cuda_event_create(spry_cuda_context *c)
 {
     void *event = NULL;
-    return !c->fault && went_well(c, c->cuda->event_create(&event, 0), "cuEventCreate") ? event : NULL;
+    return !c->fault && spry_cuda_went_well(c, c->cuda->event_create(&event, 0), "cuEventCreate") ? event : NULL;
 }
 
 void spry_cuda_event_destroy(spry_cuda_context *c, void *event)
@@ -310,14 +318,14 @@ void spry_cuda_event_destroy(spry_cuda_context *c, void *event)
 void spry_cuda_event_record(spry_cuda_context *c, void *event)
 {
     if (!c->fault)
-        went_well(c, c->cuda->event_record(event, c->stream), "cuEventRecord");
+        spry_cuda_went_well(c, c->cuda->event_record(event, c->stream), "cuEventRecord");
 }
 
 double spry_cuda_event_elapsed(spry_cuda_context *c, void *from, void *to)
 {
     float ms = 0;
     if (!c->fault)
-        went_well(c, c->cuda->event_elapsed(&ms, from, to), "cuEventElapsedTime");
+        spry_cuda_went_well(c, c->cuda->event_elapsed(&ms, from, to), "cuEventElapsedTime");
     return (double)ms;
 }
 

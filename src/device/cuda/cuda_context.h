@@ -81,8 +81,9 @@ void spry_cuda_write(spry_cuda_context *context, spry_cuda_memory to, const void
 void spry_cuda_read(spry_cuda_context *context, void *to, spry_cuda_memory from, size_t bytes);
 void spry_cuda_copy(spry_cuda_context *context, spry_cuda_memory to, spry_cuda_memory from, size_t bytes);
 
-/* Returns when all of that is done, or after the timeout with a fault. */
+/* Returns when all of that is done, or after the timeout with a fault; the same for another stream. */
 void spry_cuda_finish(spry_cuda_context *context);
+void spry_cuda_finish_stream(spry_cuda_context *context, void *stream);
 
 /* Marks what was launched and copied so far; the other returns when that is done. */
 void spry_cuda_mark(spry_cuda_context *context);
@@ -93,6 +94,9 @@ void *spry_cuda_event_create(spry_cuda_context *context);
 void spry_cuda_event_destroy(spry_cuda_context *context, void *event);
 void spry_cuda_event_record(spry_cuda_context *context, void *event);
 double spry_cuda_event_elapsed(spry_cuda_context *context, void *from, void *to);
+
+/* Remembers the result of a call of the driver; false if it is not 0. */
+bool spry_cuda_went_well(spry_cuda_context *context, int result, const char *call);
 
 /* SPRY_OK unless something failed; what, in words. */
 spry_status spry_cuda_fault(const spry_cuda_context *context, const char *doing, spry_error *error);

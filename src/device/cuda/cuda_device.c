@@ -28,6 +28,7 @@ static spry_status start_step(spry_cuda_device *d, const spry_device_step *step,
     if (d->watch)
         spry_cuda_watch_begin(d, begin_ns);
     d->marks.segments = step->segments;
+    spry_cuda_tier_pass_step(d, step);
     spry_status status = spry_cuda_upload_step(d, step, drawn, error);
     if (status)
         return status;
@@ -217,6 +218,7 @@ static void close_device(spry_device *device)
     spry_cuda_draw_deinit(d);
     spry_cuda_upload_deinit(d);
     spry_cuda_scratch_deinit(d);
+    spry_cuda_tier_deinit(d);
     spry_cuda_pages_deinit(d);
     spry_cuda_free_host(&d->context, d->host_rows);
     spry_cuda_model_deinit(&d->model, &d->context);

@@ -4,7 +4,7 @@
 
 static const size_t staging_bytes = (size_t)128 << 20;
 
-static spry_cuda_memory page_at(const spry_cuda_device *d, uint32_t page)
+spry_cuda_memory spry_cuda_page(const spry_cuda_device *d, uint32_t page)
 {
     return d->pages + (uint64_t)page * d->pool->page_bytes;
 }
@@ -13,7 +13,9 @@ static void copy_page(void *self, uint32_t to, uint32_t from)
 {
     spry_cuda_device *d = self;
     spry_cuda_enter(&d->context);
-    spry_cuda_copy(&d->context, page_at(d, to), page_at(d, from), d->pool->page_bytes);
+    spry_cuda_tier_pass(d, to);
+    spry_cuda_tier_pass(d, from);
+    spry_cuda_copy(&d->context, spry_cuda_page(d, to), spry_cuda_page(d, from), d->pool->page_bytes);
 }
 
 /* From any thread, so nothing of the device's own state is touched. */
@@ -22,7 +24,7 @@ static const void *read_page(void *self, uint32_t page, void *room)
     const spry_cuda_device *d = self;
     const spry_cuda *cuda = d->context.cuda;
     bool fine = cuda->context_set(d->context.context) == 0 && cuda->stream_wait(d->context.stream) == 0 &&
-                cuda->memory_read(room, page_at(d, page), d->pool->page_bytes) == 0;
+                cuda->memory_read(room, spry_cuda_page(d, page), d->pool->page_bytes) == 0;
     return fine ? room : NULL;
 }
 
@@ -45,7 +47,9 @@ static bool end_write(void *self, uint32_t page, bool whole)
     if (!whole)
         return true;
     spry_cuda_enter(&d->context);
-    spry_cuda_write(&d->context, page_at(d, page), d->writes.host + at * d->pool->page_bytes, d->pool->page_bytes);
+    spry_cuda_tier_pass(d, page);
+    spry_cuda_write(&d->context, spry_cuda_page(d, page), d->writes.host + at * d->pool->page_bytes,
+                    d->pool->page_bytes);
     return d->context.fault == 0;
 }
 
@@ -60,13 +64,15 @@ static bool finish_writes(void *self)
 
 spry_kv_mover spry_cuda_pages_mover(spry_device *device)
 {
-    return (spry_kv_mover){.self = device,
+    spry_kv_mover mover = {.self = device,
                            .copy = copy_page,
                            .read = read_page,
                            .max_writes = ((const spry_cuda_device *)device)->writes.capacity,
                            .write_begin = begin_write,
                            .write_end = end_write,
                            .write_finish = finish_writes};
+    spry_cuda_tier_mover(&mover);
+    return mover;
 }
 
 static size_t places(const spry_kv_pool *pool, bool restores)

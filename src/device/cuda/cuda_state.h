@@ -81,6 +81,18 @@ typedef struct spry_cuda_draws {
     size_t capacity; /* of results */
 } spry_cuda_draws;
 
+enum { SPRY_CUDA_COPIES = 64 };
+
+/* Copies of pages to and from host memory. They have numbers, and are made in their order in a stream of their own. */
+typedef struct spry_cuda_tier {
+    void *stream;                  /* NULL until memory is first asked for */
+    void *before;                  /* an event: what the steps' stream has to do before the last copy */
+    void *after[SPRY_CUDA_COPIES]; /* events behind copy number n, modulo their number; of several the last */
+    uint64_t newest;               /* the last copy; 0: none */
+    uint64_t passed;               /* all up to this one come before what is submitted next */
+    uint64_t *of_page;             /* [n_pages]: the last copy to or from it */
+} spry_cuda_tier;
+
 /* How attention is computed for a kind of pages and heads. */
 typedef struct spry_cuda_attention {
     const char *few, *many;                     /* names of kernels, with a place for `number` */
@@ -150,6 +162,7 @@ typedef struct spry_cuda_device {
     uint64_t graph_clock;
     spry_cuda_measured measured[SPRY_CUDA_WAYS]; /* how decode steps are launched */
     spry_cuda_writes writes;
+    spry_cuda_tier tier;
     float *host_rows; /* pinned: rows of logits or hidden states that were asked for */
     size_t host_rows_bytes;
     spry_op_watch *watch; /* NULL: none */
@@ -196,6 +209,14 @@ void spry_cuda_scratch_deinit(spry_cuda_device *d);
 spry_status spry_cuda_pages_init(spry_cuda_device *d, bool restores, spry_error *error);
 void spry_cuda_pages_deinit(spry_cuda_device *d);
 spry_kv_mover spry_cuda_pages_mover(spry_device *device);
+spry_cuda_memory spry_cuda_page(const spry_cuda_device *d, uint32_t page);
+
+/* cuda_tier.c: pages in host memory. The functions of a mover; then, before the steps' stream uses a page, or those of
+ * a step: it waits for their copies, and the host does not. */
+void spry_cuda_tier_mover(spry_kv_mover *mover);
+void spry_cuda_tier_pass(spry_cuda_device *d, uint32_t page);
+void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step);
+void spry_cuda_tier_deinit(spry_cuda_device *d);
 
 /* cuda_block.c: the kernels for a kind of pages and heads. */
 spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type);

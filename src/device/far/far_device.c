@@ -1,5 +1,6 @@
 /* Every function is a call in a queue that one thread works off. A step's inputs are copied by submit and wait in the
- * queue; every other call waits for its own end, so it can lie on its caller's stack. */
+ * queue, and so do copies of pages to and from host memory; every other call waits for its own end, so it can lie on
+ * its caller's stack. */
 #include "device/far/far_device.h"
 
 #include <stdlib.h>
@@ -10,7 +11,10 @@
 #include "device/far/far_whisper.h"
 #include "platform/memory.h"
 
-enum { WRITES = 8 }; /* pages that are written at once */
+enum {
+    WRITES = 8,  /* pages that are written at once */
+    COPIES = 64, /* to and from host memory that are in the queue at once */
+};
 
 /* Everything of a step that its caller may change after submit. */
 typedef struct step_copy {
@@ -42,6 +46,8 @@ typedef struct far_device {
         bool whole[WRITES];
         size_t n;
     } writes;
+    struct page_call *copies; /* [COPIES] to and from host memory; number n is copies[n % COPIES] */
+    uint64_t n_copies;
     spry_far_queue queue;
 } far_device;
 
@@ -328,6 +334,55 @@ static void release_pages(void *self, uint32_t first, size_t count)
     make_call(self, &c.call);
 }
 
+/* ---- pages in host memory ---------------------------------------------------------------------------------------- */
+
+static void run_load(void *device, spry_far_call *call)
+{
+    far_device *far = device;
+    const page_call *c = (const page_call *)call;
+    memcpy(spry_host_page(&far->cpu.pages, c->page), c->bytes, far->cpu.pages.page_bytes);
+}
+
+static uint64_t start_copy(far_device *far, void (*run)(void *, spry_far_call *), uint32_t page, void *bytes)
+{
+    page_call *c = &far->copies[++far->n_copies % COPIES];
+    if (far->n_copies > COPIES)
+        spry_far_queue_finish(&far->queue, &c->call);
+    *c = (page_call){.call = {.run = run}, .page = page, .bytes = bytes};
+    spry_far_queue_start(&far->queue, &c->call);
+    return far->n_copies;
+}
+
+static uint64_t save_page(void *self, void *to, uint32_t page)
+{
+    return start_copy(self, run_read, page, to);
+}
+
+static bool load_page(void *self, uint32_t page, const void *from)
+{
+    return start_copy(self, run_load, page, (void *)(uintptr_t)from);
+}
+
+static bool page_is_saved(void *self, uint64_t copy)
+{
+    far_device *far = self;
+    return copy + COPIES <= far->n_copies || spry_far_queue_is_done(&far->queue, &far->copies[copy % COPIES].call);
+}
+
+static void *allocate_host(void *self, size_t bytes)
+{
+    (void)self;
+    return malloc(bytes);
+}
+
+static void free_host(void *self, void *memory)
+{
+    far_device *far = self;
+    if (far->n_copies)
+        spry_far_queue_finish(&far->queue, &far->copies[far->n_copies % COPIES].call);
+    free(memory);
+}
+
 static spry_kv_mover mover(spry_device *device)
 {
     return (spry_kv_mover){.self = device,
@@ -337,7 +392,12 @@ static spry_kv_mover mover(spry_device *device)
                            .write_begin = begin_write,
                            .write_end = end_write,
                            .write_finish = finish_writes,
-                           .release = release_pages};
+                           .release = release_pages,
+                           .host_allocate = allocate_host,
+                           .host_free = free_host,
+                           .save = save_page,
+                           .load = load_page,
+                           .saved = page_is_saved};
 }
 
 /* ---- figures ----------------------------------------------------------------------------------------------------- */
@@ -417,6 +477,7 @@ static void release(far_device *far)
     }
     free(far->rows);
     free(far->writes.bytes);
+    free(far->copies);
     free(far);
 }
 
@@ -452,7 +513,8 @@ static spry_status allocate(far_device *far, const spry_device_setup *setup, spr
         !spry_checked_mul(&writes, setup->pool->page_bytes, WRITES))
         return spry_fail(error, SPRY_ERR_MEMORY, "a step of %u rows needs more than any memory", limits->max_rows);
     far->rows = calloc(logit_floats > hidden_floats ? logit_floats : hidden_floats, sizeof *far->rows);
-    bool fine = far->rows && (far->writes.bytes = malloc(writes));
+    far->copies = calloc(COPIES, sizeof *far->copies);
+    bool fine = far->rows && far->copies && (far->writes.bytes = malloc(writes));
     for (size_t i = 0; i < 2; i++) {
         step_copy *copy = &far->steps[i];
         copy->call.run = run_step;

@@ -78,6 +78,14 @@ void spry_far_queue_finish(spry_far_queue *queue, const spry_far_call *call)
     pthread_mutex_unlock(&queue->lock);
 }
 
+bool spry_far_queue_is_done(spry_far_queue *queue, const spry_far_call *call)
+{
+    pthread_mutex_lock(&queue->lock);
+    bool done = call->done;
+    pthread_mutex_unlock(&queue->lock);
+    return done;
+}
+
 uint64_t spry_far_queue_waits(spry_far_queue *queue)
 {
     pthread_mutex_lock(&queue->lock);

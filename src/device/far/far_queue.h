@@ -34,6 +34,9 @@ void spry_far_queue_close(spry_far_queue *queue);
 void spry_far_queue_start(spry_far_queue *queue, spry_far_call *call);
 void spry_far_queue_finish(spry_far_queue *queue, const spry_far_call *call);
 
+/* Whether it is finished. */
+bool spry_far_queue_is_done(spry_far_queue *queue, const spry_far_call *call);
+
 /* How often a thread waited for a call. */
 uint64_t spry_far_queue_waits(spry_far_queue *queue);
 
