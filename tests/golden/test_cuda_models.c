@@ -369,8 +369,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(models_agree_with_transformers),   cmocka_unit_test(floats_agree_with_transformers),
         cmocka_unit_test(types_without_kernels_are_floats), cmocka_unit_test(splits_agree_with_transformers),
-        cmocka_unit_test(chunks_and_batches_change_no_bit),
-        cmocka_unit_test(deep_rows_have_the_bits_of_a_whole_prompt),
+        cmocka_unit_test(chunks_and_batches_change_no_bit), cmocka_unit_test(deep_rows_have_the_bits_of_a_whole_prompt),
     };
     cuda_runner_real = argc > 1 && !strcmp(argv[1], "gpu");
     chosen_models = argc > 2 ? argv + 2 : NULL;

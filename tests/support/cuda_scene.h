@@ -18,6 +18,11 @@
 #include "device/cuda/cuda_state.h"
 #include "support/cuda_imitation.h"
 
+/* Kernels of a real GPU: the program's, or a list of a test's own. */
+#ifndef REAL_IMAGES
+#define REAL_IMAGES spry_cuda_images
+#endif
+
 static spry_cuda_context gpu;
 static const spry_ops *ref;
 static uint32_t random_state = 1;
@@ -72,7 +77,7 @@ static int run_on_gpu(int argc, char **argv, const struct CMUnitTest *tests, siz
     cuda_imitation_reset();
     spry_cuda driver = cuda_imitation_driver();
     if (spry_ops_get(&ref, "ref", &error) || (real && spry_cuda_open(&driver, SPRY_CUDA_LIBRARY, &error)) ||
-        spry_cuda_context_init(&gpu, &driver, 0, real ? spry_cuda_images : cuda_imitation_images, &error)) {
+        spry_cuda_context_init(&gpu, &driver, 0, real ? REAL_IMAGES : cuda_imitation_images, &error)) {
         fprintf(stderr, "%s\n", error.message);
         return 1;
     }
