@@ -167,6 +167,15 @@ SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
     return first >> 16 | (second & 0xffff0000);
 }
 
+SPRY_DEVICE uint32_t pick_bytes(uint32_t first, uint32_t second, uint32_t which)
+{
+    uint64_t both = first | (uint64_t)second << 32;
+    uint32_t bytes = 0;
+    for (int i = 0; i < 4; i++)
+        bytes |= (uint32_t)(both >> (which >> 4 * i & 7) * 8 & 255) << 8 * i;
+    return bytes;
+}
+
 SPRY_DEVICE void load_turned(uint32_t out[4], const void *row)
 {
     const unsigned char *rooms = cuda_host_exchange(&row, sizeof row);

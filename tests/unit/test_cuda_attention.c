@@ -9,7 +9,7 @@
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-enum { PAGES = 24, ENTRIES = 19, KV_HEADS = 2, TURNS = 3, ATTEND_ROWS = 40 };
+enum { PAGES = 40, ENTRIES = 35, KV_HEADS = 2, TURNS = 3, ATTEND_ROWS = 40 };
 
 typedef struct attend_shape {
     spry_dtype type;
@@ -215,8 +215,8 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     void *kernel = spry_cuda_kernel(&gpu, name);
     unsigned threads = (unsigned)way.warps * 32;
     if (as == SPREAD) {
-        args.n_chunks = (ENTRIES + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
-        args.chunk_pages = SPRY_ATTEND_CHUNK;
+        args.n_chunks = (ENTRIES + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
+        args.chunk_pages = SPRY_PAGES_CHUNK;
     }
     if (as != FEW) {
         size_t queries = way.warps / way.parts * way.queries;

@@ -216,6 +216,35 @@ static void events_order_the_streams(void **state)
     imitation.late = imitation.early = false;
 }
 
+/* A page is saved while the step that writes it is under way: the copy is of what the step leaves. */
+static void a_copy_waits_for_the_steps_before_it(void **state)
+{
+    (void)state;
+    spry_engine *engine = open_engine(POOL, TIER);
+    const spry_kv_mover *mover = &engine->pool.mover;
+    size_t bytes = engine->pool.page_bytes;
+    spry_kv_table table;
+    assert_int_equal(spry_kv_table_init(&table, CONTEXT, NULL), SPRY_OK);
+    assert_int_equal(spry_kv_table_extend(&table, &engine->pool, 1, NULL), SPRY_OK);
+    const uint32_t page = table.entries[0].page;
+    void *memory = mover->host_allocate(mover->self, bytes), *room = malloc(bytes);
+    assert_true(memory && room);
+    const spry_segment segment = {&table, prompts.ids[0], 0, 1, SPRY_WANT_LAST, {{0}}};
+    const spry_device_step step = {.segments = &segment, .n_segments = 1};
+    imitation.late = imitation.early = true;
+    assert_int_equal(spry_device_submit(engine->device, &step, NULL), SPRY_OK);
+    uint64_t copy = mover->save(mover->self, memory, page);
+    assert_true(copy && mover->saved(mover->self, copy));
+    assert_int_equal(spry_device_wait(engine->device, NULL), SPRY_OK);
+    imitation.late = imitation.early = false;
+    assert_memory_equal(memory, mover->read(mover->self, page, room), bytes);
+    mover->host_free(mover->self, memory);
+    free(room);
+    spry_kv_table_deinit(&table, &engine->pool);
+    spry_engine_close(engine);
+    assert_true(cuda_imitation_is_clean());
+}
+
 static void pinned_memory_may_be_short(void **state)
 {
     (void)state;
@@ -298,6 +327,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(nothing_waits_for_copies),
 #else
         cmocka_unit_test(events_order_the_streams),
+        cmocka_unit_test(a_copy_waits_for_the_steps_before_it),
         cmocka_unit_test(pinned_memory_may_be_short),
         cmocka_unit_test(a_gpu_may_be_lost_between_copies),
         cmocka_unit_test(a_copy_that_fails_is_a_miss_and_then_an_error),

@@ -169,11 +169,14 @@ static size_t copy_bytes(size_t blocks, size_t kept)
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
-/* decode_room of attention_decode.cu: queries, once more for each warp, and its weights; the row's key and value. */
-static size_t decode_bytes(size_t blocks, size_t warps)
+/* decode_room of attention_decode.cu: queries, once more for each warp, and its weights; the row's key and value; what
+ * a page of each warp leaves. */
+static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
 {
     size_t queries = SPRY_DECODE_GROUP * (blocks * 32 + 8) * sizeof(float);
-    return (1 + warps) * queries + warps * SPRY_DECODE_GROUP * 20 * sizeof(uint32_t) + 2 * blocks * 32 * sizeof(float);
+    size_t partials = (group + 1) / 2 * warps * (SPRY_PARTIAL_HEAD + 2 * blocks * 32) * sizeof(float);
+    return (1 + warps) * queries + warps * SPRY_DECODE_GROUP * 20 * sizeof(uint32_t) + 2 * blocks * 32 * sizeof(float) +
+           partials;
 }
 
 /* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
@@ -198,7 +201,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
-            .decode_bytes = decode_bytes(blocks, warps)};
+            .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -274,7 +277,7 @@ static void attend_runs(spry_cuda_device *d, spry_attend_args args)
     if (d->n_spread) {
         args.partial += d->n_few * d->n_chunks * spry_cuda_partial_floats(c) * sizeof(float);
         args.n_chunks = (uint32_t)d->n_spread;
-        args.chunk_pages = SPRY_ATTEND_CHUNK;
+        args.chunk_pages = SPRY_PAGES_CHUNK;
     }
     size_t queries = way->warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
     size_t batches = way->merge_runs ? (group + queries - 1) / queries : 1;
@@ -320,8 +323,9 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
     const spry_cuda_attention *way = &d->attention;
     const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
     size_t chosen = spry_cuda_chosen(d, SPRY_CHOICE_SHARE), share = chosen ? chosen : SHARE;
-    size_t n_kv = d->config->n_kv_heads;
-    while (!chosen && share > way->parts && d->n_rows * n_kv * share > BLOCKS)
+    size_t n_kv = d->config->n_kv_heads, pages = d->n_chunks * way->chunk_pages, warps = way->warps;
+    while (share > way->parts &&
+           ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / way->parts * warps >= pages))
         share /= 2;
     share = share > way->parts ? share : way->parts;
     spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows,

@@ -43,6 +43,12 @@ const char *spry_cuda_type_name(spry_dtype placed)
     return tile_types[placed].name;
 }
 
+size_t spry_cuda_unit_bytes(spry_dtype placed)
+{
+    const struct tile_type *t = &tile_types[placed];
+    return t->values + t->high + t->scale + t->super;
+}
+
 static uint64_t aligned(uint64_t bytes)
 {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;

@@ -71,6 +71,9 @@ spry_dtype spry_cuda_placed(spry_dtype type);
 /* The name in kernels: "q4_0". */
 const char *spry_cuda_type_name(spry_dtype placed);
 
+/* Of 16 outputs and 64 inputs, in all planes. */
+size_t spry_cuda_unit_bytes(spry_dtype placed);
+
 /* Bytes all of it takes, with its adapters. */
 size_t spry_cuda_model_bytes(const spry_config *config, const spry_weights *weights, const spry_step_limits *limits);
 

@@ -6,6 +6,7 @@
 #include "platform/clock.h"
 
 enum {
+    SLOTS = 4, /* units of products_rows.cuh and products_one.cuh that a warp waits for */
     ROW_THREADS = 256,
     FEW_THREADS = 512,
     MANY_THREADS = 256,
@@ -121,26 +122,48 @@ static bool choose_cores(product_way *way, const spry_product_args *args, spry_d
     return true;
 }
 
-/* Shared memory in which floats of so many units wait for each warp; none for quantised ones, which wait in registers.
- */
+/* Shared memory in which so many units wait for each warp. */
 static size_t kept_bytes(spry_dtype type, size_t units)
 {
-    size_t unit = type == SPRY_F32 ? 4096 : 2048;
-    return spry_cuda_form(type) == SPRY_ACT_BYTES ? 0 : SPRY_PRODUCT_SPLITS * units * unit;
+    return SPRY_PRODUCT_SPLITS * units * spry_cuda_unit_bytes(type);
+}
+
+/* Of one row: groups of units that wait (one_block of products_one.cuh), and the row as row_acts has it. */
+static size_t one_bytes(const spry_product_args *args, spry_dtype type, size_t tiles)
+{
+    static const size_t act_unit[SPRY_ACT_FORMS] = {80, 128, 256, 384};
+    spry_act_form form = spry_cuda_form(type);
+    size_t n_units = args->parts[0].weight.n_units, most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
+    size_t group = tiles * most < SLOTS ? tiles * most : SLOTS, depth = form == SPRY_ACT_BYTES ? 2 : 1;
+    return kept_bytes(type, group * depth) + n_units * act_unit[form];
+}
+
+/* A product of one row by products_one.cuh. Where outputs are so many that blocks have several batches of tiles, a
+ * block for each multiprocessor. */
+static bool choose_one(product_way *way, const spry_product_args *args, spry_dtype type, size_t processors)
+{
+    size_t tiles = args->n_tiles < 8 * processors ? 1 : 4, bytes = one_bytes(args, type, tiles);
+    if (args->n_rows > 1 || args->experts || type == SPRY_F32 || bytes > SPRY_ONE_BYTES)
+        return false;
+    *way = (product_way){.rows = SPRY_ACT_ROWS,
+                         .tiles = tiles > 1 ? (args->n_tiles + processors - 1) / processors : 1,
+                         .threads = FEW_THREADS,
+                         .shared_bytes = bytes};
+    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%zu_1", spry_cuda_type_name(type), tiles);
+    return true;
 }
 
 /* For at most 8 rows and outputs so many that blocks have several batches of tiles (products_rows.cuh). */
 static bool choose_stream(product_way *way, const spry_product_args *args, spry_dtype type, size_t processors)
 {
-    enum { TILES = 8, SLOTS = 4 };
+    enum { TILES = 8 };
     if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * processors)
         return false;
     *way = (product_way){.rows = SPRY_ACT_ROWS,
                          .tiles = (args->n_tiles + processors - 1) / processors,
                          .threads = FEW_THREADS,
                          .shared_bytes = kept_bytes(type, SLOTS)};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%d_%d", spry_cuda_type_name(type), TILES,
-             args->n_rows > 1 ? SPRY_ACT_ROWS : 1);
+    snprintf(way->name, sizeof way->name, "spry_product_%s_out_%d_8", spry_cuda_type_name(type), TILES);
     return true;
 }
 
@@ -152,7 +175,8 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type, si
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_stream(&way, args, type, processors))
+    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_one(&way, args, type, processors) ||
+        choose_stream(&way, args, type, processors))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;
@@ -232,17 +256,18 @@ static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, 
 static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, spry_dtype type,
                         const char *kind, size_t tiles)
 {
-    enum { SLOTS = 4 };
     char name[SPRY_CUDA_KERNEL_NAME];
+    bool one = args->n_rows == 1;
+    tiles = one && tiles > 4 ? 4 : tiles;
     size_t batches = (args->n_tiles + tiles - 1) / tiles, processors = d->context.processors;
     snprintf(name, sizeof name, "spry_product_%s_%s_%zu_%d", spry_cuda_type_name(type), kind, tiles,
-             args->n_rows > 1 ? SPRY_ACT_ROWS : 1);
+             one ? 1 : SPRY_ACT_ROWS);
     from.in_stride = from.n;
     from.eps = d->config->norm_eps;
     args->from = from;
     spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name),
                             batches < processors ? batches : processors, 1, 1, FEW_THREADS,
-                            kept_bytes(type, tiles < SLOTS ? tiles : SLOTS), args);
+                            one ? one_bytes(args, type, tiles) : kept_bytes(type, tiles < SLOTS ? tiles : SLOTS), args);
 }
 
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,

@@ -82,7 +82,7 @@ size_t spry_cuda_run_rows(const spry_cuda_device *d)
 static void add_runs(spry_cuda_device *d, const spry_segment *g, size_t first_row)
 {
     spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = spry_cuda_run_rows(d), chunks = (g->table->n_entries + SPRY_ATTEND_CHUNK - 1) / SPRY_ATTEND_CHUNK;
+    size_t each = spry_cuda_run_rows(d), chunks = (g->table->n_entries + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
     for (size_t row = 0; row < g->n_rows; row += each)
         runs[d->n_runs++] =
             (spry_attend_run){(uint32_t)(first_row + row), (uint32_t)(g->n_rows - row < each ? g->n_rows - row : each)};

@@ -95,6 +95,7 @@ typedef struct spry_residual_args {
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16, SPRY_PRODUCT_AHEAD = 3 };
+enum { SPRY_ONE_BYTES = 216 << 10 }; /* of shared memory, at most, for a product of one row */
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three
  * matrices of one type and one input; blocks take tiles of all of them in order. */
@@ -189,6 +190,7 @@ typedef struct spry_prepare_args {
 /* Pages whose sums are added up before they are added to the rest, but for latent attention, which adds each page
  * alone. */
 enum { SPRY_ATTEND_CHUNK = 8, SPRY_PARTIAL_HEAD = 4 };
+enum { SPRY_PAGES_CHUNK = 16 }; /* the same of attention_pages.cuh */
 
 /* A run of consecutive rows of one sequence. */
 typedef struct spry_attend_run {

@@ -7,8 +7,8 @@
  * places: a step of 16 coordinates, or tokens, has the same 16 there.
  *
  * The blocks of a cluster share the pages of a row and key head; what they leave of each page the same blocks fold in order, as
- * spry_attend_merge_pages does. Pages without this row are loaded before the kernels that made its queries are done. The block
- * that has the row's own page stores into it before it reads it. */
+ * spry_attend_merge_pages does. The first page of each warp is loaded before the kernels that made the row's queries are done:
+ * the row's own page without the row, whose key and values are put in later. Blocks store them before they read a page. */
 #include "device/cuda/kernels/attention_pages.cuh"
 
 /* BLOCKS: 32 coordinates of a head. KEYS: blocks of keys that are loaded together; PART: blocks of values of a block of
@@ -79,12 +79,11 @@ SPRY_DEVICE void turn_row(float *head, const float *from, const float *norm, boo
 
 /* The queries of a row and key head, and, in the block that `stores` them, its key and value: a warp for each. */
 template <int BLOCKS>
-SPRY_DEVICE void prepare_row(decode_heads<BLOCKS> &heads, const spry_prepare_args &a, uint32_t row, uint32_t kv_head,
-                             bool stores)
+SPRY_DEVICE void prepare_row(decode_heads<BLOCKS> &heads, const spry_prepare_args &a, const spry_step_row &at, uint32_t row,
+                             uint32_t kv_head, bool stores)
 {
     uint32_t n = BLOCKS * 32, n_kv = a.kv.n_kv_heads, group = a.n_heads / n_kv;
     int lane = (int)(threadIdx.x % WARP);
-    const spry_step_row &at = a.rows[row];
     page_head page = head_of_page(a.kv, at.page, kv_head);
     SPRY_UNROLL_BY(1)
     for (uint32_t i = threadIdx.x / WARP; i < group + (stores ? 2 : 0); i += decode_shape<BLOCKS>::WARPS) {
@@ -155,6 +154,26 @@ template <int BLOCKS> struct decode_keys {
         for (int i = 0; i < shape::STEPS * 4; i++)
             rows[i / 4][i % 4] = *(const uint2 *)(from + (i / 4 * 16 + i % 2 + i % 4 / 2 * 8) * PAGE_TOKENS * 2);
     }
+
+    /* The key of token `slot`, which is not in memory yet. */
+    SPRY_METHOD void put(const float *key, uint32_t slot, int lane)
+    {
+        bool here = (uint32_t)lane / 4 == slot / 4;
+        uint32_t lower = slot % 2 ? 0x5410 : 0x3254, upper = slot % 2 ? 0x7610 : 0x3276; /* half of a pair in its place */
+        uint32_t x[2] = {here && slot % 4 < 2 ? lower : 0x3210, here && slot % 4 < 2 ? upper : 0x3210};
+        uint32_t y[2] = {here && slot % 4 > 1 ? lower : 0x3210, here && slot % 4 > 1 ? upper : 0x3210};
+        SPRY_UNROLL
+        for (int i = 0; i < shape::STEPS * 2; i++) {
+            const float *from = key + i / 2 * 16 + i % 2 * 8 + lane % 4 * 2;
+            uint32_t pair = half_pair(from[0], from[1]);
+            SPRY_UNROLL
+            for (int k = 0; k < 2; k++) {
+                uint2 &row = rows[i / 2][i % 2 * 2 + k];
+                row.x = pick_bytes(row.x, pair, x[k]);
+                row.y = pick_bytes(row.y, pair, y[k]);
+            }
+        }
+    }
 };
 
 /* A lane's part of values: of each 16 tokens those of its t. Of tokens that the row does not see, whose values may be anything,
@@ -173,6 +192,23 @@ template <int BLOCKS> struct decode_values {
             SPRY_UNROLL
             for (int n = 0; n < shape::LOADS; n++)
                 load_words(words[i / 4][i % 4][n], from + token * token_bytes + n * shape::WORDS * 32);
+        }
+    }
+
+    /* The values of token `slot`, which are not in memory yet, in its place and in those of tokens behind it. */
+    SPRY_METHOD void put(const float *value, uint32_t slot, uint32_t part, int lane)
+    {
+        const float *from = value + part * shape::PART * 32 + (uint32_t)lane / 4 * shape::WORDS * 2;
+        SPRY_UNROLL
+        for (uint32_t k = 0; k < shape::LOADS * shape::WORDS; k++) {
+            const float *its = from + k / shape::WORDS * shape::WORDS * 16 + k % shape::WORDS * 2;
+            uint32_t pair = half_pair(its[0], its[1]);
+            SPRY_UNROLL
+            for (uint32_t i = 0; i < 8; i++) {
+                uint32_t token = i / 4 * 16 + (uint32_t)lane % 4 * 2 + i % 2 + i % 4 / 2 * 8;
+                uint32_t &word = words[i / 4][i % 4][k / shape::WORDS][k % shape::WORDS];
+                word = token < slot ? word : pair;
+            }
         }
     }
 
@@ -394,21 +430,35 @@ template <int BLOCKS> struct decode_room {
     decode_warp<BLOCKS> warps[decode_shape<BLOCKS>::WARPS];
 };
 
-/* What a page leaves of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of each
- * coordinate both sums of values. */
-SPRY_DEVICE float *pair_partial(const spry_attend_args &a, uint32_t few, uint32_t kv_head, uint32_t pair, uint32_t page)
-{
-    uint32_t pairs = (a.n_heads / a.kv.n_kv_heads + 1) / 2;
-    uint64_t list = ((uint64_t)few * a.kv.n_kv_heads + kv_head) * pairs + pair;
-    return a.partial + (list * a.n_chunks + page) * (SPRY_PARTIAL_HEAD + 2 * a.kv.head_dim);
-}
+/* What pages leave of queries 2 * pair and the next of a key head of row number `few`: both maxima, both sums, then of each
+ * coordinate both sums of values. Where a block has all pages, and each warp one, they stay in shared memory. */
+template <int BLOCKS> struct pair_partials {
+    enum { SIZE = SPRY_PARTIAL_HEAD + 2 * BLOCKS * 32 };
+    float *first;
+    uint32_t n; /* pages that there is room for */
+
+    SPRY_METHOD void place(float *room, const spry_attend_args &a, uint32_t few, uint32_t kv_head, uint32_t n_entries)
+    {
+        uint32_t pairs = (a.n_heads / a.kv.n_kv_heads + 1) / 2, warps = decode_shape<BLOCKS>::WARPS;
+        bool here = gridDim.x == 1 && n_entries <= warps;
+        n = here ? warps : a.n_chunks;
+        first = here ? room : a.partial + ((uint64_t)few * a.kv.n_kv_heads + kv_head) * pairs * n * SIZE;
+    }
+
+    SPRY_METHOD float *at(uint32_t pair, uint32_t page) const
+    {
+        return first + ((uint64_t)pair * n + page) * SIZE;
+    }
+};
 
 /* A grid of (blocks of a cluster, key heads, rows). Long heads are split over PARTS blocks. */
 template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     typedef decode_shape<BLOCKS> shape;
-    SPRY_SHARED_LARGE(memory, sizeof(decode_room<BLOCKS>));
+    SPRY_SHARED_LARGE(memory, sizeof(decode_room<BLOCKS>) +
+                                  SPRY_DECODE_GROUP / 2 * shape::WARPS * pair_partials<BLOCKS>::SIZE * sizeof(float));
     decode_room<BLOCKS> &room = *(decode_room<BLOCKS> *)memory;
+    pair_partials<BLOCKS> partials;
     const spry_attend_args &a = d.attend;
     const uint32_t n = BLOCKS * 32;
     int warp = (int)threadIdx.x / WARP, lane = (int)threadIdx.x % WARP;
@@ -422,18 +472,18 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
     walk.pages.step = ranks * shape::WARPS;
     walk.pages.kv_head = kv_head;
     walk.start(a, row, number_of_row);
-    uint32_t last = row.n_entries - 1, own = walk.pages.first == last; /* own: the row's page, not written yet */
-    SPRY_UNROLL_BY(1)
-    for (uint32_t round = 0; round < 2; round++) {
-        if (round == own)
-            walk.load(a);
-        if (round)
-            break;
-        if (d.prepare.q_norm && warp < 2)
-            ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
-        grid_wait();
-        prepare_row<BLOCKS>(room.heads, d.prepare, number_of_row, kv_head, last % ranks == rank);
-        block_wait();
+    partials.place((float *)(memory + sizeof room), a, blockIdx.z, kv_head, row.n_entries);
+    uint32_t last = row.n_entries - 1;
+    walk.load(a);
+    if (d.prepare.q_norm && warp < 2)
+        ask_ahead((warp ? d.prepare.k_norm : d.prepare.q_norm) + lane * BLOCKS);
+    grid_wait();
+    prepare_row<BLOCKS>(room.heads, d.prepare, row, number_of_row, kv_head, last % ranks == rank);
+    block_wait();
+    bool own = walk.pages.first == last && walk.now.at.keys == head_of_page(a.kv, row.page, kv_head).keys;
+    if (own) { /* the row's own page, which was loaded without the row */
+        walk.keys.put(room.heads.key, row.slot, lane);
+        walk.values.put(room.heads.value, row.slot, walk.part, lane);
     }
     SPRY_UNROLL_BY(1)
     while (walk.pages.number(walk.i) <= last) {
@@ -441,7 +491,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
         uint32_t number = walk.pages.number(walk.i), pair = (uint32_t)lane % 4;
         bool seen = walk.take(sums, room.warps[warp], room.heads, a);
         if (pair * 2 < walk.group)
-            sums.write(pair_partial(a, blockIdx.z, kv_head, pair, number), seen, walk.part, lane);
+            sums.write(partials.at(pair, number), seen, walk.part, lane);
     }
     if (gridDim.x > 1)
         cluster_wait();
@@ -450,9 +500,9 @@ template <int BLOCKS> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
     SPRY_UNROLL_BY(1)
     for (uint32_t i = blockIdx.x * blockDim.x + threadIdx.x; i < walk.group * n; i += gridDim.x * blockDim.x) {
         uint32_t query = i / n, head = kv_head * walk.group + query, u = query % 2;
-        const chunk_list list = {pair_partial(a, blockIdx.z, kv_head, query / 2, 0), SPRY_PARTIAL_HEAD + 2 * n, u, 2 + u,
+        const chunk_list list = {partials.at(query / 2, 0), SPRY_PARTIAL_HEAD + 2 * n, u, 2 + u,
                                  SPRY_PARTIAL_HEAD + i % n * 2 + u};
-        write_value(a, number_of_row, head, i % n, merged<SPRY_ATTEND_CHUNK>(a, list, head, row.n_entries));
+        write_value(a, number_of_row, head, i % n, merged<SPRY_PAGES_CHUNK>(a, list, head, row.n_entries));
     }
 }
 

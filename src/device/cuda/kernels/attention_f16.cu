@@ -199,14 +199,14 @@ SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, c
     bool spread = gridDim.z > 1;
     seen_entries at;
     total = none;
-    at.start(a, last, first, spread && last.n_entries - first > SPRY_ATTEND_CHUNK ? first + SPRY_ATTEND_CHUNK : last.n_entries);
+    at.start(a, last, first, spread && last.n_entries - first > SPRY_PAGES_CHUNK ? first + SPRY_PAGES_CHUNK : last.n_entries);
     at.step(all);
     clear_sums(chunk);
     copy_entry<BLOCKS>(room.pages[0], a, all, at);
     while (at.number < at.end) {
         const spry_step_entry entry = at.now;
         const page_copy<BLOCKS, BLOCKS> page = {room.pages[which]};
-        uint32_t behind = (at.number / SPRY_ATTEND_CHUNK + 1) * SPRY_ATTEND_CHUNK;
+        uint32_t behind = (at.number / SPRY_PAGES_CHUNK + 1) * SPRY_PAGES_CHUNK;
         which = 1 - which;
         at.step(all);
         copy_entry<BLOCKS>(room.pages[which], a, all, at);
@@ -249,7 +249,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
     int lane = (int)threadIdx.x % WARP;
     spry_attend_run run = a.runs[gridDim.x - 1 - blockIdx.x];
     const spry_step_row &last = a.rows[run.first_row + run.n_rows - 1];
-    uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_ATTEND_CHUNK;
+    uint32_t group = a.n_heads / a.kv.n_kv_heads, n = run.n_rows * group, page = blockIdx.z * SPRY_PAGES_CHUNK;
     uint32_t kv_head = blockIdx.y % a.kv.n_kv_heads, base = blockIdx.y / a.kv.n_kv_heads * each;
     uint32_t first = base + warp / shape::PARTS * QUERIES;
     if (page >= last.n_entries || base >= n)
@@ -265,7 +265,7 @@ template <int BLOCKS> SPRY_DEVICE void attend_many_f16(const spry_attend_args &a
 /* A block for (row, head): what its pages left. */
 SPRY_KERNEL(spry_attend_merge_pages, spry_attend_args, MERGE_THREADS)
 {
-    merge_head<SPRY_ATTEND_CHUNK>(a, a.few[blockIdx.x], blockIdx.x, blockIdx.y);
+    merge_head<SPRY_PAGES_CHUNK>(a, a.few[blockIdx.x], blockIdx.x, blockIdx.y);
 }
 
 /* A block for (run, head, row of the run): what its chunks left. */

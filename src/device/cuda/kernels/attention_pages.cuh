@@ -1,5 +1,5 @@
 /* Attention over pages of F16 with matrix instructions. As in attention.cu every page gives a maximum, a sum and a
- * weighted sum of values of its own; those of SPRY_ATTEND_CHUNK pages are folded in order into a chunk's, chunks in order into
+ * weighted sum of values of its own; those of SPRY_PAGES_CHUNK pages are folded in order into a chunk's, chunks in order into
  * the result.
  *
  * A warp multiplies 16 queries by the 32 keys of a page, then their weights by its values. Pages pass through shared memory,

@@ -207,6 +207,12 @@ SPRY_DEVICE uint32_t upper_halves(uint32_t first, uint32_t second)
     return __byte_perm(first, second, 0x7632);
 }
 
+/* Four bytes of both words, by number: those of `first` are 0 to 3; four bits of `which` for each. */
+SPRY_DEVICE uint32_t pick_bytes(uint32_t first, uint32_t second, uint32_t which)
+{
+    return __byte_perm(first, second, which);
+}
+
 /* c[16, 8] += a[16, 32] * b[32, 8] in signed bytes. a: (g, 4t..), (g + 8, 4t..), (g, 4t + 16..), (g + 8, 4t + 16..);
  * b: (4t.., g), (4t + 16.., g). */
 SPRY_DEVICE void multiply_bytes(int32_t c[4], const uint32_t a[4], uint32_t b0, uint32_t b1)

@@ -73,44 +73,54 @@ struct chunk_list {
     uint32_t stride, max, sum, value;
 };
 
-/* The value, all n partials folded, EACH into one before that is folded with the rest; several are loaded before the first is
- * used. The lanes of a warp have one head. */
+/* The values of partials from `first` on; beyond the last one, of that one. */
+template <int AHEAD> SPRY_DEVICE void load_parts(float outs[AHEAD], const chunk_list &list, uint32_t first, uint32_t n)
+{
+    SPRY_UNROLL
+    for (uint32_t i = 0; i < AHEAD; i++)
+        outs[i] = list.first[(first + i < n ? first + i : n - 1) * list.stride + list.value];
+}
+
+/* The value, all n partials folded, EACH (1, 8, 16 or 32) into one before that is folded with the rest; the next ones are on their
+ * way while some are used. The lanes of a warp have one head. */
 template <int EACH> SPRY_DEVICE float merged(const spry_attend_args &a, const chunk_list &list, uint32_t head, uint32_t n)
 {
-    enum { AHEAD = 16 };
+    enum { AHEAD = 8 };
     int lane = (int)(threadIdx.x % WARP);
-    float max = -INFINITY, sum = 0, out = 0;
+    float max = -INFINITY, sum = 0, out = 0, next[AHEAD];
+    load_parts<AHEAD>(next, list, 0, n);
     SPRY_UNROLL_BY(1)
     for (uint32_t first = 0; first < n; first += WARP) {
         uint32_t own = first + (uint32_t)lane < n ? first + (uint32_t)lane : first;
         const float *its = list.first + own * list.stride;
         float part_max = first + (uint32_t)lane < n ? its[list.max] : -INFINITY, part_sum = its[list.sum];
         const lane_factors f = fold_lanes<EACH>(&max, part_max, lane);
+        float chunk_sum = 0, chunk_out = 0;
         SPRY_UNROLL_BY(1)
-        for (uint32_t next = first; next < first + WARP && next < n; next += AHEAD) {
+        for (uint32_t group = first; group < first + WARP && group < n; group += AHEAD) {
             float outs[AHEAD];
+            int from = (int)(group - first);
             SPRY_UNROLL
             for (uint32_t i = 0; i < AHEAD; i++)
-                outs[i] = list.first[(next + i < n ? next + i : first) * list.stride + list.value];
+                outs[i] = next[i];
+            if (group + AHEAD < n)
+                load_parts<AHEAD>(next, list, group + AHEAD, n);
             SPRY_UNROLL
-            for (uint32_t chunk = 0; chunk < AHEAD; chunk += EACH) {
-                float chunk_sum = 0, chunk_out = 0;
-                int from = (int)(next - first + chunk);
-                SPRY_UNROLL
-                for (uint32_t i = 0; i < EACH; i++) {
-                    float k = EACH > 1 ? warp_from(f.keep, from + (int)i) : 0;
-                    float t = EACH > 1 ? warp_from(f.take, from + (int)i) : 1;
-                    float s = warp_from(part_sum, from + (int)i);
-                    if (t < 0)
-                        continue;
+            for (int i = 0; i < AHEAD; i++) {
+                float k = EACH > 1 ? warp_from(f.keep, from + i) : 0, t = EACH > 1 ? warp_from(f.take, from + i) : 1;
+                float s = warp_from(part_sum, from + i);
+                if (EACH == 1 || t >= 0) {
                     chunk_sum = fmaf(chunk_sum, k, s * t);
-                    chunk_out = fmaf(chunk_out, k, outs[chunk + i] * t);
+                    chunk_out = fmaf(chunk_out, k, outs[i] * t);
                 }
-                float k = warp_from(f.chunk_keep, from), t = warp_from(f.chunk_take, from);
-                if (t < 0)
+                if ((EACH > 1 && i + 1 < AHEAD) || ((from + i + 1) % EACH && group + AHEAD < n))
                     continue;
-                sum = fmaf(sum, k, chunk_sum * t);
-                out = fmaf(out, k, chunk_out * t);
+                float chunk_k = warp_from(f.chunk_keep, from + i), chunk_t = warp_from(f.chunk_take, from + i);
+                if (chunk_t >= 0) {
+                    sum = fmaf(sum, chunk_k, chunk_sum * chunk_t);
+                    out = fmaf(out, chunk_k, chunk_out * chunk_t);
+                }
+                chunk_sum = chunk_out = 0;
             }
         }
     }

@@ -161,29 +161,65 @@ SPRY_DEVICE uint32_t split_begin(const product_place &p, uint32_t split)
     return p.weight.n_units * split / SPRY_PRODUCT_SPLITS;
 }
 
-/* Units that are on their way before anything else is there. Quantised ones wait in registers, floats, of which there would be
- * too many for a second kernel beside this one, in shared memory, where each lane finds what it copied. */
+/* Units that are on their way before anything else is there, in shared memory: in registers they would leave no room for a
+ * second kernel beside this one. Lanes copy the values that they need themselves, and share the other planes of quants. */
 template <class T, int AHEAD, bool BYTES> struct kept_units {
     typedef unit_quants<T> unit;
-    enum { ROOM = 16 };
-    unit units[AHEAD];
+    enum { VALUES = T::LANE * WARP, HIGH = T::HIGH * 4 * WARP, SCALES = T::SCALE * SPRY_TILE_ROWS };
+    enum { BEHIND = VALUES + HIGH + SCALES, UNIT = BEHIND + (T::SUPER ? 4 * SPRY_TILE_ROWS : 0), ROOM = AHEAD * UNIT };
+    unsigned char *room;
+    int lane;
 
-    SPRY_METHOD void place(unsigned char *, uint32_t, int)
+    /* `number` of a list of units in `all`. */
+    SPRY_METHOD void place(unsigned char *all, uint32_t number, int its)
     {
+        room = all + number * ROOM;
+        lane = its;
     }
 
     SPRY_METHOD void load(const product_place &p, uint32_t i, uint32_t number)
     {
-        units[i].load(p, number);
+        uint64_t at = tile_unit(p.weight, p.tile, number);
+        const unsigned char *values = tile_plane(p.weight, 0, at, VALUES) + lane * T::LANE;
+        unsigned char *to = room + i * UNIT;
+        uint32_t rest = VALUES + (uint32_t)lane * 16;
+        const unsigned char *from = rest < VALUES + HIGH ? tile_plane(p.weight, p.weight.high, at, HIGH) - VALUES
+                                    : rest < BEHIND
+                                        ? tile_plane(p.weight, p.weight.scale, at, SCALES) - VALUES - HIGH
+                                        : tile_plane(p.weight, p.weight.super,
+                                                     (uint64_t)p.tile * (p.weight.n_units / 4) + number / 4, 64) -
+                                              BEHIND;
+        warp_wait(); /* for lanes that use what was there */
+        SPRY_UNROLL
+        for (int k = 0; k < T::LANE; k += 16)
+            copy_ahead(to + lane * T::LANE + k, values + k);
+        if (rest < UNIT)
+            copy_ahead(to + rest, from + rest);
     }
 
     SPRY_METHOD void wait() const
     {
+        copy_wait();
     }
 
-    SPRY_METHOD const unit &get(uint32_t i) const
+    SPRY_METHOD unit get(uint32_t i) const
     {
-        return units[i];
+        unit u;
+        const unsigned char *from = room + i * UNIT;
+        warp_wait(); /* for what other lanes copied */
+        load_words(u.words.words, from + lane * T::LANE, T::LANE / 4);
+        SPRY_UNROLL
+        for (int k = 0; k < T::HIGH; k++)
+            u.words.high[k] = ((const uint32_t *)(from + VALUES))[lane * T::HIGH + k];
+        SPRY_UNROLL
+        for (int upper = 0; upper < 2; upper++) {
+            int output = lane / 4 + upper * 8;
+            SPRY_UNROLL
+            for (int k = 0; k < T::SCALE / 4; k++)
+                u.raw[upper].scale[k] = ((const uint32_t *)(from + VALUES + HIGH))[output * (T::SCALE / 4) + k];
+            u.raw[upper].super = T::SUPER ? ((const uint32_t *)(from + BEHIND))[output] : 0;
+        }
+        return u;
     }
 };
 

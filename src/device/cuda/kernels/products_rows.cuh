@@ -1,16 +1,16 @@
-/* Products of at most 8 rows by blocks that stream weights: each warp has a split of all tiles of its block, and goes
+/* Products of 2 to 8 rows by blocks that stream weights: each warp has a split of all tiles of its block, and goes
  * through them unit after unit while the next ones are on their way; the first are loaded before the kernels that make
  * the rows are waited for. What a lane multiplies with is made in its registers: of rows that are normalised on the way
  * the same values that spry_encode writes, otherwise what it wrote.
  *
  * Code is kept short: a kernel of a decode step is run once by each block, so every line of it is fetched anew.
  *
- * TILES of a block at a time, in batches; ROWS: 1, or 8 for more. */
+ * TILES of a block at a time, in batches. One row: products_one.cuh. */
 #pragma once
 
 #include "device/cuda/kernels/products.cuh"
 
-enum { ROW_SUMS = ROW_THREADS / WARP }; /* warps whose sums block_sum adds up */
+enum { ROWS = SPRY_ACT_ROWS, ROW_SUMS = ROW_THREADS / WARP }; /* ROW_SUMS: warps whose sums block_sum adds up */
 
 /* What is done with rows: they pass a norm; and the block writes what they give gated, where half of its tiles are of a
  * gate and half of an `up`, encoded for the product that follows; they are encoded already. */
@@ -152,7 +152,6 @@ template <> struct lane_acts<0> {
 /* ---- norms -------------------------------------------------------------------------------------------------------- */
 
 /* 1 / rms of each row, with the bits of norm_of: what its warps add up, the warps of the block share. */
-template <int ROWS>
 SPRY_DEVICE void scale_rows(float scales[ROWS], float room[ROWS][ROW_SUMS], const spry_encode_args &from, uint32_t n_rows)
 {
     enum { EACH = (ROWS * ROW_SUMS + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS, AHEAD = 4 };
@@ -195,7 +194,7 @@ SPRY_DEVICE void scale_rows(float scales[ROWS], float room[ROWS][ROW_SUMS], cons
 template <int TILES, row_kind KIND>
 SPRY_DEVICE product_place batch_tile(const spry_product_args &a, uint32_t *part, uint32_t batch, uint32_t tile)
 {
-    enum { HALF = TILES / 2 };
+    enum { HALF = TILES > 1 ? TILES / 2 : 1 };
     uint32_t number = batch * TILES + tile;
     if (KIND == ROWS_GATE) {
         *part = tile / HALF;
@@ -207,21 +206,14 @@ SPRY_DEVICE product_place batch_tile(const spry_product_args &a, uint32_t *part,
     return place_product(a, a.parts[*part], number, 0, 0);
 }
 
-/* What the splits of the block's tiles give: of one row the first column alone, of more rows of four tiles at a time. */
-template <int TILES, int ROWS> struct row_sums {
-    enum { ROUND = ROWS == 1 || TILES < 4 ? TILES : 4, TILE = ROWS == 1 ? 16 : 4 * WARP, N = ROUND * TILE };
+/* What the splits of the block's tiles give: of four tiles at a time. */
+template <int TILES> struct row_sums {
+    enum { ROUND = TILES < 4 ? TILES : 4, TILE = 4 * WARP, N = ROUND * TILE };
     float splits[SPRY_PRODUCT_SPLITS][N];
     float values[TILES * TILE]; /* of ROWS_GATE */
 
     SPRY_METHOD void put(uint32_t split, int tile, const float acc[4], int lane)
     {
-        if (ROWS == 1) {
-            if (lane % 4 == 0) {
-                splits[split][tile * TILE + lane / 4] = acc[0];
-                splits[split][tile * TILE + lane / 4 + 8] = acc[2];
-            }
-            return;
-        }
         SPRY_UNROLL
         for (int i = 0; i < 4; i++)
             splits[split][tile * TILE + i * WARP + lane] = acc[i];
@@ -236,29 +228,21 @@ template <int TILES, int ROWS> struct row_sums {
         return sum;
     }
 
-    /* Number `number` of a tile is number *i of the four sums of a lane, which is returned. */
-    SPRY_METHOD static int lane_of(uint32_t number, int *i)
-    {
-        *i = ROWS == 1 ? (int)(number / 8 * 2) : (int)(number / WARP);
-        return ROWS == 1 ? (int)(number % 8 * 4) : (int)(number % WARP);
-    }
-
     /* Output o of a tile for a row. */
     SPRY_METHOD float value(uint32_t tile, uint32_t o, uint32_t row) const
     {
-        uint32_t at = ROWS == 1 ? o : (row % 2 + o / 8 * 2) * WARP + o % 8 * 4 + row / 2;
-        return values[tile * TILE + at];
+        return values[tile * TILE + (row % 2 + o / 8 * 2) * WARP + o % 8 * 4 + row / 2];
     }
 };
 
 /* A warp for 32 gated values of a row. */
-template <int TILES, int ROWS>
-SPRY_DEVICE void write_gated(const row_sums<TILES, ROWS> &sums, const spry_product_args &a, uint32_t batch)
+template <int TILES>
+SPRY_DEVICE void write_gated(const row_sums<TILES> &sums, const spry_product_args &a, uint32_t batch)
 {
     enum { HALF = TILES / 2, BLOCKS = HALF > 1 ? HALF / 2 : 1 };
     uint32_t row = threadIdx.x / WARP % SPRY_ACT_ROWS, block = threadIdx.x / WARP / SPRY_ACT_ROWS;
     uint32_t lane = threadIdx.x % WARP, tile = block * 2 + lane / 16;
-    if (row >= a.n_rows || row >= ROWS || block >= BLOCKS)
+    if (row >= a.n_rows || block >= BLOCKS)
         return;
     float value = gated(sums.value(tile, lane % 16, row), sums.value(tile + HALF, lane % 16, row), a.from.gate);
     write_forms(a.from.to, row, batch * BLOCKS + block, (int)lane, value);
@@ -266,10 +250,10 @@ SPRY_DEVICE void write_gated(const row_sums<TILES, ROWS> &sums, const spry_produ
 
 /* ---- kernels ------------------------------------------------------------------------------------------------------ */
 
-template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
+template <class T, int TILES, row_kind KIND> struct row_block {
     enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, SLOTS = TILES < 4 ? TILES : 4 };
     typedef kept_units<T, SLOTS, BYTES> kept;
-    typedef row_sums<TILES, ROWS> all_sums;
+    typedef row_sums<TILES> all_sums;
     kept ring;
     lane_values<BYTES> raw;
     lane_acts<T::ACTS> act;
@@ -319,7 +303,7 @@ template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
             return;
         }
         lane_values<BYTES> weight;
-        float scale = scales[ROWS == 1 ? 0 : lane / 4];
+        float scale = scales[lane / 4];
         weight.load(a.from.weight, true, a.from.n, unit, lane);
         SPRY_UNROLL
         for (int i = 0; i < 16; i++)
@@ -352,7 +336,7 @@ template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
 
     SPRY_METHOD void finish(all_sums &sums, const spry_product_args &a, uint32_t number, uint32_t tile)
     {
-        int i, from = all_sums::lane_of(number % all_sums::TILE, &i);
+        int i = (int)(number % all_sums::TILE / WARP), from = (int)(number % WARP);
         float sum = sums.add(number);
         uint32_t part;
         if (KIND != ROWS_GATE && batch * TILES + tile >= a.n_tiles)
@@ -381,15 +365,15 @@ template <class T, int TILES, int ROWS, row_kind KIND> struct row_block {
         if (KIND != ROWS_GATE)
             return;
         block_wait();
-        write_gated<TILES, ROWS>(sums, a, batch);
+        write_gated<TILES>(sums, a, batch);
     }
 };
 
 /* A grid of at most as many blocks as there are batches of tiles. */
-template <class T, int TILES, int ROWS, row_kind KIND> SPRY_DEVICE void multiply_rows(const spry_product_args &a)
+template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_rows(const spry_product_args &a)
 {
-    typedef row_block<T, TILES, ROWS, KIND> block;
-    SPRY_SHARED row_sums<TILES, ROWS> sums;
+    typedef row_block<T, TILES, KIND> block;
+    SPRY_SHARED row_sums<TILES> sums;
     SPRY_SHARED float squares[ROWS][ROW_SUMS], scales[ROWS];
     SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS *block::kept::ROOM);
     block b;
@@ -397,7 +381,7 @@ template <class T, int TILES, int ROWS, row_kind KIND> SPRY_DEVICE void multiply
     grid_wait();
     b.load_rows(a, b.begin);
     if (KIND != ROWS_OUT)
-        scale_rows<ROWS>(scales, squares, a.from, a.n_rows);
+        scale_rows(scales, squares, a.from, a.n_rows);
     SPRY_UNROLL_BY(1)
     for (b.batch = blockIdx.x; b.batch < b.batches; b.batch += gridDim.x) {
         float acc[TILES][4] = {};
@@ -406,14 +390,12 @@ template <class T, int TILES, int ROWS, row_kind KIND> SPRY_DEVICE void multiply
     }
 }
 
-#define PRODUCT_ROWS(name, kind, label, tiles, rows)                                                                   \
-    SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_##rows, spry_product_args, FEW_THREADS, tiles > 4 ? 1 : 2) \
+#define PRODUCT_ROWS(name, kind, label, tiles)                                                                         \
+    SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_8, spry_product_args, FEW_THREADS, tiles > 4 ? 1 : 2)  \
     {                                                                                                                  \
-        multiply_rows<type_##name, tiles, rows, kind>(a);                                                              \
+        multiply_rows<type_##name, tiles, kind>(a);                                                                    \
     }
 #define PRODUCTS_ROWS(name)                                                                                            \
-    PRODUCT_ROWS(name, ROWS_NORM, norm, 2, 1) PRODUCT_ROWS(name, ROWS_NORM, norm, 2, 8)                                \
-    PRODUCT_ROWS(name, ROWS_NORM, norm, 4, 1) PRODUCT_ROWS(name, ROWS_NORM, norm, 4, 8)                                \
-    PRODUCT_ROWS(name, ROWS_GATE, gate, 4, 1) PRODUCT_ROWS(name, ROWS_GATE, gate, 4, 8)                                \
-    PRODUCT_ROWS(name, ROWS_GATE, gate, 8, 1) PRODUCT_ROWS(name, ROWS_GATE, gate, 8, 8)                                \
-    PRODUCT_ROWS(name, ROWS_OUT, out, 8, 1) PRODUCT_ROWS(name, ROWS_OUT, out, 8, 8)
+    PRODUCT_ROWS(name, ROWS_NORM, norm, 2) PRODUCT_ROWS(name, ROWS_NORM, norm, 4)                                      \
+    PRODUCT_ROWS(name, ROWS_GATE, gate, 4) PRODUCT_ROWS(name, ROWS_GATE, gate, 8)                                      \
+    PRODUCT_ROWS(name, ROWS_OUT, out, 8)

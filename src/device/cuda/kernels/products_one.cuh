@@ -1,0 +1,303 @@
+/* Products of one row, where what counts is how soon the last block is done: everything that does not depend on the row
+ * is on its way before the kernels that make it are waited for, and then every load at once. Code is short: a block runs it
+ * once, and what is not in the cache of instructions is fetched at a few instructions a time.
+ *
+ * The warps of a block have a split of its tiles each. Sums have the order of products.cuh. */
+#pragma once
+
+#include "device/cuda/kernels/products_rows.cuh"
+
+/* The row's inputs in shared memory, a unit at a time, in the order of acts.cuh without the other rows of the group: as sums of
+ * bf16, or (0) as bytes, and then scales and sums of both blocks of 32. A warp encodes a unit, lane by lane two inputs. */
+template <int ACTS> struct row_acts {
+    enum { UNIT = ACTS * 128, PIECES = ACTS * 8 }; /* bytes; 16 of them are a piece */
+
+    SPRY_METHOD static void encode(unsigned char *to, float2 v, int lane)
+    {
+        SPRY_UNROLL
+        for (int term = 0; term < ACTS; term++)
+            ((uint32_t *)to)[((lane / 8 * ACTS + term) * 4 + lane % 4) * 2 + lane % 8 / 4] = take_bf16(&v.x, &v.y);
+    }
+
+    /* Pieces of units from `unit` on, of which piece `i` is copied. */
+    SPRY_METHOD static void copy(unsigned char *to, const spry_acts &act, uint32_t unit, uint32_t i)
+    {
+        const unsigned char *from = (const unsigned char *)act_terms<ACTS>(act, 0, unit * 4) + i / 2 * WARP * 8;
+        *(uint4 *)(to + i * 16) = *(const uint4 *)(from + i % 2 * 16);
+    }
+
+    SPRY_METHOD static lane_acts<ACTS> get(const unsigned char *from, int lane)
+    {
+        lane_acts<ACTS> act;
+        SPRY_UNROLL
+        for (int i = 0; i < 4 * ACTS; i++) {
+            uint2 none = {0, 0};
+            act.terms[i / ACTS][i % ACTS] = lane < 4 ? ((const uint2 *)from)[i * 4 + lane] : none;
+        }
+        return act;
+    }
+};
+
+template <> struct row_acts<0> {
+    enum { UNIT = 80, PIECES = 5 };
+
+    /* The numbers are those of write_bytes. */
+    SPRY_METHOD static void encode(unsigned char *to, float2 v, int lane)
+    {
+        uint32_t x = bits_of_float(fabsf(v.x)), y = bits_of_float(fabsf(v.y)), bits = x > y ? x : y;
+        SPRY_UNROLL
+        for (int mask = 1; mask < 16; mask *= 2) {
+            uint32_t other = warp_across(bits, mask);
+            bits = other > bits ? other : bits;
+        }
+        bool finite = bits < 0x7f800000u;
+        float largest = float_of_bits(bits);
+        largest = largest < ACT_SMALLEST ? 0 : largest;
+        float inverse = largest > 0 ? 127 / largest : 0;
+        int low = finite ? (int)rintf(v.x * inverse) : 0, high = finite ? (int)rintf(v.y * inverse) : 0, sum = low + high;
+        SPRY_UNROLL
+        for (int mask = 1; mask < 16; mask *= 2)
+            sum += warp_across(sum, mask);
+        int pair = lane % 16, word = pair / 2; /* four inputs of the block: those of lane word % 4, in its half */
+        ((uint16_t *)to)[((lane / 16 * 4 + word % 4) * 2 + word / 4) * 2 + pair % 2] =
+            (uint16_t)(((uint32_t)low & 255) | ((uint32_t)high & 255) << 8);
+        float2 scale = {finite ? largest / 127 : NAN, (float)sum};
+        if (pair == 0)
+            ((float2 *)(to + 64))[lane / 16] = scale;
+    }
+
+    SPRY_METHOD static void copy(unsigned char *to, const spry_acts &act, uint32_t unit, uint32_t i)
+    {
+        uint32_t block = (unit + i / PIECES) * 2 + i % PIECES / 2;
+        if (i % PIECES < 4) {
+            *(uint4 *)(to + i * 16) = ((const uint4 *)act_bytes(act, 0, block))[i % PIECES % 2];
+            return;
+        }
+        ((float2 *)(to + i * 16))[0] = act_scales(act, 0, block - 2)[0];
+        ((float2 *)(to + i * 16))[1] = act_scales(act, 0, block - 1)[0];
+    }
+
+    SPRY_METHOD static lane_acts<0> get(const unsigned char *from, int lane)
+    {
+        lane_acts<0> act;
+        SPRY_UNROLL
+        for (int block = 0; block < 2; block++) {
+            float2 zero = {0, 0};
+            uint2 none = {0, 0};
+            act.values[block] = lane < 4 ? ((const uint2 *)from)[block * 4 + lane] : none;
+            act.columns[block][0] = lane % 4 ? zero : ((const float2 *)(from + 64))[block];
+            act.columns[block][1] = zero;
+        }
+        return act;
+    }
+};
+
+/* 1 / rms of the row, with the bits of norm_of. */
+SPRY_DEVICE float scale_row(float room[ROW_SUMS], const spry_encode_args &from)
+{
+    enum { AHEAD = 4 };
+    float sum = 0;
+    SPRY_UNROLL_BY(1)
+    for (uint32_t base = threadIdx.x; threadIdx.x < ROW_THREADS && base < from.n; base += AHEAD * ROW_THREADS) {
+        float v[AHEAD];
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            v[i] = base + i * ROW_THREADS < from.n ? from.in[base + i * ROW_THREADS] : 0;
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < AHEAD; i++)
+            sum = fmaf(v[i], v[i], sum);
+    }
+    if (threadIdx.x < ROW_THREADS) {
+        sum = warp_sum(sum);
+        if (threadIdx.x % WARP == 0)
+            room[threadIdx.x / WARP] = sum;
+    }
+    block_wait();
+    sum = room[0];
+    SPRY_UNROLL
+    for (int i = 1; i < ROW_SUMS; i++)
+        sum += room[i];
+    return 1.0f / sqrtf(sum / (float)from.n + from.eps);
+}
+
+/* A block goes through batches of TILES tiles, a warp through the units of its split, AT_ONCE of all tiles at a time, or all of
+ * them where they are fewer. So many are a group; of quantised weights, which are small, DEPTH groups wait for a warp. */
+template <class T, int TILES, row_kind KIND> struct one_block {
+    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, AT_ONCE = TILES < 4 ? 4 / TILES : 1 };
+    enum { SLOTS = TILES * AT_ONCE, DEPTH = BYTES ? 2 : 1 };
+    enum { OUTPUTS = TILES * SPRY_TILE_ROWS, HALF = OUTPUTS / 2 };
+    typedef kept_units<T, SLOTS * DEPTH, BYTES> kept;
+    typedef row_acts<T::ACTS> row;
+    kept ring;
+    unsigned char *acts; /* of the row's first unit */
+    float2 weight;       /* of ROWS_NORM, ROWS_GATE: the norm's, of the split's first unit */
+    uint32_t batch, batches, begin, end, split;
+    uint32_t next_batch, next_first, next_slot; /* of the group that is loaded next */
+    uint32_t group;                             /* its units, at most */
+    int lane;
+
+    SPRY_METHOD void load_group(const spry_product_args &a)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = 0; next_batch < batches && i < SLOTS && next_first + i / TILES < end; i++) {
+            uint32_t part;
+            ring.load(batch_tile<TILES, KIND>(a, &part, next_batch, i % TILES), next_slot + i, next_first + i / TILES);
+        }
+        copy_commit();
+        bool more = next_first + AT_ONCE < end;
+        next_batch = more ? next_batch : next_batch + gridDim.x;
+        next_first = more ? next_first + AT_ONCE : begin;
+        next_slot = next_slot ? 0 : (DEPTH - 1) * group;
+    }
+
+    SPRY_METHOD float2 pair_of(const float *from, uint32_t n, uint32_t unit) const
+    {
+        uint32_t at = unit * SPRY_TILE_UNIT + (uint32_t)lane * 2;
+        float2 none = {0, 0};
+        return unit < end && at < n ? *(const float2 *)(from + at) : none;
+    }
+
+    SPRY_METHOD void start(const spry_product_args &a, unsigned char *rooms)
+    {
+        uint32_t n_units = a.parts[0].weight.n_units, most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
+        lane = (int)(threadIdx.x % WARP);
+        split = threadIdx.x / WARP;
+        batch = blockIdx.x;
+        begin = n_units * split / SPRY_PRODUCT_SPLITS;
+        end = n_units * (split + 1) / SPRY_PRODUCT_SPLITS;
+        batches = KIND == ROWS_GATE ? a.parts[0].weight.n_tiles / (TILES > 1 ? TILES / 2 : 1) : (a.n_tiles + TILES - 1) / TILES;
+        group = TILES * (most < AT_ONCE ? most : (uint32_t)AT_ONCE);
+        acts = rooms + SPRY_PRODUCT_SPLITS * DEPTH * group * kept::UNIT;
+        ring.place(rooms + split * DEPTH * group * kept::UNIT, 0, lane);
+        next_batch = batch;
+        next_first = begin;
+        next_slot = 0;
+        SPRY_UNROLL_BY(1)
+        for (int i = 0; i < DEPTH; i++)
+            load_group(a);
+        if (KIND != ROWS_OUT)
+            weight = pair_of(a.from.weight, a.from.n, begin);
+    }
+
+    SPRY_METHOD void copy_acts(const spry_product_args &a)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t i = (uint32_t)lane; i < (end - begin) * row::PIECES; i += WARP)
+            row::copy(acts + begin * row::UNIT, a.act, begin, i);
+        warp_wait();
+    }
+
+    /* `raw`: inputs of the first unit. */
+    SPRY_METHOD void make_acts(const spry_product_args &a, float2 raw, float scale)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t unit = begin; unit < end; unit++) {
+            const float2 v = {raw.x * scale * weight.x, raw.y * scale * weight.y};
+            raw = pair_of(a.from.in, a.from.n, unit + 1);
+            weight = pair_of(a.from.weight, a.from.n, unit + 1);
+            row::encode(acts + unit * row::UNIT, v, lane);
+        }
+        warp_wait();
+    }
+
+    SPRY_METHOD void add(float acc[TILES][4], const spry_product_args &a)
+    {
+        SPRY_UNROLL_BY(1)
+        for (uint32_t first = begin; first < end; first += AT_ONCE) {
+            copy_wait_but<DEPTH - 1>();
+            SPRY_UNROLL
+            for (uint32_t u = 0; u < AT_ONCE; u++) {
+                if (u && first + u >= end)
+                    continue;
+                const lane_acts<T::ACTS> act = row::get(acts + (first + u) * row::UNIT, lane);
+                SPRY_UNROLL
+                for (uint32_t tile = 0; tile < TILES; tile++)
+                    act.multiply(acc[tile], ring.get(next_slot + u * TILES + tile)); /* it is the next one that is free */
+            }
+            load_group(a);
+        }
+    }
+
+    /* The sum of an output over the splits, in order. */
+    SPRY_METHOD static float total(const float (*splits)[OUTPUTS], uint32_t output)
+    {
+        float sum = 0;
+        SPRY_UNROLL
+        for (int s = 0; s < SPRY_PRODUCT_SPLITS; s++)
+            sum += splits[s][output];
+        return sum;
+    }
+
+    /* Of an output of the batch: where it goes, and what it has besides; -0, which changes nothing, where that is nothing. */
+    SPRY_METHOD sum_place place(float *bias, const spry_product_args &a, uint32_t output) const
+    {
+        sum_place none = {(float *)0, 0};
+        uint32_t part, o = output % SPRY_TILE_ROWS, tile = output / SPRY_TILE_ROWS;
+        int from = (int)(o % 8 * 4), i = (int)(o / 8 * 2);
+        *bias = -0.0f;
+        if (output >= OUTPUTS || (KIND != ROWS_GATE && batch * TILES + tile >= a.n_tiles))
+            return none;
+        product_place p = batch_tile<TILES, KIND>(a, &part, batch, tile);
+        if (a.parts[part].bias)
+            *bias = sum_bias(a.parts[part], p, from, i, 0);
+        return KIND == ROWS_GATE ? none : find_sum(a, a.parts[part], p, 0, from, i);
+    }
+
+    SPRY_METHOD void finish(const float (*splits)[OUTPUTS], const spry_product_args &a, sum_place to, float bias)
+    {
+        if (KIND != ROWS_GATE) {
+            if (!to.out)
+                return;
+            float sum = total(splits, threadIdx.x) + bias;
+            *to.out = a.add ? to.base + sum : sum;
+            return;
+        }
+        float up_bias;
+        place(&up_bias, a, HALF + threadIdx.x);
+        float gate = total(splits, threadIdx.x) + bias, up = total(splits, HALF + threadIdx.x) + up_bias;
+        write_forms(a.from.to, 0, batch * (HALF / ACT_BLOCK) + threadIdx.x / WARP, lane, gated(gate, up, a.from.gate));
+    }
+};
+
+/* A grid of at most as many blocks as there are batches of tiles. */
+template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_one(const spry_product_args &a)
+{
+    typedef one_block<T, TILES, KIND> block;
+    SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][block::OUTPUTS], squares[ROW_SUMS];
+    SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);
+    block b;
+    b.start(a, rooms);
+    grid_wait();
+    if (KIND == ROWS_OUT) {
+        b.copy_acts(a);
+    } else {
+        float2 raw = b.pair_of(a.from.in, a.from.n, b.begin);
+        b.make_acts(a, raw, scale_row(squares, a.from));
+    }
+    SPRY_UNROLL_BY(1)
+    for (; b.batch < b.batches; b.batch += gridDim.x) {
+        float acc[TILES][4] = {}, bias;
+        sum_place to = b.place(&bias, a, threadIdx.x);
+        b.add(acc, a);
+        if (b.batch != blockIdx.x)
+            block_wait();
+        SPRY_UNROLL
+        for (int tile = 0; tile < TILES; tile++)
+            if (b.lane % 4 == 0) {
+                splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4] = acc[tile][0];
+                splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4 + 8] = acc[tile][2];
+            }
+        block_wait();
+        if (threadIdx.x < (KIND == ROWS_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS))
+            b.finish(splits, a, to, bias);
+    }
+}
+
+#define PRODUCT_ONE(name, kind, label, tiles)                                                                          \
+    SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                  \
+    {                                                                                                                  \
+        multiply_one<type_##name, tiles, kind>(a);                                                                     \
+    }
+#define PRODUCTS_ONE(name)                                                                                             \
+    PRODUCT_ONE(name, ROWS_NORM, norm, 2) PRODUCT_ONE(name, ROWS_NORM, norm, 4) PRODUCT_ONE(name, ROWS_GATE, gate, 4)  \
+    PRODUCT_ONE(name, ROWS_OUT, out, 1) PRODUCT_ONE(name, ROWS_OUT, out, 4)
