@@ -34,9 +34,11 @@ static void add_engine_options(arguments *a, spry_engine_flags *flags)
     spry_option_table table = spry_engine_flags_table(flags);
     for (size_t i = 0; i < table.count && a->count + 1 < ARGUMENTS_MAX; i++) {
         char value[VALUE_TEXT], *text = a->texts[a->count];
+        const char *unset = table.options[i].unset;
         spry_options_print(value, sizeof value, &table, &table.options[i]);
         int length = snprintf(text, VALUE_TEXT, "--%s=%s", table.options[i].name, value);
-        if (value[0] && length < VALUE_TEXT && table.options[i].kind != SPRY_OPTION_FLAG)
+        if (value[0] && !(unset && strcmp(value, unset) == 0) && length < VALUE_TEXT &&
+            table.options[i].kind != SPRY_OPTION_FLAG)
             add(a, text);
     }
 }

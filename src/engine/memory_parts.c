@@ -78,7 +78,7 @@ spry_status spry_memory_measure(spry_memory_parts *parts, const spry_engine *e, 
 
 enum {
     STACK_BYTES = 16 << 10, /* touched part of a worker's stack */
-    CODE_BYTES = 7 << 18,   /* touched part of the program and its libraries */
+    CODE_BYTES = 12 << 18,  /* touched part of the program and its libraries */
     NAME_BYTES = 8,         /* of a token's spelling, where it is unknown */
     MAP_SLOT_BYTES = 24,    /* of base/map.h */
 };
