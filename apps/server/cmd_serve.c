@@ -10,7 +10,7 @@
 #include "server/http/http_server.h"
 #include "server/server_setup.h"
 
-enum { POLL_MS = 20, LAST_EVENTS_MS = 3000 };
+enum { POLL_MS = 20, LAST_EVENTS_MS = 10000 };
 
 static const spry_usage usage = {
     .command = "serve",
