@@ -334,8 +334,8 @@ static void chunks_and_batches_change_no_bit(void **state)
 static void deep_rows_have_the_bits_of_a_whole_prompt(void **state)
 {
     (void)state;
-    static const uint32_t steps[] = {200, 64, 60, 20, 1, 1, 1};
-    enum { COUNT = 347 };
+    static const uint32_t steps[] = {430, 64, 60, 20, 1, 1, 1};
+    enum { COUNT = 577 };
     char folder[512];
     model_runner r;
     int32_t ids[COUNT];
