@@ -7,7 +7,9 @@
  * No wake-up is lost: a waiter first announces itself (`sleepers`, `caller_sleeps`), then checks its condition, both
  * under the mutex; the other side first changes the condition, then checks for announced waiters. All four accesses
  * are sequentially consistent, so at least one side sees the other, and the mutex orders the signal after the start of
- * the wait. */
+ * the wait.
+ *
+ * A thread that would sleep first looks whether those it waits for are running; see thread_place.h. */
 #include "platform/threads.h"
 
 #include <pthread.h>
@@ -23,6 +25,7 @@
 #include "base/compiler.h"
 #include "platform/cgroup.h"
 #include "platform/clock.h"
+#include "platform/thread_place.h"
 
 enum {
     CACHE_LINE = 64,
@@ -30,6 +33,7 @@ enum {
     SPIN_NS = 12500, /* for each worker: of many, the last one comes later */
     SPIN_NS_MAX = 200000,
     PAUSES_PER_POLL = 16, /* between two reads of the clock */
+    STUCK_NS = 25000,     /* a thread that got no processor for so long is moved to another */
     SHARES = 4,           /* a block is this part of what is left for each worker: the last ones are short */
 };
 
@@ -37,6 +41,7 @@ enum {
 enum { STATE_INSIDE = 0x7fff, STATE_OPEN = 0x8000, STATE_EPOCH = 0x10000 };
 
 typedef struct worker {
+    spry_thread_place place;
     struct spry_threads *pool;
     pthread_t thread;
 } worker;
@@ -45,12 +50,13 @@ struct spry_threads {
     size_t count;
     bool spins; /* false with more workers than processors: the awaited thread may need the waiter's processor */
     uint64_t spin_ns;
-    worker *workers; /* entry 0, the caller's thread, is unused */
+    worker *workers; /* of entry 0, the caller's thread, only the place is used */
 
     spry_threads_block_fn fn; /* the job; NULL: the workers exit */
     void *context;
     size_t total, grain;
 
+    pthread_mutex_t moving; /* of places */
     pthread_mutex_t mutex;
     pthread_cond_t wake, done;
     atomic_size_t sleepers;
@@ -73,9 +79,15 @@ static bool all_left(const spry_threads *threads, uint64_t unused)
     return !(atomic_load(&threads->state) & STATE_INSIDE);
 }
 
+static bool caller_waits(const spry_threads *threads, uint64_t unused)
+{
+    (void)unused;
+    return !atomic_load(&threads->workers[0].place.working);
+}
+
 /* Whether the condition became true before the time limit. */
 SPRY_INLINE bool spin_until(const spry_threads *threads, bool (*condition)(const spry_threads *, uint64_t),
-                            uint64_t value)
+                            uint64_t value, uint64_t limit_ns)
 {
     if (!threads->spins)
         return condition(threads, value);
@@ -86,14 +98,73 @@ SPRY_INLINE bool spin_until(const spry_threads *threads, bool (*condition)(const
                 return true;
             SPRY_PAUSE();
         }
-    } while (spry_clock_ns() - start < threads->spin_ns);
+    } while (spry_clock_ns() - start < limit_ns);
     return false;
+}
+
+/* Where the caller holds a block and gets no processor, it takes this worker's, and this worker the caller's. */
+static void help_caller(spry_threads *threads)
+{
+    spry_thread_place *caller = &threads->workers[0].place;
+    if (!threads->spins || !atomic_load(&caller->working) || pthread_mutex_trylock(&threads->moving))
+        return;
+    int here = sched_getcpu(), there = here;
+    if (spry_place_hold(caller)) {
+        uint64_t start = spry_clock_ns();
+        spin_until(threads, caller_waits, 0, STUCK_NS);
+        there = atomic_load(&caller->cpu);
+        if (spry_place_is_stuck(caller, spry_clock_ns() - start))
+            spry_place_move(caller, here, false);
+        if (!caller->moved) {
+            there = here;
+            spry_place_release(caller);
+        }
+    }
+    pthread_mutex_unlock(&threads->moving);
+    if (there != here)
+        spry_place_go(there);
+}
+
+/* The processor of the next thread from *i on that has no block left: the caller, then workers, then the caller again.
+ */
+static int next_free_cpu(const spry_threads *threads, size_t *i)
+{
+    while (*i < threads->count && atomic_load(&threads->workers[*i].place.working))
+        ++*i;
+    size_t found = (*i)++;
+    return found && found < threads->count ? atomic_load(&threads->workers[found].place.cpu) : sched_getcpu();
+}
+
+/* Workers that hold blocks and get no processor take those of threads that have no block left. */
+static void help_workers(spry_threads *threads)
+{
+    size_t n_held = 0, from = 0;
+    if (!threads->spins)
+        return;
+    pthread_mutex_lock(&threads->moving);
+    for (size_t i = 1; i < threads->count; i++)
+        n_held += spry_place_hold(&threads->workers[i].place);
+    uint64_t start = spry_clock_ns();
+    if (n_held)
+        spin_until(threads, all_left, 0, STUCK_NS);
+    uint64_t elapsed = spry_clock_ns() - start;
+    for (size_t i = 1; n_held && i < threads->count; i++) {
+        spry_thread_place *place = &threads->workers[i].place;
+        if (!atomic_load(&place->held) || place->moved)
+            continue;
+        if (spry_place_is_stuck(place, elapsed))
+            spry_place_move(place, next_free_cpu(threads, &from), true);
+        if (!place->moved)
+            spry_place_release(place);
+    }
+    pthread_mutex_unlock(&threads->moving);
 }
 
 static void wait_for_epoch_after(spry_threads *threads, uint64_t epoch)
 {
-    if (spin_until(threads, new_epoch, epoch))
+    if (spin_until(threads, new_epoch, epoch, threads->spin_ns))
         return;
+    help_caller(threads);
     pthread_mutex_lock(&threads->mutex);
     atomic_fetch_add(&threads->sleepers, 1);
     while (!new_epoch(threads, epoch))
@@ -137,26 +208,31 @@ static bool take(size_t *begin, size_t *end, spry_threads *threads)
     return true;
 }
 
-static void work(spry_threads *threads)
+static void work(spry_threads *threads, spry_thread_place *place)
 {
     size_t begin, end;
+    spry_place_begin(place);
     while (take(&begin, &end, threads))
         threads->fn(threads->context, begin, end);
+    spry_place_end(place);
 }
 
 static void *worker_main(void *argument)
 {
-    spry_threads *threads = ((worker *)argument)->pool;
+    worker *self = argument;
+    spry_threads *threads = self->pool;
+    self->place.thread = pthread_self();
     for (uint64_t epoch = 0;;) {
         wait_for_epoch_after(threads, epoch);
         if (!enter(threads, &epoch))
             continue;
         bool ends = !threads->fn;
         if (!ends)
-            work(threads);
+            work(threads, &self->place);
         leave(threads);
         if (ends)
             return NULL;
+        spry_place_undo(&self->place, &threads->moving);
     }
 }
 
@@ -181,8 +257,9 @@ static void announce(spry_threads *threads, spry_threads_block_fn fn, void *cont
 static void wait_until_done(spry_threads *threads)
 {
     atomic_fetch_and(&threads->state, ~(uint64_t)STATE_OPEN);
-    if (spin_until(threads, all_left, 0))
+    if (spin_until(threads, all_left, 0, threads->spin_ns))
         return;
+    help_workers(threads);
     pthread_mutex_lock(&threads->mutex);
     /* Not a plain store: some ARM emulators (QEMU 7) reorder the load below before it. */
     atomic_exchange(&threads->caller_sleeps, true);
@@ -199,9 +276,12 @@ void spry_threads_share(spry_threads *threads, spry_threads_block_fn fn, void *c
             fn(context, 0, total);
         return;
     }
+    spry_thread_place *place = &threads->workers[0].place;
+    place->thread = pthread_self();
     announce(threads, fn, context, total, grain);
-    work(threads);
+    work(threads, place);
     wait_until_done(threads);
+    spry_place_undo(place, &threads->moving);
 }
 
 typedef struct parts_job {
@@ -233,7 +313,7 @@ static int start_workers(spry_threads *threads)
     int failure = 0;
     for (size_t i = 1; i < threads->count && !failure; i++) {
         worker *self = &threads->workers[i];
-        *self = (worker){.pool = threads};
+        self->pool = threads;
         failure = pthread_create(&self->thread, NULL, worker_main, self);
         if (failure)
             threads->count = i;
@@ -251,15 +331,17 @@ spry_status spry_threads_create(spry_threads **out, size_t count, spry_error *er
     if (count > WORKERS_MAX)
         return spry_fail(error, SPRY_ERR_INPUT, "%zu threads are more than the %d a pool may have", count, WORKERS_MAX);
     spry_threads *threads = aligned_alloc(CACHE_LINE, sizeof *threads);
-    worker *workers = calloc(count, sizeof *workers);
+    worker *workers = aligned_alloc(SPRY_PLACE_ALIGNMENT, count * sizeof *workers);
     if (!threads || !workers) {
         free(threads);
         free(workers);
         return spry_fail_memory(error, "the thread pool", sizeof *threads + count * sizeof *workers);
     }
+    memset(workers, 0, count * sizeof *workers);
     uint64_t spin_ns = count * SPIN_NS < SPIN_NS_MAX ? count * SPIN_NS : SPIN_NS_MAX;
     *threads = (spry_threads){.count = count, .spins = count <= usable, .spin_ns = spin_ns, .workers = workers};
     pthread_mutex_init(&threads->mutex, NULL);
+    pthread_mutex_init(&threads->moving, NULL);
     pthread_cond_init(&threads->wake, NULL);
     pthread_cond_init(&threads->done, NULL);
     int failure = start_workers(threads);
@@ -282,6 +364,7 @@ void spry_threads_destroy(spry_threads *threads)
         pthread_join(threads->workers[i].thread, NULL);
     pthread_cond_destroy(&threads->done);
     pthread_cond_destroy(&threads->wake);
+    pthread_mutex_destroy(&threads->moving);
     pthread_mutex_destroy(&threads->mutex);
     free(threads->workers);
     free(threads);

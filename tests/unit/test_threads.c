@@ -1,5 +1,5 @@
 /* The thread pool: every part and every item runs exactly once a run, whether workers were spinning or asleep; a worker
- * that is stuck takes one block, and one that has not begun is not waited for. */
+ * that is stuck takes one block, and one that has not begun is not waited for; one without a processor gets another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -276,6 +276,64 @@ static void late_workers_are_not_waited_for(void **state)
     spry_threads_destroy(threads);
 }
 
+/* ---- threads that get no processor ------------------------------------------------------------------------------- */
+
+typedef struct move_job {
+    pthread_t caller, worker;
+    bool caller_sleeps;
+    atomic_int begun;
+    atomic_bool moved; /* the thread that slept was bound to one processor meanwhile */
+} move_job;
+
+static size_t allowed_cpus(pthread_t thread)
+{
+    cpu_set_t mask;
+    return pthread_getaffinity_np(thread, sizeof mask, &mask) ? 0 : (size_t)CPU_COUNT(&mask);
+}
+
+/* One of the two threads sleeps, which looks as if it got no processor, until it is moved or 100 ms have passed. */
+static void sleep_in_block(void *context, size_t begin, size_t end)
+{
+    (void)begin, (void)end;
+    move_job *job = context;
+    bool own = pthread_equal(job->caller, pthread_self());
+    if (!own)
+        job->worker = pthread_self();
+    atomic_fetch_add(&job->begun, 1);
+    while (atomic_load(&job->begun) < 2) /* so that each has a block */
+        sched_yield();
+    for (int i = 0; own == job->caller_sleeps && i < 100 && !atomic_load(&job->moved); i++) {
+        sleep_us(1000);
+        if (allowed_cpus(pthread_self()) == 1)
+            atomic_store(&job->moved, true);
+    }
+}
+
+static void sleepers_are_moved_and_return(void **state)
+{
+    (void)state;
+    spry_threads *threads;
+    size_t allowed = allowed_cpus(pthread_self());
+    if (spry_threads_usable() < 2 || allowed < 2) {
+        print_message("SKIPPED sleepers_are_moved_and_return: there is one processor\n");
+        skip();
+    }
+    assert_int_equal(spry_threads_create(&threads, 2, NULL), SPRY_OK);
+    for (int caller_sleeps = 0; caller_sleeps < 2; caller_sleeps++) {
+        move_job job = {.caller = pthread_self(), .caller_sleeps = caller_sleeps};
+        for (int run = 0; run < 600 && !job.moved; run++) { /* a busy machine may wake the other thread late */
+            job.begun = 0;
+            spry_threads_share(threads, sleep_in_block, &job, 2, 1);
+            assert_int_equal(allowed_cpus(job.caller), allowed);
+        }
+        assert_true(job.moved);
+        for (int i = 0; i < 60000 && allowed_cpus(job.worker) != allowed; i++) /* workers undo it when they have left */
+            sleep_us(1000);
+        assert_int_equal(allowed_cpus(job.worker), allowed);
+    }
+    spry_threads_destroy(threads);
+}
+
 static void too_many_are_refused(void **state)
 {
     (void)state;
@@ -357,6 +415,7 @@ int main(void)
         cmocka_unit_test(blocks_cover_everything_once),
         cmocka_unit_test(a_slow_thread_takes_one_block),
         cmocka_unit_test(late_workers_are_not_waited_for),
+        cmocka_unit_test(sleepers_are_moved_and_return),
         cmocka_unit_test(too_many_are_refused),
         cmocka_unit_test(zero_means_usable),
         cmocka_unit_test(usable_follows_affinity),
