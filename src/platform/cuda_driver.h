@@ -15,6 +15,7 @@ enum {
     SPRY_CUDA_MULTIPROCESSORS = 16,
     SPRY_CUDA_COMPUTE_MAJOR = 75,
     SPRY_CUDA_COMPUTE_MINOR = 76,
+    SPRY_CUDA_SHARED_BYTES = 97, /* shared memory of a block, where its launch asks for it */
 };
 
 /* Results with a meaning of their own. */

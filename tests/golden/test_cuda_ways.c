@@ -14,6 +14,7 @@
 
 #include "device/cuda/cuda_state.h"
 #include "golden/cuda_runner.h"
+#include "golden/golden_models.h"
 #include "support/cuda_imitation.h"
 #include "support/device_rows.h"
 #include "support/scratch.h"
@@ -113,6 +114,51 @@ static void no_way_changes_a_bit(void **state)
     compare_ways("q4_0", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICES - 1);
     compare_ways("bf16", 3, LONG_TOKENS, SPRY_CHOICE_SHARE, SPRY_CHOICES - 1);
     compare_ways("bf16", SEQUENCES, 1, SPRY_CHOICE_CORES, SPRY_CHOICE_CORES);
+}
+
+/* ---- less shared memory ------------------------------------------------------------------------------------------ */
+
+/* Prompts and single rows where blocks have 99 KB of shared memory, as those of GeForce cards, against 227 KB. */
+static void compare_small(const char *model, const char *type, int compute_major)
+{
+    enum { COUNT = 42 };
+    static const size_t chunks[] = {1, 5, 12, COUNT - 2};
+    model_runner r;
+    int32_t ids[COUNT];
+    char folder[512];
+    if (!golden_folder(folder, model))
+        return;
+    cuda_runner_open(&r, folder, NULL, type, SPRY_F16);
+    imitation.processors = 2; /* so that outputs are many */
+    cuda_runner_reopen(&r);
+    size_t n_vocab = r.model->config.n_vocab;
+    for (size_t i = 0; i < COUNT; i++)
+        ids[i] = (int32_t)(i * 37 % n_vocab);
+    float *large = runner_logits(&r, ids, COUNT, COUNT);
+    imitation.shared_bytes = 99 << 10;
+    imitation.compute_major = compute_major;
+    cuda_runner_reopen(&r);
+    for (size_t i = 0; i < SPRY_COUNT(chunks); i++) {
+        float *small = runner_logits(&r, ids, chunks[i] + 2, chunks[i]);
+        if (memcmp(small, large, (chunks[i] + 2) * n_vocab * sizeof *large))
+            fail_msg("%s, %s: chunks of %zu rows in small blocks change bits", model, type, chunks[i]);
+        free(small);
+    }
+    free(large);
+    cuda_runner_close(&r);
+}
+
+static void small_blocks_change_no_bit(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"bf16", "f16", "q8_0", "q6_k", "q5_1"};
+    if (cuda_runner_real)
+        skip();
+    for (size_t i = 0; i < SPRY_COUNT(types); i++)
+        compare_small("llama-256", types[i], 8);
+    compare_small("llama-256", "bf16", 12);
+    compare_small("qwen3-moe", "bf16", 8);
+    compare_small("qwen3-moe", "f16", 8);
 }
 
 /* ---- the choice -------------------------------------------------------------------------------------------------- */
@@ -394,6 +440,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_way_changes_a_bit),
+        cmocka_unit_test(small_blocks_change_no_bit),
         cmocka_unit_test(the_fastest_way_is_taken),
         cmocka_unit_test(rising_clocks_choose_nothing),
         cmocka_unit_test(the_choice_is_stored_and_found),

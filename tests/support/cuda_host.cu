@@ -11,6 +11,7 @@
 #include "support/cuda_host.h"
 
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
+size_t cuda_host_shared_left = SIZE_MAX;
 
 enum { FIBERS_MAX = 1024, LANES = 32, STACK_BYTES = 256 << 10 };
 
@@ -35,6 +36,12 @@ static void give_up(const char *why)
 {
     fprintf(stderr, "kernel %s, block %u %u %u: %s\n", running->name, blockIdx.x, blockIdx.y, blockIdx.z, why);
     abort();
+}
+
+void cuda_host_shared_check(size_t bytes)
+{
+    if (bytes > cuda_host_shared_left)
+        give_up("more shared memory than a block has");
 }
 
 /* ---- kernels by name --------------------------------------------------------------------------------------------- */

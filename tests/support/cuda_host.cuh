@@ -59,6 +59,13 @@ SPRY_DEVICE void grid_wait()
 {
 }
 
+void cuda_host_shared_check(size_t bytes);
+
+SPRY_DEVICE void shared_check(size_t bytes)
+{
+    cuda_host_shared_check(bytes);
+}
+
 void cuda_host_block_wait();
 void cuda_host_cluster_wait();
 /* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are

@@ -15,6 +15,10 @@ const void *cuda_host_find(const char *name);
 /* Bytes of its arguments. */
 size_t cuda_host_arguments(const void *kernel);
 
+/* Bytes of shared memory that the blocks of the next launches have beside what their launch asks for. A kernel that has
+ * more ends the program with a sentence. */
+extern size_t cuda_host_shared_left;
+
 /* Runs every block of a grid and returns when all are done; blocks of one y and z may be a cluster. */
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
                       bool cluster, const void *arguments);

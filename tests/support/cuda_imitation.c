@@ -13,12 +13,13 @@ static const char image[] = "kernels";
 const void *const cuda_imitation_images[] = {image, NULL};
 
 /* Sizes stand before what was allocated. */
-enum { HEADER = 256, PROCESSORS = 5, CLOCK_KHZ = 1000000 };
+enum { HEADER = 256, PROCESSORS = 5, CLOCK_KHZ = 1000000, SHARED_BYTES = 227 << 10 };
 
 /* Launches between the beginning and the end of a capture. */
 typedef struct node {
     const void *kernel;
     unsigned grid[3], threads;
+    size_t shared_left; /* of what a block may have */
     bool cluster;
     void *arguments;
     struct node *next;
@@ -71,6 +72,7 @@ static void do_work(const work *w)
     if (w->bytes)
         memcpy(w->to, w->from, w->bytes);
     for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next) {
+        cuda_host_shared_left = n->shared_left;
         cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
         imitation.ms += IMITATED_LAUNCH_MS;
     }
@@ -126,7 +128,11 @@ static bool work_waits(void)
 void cuda_imitation_reset(void)
 {
     catch_up_all();
-    imitation = (cuda_imitation){.devices = 1, .compute_major = 9, .free_bytes = (size_t)8 << 30};
+    imitation = (cuda_imitation){.devices = 1,
+                                 .compute_major = 9,
+                                 .processors = PROCESSORS,
+                                 .free_bytes = (size_t)8 << 30,
+                                 .shared_bytes = SHARED_BYTES};
     captured_end = NULL;
 }
 
@@ -191,7 +197,8 @@ static int device_attribute(int *value, int attribute, int number)
 {
     (void)number;
     *value = attribute == SPRY_CUDA_COMPUTE_MAJOR     ? imitation.compute_major
-             : attribute == SPRY_CUDA_MULTIPROCESSORS ? PROCESSORS
+             : attribute == SPRY_CUDA_MULTIPROCESSORS ? imitation.processors
+             : attribute == SPRY_CUDA_SHARED_BYTES    ? (int)imitation.shared_bytes
              : attribute == SPRY_CUDA_CLOCK           ? CLOCK_KHZ
                                                       : 0;
     return step();
@@ -493,7 +500,7 @@ static int function_attribute(void *function, int attribute, int value)
 {
     (void)function;
     int result = step();
-    return result ? result : attribute != SPRY_CUDA_SHARED_MAX || value < 0 || value > 227 << 10;
+    return result ? result : attribute != SPRY_CUDA_SHARED_MAX || value < 0 || (size_t)value > imitation.shared_bytes;
 }
 
 static int launch_as(const spry_cuda_launch_config *c, void *function, void **parameters, void **extra)
@@ -502,7 +509,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     if (result)
         return result;
     if (c->block_y != 1 || c->block_z != 1 || extra || !c->grid_x || !c->grid_y || !c->grid_z || c->grid_y > 65535 ||
-        c->grid_z > 65535)
+        c->grid_z > 65535 || c->shared_bytes > imitation.shared_bytes)
         return 1; /* invalid value */
     bool cluster = false;
     for (unsigned i = 0; i < c->n_attributes; i++) {
@@ -518,6 +525,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     *n = (node){.kernel = function,
                 .grid = {c->grid_x, c->grid_y, c->grid_z},
                 .threads = c->block_x,
+                .shared_left = imitation.shared_bytes - c->shared_bytes,
                 .cluster = cluster,
                 .arguments = malloc(cuda_host_arguments(function))};
     memcpy(n->arguments, parameters[0], cuda_host_arguments(function));

@@ -11,9 +11,10 @@
 #define IMITATED_LAUNCH_MS 0.0625 /* a power of two: sums are exact */
 
 typedef struct cuda_imitation {
-    int devices, compute_major;
-    size_t free_bytes; /* of the GPU's memory */
-    size_t scarce;     /* size of host memory that can be allocated only so many times more: */
+    int devices, compute_major, processors;
+    size_t free_bytes;   /* of the GPU's memory */
+    size_t shared_bytes; /* of a block */
+    size_t scarce;       /* size of host memory that can be allocated only so many times more: */
     size_t scarce_left;
     bool hangs;       /* work never ends */
     bool late;        /* what goes into a stream is done when its end is waited for, and not before */

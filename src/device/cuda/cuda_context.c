@@ -32,7 +32,7 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 
 static spry_status find_device(spry_cuda_context *c, int index, spry_error *error)
 {
-    int count = 0, major = 0, minor = 0, processors = 0;
+    int count = 0, major = 0, minor = 0, processors = 0, shared = 0;
     if (!spry_cuda_went_well(c, c->cuda->init(0), "cuInit") ||
         !spry_cuda_went_well(c, c->cuda->device_count(&count), "cuDeviceGetCount"))
         return spry_cuda_fault(c, "looking for a GPU", error);
@@ -45,10 +45,13 @@ static spry_status find_device(spry_cuda_context *c, int index, spry_error *erro
         !spry_cuda_went_well(c, c->cuda->device_attribute(&minor, SPRY_CUDA_COMPUTE_MINOR, c->device),
                              "cuDeviceGetAttribute") ||
         !spry_cuda_went_well(c, c->cuda->device_attribute(&processors, SPRY_CUDA_MULTIPROCESSORS, c->device),
+                             "cuDeviceGetAttribute") ||
+        !spry_cuda_went_well(c, c->cuda->device_attribute(&shared, SPRY_CUDA_SHARED_BYTES, c->device),
                              "cuDeviceGetAttribute"))
         return spry_cuda_fault(c, "asking for a GPU", error);
     c->name[sizeof c->name - 1] = '\0';
     c->processors = processors > 0 ? (size_t)processors : 1;
+    c->shared_bytes = shared > 0 ? (size_t)shared : 0;
     c->overlaps = major >= COMPUTE_OVERLAPS;
     c->cores = major == COMPUTE_OVERLAPS && minor == 0;
     if (major < COMPUTE_MIN)

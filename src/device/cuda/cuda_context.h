@@ -29,6 +29,7 @@ typedef struct spry_cuda_context {
     bool overlaps;       /* kernels may begin while those before them end, and blocks form clusters */
     bool cores;          /* it has matrix instructions of four warps */
     size_t processors;   /* multiprocessors */
+    size_t shared_bytes; /* shared memory of a block, at most */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
     uint64_t waits;      /* times the host waited for it */
     int fault;           /* the first result that was not 0 */

@@ -1,5 +1,6 @@
 /* Launches of what several places need: encoding rows, products, time. */
 #include <stdio.h>
+#include <string.h>
 
 #include "device/cuda/cuda_state.h"
 #include "model/arch.h"
@@ -19,6 +20,8 @@ enum {
     CORES_TILES = 4,       /* of a block, or twice as many */
     CORES_BLOCKS_FEW = 48, /* at least: with fewer blocks, few rows are faster by splits of inputs */
     CORES_BLOCKS = 100,
+    ROWS_TILES = 8, /* of a block at a time that norms and gates take, at most */
+    TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
     STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
 };
 
@@ -128,55 +131,94 @@ static size_t kept_bytes(spry_dtype type, size_t units)
     return SPRY_PRODUCT_SPLITS * units * spry_cuda_unit_bytes(type);
 }
 
+/* Whether a block has room for what a launch asks for and for what its kernel has besides. What is not asked this way
+ * takes at most 99 KB, which every GPU of compute capability 8 has. */
+static bool has_room(const spry_cuda_context *c, size_t bytes, size_t besides)
+{
+    return bytes + besides <= c->shared_bytes;
+}
+
+/* Shared memory that kernels have besides: sums of splits, and those of norms. */
+static size_t one_sums(size_t tiles)
+{
+    return (SPRY_PRODUCT_SPLITS * tiles * SPRY_TILE_ROWS + ROW_THREADS / 32) * sizeof(float);
+}
+
+static size_t rows_sums(size_t tiles)
+{
+    size_t splits = SPRY_PRODUCT_SPLITS * (tiles < 4 ? tiles : 4) * TILE_SUMS;
+    return (splits + tiles * TILE_SUMS + SPRY_ACT_ROWS * (ROW_THREADS / 32 + 1)) * sizeof(float);
+}
+
+static size_t few_sums(size_t groups)
+{
+    return SPRY_PRODUCT_SPLITS * groups * TILE_SUMS * sizeof(float);
+}
+
 /* Of one row: groups of units that wait (one_block of products_one.cuh), and the row as row_acts has it. */
-static size_t one_bytes(const spry_product_args *args, spry_dtype type, size_t tiles)
+static size_t one_bytes(size_t n_units, spry_dtype type, size_t tiles)
 {
     static const size_t act_unit[SPRY_ACT_FORMS] = {80, 128, 256, 384};
     spry_act_form form = spry_cuda_form(type);
-    size_t n_units = args->parts[0].weight.n_units, most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
+    size_t most = (n_units + SPRY_PRODUCT_SPLITS - 1) / SPRY_PRODUCT_SPLITS;
     size_t group = tiles * most < SLOTS ? tiles * most : SLOTS, depth = form == SPRY_ACT_BYTES ? 2 : 1;
     return kept_bytes(type, group * depth) + n_units * act_unit[form];
 }
 
+static bool has_room_for_one(const spry_cuda_context *c, size_t n_units, spry_dtype type, size_t tiles)
+{
+    size_t bytes = one_bytes(n_units, type, tiles);
+    return bytes <= SPRY_ONE_BYTES && has_room(c, bytes, one_sums(tiles));
+}
+
+/* At most 8 rows, by products_rows.cuh. */
+static size_t rows_bytes(spry_dtype type, size_t tiles)
+{
+    return kept_bytes(type, tiles < SLOTS ? tiles : SLOTS);
+}
+
 /* A product of one row by products_one.cuh. Where outputs are so many that blocks have several batches of tiles, a
  * block for each multiprocessor. */
-static bool choose_one(product_way *way, const spry_product_args *args, spry_dtype type, size_t processors)
+static bool choose_one(product_way *way, const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
 {
-    size_t tiles = args->n_tiles < 8 * processors ? 1 : 4, bytes = one_bytes(args, type, tiles);
-    if (args->n_rows > 1 || args->experts || type == SPRY_F32 || bytes > SPRY_ONE_BYTES)
+    size_t processors = c->processors, n_units = args->parts[0].weight.n_units;
+    size_t tiles = args->n_tiles < 8 * processors ? 1 : 4;
+    if (args->n_rows > 1 || args->experts || type == SPRY_F32 || !has_room_for_one(c, n_units, type, tiles))
         return false;
     *way = (product_way){.rows = SPRY_ACT_ROWS,
                          .tiles = tiles > 1 ? (args->n_tiles + processors - 1) / processors : 1,
                          .threads = FEW_THREADS,
-                         .shared_bytes = bytes};
+                         .shared_bytes = one_bytes(n_units, type, tiles)};
     snprintf(way->name, sizeof way->name, "spry_product_%s_out_%zu_1", spry_cuda_type_name(type), tiles);
     return true;
 }
 
 /* For at most 8 rows and outputs so many that blocks have several batches of tiles (products_rows.cuh). */
-static bool choose_stream(product_way *way, const spry_product_args *args, spry_dtype type, size_t processors)
+static bool choose_stream(product_way *way, const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
 {
     enum { TILES = 8 };
-    if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * processors)
+    size_t processors = c->processors, bytes = rows_bytes(type, TILES);
+    if (args->n_rows > SPRY_ACT_ROWS || args->experts || type == SPRY_F32 || args->n_tiles < TILES * processors ||
+        !has_room(c, bytes, rows_sums(TILES)))
         return false;
     *way = (product_way){.rows = SPRY_ACT_ROWS,
                          .tiles = (args->n_tiles + processors - 1) / processors,
                          .threads = FEW_THREADS,
-                         .shared_bytes = kept_bytes(type, SLOTS)};
+                         .shared_bytes = bytes};
     snprintf(way->name, sizeof way->name, "spry_product_%s_out_%d_8", spry_cuda_type_name(type), TILES);
     return true;
 }
 
 /* For few rows: several tiles a block where there are blocks enough, because they share rows. */
-static product_way choose_way(const spry_product_args *args, spry_dtype type, size_t processors)
+static product_way choose_way(const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_one(&way, args, type, processors) ||
-        choose_stream(&way, args, type, processors))
+    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_one(&way, c, args, type) ||
+        choose_stream(&way, c, args, type))
         return way;
     if (args->experts && args->expert_rows < way.rows)
         way.rows = SPRY_ACT_ROWS;
@@ -184,14 +226,18 @@ static product_way choose_way(const spry_product_args *args, spry_dtype type, si
     if (groups > 1 && args->n_tiles / groups * blocks >= BLOCKS)
         way.tiles = groups;
     way.shared_bytes = kept_bytes(type, groups > 1 || type == SPRY_F32 ? 1 : SPRY_PRODUCT_AHEAD);
-    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu_%zu", spry_cuda_type_name(type), groups, way.tiles);
+    bool small = groups == 1 && !has_room(c, way.shared_bytes, few_sums(groups)); /* of floats of 16 bits */
+    if (small)
+        way.shared_bytes = kept_bytes(type, SPRY_PRODUCT_AHEAD_SMALL);
+    snprintf(way.name, sizeof way.name, "spry_product_%s_%zu_%zu%s", spry_cuda_type_name(type), groups, way.tiles,
+             small ? "_small" : "");
     return way;
 }
 
 /* Products of one type. */
 static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
 {
-    product_way way = choose_way(args, type, d->context.processors);
+    product_way way = choose_way(&d->context, args, type);
     spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name),
                             (args->n_tiles + way.tiles - 1) / way.tiles, (args->n_rows + way.rows - 1) / way.rows, 1,
                             way.threads, way.shared_bytes, args);
@@ -241,49 +287,69 @@ spry_encode_args spry_cuda_input(const spry_cuda_device *d, spry_cuda_memory nor
                               .gate = c->arch->gate};
 }
 
-/* Whether products normalise their rows themselves. */
-static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, const spry_cuda_product *products,
-                       size_t n_products, size_t n_rows)
+/* Products that normalise their rows, "norm" or "gate", with at most so many tiles of a block at a time, of which four
+ * at most are on their way. False where a block has no room for any such kernel. */
+static bool choose_rows(product_way *way, const spry_cuda_context *c, const spry_cuda_matrix *w, const char *kind,
+                        size_t tiles, size_t n_rows)
 {
+    size_t fewest = strcmp(kind, "gate") ? 2 : 4;
+    for (int one = n_rows == 1; one >= 0; one--)
+        for (size_t n = one && tiles > 4 ? 4 : tiles; n >= fewest; n /= 2) {
+            bool room = one ? has_room_for_one(c, w->tiles.n_units, w->type, n)
+                            : has_room(c, rows_bytes(w->type, n), rows_sums(n));
+            if (!room)
+                continue;
+            size_t bytes = one ? one_bytes(w->tiles.n_units, w->type, n) : rows_bytes(w->type, n);
+            *way = (product_way){.rows = n_rows, .tiles = n, .threads = FEW_THREADS, .shared_bytes = bytes};
+            snprintf(way->name, sizeof way->name, "spry_product_%s_%s_%zu_%d", spry_cuda_type_name(w->type), kind, n,
+                     one ? 1 : SPRY_ACT_ROWS);
+            return true;
+        }
+    return false;
+}
+
+/* Whether products normalise their rows themselves, by kernels of this kind. */
+static bool normalises(const spry_cuda_device *d, const spry_encode_args *from, const spry_cuda_product *products,
+                       size_t n_products, size_t n_rows, const char *kind)
+{
+    product_way way;
     bool can = n_rows <= SPRY_ACT_ROWS && from->n % 4 == 0 && from->weight && !from->centre && !from->source &&
                !from->plain && !spry_cuda_adapts(d, products, n_products);
     for (size_t i = 0; i < n_products; i++)
-        can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE;
+        can = can && spry_cuda_form(products[i].w->type) != SPRY_ACT_THREE &&
+              choose_rows(&way, &d->context, products[i].w, kind, ROWS_TILES, n_rows);
     return can;
 }
 
-/* `kind`: "norm" or "gate"; `tiles` of a block at a time, of which four at most are on their way. */
-static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, spry_dtype type,
+/* Products of the type of `w`, one of them. */
+static void launch_rows(spry_cuda_device *d, spry_product_args *args, spry_encode_args from, const spry_cuda_matrix *w,
                         const char *kind, size_t tiles)
 {
-    char name[SPRY_CUDA_KERNEL_NAME];
-    bool one = args->n_rows == 1;
-    tiles = one && tiles > 4 ? 4 : tiles;
-    size_t batches = (args->n_tiles + tiles - 1) / tiles, processors = d->context.processors;
-    snprintf(name, sizeof name, "spry_product_%s_%s_%zu_%d", spry_cuda_type_name(type), kind, tiles,
-             one ? 1 : SPRY_ACT_ROWS);
+    product_way way;
+    if (!choose_rows(&way, &d->context, w, kind, tiles, args->n_rows))
+        return; /* normalises saw that there is a way */
+    size_t batches = (args->n_tiles + way.tiles - 1) / way.tiles, processors = d->context.processors;
     from.in_stride = from.n;
     from.eps = d->config->norm_eps;
     args->from = from;
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name),
-                            batches < processors ? batches : processors, 1, 1, FEW_THREADS,
-                            one ? one_bytes(args, type, tiles) : kept_bytes(type, tiles < SLOTS ? tiles : SLOTS), args);
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name),
+                            batches < processors ? batches : processors, 1, 1, way.threads, way.shared_bytes, args);
 }
 
 void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product *products,
                                size_t n_products, size_t n_rows, bool add)
 {
-    if (!normalises(d, &from, products, n_products, n_rows)) {
+    if (!normalises(d, &from, products, n_products, n_rows, "norm")) {
         spry_cuda_encode(d, from, products, n_products, n_rows);
         spry_cuda_products(d, products, n_products, n_rows, add, (spry_cuda_groups){0});
         return;
     }
     for (size_t i = 0; i < n_products;) {
-        spry_dtype type = products[i].w->type;
+        const spry_cuda_matrix *first = products[i].w;
         spry_product_args args = gather_products(d, products, n_products, n_rows, &i);
         args.add = add;
         unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_NORM_TILES);
-        launch_rows(d, &args, from, type, "norm", tiles ? tiles : args.n_tiles <= 2 * d->context.processors ? 2 : 4);
+        launch_rows(d, &args, from, first, "norm", tiles ? tiles : args.n_tiles <= 2 * d->context.processors ? 2 : 4);
     }
 }
 
@@ -291,18 +357,16 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const 
                               const spry_cuda_matrix *down, size_t n_rows)
 {
     const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
-    if (!normalises(d, &from, both, 2, n_rows) || both[0].w->type != both[1].w->type || gate->n_out != up->n_out ||
-        gate->n_out % SPRY_TILE_UNIT || spry_cuda_adapts(d, &(spry_cuda_product){.w = down}, 1))
+    if (!normalises(d, &from, both, 2, n_rows, "gate") || both[0].w->type != both[1].w->type ||
+        gate->n_out != up->n_out || gate->n_out % SPRY_TILE_UNIT ||
+        spry_cuda_adapts(d, &(spry_cuda_product){.w = down}, 1))
         return false;
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, gate->n_out);
     d->cores[spry_cuda_form(down->type)] = 0;
     unsigned tiles = spry_cuda_chosen(d, SPRY_CHOICE_GATE_TILES);
-    launch_rows(d, &args, from, both[0].w->type, "gate",
-                tiles                                       ? tiles
-                : args.n_tiles <= 4 * d->context.processors ? 4
-                                                            : 8);
+    launch_rows(d, &args, from, both[0].w, "gate", tiles ? tiles : args.n_tiles <= 4 * d->context.processors ? 4 : 8);
     return true;
 }
 

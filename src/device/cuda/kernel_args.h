@@ -94,7 +94,8 @@ typedef struct spry_residual_args {
 
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
-enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16, SPRY_PRODUCT_AHEAD = 3 };
+enum { SPRY_PRODUCT_PARTS = 3, SPRY_PRODUCT_SPLITS = 16 };
+enum { SPRY_PRODUCT_AHEAD = 3, SPRY_PRODUCT_AHEAD_SMALL = 2 }; /* units that wait for each warp */
 enum { SPRY_ONE_BYTES = 216 << 10 }; /* of shared memory, at most, for a product of one row */
 
 /* out[row][o] = sum of weight[o][i] * act[row][i], plus bias, plus what was there where `add` says so. Up to three

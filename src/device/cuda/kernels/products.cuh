@@ -360,9 +360,9 @@ enum { FEW_THREADS = SPRY_PRODUCT_SPLITS * WARP, MANY_WARPS = 8, MANY_GROUPS = 8
 /* A block for (TILES tiles, groups of rows); a warp for a split of a tile, in as many rounds as there are tiles: the warps
  * that have the same split use the same rows at about the same time. What sums are added to is loaded as soon as it is
  * there. */
-template <class T, int GROUPS, int TILES> struct few_block {
+template <class T, int GROUPS, int TILES, int AHEAD> struct few_block {
     enum { SPLITS = SPRY_PRODUCT_SPLITS / TILES, N = GROUPS * 4 * WARP, ALL = TILES * N };
-    enum { EACH = (ALL + FEW_THREADS - 1) / FEW_THREADS, AHEAD = GROUPS * TILES > 1 || (int)T::FORM == (int)SPRY_ACT_THREE ? 1 : SPRY_PRODUCT_AHEAD };
+    enum { EACH = (ALL + FEW_THREADS - 1) / FEW_THREADS };
     typedef units_ahead<T, AHEAD> weights;
     uint32_t part, group;
     int32_t expert;
@@ -425,10 +425,12 @@ template <class T, int GROUPS, int TILES> struct few_block {
     }
 };
 
-template <class T, int GROUPS, int TILES> SPRY_DEVICE void multiply_few(const spry_product_args &a)
+/* AHEAD: units of weights that wait for each warp. */
+template <class T, int GROUPS, int TILES, int AHEAD> SPRY_DEVICE void multiply_few(const spry_product_args &a)
 {
-    typedef few_block<T, GROUPS, TILES> block;
+    typedef few_block<T, GROUPS, TILES, AHEAD> block;
     SPRY_SHARED float sums[block::SPLITS][block::ALL];
+    shared_check(sizeof sums);
     uint32_t warp = threadIdx.x / WARP, tile = warp % TILES, slot = warp / TILES;
     block b;
     b.part = product_part(a, blockIdx.x);
@@ -630,7 +632,14 @@ template <class T, int TILES> SPRY_DEVICE void multiply_wide(const spry_product_
 #define PRODUCT_FEW(name, groups, tiles)                                                                               \
     SPRY_KERNEL_EARLY(spry_product_##name##_##groups##_##tiles, spry_product_args, FEW_THREADS, groups > 1 ? 1 : 2)    \
     {                                                                                                                  \
-        multiply_few<type_##name, groups, tiles>(a);                                                                   \
+        const int ahead = groups * tiles > 1 || (int)type_##name::FORM == (int)SPRY_ACT_THREE ? 1 : SPRY_PRODUCT_AHEAD; \
+        multiply_few<type_##name, groups, tiles, ahead>(a);                                                            \
+    }
+/* With fewer units that wait, for GPUs whose blocks have less shared memory. */
+#define PRODUCT_FEW_SMALL(name)                                                                                        \
+    SPRY_KERNEL_EARLY(spry_product_##name##_1_1_small, spry_product_args, FEW_THREADS, 2)                              \
+    {                                                                                                                  \
+        multiply_few<type_##name, 1, 1, SPRY_PRODUCT_AHEAD_SMALL>(a);                                                  \
     }
 #define PRODUCTS_FEW(name)                                                                                             \
     PRODUCT_FEW(name, 1, 1) PRODUCT_FEW(name, 2, 1) PRODUCT_FEW(name, 4, 1) PRODUCT_FEW(name, 2, 2) PRODUCT_FEW(name, 4, 4)

@@ -124,6 +124,7 @@ template <class T> SPRY_DEVICE void multiply_staged(const spry_product_args &a)
 {
     SPRY_SHARED_LARGE(stages, STAGES *staged_sizes<T>::STAGE);
     SPRY_SHARED const unsigned char *tiles[STAGED_TILES];
+    shared_check(sizeof tiles);
     uint32_t group = blockIdx.y * STAGED_GROUPS;
     int32_t expert = product_expert(a, group);
     if (expert < 0)

@@ -265,6 +265,7 @@ template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_one(const
     typedef one_block<T, TILES, KIND> block;
     SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][block::OUTPUTS], squares[ROW_SUMS];
     SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);
+    shared_check(sizeof splits + sizeof squares);
     block b;
     b.start(a, rooms);
     grid_wait();

@@ -375,6 +375,7 @@ template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_rows(cons
     typedef row_block<T, TILES, KIND> block;
     SPRY_SHARED row_sums<TILES> sums;
     SPRY_SHARED float squares[ROWS][ROW_SUMS], scales[ROWS];
+    shared_check(sizeof sums + sizeof squares + sizeof scales);
     SPRY_SHARED_LARGE(rooms, SPRY_PRODUCT_SPLITS *block::kept::ROOM);
     block b;
     b.start(a, rooms);
