@@ -123,6 +123,10 @@ typedef struct bench_work {
 /* Times the work and prints a line with the current name. Ref's time is remembered by that name. */
 void check_bench(check *c, const bench_work *work);
 
+/* Decode's products on the numbers of threads in a list as "1,2,4", beside a plain loop: a table. False: the list is
+ * wrong, or there is not enough memory. */
+bool bench_threads(check *c, const char *counts);
+
 /* ---- the checks ------------------------------------------------------------------------------------------------- */
 
 void check_decode(check *c);

@@ -31,6 +31,8 @@ static const char help[] =
     "  NAME         only ops and types whose name contains it (\"matmul\", \"q4_0\", \"matmul q4_0\")\n"
     "  --cpu MASK   only this table of kernels; default: all this machine has, and AMX emulated\n"
     "  --bench      measure speed instead\n"
+    "  --threads N,N  measure instead how fast products of one row read weights on so many threads,\n"
+    "               beside a plain loop; with the best table unless --cpu names one\n"
     "  --seed N     other random shapes and numbers; default 1\n"
     "  --help       this text\n";
 
@@ -66,7 +68,7 @@ static void on_fault(int signal)
 }
 
 typedef struct arguments {
-    const char *mask, *filter;
+    const char *mask, *filter, *threads;
     uint64_t seed;
     bool bench, help;
 } arguments;
@@ -83,6 +85,8 @@ static bool parse_arguments(arguments *args, int argc, char **argv)
             args->bench = true;
         else if (!strcmp(arg, "--cpu") && has_value)
             args->mask = argv[++i];
+        else if (!strcmp(arg, "--threads") && has_value)
+            args->threads = argv[++i];
         else if (!strcmp(arg, "--seed") && has_value)
             args->seed = strtoull(argv[++i], NULL, 10);
         else if (arg[0] != '-' && !args->filter)
@@ -120,6 +124,12 @@ static bool run_table(const arguments *args, const char *mask)
         return false;
     }
     running = &c;
+    if (args->threads) {
+        all.n_passed++;
+        if (!bench_threads(&c, args->threads))
+            fprintf(stderr, "spry-check: --threads takes numbers of threads, as 1,2,4, and 64 MB for each\n");
+        return true;
+    }
     for (size_t i = 0; i < SPRY_COUNT(ops); i++)
         (args->bench ? ops[i].bench : ops[i].check)(&c);
     if (!args->bench)
@@ -159,13 +169,15 @@ int main(int argc, char **argv)
     }
     signal(SIGSEGV, on_fault);
     signal(SIGBUS, on_fault);
+    if (args.threads && !args.mask)
+        args.mask = "auto";
     if (!(args.mask ? run_table(&args, args.mask) : run_all_tables(&args)))
         return 2;
     if (all.n_passed + all.n_failed == 0) {
         fprintf(stderr, "spry-check: nothing is named \"%s\"\n", args.filter);
         return 2;
     }
-    if (!args.bench)
+    if (!args.bench && !args.threads)
         write_totals(STDOUT_FILENO, &all);
     return all.n_failed ? 1 : 0;
 }
