@@ -126,9 +126,10 @@ static bool run_table(const arguments *args, const char *mask)
     running = &c;
     if (args->threads) {
         all.n_passed++;
-        if (!bench_threads(&c, args->threads))
+        bool ok = bench_threads(&c, args->threads);
+        if (!ok)
             fprintf(stderr, "spry-check: --threads takes numbers of threads, as 1,2,4, and 64 MB for each\n");
-        return true;
+        return ok;
     }
     for (size_t i = 0; i < SPRY_COUNT(ops); i++)
         (args->bench ? ops[i].bench : ops[i].check)(&c);
