@@ -60,10 +60,10 @@ class Reply:
 
 class Server:
     """A server process; it listens once the constructor returns. `under`: a command that becomes the server's. `kv`:
-    memory for keys and values."""
+    memory for keys and values. `device`: flags that say where it computes."""
 
-    def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M"):
-        self.process = subprocess.Popen([*under, SPRY, "serve", *allowed(arguments), *DEVICE, "--host", host, "--port", "0",
+    def __init__(self, *arguments, host="127.0.0.1", under=(), kv="64M", device=tuple(DEVICE)):
+        self.process = subprocess.Popen([*under, SPRY, "serve", *allowed(arguments), *device, "--host", host, "--port", "0",
                                          "--kv-bytes", kv],
                                         stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                                         cwd=HOME, env=environment())

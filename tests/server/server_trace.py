@@ -90,7 +90,7 @@ class Parts(ServerTest):
         for one in timings:
             self.assertAlmostEqual(sum(one["parts_ms"].values()), one["total_ms"], delta=0.02 * one["total_ms"])
             self.assertAlmostEqual(sum(one["first_parts_ms"].values()), one["ttft_ms"], delta=0.02 * one["ttft_ms"])
-        self.assertGreater(max(one["parts_ms"]["queue"] for one in timings), 1)
+        self.assertGreater(max(one["parts_ms"].get("queue", 0) for one in timings), 0)
 
     def test_loading_is_waiting(self):
         self.server.post("/api/generate", {"model": MODEL, "keep_alive": 0})
@@ -104,7 +104,8 @@ class Parts(ServerTest):
         metrics = self.server.get("/metrics").text
         if timings["energy"] is None:
             self.assertGreater(len(timings["why_no_energy"]), 20)
-            self.assertNotIn("spry_energy_joules_total", metrics)
+            short = "before a counter changed" in timings["why_no_energy"]  # a GPU's is read four times a second
+            self.assertEqual("spry_energy_joules_total" in metrics, short)
         else:
             self.assertNotIn("why_no_energy", timings)
             self.assertGreater(timings["energy"]["joules"], 0)
@@ -114,8 +115,9 @@ class Parts(ServerTest):
 
 class PutBack(server_support.unittest.TestCase):
     def test_waiting_again_is_waiting(self):
-        """An answer that made room for others and was given up before its turn came."""
-        server = Server("--draft", "none", "--context", "1024", kv="8M")
+        """An answer that made room for others and was given up before its turn came. On a processor: a GPU would have made
+        all of the answers by then."""
+        server = Server("--draft", "none", "--context", "1024", kv="8M", device=("--device", "cpu"))
         body = json.dumps({"messages": TALE, "max_tokens": 900, "stream": True, "ignore_eos": True})
         streams = [server.connect() for _ in range(3)]
         for stream in streams:
@@ -174,15 +176,20 @@ def while_it_counts(test):
     return run
 
 
+def cpu_watts(energy):
+    """Without those of a GPU, where the machine has one."""
+    return energy["watts"] * energy["cpu_joules"] / energy["joules"]
+
+
 class Energy(server_support.unittest.TestCase):
-    """A counter that goes up as if the processor drew 40 watts."""
+    """A counter that goes up as if the processor drew 40 watts, which therefore computes."""
 
     def setUp(self):
         if not can_imitate():
             self.skipTest("a process cannot have a /sys of its own on this machine")
 
     def begin(self):
-        self.server = Server("--draft", "none", "--idle-timeout", "3600", under=UNDER)
+        self.server = Server("--draft", "none", "--idle-timeout", "3600", under=UNDER, device=("--device", "cpu"))
         self.over = False
         self.longest_s = 0  # between two counts
         path = os.path.join("/proc", str(self.server.process.pid), "root", "sys/class/powercap/intel-rapl:0/energy_uj")
@@ -215,7 +222,7 @@ class Energy(server_support.unittest.TestCase):
         timings, energy = reply.json["timings"], self.energy_of(reply)
         self.assertAlmostEqual(energy["cpu_joules"], WATTS * timings["total_ms"] / 1e3, delta=energy["cpu_joules"] / 5)
         self.assertAlmostEqual(energy["joules_per_100_tokens"], energy["joules"] / 2, places=3)
-        self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
+        self.assertAlmostEqual(cpu_watts(energy), WATTS, delta=WATTS / 5)
         total = re.search(r'spry_energy_joules_total\{device="cpu"\} (\S+)', self.server.get("/metrics").text).group(1)
         self.assertGreater(float(total), energy["cpu_joules"])
 
@@ -229,13 +236,13 @@ class Energy(server_support.unittest.TestCase):
             self.assertTrue(eventually(lambda: self.server.metric("spry_steps_total") > steps))
             energy = self.energy_of(self.server.chat(max_tokens=100))
             other.join()
-            self.assertLess(energy["watts"], WATTS * 0.8, others)
+            self.assertLess(cpu_watts(energy), WATTS * 0.8, others)
         alone = self.energy_of(self.server.post("/v1/embeddings", body))
-        self.assertAlmostEqual(alone["watts"], WATTS, delta=WATTS / 5)
+        self.assertAlmostEqual(cpu_watts(alone), WATTS, delta=WATTS / 5)
         self.assertIsNone(alone["joules_per_100_tokens"])
         echo = {"prompt": "Once upon a time. " * 100, "echo": True, "logprobs": 1, "max_tokens": 0}
         echoed = self.energy_of(self.server.post("/v1/completions", echo))
-        self.assertAlmostEqual(echoed["watts"], WATTS, delta=WATTS / 5)
+        self.assertAlmostEqual(cpu_watts(echoed), WATTS, delta=WATTS / 5)
 
     @while_it_counts
     def test_a_body_that_comes_slowly(self):
@@ -251,8 +258,8 @@ class Energy(server_support.unittest.TestCase):
         timings = json.loads(reply.split(b"\r\n\r\n", 1)[1])["timings"]
         self.assertNotIn("why_no_energy", timings)
         self.assertGreater(timings["parts_ms"]["read"], 1000)
-        self.assertAlmostEqual(timings["energy"]["watts"], WATTS, delta=WATTS / 5)
-        self.assertLess(timings["energy"]["joules"], WATTS * (timings["total_ms"] - 1000) / 1e3)
+        self.assertAlmostEqual(cpu_watts(timings["energy"]), WATTS, delta=WATTS / 5)
+        self.assertLess(timings["energy"]["cpu_joules"], WATTS * (timings["total_ms"] - 1000) / 1e3)
 
     @while_it_counts
     def test_an_answer_nobody_reads(self):
@@ -268,7 +275,7 @@ class Energy(server_support.unittest.TestCase):
         energy = self.energy_of(self.server.chat(max_tokens=100))
         self.assertEqual(self.server.metric("spry_requests_running"), 8)  # as far as its reader goes
         client.close()
-        self.assertAlmostEqual(energy["watts"], WATTS, delta=WATTS / 5)
+        self.assertAlmostEqual(cpu_watts(energy), WATTS, delta=WATTS / 5)
 
     @while_it_counts
     def test_watching_is_cheap(self):
@@ -282,7 +289,7 @@ class Energy(server_support.unittest.TestCase):
             if line.startswith("data: "):
                 seen.append(json.loads(line[6:])["energy"])
         connection.close()
-        self.assertTrue(all(energy["gpu_joules"] is None and energy["why"] == "" for energy in seen))
+        self.assertTrue(all(energy["why"] == "" for energy in seen))
         self.assertGreater(seen[-1]["cpu_joules"], seen[0]["cpu_joules"])
         self.assertLessEqual(len({energy["cpu_joules"] for energy in seen}), time.monotonic() - began + 2)
 
