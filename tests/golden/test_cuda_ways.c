@@ -34,7 +34,7 @@ static void must(spry_status status, const spry_error *error)
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
-enum { SEQUENCES = 40, LONG_TOKENS = 140 };
+enum { SEQUENCES = 40, LONG_TOKENS = 140, LARGEST_FILE = 8 << 20 };
 
 /* Sequences of so many tokens, whose pages are filled with numbers. */
 static void fill_tables(spry_kv_table *tables, model_runner *r, size_t n, size_t tokens)
@@ -79,11 +79,12 @@ static float *decode(model_runner *r, spry_kv_table *tables, size_t n, size_t st
 }
 
 /* Every value of the choices from first to last against those by rule. */
-static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_choice first, spry_cuda_choice last)
+static void compare_model(const char *model, const char *type, size_t n, size_t tokens, spry_cuda_choice first,
+                          spry_cuda_choice last)
 {
     model_runner r;
     spry_kv_table tables[SEQUENCES];
-    cuda_runner_open(&r, TEST_DATA "/models/llama-256", NULL, type, SPRY_F16);
+    cuda_runner_open(&r, model, NULL, type, SPRY_F16);
     fill_tables(tables, &r, n, tokens);
     spry_cuda_way *way = &gpu_of(&r)->measured[spry_cuda_way_index(n)].way;
     size_t bytes = n * r.model->config.n_vocab * sizeof(float), tried = 0;
@@ -94,7 +95,10 @@ static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_ch
             *way = (spry_cuda_way){0};
             if (!spry_cuda_way_set(way, spry_cuda_choice_name((spry_cuda_choice)c), value))
                 continue;
+            size_t together = imitation.together;
             float *logits = decode(&r, tables, n, c == SPRY_CHOICE_LAUNCHES ? 3 : 1);
+            if (!cuda_runner_real) /* and that it is what was computed */
+                assert_int_equal(imitation.together - together, c == SPRY_CHOICE_LAUNCHES && value == 2);
             if (memcmp(logits, by_rule, bytes))
                 fail_msg("%s, %zu rows: %s %u changes bits", type, n, spry_cuda_choice_name((spry_cuda_choice)c),
                          value);
@@ -106,6 +110,57 @@ static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_ch
     for (size_t i = 0; i < n; i++)
         spry_kv_table_deinit(&tables[i], &r.pool);
     cuda_runner_close(&r);
+}
+
+static void compare_ways(const char *type, size_t n, size_t tokens, spry_cuda_choice first, spry_cuda_choice last)
+{
+    compare_model(TEST_DATA "/models/llama-256", type, n, tokens, first, last);
+}
+
+/* The same weights as other heads: half as many of 128, or twice as many of 32. */
+static void write_other_heads(scratch *model, bool long_heads)
+{
+    static const char *const names[] = {"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"};
+    static const char *const changes[][3] = {{"\"head_dim\": 64", "\"head_dim\":128", "\"head_dim\": 32"},
+                                             {"_heads\": 4", "_heads\": 2", "_heads\": 8"},
+                                             {"value_heads\": 2", "value_heads\": 1", "value_heads\": 4"}};
+    for (size_t i = 0; i < SPRY_COUNT(names); i++) {
+        char from[SCRATCH_PATH];
+        snprintf(from, sizeof from, "%s/models/llama-256/%s", TEST_DATA, names[i]);
+        FILE *file = fopen(from, "rb");
+        assert_non_null(file);
+        char *data = malloc(LARGEST_FILE);
+        assert_non_null(data);
+        size_t size = fread(data, 1, LARGEST_FILE - 1, file);
+        assert_true(size > 0 && size < LARGEST_FILE - 1);
+        fclose(file);
+        data[size] = '\0';
+        for (size_t c = 0; i == 0 && c < SPRY_COUNT(changes); c++) {
+            char *at = strstr(data, changes[c][0]);
+            assert_non_null(at);
+            memcpy(at, changes[c][long_heads ? 1 : 2], strlen(changes[c][0]));
+        }
+        scratch_write(model, names[i], data, size);
+        free(data);
+    }
+}
+
+/* Layers as one kernel: types by themselves and mixed, heads of other sizes, texts of one page and of several, and one
+ * that is longer than all blocks take at once. */
+static void one_kernel_changes_no_bit(void **state)
+{
+    (void)state;
+    scratch model;
+    compare_ways("bf16", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+    compare_ways("f16", 1, 20, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+    compare_ways("q8_0", 1, 1, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+    compare_ways("q4_k_m", 1, LONG_TOKENS, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+    for (int long_heads = 0; long_heads < 2; long_heads++) {
+        scratch_init(&model);
+        write_other_heads(&model, long_heads);
+        compare_model(model.folder, long_heads ? "q4_k_m" : "bf16", 1, 500, SPRY_CHOICE_LAUNCHES, SPRY_CHOICE_LAUNCHES);
+        scratch_deinit(&model);
+    }
 }
 
 static void no_way_changes_a_bit(void **state)
@@ -191,7 +246,7 @@ static void the_fastest_way_is_taken(void **state)
     assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 8);
     assert_float_equal(best.us, 40, 1e-9);
     assert_float_equal(best.rule_us, 100, 1e-9);
-    assert_int_equal(g.asked, 1 + 1 + 4 + 2 + 2 + 1);
+    assert_int_equal(g.asked, 1 + 2 + 4 + 2 + 2 + 1);
     g.asked = 0;
     g.launches = 0.5;
     spry_cuda_choose(&best, 64, time_given, &g);
@@ -441,6 +496,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_way_changes_a_bit),
         cmocka_unit_test(small_blocks_change_no_bit),
+        cmocka_unit_test(one_kernel_changes_no_bit),
         cmocka_unit_test(the_fastest_way_is_taken),
         cmocka_unit_test(rising_clocks_choose_nothing),
         cmocka_unit_test(the_choice_is_stored_and_found),

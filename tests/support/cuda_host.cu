@@ -13,7 +13,7 @@
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
 size_t cuda_host_shared_left = SIZE_MAX;
 
-enum { FIBERS_MAX = 1024, LANES = 32, STACK_BYTES = 256 << 10 };
+enum { FIBERS_MAX = 4096, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
 
 enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_CLUSTER, DONE };
 
@@ -29,6 +29,8 @@ static unsigned char *stacks;
 alignas(16) static unsigned char rooms[FIBERS_MAX / LANES][2][LANES][CUDA_HOST_ROOM];
 static jmp_buf scheduler;
 static unsigned current;
+static uint64_t entered; /* times that a thread went on */
+alignas(16) static unsigned char shared[BLOCKS_MAX][SHARED_BYTES];
 static const cuda_host_kernel *kernels, *running;
 static const void *running_arguments;
 
@@ -94,6 +96,7 @@ static void enter(unsigned thread)
     if (_setjmp(scheduler))
         return;
     current = thread;
+    entered++;
     threadIdx.x = thread % blockDim.x;
     if (fibers[thread].begun)
         _longjmp(fibers[thread].place, 1);
@@ -116,6 +119,13 @@ void cuda_host_block_wait()
 void cuda_host_cluster_wait()
 {
     wait_as(AT_CLUSTER);
+}
+
+unsigned char *cuda_host_shared()
+{
+    if (blockIdx.x >= BLOCKS_MAX)
+        give_up("shared memory of more blocks than there is room for");
+    return shared[blockIdx.x];
 }
 
 const unsigned char *cuda_host_exchange(const void *bytes, size_t size)
@@ -190,8 +200,38 @@ static void run_line(unsigned blocks, unsigned threads, bool cluster)
     }
 }
 
+/* Runs all blocks in turns: each goes on until it ends or waits for a counter. Every other time from the last to the first. */
+static void run_together(unsigned blocks, unsigned threads)
+{
+    enum { TURNS_MAX = 4 }; /* without an end: after one turn each block has seen what all others did */
+    bool ended[BLOCKS_MAX] = {};
+    unsigned n_ended = 0, idle = 0;
+    if (blocks > BLOCKS_MAX || blocks * threads > FIBERS_MAX)
+        give_up("more threads that run at once than there are fibers");
+    memset(shared, 0xa5, sizeof shared);
+    for (unsigned i = 0; i < blocks * threads; i++)
+        fibers[i] = fiber();
+    for (unsigned turn = 0; n_ended < blocks; turn++) {
+        uint64_t before = entered;
+        for (unsigned k = 0; k < blocks; k++) {
+            unsigned i = turn % 2 ? blocks - 1 - k : k;
+            blockIdx.x = i;
+            if (ended[i])
+                continue;
+            ended[i] = run_block(i * threads, threads);
+            n_ended += ended[i];
+            for (unsigned t = i * threads; t < (i + 1) * threads && !ended[i]; t++)
+                fibers[t].state = READY;
+        }
+        /* A block that only looks enters each of its threads once. */
+        idle = entered - before > (uint64_t)blocks * threads || n_ended == blocks ? 0 : idle + 1;
+        if (idle > TURNS_MAX)
+            give_up("all blocks wait for a counter");
+    }
+}
+
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      bool cluster, const void *arguments)
+                      cuda_host_way way, const void *arguments)
 {
     if (!stacks) {
         stacks = (unsigned char *)mmap(NULL, (size_t)FIBERS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
@@ -205,9 +245,16 @@ void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsi
     blockDim = {threads, 1, 1};
     if (threads == 0 || threads % LANES || threads > running->max_threads)
         give_up("a number of threads that it is not made for");
+    blockIdx = {0, 0, 0};
+    if (way == CUDA_HOST_TOGETHER) {
+        if (grid_y != 1 || grid_z != 1)
+            give_up("blocks that run at once, in more than one dimension");
+        run_together(grid_x, threads);
+        return;
+    }
     for (blockIdx.z = 0; blockIdx.z < grid_z; blockIdx.z++)
         for (blockIdx.y = 0; blockIdx.y < grid_y; blockIdx.y++)
-            run_line(grid_x, threads, cluster);
+            run_line(grid_x, threads, way == CUDA_HOST_CLUSTER);
 }
 
 /* ---- matrix instructions ----------------------------------------------------------------------------------------- */

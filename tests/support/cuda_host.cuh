@@ -1,6 +1,8 @@
 /* Kernels on the host: the functions of machine.cuh in plain C++. The threads of a block are fibers that run one after
  * another until each waits at a barrier or an exchange; blocks run one after another, those of a cluster in turns from
- * one wait of the cluster to the next. A barrier that not all threads reach ends the program with a sentence. */
+ * one wait of the cluster to the next, and those of a grid whose blocks all run at once in turns until each ends or waits for a
+ * counter. A barrier that not all threads reach ends the program with a sentence, and so does a counter that all blocks wait
+ * for. */
 #pragma once
 
 #include <math.h>
@@ -13,6 +15,8 @@
 #define SPRY_METHOD inline
 #define SPRY_SHARED static
 #define SPRY_SHARED_LARGE(name, bytes) alignas(16) static unsigned char name[bytes]
+#define SPRY_SHARED_OWN(name) unsigned char *name = cuda_host_shared()
+#define SPRY_APART static
 #define SPRY_TABLE static const
 #define SPRY_UNROLL
 #define SPRY_UNROLL_BY(n)
@@ -68,6 +72,9 @@ SPRY_DEVICE void shared_check(size_t bytes)
 
 void cuda_host_block_wait();
 void cuda_host_cluster_wait();
+
+/* Shared memory of the block, apart from that of others that run at once: 227 KB. */
+unsigned char *cuda_host_shared();
 /* Puts `size` bytes where all lanes of the warp find them, waits for all, and returns the first lane's place; lanes are
  * CUDA_HOST_ROOM bytes apart. */
 enum { CUDA_HOST_ROOM = 64 };
@@ -157,6 +164,24 @@ SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
 SPRY_DEVICE void count_up_wide(uint64_t *counter, uint64_t n)
 {
     *counter += n;
+}
+
+SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
+{
+    *counter += n;
+}
+
+/* All threads look, one behind the other while nothing else runs; a thread that looked later may have been the one that added. */
+SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
+{
+    cuda_host_block_wait();
+    while (*counter - base < n)
+        cuda_host_cluster_wait();
+}
+
+SPRY_DEVICE uint32_t counter_next(uint32_t *counter)
+{
+    return (*counter)++;
 }
 
 SPRY_DEVICE uint32_t umin(uint32_t a, uint32_t b)

@@ -19,9 +19,12 @@ size_t cuda_host_arguments(const void *kernel);
  * more ends the program with a sentence. */
 extern size_t cuda_host_shared_left;
 
-/* Runs every block of a grid and returns when all are done; blocks of one y and z may be a cluster. */
+/* How blocks run: each alone; those of one y and z as a cluster; all of them at once. */
+typedef enum cuda_host_way { CUDA_HOST_ALONE, CUDA_HOST_CLUSTER, CUDA_HOST_TOGETHER } cuda_host_way;
+
+/* Runs every block of a grid and returns when all are done. */
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
-                      bool cluster, const void *arguments);
+                      cuda_host_way way, const void *arguments);
 
 #ifdef __cplusplus
 }

@@ -20,7 +20,7 @@ typedef struct node {
     const void *kernel;
     unsigned grid[3], threads;
     size_t shared_left; /* of what a block may have */
-    bool cluster;
+    cuda_host_way way;
     void *arguments;
     struct node *next;
 } node;
@@ -73,7 +73,7 @@ static void do_work(const work *w)
         memcpy(w->to, w->from, w->bytes);
     for (const node *n = w->launch ? w->launch : w->graph; n; n = n->next) {
         cuda_host_shared_left = n->shared_left;
-        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->cluster, n->arguments);
+        cuda_host_launch(n->kernel, n->grid[0], n->grid[1], n->grid[2], n->threads, n->way, n->arguments);
         imitation.ms += IMITATED_LAUNCH_MS;
     }
     if (w->event) {
@@ -511,14 +511,20 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
     if (c->block_y != 1 || c->block_z != 1 || extra || !c->grid_x || !c->grid_y || !c->grid_z || c->grid_y > 65535 ||
         c->grid_z > 65535 || c->shared_bytes > imitation.shared_bytes)
         return 1; /* invalid value */
-    bool cluster = false;
+    cuda_host_way way = CUDA_HOST_ALONE;
     for (unsigned i = 0; i < c->n_attributes; i++) {
         const spry_cuda_attribute *a = &c->attributes[i];
+        if (a->id == SPRY_CUDA_TOGETHER && a->value.flag) {
+            if (c->grid_x * c->grid_y * c->grid_z > PROCESSORS)
+                return 720; /* too many blocks */
+            way = CUDA_HOST_TOGETHER;
+            imitation.together++;
+        }
         if (a->id != SPRY_CUDA_CLUSTER)
             continue;
         if (a->value.size[0] != c->grid_x || a->value.size[0] > 8 || a->value.size[1] != 1 || a->value.size[2] != 1)
             return 1;
-        cluster = true;
+        way = CUDA_HOST_CLUSTER;
     }
     imitation.launches++;
     node *n = calloc(1, sizeof *n);
@@ -526,7 +532,7 @@ static int launch_as(const spry_cuda_launch_config *c, void *function, void **pa
                 .grid = {c->grid_x, c->grid_y, c->grid_z},
                 .threads = c->block_x,
                 .shared_left = imitation.shared_bytes - c->shared_bytes,
-                .cluster = cluster,
+                .way = way,
                 .arguments = malloc(cuda_host_arguments(function))};
     memcpy(n->arguments, parameters[0], cuda_host_arguments(function));
     if (captured_end) {

@@ -27,8 +27,9 @@ typedef struct cuda_imitation {
     int contexts, modules, streams, graphs, events;
     size_t allocations, host_allocations;
     size_t launches;
-    size_t waits; /* times the host waited for the stream, or asked whether an event is done */
-    double ms;    /* the GPU's clock: each launch takes IMITATED_LAUNCH_MS */
+    size_t together; /* of them, those whose blocks run at once */
+    size_t waits;    /* times the host waited for the stream, or asked whether an event is done */
+    double ms;       /* the GPU's clock: each launch takes IMITATED_LAUNCH_MS */
 } cuda_imitation;
 
 extern cuda_imitation imitation;

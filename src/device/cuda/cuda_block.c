@@ -515,6 +515,12 @@ void spry_cuda_unembed(spry_cuda_device *d)
     spry_cuda_took_products(d, SPRY_OP_LOGITS, &logits, 1, d->n_logits);
 }
 
+void spry_cuda_layers(spry_cuda_device *d)
+{
+    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
+        run_layer(d, layer);
+}
+
 void spry_cuda_run(spry_cuda_device *d)
 {
     spry_cuda_charge(d, SPRY_OP_LAYOUT, SPRY_F32, 0, 0);
@@ -525,8 +531,10 @@ void spry_cuda_run(spry_cuda_device *d)
     if (d->config->arch->streams)
         spry_cuda_streams_begin(d);
     spry_cuda_charge(d, SPRY_OP_EMBED, SPRY_F32, 0, 0);
-    for (uint32_t layer = 0; layer < d->config->n_layers; layer++)
-        run_layer(d, layer);
+    if (d->list)
+        spry_cuda_list_launch(d, d->list);
+    else
+        spry_cuda_layers(d);
     if (d->config->arch->streams)
         spry_cuda_streams_end(d);
     spry_cuda_unembed(d);

@@ -24,9 +24,12 @@ static spry_status load_images(spry_cuda_context *c, const void *const *images, 
 {
     if (!images[0])
         return spry_fail(error, SPRY_ERR_UNSUPPORTED, "this program was built without kernels for GPUs (no nvcc)");
-    for (size_t i = 0; images[i] && i < SPRY_CUDA_MODULES_MAX; i++)
+    for (size_t i = 0; images[i]; i++) {
+        if (i == SPRY_CUDA_MODULES_MAX)
+            return spry_fail(error, SPRY_ERR_UNSUPPORTED, "more than %d images of kernels", SPRY_CUDA_MODULES_MAX);
         if (spry_cuda_went_well(c, c->cuda->module_load(&c->modules[i], images[i]), "cuModuleLoadData"))
             c->n_modules++;
+    }
     return spry_cuda_fault(c, "loading kernels", error);
 }
 
@@ -134,13 +137,36 @@ void *spry_cuda_kernel(spry_cuda_context *c, const char *name)
     return find_function(c, name);
 }
 
-/* `cluster`: blocks of one y and z run together. */
+void spry_cuda_record(spry_cuda_context *c,
+                      void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments),
+                      void *to)
+{
+    c->record = record;
+    c->record_to = to;
+}
+
+static const char *name_of(const spry_cuda_context *c, const void *kernel)
+{
+    for (size_t i = 0; i < SPRY_CUDA_FUNCTIONS; i++)
+        if (kernel && c->functions[i].function == kernel)
+            return c->functions[i].name;
+    return NULL;
+}
+
+/* Blocks run each for itself, those of one y and z together, or all of them. */
+typedef enum launch_way { LAUNCH_ALONE, LAUNCH_CLUSTER, LAUNCH_TOGETHER } launch_way;
+
 static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], unsigned threads, size_t shared_bytes,
-                   bool cluster, const void *arguments)
+                   launch_way way, const void *arguments)
 {
     void *parameters[] = {(void *)(uintptr_t)arguments};
     spry_cuda_attribute attributes[] = {{.id = SPRY_CUDA_OVERLAP, .value.flag = 1},
                                         {.id = SPRY_CUDA_CLUSTER, .value.size = {(unsigned)grid[0], 1, 1}}};
+    spry_cuda_attribute together = {.id = SPRY_CUDA_TOGETHER, .value.flag = 1};
+    if (c->record) {
+        c->record(c->record_to, name_of(c, kernel), shared_bytes, arguments);
+        return;
+    }
     const spry_cuda_launch_config config = {.grid_x = (unsigned)grid[0],
                                             .grid_y = (unsigned)grid[1],
                                             .grid_z = (unsigned)grid[2],
@@ -149,8 +175,10 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
                                             .block_z = 1,
                                             .shared_bytes = (unsigned)shared_bytes,
                                             .stream = c->stream,
-                                            .attributes = attributes,
-                                            .n_attributes = cluster ? 2 : c->overlaps};
+                                            .attributes = way == LAUNCH_TOGETHER ? &together : attributes,
+                                            .n_attributes = way == LAUNCH_TOGETHER  ? 1
+                                                            : way == LAUNCH_CLUSTER ? 2
+                                                                                    : c->overlaps};
     if (!c->fault && shared_bytes)
         spry_cuda_went_well(c, c->cuda->function_attribute(kernel, SPRY_CUDA_SHARED_MAX, (int)shared_bytes),
                             "cuFuncSetAttribute");
@@ -161,19 +189,25 @@ static void launch(spry_cuda_context *c, void *kernel, const size_t grid[3], uns
 void spry_cuda_launch(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z, unsigned threads,
                       const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, false, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, 0, LAUNCH_ALONE, arguments);
 }
 
 void spry_cuda_launch_shared(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                              unsigned threads, size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, false, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_ALONE, arguments);
 }
 
 void spry_cuda_launch_cluster(spry_cuda_context *c, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                               unsigned threads, size_t shared_bytes, const void *arguments)
 {
-    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, true, arguments);
+    launch(c, kernel, (size_t[]){grid_x, grid_y, grid_z}, threads, shared_bytes, LAUNCH_CLUSTER, arguments);
+}
+
+void spry_cuda_launch_together(spry_cuda_context *c, void *kernel, size_t blocks, unsigned threads, size_t shared_bytes,
+                               const void *arguments)
+{
+    launch(c, kernel, (size_t[]){blocks, 1, 1}, threads, shared_bytes, LAUNCH_TOGETHER, arguments);
 }
 
 void spry_cuda_capture_begin(spry_cuda_context *c)

@@ -7,7 +7,7 @@
 #include "device/cuda/kernel_args.h"
 #include "platform/cuda_driver.h"
 
-enum { SPRY_CUDA_MODULES_MAX = 24, SPRY_CUDA_NAME = 96, SPRY_CUDA_KERNEL_NAME = 64 };
+enum { SPRY_CUDA_MODULES_MAX = 40, SPRY_CUDA_NAME = 96, SPRY_CUDA_KERNEL_NAME = 64 };
 
 /* A kernel that was asked for before. */
 typedef struct spry_cuda_function {
@@ -32,7 +32,9 @@ typedef struct spry_cuda_context {
     size_t shared_bytes; /* shared memory of a block, at most */
     uint32_t timeout_ms; /* a step that takes longer is a fault */
     uint64_t waits;      /* times the host waited for it */
-    int fault;           /* the first result that was not 0 */
+    void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments); /* NULL: none */
+    void *record_to;
+    int fault; /* the first result that was not 0 */
     const char *fault_call;
     size_t fault_bytes; /* that could not be allocated */
 } spry_cuda_context;
@@ -59,6 +61,17 @@ void spry_cuda_launch_shared(spry_cuda_context *context, void *kernel, size_t gr
 /* The same for kernels whose blocks of one y and z run together, 8 at most; only on a GPU that `overlaps`. */
 void spry_cuda_launch_cluster(spry_cuda_context *context, void *kernel, size_t grid_x, size_t grid_y, size_t grid_z,
                               unsigned threads, size_t shared_bytes, const void *arguments);
+
+/* The same for a kernel whose blocks all run at once and wait for each other: a grid that is refused where it has more
+ * blocks than the GPU can hold. */
+void spry_cuda_launch_together(spry_cuda_context *context, void *kernel, size_t blocks, unsigned threads,
+                               size_t shared_bytes, const void *arguments);
+
+/* Until the next call with NULL nothing is launched: `record` gets the name of each kernel and what it was to be
+ * launched with; NULL for a kernel that is not known by name. */
+void spry_cuda_record(spry_cuda_context *context,
+                      void (*record)(void *to, const char *kernel, size_t shared_bytes, const void *arguments),
+                      void *to);
 
 /* What is launched between the two becomes a graph, and does not run; NULL when that failed. */
 void spry_cuda_capture_begin(spry_cuda_context *context);

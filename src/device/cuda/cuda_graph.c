@@ -1,5 +1,6 @@
 /* Steps of a shape that came before are launched as one graph: everything that differs between them lies in the upload,
- * and what kernels are given depends on the shape alone. A shape becomes a graph when it comes a second time. */
+ * and what kernels are given depends on the shape alone. A shape becomes a graph when it comes a second time. Where
+ * that was chosen, the layers of a row are one kernel in it (cuda_phases.c). */
 #include <string.h>
 
 #include "device/cuda/cuda_state.h"
@@ -38,9 +39,21 @@ static spry_cuda_graph *find_graph(spry_cuda_device *d, const spry_cuda_shape *s
     return oldest;
 }
 
+static void capture(spry_cuda_device *d, spry_cuda_graph *g, void (*run)(spry_cuda_device *d))
+{
+    spry_cuda_list list;
+    bool listed = run == spry_cuda_run && d->n_rows == 1 && spry_cuda_chosen(d, SPRY_CHOICE_LAUNCHES) == 2 &&
+                  spry_cuda_list_make(&list, d, (size_t)(g - d->graphs));
+    spry_cuda_capture_begin(&d->context);
+    d->list = listed ? &list : NULL;
+    run(d);
+    d->list = NULL;
+    g->exec = spry_cuda_capture_end(&d->context);
+}
+
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d))
 {
-    if (d->watch || d->n_rows > GRAPH_ROWS || spry_cuda_chosen(d, SPRY_CHOICE_LAUNCHES)) {
+    if (d->watch || d->n_rows > GRAPH_ROWS || spry_cuda_chosen(d, SPRY_CHOICE_LAUNCHES) == 1) {
         run(d);
         return;
     }
@@ -48,11 +61,8 @@ void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d))
     spry_cuda_graph *g = find_graph(d, &shape);
     bool known = g->used;
     g->used = ++d->graph_clock;
-    if (known && !g->exec) {
-        spry_cuda_capture_begin(&d->context);
-        run(d);
-        g->exec = spry_cuda_capture_end(&d->context);
-    }
+    if (known && !g->exec)
+        capture(d, g, run);
     if (g->exec)
         spry_cuda_graph_launch(&d->context, g->exec);
     else

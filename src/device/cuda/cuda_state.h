@@ -6,6 +6,7 @@
 #include "device/cuda/cuda_context.h"
 #include "device/cuda/cuda_model.h"
 #include "device/cuda/cuda_ways.h"
+#include "device/cuda/phase_args.h"
 #include "device/device_impl.h"
 
 enum {
@@ -56,6 +57,7 @@ typedef struct spry_cuda_scratch {
     spry_cuda_memory act_values[SPRY_ACT_FORMS], act_scales;
     spry_cuda_memory draw_scores, draw_weight, draw_count; /* [SPRY_CUDA_DRAWS, n_vocab] */
     spry_cuda_memory draw_best;                            /* [SPRY_CUDA_DRAWS, SPRY_DRAW_SLICES] */
+    spry_cuda_memory lists;                                /* [SPRY_CUDA_GRAPHS, bytes of a list] */
     size_t n_slots;
     spry_cuda_memory
         plain; /* with adapters: [rows or slots, widest input], rows that are made while they are encoded */
@@ -121,6 +123,20 @@ typedef struct spry_cuda_graph {
 
 enum { SPRY_CUDA_GRAPHS = 32, SPRY_CUDA_WRITES = 64 };
 
+/* Lists of phases (cuda_phases.c), one for each graph: phases, then counters. */
+typedef struct spry_cuda_lists {
+    unsigned char *host; /* pinned, [SPRY_CUDA_GRAPHS, bytes]; NULL: this model has none */
+    size_t bytes;        /* of one */
+    size_t most;         /* phases of one */
+} spry_cuda_lists;
+
+/* One that was made. */
+typedef struct spry_cuda_list {
+    void *kernel;
+    spry_phases_args args;
+    size_t shared_bytes;
+} spry_cuda_list;
+
 /* New bytes of pages: places for some, in the order in which they were begun. */
 typedef struct spry_cuda_writes {
     unsigned char *host; /* pinned, [capacity, page_bytes] */
@@ -160,6 +176,8 @@ typedef struct spry_cuda_device {
     spry_cuda_draws draws[2];
     spry_cuda_graph graphs[SPRY_CUDA_GRAPHS];
     uint64_t graph_clock;
+    spry_cuda_lists lists;
+    const spry_cuda_list *list;                  /* NULL, or what stands for the launches of layers */
     spry_cuda_measured measured[SPRY_CUDA_WAYS]; /* how decode steps are launched */
     spry_cuda_writes writes;
     spry_cuda_tier tier;
@@ -251,8 +269,9 @@ void spry_cuda_sparsify(spry_cuda_device *d, uint32_t layer, size_t n);
 void spry_cuda_streams_correct(spry_cuda_device *d, const spry_cuda_side *side, uint32_t layer);
 void spry_cuda_streams_end(spry_cuda_device *d);
 
-/* cuda_block.c: all layers of the step, and the logits. */
+/* cuda_block.c: all layers of the step, and the logits; the layers alone. */
 void spry_cuda_run(spry_cuda_device *d);
+void spry_cuda_layers(spry_cuda_device *d);
 
 /* Its parts, which Whisper models run, too: rows of the embedding, attention of a layer, norm and logits of rows that
  * are wanted. A layer without k and v attends to pages that are filled already. */
@@ -264,6 +283,17 @@ spry_kv_pages spry_cuda_layer_pages(const spry_cuda_device *d, uint32_t layer);
 /* cuda_graph.c: `run`, as a graph where a step of this shape came before. */
 void spry_cuda_run_graph(spry_cuda_device *d, void (*run)(spry_cuda_device *d));
 void spry_cuda_graphs_deinit(spry_cuda_device *d);
+
+/* cuda_phases.c: bytes of a list of phases; 0: a model whose layers are not made of phases. Room for lists, and their
+ * end. */
+size_t spry_cuda_list_bytes(const spry_config *config);
+spry_status spry_cuda_lists_init(spry_cuda_device *d, spry_error *error);
+void spry_cuda_lists_deinit(spry_cuda_device *d);
+
+/* Makes the list of the layers of the step that is laid out, as number `slot`; false: there are launches among them
+ * that are no phases. Then launches one, in place of the layers. */
+bool spry_cuda_list_make(spry_cuda_list *list, spry_cuda_device *d, size_t slot);
+void spry_cuda_list_launch(spry_cuda_device *d, const spry_cuda_list *list);
 
 /* What was chosen for steps of as many rows as the one that is laid out; 0: by rule. */
 static inline unsigned spry_cuda_chosen(const spry_cuda_device *d, spry_cuda_choice choice)

@@ -10,13 +10,14 @@ const size_t spry_cuda_way_rows[SPRY_CUDA_WAYS] = {1, 8, 64};
 
 static const double clearly = 0.98; /* of the time so far */
 
-/* Values besides 0, up to the first 0; steps of which rows they concern. */
+/* Values besides 0, up to the first 0; steps of which rows they concern, and which value only those of one row. */
 static const struct choice {
     const char *name;
     size_t first_rows, last_rows;
     uint8_t values[5];
+    uint8_t alone;
 } choices[SPRY_CHOICES] = {
-    [SPRY_CHOICE_LAUNCHES] = {"launches", 1, 64, {1}},       [SPRY_CHOICE_CORES] = {"cores", 33, 64, {1, 2}},
+    [SPRY_CHOICE_LAUNCHES] = {"launches", 1, 64, {1, 2}, 2}, [SPRY_CHOICE_CORES] = {"cores", 33, 64, {1, 2}},
     [SPRY_CHOICE_SHARE] = {"share", 1, 64, {8, 4, 2, 1}},    [SPRY_CHOICE_NORM_TILES] = {"norm_tiles", 1, 8, {2, 4}},
     [SPRY_CHOICE_GATE_TILES] = {"gate_tiles", 1, 8, {4, 8}},
 };
@@ -67,6 +68,8 @@ void spry_cuda_choose(spry_cuda_measured *best, size_t rows, spry_cuda_timer tim
         if (rows < choices[c].first_rows || rows > choices[c].last_rows)
             continue;
         for (const uint8_t *value = choices[c].values; us > 0 && *value; value++) {
+            if (*value == choices[c].alone && rows > 1)
+                continue;
             spry_cuda_way way = best->way;
             way.of[c] = *value;
             us = timer(context, rows, &way);

@@ -22,6 +22,8 @@
 #define SPRY_METHOD __device__ __forceinline__
 #define SPRY_SHARED __shared__
 #define SPRY_SHARED_LARGE(name, bytes) extern __shared__ __align__(16) unsigned char name[]
+#define SPRY_SHARED_OWN(name) extern __shared__ __align__(16) unsigned char name[] /* the same in all functions of a kernel */
+#define SPRY_APART static __device__ __noinline__ /* a function that is called: its registers are its own */
 #define SPRY_TABLE static __device__ const
 #define SPRY_PRAGMA(words) _Pragma(#words)
 #define SPRY_UNROLL SPRY_PRAGMA(unroll)
@@ -174,6 +176,31 @@ SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
 SPRY_DEVICE void count_up_wide(uint64_t *counter, uint64_t n)
 {
     atomicAdd((unsigned long long *)counter, (unsigned long long)n);
+}
+
+/* ---- counters of a grid whose blocks all run at once --------------------------------------------------------------- */
+
+/* Adds to a counter. A thread that waits for it sees what this one wrote, and what others wrote before a barrier that it passed. */
+SPRY_DEVICE void counter_add(uint32_t *counter, uint32_t n)
+{
+    asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(counter), "r"(n) : "memory");
+}
+
+/* Until a counter is `n` above `base`; it may pass the largest number. The first thread looks, so a barrier of the block has to
+ * follow. */
+SPRY_DEVICE void counter_wait(uint32_t *counter, uint32_t base, uint32_t n)
+{
+    uint32_t value = base;
+    while (threadIdx.x == 0 && value - base < n)
+        asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(counter) : "memory");
+}
+
+/* Adds one, as counter_add does, and returns what the counter was; what those wrote that added before is seen then. */
+SPRY_DEVICE uint32_t counter_next(uint32_t *counter)
+{
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.global.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(counter) : "memory");
+    return before;
 }
 
 /* c[16, 8] += a[16, 16] * b[16, 8] in bf16, each lane with its part: rows g = lane / 4 and g + 8, columns 2t and 2t + 1

@@ -259,16 +259,40 @@ template <class T, int TILES, row_kind KIND> struct one_block {
     }
 };
 
-/* A grid of at most as many blocks as there are batches of tiles. */
-template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_one(const spry_product_args &a)
+/* Where the block's product stands: behind a launch's kernels. Another one is in phases.cuh. */
+struct launched_product {
+    SPRY_METHOD void wait() const
+    {
+        grid_wait();
+    }
+
+    SPRY_METHOD bool skip(bool) const
+    {
+        return false;
+    }
+
+    SPRY_METHOD void last_wait(bool) const
+    {
+        block_wait();
+    }
+
+    SPRY_METHOD void end(uint32_t) const
+    {
+    }
+};
+
+/* Blocks go through all batches of tiles, one behind the other. `rooms`: of shared memory. */
+template <class T, int TILES, row_kind KIND, class G>
+SPRY_DEVICE void multiply_one(const spry_product_args &a, float (*splits)[TILES * SPRY_TILE_ROWS], float *squares,
+                              unsigned char *rooms, const G &grid)
 {
     typedef one_block<T, TILES, KIND> block;
-    SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][block::OUTPUTS], squares[ROW_SUMS];
-    SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);
-    shared_check(sizeof splits + sizeof squares);
+    const uint32_t finishing = KIND == ROWS_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS; /* threads */
     block b;
     b.start(a, rooms);
-    grid_wait();
+    if (grid.skip(b.batch >= b.batches))
+        return;
+    grid.wait();
     if (KIND == ROWS_OUT) {
         b.copy_acts(a);
     } else {
@@ -288,16 +312,20 @@ template <class T, int TILES, row_kind KIND> SPRY_DEVICE void multiply_one(const
                 splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4] = acc[tile][0];
                 splits[b.split][tile * SPRY_TILE_ROWS + b.lane / 4 + 8] = acc[tile][2];
             }
-        block_wait();
-        if (threadIdx.x < (KIND == ROWS_GATE ? (uint32_t)block::HALF : (uint32_t)block::OUTPUTS))
+        grid.last_wait(b.batch + gridDim.x >= b.batches);
+        if (threadIdx.x < finishing)
             b.finish(splits, a, to, bias);
     }
+    grid.end(finishing);
 }
 
 #define PRODUCT_ONE(name, kind, label, tiles)                                                                          \
     SPRY_KERNEL_EARLY(spry_product_##name##_##label##_##tiles##_1, spry_product_args, FEW_THREADS, 2)                  \
     {                                                                                                                  \
-        multiply_one<type_##name, tiles, kind>(a);                                                                     \
+        SPRY_SHARED float splits[SPRY_PRODUCT_SPLITS][tiles * SPRY_TILE_ROWS], squares[ROW_SUMS];                      \
+        SPRY_SHARED_LARGE(rooms, SPRY_ONE_BYTES);                                                                      \
+        shared_check(sizeof splits + sizeof squares);                                                                  \
+        multiply_one<type_##name, tiles, kind>(a, splits, squares, rooms, launched_product());                         \
     }
 #define PRODUCTS_ONE(name)                                                                                             \
     PRODUCT_ONE(name, ROWS_NORM, norm, 2) PRODUCT_ONE(name, ROWS_NORM, norm, 4) PRODUCT_ONE(name, ROWS_GATE, gate, 4)  \

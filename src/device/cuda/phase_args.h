@@ -1,0 +1,70 @@
+/* What the kernel that goes through the layers of a decode step of one row is given (kernels/phases.cuh): a list of
+ * phases, each what otherwise is one launch. */
+#ifndef SPRY_DEVICE_CUDA_PHASE_ARGS_H
+#define SPRY_DEVICE_CUDA_PHASE_ARGS_H
+
+#include "device/cuda/kernel_args.h"
+
+/* Products as products_one.cuh has them: normalised or gated or as they are, so many tiles of a block at a time;
+ * attention. */
+typedef enum spry_phase_kind {
+    SPRY_PHASE_NORM_2,
+    SPRY_PHASE_NORM_4,
+    SPRY_PHASE_GATE_4,
+    SPRY_PHASE_OUT_1,
+    SPRY_PHASE_PRODUCTS, /* how many these are, for each type */
+    SPRY_PHASE_ATTEND = 64,
+} spry_phase_kind;
+
+/* Types of weights, in the order of their phases: kind = type * SPRY_PHASE_PRODUCTS + one of the above. A kernel knows
+ * some. */
+typedef enum spry_phase_type {
+    SPRY_PHASE_BF16,
+    SPRY_PHASE_F16,
+    SPRY_PHASE_Q4_0,
+    SPRY_PHASE_Q4_1,
+    SPRY_PHASE_Q5_0,
+    SPRY_PHASE_Q5_1,
+    SPRY_PHASE_Q8_0,
+    SPRY_PHASE_Q4_K,
+    SPRY_PHASE_Q5_K,
+    SPRY_PHASE_Q6_K,
+    SPRY_PHASE_TYPES
+} spry_phase_type;
+
+typedef struct spry_phase {
+    uint32_t kind;
+    uint32_t ranks; /* of attention: blocks that share the pages of a row and key head, a power of two */
+    uint32_t unused[2];
+    union {
+        spry_product_args product;
+        spry_decode_args decode;
+    } of;
+} spry_phase;
+
+/* Words of a list's counters. Each counter has 32 bytes to itself: of each phase how many blocks are done with it, and
+ * of each key head how many have left their partial sums. They only ever grow, by the same number in each launch;
+ * `base` is what those of phases were before it. */
+enum { SPRY_PHASE_COUNTER = 8, SPRY_PHASE_BLOCK = 2 }; /* PHASE_BLOCK: what a block adds to a phase's counter */
+
+typedef struct spry_phases_args {
+    SPRY_AT(const spry_phase) phases;
+    SPRY_AT(uint32_t) counters; /* [n_phases] */
+    SPRY_AT(uint32_t) heads;    /* [n_kv_heads] */
+    SPRY_AT(uint32_t) base;
+    uint32_t n_phases;
+} spry_phases_args;
+
+/* Shared memory: sums of splits, sums of squares, a word; the arguments of two phases; then the rooms of products or
+ * attention. */
+enum {
+    SPRY_PHASE_SPLITS = 0,
+    SPRY_PHASE_SQUARES = SPRY_PRODUCT_SPLITS * 4 * SPRY_TILE_ROWS * 4,
+    SPRY_PHASE_WORD = SPRY_PHASE_SQUARES + 64,
+    SPRY_PHASE_ARGS = SPRY_PHASE_WORD + 64,
+    SPRY_PHASE_ARGS_BYTES = 768,
+    SPRY_PHASE_ROOMS = SPRY_PHASE_ARGS + 2 * SPRY_PHASE_ARGS_BYTES,
+    SPRY_PHASE_WARPS = 16,
+};
+
+#endif
