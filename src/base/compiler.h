@@ -17,13 +17,15 @@
 #define SPRY_UNLIKELY(x) (x)
 #endif
 
-/* Prefetches memory that is read soon; any address is allowed. */
+/* Prefetches memory that is read, or written, soon; any address is allowed. */
 #if defined(__GNUC__)
-#define SPRY_PREFETCH(address)     __builtin_prefetch((const void *)(address))
-#define SPRY_PREFETCH_FAR(address) __builtin_prefetch((const void *)(address), 0, 2) /* into the second-level cache */
+#define SPRY_PREFETCH(address)       __builtin_prefetch((const void *)(address))
+#define SPRY_PREFETCH_FAR(address)   __builtin_prefetch((const void *)(address), 0, 2) /* into the second-level cache */
+#define SPRY_PREFETCH_WRITE(address) __builtin_prefetch((const void *)(address), 1)
 #else
-#define SPRY_PREFETCH(address)     ((void)(address))
-#define SPRY_PREFETCH_FAR(address) ((void)(address))
+#define SPRY_PREFETCH(address)       ((void)(address))
+#define SPRY_PREFETCH_FAR(address)   ((void)(address))
+#define SPRY_PREFETCH_WRITE(address) ((void)(address))
 #endif
 
 /* Memory is written before here and read after it, in the order of the source. */

@@ -22,10 +22,17 @@ typedef struct spry_matmul {
     size_t act_stride;    /* bytes from row to row */
     size_t n_rows, n_in;
     const uint16_t *halves; /* NULL; or act as `halve` of the kernel gives it, for all calls that share it */
-    size_t halves_stride;   /* in values */
+    size_t halves_stride;   /* in values; a multiple of SPRY_HALVES_BLOCK */
 } spry_matmul;
 
 enum { SPRY_HALVES_BLOCK = 32 };
+
+/* The best stride for rows of n_in values: an odd number of cache lines, so that the same values of some rows are not
+ * in the same set of a cache. */
+static inline size_t spry_halves_stride(size_t n_in)
+{
+    return ((n_in + SPRY_HALVES_BLOCK - 1) / SPRY_HALVES_BLOCK | 1) * SPRY_HALVES_BLOCK;
+}
 
 typedef struct spry_matmul_kernel {
     bool integer;   /* activations are spry_act_blocks */

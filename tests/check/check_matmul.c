@@ -71,6 +71,24 @@ static void compare_splits(check *c, const matmul_case *k)
     guarded_destroy(c, &again);
 }
 
+/* Activations that come rounded must give the same bits. */
+static void compare_halves(check *c, const matmul_case *k)
+{
+    size_t stride = spry_halves_stride(k->n_in);
+    guarded halves = guarded_create(k->n_rows * stride * sizeof(uint16_t)), again = guarded_create(k->out.size);
+    spry_matmul m = k->m;
+    m.out = guarded_f(&again);
+    m.halves = (const uint16_t *)(const void *)halves.data;
+    m.halves_stride = stride;
+    for (size_t row = 0; row < k->n_rows; row++)
+        k->kernel->halve((uint16_t *)(void *)halves.data + row * stride, guarded_f(&k->floats) + row * k->n_in,
+                         k->n_in);
+    k->kernel->run(&m, k->begin, k->end);
+    check_same(c, "rounding activations beforehand", again.data, k->out.data, again.size);
+    guarded_destroy(c, &halves);
+    guarded_destroy(c, &again);
+}
+
 /* A NaN or an infinity among a row's activations shows in all its results and in no others. */
 static void compare_broken_row(check *c, const matmul_case *k)
 {
@@ -101,6 +119,8 @@ static void check_shape(check *c, spry_dtype type, matmul_content content, size_
     k.kernel->run(&k.m, k.begin, k.end);
     compare(c, &k);
     compare_splits(c, &k);
+    if (k.kernel->halve)
+        compare_halves(c, &k);
     compare_broken_row(c, &k);
     matmul_case_destroy(c, &k);
 }

@@ -169,15 +169,16 @@ static void tables_with_other_instructions_give_the_same_bits(void **state)
 
 enum {
     LONG_IN = 4201,
+    LONG_STRIDE = 4256, /* of halves */
     LONG_OUT = 40,
-    LONG_ROWS = 103
+    LONG_ROWS = 135
 }; /* more than kernels encode at a time; the last group is short */
 
 typedef struct long_product {
     float in[LONG_ROWS][LONG_IN];
     uint16_t weights[LONG_OUT][LONG_IN];
     unsigned char groups[(LONG_OUT + SPRY_PACK_MAX_ROWS) * LONG_IN * 2];
-    uint16_t halves[LONG_ROWS][LONG_IN + SPRY_HALVES_BLOCK];
+    uint16_t halves[LONG_ROWS][LONG_STRIDE];
     float out[LONG_ROWS][LONG_OUT], alone[LONG_ROWS][LONG_OUT];
 } long_product;
 
@@ -193,13 +194,13 @@ static void run_long(float *out, const long_product *p, const spry_matmul_kernel
                            .n_rows = n,
                            .n_in = LONG_IN,
                            .halves = halves ? p->halves[row] : NULL,
-                           .halves_stride = SPRY_COUNT(p->halves[0])};
+                           .halves_stride = LONG_STRIDE};
     kernel->run(&m, 0, LONG_OUT);
 }
 
 static void check_long(long_product *p, const spry_matmul_kernel *kernel)
 {
-    static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 11, 12, 16, 96, 97, LONG_ROWS};
+    static const size_t rows[] = {1, 2, 3, 4, 5, 6, 7, 11, 12, 16, 96, 97, 128, 129, LONG_ROWS};
     for (size_t o = 0; o < LONG_OUT; o += kernel->group)
         spry_pack_group(SPRY_BF16, p->groups + o * LONG_IN * 2, p->weights[o], sizeof p->weights[0], LONG_IN,
                         LONG_OUT - o < kernel->group ? LONG_OUT - o : kernel->group, kernel->group);
@@ -224,6 +225,7 @@ static void long_products_have_one_order(void **state)
     uint32_t random = 3;
     char names[256];
     assert_non_null(p);
+    assert_int_equal(spry_halves_stride(LONG_IN), LONG_STRIDE);
     for (size_t i = 0; i < LONG_ROWS * LONG_IN; i++) {
         random = random * 1664525u + 1013904223u;
         p->in[i / LONG_IN][i % LONG_IN] = (float)(int32_t)random * 0x1p-31f * (i % 7 ? 1 : 0x1p-127f);

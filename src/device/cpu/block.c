@@ -29,17 +29,12 @@ typedef struct product_job {
     void (*halve)(uint16_t *out, const float *in, size_t n); /* NULL: activations are not rounded beforehand */
 } product_job;
 
-static size_t halves_stride(size_t n_in)
-{
-    return (n_in + SPRY_HALVES_BLOCK - 1) / SPRY_HALVES_BLOCK * SPRY_HALVES_BLOCK;
-}
-
 static void halve_rows(void *context, size_t begin, size_t end)
 {
     const product_job *job = context;
     size_t n_in = job->products[0].w->n_in;
     for (size_t row = begin; row < end; row++)
-        job->halve(job->pass->halves + row * halves_stride(n_in), job->in + row * n_in, n_in);
+        job->halve(job->pass->halves + row * spry_halves_stride(n_in), job->in + row * n_in, n_in);
 }
 
 static void encode_row(const spry_pass *p, const float *in, size_t row, size_t n_in)
@@ -73,7 +68,7 @@ static void multiply_part(const product_job *job, const spry_product *product, s
                      .n_rows = job->n_rows,
                      .n_in = w->n_in,
                      .halves = job->halve ? job->pass->halves : NULL,
-                     .halves_stride = halves_stride(w->n_in)};
+                     .halves_stride = spry_halves_stride(w->n_in)};
     if (kernel->integer) {
         m.act = job->pass->act;
         m.act_stride = w->n_in / SPRY_ACT_BLOCK * sizeof(spry_act_block);

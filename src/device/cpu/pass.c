@@ -121,7 +121,7 @@ static void carve_all(spry_pass *p, carver *c)
     p->ones = carve(c, 1, larger(ff, f->head_dim), sizeof(float));
     size_t widest = larger(larger(f->n_embd, f->n_q_rank), larger(ff, larger(whole_q, larger(n_raw, n_delta))));
     p->act = carve_for(c, c->acts.integers, rows, widest / SPRY_ACT_BLOCK, sizeof *p->act);
-    p->halves = carve_for(c, c->acts.halves, rows, widest + SPRY_HALVES_BLOCK - 1, sizeof *p->halves);
+    p->halves = carve_for(c, c->acts.halves, rows, spry_halves_stride(widest), sizeof *p->halves);
     p->router = carve(c, moe_rows, f->n_experts, sizeof(float));
     p->choice = carve(c, 1, f->n_experts, sizeof(float));
     p->chosen = carve(c, moe_rows, f->n_experts_used, sizeof *p->chosen);

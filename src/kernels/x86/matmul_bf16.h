@@ -3,12 +3,13 @@
  * values, each one chain of such instructions, are added in ascending order: the same for every output of every row, in
  * any tile. Include after matmul_floats.h.
  *
- * Activations are encoded, or copied where they come encoded, a span of values of some rows at a time, which stays in
- * the second-level cache: rows of pairs that no address in the cache is shared by. Weights are streamed from there,
- * too: a tile of 24 sums loads two vectors of them for 24 instructions. */
+ * Activations are multiplied a span of values of some rows at a time, which stays in the second-level cache; where they
+ * do not come rounded, a copy of it is. Weights are streamed from there, too: a tile of 24 sums loads two vectors of
+ * them for 24 instructions. Meanwhile those of the next groups are requested, a few at a time, for many requests at
+ * once would delay the loads. */
 
-enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 96, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
-enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4 };
+enum { DOT_BLOCK = 128, DOT_SPAN = 8 * DOT_BLOCK, DOT_ROWS = 128, DOT_TILE_ROWS = 12, DOT_TILE_GROUPS = 2 };
+enum { DOT_FEW_SPAN = 32 * DOT_BLOCK, DOT_FEW_ROWS = 4, DOT_COPIED_ROWS = 96 };
 
 /* From row to row of a span, in pairs. */
 enum { DOT_STRIDE = DOT_SPAN / 2 + 16, DOT_FEW_STRIDE = DOT_FEW_SPAN / 2 + 16 };
@@ -32,15 +33,6 @@ static inline void encode_pairs(uint32_t *out, const float *in, size_t n)
 static void bf16_halve(uint16_t *out, const float *in, size_t n)
 {
     encode_pairs((uint32_t *)(void *)out, in, n);
-}
-
-/* Copies what encode_pairs gave for n floats. A row further on is requested: no prefetcher expects it. */
-static inline void copy_pairs(uint32_t *out, const uint16_t *in, size_t n, size_t stride)
-{
-    for (size_t i = 0; i < n; i += SPRY_HALVES_BLOCK) {
-        SPRY_PREFETCH((uintptr_t)in + 2 * (4 * stride + i));
-        _mm512_storeu_si512(out + i / 2, _mm512_loadu_si512(in + i));
-    }
 }
 
 /* The last of an odd number of values: pairs with zeros. */
@@ -82,24 +74,47 @@ SPRY_INLINE void add_block(dot_sums total, const unsigned char *weight, size_t w
             total[r][g] = _mm512_add_ps(total[r][g], sum[r][g]);
 }
 
-/* A span: n values from `first` on, of rows from `row` on, whose pairs are at `act`. `n_out` outputs exist; several
- * groups are whole. */
-SPRY_INLINE void dot_tile(const spry_matmul *m, const uint32_t *act, size_t stride, size_t group, size_t row,
-                          int n_groups, int n_rows, size_t first, size_t n, size_t n_out)
+/* What is requested in each block of a tile: lines of the next groups, counted from its first block on. */
+typedef struct dot_next {
+    const unsigned char *weight;
+    size_t lines;
+} dot_next;
+
+SPRY_INLINE void request_next(const dot_next *next, size_t weight_stride, int n_groups, size_t block)
 {
-    const unsigned char *weight = group_at(m, group) + first * value_bytes(KIND_BF16);
-    float *out = m->out + row * m->out_stride + group * GROUP;
-    size_t width = n_out < GROUP ? n_out : GROUP;
+    for (int g = 0; g < n_groups; g++)
+        for (size_t i = block * next->lines; i < (block + 1) * next->lines; i++)
+            SPRY_PREFETCH_FAR((uintptr_t)next->weight + (size_t)g * weight_stride + 64 * i);
+}
+
+/* Rows and groups of a tile, and a span: n values from `first` on, whose pairs are at `act`. `n_out` outputs exist;
+ * several groups are whole. */
+typedef struct dot_place {
+    const uint32_t *act;
+    size_t stride, group, row, first, n, n_out;
+} dot_place;
+
+SPRY_INLINE void dot_tile(const spry_matmul *m, const dot_place *at, const dot_next *next, int n_groups, int n_rows)
+{
+    const unsigned char *weight = group_at(m, at->group) + at->first * value_bytes(KIND_BF16);
+    float *out = m->out + at->row * m->out_stride + at->group * GROUP;
+    size_t width = at->n_out < GROUP ? at->n_out : GROUP;
     dot_sums total;
+    for (int r = 0; next && r < n_rows; r++)
+        for (int g = 0; g < n_groups; g++)
+            SPRY_PREFETCH_WRITE(out + (size_t)r * m->out_stride + g * GROUP);
     for (int r = 0; r < n_rows; r++)
         for (int g = 0; g < n_groups; g++)
-            total[r][g] = first ? v_load_part(out + (size_t)r * m->out_stride + g * GROUP, width) : _mm512_setzero_ps();
-    for (size_t i = 0; i < n; i += DOT_BLOCK) {
+            total[r][g] =
+                at->first ? v_load_part(out + (size_t)r * m->out_stride + g * GROUP, width) : _mm512_setzero_ps();
+    for (size_t i = 0; i < at->n; i += DOT_BLOCK) {
         const unsigned char *p = weight + i * value_bytes(KIND_BF16);
-        if (i + DOT_BLOCK <= n)
-            add_block(total, p, m->weight_stride, act + i / 2, stride, DOT_BLOCK, n_groups, n_rows);
+        if (next)
+            request_next(next, m->weight_stride, n_groups, i / DOT_BLOCK);
+        if (i + DOT_BLOCK <= at->n)
+            add_block(total, p, m->weight_stride, at->act + i / 2, at->stride, DOT_BLOCK, n_groups, n_rows);
         else
-            add_block(total, p, m->weight_stride, act + i / 2, stride, n - i, n_groups, n_rows);
+            add_block(total, p, m->weight_stride, at->act + i / 2, at->stride, at->n - i, n_groups, n_rows);
     }
     for (int r = 0; r < n_rows; r++)
         for (int g = 0; g < n_groups; g++)
@@ -116,12 +131,12 @@ SPRY_INLINE void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
         for (size_t row = 0; row < m->n_rows; row++)
             encode_pairs(act[row], floats_at(m, row) + first, n);
         for (size_t output = out_begin; output < out_end; output += GROUP) {
-            size_t n_out = out_end - output, group = output / GROUP;
+            dot_place at = {act[0], DOT_FEW_STRIDE, output / GROUP, 0, first, n, out_end - output};
             switch (m->n_rows) {
-            case 1: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 1, first, n, n_out); break;
-            case 2: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 2, first, n, n_out); break;
-            case 3: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 3, first, n, n_out); break;
-            case 4: dot_tile(m, act[0], DOT_FEW_STRIDE, group, 0, 1, 4, first, n, n_out); break;
+            case 1: dot_tile(m, &at, NULL, 1, 1); break;
+            case 2: dot_tile(m, &at, NULL, 1, 2); break;
+            case 3: dot_tile(m, &at, NULL, 1, 3); break;
+            case 4: dot_tile(m, &at, NULL, 1, 4); break;
             default: break;
             }
         }
@@ -130,59 +145,92 @@ SPRY_INLINE void dot_few(const spry_matmul *m, size_t out_begin, size_t out_end)
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
 
-typedef struct dot_rows {
-    uint32_t pair[DOT_ROWS][DOT_STRIDE];
-} dot_rows;
-
-/* Rows [begin, end) of m, a span of n values from `first` on. The weights of the next groups are requested meanwhile.
- */
-SPRY_INLINE void dot_groups(const spry_matmul *m, const dot_rows *act, size_t group, int n_groups, size_t begin,
-                            size_t end, size_t first, size_t n, size_t n_out)
+/* A tile, and on to the next rows. */
+SPRY_INLINE void dot_advance(const spry_matmul *m, dot_place *at, const dot_next *next, int n_groups, int n_rows)
 {
-    const unsigned char *next = group_at(m, group + (size_t)n_groups) + first * value_bytes(KIND_BF16);
-    size_t row = begin, n_tiles = (end - begin) / DOT_TILE_ROWS;
-    for (; row + DOT_TILE_ROWS <= end; row += DOT_TILE_ROWS) {
-        request_part(next, m->weight_stride, n_groups, n * value_bytes(KIND_BF16), (row - begin) / DOT_TILE_ROWS,
-                     n_tiles);
-        dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, DOT_TILE_ROWS, first, n, n_out);
-    }
-    for (; row + 4 <= end; row += 4)
-        dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 4, first, n, n_out);
-    switch (end - row) {
-    case 1: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 1, first, n, n_out); break;
-    case 2: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 2, first, n, n_out); break;
-    case 3: dot_tile(m, act->pair[row - begin], DOT_STRIDE, group, row, n_groups, 3, first, n, n_out); break;
+    dot_tile(m, at, next, n_groups, n_rows);
+    at->row += (size_t)n_rows;
+    at->act += (size_t)n_rows * at->stride;
+}
+
+/* Rows from at->row to `end`. The weights at `request`, of the next groups, are requested meanwhile. */
+SPRY_INLINE void dot_groups(const spry_matmul *m, dot_place at, size_t end, int n_groups, const unsigned char *request)
+{
+    size_t n_tiles = (end - at.row) / DOT_TILE_ROWS, n_blocks = (at.n + DOT_BLOCK - 1) / DOT_BLOCK;
+    size_t n_lines = at.n * value_bytes(KIND_BF16) / 64, parts = n_tiles * n_blocks;
+    dot_next next = {request, parts ? (n_lines + parts - 1) / parts : 0};
+    for (; at.row + DOT_TILE_ROWS <= end; next.weight += 64 * n_blocks * next.lines)
+        dot_advance(m, &at, &next, n_groups, DOT_TILE_ROWS);
+    while (at.row + 8 <= end)
+        dot_advance(m, &at, NULL, n_groups, 8);
+    while (at.row + 4 <= end)
+        dot_advance(m, &at, NULL, n_groups, 4);
+    switch (end - at.row) {
+    case 1: dot_tile(m, &at, NULL, n_groups, 1); break;
+    case 2: dot_tile(m, &at, NULL, n_groups, 2); break;
+    case 3: dot_tile(m, &at, NULL, n_groups, 3); break;
     default: break;
     }
 }
 
-/* Rows [begin, end), at most DOT_ROWS. */
-SPRY_INLINE void dot_many(const spry_matmul *m, size_t begin, size_t end, size_t out_begin, size_t out_end)
+/* The weights that are needed after those of groups before `output` and the span that ends at value `end`. */
+static inline const unsigned char *weights_after(const spry_matmul *m, size_t output, size_t first, size_t end,
+                                                 size_t out_begin, size_t out_end)
 {
-    dot_rows act;
-    for (size_t first = 0, n; first < m->n_in; first += n) {
-        n = m->n_in - first < DOT_SPAN ? m->n_in - first : DOT_SPAN;
-        for (size_t row = begin; row < end; row++)
-            if (m->halves)
-                copy_pairs(act.pair[row - begin], m->halves + row * m->halves_stride + first, n, m->halves_stride);
-            else
-                encode_pairs(act.pair[row - begin], floats_at(m, row) + first, n);
-        size_t output = out_begin;
-        for (; output + 2 * GROUP <= out_end; output += 2 * GROUP)
-            dot_groups(m, &act, output / GROUP, 2, begin, end, first, n, 2 * GROUP);
-        for (; output < out_end; output += GROUP)
-            dot_groups(m, &act, output / GROUP, 1, begin, end, first, n, out_end - output);
+    if (output < out_end)
+        return group_at(m, output / GROUP) + first * value_bytes(KIND_BF16);
+    return end < m->n_in ? group_at(m, out_begin / GROUP) + end * value_bytes(KIND_BF16) : group_at(m, output / GROUP);
+}
+
+/* A span of rows [begin, end), whose pairs are at `act`. */
+SPRY_INLINE void dot_span(const spry_matmul *m, const uint32_t *act, size_t stride, size_t begin, size_t end,
+                          size_t first, size_t n, size_t out_begin, size_t out_end)
+{
+    size_t output = out_begin;
+    for (; output + 2 * GROUP <= out_end; output += 2 * GROUP) {
+        dot_place at = {act, stride, output / GROUP, begin, first, n, 2 * GROUP};
+        dot_groups(m, at, end, 2, weights_after(m, output + 2 * GROUP, first, first + n, out_begin, out_end));
+    }
+    for (; output < out_end; output += GROUP) {
+        dot_place at = {act, stride, output / GROUP, begin, first, n, out_end - output};
+        dot_groups(m, at, end, 1, weights_after(m, output + GROUP, first, first + n, out_begin, out_end));
+    }
+}
+
+static void dot_encoded(const spry_matmul *m, size_t out_begin, size_t out_end)
+{
+    for (size_t row = 0, end; row < m->n_rows; row = end) {
+        end = m->n_rows - row < DOT_ROWS ? m->n_rows : row + DOT_ROWS;
+        for (size_t first = 0, n; first < m->n_in; first += n) {
+            n = m->n_in - first < DOT_SPAN ? m->n_in - first : DOT_SPAN;
+            const void *pairs = m->halves + row * m->halves_stride + first;
+            dot_span(m, pairs, m->halves_stride / 2, row, end, first, n, out_begin, out_end);
+        }
+    }
+}
+
+static void dot_floats(const spry_matmul *m, size_t out_begin, size_t out_end)
+{
+    uint32_t act[DOT_COPIED_ROWS][DOT_STRIDE];
+    for (size_t row = 0, end; row < m->n_rows; row = end) {
+        end = m->n_rows - row < DOT_COPIED_ROWS ? m->n_rows : row + DOT_COPIED_ROWS;
+        for (size_t first = 0, n; first < m->n_in; first += n) {
+            n = m->n_in - first < DOT_SPAN ? m->n_in - first : DOT_SPAN;
+            for (size_t i = row; i < end; i++)
+                encode_pairs(act[i - row], floats_at(m, i) + first, n);
+            dot_span(m, act[0], DOT_STRIDE, row, end, first, n, out_begin, out_end);
+        }
     }
 }
 
 static void bf16_matmul(const spry_matmul *m, size_t out_begin, size_t out_end)
 {
-    if (m->n_rows <= DOT_FEW_ROWS) {
+    if (m->n_rows <= DOT_FEW_ROWS)
         dot_few(m, out_begin, out_end);
-        return;
-    }
-    for (size_t row = 0; row < m->n_rows; row += DOT_ROWS)
-        dot_many(m, row, m->n_rows - row < DOT_ROWS ? m->n_rows : row + DOT_ROWS, out_begin, out_end);
+    else if (m->halves)
+        dot_encoded(m, out_begin, out_end);
+    else
+        dot_floats(m, out_begin, out_end);
 }
 
 /* An entry of a table. */
