@@ -50,6 +50,7 @@ SPRY_INLINE void dot_block(vec out[][2], const attend_tile *t, const unsigned ch
     for (int q = 0; q < n; q++)
         for (int i = 0; i < 4; i++) /* removes what adding 128 to each key adds */
             sum[q][i] = _mm256_set1_epi32(16 * query[q]->minus_8_sum);
+    SPRY_UNROLL(8)
     for (int d = 0; d < SPRY_ACT_BLOCK; d += 4) {
         if (ahead)
             prefetch_next(t, keys + d * SPRY_PAGE_TOKENS, 4 * SPRY_PAGE_TOKENS);
@@ -155,6 +156,52 @@ SPRY_INLINE float encode_weights(int16_t out[SPRY_PAGE_TOKENS], const attend_til
     return _mm512_cvtss_f32(v_scale2(v_set(1), v_sub(v_set(0), power)));
 }
 
+/* The largest value of each of four vectors, in all lanes of a quarter. */
+SPRY_INLINE vec largest_of_four(const vec x[4])
+{
+    vec a = v_max(_mm512_shuffle_f32x4(x[0], x[1], 0x44), _mm512_shuffle_f32x4(x[0], x[1], 0xee));
+    vec b = v_max(_mm512_shuffle_f32x4(x[2], x[3], 0x44), _mm512_shuffle_f32x4(x[2], x[3], 0xee));
+    vec all = v_max(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    all = v_max(all, _mm512_permute_ps(all, 0x4e));
+    return v_max(all, _mm512_permute_ps(all, 0xb1));
+}
+
+/* A quarter of a vector, four times. */
+SPRY_INLINE vec repeat_quarter(vec x, int quarter)
+{
+    return quarter == 0   ? _mm512_shuffle_f32x4(x, x, 0x00)
+           : quarter == 1 ? _mm512_shuffle_f32x4(x, x, 0x55)
+           : quarter == 2 ? _mm512_shuffle_f32x4(x, x, 0xaa)
+                          : _mm512_shuffle_f32x4(x, x, 0xff);
+}
+
+/* The same as encode_weights, of four blocks at once. */
+SPRY_INLINE void encode_four(int16_t out[][SPRY_PAGE_TOKENS], float factor[], const attend_tile *t, size_t i,
+                             float scales[][SPRY_PAGE_TOKENS])
+{
+    enum { BLOCKS = 4, SIZES = 0x0b /* the larger absolute value, without its sign */ };
+    const __m512i tokens = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
+    const __m512i quarters = _mm512_setr_epi32(0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12, 0, 4, 8, 12);
+    vec w[BLOCKS][KEY_VECTORS], top[BLOCKS];
+    for (int b = 0; b < BLOCKS; b++) {
+        for (int v = 0; v < KEY_VECTORS; v++) {
+            w[b][v] = v_mul(v_load(t->score[i] + v * LANES), v_load(scales[b] + v * LANES));
+            if (t->to[i] - t->from[i] != SPRY_PAGE_TOKENS)
+                w[b][v] = v_select_range(w[b][v], v_set(0), v * LANES, t->from[i], t->to[i]);
+        }
+        top[b] = _mm512_range_ps(w[b][0], w[b][1], SIZES);
+    }
+    vec largest = v_max(largest_of_four(top), v_set(0x1p-100f));
+    vec power = v_sub(v_set(WEIGHT_BITS - 1), _mm512_getexp_ps(largest));
+    for (int b = 0; b < BLOCKS; b++) {
+        vec own = repeat_quarter(power, b);
+        __m512i low = _mm512_cvtps_epi32(v_scale2(w[b][0], own)), high = _mm512_cvtps_epi32(v_scale2(w[b][1], own));
+        _mm512_storeu_si512(out[b], _mm512_permutexvar_epi64(tokens, _mm512_packs_epi32(low, high)));
+    }
+    vec factors = _mm512_permutexvar_ps(quarters, v_scale2(v_set(1), v_sub(v_set(0), power)));
+    _mm_storeu_ps(factor, _mm512_castps512_ps128(factors));
+}
+
 /* Sums of a block in the order of coordinates; `low` has those of 0.. and 16.., `high` those of 8.. and 24... */
 SPRY_INLINE void add_sums(float *out, __m512i low, __m512i high, float factor)
 {
@@ -180,6 +227,7 @@ SPRY_INLINE void add_bytes(attend_tile *t, const unsigned char *values, const by
         for (int b = 0; b < n_blocks; b++)
             sum[q][b][0] = sum[q][b][1] = _mm512_setzero_si512();
     bool ahead = block == 0 && first % t->per_head == 0;
+    SPRY_UNROLL(4)
     for (size_t token = 0; token < SPRY_PAGE_TOKENS; token += 2, at += 2 * stride) {
         if (ahead)
             prefetch_next(t, values + token * stride, 2 * stride);
@@ -209,9 +257,12 @@ SPRY_INLINE void add_bytes_of(attend_tile *t, const unsigned char *values, float
     byte_weights w;
     size_t b = 0, blocks = t->a->head_dim / SCALE_BLOCK;
     const int most = n > 2 ? 2 : BYTE_VALUES; /* sums stay in registers */
-    for (int q = 0; q < n; q++)
-        for (b = 0; b < blocks; b++)
+    for (int q = 0; q < n; q++) {
+        for (b = 0; b + 4 <= blocks; b += 4)
+            encode_four(w.weights[q] + b, w.factor[q] + b, t, first + (size_t)q, scales + b);
+        for (; b < blocks; b++)
             w.factor[q][b] = encode_weights(w.weights[q][b], t, first + (size_t)q, scales[b]);
+    }
     for (b = 0; b + (size_t)most <= blocks; b += (size_t)most)
         add_bytes(t, values, &w, first, n, b, most);
     for (; b < blocks; b++)
