@@ -20,7 +20,7 @@ if(SPRY_CUDA AND NVCC)
     set(image ${CUDA_FOLDER}/${name}.fatbin)
     # What only one kind of GPU has: its own code for that, and nothing for the others.
     set(targets ${CUDA_TARGETS})
-    if(name STREQUAL "products_cores")
+    if(name MATCHES "_cores$")
       set(targets -gencode arch=compute_80,code=compute_80)
       if("90" IN_LIST SPRY_CUDA_ARCHITECTURES)
         list(APPEND targets -gencode arch=compute_90a,code=sm_90a)

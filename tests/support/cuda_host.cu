@@ -357,6 +357,25 @@ void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint
     }
 }
 
+void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b, bool fresh, int groups)
+{
+    const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
+    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
+    int lane = (int)(threadIdx.x % LANES);
+    for (int j = 0; j < groups * 4; j++) {
+        int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
+        double sum = fresh ? 0 : (double)c[j / 4][i];
+        for (int k = 0; k < 16; k++) {
+            const unsigned char *lines = b.at + (size_t)(k / 8) * b.input_bytes + (size_t)(j / 16) * b.column_bytes;
+            uint16_t right;
+            memcpy(&right, lines + k % 8 * 64 + (j / 4 % 4 ^ k % 8 / 2) * 16 + column * 2, 2);
+            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
+            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, false) * (double)spry_f16_decode(right);
+        }
+        c[j / 4][i] = (float)sum;
+    }
+}
+
 void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
 {
     const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};

@@ -106,6 +106,14 @@ template <class T> SPRY_DEVICE T warp_across(T value, int mask)
     return warp_from(value, (int)(threadIdx.x % 32) ^ mask);
 }
 
+SPRY_DEVICE bool warp_all(bool so)
+{
+    const unsigned char *all = cuda_host_exchange(&so, sizeof so);
+    for (int lane = 0; lane < 32; lane++)
+        so = so && all[lane * CUDA_HOST_ROOM];
+    return so;
+}
+
 SPRY_DEVICE float float_of_half(uint16_t half)
 {
     return spry_f16_decode(half);
@@ -149,9 +157,9 @@ SPRY_DEVICE uint32_t half_pair(float low, float high)
     return spry_f16_encode(low) | (uint32_t)spry_f16_encode(high) << 16;
 }
 
-SPRY_DEVICE float quick_exp(float x)
+SPRY_DEVICE float quick_power(float x)
 {
-    return exp2f(x * 1.44269504088896341f);
+    return exp2f(x);
 }
 
 SPRY_DEVICE uint32_t count_up(uint32_t *counter, uint32_t n)
@@ -245,6 +253,32 @@ SPRY_DEVICE void cores_begin()
 }
 
 SPRY_DEVICE void cores_run()
+{
+}
+
+struct core_lines {
+    const unsigned char *at;
+    size_t input_bytes, column_bytes;
+
+    core_lines(const void *b, size_t inputs, size_t columns)
+        : at(static_cast<const unsigned char *>(b)), input_bytes(inputs), column_bytes(columns)
+    {
+    }
+
+    core_lines behind(size_t bytes) const
+    {
+        return core_lines(at + bytes, input_bytes, column_bytes);
+    }
+};
+
+void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b, bool fresh, int groups);
+
+template <int GROUPS> SPRY_DEVICE void multiply_cores_f16(float (*c)[4], const uint32_t a[4], core_lines b, bool fresh)
+{
+    multiply_cores_f16(c, a, b, fresh, GROUPS);
+}
+
+template <int BATCHES, int GROUPS, class C> SPRY_DEVICE void cores_wait(C (*)[4])
 {
 }
 

@@ -66,6 +66,11 @@ SPRY_KERNEL(unfused_scores, unfused_args, UNFUSED_THREADS)
     }
 }
 
+SPRY_DEVICE float weight_of(float score)
+{
+    return quick_power(score * 1.44269504088896341f);
+}
+
 /* A block for (query, head): scores become weights, zeros up to the end of the tile behind the query. */
 SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
 {
@@ -81,14 +86,14 @@ SPRY_KERNEL(unfused_softmax, unfused_args, UNFUSED_THREADS)
     max = block_max(max, room);
     for (uint32_t i = threadIdx.x * 2; i <= query; i += UNFUSED_THREADS * 2) {
         uint32_t pair = *(const uint32_t *)(row + i);
-        sum += quick_exp(float_of_half((uint16_t)pair) - max);
-        sum += i < query ? quick_exp(float_of_half((uint16_t)(pair >> 16)) - max) : 0;
+        sum += weight_of(float_of_half((uint16_t)pair) - max);
+        sum += i < query ? weight_of(float_of_half((uint16_t)(pair >> 16)) - max) : 0;
     }
     float factor = 1.0f / block_sum(sum, room);
     for (uint32_t i = threadIdx.x * 2; i < end; i += UNFUSED_THREADS * 2) {
         uint32_t pair = *(const uint32_t *)(row + i);
-        float low = i <= query ? quick_exp(float_of_half((uint16_t)pair) - max) * factor : 0;
-        float high = i < query ? quick_exp(float_of_half((uint16_t)(pair >> 16)) - max) * factor : 0;
+        float low = i <= query ? weight_of(float_of_half((uint16_t)pair) - max) * factor : 0;
+        float high = i < query ? weight_of(float_of_half((uint16_t)(pair >> 16)) - max) * factor : 0;
         *(uint32_t *)(row + i) = half_pair(low, high);
     }
 }

@@ -190,11 +190,13 @@ static spry_attend_args place_attention(spry_cuda_memory memory[ATTEND_MEMORIES]
                               .softcap = p->softcap};
 }
 
+static bool without_cores; /* runs by the matrix instructions of single warps, as on GPUs that have no others */
+
 static spry_cuda_attention way_of(const attend_shape *p)
 {
     const spry_config config = {
         .n_heads = (uint32_t)(KV_HEADS * p->group), .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
-    return spry_cuda_attention_of(&config, p->type);
+    return spry_cuda_attention_of(&config, p->type, gpu.cores && !without_cores);
 }
 
 /* How rows are attended: one by one, in pieces of `each`; in runs of `each`; or in such runs with their chunks spread
@@ -213,13 +215,13 @@ static void attend_on_gpu(attend_scene *s, float *out, attend_as as, uint32_t ea
     char name[SPRY_CUDA_KERNEL_NAME];
     snprintf(name, sizeof name, as == FEW ? way.few : way.many, way.number);
     void *kernel = spry_cuda_kernel(&gpu, name);
-    unsigned threads = (unsigned)way.warps * 32;
+    unsigned threads = (unsigned)(as == FEW ? way.warps : way.run_warps) * 32;
     if (as == SPREAD) {
         args.n_chunks = (ENTRIES + SPRY_PAGES_CHUNK - 1) / SPRY_PAGES_CHUNK;
         args.chunk_pages = SPRY_PAGES_CHUNK;
     }
     if (as != FEW) {
-        size_t queries = way.warps / way.parts * way.queries;
+        size_t queries = way.run_warps / way.parts * way.queries;
         size_t batches = way.merge_runs ? (each * p->group + queries - 1) / queries : 1;
         spry_cuda_launch_shared(&gpu, kernel, n, KV_HEADS * batches, as == SPREAD ? args.n_chunks : 1, threads,
                                 way.many_bytes, &args);
@@ -264,6 +266,12 @@ static void attention_is_right_and_does_not_depend_on_other_rows(void **state)
         if (way_of(s.shape).merge_runs) { /* runs are as long as a block takes */
             attend_on_gpu(&s, many, SPREAD, 32);
             assert_memory_equal(few, many, n * sizeof(float));
+            without_cores = true;
+            attend_on_gpu(&s, many, SPREAD, 32);
+            assert_memory_equal(few, many, n * sizeof(float));
+            attend_on_gpu(&s, many, RUNS, 16);
+            assert_memory_equal(few, many, n * sizeof(float));
+            without_cores = false;
         }
         assert_memory_equal(few, others, n * sizeof(float));
         free(few);

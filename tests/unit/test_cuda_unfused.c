@@ -46,7 +46,7 @@ static void fill_pages(unsigned char *pages, const scene *s, const float *keys, 
 
 static void place_rows(scene *s, spry_step_row *rows, spry_step_entry *entries, spry_attend_run *runs)
 {
-    uint32_t each = (uint32_t)(s->way.warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
+    uint32_t each = (uint32_t)(s->way.run_warps / s->way.parts * s->way.queries / (s->n_heads / s->n_kv_heads));
     for (uint32_t i = 0; i < s->n; i++)
         rows[i] = (spry_step_row){.position = i, .n_entries = i / SPRY_PAGE_TOKENS + 1};
     for (uint32_t i = 0; i < s->n / SPRY_PAGE_TOKENS; i++)
@@ -91,7 +91,7 @@ static void open_scene(scene *s, uint32_t n, uint32_t n_heads, uint32_t n_kv_hea
 {
     const spry_config heads = {.n_heads = n_heads, .n_kv_heads = n_kv_heads, .head_dim = HEAD};
     size_t n_q = (size_t)n * n_heads * HEAD, n_kv = (size_t)n * n_kv_heads * HEAD;
-    *s = (scene){.n = n, .n_heads = n_heads, .n_kv_heads = n_kv_heads, .way = spry_cuda_attention_of(&heads, SPRY_F16)};
+    *s = (scene){.n = n, .n_heads = n_heads, .n_kv_heads = n_kv_heads, .way = spry_cuda_attention_of(&heads, SPRY_F16, gpu.cores)};
     uint16_t *halves = taken(n_q, 2), *kv = taken(2 * n_kv, 2);
     float *q = make_heads(halves, n_q), *k = make_heads(kv, n_kv), *v = make_heads(kv + n_kv, n_kv);
     float *rows_first = taken(n_q, sizeof(float)); /* [row, head], as the fused kernel takes queries */
@@ -134,7 +134,7 @@ static void attend_fused(scene *s)
     char name[SPRY_CUDA_KERNEL_NAME];
     snprintf(name, sizeof name, s->way.many, s->way.number);
     spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), s->n_runs, s->n_kv_heads, 1,
-                            (unsigned)s->way.warps * 32, s->way.many_bytes, &s->fused);
+                            (unsigned)s->way.run_warps * 32, s->way.many_bytes, &s->fused);
 }
 
 static void attend_unfused(scene *s)

@@ -179,15 +179,30 @@ static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
            partials;
 }
 
-/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. */
-spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type)
+/* cores_room of attention_cores.cu: pages, what chunks gave to each of 256 threads, and entries. */
+static size_t cores_bytes(size_t blocks)
+{
+    return 10 * blocks * 4096 + blocks * 16 * 256 * sizeof(float) + 10 * sizeof(spry_step_entry);
+}
+
+/* Runs with the matrix instructions of four warps. */
+static void take_cores(spry_cuda_attention *way, size_t blocks)
+{
+    way->many = "spry_attend_cores_%zu";
+    way->run_warps = 8;
+    way->many_bytes = cores_bytes(blocks);
+}
+
+/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. `cores`: the GPU has those of
+ * four warps. */
+spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type, bool cores)
 {
     if (c->n_kv_rank)
         return spry_cuda_latent_attention();
     size_t blocks = c->head_dim / 32, dims = 1;
     size_t warps = blocks <= 4 ? 4 : 2, part = blocks <= 4 ? blocks : 4, queries = warps * blocks * 1024;
-    if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8))
-        return (spry_cuda_attention){
+    if (type == SPRY_F16 && c->head_dim % 32 == 0 && (blocks <= 4 || blocks == 8)) {
+        spry_cuda_attention way = {
             .few = "spry_attend_pages_few_%zu",
             .many = "spry_attend_pages_many_%zu",
             .decode = c->n_heads / c->n_kv_heads <= SPRY_DECODE_GROUP ? "spry_attend_decode_%zu" : NULL,
@@ -197,11 +212,16 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .pieces = true,
             .chunk_pages = 1,
             .warps = warps,
+            .run_warps = warps,
             .queries = 16,
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
             .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
+        if (cores && blocks >= 2 && blocks <= 4)
+            take_cores(&way, blocks);
+        return way;
+    }
     while (dims * 32 < c->head_dim)
         dims *= 2;
     return (spry_cuda_attention){
@@ -215,6 +235,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
         .number = dims,
         .chunk_pages = SPRY_ATTEND_CHUNK,
         .warps = SPRY_ATTEND_CHUNK,
+        .run_warps = SPRY_ATTEND_CHUNK,
         .queries = dims <= 4 ? 4 : 16 / dims,
         .parts = 1,
     };
@@ -279,10 +300,10 @@ static void attend_runs(spry_cuda_device *d, spry_attend_args args)
         args.n_chunks = (uint32_t)d->n_spread;
         args.chunk_pages = SPRY_PAGES_CHUNK;
     }
-    size_t queries = way->warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
+    size_t queries = way->run_warps / way->parts * way->queries, group = c->n_heads / c->n_kv_heads;
     size_t batches = way->merge_runs ? (group + queries - 1) / queries : 1;
     spry_cuda_launch_shared(&d->context, attend_kernel(d, way->many), d->n_runs, c->n_kv_heads * batches,
-                            d->n_spread ? d->n_spread : 1, (unsigned)way->warps * 32, way->many_bytes, &args);
+                            d->n_spread ? d->n_spread : 1, (unsigned)way->run_warps * 32, way->many_bytes, &args);
     if (d->n_spread)
         spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, way->merge_runs), d->n_runs, c->n_heads,
                          spry_cuda_run_rows(d), MERGE_THREADS, &args);

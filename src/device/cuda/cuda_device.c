@@ -305,8 +305,8 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
         d->device = (spry_device){.ops = &ops, .config = setup->config, .limits = setup->limits};
         d->config = setup->config;
         d->pool = setup->pool;
-        d->attention = spry_cuda_attention_of(setup->config, setup->pool->shape.type);
         status = spry_cuda_context_init(&d->context, &d->driver, index, images, error);
+        d->attention = spry_cuda_attention_of(setup->config, setup->pool->shape.type, d->context.cores);
     }
     if (status) {
         free(d);

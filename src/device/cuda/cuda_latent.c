@@ -22,6 +22,7 @@ spry_cuda_attention spry_cuda_latent_attention(void)
                                  .pieces = true,
                                  .chunk_pages = 1,
                                  .warps = 1,
+                                 .run_warps = 1,
                                  .queries = SPRY_LATENT_QUERIES,
                                  .parts = 1};
 }

@@ -104,7 +104,8 @@ typedef struct spry_cuda_attention {
     bool pieces;                                /* few rows: a warp takes several of a segment */
     size_t number;                              /* values of a head by 32, or values that a lane holds */
     size_t chunk_pages;                         /* of few rows */
-    size_t warps, queries;                      /* of a block, and of a warp */
+    size_t warps, run_warps;                    /* of a block; of one for runs */
+    size_t queries;                             /* of a warp */
     size_t parts;                               /* warps that share the values of a head */
     size_t few_bytes, many_bytes, decode_bytes; /* of shared memory of a block */
 } spry_cuda_attention;
@@ -237,7 +238,7 @@ void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step)
 void spry_cuda_tier_deinit(spry_cuda_device *d);
 
 /* cuda_block.c: the kernels for a kind of pages and heads. */
-spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type);
+spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type, bool cores);
 
 /* cuda_upload.c: lays the step out and sends it ahead. `drawn`: NULL, or the draws of the step before that give the
  * tokens. */

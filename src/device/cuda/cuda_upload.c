@@ -75,7 +75,7 @@ static bool takes_few(const spry_cuda_device *d, const spry_segment *g, size_t a
 size_t spry_cuda_run_rows(const spry_cuda_device *d)
 {
     const spry_cuda_attention *way = &d->attention;
-    size_t queries = way->warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
+    size_t queries = way->run_warps / way->parts * way->queries, group = d->config->n_heads / d->config->n_kv_heads;
     return queries > group ? queries / group : 1;
 }
 

@@ -32,7 +32,7 @@ static void share_rows(spry_cuda_device *d, bool few)
     const spry_cuda_attention *way = &d->attention;
     spry_attend_piece *pieces = (spry_attend_piece *)(void *)(d->upload.host + d->upload.pieces);
     spry_attend_run *runs = (spry_attend_run *)(void *)(d->upload.host + d->upload.runs);
-    size_t each = few ? way->queries : way->warps / way->parts * way->queries;
+    size_t each = few ? way->queries : way->run_warps / way->parts * way->queries;
     d->n_few = few ? d->n_rows : 0;
     d->n_pieces = d->n_runs = 0;
     for (size_t row = 0; row < d->n_rows; row += each) {

@@ -290,7 +290,7 @@ template <class S> struct decode_sums {
     /* As weigh_page of attention_pages.cuh. */
     SPRY_METHOD void weigh(const spry_attend_args &a, const decode_page &page, int lane)
     {
-        scores_of<2>(scores, a);
+        float factor = score_factor<2>(scores, a), power = factor * POWER_OF_2;
         max[0] = max[1] = -INFINITY;
         SPRY_UNROLL
         for (int i = 0; i < 8; i++) {
@@ -306,7 +306,9 @@ template <class S> struct decode_sums {
         }
         SPRY_UNROLL
         for (int i = 0; i < 8; i++)
-            scores[i / 4][i % 4] = quick_exp(scores[i / 4][i % 4] - (max[i % 2] == -INFINITY ? 0 : max[i % 2]));
+            scores[i / 4][i % 4] = quick_power(fmaf(scores[i / 4][i % 4], power, base_power(max[i % 2], power)));
+        max[0] *= factor;
+        max[1] *= factor;
     }
 
     /* Sums of values and of weights, which pass through shared memory: lanes with tokens get those of all tokens of a query. */

@@ -49,46 +49,13 @@ template <int BLOCKS> SPRY_DEVICE void attend_few_f16(const spry_attend_args &a)
         warp_wait();
         score_page<BLOCKS>(scores, room.staged[warp], page, lane);
         weigh_page(s, scores, q, a, entry, lane);
-        sum_weights(s, scores);
+        sum_weights(s, take_weights(scores, 0), take_weights(scores, 1));
         gather_page(s, scores, page, 0, lane);
     }
     write_partial(a, s, seen, q, piece.few, number, part, lane);
 }
 
 /* ---- many rows --------------------------------------------------------------------------------------------------- */
-
-/* What both sides are multiplied by when a page is folded into the sums of those before; nothing of a page that a query does not
- * see. */
-struct page_fold {
-    float keep[2], take[2];
-    bool seen[2];
-
-    template <int PART, int SOME> SPRY_METHOD void weigh(page_sums<PART> &total, const page_sums<SOME> &page)
-    {
-        SPRY_UNROLL
-        for (int half = 0; half < 2; half++) {
-            seen[half] = page.max[half] != -INFINITY;
-            if (!seen[half])
-                continue;
-            float larger = fmaxf(total.max[half], page.max[half]);
-            keep[half] = expf(total.max[half] - larger);
-            take[half] = expf(page.max[half] - larger);
-            total.max[half] = larger;
-            total.sum[half] = fmaf(total.sum[half], keep[half], page.sum[half] * take[half]);
-        }
-    }
-
-    /* Blocks of values from `block` on. */
-    template <int PART, int SOME> SPRY_METHOD void fold(page_sums<PART> &total, const page_sums<SOME> &page, int block) const
-    {
-        SPRY_UNROLL
-        for (int i = 0; i < SOME * 16; i++) {
-            float *out = &total.out[block * 4 + i / 4][i % 4];
-            if (seen[i % 4 / 2])
-                *out = fmaf(*out, keep[i % 4 / 2], page.out[i / 4][i % 4] * take[i % 4 / 2]);
-        }
-    }
-};
 
 /* What chunks gave so far of a lane's two queries. Sums of values lie where the result goes. */
 struct chunk_totals {
@@ -101,17 +68,6 @@ template <int BLOCKS> struct many_room {
     unsigned char pages[2][page_copy<BLOCKS, BLOCKS>::BYTES];
     chunk_totals totals[head_shape<BLOCKS>::WARPS * WARP];
 };
-
-template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
-{
-    for (int half = 0; half < 2; half++) {
-        total.max[half] = -INFINITY;
-        total.sum[half] = 0;
-    }
-    SPRY_UNROLL
-    for (int i = 0; i < PART * 16; i++)
-        total.out[i / 4][i % 4] = 0;
-}
 
 /* Goes through the entries that some query of the block sees; the entry behind is on its way. */
 struct seen_entries {
@@ -221,7 +177,7 @@ SPRY_DEVICE void attend_chunks(many_room<BLOCKS> &room, const warp_queries &q, c
             turn = entry.turn;
             score_page<BLOCKS>(scores, staged, page, lane);
             weigh_page(sums, scores, q, a, entry, lane);
-            sum_weights(sums, scores);
+            sum_weights(sums, take_weights(scores, 0), take_weights(scores, 1));
             fold.weigh(chunk, sums);
             SPRY_UNROLL
             for (int block = 0; block < PART; block += SOME) {

@@ -23,9 +23,12 @@ template <int BLOCKS> struct staged_queries {
     uint4 words[head_shape<BLOCKS>::STEPS][WARP];
 };
 
-/* Of queries g and g + 8. */
-template <int PART> struct page_sums {
+/* What a page, or several, give for queries g and g + 8: the largest score, the sum of weights, and of values. */
+struct page_weight {
     float max[2], sum[2];
+};
+
+template <int PART> struct page_sums : page_weight {
     float out[PART * 4][4];
 };
 
@@ -196,52 +199,89 @@ SPRY_DEVICE void score_page(float scores[4][4], const staged_queries<BLOCKS> &q,
     }
 }
 
-/* Products of queries and keys become scores, N times four of them. */
-template <int N> SPRY_DEVICE void scores_of(float (*products)[4], const spry_attend_args &a)
+#define POWER_OF_2 1.44269504088896341f /* that e is */
+
+/* Products of queries and keys, N times four of them, may be capped; what they are multiplied by to be scores. */
+template <int N> SPRY_DEVICE float score_factor(float (*products)[4], const spry_attend_args &a)
 {
+    if (a.softcap == 0)
+        return a.scale;
     SPRY_UNROLL
     for (int i = 0; i < N * 4; i++)
-        products[i / 4][i % 4] *= a.scale;
-    if (a.softcap != 0) {
+        products[i / 4][i % 4] = a.softcap * tanhf(products[i / 4][i % 4] * a.scale / a.softcap);
+    return 1;
+}
+
+/* What is added to the powers of 2 that products stand for, so that the largest becomes 0; of what is not seen remains nothing. */
+SPRY_DEVICE float base_power(float max, float power)
+{
+    return max == -INFINITY ? 0 : -(max * power);
+}
+
+/* Tokens of a page that the lane's two queries see, counted from the page's first. */
+struct seen_tokens {
+    uint32_t begin[2], count[2];
+
+    SPRY_METHOD seen_tokens(const warp_queries &q, const spry_step_entry &entry)
+    {
         SPRY_UNROLL
-        for (int i = 0; i < N * 4; i++)
-            products[i / 4][i % 4] = a.softcap * tanhf(products[i / 4][i % 4] / a.softcap);
+        for (int half = 0; half < 2; half++) {
+            uint32_t end = q.end[half] > entry.start ? q.end[half] - entry.start : 0;
+            begin[half] = q.begin[half] > entry.start ? q.begin[half] - entry.start : 0;
+            end = end < entry.count ? end : entry.count;
+            count[half] = end > begin[half] ? end - begin[half] : 0;
+        }
+    }
+
+    SPRY_METHOD bool all() const
+    {
+        return count[0] == PAGE_TOKENS && count[1] == PAGE_TOKENS;
+    }
+
+    /* Takes out what they do not see. */
+    SPRY_METHOD void hide(float (*scores)[4], int lane) const
+    {
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < 16; i++) {
+            uint32_t token = i / 4 * 8 + (uint32_t)lane % 4 * 2 + i % 2;
+            float *score = &scores[i / 4][i % 4];
+            *score = token - begin[i % 4 / 2] < count[i % 4 / 2] ? *score : -INFINITY;
+        }
+    }
+};
+
+/* From products, which `factor` makes scores, to weights, with the largest score. */
+SPRY_DEVICE void weigh_scores(page_weight &s, float (*scores)[4], float factor)
+{
+    float power = factor * POWER_OF_2;
+    SPRY_UNROLL
+    for (int half = 0; half < 2; half++) {
+        float max = fmaxf(scores[0][half * 2], scores[0][half * 2 + 1]);
+        SPRY_UNROLL
+        for (int j = 1; j < 4; j++)
+            max = fmaxf(max, fmaxf(scores[j][half * 2], scores[j][half * 2 + 1]));
+        max = fmaxf(max, warp_across(max, 1));
+        max = fmaxf(max, warp_across(max, 2));
+        float base = base_power(max, power);
+        s.max[half] = max * factor;
+        SPRY_UNROLL
+        for (int u = 0; u < 8; u++) {
+            float *score = &scores[u / 2][half * 2 + u % 2];
+            *score = quick_power(fmaf(*score, power, base));
+        }
     }
 }
 
-/* From scores to weights, with their maximum. */
-template <int PART>
-SPRY_DEVICE void weigh_page(page_sums<PART> &s, float scores[4][4], const warp_queries &q, const spry_attend_args &a,
+SPRY_DEVICE void weigh_page(page_weight &s, float (*scores)[4], const warp_queries &q, const spry_attend_args &a,
                             const spry_step_entry &entry, int lane)
 {
-    scores_of<4>(scores, a);
-    SPRY_UNROLL
-    for (int half = 0; half < 2; half++) {
-        float max = -INFINITY;
-        uint32_t begin = q.begin[half] > entry.start ? q.begin[half] - entry.start : 0;
-        uint32_t end = q.end[half] > entry.start ? q.end[half] - entry.start : 0;
-        end = end < entry.count ? end : entry.count;
-        end = end > begin ? end : begin;
-        SPRY_UNROLL
-        for (int u = 0; u < 8; u++) {
-            uint32_t token = (uint32_t)(u / 2 * 8 + lane % 4 * 2 + u % 2);
-            float *score = &scores[u / 2][half * 2 + u % 2];
-            *score = token - begin < end - begin ? *score : -INFINITY;
-            max = fmaxf(max, *score);
-        }
-        max = fmaxf(max, warp_across(max, 1));
-        s.max[half] = max = fmaxf(max, warp_across(max, 2));
-        float base = max == -INFINITY ? 0 : max; /* of what is not seen remains nothing */
-        SPRY_UNROLL
-        for (int u = 0; u < 8; u++) {
-            float *score = &scores[u / 2][half * 2 + u % 2];
-            *score = quick_exp(*score - base);
-        }
-    }
+    float factor = score_factor<4>(scores, a);
+    seen_tokens(q, entry).hide(scores, lane);
+    weigh_scores(s, scores, factor);
 }
 
 /* Weights of 16 tokens, of both queries, as a lane's part of a matrix. */
-SPRY_DEVICE uint4 take_weights(const float w[4][4], int half)
+SPRY_DEVICE uint4 take_weights(const float (*w)[4], int half)
 {
     const float *low = w[half * 2], *high = w[half * 2 + 1];
     uint4 halves = {half_pair(low[0], low[1]), half_pair(low[2], low[3]), half_pair(high[0], high[1]),
@@ -250,11 +290,11 @@ SPRY_DEVICE uint4 take_weights(const float w[4][4], int half)
 }
 
 /* Sums of the weights as they are multiplied: of halves, by the same instruction, in the same order. */
-template <int PART> SPRY_DEVICE void sum_weights(page_sums<PART> &s, const float weights[4][4])
+SPRY_DEVICE void sum_weights(page_weight &s, uint4 first, uint4 second)
 {
     float sums[4] = {0, 0, 0, 0};
-    multiply_f16(sums, take_weights(weights, 0), HALF_ONES, HALF_ONES);
-    multiply_f16(sums, take_weights(weights, 1), HALF_ONES, HALF_ONES);
+    multiply_f16(sums, first, HALF_ONES, HALF_ONES);
+    multiply_f16(sums, second, HALF_ONES, HALF_ONES);
     s.sum[0] = sums[0];
     s.sum[1] = sums[2];
 }
@@ -278,6 +318,52 @@ SPRY_DEVICE void gather_page(page_sums<PART> &s, const float weights[4][4], cons
         }
     }
 }
+
+/* ---- several pages ------------------------------------------------------------------------------------------------ */
+
+template <int PART> SPRY_DEVICE void clear_sums(page_sums<PART> &total)
+{
+    for (int half = 0; half < 2; half++) {
+        total.max[half] = -INFINITY;
+        total.sum[half] = 0;
+    }
+    SPRY_UNROLL
+    for (int i = 0; i < PART * 16; i++)
+        total.out[i / 4][i % 4] = 0;
+}
+
+/* What both sides are multiplied by when a page is folded into the sums of those before; nothing of a page that a query does not
+ * see. */
+struct page_fold {
+    float keep[2], take[2];
+    bool seen[2];
+
+    SPRY_METHOD void weigh(page_weight &total, const page_weight &page)
+    {
+        SPRY_UNROLL
+        for (int half = 0; half < 2; half++) {
+            bool larger = page.max[half] > total.max[half];
+            float other = expf(larger ? total.max[half] - page.max[half] : page.max[half] - total.max[half]);
+            seen[half] = page.max[half] != -INFINITY;
+            keep[half] = larger ? other : 1;
+            take[half] = larger ? 1 : seen[half] ? other : 0;
+            total.max[half] = larger ? page.max[half] : total.max[half];
+            float sum = fmaf(total.sum[half], keep[half], page.sum[half] * take[half]);
+            total.sum[half] = seen[half] ? sum : total.sum[half];
+        }
+    }
+
+    /* Blocks of values from `block` on. */
+    template <int PART, int SOME> SPRY_METHOD void fold(page_sums<PART> &total, const page_sums<SOME> &page, int block) const
+    {
+        SPRY_UNROLL
+        for (int i = 0; i < SOME * 16; i++) {
+            float *out = &total.out[block * 4 + i / 4][i % 4];
+            if (seen[i % 4 / 2])
+                *out = fmaf(*out, keep[i % 4 / 2], page.out[i / 4][i % 4] * take[i % 4 / 2]);
+        }
+    }
+};
 
 SPRY_DEVICE seen_page find_page(const warp_queries &q, const spry_attend_args &a, const spry_step_entry &entry,
                                 uint32_t offset)

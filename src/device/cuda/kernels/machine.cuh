@@ -90,6 +90,12 @@ template <class T> SPRY_DEVICE T warp_across(T value, int mask)
     return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+/* Whether it is so in all lanes. */
+SPRY_DEVICE bool warp_all(bool so)
+{
+    return __all_sync(0xffffffffu, so);
+}
+
 SPRY_DEVICE float float_of_half(uint16_t half)
 {
     float value;
@@ -159,11 +165,11 @@ SPRY_DEVICE uint32_t half_pair(float low, float high)
     return bits;
 }
 
-/* e to the power of a number that is not above 0, to 2^-21 of it and of the power; 0 of -INFINITY. */
-SPRY_DEVICE float quick_exp(float x)
+/* 2 to the power of x, to 2^-22 of it; 0 of -INFINITY. */
+SPRY_DEVICE float quick_power(float x)
 {
-    float power = x * 1.44269504088896341f, value;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(power));
+    float value;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
     return value;
 }
 
@@ -338,6 +344,52 @@ SPRY_DEVICE void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], cons
 #endif
 }
 
+/* The right side of multiply_cores_f16 in shared memory: an input has a line of 64 bytes, 32 columns, whose pieces of 16 bytes are
+ * permuted (core_line). The lines of the next 8 inputs are input_bytes further on, those of the next 32 columns column_bytes. Lines of 8
+ * inputs begin at a multiple of 512 bytes. */
+struct core_lines {
+    uint64_t at;
+
+    SPRY_METHOD core_lines(const void *b, uint32_t input_bytes, uint32_t column_bytes)
+        : at((uint64_t)((uint32_t)__cvta_generic_to_shared(b) >> 4) | (uint64_t)(column_bytes >> 4) << 16 |
+             (uint64_t)(input_bytes >> 4) << 32 | (uint64_t)2 << 62)
+    {
+    }
+
+    SPRY_METHOD core_lines(uint64_t moved) : at(moved)
+    {
+    }
+
+    /* So many bytes further on. */
+    SPRY_METHOD core_lines behind(uint32_t bytes) const
+    {
+        return core_lines(at + (bytes >> 4));
+    }
+};
+
+/* The same in f16 for n = 32 or 64. */
+template <int GROUPS> SPRY_DEVICE void multiply_cores_f16(float (*c)[4], const uint32_t a[4], core_lines b, bool fresh)
+{
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    if (GROUPS == 4)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %21, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n32k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15}, "
+            "{%16, %17, %18, %19}, %20, p, 1, 1, 1;\n\t}"
+            : CORE_SUMS_4("+f", c, 0)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
+            : "memory");
+    if (GROUPS == 8)
+        asm volatile(
+            "{\n\t.reg .pred p;\n\tsetp.eq.b32 p, %37, 0;\n\t"
+            "wgmma.mma_async.sync.aligned.m64n64k16.f32.f16.f16 {%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}, "
+            "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n\t}"
+            : CORE_SUMS_8("+f", c)
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b.at), "r"((int)fresh)
+            : "memory");
+#endif
+}
+
 SPRY_DEVICE void cores_begin()
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -353,14 +405,20 @@ SPRY_DEVICE void cores_run()
 #endif
 }
 
-template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*c)[4])
+/* Waits for all that was run but the last so many; c is what they gave. */
+template <int BATCHES, int GROUPS, class C> SPRY_DEVICE void cores_wait(C (*c)[4])
 {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-    asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory");
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(BATCHES) : "memory");
     SPRY_UNROLL
     for (int i = 0; i < GROUPS * 4; i++)
         keep_value(c[i / 4][i % 4]);
 #endif
+}
+
+template <int GROUPS, class C> SPRY_DEVICE void cores_end(C (*c)[4])
+{
+    cores_wait<0, GROUPS>(c);
 }
 
 /* What the thread wrote to shared memory, or copied there, matrix instructions of four warps see behind the next barrier. */
@@ -374,6 +432,12 @@ SPRY_DEVICE void cores_publish()
 #else
 #include "support/cuda_host.cuh"
 #endif
+
+/* Where a piece of 16 bytes of a line of core_lines lies. */
+SPRY_DEVICE uint32_t core_line(uint32_t line, uint32_t piece)
+{
+    return line * 64 + (piece ^ line / 2 % 4) * 16;
+}
 
 /* A kernel that needs what those before it wrote. */
 #define SPRY_KERNEL(name, arguments, ...)                                                                          \
