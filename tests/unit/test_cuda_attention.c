@@ -196,7 +196,8 @@ static spry_cuda_attention way_of(const attend_shape *p)
 {
     const spry_config config = {
         .n_heads = (uint32_t)(KV_HEADS * p->group), .n_kv_heads = KV_HEADS, .head_dim = (uint32_t)p->head_dim};
-    return spry_cuda_attention_of(&config, p->type, gpu.cores && !without_cores);
+    const spry_cuda_context by = {.cores = gpu.cores && !without_cores, .shared_bytes = gpu.shared_bytes};
+    return spry_cuda_attention_of(&by, &config, p->type);
 }
 
 /* How rows are attended: one by one, in pieces of `each`; in runs of `each`; or in such runs with their chunks spread

@@ -193,9 +193,9 @@ static void take_cores(spry_cuda_attention *way, size_t blocks)
     way->many_bytes = cores_bytes(blocks);
 }
 
-/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. `cores`: the GPU has those of
- * four warps. */
-spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type, bool cores)
+/* Matrix instructions take F16 and heads of whole blocks; everything else is multiplied value by value. Runs take those
+ * of four warps where the GPU has them. */
+spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *c, spry_dtype type)
 {
     if (c->n_kv_rank)
         return spry_cuda_latent_attention();
@@ -218,7 +218,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_config *c, spry_dtype type
             .few_bytes = queries + warps * copy_bytes(blocks, part),
             .many_bytes = queries + 2 * copy_bytes(blocks, blocks) + warps * 32 * 4 * sizeof(float),
             .decode_bytes = decode_bytes(blocks, warps, c->n_heads / c->n_kv_heads)};
-        if (cores && blocks >= 2 && blocks <= 4)
+        if (gpu->cores && blocks >= 2 && blocks <= 4 && cores_bytes(blocks) <= gpu->shared_bytes)
             take_cores(&way, blocks);
         return way;
     }

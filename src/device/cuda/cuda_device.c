@@ -306,7 +306,7 @@ spry_status spry_cuda_device_open(spry_device **out, const spry_cuda *driver, co
         d->config = setup->config;
         d->pool = setup->pool;
         status = spry_cuda_context_init(&d->context, &d->driver, index, images, error);
-        d->attention = spry_cuda_attention_of(setup->config, setup->pool->shape.type, d->context.cores);
+        d->attention = spry_cuda_attention_of(&d->context, setup->config, setup->pool->shape.type);
     }
     if (status) {
         free(d);

@@ -238,7 +238,7 @@ void spry_cuda_tier_pass_step(spry_cuda_device *d, const spry_device_step *step)
 void spry_cuda_tier_deinit(spry_cuda_device *d);
 
 /* cuda_block.c: the kernels for a kind of pages and heads. */
-spry_cuda_attention spry_cuda_attention_of(const spry_config *config, spry_dtype type, bool cores);
+spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const spry_config *config, spry_dtype type);
 
 /* cuda_upload.c: lays the step out and sends it ahead. `drawn`: NULL, or the draws of the step before that give the
  * tokens. */

@@ -126,7 +126,7 @@ static spry_status open_view(spry_cuda_view *view, const spry_cuda_whisper *w, s
     const spry_config heads = heads_of(&w->config, n_heads);
     const spry_kv_shape shape = {n_layers, n_heads, heads.head_dim, w->weights->kv_type, false, 0};
     size_t pages = (n_tokens + SPRY_PAGE_TOKENS - 1) / SPRY_PAGE_TOKENS;
-    view->attention = spry_cuda_attention_of(&heads, shape.type, w->gpu.context.cores);
+    view->attention = spry_cuda_attention_of(&w->gpu.context, &heads, shape.type);
     view->n_heads = n_heads;
     view->head_dim = heads.head_dim;
     view->n_tokens = n_tokens;
