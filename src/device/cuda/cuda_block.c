@@ -190,6 +190,7 @@ static void take_cores(spry_cuda_attention *way, size_t blocks)
 {
     way->many = "spry_attend_cores_%zu";
     way->run_warps = 8;
+    way->run_blocks = 66; /* of which a multiprocessor has one */
     way->many_bytes = cores_bytes(blocks);
 }
 
@@ -213,6 +214,7 @@ spry_cuda_attention spry_cuda_attention_of(const spry_cuda_context *gpu, const s
             .chunk_pages = 1,
             .warps = warps,
             .run_warps = warps,
+            .run_blocks = 264,
             .queries = 16,
             .parts = blocks / part,
             .few_bytes = queries + warps * copy_bytes(blocks, part),

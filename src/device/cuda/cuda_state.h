@@ -13,7 +13,6 @@ enum {
     SPRY_CUDA_FEW_ROWS = 16,    /* rows of a segment, at most, whose pages are spread over blocks */
     SPRY_CUDA_FEW_PIECES = 64,  /* the same where a warp takes several rows, */
     SPRY_CUDA_FEW_STEP = 32,    /* and of a whole step where chunks of runs can be spread, too */
-    SPRY_CUDA_RUN_BLOCKS = 264, /* from so many on chunks of runs are not spread over blocks */
     SPRY_CUDA_EXPERT_ALIGN = 8, /* slots of an expert are multiples of this, or of the next */
     SPRY_CUDA_EXPERT_ALIGN_MANY = 128,
     SPRY_CUDA_DRAWS = 16, /* tokens drawn in one launch */
@@ -105,6 +104,7 @@ typedef struct spry_cuda_attention {
     size_t number;                              /* values of a head by 32, or values that a lane holds */
     size_t chunk_pages;                         /* of few rows */
     size_t warps, run_warps;                    /* of a block; of one for runs */
+    size_t run_blocks;                          /* from so many on chunks of runs are not spread over blocks */
     size_t queries;                             /* of a warp */
     size_t parts;                               /* warps that share the values of a head */
     size_t few_bytes, many_bytes, decode_bytes; /* of shared memory of a block */

@@ -174,7 +174,7 @@ static void round_chunks(spry_cuda_device *d)
 static void spread_runs(spry_cuda_device *d)
 {
     size_t floats = (d->n_few * d->n_chunks + d->n_rows * d->n_spread) * spry_cuda_partial_floats(d->config);
-    if (!d->attention.merge_runs || d->n_spread < 2 || d->n_runs * d->config->n_kv_heads >= SPRY_CUDA_RUN_BLOCKS ||
+    if (!d->attention.merge_runs || d->n_spread < 2 || d->n_runs * d->config->n_kv_heads >= d->attention.run_blocks ||
         floats > d->scratch.partial_floats)
         d->n_spread = 0;
 }
