@@ -13,7 +13,7 @@
 cuda_host_index threadIdx, blockIdx, blockDim, gridDim;
 size_t cuda_host_shared_left = SIZE_MAX;
 
-enum { FIBERS_MAX = 4096, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
+enum { FIBERS_MAX = 4096, FIBERS_FEW = 1024, LANES = 32, STACK_BYTES = 256 << 10, BLOCKS_MAX = 8, SHARED_BYTES = 227 << 10 };
 
 enum fiber_state { READY, AT_EXCHANGE, AT_BARRIER, AT_CLUSTER, DONE };
 
@@ -180,7 +180,7 @@ static bool run_block(unsigned base, unsigned threads)
 static void run_line(unsigned blocks, unsigned threads, bool cluster)
 {
     unsigned together = cluster ? blocks : 1;
-    if (together * threads > FIBERS_MAX)
+    if (together * threads > FIBERS_FEW)
         give_up("a cluster of more threads than there are fibers");
     for (unsigned first = 0; first < blocks; first += together) {
         unsigned ended = 0;
@@ -230,15 +230,25 @@ static void run_together(unsigned blocks, unsigned threads)
     }
 }
 
+/* Stacks of so many fibers; programs whose memory is limited seldom need the most. */
+static void make_stacks(size_t count)
+{
+    static size_t made;
+    if (count <= made)
+        return;
+    if (made)
+        munmap(stacks, made * STACK_BYTES);
+    made = count;
+    stacks = (unsigned char *)mmap(NULL, made * STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
+                                   -1, 0);
+    if (stacks == MAP_FAILED)
+        give_up("no memory for the stacks of threads");
+}
+
 void cuda_host_launch(const void *kernel, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned threads,
                       cuda_host_way way, const void *arguments)
 {
-    if (!stacks) {
-        stacks = (unsigned char *)mmap(NULL, (size_t)FIBERS_MAX * STACK_BYTES, PROT_READ | PROT_WRITE,
-                                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (stacks == MAP_FAILED)
-            abort();
-    }
+    make_stacks(way == CUDA_HOST_TOGETHER ? FIBERS_MAX : FIBERS_FEW);
     running = static_cast<const cuda_host_kernel *>(kernel);
     running_arguments = arguments;
     gridDim = {grid_x, grid_y, grid_z};
