@@ -349,7 +349,8 @@ static const unsigned char *core(const void *b, uint32_t group_bytes, int group,
     return static_cast<const unsigned char *>(b) + (size_t)group * group_bytes + (size_t)(piece * 128 + column * 16);
 }
 
-void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
+/* `right(group, column, k)`: two bytes of input k of a column. */
+template <class RIGHT> static void multiply_core_halves(float (*c)[4], const uint32_t a[4], bool fresh, int groups, bool bf16, RIGHT right)
 {
     const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
     const unsigned char *room = cuda_host_exchange(&own, sizeof own);
@@ -358,32 +359,28 @@ void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint
         int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
         double sum = fresh ? 0 : (double)c[j / 4][i];
         for (int k = 0; k < 16; k++) {
-            uint16_t right;
-            memcpy(&right, core(b, group_bytes, j / 4, column, k / 8) + k % 8 * 2, 2);
+            uint16_t bits;
+            memcpy(&bits, right(j / 4, column, k), 2);
             const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
-            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, true) * (double)spry_bf16_decode(right);
+            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, bf16) * (double)half_word(bits, 0, bf16);
         }
         c[j / 4][i] = (float)sum;
     }
 }
 
+void multiply_cores_bf16(float (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)
+{
+    multiply_core_halves(c, a, fresh, groups, true, [&](int group, int column, int k) {
+        return core(b, group_bytes, group, column, k / 8) + k % 8 * 2;
+    });
+}
+
 void multiply_cores_f16(float (*c)[4], const uint32_t a[4], const core_lines &b, bool fresh, int groups)
 {
-    const operands own = {{a[0], a[1], a[2], a[3]}, {0, 0}};
-    const unsigned char *room = cuda_host_exchange(&own, sizeof own);
-    int lane = (int)(threadIdx.x % LANES);
-    for (int j = 0; j < groups * 4; j++) {
-        int i = j % 4, row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
-        double sum = fresh ? 0 : (double)c[j / 4][i];
-        for (int k = 0; k < 16; k++) {
-            const unsigned char *lines = b.at + (size_t)(k / 8) * b.input_bytes + (size_t)(j / 16) * b.column_bytes;
-            uint16_t right;
-            memcpy(&right, lines + k % 8 * 64 + (j / 4 % 4 ^ k % 8 / 2) * 16 + column * 2, 2);
-            const operands &left = lane_operands(room, row % 8 * 4 + k % 8 / 2);
-            sum += (double)half_word(left.a[row / 8 + k / 8 * 2], k % 2, false) * (double)spry_f16_decode(right);
-        }
-        c[j / 4][i] = (float)sum;
-    }
+    multiply_core_halves(c, a, fresh, groups, false, [&](int group, int column, int k) {
+        const unsigned char *lines = b.at + (size_t)(k / 8) * b.input_bytes + (size_t)(group / 4) * b.column_bytes;
+        return lines + k % 8 * 64 + (group % 4 ^ k % 8 / 2) * 16 + column * 2;
+    });
 }
 
 void multiply_cores_bytes(int32_t (*c)[4], const uint32_t a[4], const void *b, uint32_t group_bytes, bool fresh, int groups)

@@ -169,7 +169,7 @@ static size_t copy_bytes(size_t blocks, size_t kept)
     return blocks * 2048 + 32 * (size_t)(kept <= 2 ? 128 : kept <= 4 ? 256 : 512);
 }
 
-/* decode_room of attention_decode.cu: queries, once more for each warp, and its weights; the row's key and value; what
+/* decode_room of attention_decode.cuh: queries, once more for each warp, and its weights; the row's key and value; what
  * a page of each warp leaves. */
 static size_t decode_bytes(size_t blocks, size_t warps, size_t group)
 {

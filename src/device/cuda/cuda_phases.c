@@ -1,6 +1,6 @@
 /* The layers of a decode step of one row as one kernel (kernels/phases.cuh), in place of a launch for each part. The
  * code that launches them says what the phases are: it runs once while launches are recorded. A launch that is no
- * phase, of a model with experts, say, or of weights that no such kernel knows, and the step stays as it is. */
+ * phase, of a model with experts, say, or of weights that no such kernel multiplies, and the step stays as it is. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,7 +28,7 @@ static const char *const product_names[SPRY_PHASE_PRODUCTS] = {[SPRY_PHASE_NORM_
                                                                [SPRY_PHASE_GATE_4] = "gate_4_1",
                                                                [SPRY_PHASE_OUT_1] = "out_1_1"};
 
-/* Kernels, and the types that each knows. */
+/* Kernels, and the types that each multiplies. */
 static const struct {
     const char *name;
     unsigned types;

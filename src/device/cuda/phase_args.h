@@ -16,7 +16,7 @@ typedef enum spry_phase_kind {
     SPRY_PHASE_ATTEND = 64,
 } spry_phase_kind;
 
-/* Types of weights, in the order of their phases: kind = type * SPRY_PHASE_PRODUCTS + one of the above. A kernel knows
+/* Types of weights, in the order of their phases: kind = type * SPRY_PHASE_PRODUCTS + one of the above. A kernel has
  * some. */
 typedef enum spry_phase_type {
     SPRY_PHASE_BF16,

@@ -457,7 +457,6 @@ template <class S> struct pair_partials {
     }
 };
 
-
 /* Which pages of a row and key head a warp has: those of number walker * ranks + rank, and every so many; and its part of their
  * values. */
 struct decode_place {
