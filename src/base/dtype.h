@@ -34,13 +34,13 @@
     X(TQ1_0, tq1_0, 34, 256, 54, 66)                                                                                   \
     X(TQ2_0, tq2_0, 35, 256, 66, 66)                                                                                   \
     X(MXFP4, mxfp4, 39, 32, 17, 17)
-/* Blocks of codes (kernels/grids.h). */
+/* Blocks of codes (kernels/grids.h), only read. */
 #define SPRY_DTYPES_GRID(X)                                                                                            \
-    X(IQ2_XXS, iq2_xxs, 16, 256, 66, 0)                                                                                \
-    X(IQ2_XS, iq2_xs, 17, 256, 74, 0)                                                                                  \
-    X(IQ2_S, iq2_s, 22, 256, 82, 0)                                                                                    \
-    X(IQ3_XXS, iq3_xxs, 18, 256, 98, 0)                                                                                \
-    X(IQ3_S, iq3_s, 21, 256, 110, 0)
+    X(IQ2_XXS, iq2_xxs, 16, 256, 66, 66)                                                                               \
+    X(IQ2_XS, iq2_xs, 17, 256, 74, 74)                                                                                 \
+    X(IQ2_S, iq2_s, 22, 256, 82, 82)                                                                                   \
+    X(IQ3_XXS, iq3_xxs, 18, 256, 98, 98)                                                                               \
+    X(IQ3_S, iq3_s, 21, 256, 110, 110)
 /* Of our own, in no GGUF file: 8-bit floats of safetensors in blocks with a scale. */
 #define SPRY_DTYPES_OWN(X) X(F8, f8, 47, 32, 36, 0)
 /* Parts of weights in safetensors, without arithmetic: 8-bit numbers without their scales, words that hold several

@@ -27,8 +27,8 @@ static const struct {
     {&spry_ops_avx512bw, SPRY_CPU_AVX2 | SPRY_CPU_AVX512},
     {&spry_ops_avxvnni, SPRY_CPU_AVX2 | SPRY_CPU_AVXVNNI},
     {&spry_ops_avx512, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI},
-    {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16},
-    {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_BF16 | SPRY_CPU_AMX},
+    {&spry_ops_avx512bf16, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_VBMI | SPRY_CPU_BF16},
+    {&spry_ops_amx, SPRY_CPU_AVX2 | SPRY_CPU_AVX512 | SPRY_CPU_VNNI | SPRY_CPU_VBMI | SPRY_CPU_BF16 | SPRY_CPU_AMX},
 #elif defined(__aarch64__)
     {&spry_ops_neon, 0},
     {&spry_ops_dotprod, SPRY_CPU_DOTPROD},

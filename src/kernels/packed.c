@@ -256,6 +256,58 @@ SPRY_INLINE void put_tq2_0(part *p, source s)
     put_quads(p, s, 16);
 }
 
+/* ---- codes: bytes of the file in another order; both directions */
+
+typedef struct moved {
+    uint8_t *packed, *file;
+    bool back; /* from packed to file */
+} moved;
+
+/* The next n packed bytes are every step-th of the file from `at` on. */
+SPRY_INLINE void move_bytes(moved *m, size_t at, size_t n, size_t step)
+{
+    for (size_t i = 0; i < n; i++)
+        if (m->back)
+            m->file[at + i * step] = m->packed[i];
+        else
+            m->packed[i] = m->file[at + i * step];
+    m->packed += n;
+}
+
+/* All bytes of a block behind its scale. */
+SPRY_INLINE void move_codes(moved m, spry_dtype type)
+{
+    if (type == SPRY_IQ2_XS || type == SPRY_IQ2_S)
+        move_bytes(&m, type == SPRY_IQ2_XS ? 66 : 74, 8, 1);
+    if (type == SPRY_IQ3_S)
+        move_bytes(&m, 106, 4, 1);
+    if (type == SPRY_IQ2_S || type == SPRY_IQ3_S)
+        move_bytes(&m, 66, 8, 1);
+    for (size_t eighth = 0; eighth < 8; eighth++) {
+        size_t step = type == SPRY_IQ2_XXS || type == SPRY_IQ2_S ? 1 : 2, n = type == SPRY_IQ2_S ? 4 : 8;
+        move_bytes(&m, 2 + n * eighth, 4, step);
+        if (type != SPRY_IQ2_S)
+            move_bytes(&m, 2 + n * eighth + (step == 1 ? 4 : 1), 4, step);
+        if (type != SPRY_IQ2_XXS && type != SPRY_IQ2_XS)
+            move_bytes(&m, (type == SPRY_IQ2_S ? 34 : type == SPRY_IQ3_XXS ? 66 : 74) + 4 * eighth, 4, 1);
+    }
+}
+
+SPRY_INLINE void put_codes(part *p, spry_dtype type, source s)
+{
+    enum { MOST = 112 };
+    uint8_t made[4][MOST], block[MOST];
+    size_t bytes = spry_dtype_bytes(type), n_quads = (bytes - 2) / 4, turned = n_quads / 4 * 4;
+    for (size_t row = 0; row < p->n; row++) {
+        memcpy(block, s.at + row * s.stride, bytes);
+        move_codes((moved){made[row], block, false}, type);
+    }
+    put(p, s, 2);
+    put_quads(p, (source){made[0], MOST}, turned);
+    for (size_t q = turned; q < n_quads; q++)
+        put(p, (source){made[0] + 4 * q, MOST}, 4);
+}
+
 SPRY_INLINE void put_block(part *p, spry_dtype type, source s)
 {
     switch (type) {
@@ -268,6 +320,11 @@ SPRY_INLINE void put_block(part *p, spry_dtype type, source s)
     case SPRY_IQ4_XS: put_iq4_xs(p, s); break;
     case SPRY_TQ1_0: put_tq1_0(p, s); break;
     case SPRY_TQ2_0: put_tq2_0(p, s); break;
+    case SPRY_IQ2_XXS: put_codes(p, SPRY_IQ2_XXS, s); break;
+    case SPRY_IQ2_XS: put_codes(p, SPRY_IQ2_XS, s); break;
+    case SPRY_IQ2_S: put_codes(p, SPRY_IQ2_S, s); break;
+    case SPRY_IQ3_XXS: put_codes(p, SPRY_IQ3_XXS, s); break;
+    case SPRY_IQ3_S: put_codes(p, SPRY_IQ3_S, s); break;
     case SPRY_Q4_0: put_small(p, SPRY_Q4_0, s); break;
     default: put_small(p, type, s); break;
     }
@@ -534,6 +591,14 @@ static void take_tq2_0(packed_part *p, unsigned char *block)
     take_quads(p, block, 16);
 }
 
+static void take_codes(packed_part *p, spry_dtype type, unsigned char *block)
+{
+    uint8_t made[112];
+    take(p, block, 2);
+    take_quads(p, made, (spry_dtype_bytes(type) - 2) / 4);
+    move_codes((moved){made, block, true}, type);
+}
+
 static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
 {
     switch (type) {
@@ -546,6 +611,11 @@ static void take_block(packed_part *p, spry_dtype type, unsigned char *block)
     case SPRY_IQ4_XS: take_iq4_xs(p, block); break;
     case SPRY_TQ1_0: take_tq1_0(p, block); break;
     case SPRY_TQ2_0: take_tq2_0(p, block); break;
+    case SPRY_IQ2_XXS:
+    case SPRY_IQ2_XS:
+    case SPRY_IQ2_S:
+    case SPRY_IQ3_XXS:
+    case SPRY_IQ3_S: take_codes(p, type, block); break;
     default: take_small(p, type, block); break;
     }
 }

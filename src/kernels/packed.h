@@ -21,6 +21,12 @@
  *   TQ2_0, TQ1_0  scale f16 | 16 quads of low, as TQ2_0 in the file
  *   IQ4_NL  as Q4_0    MXFP4  exponent u8 | low as Q4_0
  *   IQ4_XS  scale f16 | 8 x scale i8 | 8 blocks of 4 quads of low as Q4_0
+ *   IQ2_XXS  scale f16 | 8 times a quad of codes, the word in 4 bytes
+ *   IQ2_XS  scale f16 | 2 quads of scales | 8 times a quad of the lower bytes of codes, one of the upper bytes
+ *   IQ2_S  scale f16 | 2 quads of scales | 2 quads of high | 8 times a quad of low, one of signs
+ *   IQ3_XXS  scale f16 | 8 times a quad of even codes, one of odd ones, the word in 4 bytes
+ *   IQ3_S  scale f16 | a quad of scales | 2 quads of high | 8 times a quad of even bytes of low, one of odd ones, one of
+ *          signs
  * Floats are stored value by value, each of all rows; BF16 in pairs of values, row after row, and the last alone when
  * their number is odd. A product then reads one stream instead of one per row of its tile.
  *

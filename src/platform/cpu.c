@@ -50,6 +50,8 @@ uint32_t spry_cpu_features(void)
         features |= SPRY_CPU_AVX512;
     if (SPRY_X86_HAS("avx512vnni"))
         features |= SPRY_CPU_VNNI;
+    if (SPRY_X86_HAS("avx512vbmi") && SPRY_X86_HAS("gfni"))
+        features |= SPRY_CPU_VBMI;
     if (SPRY_X86_HAS("avx512bf16"))
         features |= SPRY_CPU_BF16;
     if (has_amx())

@@ -12,6 +12,7 @@ typedef enum spry_cpu_feature {
     SPRY_CPU_AMX = 1 << 3,      /* tiles, products of int8 and of bfloat16 */
     SPRY_CPU_BF16 = 1 << 5,     /* products of bfloat16, of AVX-512 */
     SPRY_CPU_AVXVNNI = 1 << 8,  /* VNNI without AVX-512 */
+    SPRY_CPU_VBMI = 1 << 9,     /* permutations of bytes, of AVX-512, with GFNI */
     SPRY_CPU_DOTPROD = 1 << 4,  /* 64-bit ARM: dot products of bytes */
     SPRY_CPU_I8MM = 1 << 6,     /* products of matrices of bytes */
     SPRY_CPU_ARM_BF16 = 1 << 7, /* and of bfloat16 */

@@ -13,15 +13,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/grids.h"
 #include "kernels/half.h"
 #include "kernels/ops.h"
 #include "kernels/packed.h"
 
 enum { MAX_BLOCKS = 3, MAX_BLOCK_BYTES = 256, MAX_VALUES = 256, GAP = 6 };
 
-static const spry_dtype types[] = {SPRY_Q4_0,   SPRY_Q4_1,   SPRY_Q5_0,  SPRY_Q5_1,  SPRY_Q8_0,
-                                   SPRY_Q4_K,   SPRY_Q5_K,   SPRY_Q6_K,  SPRY_Q2_K,  SPRY_Q3_K,
-                                   SPRY_IQ4_NL, SPRY_IQ4_XS, SPRY_TQ1_0, SPRY_TQ2_0, SPRY_MXFP4};
+static const spry_dtype types[] = {SPRY_Q4_0,    SPRY_Q4_1,   SPRY_Q5_0,  SPRY_Q5_1,    SPRY_Q8_0,
+                                   SPRY_Q4_K,    SPRY_Q5_K,   SPRY_Q6_K,  SPRY_Q2_K,    SPRY_Q3_K,
+                                   SPRY_IQ4_NL,  SPRY_IQ4_XS, SPRY_TQ1_0, SPRY_TQ2_0,   SPRY_MXFP4,
+                                   SPRY_IQ2_XXS, SPRY_IQ2_XS, SPRY_IQ2_S, SPRY_IQ3_XXS, SPRY_IQ3_S};
 static const spry_dtype float_types[] = {SPRY_F32, SPRY_F16, SPRY_BF16};
 static const size_t group_sizes[] = {8, 16};
 
@@ -244,6 +246,105 @@ static void read_ternary(reader *r, float *out)
         out[i] = (float)((int)pair_of(low, i) - 1) * scale;
 }
 
+/* What a part of 32 of an IQ type has beside its codes: a byte of signs for every 8, scales of its halves. */
+typedef struct grid_extra {
+    unsigned signs[4];
+    float scale[2];
+} grid_extra;
+
+static void put_values(float out[32], const grid_extra *x, const unsigned *codes, const uint16_t *grid, bool fours,
+                       const uint8_t *levels)
+{
+    unsigned bits = fours ? 3 : 2;
+    for (size_t i = 0; i < 32; i++) {
+        unsigned entry = grid[codes[fours ? i / 4 : i / 8]], level = entry >> bits * (i % (fours ? 4 : 8));
+        float size = x->scale[i / 16] * (float)levels[level & ((1u << bits) - 1)];
+        out[i] = x->signs[i / 8] >> i % 8 & 1 ? -size : size;
+    }
+}
+
+/* Seven signs of eight, four times, and a nibble. */
+static void read_word(reader *r, grid_extra *x, float scale)
+{
+    const unsigned char *bytes = next(r, 4);
+    uint32_t word = bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
+    for (size_t k = 0; k < 4; k++)
+        x->signs[k] = spry_even_signs(word >> 7 * k & 127);
+    x->scale[0] = x->scale[1] = scale * (0.5f + (float)(word >> 28));
+}
+
+static void read_iq2_xxs(reader *r, float *out)
+{
+    float scale = next_half(r) * 0.25f;
+    for (size_t part = 0; part < 8; part++) {
+        unsigned codes[4];
+        grid_extra x;
+        next_quads(r, codes, 1);
+        read_word(r, &x, scale);
+        put_values(out + 32 * part, &x, codes, spry_grid_iq2_xxs, false, spry_levels_iq2);
+    }
+}
+
+static void read_iq2_xs_s(reader *r, bool s, float *out)
+{
+    float scale = next_half(r) * 0.25f;
+    unsigned scales[8], high[8] = {0}, codes[4];
+    grid_extra x;
+    next_quads(r, scales, 2);
+    if (s)
+        next_quads(r, high, 2);
+    for (size_t part = 0; part < 8; part++) {
+        next_quads(r, codes, 1);
+        next_quads(r, x.signs, 1);
+        for (size_t k = 0; k < 4; k++) {
+            codes[k] += 256 * (s ? high[part] >> 2 * k & 3 : x.signs[k] & 1);
+            x.signs[k] = s ? x.signs[k] : spry_even_signs(x.signs[k] >> 1);
+        }
+        for (size_t k = 0; k < 2; k++)
+            x.scale[k] = scale * (0.5f + (float)(scales[part] >> 4 * k & 15));
+        put_values(out + 32 * part, &x, codes, s ? spry_grid_iq2_s : spry_grid_iq2_xs, false, spry_levels_iq2);
+    }
+}
+
+/* Even codes first. */
+static void next_turns(reader *r, unsigned codes[8])
+{
+    unsigned even[4], odd[4];
+    next_quads(r, even, 1);
+    next_quads(r, odd, 1);
+    for (size_t k = 0; k < 8; k++)
+        codes[k] = k % 2 ? odd[k / 2] : even[k / 2];
+}
+
+static void read_iq3_xxs(reader *r, float *out)
+{
+    float scale = next_half(r) * 0.5f;
+    for (size_t part = 0; part < 8; part++) {
+        unsigned codes[8];
+        grid_extra x;
+        next_turns(r, codes);
+        read_word(r, &x, scale);
+        put_values(out + 32 * part, &x, codes, spry_grid_iq3_xxs, true, spry_levels_iq3_xxs);
+    }
+}
+
+static void read_iq3_s(reader *r, float *out)
+{
+    float scale = next_half(r);
+    unsigned scales[4], high[8], codes[8];
+    next_quads(r, scales, 1);
+    next_quads(r, high, 2);
+    for (size_t part = 0; part < 8; part++) {
+        grid_extra x;
+        next_turns(r, codes);
+        for (size_t k = 0; k < 8; k++)
+            codes[k] += 256 * (high[part] >> k & 1);
+        next_quads(r, x.signs, 1);
+        x.scale[0] = x.scale[1] = scale * (float)(1 + 2 * (scales[part / 2] >> part % 2 * 4 & 15));
+        put_values(out + 32 * part, &x, codes, spry_grid_iq3_s, true, spry_levels_iq3_s);
+    }
+}
+
 /* One block of one row; all of the block's bytes must have been passed. */
 static void read_block(float *out, spry_dtype type, const unsigned char *block, size_t rows, size_t row)
 {
@@ -260,6 +361,11 @@ static void read_block(float *out, spry_dtype type, const unsigned char *block, 
     case SPRY_MXFP4: read_mxfp4(&r, out); break;
     case SPRY_TQ1_0:
     case SPRY_TQ2_0: read_ternary(&r, out); break;
+    case SPRY_IQ2_XXS: read_iq2_xxs(&r, out); break;
+    case SPRY_IQ2_XS: read_iq2_xs_s(&r, false, out); break;
+    case SPRY_IQ2_S: read_iq2_xs_s(&r, true, out); break;
+    case SPRY_IQ3_XXS: read_iq3_xxs(&r, out); break;
+    case SPRY_IQ3_S: read_iq3_s(&r, out); break;
     default: read_small(&r, type, out); break;
     }
     assert_int_equal(r.at - block, rows * spry_packed_row_bytes(type));

@@ -1,185 +1,258 @@
-/* Products with the IQ2 and IQ3 types for AVX2 and above: weights stay in file layout, activations are integers. A part
- * of 32 weights is expanded once, as magnitudes and signs, for a tile of rows: magnitudes times activations with the
- * weights' signs, in pairs that cannot overflow 16 bits (62 * 127 * 2), then in 32 bits. All exact; the only rounding
- * is one fused addition per part and lane, and the final sum of the lanes, the same for any tile.
+/* Products with the IQ2 and IQ3 types for AVX2 and above: packed groups (packed.h), eight outputs at a time. Entries of
+ * codes are read from memory, a word each, and lie in vectors of four outputs: bytes of nibbles, levels with their
+ * signs, which become bytes 64 + weight. A part is 32 weights. Dots are exact in integers, and conversions and fused
+ * additions are those of matmul_codes.c, in the same order: the same bits.
  *
- * Define OP(name) first. */
+ * Vectors hold every fourth value, or pairs of every eight. Activations are put in that order first.
+ *
+ * Define OP(name) and GROUP first. */
 #include <immintrin.h>
 #include <string.h>
 
-#include "kernels/blocks.h"
 #include "kernels/grids.h"
-#include "kernels/half.h"
 #include "kernels/ops.h"
+#include "kernels/packed.h"
+#include "kernels/x86/grid_types.h"
 
-enum { GRID_TILE_ROWS = 4 };
+enum { GRID_TILE_ROWS = 4, GRID_OUTPUTS = 8, GRID_LARGE = 256, GRID_QUAD = 4 * GROUP };
 
+/* Words of a block of 256: four codes each of outputs 0, 1, 4 and 5, then of 2, 3, 6 and 7; of IQ3 even codes, then odd
+ * ones. */
+typedef struct grid_words {
+    _Alignas(32) uint16_t part[2][2][32];
+} grid_words;
+
+/* A part: four quads each of outputs 0, 1, 4 and 5, and of 2, 3, 6 and 7, a dword for the first 16 values of an output
+ * and one for the last. */
 typedef struct grid_part {
-    __m256i sizes, signs; /* signs are 1 and -1 */
-    __m256 scale;         /* the lower four lanes belong to the first 16 weights */
+    __m256i quad[4][2];
+    __m256 scale[2];
 } grid_part;
 
-/* Seven bits each, in four bytes, with the eighth that makes them even. */
-static inline uint32_t even_signs(uint32_t word)
+static inline __m256i load32(const void *p)
 {
-    uint32_t seven = (word & 0x7f) | (word << 1 & 0x7f00) | (word << 2 & 0x7f0000) | (word << 3 & 0x7f000000),
-             odd = seven;
-    odd ^= odd >> 4 & 0x0f0f0f0f;
-    odd ^= odd >> 2 & 0x03030303;
-    odd ^= odd >> 1;
-    return seven | (odd & 0x01010101) << 7;
+    return _mm256_loadu_si256((const __m256i *)p);
 }
 
-static inline __m256i sign_bytes(uint32_t signs)
-{
-    const __m256i byte = _mm256_setr_epi64x(0, 0x0101010101010101, 0x0202020202020202, 0x0303030303030303);
-    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
-    __m256i chosen = _mm256_and_si256(_mm256_shuffle_epi8(_mm256_set1_epi32((int)signs), byte), bit);
-    return _mm256_or_si256(_mm256_cmpeq_epi8(chosen, bit), _mm256_set1_epi8(1));
-}
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* Indexes in 16-bit lanes, moved to the top by `to_top`, become bytes and then levels. */
-static inline __m256i levels_of(__m256i even, __m256i odd, __m256i to_top, int bits, __m128i levels)
+/* A word for each code: of IQ2 as in the grid; of IQ3 nibbles, levels 0, 2, 1 and 3. */
+SPRY_INLINE const uint16_t *grid_entries(uint16_t room[512], spry_dtype type)
 {
-    even = _mm256_srli_epi16(_mm256_mullo_epi16(even, to_top), 16 - bits);
-    odd = _mm256_srli_epi16(_mm256_mullo_epi16(odd, to_top), 16 - bits);
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(levels), _mm256_packus_epi16(even, odd));
-}
-
-static inline __m256i two_codes(uint16_t first, uint16_t second)
-{
-    return _mm256_set_m128i(_mm_set1_epi16((short)second), _mm_set1_epi16((short)first));
-}
-
-static inline __m256i sizes_iq2(const uint16_t *grid, const unsigned code[4])
-{
-    const __m256i to_top = _mm256_broadcastsi128_si256(_mm_setr_epi16(0x4000, 0x1000, 0x400, 0x100, 0x40, 0x10, 4, 1));
-    return levels_of(two_codes(grid[code[0]], grid[code[2]]), two_codes(grid[code[1]], grid[code[3]]), to_top, 2,
-                     _mm_setr_epi8(8, 25, 43, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0));
-}
-
-static inline __m256i four_codes(uint16_t a, uint16_t b, uint16_t c, uint16_t d)
-{
-    const uint64_t all = 0x0001000100010001;
-    return _mm256_setr_epi64x((long long)(a * all), (long long)(b * all), (long long)(c * all), (long long)(d * all));
-}
-
-static inline __m256i sizes_iq3(const uint16_t *grid, const unsigned code[8], const uint8_t levels[8])
-{
-    const __m256i to_top = _mm256_set1_epi64x(0x0010008004002000);
-    return levels_of(four_codes(grid[code[0]], grid[code[1]], grid[code[4]], grid[code[5]]),
-                     four_codes(grid[code[2]], grid[code[3]], grid[code[6]], grid[code[7]]), to_top, 3,
-                     _mm_loadl_epi64((const __m128i *)(const void *)levels));
-}
-
-static inline uint32_t grid_word(const uint8_t *bytes)
-{
-    uint32_t word;
-    memcpy(&word, bytes, sizeof word);
-    return word;
-}
-
-static inline __m256 two_scales(float first, float second)
-{
-    return _mm256_set_m128(_mm_set1_ps(second), _mm_set1_ps(first));
-}
-
-/* Nibbles of two parts of 16. */
-static inline __m256 nibble_scales(float scale, unsigned nibbles)
-{
-    return two_scales(scale * (0.5f + (float)(nibbles & 15)) * 0.25f, scale * (0.5f + (float)(nibbles >> 4)) * 0.25f);
-}
-
-SPRY_INLINE void load_iq2_xxs(grid_part *out, const unsigned char *p, size_t part)
-{
-    const unsigned char *codes = p + 2 + 8 * part;
-    uint32_t word = grid_word(codes + 4);
-    unsigned code[4];
-    for (size_t k = 0; k < 4; k++)
-        code[k] = codes[k];
-    float scale = spry_f16_decode((uint16_t)(p[0] | p[1] << 8)) * (0.5f + (float)(word >> 28)) * 0.25f;
-    out->sizes = sizes_iq2(spry_grid_iq2_xxs, code);
-    out->signs = sign_bytes(even_signs(word));
-    out->scale = _mm256_set1_ps(scale);
-}
-
-SPRY_INLINE void load_iq2_xs(grid_part *out, const unsigned char *p, size_t part)
-{
-    unsigned code[4];
-    uint32_t word = 0;
-    for (size_t k = 0; k < 4; k++) {
-        const unsigned char *pair = p + 2 + 8 * part + 2 * k;
-        code[k] = pair[0] | (pair[1] & 1u) << 8;
-        word |= (uint32_t)(pair[1] >> 1) << 7 * k;
+    const uint16_t *grid = spry_grid_of(type);
+    if (!spry_grid_fours(type))
+        return grid;
+    for (int i = 0; i < spry_grid_codes(type); i++) {
+        unsigned e = grid[i];
+        room[i] = (uint16_t)((e & 7) | (e >> 6 & 7) << 4 | (e >> 3 & 7) << 8 | (e >> 9 & 7) << 12);
     }
-    out->sizes = sizes_iq2(spry_grid_iq2_xs, code);
-    out->signs = sign_bytes(even_signs(word));
-    out->scale = nibble_scales(spry_f16_decode((uint16_t)(p[0] | p[1] << 8)), p[66 + part]);
+    return room;
 }
 
-SPRY_INLINE void load_iq2_s(grid_part *out, const unsigned char *p, size_t part)
+/* By nibble: sums of the bytes that belong to its bits. */
+static inline __m256i sums_of_bits(int a, int b, int c, int d)
 {
-    unsigned code[4], high = p[66 + part];
-    for (size_t k = 0; k < 4; k++)
-        code[k] = p[2 + 4 * part + k] | (high >> 2 * k & 3) << 8;
-    out->sizes = sizes_iq2(spry_grid_iq2_s, code);
-    out->signs = sign_bytes(grid_word(p + 34 + 4 * part));
-    out->scale = nibble_scales(spry_f16_decode((uint16_t)(p[0] | p[1] << 8)), p[74 + part]);
+    return _mm256_broadcastsi128_si256(_mm_setr_epi8(0, (char)a, (char)b, (char)(a ^ b), (char)c, (char)(a ^ c),
+                                                     (char)(b ^ c), (char)(a ^ b ^ c), (char)d, (char)(a ^ d),
+                                                     (char)(b ^ d), (char)(a ^ b ^ d), (char)(c ^ d), (char)(a ^ c ^ d),
+                                                     (char)(b ^ c ^ d), (char)(a ^ b ^ c ^ d)));
 }
 
-SPRY_INLINE void load_iq3_xxs(grid_part *out, const unsigned char *p, size_t part)
+static inline __m256i low_of(__m256i x)
 {
-    unsigned code[8];
-    uint32_t word = grid_word(p + 66 + 4 * part);
-    for (size_t k = 0; k < 8; k++)
-        code[k] = p[2 + 8 * part + k];
-    float scale = spry_f16_decode((uint16_t)(p[0] | p[1] << 8)) * (0.5f + (float)(word >> 28)) * 0.5f;
-    out->sizes = sizes_iq3(spry_grid_iq3_xxs, code, spry_levels_iq3_xxs);
-    out->signs = sign_bytes(even_signs(word));
-    out->scale = _mm256_set1_ps(scale);
+    return _mm256_and_si256(x, _mm256_set1_epi8(15));
 }
 
-SPRY_INLINE void load_iq3_s(grid_part *out, const unsigned char *p, size_t part)
+static inline __m256i high_of(__m256i x)
 {
-    unsigned code[8], high = p[66 + part], nibble = p[106 + part / 2] >> 4 * (part % 2) & 15;
-    for (size_t k = 0; k < 8; k++)
-        code[k] = p[2 + 8 * part + k] | (high >> k & 1) << 8;
-    out->sizes = sizes_iq3(spry_grid_iq3_s, code, spry_levels_iq3_s);
-    out->signs = sign_bytes(grid_word(p + 74 + 4 * part));
-    out->scale = _mm256_set1_ps(spry_f16_decode((uint16_t)(p[0] | p[1] << 8)) * (float)(1 + 2 * nibble));
+    return low_of(_mm256_srli_epi16(x, 4));
 }
 
-SPRY_INLINE void load_part(grid_part *out, spry_dtype type, const unsigned char *block, size_t part)
+SPRY_INLINE __m256i grid_levels(spry_dtype type)
 {
-    switch (type) {
-    case SPRY_IQ2_XXS: load_iq2_xxs(out, block, part); break;
-    case SPRY_IQ2_XS: load_iq2_xs(out, block, part); break;
-    case SPRY_IQ2_S: load_iq2_s(out, block, part); break;
-    case SPRY_IQ3_XXS: load_iq3_xxs(out, block, part); break;
-    default: load_iq3_s(out, block, part); break;
+    uint8_t levels[16];
+    spry_grid_levels(levels, type);
+    return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)(const void *)levels));
+}
+
+/* ---- a block ----------------------------------------------------------------------------------------------------- */
+
+/* Upper bits of codes, a pair in each byte: of IQ3_S bit 0 for an even code and bit 1 for an odd one. */
+SPRY_INLINE __m256i grid_high(spry_dtype type, const unsigned char *block, const unsigned char *p, int part)
+{
+    if (type == SPRY_IQ2_XS)
+        return _mm256_and_si256(load32(p + GRID_QUAD), _mm256_set1_epi8(1));
+    if (type != SPRY_IQ2_S && type != SPRY_IQ3_S)
+        return _mm256_setzero_si256();
+    const unsigned char *high = block + (type == SPRY_IQ3_S ? 1 : 2) * GRID_QUAD;
+    __m256i bytes = _mm256_srl_epi32(load32(high + part / 4 * GRID_QUAD), _mm_cvtsi32_si128(part % 4 * 8));
+    bytes = _mm256_and_si256(bytes, _mm256_set1_epi32(255));
+    bytes = _mm256_or_si256(bytes, _mm256_slli_epi32(bytes, 6));
+    return _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi32(bytes, 12)), _mm256_set1_epi8(3));
+}
+
+SPRY_INLINE void look_up_codes(uint16_t words[32], const uint16_t *entries, __m256i code, __m256i high)
+{
+    _Alignas(32) uint16_t index[32];
+    _mm256_store_si256((__m256i *)(void *)index, _mm256_unpacklo_epi8(code, high));
+    _mm256_store_si256((__m256i *)(void *)(index + 16), _mm256_unpackhi_epi8(code, high));
+    SPRY_UNROLL(8)
+    for (int i = 0; i < 32; i += 4) {
+        uint64_t four;
+        memcpy(&four, index + i, 8);
+        uint64_t found = (uint64_t)entries[four >> 48] << 16 | entries[four >> 32 & 0xffff];
+        found = found << 32 | (uint64_t)entries[four >> 16 & 0xffff] << 16 | entries[four & 0xffff];
+        *(volatile uint64_t *)(void *)(words + i) = found;
     }
 }
 
-/* Eight dots of four. */
-static inline __m256i dot_eight(__m256i sizes, __m256i values)
+SPRY_INLINE void look_up_part(grid_words *w, const uint16_t *entries, spry_dtype type, const unsigned char *block,
+                              int part)
+{
+    const __m256i one = _mm256_set1_epi8(1);
+    const unsigned char *p = block + spry_grid_part(type, part) * GRID_QUAD;
+    __m256i high = grid_high(type, block, p, part);
+    if (!spry_grid_fours(type)) {
+        look_up_codes(w->part[part % 2][0], entries, load32(p), high);
+        return;
+    }
+    look_up_codes(w->part[part % 2][0], entries, load32(p), _mm256_and_si256(high, one));
+    look_up_codes(w->part[part % 2][1], entries, load32(p + GRID_QUAD),
+                  _mm256_and_si256(_mm256_srli_epi16(high, 1), one));
+}
+
+/* A byte for each of eight signs of four times eight weights: from bit 7 on those of weights 2, 3, 6, 7, 0, 1, 4, 5. Of
+ * seven, the sign of weight 7 makes them even. */
+SPRY_INLINE __m256i grid_signs(spry_dtype type, __m256i bits)
+{
+    const int even = type == SPRY_IQ2_S || type == SPRY_IQ3_S ? 0 : 0x10;
+    if (type == SPRY_IQ2_XS)
+        bits = _mm256_and_si256(_mm256_srli_epi16(bits, 1), _mm256_set1_epi8(127));
+    if (spry_grid_words(type)) {
+        const __m256i seven = _mm256_set1_epi32(127);
+        __m256i fields = _mm256_and_si256(bits, seven);
+        for (int i = 1; i < 4; i++)
+            fields =
+                _mm256_or_si256(fields, _mm256_and_si256(_mm256_slli_epi32(bits, i), _mm256_slli_epi32(seven, 8 * i)));
+        bits = fields;
+    }
+    __m256i lower = sums_of_bits(0x08 ^ even, 0x04 ^ even, 0x80 ^ even, 0x40 ^ even);
+    __m256i upper = sums_of_bits(0x02 ^ even, 0x01 ^ even, 0x20 ^ even, 0x10);
+    return _mm256_xor_si256(_mm256_shuffle_epi8(lower, low_of(bits)), _mm256_shuffle_epi8(upper, high_of(bits)));
+}
+
+/* Quads 2 k and 2 k + 1 of four outputs: levels of words, signs of bits 3 and 7. */
+SPRY_INLINE void grid_quads(grid_part *out, int k, int four, __m256i words, __m256i signs, __m256i levels)
+{
+    const __m256i top = _mm256_set1_epi8((char)0x88);
+    __m256i nibbles = _mm256_or_si256(_mm256_andnot_si256(top, words), _mm256_and_si256(top, signs));
+    out->quad[2 * k][four] = _mm256_shuffle_epi8(levels, low_of(nibbles));
+    out->quad[2 * k + 1][four] = _mm256_shuffle_epi8(levels, high_of(nibbles));
+}
+
+SPRY_INLINE __m256 grid_scale(spry_dtype type, __m256i nibbles, __m256 scale)
+{
+    __m256i nibble = _mm256_and_si256(nibbles, _mm256_set1_epi32(15));
+    __m256 factor = _mm256_add_ps(_mm256_cvtepi32_ps(nibble), _mm256_set1_ps(0.5f));
+    return _mm256_mul_ps(scale, _mm256_mul_ps(factor, _mm256_set1_ps(spry_grid_step(type))));
+}
+
+SPRY_INLINE void grid_scales(grid_part *out, spry_dtype type, const unsigned char *block, __m256i bits, int part,
+                             __m256 scale)
+{
+    if (spry_grid_words(type)) {
+        out->scale[0] = grid_scale(type, _mm256_srli_epi32(bits, 28), scale);
+        return;
+    }
+    const int each = spry_grid_sixteens(type) ? 2 : 1;
+    __m256i eight = load32(block + each * part / 8 * GRID_QUAD);
+    for (int k = 0; k < each; k++)
+        out->scale[k] = grid_scale(type, _mm256_srl_epi32(eight, _mm_cvtsi32_si128((each * part + k) % 8 * 4)), scale);
+}
+
+SPRY_INLINE void load_grid_part(grid_part *out, const grid_words *w, spry_dtype type, const unsigned char *block,
+                                int part, __m256 scale)
+{
+    const bool fours = spry_grid_fours(type);
+    const __m256i levels = grid_levels(type), zero = _mm256_setzero_si256();
+    __m256i bits = load32(block + (spry_grid_part(type, part) + (fours ? 2 : 1)) * GRID_QUAD);
+    __m256i signs = grid_signs(type, bits);
+    for (int four = 0; four < 2; four++) {
+        __m256i own = four ? _mm256_unpackhi_epi8(signs, zero) : _mm256_unpacklo_epi8(signs, zero);
+        __m256i words = load32(w->part[part % 2][0] + 16 * four);
+        if (fours) {
+            own = _mm256_or_si256(own, _mm256_slli_epi16(own, 9));
+            grid_quads(out, 0, four, words, own, levels);
+            grid_quads(out, 1, four, load32(w->part[part % 2][1] + 16 * four), _mm256_slli_epi16(own, 2), levels);
+        } else {
+            own = _mm256_or_si256(own, _mm256_slli_epi16(own, 10));
+            grid_quads(out, 0, four, words, own, levels);
+            grid_quads(out, 1, four, _mm256_srli_epi16(words, 2), _mm256_slli_epi16(own, 1), levels);
+        }
+    }
+    grid_scales(out, type, block, bits, part, scale);
+}
+
+/* ---- products ---------------------------------------------------------------------------------------------------- */
+
+/* The values of a block of 256 in the order of quads: four of the first 16 and four of the last for each. */
+SPRY_INLINE void put_in_order(int8_t *out, spry_dtype type, const spry_act_block *a)
+{
+    const __m128i fourths = _mm_setr_epi8(0, 4, 8, 12, 2, 6, 10, 14, 1, 5, 9, 13, 3, 7, 11, 15);
+    const __m128i pairs = _mm_setr_epi8(0, 1, 8, 9, 2, 3, 10, 11, 4, 5, 12, 13, 6, 7, 14, 15);
+    for (int s = 0; s < SPRY_GRID_PARTS; s++) {
+        const __m128i *values = (const __m128i *)(const void *)a[s].values,
+                      order = spry_grid_fours(type) ? pairs : fourths;
+        __m128i first = _mm_shuffle_epi8(_mm_loadu_si128(values), order);
+        __m128i last = _mm_shuffle_epi8(_mm_loadu_si128(values + 1), order);
+        _mm_storeu_si128((__m128i *)(void *)(out + 32 * s), _mm_unpacklo_epi32(first, last));
+        _mm_storeu_si128((__m128i *)(void *)(out + 32 * s + 16), _mm_unpackhi_epi32(first, last));
+    }
+}
+
+/* Levels are up to 126, so that two products fit in 16 bits. */
+static inline __m256i grid_dot(__m256i sum, __m256i quad, __m256i values)
 {
 #if defined(DOT_FOUR)
-    return DOT_FOUR(_mm256_setzero_si256(), sizes, values);
+    return DOT_FOUR(sum, quad, values);
+#elif defined(__AVX512VNNI__)
+    return _mm256_dpbusd_epi32(sum, quad, values);
 #else
-    return _mm256_madd_epi16(_mm256_maddubs_epi16(sizes, values), _mm256_set1_epi16(1));
+    __m256i pairs = _mm256_maddubs_epi16(quad, values);
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 #endif
 }
 
-static inline float sum_of_eight(__m256 x)
+SPRY_INLINE __m256 add_grid_part(__m256 sum, const grid_part *w, spry_dtype type, const spry_act_block *a,
+                                 const int8_t *values)
 {
-    __m128 four = _mm_add_ps(_mm256_castps256_ps128(x), _mm256_extractf128_ps(x, 1));
-    __m128 two = _mm_add_ps(four, _mm_movehl_ps(four, four));
-    return _mm_cvtss_f32(_mm_add_ss(two, _mm_movehdup_ps(two)));
+    __m256i dot[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+    for (int q = 0; q < 4; q++) {
+        long long eight;
+        memcpy(&eight, values + 8 * q, 8);
+        for (int four = 0; four < 2; four++)
+            dot[four] = grid_dot(dot[four], w->quad[q][four], _mm256_set1_epi64x(eight));
+    }
+    if (spry_grid_sixteens(type)) {
+        __m256 x = _mm256_castsi256_ps(dot[0]), y = _mm256_castsi256_ps(dot[1]);
+        __m256i left = _mm256_set1_epi32(-SPRY_GRID_ZERO * a->half_sum[0]);
+        __m256i right = _mm256_set1_epi32(-SPRY_GRID_ZERO * a->half_sum[1]);
+        left = _mm256_add_epi32(left, _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0x88)));
+        right = _mm256_add_epi32(right, _mm256_castps_si256(_mm256_shuffle_ps(x, y, 0xdd)));
+        __m256 one = _mm256_mul_ps(_mm256_cvtepi32_ps(left), w->scale[0]);
+        __m256 both = _mm256_fmadd_ps(_mm256_cvtepi32_ps(right), w->scale[1], one);
+        return _mm256_fmadd_ps(both, _mm256_set1_ps(a->scale), sum);
+    }
+    __m256i start = _mm256_set1_epi32(SPRY_GRID_ZERO / 8 * a->minus_8_sum);
+    __m256 whole = _mm256_cvtepi32_ps(_mm256_add_epi32(start, _mm256_hadd_epi32(dot[0], dot[1])));
+    return _mm256_fmadd_ps(whole, _mm256_mul_ps(w->scale[0], _mm256_set1_ps(a->scale)), sum);
 }
 
-SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, size_t output, size_t row, int n_rows)
+/* Outputs [output, output + n_out), at most eight. */
+SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, const uint16_t *entries, size_t output, size_t n_out,
+                           size_t row, int n_rows)
 {
-    const unsigned char *block = (const unsigned char *)m->weight + output * m->weight_stride;
+    const unsigned char *group = (const unsigned char *)m->weight + output / GROUP * m->weight_stride;
     const spry_act_block *act[GRID_TILE_ROWS];
     __m256 sum[GRID_TILE_ROWS];
     for (int r = 0; r < n_rows; r++) {
@@ -187,28 +260,41 @@ SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, size_t output,
             (const spry_act_block *)(const void *)((const unsigned char *)m->act + (row + (size_t)r) * m->act_stride);
         sum[r] = _mm256_setzero_ps();
     }
-    for (size_t b = 0; b < m->n_in / 32; b++) {
-        grid_part w;
-        load_part(&w, type, block + b / 8 * spry_dtype_bytes(type), b % 8);
-        for (int r = 0; r < n_rows; r++) {
-            const spry_act_block *a = act[r] + b;
-            __m256i values = _mm256_loadu_si256((const __m256i *)(const void *)a->values);
-            __m256 dot = _mm256_cvtepi32_ps(dot_eight(w.sizes, _mm256_sign_epi8(values, w.signs)));
-            sum[r] = _mm256_fmadd_ps(dot, _mm256_mul_ps(w.scale, _mm256_set1_ps(a->scale)), sum[r]);
+    for (size_t b = 0; b < m->n_in / 32; b += SPRY_GRID_PARTS, group += spry_packed_row_bytes(type) * GROUP) {
+        const unsigned char *block = group + 2 * GROUP + output % GROUP * 4;
+        const __m256 scale =
+            _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(group + output % GROUP * 2)));
+        _Alignas(32) int8_t values[GRID_TILE_ROWS][GRID_LARGE];
+        grid_words words;
+        look_up_part(&words, entries, type, block, 0);
+        for (int r = 0; r < n_rows; r++)
+            put_in_order(values[r], type, act[r] + b);
+        for (int s = 0; s < SPRY_GRID_PARTS; s++) {
+            grid_part w;
+            if (s + 1 < SPRY_GRID_PARTS)
+                look_up_part(&words, entries, type, block, s + 1);
+            load_grid_part(&w, &words, type, block, s, scale);
+            for (int r = 0; r < n_rows; r++)
+                sum[r] = add_grid_part(sum[r], &w, type, act[r] + b + s, values[r] + 32 * s);
         }
     }
-    for (int r = 0; r < n_rows; r++)
-        m->out[(row + (size_t)r) * m->out_stride + output] = sum_of_eight(sum[r]);
+    for (int r = 0; r < n_rows; r++) {
+        float out[GRID_OUTPUTS];
+        _mm256_storeu_ps(out, sum[r]);
+        memcpy(m->out + (row + (size_t)r) * m->out_stride + output, out, n_out * sizeof *out);
+    }
 }
 
 SPRY_INLINE void grid_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
 {
-    for (size_t output = out_begin; output < out_end; output++) {
-        size_t row = 0;
+    uint16_t room[512];
+    const uint16_t *entries = grid_entries(room, type);
+    for (size_t output = out_begin; output < out_end; output += GRID_OUTPUTS) {
+        size_t row = 0, n_out = out_end - output < GRID_OUTPUTS ? out_end - output : GRID_OUTPUTS;
         for (; row + GRID_TILE_ROWS <= m->n_rows; row += GRID_TILE_ROWS)
-            grid_tile(m, type, output, row, GRID_TILE_ROWS);
+            grid_tile(m, type, entries, output, n_out, row, GRID_TILE_ROWS);
         for (; row < m->n_rows; row++)
-            grid_tile(m, type, output, row, 1);
+            grid_tile(m, type, entries, output, n_out, row, 1);
     }
 }
 
@@ -220,5 +306,5 @@ SPRY_INLINE void grid_product(const spry_matmul *m, spry_dtype type, size_t out_
 SPRY_DTYPES_GRID(GRID_DEFINE)
 
 /* Entries of a table. */
-#define GRID_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .run = OP(matmul_##NAME)},
+#define GRID_ENTRY(NAME, ...) .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = OP(matmul_##NAME)},
 #define GRID_OPS              SPRY_DTYPES_GRID(GRID_ENTRY)

@@ -29,12 +29,15 @@
 
 #define BYTES_ATTEND .attend = avx512_attend_bytes, .attend_bytes = true,
 const spry_ops spry_ops_avx512 = {.name = "avx512", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BYTES_ATTEND};
+#define CODES_ENTRY(NAME, name, ...)                                                                                   \
+    .matmul[SPRY_##NAME] = {.integer = true, .group = GROUP, .run = spry_avx512_matmul_##name},
+#define CODES_OPS     SPRY_DTYPES_GRID(CODES_ENTRY)
 #define NARROW_HALVES .matmul[SPRY_F16].narrow = SPRY_BF16,
 #define BF16_ATTEND   .attend = avx512_attend_bf16, .attend_bytes = true, .attend_halves = true,
 const spry_ops spry_ops_avx512bf16 = {
-    .name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS BF16_ATTEND BF16_OPS NARROW_HALVES};
+    .name = "avx512bf16", SPRY_REF_OPS, SIMD_OPS(avx512), CODES_OPS BF16_ATTEND BF16_OPS NARROW_HALVES};
 #ifndef AMX_NAME /* another one where tiles are emulated */
 #define AMX_NAME "amx"
 #endif
 const spry_ops spry_ops_amx = {
-    .name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), GRID_OPS TILED_OPS BF16_ATTEND TILED_BF16_OPS NARROW_HALVES};
+    .name = AMX_NAME, SPRY_REF_OPS, SIMD_OPS(avx512), CODES_OPS TILED_OPS BF16_ATTEND TILED_BF16_OPS NARROW_HALVES};
