@@ -170,6 +170,9 @@ SPRY_INLINE void panel_tile(const spry_matmul *m, const float_panel *w, size_t g
     for (int r = 0; r < n_rows; r++)
         act[r] = floats_at(m, row + (size_t)r) + first;
     clear_sums(sum, n_groups, n_rows);
+    for (int r = 0; r < n_rows; r++) /* what put_sums adds to */
+        for (int g = 0; g < n_groups; g++)
+            SPRY_PREFETCH(m->out + (row + (size_t)r) * m->out_stride + (group + (size_t)g) * GROUP);
     for (size_t i = 0; i < n; i++)
         add_value(sum, w->value[i], act, i, n_groups, n_rows);
     put_sums(m, sum, group, row, n_groups, n_rows, first == 0, n_out);
