@@ -94,6 +94,8 @@ typedef struct spry_attend {
     const float *sinks;  /* NULL, or a score a query head that takes its share of the weights and gives nothing */
     const spry_kv_entry *entries; /* ascending by start, without gaps */
     size_t n_entries;
+    const spry_kv_entry *after; /* entries that this thread is likely to read next: requested ahead, no more */
+    size_t n_after;
     const spry_turn *turns; /* indexed by an entry's turn; NULL: no page is rotated */
     size_t n_pairs;         /* of a turn, as in rope; interleaved, too */
     bool interleaved;

@@ -107,6 +107,21 @@ static uint32_t chunk_of(const spry_attend *a, size_t entry)
     return a->entries[entry].start / SPRY_ATTEND_CHUNK_TOKENS;
 }
 
+/* Leaves the entries of a chunk; behind them those that this worker is likely to take next, when each takes one. */
+static void take_chunk(spry_attend *a, size_t chunk, size_t workers)
+{
+    size_t first = 0, all = a->n_entries;
+    while (chunk_of(a, first) < chunk)
+        first++;
+    size_t end = spry_attend_chunk_end(a, first), after = end;
+    while (after < all && chunk_of(a, after) < chunk + workers)
+        after++;
+    a->after = a->entries + after;
+    a->n_after = all - after;
+    a->entries += first;
+    a->n_entries = end - first;
+}
+
 /* Items are chunks, and of each the key/value heads. */
 static void attend_chunks(void *context, size_t begin, size_t end)
 {
@@ -114,11 +129,8 @@ static void attend_chunks(void *context, size_t begin, size_t end)
     size_t n_heads = job->pass->config->n_kv_heads;
     for (size_t i = begin, n; i < end; i += n) {
         spry_attend a = attend_chunked(job);
-        size_t number = i / n_heads, chunk = chunk_of(&a, 0) + number, first = 0, head = i % n_heads;
-        while (chunk_of(&a, first) < chunk)
-            first++;
-        a.n_entries = spry_attend_chunk_end(&a, first) - first;
-        a.entries += first;
+        size_t number = i / n_heads, head = i % n_heads;
+        take_chunk(&a, chunk_of(&a, 0) + number, spry_threads_count(job->pass->threads));
         a.out = job->sums + number * job->parts.n_sums;
         a.states = job->states + number * job->parts.n_states;
         n = heads_until(i, end, head, n_heads);

@@ -385,6 +385,14 @@ SPRY_INLINE void find_page(const attend_tile *t, const spry_kv_entry *entry)
     }
 }
 
+/* Entry i, which may be one of those that are read afterwards; NULL: there is none. */
+SPRY_INLINE const spry_kv_entry *entry_ahead(const spry_attend *a, size_t i)
+{
+    if (i < a->n_entries)
+        return &a->entries[i];
+    return i - a->n_entries < a->n_after ? &a->after[i - a->n_entries] : NULL;
+}
+
 typedef void attend_one(attend_tile *t, const spry_kv_entry *entry, const spry_kv_entry *next);
 
 SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, size_t kv_end, attend_one *attend)
@@ -401,9 +409,10 @@ SPRY_INLINE void attend_tiles(const spry_attend *a, size_t kv_head, size_t kv_en
                 start_chunk(&t);
                 end = spry_attend_chunk_end(a, e);
                 for (size_t i = e; i < end; i++) {
-                    if (i + PAGES_AHEAD < a->n_entries)
-                        find_page(&t, &a->entries[i + PAGES_AHEAD]);
-                    attend(&t, &a->entries[i], &a->entries[i + 1 < a->n_entries ? i + 1 : i]);
+                    const spry_kv_entry *far = entry_ahead(a, i + PAGES_AHEAD), *next = entry_ahead(a, i + 1);
+                    if (far)
+                        find_page(&t, far);
+                    attend(&t, &a->entries[i], next ? next : &a->entries[i]);
                 }
                 end_chunk(&t);
             }
