@@ -5,9 +5,18 @@
 
 #include "kernels/packed.h"
 
-SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
-                            const spry_act_block *const act[], size_t n_in, int n_rows)
+typedef char int_tables; /* none */
+
+static inline void int_fill(int_tables *tables, spry_dtype type)
 {
+    (void)type;
+    *tables = 0;
+}
+
+SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], const int_tables *tables, spry_dtype type,
+                            const unsigned char *p, const spry_act_block *const act[], size_t n_in, int n_rows)
+{
+    (void)tables;
     if (type == SPRY_Q6_K || type == SPRY_Q3_K || type == SPRY_Q2_K)
         sixteen_blocks(sum, type, p, act, n_in, n_rows);
     else if (type == SPRY_IQ4_XS || type == SPRY_TQ1_0 || type == SPRY_TQ2_0)

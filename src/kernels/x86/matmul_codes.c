@@ -25,9 +25,9 @@ typedef struct code_part {
 
 /* Entry i of a grid is byte i of both halves: of IQ2 levels 0 to 3 and 4 to 7, two bits each; of IQ3 levels 0 and 2,
  * and 1 and 3, a nibble each. */
-typedef struct code_table {
+typedef struct int_tables {
     __m512i half[2][MOST_CODES / VECTOR];
-} code_table;
+} int_tables;
 
 static inline __m512i load64(const unsigned char *p)
 {
@@ -36,7 +36,7 @@ static inline __m512i load64(const unsigned char *p)
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-SPRY_INLINE void fill_table(code_table *t, spry_dtype type)
+SPRY_INLINE void int_fill(int_tables *t, spry_dtype type)
 {
     for (int i = 0; i < spry_grid_codes(type); i += 32) {
         __m512i entry = _mm512_loadu_si512(spry_grid_of(type) + i), low = entry, high = _mm512_srli_epi16(entry, 8);
@@ -110,7 +110,7 @@ SPRY_INLINE __m512i spread_high(const unsigned char *p, int part)
 }
 
 /* Nibbles of weights 0 and 2, 1 and 3, 4 and 6, 5 and 7 of four times eight. */
-SPRY_INLINE void load_nibbles(__m512i nibbles[4], const code_table *t, spry_dtype type, const unsigned char *block,
+SPRY_INLINE void load_nibbles(__m512i nibbles[4], const int_tables *t, spry_dtype type, const unsigned char *block,
                               int part)
 {
     const unsigned char *p = block + spry_grid_part(type, part) * VECTOR;
@@ -154,7 +154,7 @@ SPRY_INLINE void load_scales(code_part *w, spry_dtype type, const unsigned char 
 
 /* vpermb takes the lower bits of an index, and there are four copies of the levels: bits above a nibble do not matter.
  * Where 16 values have a scale, a quad is two times two adjacent values of 16. */
-SPRY_INLINE void load_part(code_part *w, const code_table *t, spry_dtype type, const unsigned char *block, int part,
+SPRY_INLINE void load_part(code_part *w, const int_tables *t, spry_dtype type, const unsigned char *block, int part,
                            __m512 scale)
 {
     const __m512i levels = level_table(type);
@@ -233,11 +233,9 @@ static inline void int_store(float *out, int_sum sum, size_t n_out)
         v_store_part(out, sum, n_out);
 }
 
-SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const unsigned char *p,
-                            const spry_act_block *const act[], size_t n_in, int n_rows)
+SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], const int_tables *table, spry_dtype type,
+                            const unsigned char *p, const spry_act_block *const act[], size_t n_in, int n_rows)
 {
-    code_table table;
-    fill_table(&table, type);
     for (size_t b = 0; b < n_in / 32; b += SPRY_GRID_PARTS, p += spry_packed_row_bytes(type) * GROUP) {
         _Alignas(VECTOR) int8_t values[INT_TILE_ROWS][LARGE];
         const __m512 scale = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
@@ -245,7 +243,7 @@ SPRY_INLINE void int_blocks(int_sum sum[INT_TILE_ROWS], spry_dtype type, const u
             put_in_order(values[r], type, act[r] + b);
         for (int s = 0; s < SPRY_GRID_PARTS; s++) {
             code_part w;
-            load_part(&w, &table, type, p + 2 * GROUP, s, scale);
+            load_part(&w, table, type, p + 2 * GROUP, s, scale);
             for (int r = 0; r < n_rows; r++)
                 sum[r] = add_part(sum[r], &w, type, act[r] + b + s, values[r] + 32 * s);
         }

@@ -36,17 +36,27 @@ static inline __m256i load32(const void *p)
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
-/* A word for each code: of IQ2 as in the grid; of IQ3 nibbles, levels 0, 2, 1 and 3. */
-SPRY_INLINE const uint16_t *grid_entries(uint16_t room[512], spry_dtype type)
+/* A word for each code, with zeros before and after it: of IQ2 as in the grid; of IQ3 nibbles, levels 0, 2, 1 and 3. */
+typedef struct grid_table {
+    uint64_t entry[1 + 1024]; /* that of code i is entry[1 + i] */
+} grid_table;
+
+SPRY_INLINE void fill_grid_table(grid_table *t, spry_dtype type)
 {
     const uint16_t *grid = spry_grid_of(type);
-    if (!spry_grid_fours(type))
-        return grid;
+    t->entry[0] = 0;
     for (int i = 0; i < spry_grid_codes(type); i++) {
-        unsigned e = grid[i];
-        room[i] = (uint16_t)((e & 7) | (e >> 6 & 7) << 4 | (e >> 3 & 7) << 8 | (e >> 9 & 7) << 12);
+        uint64_t e = grid[i];
+        t->entry[1 + i] = spry_grid_fours(type) ? (e & 7) | (e & 0x1c0) >> 2 | (e & 0x38) << 5 | (e & 0xe00) << 3 : e;
     }
-    return room;
+}
+
+/* The entry of a code, from bit 16 * place on: read that much before it. */
+SPRY_INLINE uint64_t entry_at(const grid_table *t, uint64_t code, size_t place)
+{
+    uint64_t found;
+    memcpy(&found, (const unsigned char *)(t->entry + 1 + code) - 2 * place, sizeof found);
+    return found;
 }
 
 /* By nibble: sums of the bytes that belong to its bits. */
@@ -91,7 +101,8 @@ SPRY_INLINE __m256i grid_high(spry_dtype type, const unsigned char *block, const
     return _mm256_and_si256(_mm256_or_si256(bytes, _mm256_slli_epi32(bytes, 12)), _mm256_set1_epi8(3));
 }
 
-SPRY_INLINE void look_up_codes(uint16_t words[32], const uint16_t *entries, __m256i code, __m256i high)
+/* Four codes of an output are joined in a scalar register. */
+SPRY_INLINE void look_up_codes(uint16_t words[32], const grid_table *t, __m256i code, __m256i high)
 {
     _Alignas(32) uint16_t index[32];
     _mm256_store_si256((__m256i *)(void *)index, _mm256_unpacklo_epi8(code, high));
@@ -100,13 +111,13 @@ SPRY_INLINE void look_up_codes(uint16_t words[32], const uint16_t *entries, __m2
     for (int i = 0; i < 32; i += 4) {
         uint64_t four;
         memcpy(&four, index + i, 8);
-        uint64_t found = (uint64_t)entries[four >> 48] << 16 | entries[four >> 32 & 0xffff];
-        found = found << 32 | (uint64_t)entries[four >> 16 & 0xffff] << 16 | entries[four & 0xffff];
-        *(volatile uint64_t *)(void *)(words + i) = found;
+        *(volatile uint64_t *)(void *)(words + i) = entry_at(t, four & 0xffff, 0) |
+                                                    entry_at(t, four >> 16 & 0xffff, 1) |
+                                                    entry_at(t, four >> 32 & 0xffff, 2) | entry_at(t, four >> 48, 3);
     }
 }
 
-SPRY_INLINE void look_up_part(grid_words *w, const uint16_t *entries, spry_dtype type, const unsigned char *block,
+SPRY_INLINE void look_up_part(grid_words *w, const grid_table *entries, spry_dtype type, const unsigned char *block,
                               int part)
 {
     const __m256i one = _mm256_set1_epi8(1);
@@ -249,8 +260,8 @@ SPRY_INLINE __m256 add_grid_part(__m256 sum, const grid_part *w, spry_dtype type
 }
 
 /* Outputs [output, output + n_out), at most eight. */
-SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, const uint16_t *entries, size_t output, size_t n_out,
-                           size_t row, int n_rows)
+SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, const grid_table *entries, size_t output,
+                           size_t n_out, size_t row, int n_rows)
 {
     const unsigned char *group = (const unsigned char *)m->weight + output / GROUP * m->weight_stride;
     const spry_act_block *act[GRID_TILE_ROWS];
@@ -287,14 +298,14 @@ SPRY_INLINE void grid_tile(const spry_matmul *m, spry_dtype type, const uint16_t
 
 SPRY_INLINE void grid_product(const spry_matmul *m, spry_dtype type, size_t out_begin, size_t out_end)
 {
-    uint16_t room[512];
-    const uint16_t *entries = grid_entries(room, type);
+    grid_table table;
+    fill_grid_table(&table, type);
     for (size_t output = out_begin; output < out_end; output += GRID_OUTPUTS) {
         size_t row = 0, n_out = out_end - output < GRID_OUTPUTS ? out_end - output : GRID_OUTPUTS;
         for (; row + GRID_TILE_ROWS <= m->n_rows; row += GRID_TILE_ROWS)
-            grid_tile(m, type, entries, output, n_out, row, GRID_TILE_ROWS);
+            grid_tile(m, type, &table, output, n_out, row, GRID_TILE_ROWS);
         for (; row < m->n_rows; row++)
-            grid_tile(m, type, entries, output, n_out, row, 1);
+            grid_tile(m, type, &table, output, n_out, row, 1);
     }
 }
 
