@@ -140,15 +140,25 @@ static void multiply(product_case *c, float *out, size_t first, size_t n_rows)
     spry_cuda_free(&gpu, &to);
 }
 
-/* The same of all rows by a kernel of this name; `cores`: with rows in the order of multiply_cores. */
-static void multiply_by(product_case *c, float *out, const char *kernel, size_t tiles, size_t rows, unsigned threads,
-                        size_t shared_bytes, uint32_t cores)
+/* A kernel, its tiles and rows of a block, threads and shared memory. */
+typedef struct kernel_case {
+    char name[SPRY_CUDA_KERNEL_NAME];
+    size_t tiles, rows;
+    unsigned threads;
+    size_t shared_bytes;
+    size_t share; /* of multiply_cores, whose rows lie in an order of their own: blocks that share inputs */
+} kernel_case;
+
+/* The same of all rows by this kernel. */
+static void multiply_by(product_case *c, float *out, const kernel_case *k)
 {
     const spry_cuda_matrix *w = &c->device.model.output;
+    size_t columns = (w->tiles.n_tiles + k->tiles - 1) / k->tiles, row_blocks = (ROWS + k->rows - 1) / k->rows;
     spry_cuda_memory in = on_gpu(c->floats, ROWS * c->n_in * sizeof(float));
     spry_cuda_memory to = on_gpu(NULL, ROWS * OUTPUTS * sizeof(float));
+    spry_cuda_memory sums = on_gpu(NULL, columns * row_blocks * 16 * k->tiles * 16 * k->rows * sizeof(float));
     spry_acts act = spry_cuda_acts(&c->device, w, c->n_in);
-    act.cores = cores;
+    act.cores = k->share ? (uint32_t)(row_blocks * k->rows / 8) : 0;
     spry_encode_args encode = {.in = in, .n = (uint32_t)c->n_in, .in_stride = (uint32_t)c->n_in};
     encode.to[spry_cuda_form(c->type)] = act;
     spry_cuda_launch(&gpu, spry_cuda_kernel(&gpu, "spry_encode"), ROWS, 1, 1, 256, &encode);
@@ -156,45 +166,72 @@ static void multiply_by(product_case *c, float *out, const char *kernel, size_t 
                                     .act = act,
                                     .n_parts = 1,
                                     .n_tiles = w->tiles.n_tiles,
-                                    .n_rows = ROWS};
-    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, kernel), (w->tiles.n_tiles + tiles - 1) / tiles,
-                            (ROWS + rows - 1) / rows, 1, threads, shared_bytes, &args);
+                                    .n_rows = ROWS,
+                                    .sums = sums};
+    void *kernel = spry_cuda_kernel(&gpu, k->name);
+    if (k->share > 1)
+        spry_cuda_launch_cluster(&gpu, kernel, k->share, columns, row_blocks, k->threads, k->shared_bytes, &args);
+    else
+        spry_cuda_launch_shared(&gpu, kernel, k->share ? 1 : columns, k->share ? columns : row_blocks,
+                                k->share ? row_blocks : 1, k->threads, k->shared_bytes, &args);
     from_gpu(out, to, ROWS * OUTPUTS * sizeof(float));
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &to);
+    spry_cuda_free(&gpu, &sums);
+}
+
+static void expect_bits(product_case *c, const float *few, const kernel_case *k)
+{
+    static float wide[ROWS * OUTPUTS];
+    multiply_by(c, wide, k);
+    if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
+        fail_msg("%s has other bits (%zu)", k->name, k->share);
+}
+
+/* With the matrix instructions of four warps: 64 rows by blocks that may share inputs, 128 rows by 4 or 8 tiles. */
+static void compare_cores(product_case *c, const float *few)
+{
+    static const struct {
+        size_t tiles, groups, share, stages;
+    } ways[] = {{4, 8, 1, 6}, {4, 8, 2, 6}, {4, 8, 4, 6}, {4, 8, 8, 6}, {4, 16, 1, 4}, {8, 16, 1, 4}};
+    size_t group_bytes = c->type == SPRY_F16 ? 2048 : c->type == SPRY_BF16 ? 1024 : 640;
+    for (size_t i = 0; i < SPRY_COUNT(ways); i++) {
+        kernel_case k = {.tiles = ways[i].tiles,
+                         .rows = 8 * ways[i].groups,
+                         .threads = (unsigned)ways[i].tiles * 32,
+                         .share = ways[i].share};
+        k.shared_bytes = ways[i].stages * (ways[i].groups * group_bytes + k.tiles * spry_cuda_unit_bytes(c->type));
+        snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(c->type), k.tiles,
+                 ways[i].groups);
+        expect_bits(c, few, &k);
+    }
 }
 
 static void wide_products_have_the_same_bits(void **state)
 {
     (void)state;
-    static float few[ROWS * OUTPUTS], wide[ROWS * OUTPUTS];
-    for (size_t t = 1; t < SPRY_COUNT(types); t++) /* not F32 */
-        for (size_t each = 1; each <= 2; each++) {
-            product_case c;
-            char name[SPRY_CUDA_KERNEL_NAME];
-            bool floats = types[t] == SPRY_F16 || types[t] == SPRY_BF16;
-            open_case(&c, types[t]);
-            multiply(&c, few, 0, 60);
-            if (floats) {
-                snprintf(name, sizeof name, "spry_product_%s_staged", spry_cuda_type_name(types[t]));
-                multiply_by(&c, wide, name, 8, 64, 128, 3 * 32768, 0);
-            } else {
-                snprintf(name, sizeof name, "spry_product_%s_wide_%zu", spry_cuda_type_name(types[t]), each);
-                multiply_by(&c, wide, name, 4 * each, 128, 256, 0, 0);
+    static float few[ROWS * OUTPUTS];
+    for (size_t t = 1; t < SPRY_COUNT(types); t++) { /* not F32 */
+        product_case c;
+        const char *name = spry_cuda_type_name(types[t]);
+        open_case(&c, types[t]);
+        multiply(&c, few, 0, 30);
+        multiply(&c, few + 30 * OUTPUTS, 30, 30);
+        if (types[t] == SPRY_F16 || types[t] == SPRY_BF16) {
+            kernel_case staged = {.tiles = 8, .rows = 64, .threads = 128, .shared_bytes = 3 * 32768};
+            snprintf(staged.name, sizeof staged.name, "spry_product_%s_staged", name);
+            expect_bits(&c, few, &staged);
+        } else {
+            for (size_t each = 1; each <= 2; each++) {
+                kernel_case wide = {.tiles = 4 * each, .rows = 128, .threads = 256};
+                snprintf(wide.name, sizeof wide.name, "spry_product_%s_wide_%zu", name, each);
+                expect_bits(&c, few, &wide);
             }
-            if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
-                fail_msg("%s has other bits", name);
-            for (size_t groups = 8; gpu.cores && groups <= 16 && each * 8 <= groups; groups *= 2) {
-                snprintf(name, sizeof name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(types[t]), 4 * each,
-                         groups);
-                multiply_by(&c, wide, name, 4 * each, 8 * groups, (unsigned)(128 * each),
-                            3 * groups * (floats ? 2048 : 640),
-                            (uint32_t)((ROWS + 8 * groups - 1) / (8 * groups) * groups));
-                if (memcmp(few, wide, 60 * OUTPUTS * sizeof(float)))
-                    fail_msg("%s has other bits", name);
-            }
-            close_case(&c);
         }
+        if (gpu.cores)
+            compare_cores(&c, few);
+        close_case(&c);
+    }
 }
 
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the

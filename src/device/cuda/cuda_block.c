@@ -287,8 +287,10 @@ spry_attend_args spry_cuda_attend_args(const spry_cuda_device *d, uint32_t layer
                              .scale = 1 / sqrtf(c->query_scalar),
                              .softcap = c->attn_softcap};
     const spry_cuda_matrix *o = &d->model.layers[layer].o;
-    if (attend_encodes(d))
+    if (attend_encodes(d)) {
         args.to[spry_cuda_form(o->type)] = spry_cuda_acts(d, o, o->tiles.n_in);
+        args.to[spry_cuda_form(o->type)].cores = spry_cuda_cores(d, o->type, d->n_rows);
+    }
     return args;
 }
 
@@ -432,10 +434,9 @@ void spry_cuda_attention_part(spry_cuda_device *d, const spry_cuda_layer *l, uin
     else
         attend_rows(d, l, layer);
     if (attend_encodes(d)) {
-        d->lanes = true;
+        d->cores[spry_cuda_form(l->o.type)] = spry_cuda_cores(d, l->o.type, d->n_rows);
         spry_cuda_adapt_from(d, &(spry_encode_args){.in = d->scratch.attn});
         spry_cuda_products(d, &o, 1, d->n_rows, sum.add, no_groups);
-        d->lanes = false;
     } else {
         const spry_encode_args rows = {.in = c->n_kv_rank ? d->scratch.raw : d->scratch.attn, .n = l->o.tiles.n_in};
         spry_cuda_encode_products(d, rows, &o, 1, d->n_rows, sum.add);

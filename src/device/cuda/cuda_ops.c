@@ -18,8 +18,10 @@ enum {
     CORES_ROWS_MANY = 128, /* and for many */
     CORES_MANY = 192,      /* rows from which they are many */
     CORES_TILES = 4,       /* of a block, or twice as many */
-    CORES_BLOCKS_FEW = 48, /* at least: with fewer blocks, few rows are faster by splits of inputs */
-    CORES_BLOCKS = 100,
+    CORES_BLOCKS = 100,    /* at least, of those for many rows */
+    CORES_SHARE = 8,       /* blocks that share inputs, at most */
+    CORES_STAGES = 6,      /* units on their way of blocks for few rows */
+    CORES_STAGES_MANY = 4, /* and for many */
     ROWS_TILES = 8, /* of a block at a time that norms and gates take, at most */
     TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
     STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
@@ -39,16 +41,20 @@ static size_t group_bytes(spry_dtype type)
     return bytes[spry_cuda_form(type)];
 }
 
-/* Groups of rows in the order of multiply_cores, for a matrix of this type and products of so many tiles in all; 0: in
- * the order of lanes. */
-static uint32_t cores_of(const spry_cuda_device *d, spry_dtype type, size_t n_rows, size_t n_tiles)
+/* Shared memory of a block of multiply_cores. */
+static size_t cores_bytes(spry_dtype type, size_t tiles, size_t rows)
+{
+    size_t stages = rows == CORES_ROWS ? CORES_STAGES : CORES_STAGES_MANY;
+    return stages * (rows / SPRY_ACT_ROWS * group_bytes(type) + tiles * spry_cuda_unit_bytes(type));
+}
+
+uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
 {
     enum { FEW = 32 };
     size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
-    bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE;
-    unsigned chosen = spry_cuda_chosen(d, SPRY_CHOICE_CORES);
-    bool filled = chosen ? chosen == 2 : n_tiles / CORES_TILES * row_blocks >= CORES_BLOCKS_FEW;
-    bool enough = n_rows >= CORES_MANY || (n_rows > FEW && filled);
+    bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE &&
+               cores_bytes(type, 2 * CORES_TILES, CORES_ROWS_MANY) <= d->context.shared_bytes;
+    bool enough = n_rows > FEW && (n_rows >= CORES_MANY || spry_cuda_chosen(d, SPRY_CHOICE_CORES) != 1);
     return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
 }
 
@@ -58,14 +64,11 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
     if (spry_cuda_adapts(d, products, n_products))
         spry_cuda_adapt_from(d, &args);
     bool cores = !args.plain && !args.source && args.n % 8 == 0; /* for all of them, and nothing else is wanted */
-    size_t n_tiles = 0;
-    for (size_t i = 0; i < n_products; i++)
-        n_tiles += products[i].w->tiles.n_tiles;
     for (size_t i = 0; i < n_products; i++) {
         const spry_cuda_matrix *w = products[i].w;
         spry_act_form form = spry_cuda_form(w->type);
         args.to[form] = spry_cuda_acts(d, w, args.n);
-        args.to[form].cores = d->cores[form] = cores_of(d, w->type, n_rows, n_tiles);
+        args.to[form].cores = d->cores[form] = spry_cuda_cores(d, w->type, n_rows);
         cores = cores && d->cores[form];
     }
     args.in_stride = args.in_stride ? args.in_stride : args.n;
@@ -78,6 +81,7 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
 typedef struct product_way {
     char name[SPRY_CUDA_KERNEL_NAME];
     size_t rows, tiles;
+    size_t share; /* of multiply_cores: blocks that share inputs */
     unsigned threads;
     size_t shared_bytes;
 } product_way;
@@ -109,19 +113,37 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
     return true;
 }
 
-static bool choose_cores(product_way *way, const spry_product_args *args, spry_dtype type)
+/* Blocks that share the inputs of one, so that there is work for the whole GPU, and room for what they give. */
+static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, size_t blocks)
 {
-    size_t rows = args->n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, groups = rows / SPRY_ACT_ROWS;
-    size_t row_blocks = (args->n_rows + rows - 1) / rows, tiles = CORES_TILES;
+    size_t share = 1, floats = blocks * SPRY_PRODUCT_SPLITS * CORES_TILES * SPRY_TILE_ROWS * CORES_ROWS;
+    while (share < CORES_SHARE && 2 * share * blocks <= 2 * d->context.processors &&
+           2 * share <= args->parts[0].weight.n_units && floats <= d->scratch.partial_floats)
+        share *= 2;
+    return share;
+}
+
+static bool choose_cores(product_way *way, const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
+{
     if (!args->act.cores)
         return false;
-    if (rows == CORES_ROWS_MANY && (args->n_tiles + 2 * tiles - 1) / (2 * tiles) * row_blocks >= CORES_BLOCKS)
-        tiles *= 2;
+    size_t rows = CORES_ROWS_MANY, row_blocks = (args->n_rows + rows - 1) / rows, tiles = 2 * CORES_TILES;
+    bool many = args->n_rows >= CORES_MANY;
+    if (!many || (args->n_tiles + tiles - 1) / tiles * row_blocks < CORES_BLOCKS)
+        tiles = CORES_TILES;
+    size_t columns = (args->n_tiles + tiles - 1) / tiles;
+    if (!many || columns * row_blocks < CORES_BLOCKS)
+        rows = CORES_ROWS;
     *way = (product_way){.rows = rows,
                          .tiles = tiles,
+                         .share = 1,
                          .threads = (unsigned)tiles * 32,
-                         .shared_bytes = STAGES * groups * group_bytes(type)};
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(type), tiles, groups);
+                         .shared_bytes = cores_bytes(type, tiles, rows)};
+    if (rows == CORES_ROWS)
+        way->share = share_inputs(d, args, columns * ((args->n_rows + rows - 1) / rows));
+    args->sums = way->share > 1 ? d->scratch.partial : 0;
+    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(type), tiles,
+             rows / SPRY_ACT_ROWS);
     return true;
 }
 
@@ -210,14 +232,15 @@ static bool choose_stream(product_way *way, const spry_cuda_context *c, const sp
 }
 
 /* For few rows: several tiles a block where there are blocks enough, because they share rows. */
-static product_way choose_way(const spry_cuda_context *c, const spry_product_args *args, spry_dtype type)
+static product_way choose_way(const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
 {
     enum { BLOCKS = 96 };
+    const spry_cuda_context *c = &d->context;
     size_t rows = SPRY_ACT_ROWS;
     while (rows < 4 * SPRY_ACT_ROWS && rows < args->n_rows)
         rows *= 2;
     product_way way = {.rows = rows, .tiles = 1, .threads = FEW_THREADS};
-    if (choose_cores(&way, args, type) || choose_many(&way, args, type) || choose_one(&way, c, args, type) ||
+    if (choose_cores(&way, d, args, type) || choose_many(&way, args, type) || choose_one(&way, c, args, type) ||
         choose_stream(&way, c, args, type))
         return way;
     if (args->experts && args->expert_rows < way.rows)
@@ -235,12 +258,16 @@ static product_way choose_way(const spry_cuda_context *c, const spry_product_arg
 }
 
 /* Products of one type. */
-static void launch_products(spry_cuda_device *d, const spry_product_args *args, spry_dtype type)
+static void launch_products(spry_cuda_device *d, spry_product_args *args, spry_dtype type)
 {
-    product_way way = choose_way(&d->context, args, type);
-    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, way.name),
-                            (args->n_tiles + way.tiles - 1) / way.tiles, (args->n_rows + way.rows - 1) / way.rows, 1,
-                            way.threads, way.shared_bytes, args);
+    product_way way = choose_way(d, args, type);
+    void *kernel = spry_cuda_kernel(&d->context, way.name);
+    size_t tiles = (args->n_tiles + way.tiles - 1) / way.tiles, rows = (args->n_rows + way.rows - 1) / way.rows;
+    if (way.share > 1)
+        spry_cuda_launch_cluster(&d->context, kernel, way.share, tiles, rows, way.threads, way.shared_bytes, args);
+    else
+        spry_cuda_launch_shared(&d->context, kernel, way.share ? 1 : tiles, way.share ? tiles : rows,
+                                way.share ? rows : 1, way.threads, way.shared_bytes, args);
 }
 
 /* The next products of one type, as many as one launch takes; *at moves behind them. */

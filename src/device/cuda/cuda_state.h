@@ -378,6 +378,8 @@ bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args args, const 
 
 /* Where a row of n values goes in the form that products with a matrix need. */
 spry_acts spry_cuda_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n);
+/* Groups of rows in the order of multiply_cores, for a matrix of this type; 0: in the order of lanes. */
+uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows);
 
 /* cuda_watch.c, where there is a watch: what was launched since the last op was this op's. */
 void spry_cuda_charge(spry_cuda_device *d, spry_op op, spry_dtype type, double bytes, double products);

@@ -115,6 +115,7 @@ typedef struct spry_product_args {
     uint32_t expert_rows;
     uint32_t n_parts, n_tiles, n_rows;
     uint32_t add;
+    SPRY_AT(float) sums;   /* where blocks of multiply_cores that share inputs put what their splits give */
     spry_encode_args from; /* at most 8 rows: the norm they pass, in place of `act`; `to`: where gated values go */
 } spry_product_args;
 

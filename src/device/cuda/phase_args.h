@@ -35,7 +35,6 @@ typedef enum spry_phase_type {
 typedef struct spry_phase {
     uint32_t kind;
     uint32_t ranks; /* of attention: blocks that share the pages of a row and key head, a power of two */
-    uint32_t unused[2];
     union {
         spry_product_args product;
         spry_decode_args decode;

@@ -1,14 +1,14 @@
 /* Products for many rows with the matrix instructions of four warps, which GPUs of compute capability 9.0 have: a block
  * takes 4 or 8 tiles of weights, a warp each, and GROUPS groups of 8 rows (64 or 128 rows), a unit of 64 inputs at a time.
- * Weights come straight from memory into registers, AHEAD units of which are there or on their way; rows come through shared
- * memory, where they travel while those before them are used. Few rows leave registers for more weights.
+ * Weights and rows come through shared memory, STAGES units of which are there or on their way.
+ *
+ * Where blocks would be too few for the GPU, those of a cluster share the inputs: each has as many splits of them, and what they give
+ * goes through memory.
  *
  * Each sum is the one of products.cuh, split after split. Integers have one sum anyway; of floats it is tested that the
  * instruction adds 16 products as that of one warp does. Rows behind the last are computed from whatever lies there, and not
  * written. */
 #include "device/cuda/kernels/products.cuh"
-
-enum { CORE_STAGES = 3 };
 
 /* How a type's rows lie, and what is done with a unit of them; `meanwhile` is called while matrix instructions run. */
 template <class F, int GROUPS> struct core_floats {
@@ -125,75 +125,119 @@ SPRY_DEVICE void copy_core_rows(unsigned char *stage, const spry_acts &act, uint
         copy_ahead(stage + VALUES, scales);
 }
 
-/* What a block goes through: units of its rows, each with weights that came while those before were multiplied. */
-template <class C, int GROUPS, int THREADS, int AHEAD> struct core_units {
-    enum { VALUES = GROUPS * C::GROUP_BYTES, STAGE = VALUES + GROUPS * C::SCALE_BYTES };
-    unsigned char *stages;
-    uint32_t n_units, split;
-    bool fresh;
-    float acc[GROUPS][4];
-    typename C::weights weights[AHEAD]; /* unit u is at u % AHEAD */
+/* Sums of splits of a block that shares its inputs, [split, group] of four for each thread. The first block of a cluster adds its
+ * splits up itself: what they give is split 0. */
+template <int GROUPS, int THREADS> struct core_sums {
+    float4 *at;
 
-    SPRY_METHOD void load(const product_place &p, int at, uint32_t unit)
+    SPRY_METHOD core_sums(const spry_product_args &a)
     {
-        weights[at].load(p, unit < n_units ? unit : n_units - 1);
+        uint64_t block = (uint64_t)blockIdx.z * gridDim.y + blockIdx.y;
+        at = (float4 *)a.sums + block * SPRY_PRODUCT_SPLITS * GROUPS * THREADS + threadIdx.x;
     }
 
-    SPRY_METHOD void copy(const spry_acts &act, uint32_t group, uint32_t unit) const
+    SPRY_METHOD void put(uint32_t split, const float sums[GROUPS][4]) const
     {
-        if (unit < n_units)
-            copy_core_rows<C, GROUPS, THREADS>(stages + unit % CORE_STAGES * STAGE, act, group, unit);
-        copy_commit();
-    }
-
-    /* `at`: where the weights of the unit are. */
-    SPRY_METHOD void add(float total[GROUPS][4], const product_place &p, const spry_acts &act, uint32_t unit, int at)
-    {
-        copy_wait_but<CORE_STAGES - 2>();
-        cores_publish();
-        block_wait();
-        const unsigned char *stage = stages + unit % CORE_STAGES * STAGE;
-        C::add(acc, weights[at], stage, stage + VALUES, p.lane, fresh, [&] {
-            copy(act, p.group, unit + CORE_STAGES - 1);
-            load(p, (at + AHEAD - 1) % AHEAD, unit + AHEAD - 1);
-        });
-        fresh = false;
-        while (split_begin(p, split + 1) <= unit)
-            split++;
-        if (split_begin(p, split + 1) != unit + 1)
-            return;
         SPRY_UNROLL
-        for (int i = 0; i < GROUPS * 4; i++)
-            total[i / 4][i % 4] += acc[i / 4][i % 4];
-        fresh = true;
+        for (int g = 0; g < GROUPS; g++) {
+            float4 four = {sums[g][0], sums[g][1], sums[g][2], sums[g][3]};
+            at[(split * GROUPS + (uint32_t)g) * THREADS] = four;
+        }
+    }
+
+    SPRY_METHOD void add(float total[4], uint32_t split, uint32_t group) const
+    {
+        float4 four = at[(split * GROUPS + group) * THREADS];
+        total[0] += four.x;
+        total[1] += four.y;
+        total[2] += four.z;
+        total[3] += four.w;
     }
 };
 
-/* Weights do not wait for the kernels before this one; rows do. */
-template <class C, int GROUPS, int THREADS, int AHEAD>
-SPRY_DEVICE void add_core_units(float total[GROUPS][4], unsigned char *stages, const product_place &p, const spry_acts &act)
-{
-    core_units<C, GROUPS, THREADS, AHEAD> units = {stages, p.weight.n_units, 0, true, {}, {}};
-    SPRY_UNROLL
-    for (int i = 0; i < AHEAD - 1; i++)
-        units.load(p, i, (uint32_t)i);
-    grid_wait();
-    SPRY_UNROLL
-    for (uint32_t unit = 0; unit < CORE_STAGES - 1; unit++)
-        units.copy(act, p.group, unit);
-    SPRY_UNROLL_BY(1)
-    for (uint32_t unit = 0; unit < units.n_units; unit += AHEAD) {
-        SPRY_UNROLL
-        for (int i = 0; i < AHEAD; i++)
-            if (unit + (uint32_t)i < units.n_units)
-                units.add(total, p, act, unit + (uint32_t)i, i);
-    }
-}
+/* What a block goes through: units of its splits. */
+template <class T, int WARPS, int GROUPS, int STAGES> struct core_units {
+    enum { BYTES = (int)T::FORM == (int)SPRY_ACT_BYTES, THREADS = WARPS * WARP };
+    typedef typename core_of<T, GROUPS, BYTES>::type C;
+    typedef kept_units<T, STAGES, BYTES> kept;
+    typedef core_sums<GROUPS, THREADS> shared_sums;
+    enum { VALUES = GROUPS * C::GROUP_BYTES, ROWS = VALUES + GROUPS * C::SCALE_BYTES };
+    unsigned char *rows; /* [STAGES] */
+    kept weights;
+    uint32_t unit, end, split;
+    bool first, fresh; /* the first block of its cluster; the first unit of a split */
+    float acc[GROUPS][4];
 
-/* Sums of the lane's two outputs for its rows; what they are added to is loaded for four groups at once. */
+    SPRY_METHOD core_units(unsigned char *stages, const product_place &p)
+    {
+        uint32_t share = gridDim.x;
+        rows = stages;
+        weights.place(stages + STAGES * ROWS, threadIdx.x / WARP, p.lane);
+        split = SPRY_PRODUCT_SPLITS * blockIdx.x / share;
+        unit = split_begin(p, split);
+        end = split_begin(p, SPRY_PRODUCT_SPLITS * (blockIdx.x + 1) / share);
+        first = blockIdx.x == 0;
+        fresh = true;
+    }
+
+    SPRY_METHOD void load(const product_place &p, uint32_t number)
+    {
+        if (number < end)
+            weights.load(p, number % STAGES, number);
+    }
+
+    SPRY_METHOD void copy(const product_place &p, const spry_acts &act, uint32_t number) const
+    {
+        if (number < end)
+            copy_core_rows<C, GROUPS, THREADS>(rows + number % STAGES * ROWS, act, p.group, number);
+        copy_commit();
+    }
+
+    SPRY_METHOD void multiply(const product_place &p, const spry_acts &act)
+    {
+        copy_wait_but<STAGES - 2>();
+        cores_publish();
+        block_wait();
+        const unsigned char *stage = rows + unit % STAGES * ROWS;
+        C::add(acc, weights.get(unit % STAGES), stage, stage + VALUES, p.lane, fresh, [&] {
+            load(p, unit + STAGES - 1);
+            copy(p, act, unit + STAGES - 1);
+        });
+        fresh = false;
+    }
+
+    /* Adds all splits of the block up in `total`, or writes each to `sums`. Weights do not wait for the kernels before
+     * this one; rows do. */
+    SPRY_METHOD void add(float total[GROUPS][4], const shared_sums &sums, const product_place &p, const spry_acts &act)
+    {
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < STAGES - 1; i++)
+            load(p, unit + i);
+        grid_wait();
+        SPRY_UNROLL
+        for (uint32_t i = 0; i < STAGES - 1; i++)
+            copy(p, act, unit + i);
+        SPRY_UNROLL_BY(1)
+        for (; unit < end; unit++) {
+            multiply(p, act);
+            while (split_begin(p, split + 1) <= unit)
+                split++;
+            if (split_begin(p, split + 1) != unit + 1)
+                continue;
+            fresh = true;
+            SPRY_UNROLL
+            for (int i = 0; first && i < GROUPS * 4; i++)
+                total[i / 4][i % 4] += acc[i / 4][i % 4];
+            if (!first)
+                sums.put(split, acc);
+        }
+    }
+};
+
+/* Sums of the lane's two outputs for its rows before `end`; what they are added to is loaded for four groups at once. */
 template <int GROUPS>
 SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_part &part, const product_place &p,
-                                 const float (*total)[4])
+                                 const float (*total)[4], uint32_t end)
 {
     enum { TOGETHER = 4 };
     uint32_t output = p.tile * SPRY_TILE_ROWS + (uint32_t)(p.lane / 4), row = p.group * SPRY_ACT_ROWS + (uint32_t)(p.lane % 4) * 2;
@@ -206,7 +250,7 @@ SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_
         SPRY_UNROLL
         for (int k = 0; a.add && k < TOGETHER * 4; k++) {
             int i = k % 4, g = first + k / 4;
-            base[k / 4][i] = there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < a.n_rows
+            base[k / 4][i] = there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < end
                                  ? to[(uint64_t)(g * 8 + i % 2) * part.stride + i / 2 * 8]
                                  : 0;
         }
@@ -214,33 +258,63 @@ SPRY_DEVICE void write_core_sums(const spry_product_args &a, const spry_product_
         for (int k = 0; k < TOGETHER * 4; k++) {
             int i = k % 4, g = first + k / 4;
             float sum = part.bias ? total[g][i] + bias[i / 2] : total[g][i];
-            if (there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < a.n_rows)
+            if (there[i / 2] && row + (uint32_t)(g * 8 + i % 2) < end)
                 to[(uint64_t)(g * 8 + i % 2) * part.stride + i / 2 * 8] = a.add ? base[k / 4][i] + sum : sum;
         }
     }
 }
 
-/* A grid of (tiles by warps, rows by 8 GROUPS). */
-template <class T, int WARPS, int GROUPS, int AHEAD> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
+/* Each block of a cluster takes some groups of rows, at most four, and adds up what all blocks gave. */
+template <int GROUPS, int THREADS>
+SPRY_DEVICE void write_shared_sums(const spry_product_args &a, const spry_product_part &part, product_place p,
+                                   const core_sums<GROUPS, THREADS> &sums, bool there)
 {
-    typedef typename core_of<T, GROUPS, (int)T::FORM == (int)SPRY_ACT_BYTES>::type C;
-    enum { STAGE = GROUPS * (C::GROUP_BYTES + C::SCALE_BYTES) };
-    SPRY_SHARED_LARGE(stages, CORE_STAGES *STAGE);
-    uint32_t number = blockIdx.x * WARPS + threadIdx.x / WARP, tile = number < a.n_tiles ? number : a.n_tiles - 1;
-    const spry_product_part &part = a.parts[product_part(a, tile)];
-    product_place p = place_product(a, part, tile, blockIdx.y * GROUPS, 0);
-    float total[GROUPS][4] = {};
-    add_core_units<C, GROUPS, WARPS * WARP, AHEAD>(total, stages, p, a.act);
-    if (number < a.n_tiles)
-        write_core_sums<GROUPS>(a, part, p, total);
+    enum { MOST = 4 };
+    uint32_t share = gridDim.x, groups = GROUPS / share, from = blockIdx.x * groups;
+    float total[MOST][4] = {};
+    SPRY_UNROLL_BY(4)
+    for (uint32_t split = 0; split < SPRY_PRODUCT_SPLITS; split++) {
+        bool written = split ? split >= SPRY_PRODUCT_SPLITS / share && split_begin(p, split) < split_begin(p, split + 1) : true;
+        SPRY_UNROLL
+        for (uint32_t g = 0; g < MOST; g++)
+            if (written && g < groups)
+                sums.add(total[g], split, from + g);
+    }
+    p.group += from;
+    uint32_t end = (p.group + groups) * SPRY_ACT_ROWS;
+    if (there)
+        write_core_sums<MOST>(a, part, p, total, end < a.n_rows ? end : a.n_rows);
 }
 
-#define PRODUCT_CORES(name, tiles, groups, ahead)                                                                      \
+/* A grid of (blocks of a cluster, tiles by warps, rows by 8 GROUPS). Blocks of 64 rows may share inputs: 1, 2, 4 or 8 of them. */
+template <class T, int WARPS, int GROUPS, int STAGES> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
+{
+    enum { SHARED = GROUPS == 8 };
+    typedef core_units<T, WARPS, GROUPS, STAGES> core;
+    SPRY_SHARED_LARGE(stages, STAGES *(core::ROWS + WARPS * core::kept::UNIT));
+    uint32_t number = blockIdx.y * WARPS + threadIdx.x / WARP, tile = number < a.n_tiles ? number : a.n_tiles - 1;
+    const spry_product_part &part = a.parts[product_part(a, tile)];
+    product_place p = place_product(a, part, tile, blockIdx.z * GROUPS, 0);
+    float total[GROUPS][4] = {};
+    const typename core::shared_sums sums(a);
+    core units(stages, p);
+    units.add(total, sums, p, a.act);
+    if (SHARED && gridDim.x > 1) {
+        if (units.first)
+            sums.put(0, total);
+        cluster_wait();
+        write_shared_sums(a, part, p, sums, number < a.n_tiles);
+    } else if (number < a.n_tiles) {
+        write_core_sums<GROUPS>(a, part, p, total, a.n_rows);
+    }
+}
+
+#define PRODUCT_CORES(name, tiles, groups, stages)                                                                     \
     SPRY_KERNEL_EARLY(spry_product_##name##_cores_##tiles##_##groups, spry_product_args, tiles *WARP)                  \
     {                                                                                                                  \
-        multiply_cores<type_##name, tiles, groups, ahead>(a);                                                          \
+        multiply_cores<type_##name, tiles, groups, stages>(a);                                                          \
     }
-#define PRODUCTS_CORES(name) PRODUCT_CORES(name, 4, 8, 4) PRODUCT_CORES(name, 4, 16, 2) PRODUCT_CORES(name, 8, 16, 2)
+#define PRODUCTS_CORES(name) PRODUCT_CORES(name, 4, 8, 6) PRODUCT_CORES(name, 4, 16, 4) PRODUCT_CORES(name, 8, 16, 4)
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 PRODUCTS_CORES(f16)
 PRODUCTS_CORES(bf16)
