@@ -110,6 +110,9 @@ static void open_case(product_case *c, spry_dtype type)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         c->device.scratch.act_values[form] = on_gpu(NULL, SLOTS * units * 384);
     c->device.scratch.act_scales = on_gpu(NULL, SLOTS * units * 2 * 8);
+    c->device.scratch.gate = on_gpu(NULL, SLOTS * units * 256);
+    c->device.scratch.up = on_gpu(NULL, SLOTS * units * 256);
+    c->device.device.limits.max_rows = SLOTS * 64;
 }
 
 static void close_case(product_case *c)
@@ -117,6 +120,8 @@ static void close_case(product_case *c)
     for (size_t form = 0; form < SPRY_ACT_FORMS; form++)
         spry_cuda_free(&gpu, &c->device.scratch.act_values[form]);
     spry_cuda_free(&gpu, &c->device.scratch.act_scales);
+    spry_cuda_free(&gpu, &c->device.scratch.gate);
+    spry_cuda_free(&gpu, &c->device.scratch.up);
     spry_cuda_model_deinit(&c->device.model, &c->device.context);
     free(c->rows);
     free(c->weights);
@@ -188,21 +193,17 @@ static void expect_bits(product_case *c, const float *few, const kernel_case *k)
         fail_msg("%s has other bits (%zu)", k->name, k->share);
 }
 
-/* With the matrix instructions of four warps: 64 rows by blocks that may share inputs, 128 rows by 4 or 8 tiles. */
+/* With the matrix instructions of four warps: 64 rows by blocks that may share inputs, and 128 rows. */
 static void compare_cores(product_case *c, const float *few)
 {
     static const struct {
-        size_t tiles, groups, share, stages;
-    } ways[] = {{4, 8, 1, 6}, {4, 8, 2, 6}, {4, 8, 4, 6}, {4, 8, 8, 6}, {4, 16, 1, 4}, {8, 16, 1, 4}};
+        size_t groups, share, stages;
+    } ways[] = {{8, 1, 6}, {8, 2, 6}, {8, 4, 6}, {8, 8, 6}, {16, 1, 4}};
     size_t group_bytes = c->type == SPRY_F16 ? 2048 : c->type == SPRY_BF16 ? 1024 : 640;
     for (size_t i = 0; i < SPRY_COUNT(ways); i++) {
-        kernel_case k = {.tiles = ways[i].tiles,
-                         .rows = 8 * ways[i].groups,
-                         .threads = (unsigned)ways[i].tiles * 32,
-                         .share = ways[i].share};
+        kernel_case k = {.tiles = 4, .rows = 8 * ways[i].groups, .threads = 128, .share = ways[i].share};
         k.shared_bytes = ways[i].stages * (ways[i].groups * group_bytes + k.tiles * spry_cuda_unit_bytes(c->type));
-        snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(c->type), k.tiles,
-                 ways[i].groups);
+        snprintf(k.name, sizeof k.name, "spry_product_%s_cores_%zu", spry_cuda_type_name(c->type), ways[i].groups);
         expect_bits(c, few, &k);
     }
 }
@@ -234,13 +235,62 @@ static void wide_products_have_the_same_bits(void **state)
     }
 }
 
+/* Rows of GATED inputs as products want them, with their scales. */
+enum { GATED = OUTPUTS / 64 * 64 };
+typedef struct encoded_rows {
+    unsigned char values[SLOTS * (GATED / 64) * 256], scales[SLOTS * (GATED / 32) * 8];
+} encoded_rows;
+
+static void clear_acts(product_case *c)
+{
+    static const encoded_rows zeros;
+    spry_act_form form = spry_cuda_form(c->type);
+    spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros.values, sizeof zeros.values);
+    spry_cuda_write(&gpu, c->device.scratch.act_scales, zeros.scales, sizeof zeros.scales);
+}
+
+static void read_acts(product_case *c, encoded_rows *rows)
+{
+    spry_act_form form = spry_cuda_form(c->type);
+    from_gpu(rows->values, c->device.scratch.act_values[form], sizeof rows->values);
+    from_gpu(rows->scales, c->device.scratch.act_scales, sizeof rows->scales);
+}
+
+static void expect_acts(product_case *c, const encoded_rows *expected, size_t n_rows)
+{
+    static encoded_rows got;
+    read_acts(c, &got);
+    if (memcmp(&got, expected, sizeof got))
+        fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
+}
+
+/* By the kernel for 128 rows, of rows that lie where spry_cuda_gated_products put them. */
+static void gate_many(product_case *c, const spry_cuda_matrix *w, size_t n_rows)
+{
+    char name[SPRY_CUDA_KERNEL_NAME];
+    spry_act_form form = spry_cuda_form(c->type);
+    size_t group_bytes = c->type == SPRY_F16 ? 2048 : c->type == SPRY_BF16 ? 1024 : 640;
+    spry_product_args args = {.parts = {{.weight = w->tiles}, {.weight = w->tiles, .first_tile = w->tiles.n_tiles}},
+                              .act = spry_cuda_acts(&c->device, w, c->n_in),
+                              .n_parts = 2,
+                              .n_tiles = 2 * w->tiles.n_tiles,
+                              .n_rows = (uint32_t)n_rows,
+                              .from.gate = 1};
+    args.from.to[form] = spry_cuda_acts(&c->device, w, GATED);
+    args.act.values = c->device.scratch.gate;
+    args.act.scales = c->device.scratch.up;
+    args.act.cores = args.from.to[form].cores = 16;
+    snprintf(name, sizeof name, "spry_product_%s_cores_gate_16", spry_cuda_type_name(c->type));
+    spry_cuda_launch_shared(&gpu, spry_cuda_kernel(&gpu, name), 1, GATED / 32, 1, 128,
+                            4 * (16 * group_bytes + 4 * spry_cuda_unit_bytes(c->type)), &args);
+}
+
 /* Rows that are normalised, or gated, within a product: what the kernels one by one give. `processors`: how many the
  * GPU is taken to have; with few, blocks go through several batches of more tiles, also for rows that are encoded. */
 static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t processors)
 {
-    enum { GATED = OUTPUTS / 64 * 64 };
     static float apart[ROWS * OUTPUTS], fused[ROWS * OUTPUTS];
-    static unsigned char acts[2][SLOTS * 64 * 24], zeros[SLOTS * 64 * 24];
+    static encoded_rows expected;
     spry_cuda_memory in = on_gpu(c->floats, n_rows * c->n_in * sizeof(float)), weight = on_gpu(norm, c->n_in * 4);
     spry_cuda_memory to = on_gpu(NULL, n_rows * OUTPUTS * 4), up = on_gpu(NULL, n_rows * OUTPUTS * 4);
     const spry_cuda_product product = {to, OUTPUTS, &c->device.model.output};
@@ -262,25 +312,19 @@ static void compare_fused(product_case *c, size_t n_rows, float *norm, size_t pr
     whole.tiles.n_out = GATED;
     whole.tiles.n_tiles = GATED / 16;
     const spry_cuda_product both[] = {{to, GATED, &whole}, {up, GATED, &whole}};
-    spry_act_form form = spry_cuda_form(c->type);
-    size_t bytes = (form == SPRY_ACT_BYTES ? 64 : form == SPRY_ACT_ONE ? 128 : 256) * SPRY_ACT_ROWS * (GATED / 64);
-    for (size_t i = 0; i < 2; i++) {
-        spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros, bytes);
-        if (i)
-            assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
-        else
-            spry_cuda_encode(&c->device, from, both, 2, n_rows);
-        if (!i)
-            spry_cuda_products(&c->device, both, 2, n_rows, false, (spry_cuda_groups){0});
-        if (!i)
-            spry_cuda_write(&gpu, c->device.scratch.act_values[form], zeros, bytes);
-        if (!i)
-            spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = 1}, both, 1,
-                             n_rows);
-        from_gpu(acts[i], c->device.scratch.act_values[form], bytes);
+    spry_cuda_encode(&c->device, from, both, 2, n_rows);
+    spry_cuda_products(&c->device, both, 2, n_rows, false, (spry_cuda_groups){0});
+    clear_acts(c);
+    spry_cuda_encode(&c->device, (spry_encode_args){.in = to, .up = up, .n = GATED, .gate = 1}, both, 1, n_rows);
+    read_acts(c, &expected);
+    clear_acts(c);
+    assert_true(spry_cuda_gated_products(&c->device, from, both, &whole, n_rows));
+    expect_acts(c, &expected, n_rows);
+    if (n_rows > SPRY_ACT_ROWS) {
+        clear_acts(c);
+        gate_many(c, &whole, n_rows);
+        expect_acts(c, &expected, n_rows);
     }
-    if (memcmp(acts[0], acts[1], bytes))
-        fail_msg("%s: %zu rows gated on the way have other bits", spry_dtype_name(c->type), n_rows);
     c->device.context.processors = gpu.processors;
     spry_cuda_free(&gpu, &in);
     spry_cuda_free(&gpu, &weight);
@@ -301,6 +345,8 @@ static void fused_products_have_the_same_bits(void **state)
             compare_fused(&c, counts[i], norm, gpu.processors);
             compare_fused(&c, counts[i], norm, 1);
         }
+        if (gpu.cores)
+            compare_fused(&c, 65, norm, 1);
         close_case(&c);
     }
 }

@@ -17,12 +17,12 @@ enum {
     CORES_ROWS = 64,       /* of a block with the matrix instructions of four warps, for few rows */
     CORES_ROWS_MANY = 128, /* and for many */
     CORES_MANY = 192,      /* rows from which they are many */
-    CORES_TILES = 4,       /* of a block, or twice as many */
-    CORES_BLOCKS = 100,    /* at least, of those for many rows */
+    CORES_TILES = 4,       /* of a block */
+    CORES_THREADS = 128,
     CORES_SHARE = 8,       /* blocks that share inputs, at most */
     CORES_STAGES = 6,      /* units on their way of blocks for few rows */
     CORES_STAGES_MANY = 4, /* and for many */
-    ROWS_TILES = 8, /* of a block at a time that norms and gates take, at most */
+    ROWS_TILES = 8,        /* of a block at a time that norms and gates take, at most */
     TILE_SUMS = SPRY_TILE_ROWS * SPRY_ACT_ROWS,
     STAGES = 3, /* units of rows, or of rows and tiles, that wait in shared memory */
 };
@@ -42,10 +42,23 @@ static size_t group_bytes(spry_dtype type)
 }
 
 /* Shared memory of a block of multiply_cores. */
-static size_t cores_bytes(spry_dtype type, size_t tiles, size_t rows)
+static size_t cores_bytes(spry_dtype type, size_t rows)
 {
     size_t stages = rows == CORES_ROWS ? CORES_STAGES : CORES_STAGES_MANY;
-    return stages * (rows / SPRY_ACT_ROWS * group_bytes(type) + tiles * spry_cuda_unit_bytes(type));
+    return stages * (rows / SPRY_ACT_ROWS * group_bytes(type) + CORES_TILES * spry_cuda_unit_bytes(type));
+}
+
+/* Blocks of multiply_cores that keep the GPU busy. Those of quantised weights are bound by arithmetic of single
+ * threads, and want two a multiprocessor. */
+static size_t cores_fill(const spry_cuda_device *d, spry_dtype type)
+{
+    return d->context.processors * (spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1);
+}
+
+static size_t cores_rows(const spry_cuda_device *d, spry_dtype type, size_t columns, size_t n_rows)
+{
+    size_t blocks = columns * ((n_rows + CORES_ROWS_MANY - 1) / CORES_ROWS_MANY);
+    return n_rows >= CORES_MANY && blocks >= cores_fill(d, type) ? CORES_ROWS_MANY : CORES_ROWS;
 }
 
 uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
@@ -53,9 +66,18 @@ uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_ro
     enum { FEW = 32 };
     size_t rows = n_rows < CORES_MANY ? CORES_ROWS : CORES_ROWS_MANY, row_blocks = (n_rows + rows - 1) / rows;
     bool fit = d->context.cores && !d->lanes && spry_cuda_form(type) != SPRY_ACT_THREE &&
-               cores_bytes(type, 2 * CORES_TILES, CORES_ROWS_MANY) <= d->context.shared_bytes;
+               cores_bytes(type, CORES_ROWS) <= d->context.shared_bytes &&
+               cores_bytes(type, CORES_ROWS_MANY) <= d->context.shared_bytes;
     bool enough = n_rows > FEW && (n_rows >= CORES_MANY || spry_cuda_chosen(d, SPRY_CHOICE_CORES) != 1);
     return fit && enough ? (uint32_t)(row_blocks * (rows / SPRY_ACT_ROWS)) : 0;
+}
+
+static void launch_encode(spry_cuda_device *d, spry_encode_args args, bool cores, size_t n_rows)
+{
+    args.in_stride = args.in_stride ? args.in_stride : args.n;
+    args.eps = d->config->norm_eps;
+    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, cores ? "spry_encode_cores" : "spry_encode"), n_rows, 1,
+                     1, ROW_THREADS, &args);
 }
 
 void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cuda_product *products, size_t n_products,
@@ -71,10 +93,7 @@ void spry_cuda_encode(spry_cuda_device *d, spry_encode_args args, const spry_cud
         args.to[form].cores = d->cores[form] = spry_cuda_cores(d, w->type, n_rows);
         cores = cores && d->cores[form];
     }
-    args.in_stride = args.in_stride ? args.in_stride : args.n;
-    args.eps = d->config->norm_eps;
-    spry_cuda_launch(&d->context, spry_cuda_kernel(&d->context, cores ? "spry_encode_cores" : "spry_encode"), n_rows, 1,
-                     1, ROW_THREADS, &args);
+    launch_encode(d, args, cores, n_rows);
 }
 
 /* Which kernel: rows and tiles of a block. Bits do not depend on it. */
@@ -114,10 +133,10 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
 }
 
 /* Blocks that share the inputs of one, so that there is work for the whole GPU, and room for what they give. */
-static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, size_t blocks)
+static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, spry_dtype type, size_t blocks)
 {
     size_t share = 1, floats = blocks * SPRY_PRODUCT_SPLITS * CORES_TILES * SPRY_TILE_ROWS * CORES_ROWS;
-    while (share < CORES_SHARE && 2 * share * blocks <= 2 * d->context.processors &&
+    while (share < CORES_SHARE && 2 * share * blocks <= cores_fill(d, type) &&
            2 * share <= args->parts[0].weight.n_units && floats <= d->scratch.partial_floats)
         share *= 2;
     return share;
@@ -125,25 +144,18 @@ static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *a
 
 static bool choose_cores(product_way *way, const spry_cuda_device *d, spry_product_args *args, spry_dtype type)
 {
+    size_t columns = (args->n_tiles + CORES_TILES - 1) / CORES_TILES, rows = cores_rows(d, type, columns, args->n_rows);
     if (!args->act.cores)
         return false;
-    size_t rows = CORES_ROWS_MANY, row_blocks = (args->n_rows + rows - 1) / rows, tiles = 2 * CORES_TILES;
-    bool many = args->n_rows >= CORES_MANY;
-    if (!many || (args->n_tiles + tiles - 1) / tiles * row_blocks < CORES_BLOCKS)
-        tiles = CORES_TILES;
-    size_t columns = (args->n_tiles + tiles - 1) / tiles;
-    if (!many || columns * row_blocks < CORES_BLOCKS)
-        rows = CORES_ROWS;
     *way = (product_way){.rows = rows,
-                         .tiles = tiles,
+                         .tiles = CORES_TILES,
                          .share = 1,
-                         .threads = (unsigned)tiles * 32,
-                         .shared_bytes = cores_bytes(type, tiles, rows)};
+                         .threads = CORES_THREADS,
+                         .shared_bytes = cores_bytes(type, rows)};
     if (rows == CORES_ROWS)
-        way->share = share_inputs(d, args, columns * ((args->n_rows + rows - 1) / rows));
+        way->share = share_inputs(d, args, type, columns * ((args->n_rows + rows - 1) / rows));
     args->sums = way->share > 1 ? d->scratch.partial : 0;
-    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu_%zu", spry_cuda_type_name(type), tiles,
-             rows / SPRY_ACT_ROWS);
+    snprintf(way->name, sizeof way->name, "spry_product_%s_cores_%zu", spry_cuda_type_name(type), rows / SPRY_ACT_ROWS);
     return true;
 }
 
@@ -380,13 +392,56 @@ void spry_cuda_encode_products(spry_cuda_device *d, spry_encode_args from, const
     }
 }
 
+/* Where the rows of a gate and an `up` lie while the product writes what they give to the place of rows: in place of
+ * what it would give without gates. Without room for them: no groups of rows. */
+static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w, size_t n_rows)
+{
+    spry_acts act = spry_cuda_acts(d, w, w->tiles.n_in);
+    act.cores = spry_cuda_cores(d, w->type, n_rows);
+    act.values = d->scratch.gate;
+    act.scales = d->scratch.up;
+    size_t room = (size_t)d->device.limits.max_rows * w->tiles.n_out * sizeof(float);
+    act.cores = act.n_units * act.cores * group_bytes(w->type) <= room ? act.cores : 0;
+    return act;
+}
+
+/* More than 8 rows, by multiply_cores. */
+static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
+                       const spry_cuda_matrix *down, size_t n_rows)
+{
+    enum { FEWEST = 2 }; /* of FEWEST blocks for three multiprocessors, sharing inputs is faster */
+    const spry_cuda_matrix *w = both[0].w;
+    const spry_acts act = gate_acts(d, w, n_rows);
+    size_t at = 0, columns = w->tiles.n_tiles * 2 / CORES_TILES, rows = cores_rows(d, w->type, columns, n_rows);
+    size_t row_blocks = (n_rows + rows - 1) / rows;
+    if (!act.cores || from.n % 8 || from.source || from.plain || spry_cuda_adapts(d, both, 2) ||
+        3 * columns * row_blocks < FEWEST * d->context.processors)
+        return false;
+    spry_product_args args = gather_products(d, both, 2, n_rows, &at);
+    args.act = act;
+    args.from.gate = from.gate;
+    args.from.to[spry_cuda_form(down->type)] = spry_cuda_acts(d, down, w->tiles.n_out);
+    args.from.to[spry_cuda_form(down->type)].cores = d->cores[spry_cuda_form(down->type)] =
+        spry_cuda_cores(d, down->type, n_rows);
+    from.to[spry_cuda_form(w->type)] = act;
+    launch_encode(d, from, true, n_rows);
+    char name[SPRY_CUDA_KERNEL_NAME];
+    snprintf(name, sizeof name, "spry_product_%s_cores_gate_%zu", spry_cuda_type_name(w->type), rows / SPRY_ACT_ROWS);
+    spry_cuda_launch_shared(&d->context, spry_cuda_kernel(&d->context, name), 1, columns, row_blocks, CORES_THREADS,
+                            cores_bytes(w->type, rows), &args);
+    return true;
+}
+
 bool spry_cuda_gated_products(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
                               const spry_cuda_matrix *down, size_t n_rows)
 {
     const spry_tiles *gate = &both[0].w->tiles, *up = &both[1].w->tiles;
-    if (!normalises(d, &from, both, 2, n_rows, "gate") || both[0].w->type != both[1].w->type ||
-        gate->n_out != up->n_out || gate->n_out % SPRY_TILE_UNIT ||
+    if (both[0].w->type != both[1].w->type || gate->n_out != up->n_out || gate->n_out % SPRY_TILE_UNIT ||
         spry_cuda_adapts(d, &(spry_cuda_product){.w = down}, 1))
+        return false;
+    if (n_rows > SPRY_ACT_ROWS)
+        return gate_cores(d, from, both, down, n_rows);
+    if (!normalises(d, &from, both, 2, n_rows, "gate"))
         return false;
     size_t at = 0;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);

@@ -1,14 +1,18 @@
 /* Products for many rows with the matrix instructions of four warps, which GPUs of compute capability 9.0 have: a block
- * takes 4 or 8 tiles of weights, a warp each, and GROUPS groups of 8 rows (64 or 128 rows), a unit of 64 inputs at a time.
+ * takes 4 tiles of weights, a warp each, and GROUPS groups of 8 rows (64 or 128 rows), a unit of 64 inputs at a time.
  * Weights and rows come through shared memory, STAGES units of which are there or on their way.
  *
  * Where blocks would be too few for the GPU, those of a cluster share the inputs: each has as many splits of them, and what they give
  * goes through memory.
  *
+ * Of a gate and an `up` a block takes two tiles each, and writes what they give gated, encoded for the product that follows.
+ *
  * Each sum is the one of products.cuh, split after split. Integers have one sum anyway; of floats it is tested that the
  * instruction adds 16 products as that of one warp does. Rows behind the last are computed from whatever lies there, and not
  * written. */
 #include "device/cuda/kernels/products.cuh"
+
+enum { CORE_WARPS = 4 };
 
 /* How a type's rows lie, and what is done with a unit of them; `meanwhile` is called while matrix instructions run. */
 template <class F, int GROUPS> struct core_floats {
@@ -286,20 +290,50 @@ SPRY_DEVICE void write_shared_sums(const spry_product_args &a, const spry_produc
         write_core_sums<MOST>(a, part, p, total, end < a.n_rows ? end : a.n_rows);
 }
 
-/* A grid of (blocks of a cluster, tiles by warps, rows by 8 GROUPS). Blocks of 64 rows may share inputs: 1, 2, 4 or 8 of them. */
-template <class T, int WARPS, int GROUPS, int STAGES> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
+/* What a gate and an `up` give, gated: a warp encodes 32 values of a row. `room`: [2, rows, GATED_WIDTH] floats. */
+enum { GATED_WIDTH = WARP + 1 };
+
+template <int GROUPS>
+SPRY_DEVICE void write_core_gated(const spry_product_args &a, const spry_product_part &part, const product_place &p,
+                                  const float (*total)[4], float *room)
 {
-    enum { SHARED = GROUPS == 8 };
-    typedef core_units<T, WARPS, GROUPS, STAGES> core;
-    SPRY_SHARED_LARGE(stages, STAGES *(core::ROWS + WARPS * core::kept::UNIT));
-    uint32_t number = blockIdx.y * WARPS + threadIdx.x / WARP, tile = number < a.n_tiles ? number : a.n_tiles - 1;
-    const spry_product_part &part = a.parts[product_part(a, tile)];
+    enum { ROWS = GROUPS * SPRY_ACT_ROWS };
+    uint32_t warp = threadIdx.x / WARP, first = p.group * SPRY_ACT_ROWS;
+    float *its = room + warp / 2 * ROWS * GATED_WIDTH + warp % 2 * SPRY_TILE_ROWS;
+    block_wait(); /* for warps that multiply */
+    SPRY_UNROLL
+    for (int k = 0; k < GROUPS * 4; k++) {
+        int i = k % 4, row = k / 4 * SPRY_ACT_ROWS + p.lane % 4 * 2 + i % 2, output = p.lane / 4 + i / 2 * 8;
+        float sum = total[k / 4][i];
+        its[row * GATED_WIDTH + output] = part.bias ? sum + sum_bias(part, p, p.lane, i, 0) : sum;
+    }
+    block_wait();
+    SPRY_UNROLL_BY(2)
+    for (uint32_t row = warp; row < ROWS && first + row < a.n_rows; row += CORE_WARPS) {
+        const float *gate = room + row * GATED_WIDTH + p.lane, *up = gate + ROWS * GATED_WIDTH;
+        write_forms(a.from.to, first + row, blockIdx.y, p.lane, gated(*gate, *up, a.from.gate));
+    }
+}
+
+/* A grid of (blocks of a cluster, tiles by four, rows by 8 GROUPS). Blocks of 64 rows may share inputs: 1, 2, 4 or 8 of them. */
+template <class T, int GROUPS, int STAGES, bool GATE> SPRY_DEVICE void multiply_cores(const spry_product_args &a)
+{
+    enum { SHARED = GROUPS == 8 && !GATE };
+    typedef core_units<T, CORE_WARPS, GROUPS, STAGES> core;
+    SPRY_SHARED_LARGE(stages, STAGES *(core::ROWS + CORE_WARPS * core::kept::UNIT));
+    uint32_t warp = threadIdx.x / WARP, number = blockIdx.y * CORE_WARPS + warp;
+    if (GATE)
+        number = a.parts[warp / 2].first_tile + blockIdx.y * 2 + warp % 2;
+    uint32_t tile = number < a.n_tiles ? number : a.n_tiles - 1;
+    const spry_product_part &part = a.parts[GATE ? warp / 2 : product_part(a, tile)];
     product_place p = place_product(a, part, tile, blockIdx.z * GROUPS, 0);
     float total[GROUPS][4] = {};
     const typename core::shared_sums sums(a);
     core units(stages, p);
     units.add(total, sums, p, a.act);
-    if (SHARED && gridDim.x > 1) {
+    if (GATE) {
+        write_core_gated<GROUPS>(a, part, p, total, (float *)stages);
+    } else if (SHARED && gridDim.x > 1) {
         if (units.first)
             sums.put(0, total);
         cluster_wait();
@@ -309,12 +343,16 @@ template <class T, int WARPS, int GROUPS, int STAGES> SPRY_DEVICE void multiply_
     }
 }
 
-#define PRODUCT_CORES(name, tiles, groups, stages)                                                                     \
-    SPRY_KERNEL_EARLY(spry_product_##name##_cores_##tiles##_##groups, spry_product_args, tiles *WARP)                  \
+#define PRODUCT_CORES(name, groups, stages)                                                                            \
+    SPRY_KERNEL_EARLY(spry_product_##name##_cores_##groups, spry_product_args, CORE_WARPS *WARP)                       \
     {                                                                                                                  \
-        multiply_cores<type_##name, tiles, groups, stages>(a);                                                          \
+        multiply_cores<type_##name, groups, stages, false>(a);                                                         \
+    }                                                                                                                  \
+    SPRY_KERNEL_EARLY(spry_product_##name##_cores_gate_##groups, spry_product_args, CORE_WARPS *WARP)                  \
+    {                                                                                                                  \
+        multiply_cores<type_##name, groups, stages, true>(a);                                                          \
     }
-#define PRODUCTS_CORES(name) PRODUCT_CORES(name, 4, 8, 6) PRODUCT_CORES(name, 4, 16, 4) PRODUCT_CORES(name, 8, 16, 4)
+#define PRODUCTS_CORES(name) PRODUCT_CORES(name, 8, 6) PRODUCT_CORES(name, 16, 4)
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 PRODUCTS_CORES(f16)
 PRODUCTS_CORES(bf16)
