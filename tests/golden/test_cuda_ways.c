@@ -105,7 +105,7 @@ static void compare_model(const char *model, const char *type, size_t n, size_t 
             free(logits);
             tried++;
         }
-    assert_true(tried >= 2);
+    assert_true(tried > 0);
     free(by_rule);
     for (size_t i = 0; i < n; i++)
         spry_kv_table_deinit(&tables[i], &r.pool);
@@ -253,7 +253,7 @@ static void the_fastest_way_is_taken(void **state)
     assert_int_equal(best.way.of[SPRY_CHOICE_LAUNCHES], 1);
     assert_int_equal(best.way.of[SPRY_CHOICE_GATE_TILES], 0); /* no kernel of so many rows */
     assert_float_equal(best.us, 120, 1e-9);
-    assert_int_equal(g.asked, 1 + 1 + 2 + 4 + 1);
+    assert_int_equal(g.asked, 1 + 1 + 1 + 4 + 1);
     g = (given){.most = 1, .launches = 0.5, .share_4 = 1, .gate_8 = 1, .rows_64 = 1};
     spry_cuda_choose(&best, 1, time_given, &g);
     assert_memory_equal(&best.way, &by_rule, sizeof by_rule);

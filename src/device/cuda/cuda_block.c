@@ -341,10 +341,10 @@ static bool decodes(const spry_cuda_device *d)
 }
 
 /* Head norms, rope, keys and values into their pages, and attention, in one kernel. Where rows are many, few blocks
- * share the pages of one. */
+ * share the pages of one; where they are more than run at once, blocks have no warp without a page. */
 static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_t layer)
 {
-    enum { BLOCKS = 264, SHARE = 8 };
+    enum { BLOCKS = 264, SHARE = 8, FEWEST = 2 };
     const spry_cuda_attention *way = &d->attention;
     const spry_decode_args args = {.prepare = prepare_args(d, l, layer), .attend = spry_cuda_attend_args(d, layer)};
     size_t chosen = spry_cuda_chosen(d, SPRY_CHOICE_SHARE), share = chosen ? chosen : SHARE;
@@ -353,8 +353,10 @@ static void attend_decode(spry_cuda_device *d, const spry_cuda_layer *l, uint32_
            ((!chosen && d->n_rows * n_kv * share > BLOCKS) || share / 2 / way->parts * warps >= pages))
         share /= 2;
     share = share > way->parts ? share : way->parts;
-    spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows,
-                             (unsigned)way->warps * 32, way->decode_bytes, &args);
+    if (pages < warps && d->n_rows * n_kv * share > 2 * d->context.processors)
+        warps = pages > FEWEST ? pages : FEWEST;
+    spry_cuda_launch_cluster(&d->context, attend_kernel(d, way->decode), share, n_kv, d->n_rows, (unsigned)warps * 32,
+                             way->decode_bytes, &args);
 }
 
 /* ---- layers ------------------------------------------------------------------------------------------------------ */

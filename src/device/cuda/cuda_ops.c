@@ -48,17 +48,13 @@ static size_t cores_bytes(spry_dtype type, size_t rows)
     return stages * (rows / SPRY_ACT_ROWS * group_bytes(type) + CORES_TILES * spry_cuda_unit_bytes(type));
 }
 
-/* Blocks of multiply_cores that keep the GPU busy. Those of quantised weights are bound by arithmetic of single
- * threads, and want two a multiprocessor. */
-static size_t cores_fill(const spry_cuda_device *d, spry_dtype type)
-{
-    return d->context.processors * (spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1);
-}
-
+/* Blocks of 128 rows are taken where there are so many at least. Those of quantised weights are bound by arithmetic of
+ * single threads, and want more than one a multiprocessor. */
 static size_t cores_rows(const spry_cuda_device *d, spry_dtype type, size_t columns, size_t n_rows)
 {
-    size_t blocks = columns * ((n_rows + CORES_ROWS_MANY - 1) / CORES_ROWS_MANY);
-    return n_rows >= CORES_MANY && blocks >= cores_fill(d, type) ? CORES_ROWS_MANY : CORES_ROWS;
+    size_t blocks = columns * ((n_rows + CORES_ROWS_MANY - 1) / CORES_ROWS_MANY), processors = d->context.processors;
+    size_t fewest = spry_cuda_form(type) == SPRY_ACT_BYTES ? processors * 3 / 2 : processors;
+    return n_rows >= CORES_MANY && blocks >= fewest ? CORES_ROWS_MANY : CORES_ROWS;
 }
 
 uint32_t spry_cuda_cores(const spry_cuda_device *d, spry_dtype type, size_t n_rows)
@@ -136,8 +132,9 @@ static bool choose_many(product_way *way, const spry_product_args *args, spry_dt
 static size_t share_inputs(const spry_cuda_device *d, const spry_product_args *args, spry_dtype type, size_t blocks)
 {
     size_t share = 1, floats = blocks * SPRY_PRODUCT_SPLITS * CORES_TILES * SPRY_TILE_ROWS * CORES_ROWS;
-    while (share < CORES_SHARE && 2 * share * blocks <= cores_fill(d, type) &&
-           2 * share <= args->parts[0].weight.n_units && floats <= d->scratch.partial_floats)
+    size_t most = d->context.processors * (spry_cuda_form(type) == SPRY_ACT_BYTES ? 2 : 1);
+    while (share < CORES_SHARE && 2 * share * blocks <= most && 2 * share <= args->parts[0].weight.n_units &&
+           floats <= d->scratch.partial_floats)
         share *= 2;
     return share;
 }
@@ -405,7 +402,7 @@ static spry_acts gate_acts(const spry_cuda_device *d, const spry_cuda_matrix *w,
     return act;
 }
 
-/* More than 8 rows, by multiply_cores. */
+/* More than 8 rows of floats, by multiply_cores: encoding bytes takes a block longer than a kernel of its own. */
 static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cuda_product both[2],
                        const spry_cuda_matrix *down, size_t n_rows)
 {
@@ -414,8 +411,8 @@ static bool gate_cores(spry_cuda_device *d, spry_encode_args from, const spry_cu
     const spry_acts act = gate_acts(d, w, n_rows);
     size_t at = 0, columns = w->tiles.n_tiles * 2 / CORES_TILES, rows = cores_rows(d, w->type, columns, n_rows);
     size_t row_blocks = (n_rows + rows - 1) / rows;
-    if (!act.cores || from.n % 8 || from.source || from.plain || spry_cuda_adapts(d, both, 2) ||
-        3 * columns * row_blocks < FEWEST * d->context.processors)
+    if (!act.cores || spry_cuda_form(w->type) == SPRY_ACT_BYTES || from.n % 8 || from.source || from.plain ||
+        spry_cuda_adapts(d, both, 2) || 3 * columns * row_blocks < FEWEST * d->context.processors)
         return false;
     spry_product_args args = gather_products(d, both, 2, n_rows, &at);
     args.act = act;

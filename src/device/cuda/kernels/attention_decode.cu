@@ -1,7 +1,7 @@
 /* Attention of rows that are alone in their sequences, as kernels: the blocks of a cluster share the pages of a row and key head. */
 #include "device/cuda/kernels/attention_decode.cuh"
 
-/* A grid of (blocks of a cluster, key heads, rows). Long heads are split over PARTS blocks. */
+/* A grid of (blocks of a cluster, key heads, rows), of at most WARPS warps. Long heads are split over PARTS blocks. */
 template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
 {
     SPRY_SHARED_LARGE(memory, sizeof(decode_room<S>) +
@@ -10,7 +10,7 @@ template <class S> SPRY_DEVICE void attend_decode(const spry_decode_args &d)
     pair_partials<S> partials;
     decode_job<S> job;
     const decode_place place = {blockIdx.z,          blockIdx.y, blockIdx.x / S::PARTS, gridDim.x / S::PARTS,
-                                threadIdx.x / WARP, S::WARPS,   blockIdx.x % S::PARTS};
+                                threadIdx.x / WARP, blockDim.x / WARP, blockIdx.x % S::PARTS};
     job.start(d, place);
     partials.place((float *)(memory + sizeof room), d.attend, blockIdx.z, blockIdx.y, job.row.n_entries, gridDim.x == 1);
     grid_wait();

@@ -89,7 +89,7 @@ SPRY_DEVICE void prepare_row(decode_heads<S> &heads, const spry_prepare_args &a,
     int lane = (int)(threadIdx.x % WARP);
     page_head page = head_of_page(a.kv, at.page, kv_head);
     SPRY_UNROLL_BY(1)
-    for (uint32_t i = threadIdx.x / WARP; i < group + (stores ? 2 : 0); i += S::WARPS) {
+    for (uint32_t i = threadIdx.x / WARP; i < group + (stores ? 2 : 0); i += blockDim.x / WARP) {
         bool is_q = i < group, is_k = i == group;
         const float *from = is_q ? a.q + ((uint64_t)row * a.n_heads + kv_head * group + i) * n
                                  : (is_k ? a.k : a.v) + ((uint64_t)row * n_kv + kv_head) * n;

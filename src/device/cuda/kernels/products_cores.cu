@@ -5,7 +5,7 @@
  * Where blocks would be too few for the GPU, those of a cluster share the inputs: each has as many splits of them, and what they give
  * goes through memory.
  *
- * Of a gate and an `up` a block takes two tiles each, and writes what they give gated, encoded for the product that follows.
+ * Of a gate and an `up` in floats a block takes two tiles each, and writes what they give gated, encoded for the product that follows.
  *
  * Each sum is the one of products.cuh, split after split. Integers have one sum anyway; of floats it is tested that the
  * instruction adds 16 products as that of one warp does. Rows behind the last are computed from whatever lies there, and not
@@ -347,7 +347,8 @@ template <class T, int GROUPS, int STAGES, bool GATE> SPRY_DEVICE void multiply_
     SPRY_KERNEL_EARLY(spry_product_##name##_cores_##groups, spry_product_args, CORE_WARPS *WARP)                       \
     {                                                                                                                  \
         multiply_cores<type_##name, groups, stages, false>(a);                                                         \
-    }                                                                                                                  \
+    }
+#define GATE_CORES(name, groups, stages)                                                                               \
     SPRY_KERNEL_EARLY(spry_product_##name##_cores_gate_##groups, spry_product_args, CORE_WARPS *WARP)                  \
     {                                                                                                                  \
         multiply_cores<type_##name, groups, stages, true>(a);                                                          \
@@ -356,6 +357,10 @@ template <class T, int GROUPS, int STAGES, bool GATE> SPRY_DEVICE void multiply_
 #if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)
 PRODUCTS_CORES(f16)
 PRODUCTS_CORES(bf16)
+GATE_CORES(f16, 8, 6)
+GATE_CORES(f16, 16, 4)
+GATE_CORES(bf16, 8, 6)
+GATE_CORES(bf16, 16, 4)
 PRODUCTS_CORES(q4_0)
 PRODUCTS_CORES(q4_1)
 PRODUCTS_CORES(q5_0)
